@@ -1,0 +1,53 @@
+# Two commands matter: `make demo` and `make test`. Everything they need is set up by them.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-down test lint types unit integration e2e lock format bench-lab clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## Create .venv with the pinned tools
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@echo "==> Python environment in $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@rm -f $(VENV)/.ready-* && touch $@
+
+lint: setup ## Style, import arrows
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: setup ## mypy, strict
+	$(BIN)/mypy
+
+unit: setup ## Pure tests, under 30 seconds
+	$(BIN)/pytest tests/unit
+
+integration: setup ## Tests on a real API server and a real Slurm
+	$(BIN)/slinky lab prepare
+	$(BIN)/pytest tests/integration
+
+e2e: setup ## Tests on real nodes with real containers
+	$(BIN)/slinky lab prepare
+	$(BIN)/pytest tests/e2e
+
+test: setup lint types ## Set up everything and run every check
+	$(BIN)/pytest tests/unit
+	$(BIN)/slinky lab prepare
+	$(BIN)/pytest tests/integration tests/e2e
+
+format: setup ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: ## Pin every dependency with hashes
+	$(BIN)/uv pip compile -q pyproject.toml --generate-hashes --universal --no-emit-index-url --custom-compile-command 'make lock' -o requirements/runtime.txt
+	$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --universal --no-emit-index-url --custom-compile-command 'make lock' -c requirements/runtime.txt -o requirements/dev.txt
