@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`slinky lab`: a real Kubernetes and a real Slurm on this machine."""
+
+import subprocess
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from slinky.cli.output import Format, explained, print_json, print_table
+from slinky.lab import bringup, record
+from slinky.lab.errors import LabError
+from slinky.lab.lab import Lab
+from slinky.lab.machine import PATH
+from slinky.lab.prepare.inventory import Inventory
+from slinky.lab.progress import Progress
+
+app = typer.Typer(help=__doc__, no_args_is_help=True)
+node = typer.Typer(help="Break and mend nodes.", no_args_is_help=True)
+app.add_typer(node, name="node")
+
+Name = Annotated[str, typer.Option("--name", "-n", help="Which lab.", envvar="SLINKY_LAB")]
+Output = Annotated[Format, typer.Option("-o", "--output", help="text or json.")]
+NodeName = Annotated[str, typer.Argument(help="Such as node1.")]
+
+
+@app.command()
+def prepare(
+    kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
+    prune: Annotated[bool, typer.Option(help="Also remove what older versions left in the cache.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Get everything a lab is made of, once; later runs only check it."""
+    with explained(LabError):
+        inventory = Inventory.of(kube)
+        inventory.prepare(Progress())
+        removed = inventory.store.prune(inventory.artifacts.values()) if prune else []
+        facts = {name: inventory.store.facts(artifact) for name, artifact in inventory.artifacts.items()}
+        if output is Format.JSON:
+            print_json({"cache": str(inventory.store.folder), "artifacts": facts, "removed": [str(p) for p in removed]})
+            return
+        rows = [(name, ", ".join(f"{key} {value}" for key, value in said.items())) for name, said in facts.items()]
+        print_table(("ARTIFACT", "WHAT"), rows)
+
+
+@app.command()
+def up(
+    name: Name = "lab",
+    nodes: Annotated[int, typer.Option(help="Real nodes, each with its own kubelet and containerd.")] = 2,
+    gpus: Annotated[int, typer.Option(help="Fake GPUs on each node.")] = 4,
+    hollow: Annotated[int, typer.Option(help="Nodes without a kubelet, for tests of scale.")] = 0,
+    kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
+    slurm: Annotated[str, typer.Option(help="none, or beside: a Slurm on the same machine.")] = "none",
+    slurm_nodes: Annotated[int, typer.Option(help="How many slurmd the Slurm beside has.")] = 2,
+    external_nodes: Annotated[int, typer.Option(help="External nodes in the Slurm beside.")] = 0,
+    owner: Annotated[int | None, typer.Option(help="End the lab when this process ends.", hidden=True)] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Make a lab and wait until all of it is ready."""
+    options = bringup.Options(name, nodes, gpus, hollow, kube, slurm, slurm_nodes, external_nodes, owner)
+    with explained(LabError):
+        lab = bringup.up(options, Progress())
+        _show(lab, output)
+        if output is Format.TEXT:
+            typer.echo(f"\nexport KUBECONFIG={lab.kubeconfig}")
+
+
+@app.command()
+def down(name: Name = "lab", output: Output = Format.TEXT) -> None:
+    """Remove a lab without a trace, also one that has crashed."""
+    with explained(LabError):
+        existed = bringup.down(name)
+        if output is Format.JSON:
+            print_json({"name": name, "removed": existed})
+        else:
+            typer.echo(f"lab {name} is gone" if existed else f"there is no lab named {name}; nothing to do")
+
+
+@app.command("list")
+def list_labs(output: Output = Format.TEXT) -> None:
+    """Every lab on this machine."""
+    with explained(LabError):
+        found = [facts for name in record.names() if (facts := record.load(name))]
+        rows = [
+            {"name": f.name, "state": f.state if f.alive() else "dead", "nodes": f.nodes, "slurm": f.slurm}
+            for f in found
+        ]
+        if output is Format.JSON:
+            print_json(rows)
+        else:
+            print_table(("NAME", "STATE", "NODES", "SLURM"), [[str(value) for value in row.values()] for row in rows])
+
+
+@app.command()
+def status(name: Name = "lab", output: Output = Format.TEXT) -> None:
+    """What runs in a lab; exit code 1 when something does not."""
+    with explained(LabError):
+        healthy = _show(Lab.find(name), output)
+    if not healthy:
+        raise typer.Exit(1)
+
+
+@app.command()
+def kubeconfig(
+    name: Name = "lab",
+    path: Annotated[bool, typer.Option(help="Print the path of the file instead of its content.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """The administrator's kubeconfig."""
+    with explained(LabError):
+        file = Lab.find(name).kubeconfig
+        if output is Format.JSON:
+            print_json({"path": str(file), "content": file.read_text()})
+        else:
+            typer.echo(str(file) if path else file.read_text(), nl=path)
+
+
+@app.command()
+def logs(
+    machine: Annotated[str, typer.Argument(help="control, slurm, node1, ...")],
+    daemon: Annotated[str | None, typer.Argument(help="Such as kubelet; without it, what there is.")] = None,
+    name: Name = "lab",
+    tail: Annotated[int, typer.Option(help="How many lines from the end.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """The log of a daemon."""
+    with explained(LabError):
+        place = Lab.find(name).machine(machine)
+        known = sorted(file.stem for file in place.logs.glob("*.log"))
+        if daemon is None:
+            print_json(known) if output is Format.JSON else typer.echo("\n".join(known))
+            return
+        if daemon not in known:
+            raise LabError(f"machine {machine} has no log of {daemon}", f"choose one of: {', '.join(known)}")
+        file = place.logs / f"{daemon}.log"
+        if output is Format.JSON:
+            print_json(file.read_text(errors="replace").splitlines()[-tail:])
+            return
+        subprocess.run(["tail", f"--lines={tail}", *(["--follow"] if follow else []), str(file)], check=False)
+
+
+@app.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def execute(
+    machine: Annotated[str, typer.Argument(help="control, slurm, node1, ...")],
+    command: Annotated[list[str], typer.Argument(help="What to run there; its exit code is ours.")],
+    name: Name = "lab",
+) -> None:
+    """Run a command inside a machine, for example `slinky lab exec slurm sinfo`."""
+    with explained(LabError):
+        lab = Lab.find(name)
+        place = lab.machine(machine)
+        path = f"{lab.plane.binaries}:{PATH}" if place.name == "control" else PATH
+        env = {"PATH": path, "HOME": "/root", "TERM": "xterm", "KUBECONFIG": str(lab.kubeconfig)}
+        done = subprocess.run(place.enter_command(command), env=env, check=False)
+    raise typer.Exit(done.returncode)
+
+
+@app.command()
+def load(archive: Annotated[Path, typer.Argument(exists=True, dir_okay=False)], name: Name = "lab") -> None:
+    """Import an image archive into every node."""
+    with explained(LabError):
+        Lab.find(name).load_image(archive)
+
+
+@app.command()
+def restart(
+    machine: Annotated[str, typer.Argument(help="control, slurm, node1, ...")],
+    daemon: Annotated[str, typer.Argument(help="Such as kube-apiserver.")],
+    name: Name = "lab",
+) -> None:
+    """End a daemon with -9 and start it again."""
+    with explained(LabError):
+        Lab.find(name).restart(machine, daemon)
+
+
+@node.command()
+def crash(node_name: NodeName, name: Name = "lab") -> None:
+    """Pull a node's plug."""
+    with explained(LabError):
+        Lab.find(name).crash_node(node_name)
+
+
+@node.command()
+def start(node_name: NodeName, name: Name = "lab") -> None:
+    """Boot a crashed node."""
+    with explained(LabError):
+        Lab.find(name).start_node(node_name)
+
+
+@node.command()
+def cut(node_name: NodeName, name: Name = "lab") -> None:
+    """Cut a node off the network; it lives on."""
+    with explained(LabError):
+        Lab.find(name).cut_node(node_name)
+
+
+@node.command()
+def heal(node_name: NodeName, name: Name = "lab") -> None:
+    """Connect a node again."""
+    with explained(LabError):
+        Lab.find(name).heal_node(node_name)
+
+
+def _show(lab: Lab, output: Format) -> bool:
+    said = lab.status()
+    healthy = _healthy(said)
+    if output is Format.JSON:
+        print_json({**said, "healthy": healthy})
+        return healthy
+    rows = []
+    for machine, daemons in said["machines"].items():
+        for daemon, state in (daemons or {}).items():
+            rows.append((machine, daemon, "running" if state["pid"] else f"ended ({state['exit']})"))
+        if daemons is None:
+            rows.append((machine, "-", "down"))
+    print_table(("MACHINE", "DAEMON", "STATE"), rows)
+    nodes = said["kubernetes"]["nodes"]
+    shown = {name: "Ready" if ready else "NotReady" for name, ready in (nodes or {}).items()}
+    slurm = said.get("slurm", {}).get("hosts") or {}
+    typer.echo()
+    print_table(
+        ("KIND", "NAME", "STATE"), [("node", *item) for item in shown.items()] + [("host", *i) for i in slurm.items()]
+    )
+    typer.echo(f"\nKubernetes {said['kubernetes']['version']} at {said['kubernetes']['server']}")
+    if "slurm" in said:
+        typer.echo(f"Slurm REST at {said['slurm']['url']}")
+    for part, seconds in said["seconds"].items():
+        typer.echo(f"  {part}: {seconds:.1f} s")
+    return healthy
+
+
+def _healthy(said: dict[str, Any]) -> bool:
+    running = all(daemons and all(state["pid"] for state in daemons.values()) for daemons in said["machines"].values())
+    nodes = said["kubernetes"]["nodes"]
+    return running and nodes is not None and all(nodes.values())

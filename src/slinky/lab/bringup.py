@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making a lab and clearing it away.
+
+While `up` works, the lab belongs to the process that makes it: should that be killed, the janitor removes all of it.
+A finished lab stays until `down`, or, with `owner`, until that process ends.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import yaml
+
+from slinky.lab import addons, cgroups, control, folders, network, pki, record
+from slinky.lab.api import Api
+from slinky.lab.control import FEATURES
+from slinky.lab.errors import LabError
+from slinky.lab.janitor import SETTLED, clear
+from slinky.lab.lab import Lab
+from slinky.lab.machine import until
+from slinky.lab.prepare import tools
+from slinky.lab.prepare.inventory import Inventory
+from slinky.lab.progress import Progress
+from slinky.lab.record import Record, locked
+
+MOST_NODES = 100
+
+
+@dataclass(frozen=True)
+class Options:
+    """What kind of lab."""
+
+    name: str = "lab"
+    nodes: int = 2
+    gpus: int = 4
+    hollow: int = 0
+    minor: str = "1.36"
+    slurm: str = "none"
+    slurm_nodes: int = 2
+    external_nodes: int = 0
+    owner: int | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot be made, before anything is touched."""
+        folders.checked_name(self.name)
+        if self.minor not in FEATURES:
+            raise LabError(f"Kubernetes {self.minor} is not known here", f"choose one of: {', '.join(FEATURES)}")
+        if self.slurm not in ("none", "beside"):
+            raise LabError(f"--slurm {self.slurm} is not known", "choose none or beside")
+        limits = {"nodes": MOST_NODES, "hollow": 20000, "slurm_nodes": 64, "external_nodes": 999, "gpus": 64}
+        for name, most in limits.items():
+            value = getattr(self, name)
+            if not 0 <= value <= most:
+                raise LabError(f"--{name.replace('_', '-')} is {value}, which is not between 0 and {most}")
+        if self.external_nodes and self.slurm != "beside":
+            raise LabError("--external-nodes needs a Slurm", "add --slurm beside")
+
+
+def up(options: Options, progress: Progress) -> Lab:
+    """Make a lab and return it once everything in it is ready."""
+    options.check()
+    tools.require_root("a lab")
+    with locked(options.name):
+        _make_way(options.name)
+        Inventory.of(options.minor).prepare(progress)
+        folders.require_space(folders.labs(), 2, "a lab")
+        lab = _begin(options)
+        try:
+            _assemble(lab, progress)
+            lab.facts.state = "up"
+            lab.facts.seconds = dict(progress.seconds)
+            lab.facts.save()
+        except BaseException:
+            end(lab.facts)
+            raise
+        if options.owner is None:
+            os.kill(lab.facts.janitor, SETTLED)
+    return lab
+
+
+def down(name: str) -> bool:
+    """Clear a lab away, alive or dead; false when there was none."""
+    tools.require_root("taking a lab down")
+    with locked(name):
+        if not (folders.labs() / name).exists():
+            cgroups.remove(cgroups.branch(name))
+            return False
+        try:
+            facts = record.load(name)
+        except LabError:
+            facts = None
+        if facts:
+            end(facts)
+        else:
+            clear(folders.labs() / name)
+    return True
+
+
+def end(facts: Record) -> None:
+    """Have the janitor clear the lab, or do its work if it is gone."""
+    if facts.alive():
+        os.kill(facts.janitor, signal.SIGTERM)
+        until(lambda: not facts.alive(), f"lab {facts.name} to end", 60)
+    clear(facts.folder)
+
+
+def _make_way(name: str) -> None:
+    try:
+        facts = record.load(name)
+    except LabError:
+        facts = None
+    if facts and facts.alive():
+        raise LabError(
+            f"lab {name} is there already ({facts.state}, {facts.nodes} nodes)",
+            f"look with `slinky lab status --name {name}`, or take it down first",
+        )
+    if (folders.labs() / name).exists():
+        clear(folders.labs() / name)
+
+
+def _begin(options: Options) -> Lab:
+    folder = folders.labs() / options.name
+    folder.mkdir(parents=True, mode=0o700)
+    log = folder / "janitor.log"
+    with log.open("ab") as stream:
+        janitor = subprocess.Popen(
+            [sys.executable, "-P", "-m", "slinky.lab.janitor", str(folder), str(options.owner or os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+            cwd="/",
+        )
+    facts = Record(
+        name=options.name,
+        minor=options.minor,
+        created=time.time(),
+        janitor=janitor.pid,
+        nodes=options.nodes,
+        gpus=options.gpus,
+        hollow=options.hollow,
+        slurm="beside" if options.slurm == "beside" else "none",
+        slurm_nodes=options.slurm_nodes,
+        external_nodes=options.external_nodes,
+    )
+    facts.save()
+    return Lab(facts)
+
+
+def _assemble(lab: Lab, progress: Progress) -> None:
+    """The order of things: a network, then Slurm and Kubernetes side by side, nodes while the API server starts."""
+    lab.control.wait_alive()
+    facts = lab.facts
+    facts.index = network.claim(lab.control.pid()).index
+    (lab.folder / "network").write_text(str(facts.index))
+    facts.save()
+    authority = _certificates(lab)
+    with ThreadPoolExecutor() as pool:
+        parts: dict[str, Callable[[], None]] = {"control plane": lambda: _control_plane(lab)}
+        if facts.slurm == "beside":
+            parts["Slurm"] = lambda: _slurm(lab)
+        waiting = [pool.submit(_timed, progress, name, part) for name, part in parts.items()]
+        waiting[0].result()
+        if facts.nodes:
+            waiting.append(pool.submit(_timed, progress, f"{facts.nodes} nodes", lambda: _nodes(lab, pool, authority)))
+        waiting.append(pool.submit(_timed, progress, "add-ons", lambda: addons.start(lab)))
+        for part in waiting:
+            part.result()
+    if facts.hollow:
+        with progress.task(f"{facts.hollow} hollow nodes"):
+            addons.add_hollow_nodes(lab, facts.hollow)
+
+
+def _timed(progress: Progress, name: str, part: Callable[[], None]) -> None:
+    with progress.task(name):
+        part()
+
+
+def _certificates(lab: Lab) -> pki.Authority:
+    plane = lab.plane
+    for folder in (plane.pki, plane.configs):
+        folder.mkdir(mode=0o700)
+    pki.service_account_keys(plane.pki)
+    authority = pki.Authority(plane.pki, "ca")
+    pki.Authority(plane.pki, "front-proxy-ca").issue("front-proxy-client", "front-proxy-client")
+    authority.issue("apiserver", "kube-apiserver", hosts=plane.server_hosts)
+    authority.issue("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
+    authority.issue("admin", "kubernetes-admin", "system:masters")
+    authority.issue("webhooks", "slinky-lab-webhooks", hosts=[plane.address])
+    authority.issue("kube-proxy", "system:kube-proxy")
+    for name in ("controller-manager", "scheduler"):
+        authority.issue(name, f"system:kube-{name}")
+    for name in ("admin", "controller-manager", "scheduler"):
+        authority.kubeconfig(plane.kubeconfig(name), name, plane.url)
+    return authority
+
+
+def _control_plane(lab: Lab) -> None:
+    """Usable means that pods can be made, which needs the first service account."""
+    plane, machine = lab.plane, lab.control
+    machine.start("etcd", control.etcd(plane))
+    machine.start("kube-apiserver", control.apiserver(plane, nodes=True))
+    (plane.configs / "scheduler.yaml").write_text(yaml.safe_dump(control.scheduler_config(plane)))
+    until(lambda: _alive_and(lab, "kube-apiserver", lab.api.ready), "the API server", 90)
+    machine.start("kube-controller-manager", control.controller_manager(plane, lab.network.pods))
+    machine.start("kube-scheduler", control.scheduler(plane))
+    account = "/api/v1/namespaces/default/serviceaccounts/default"
+    until(lambda: _alive_and(lab, "kube-controller-manager", lambda: _exists(lab.api, account)), account, 60)
+
+
+def _alive_and(lab: Lab, daemon: str, fact: Callable[[], bool]) -> bool:
+    lab.control.require(daemon)
+    return fact()
+
+
+def _exists(api: Api, path: str) -> bool:
+    try:
+        api.get(path)
+    except LabError:
+        return False
+    return True
+
+
+def _nodes(lab: Lab, pool: ThreadPoolExecutor, authority: pki.Authority) -> None:
+    numbers = range(1, lab.facts.nodes + 1)
+    for number in numbers:
+        lab.issue_node_certificates(authority, number)
+    list(pool.map(lab.boot_node, numbers))
+    lab.wait_ready(lab.node(number).name for number in numbers)
+
+
+def _slurm(lab: Lab) -> None:
+    slurm = lab.beside()
+    tree = lab.inventory.store.require(lab.inventory.artifacts["tree-lab-slurm"]) / "tree"
+    lab.launch(slurm.machine, slurm.machine.launch_command(slurm.root(tree)), slurm.address)
+    slurm.up()
+    if lab.facts.external_nodes:
+        slurm.add_external_nodes(lab.facts.external_nodes, gpus=8)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that a lab hangs on: it starts the control machine and clears everything away when the lab ends.
+
+A lab ends when `down` asks, when its owner is gone (a killed test run, an interrupted `up`), or when its control
+machine dies. All processes, mounts and links go with the namespaces; cgroups and files are removed here. Should the
+janitor itself be killed, the kernel still ends the machines, and the next `up` or `down` removes the rest.
+"""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from slinky.lab import cgroups, network
+from slinky.lab.machine import Machine
+
+SETTLED = signal.SIGUSR1
+
+
+def main() -> None:
+    """Arguments: the lab's folder, and the process id of its owner."""
+    folder, owner = Path(sys.argv[1]), int(sys.argv[2])
+    machine = Machine("control", folder / "control")
+    machine.logs.mkdir(parents=True)
+    with (machine.logs / "init.log").open("ab") as log:
+        child = subprocess.Popen(
+            machine.launch_command(None), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    watch(child, owner)
+    child.kill()
+    child.wait()
+    clear(folder)
+
+
+def watch(child: "subprocess.Popen[bytes]", owner: int) -> None:
+    """Return when the lab is to end."""
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(writer)
+    for number in (signal.SIGTERM, signal.SIGINT, SETTLED):
+        signal.signal(number, lambda *_: None)
+    waited = {reader, os.pidfd_open(child.pid)}
+    try:
+        owning = os.pidfd_open(owner)
+    except ProcessLookupError:
+        return
+    waited.add(owning)
+    while True:
+        ready, _, _ = select.select(list(waited), [], [])
+        if set(ready) != {reader}:
+            return
+        if set(os.read(reader, 64)) != {SETTLED}:
+            return
+        # From now on the lab outlives the command that made it.
+        waited.discard(owning)
+
+
+def clear(folder: Path) -> None:
+    """Remove what a lab leaves outside its namespaces; safe to repeat, and to run after a crash."""
+    lab = folder.name
+    with contextlib.suppress(OSError, ValueError):
+        network.release(network.Network(int((folder / "network").read_text())))
+    cgroups.remove(cgroups.branch(lab))
+    shutil.rmtree(folder, ignore_errors=True)
+    # A container that was being torn down may have kept a file busy for a moment.
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

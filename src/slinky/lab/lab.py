@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running lab: its machines, and the verbs that break and mend them.
+
+A `Lab` is found again by name at any time, for all that it knows is its record and the sockets of its machines.
+Making one is in `bringup`; clearing one away is the janitor's.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from slinky.lab import cgroups, network, record
+from slinky.lab.api import Api
+from slinky.lab.control import Plane
+from slinky.lab.errors import LabError
+from slinky.lab.machine import Machine, until
+from slinky.lab.network import Network
+from slinky.lab.node import Node, daemons, root
+from slinky.lab.pki import Authority
+from slinky.lab.prepare.images import reference
+from slinky.lab.prepare.inventory import Inventory
+from slinky.lab.record import Record
+from slinky.lab.slurm import Beside
+
+
+class Lab:
+    """One lab, by its record."""
+
+    def __init__(self, facts: Record) -> None:
+        self.facts = facts
+        self.folder = facts.folder
+        self.inventory = Inventory.of(facts.minor)
+
+    @classmethod
+    def find(cls, name: str) -> "Lab":
+        """The running lab of that name."""
+        facts = record.load(name)
+        if facts is None:
+            raise LabError(f"there is no lab named {name}", f"make one with `slinky lab up --name {name}`")
+        if not facts.alive():
+            raise LabError(f"lab {name} has died", f"clear it with `slinky lab down --name {name}`")
+        return cls(facts)
+
+    @property
+    def name(self) -> str:
+        """The lab's name."""
+        return self.facts.name
+
+    @cached_property
+    def control(self) -> Machine:
+        """The machine of the control plane and the add-ons."""
+        return Machine("control", self.folder / "control")
+
+    @cached_property
+    def network(self) -> Network:
+        """The lab's addresses."""
+        if self.facts.index is None:
+            raise LabError(f"lab {self.name} has no network yet", "wait until `slinky lab up` is done")
+        return Network(self.facts.index)
+
+    @cached_property
+    def plane(self) -> Plane:
+        """Where the control plane's parts are."""
+        store, artifacts = self.inventory.store, self.inventory.artifacts
+        return Plane(
+            binaries=store.require(artifacts["programs"]) / "bin",
+            etcd_binary=store.require(artifacts["machine"]) / "tree/usr/bin/etcd",
+            pki=self.folder / "pki",
+            data=self.folder / "control",
+            configs=self.folder / "config",
+            address=self.network.control,
+            port=6443,
+            etcd_port=2379,
+            minor=self.facts.minor,
+        )
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.folder / "config" / "admin.kubeconfig"
+
+    @cached_property
+    def api(self) -> Api:
+        """The API server, as administrator."""
+        return Api(self.kubeconfig)
+
+    @cached_property
+    def slurm(self) -> Beside:
+        """The Slurm beside Kubernetes."""
+        if self.facts.slurm != "beside":
+            raise LabError(f"lab {self.name} has no Slurm beside it", "make it with `slinky lab up --slurm beside`")
+        return self.beside()
+
+    def beside(self) -> Beside:
+        """The Slurm machine, whether it runs yet or not."""
+        return Beside(Machine("slurm", self.folder / "slurm"), self.network.slurm, self.facts.slurm_nodes)
+
+    def kubectl(self, *argv: str, input: str | None = None, check: bool = True) -> str:
+        """Run kubectl as administrator and return what it prints."""
+        done = subprocess.run(
+            [self.plane.binaries / "kubectl", f"--kubeconfig={self.kubeconfig}", *argv],
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        if check and done.returncode:
+            raise LabError(f"kubectl {' '.join(argv[:5])}: {done.stderr.strip()}")
+        return done.stdout
+
+    # Nodes ---------------------------------------------------------------------------------------------------------
+
+    def node(self, number: int) -> Node:
+        """The description of a node."""
+        name = f"node{number}"
+        cgroup = f"{cgroups.branch(self.name)}/{name}"
+        return Node(number, self.network, self.folder / name, cgroup, self.facts.gpus)
+
+    def node_machine(self, name: str) -> Machine:
+        """The machine behind a node, which must be one of this lab's."""
+        known = [self.node(number).name for number in range(1, self.facts.nodes + 1)]
+        if name not in known:
+            raise LabError(f"lab {self.name} has no node {name}", f"choose one of: {', '.join(known)}")
+        return Machine(name, self.folder / name)
+
+    def machines(self) -> list[Machine]:
+        """Every machine of the lab."""
+        nodes = [self.node_machine(f"node{number}") for number in range(1, self.facts.nodes + 1)]
+        return [self.control, *([self.slurm.machine] if self.facts.slurm == "beside" else []), *nodes]
+
+    def machine(self, name: str) -> Machine:
+        """A machine by name."""
+        for machine in self.machines():
+            if machine.name == name:
+                return machine
+        known = ", ".join(machine.name for machine in self.machines())
+        raise LabError(f"lab {self.name} has no machine {name}", f"choose one of: {known}")
+
+    def boot_node(self, number: int) -> None:
+        """Start a node: the first time from the seed of images, later from what it had."""
+        node, machine = self.node(number), Machine(f"node{number}", self.folder / f"node{number}")
+        store, artifacts = self.inventory.store, self.inventory.artifacts
+        if not (node.folder / "containerd").exists():
+            plant(store.require(artifacts["seed"]) / "containerd", node.folder / "containerd")
+        cgroups.create(node.cgroup)
+        tree = store.require(artifacts["machine"]) / "tree"
+        self.launch(machine, machine.launch_command(root(node, tree, self.plane.binaries)), node.address)
+        network.route_pods(self.network, self.control.pid(), number)
+        commands = daemons(node)
+        machine.start("containerd", commands.pop("containerd"))
+        socket = Path(f"/proc/{machine.pid()}/root/run/containerd/containerd.sock")
+        until(socket.exists, f"containerd on {node.name}", 30, lambda: machine.tail("containerd"))
+        for name, argv in commands.items():
+            machine.start(name, argv)
+
+    def launch(self, machine: Machine, command: Sequence[str], address: str) -> None:
+        """Start a machine below the control machine and plug it into the network."""
+        self.control.start(machine.name, command)
+        until(machine.alive, f"machine {machine.name}", 30, lambda: self.control.tail(machine.name))
+        network.attach(self.network, self.control.pid(), machine.pid(), machine.name, address)
+
+    def issue_node_certificates(self, authority: Authority, number: int) -> None:
+        """What a node's daemons show; the node gets these and no other keys."""
+        node = self.node(number)
+        folder = node.folder / "pki"
+        folder.mkdir(parents=True, exist_ok=True)
+        authority.issue(node.name, f"system:node:{node.name}", "system:nodes")
+        authority.issue(f"{node.name}-serving", f"system:node:{node.name}", "system:nodes", [node.name, node.address])
+        authority.kubeconfig(folder / "node.kubeconfig", node.name, self.plane.url)
+        authority.kubeconfig(folder / "kube-proxy.kubeconfig", "kube-proxy", self.plane.url)
+        for name in ("ca.crt", f"{node.name}-serving.crt", f"{node.name}-serving.key"):
+            shutil.copy2(self.plane.pki / name, folder / name.replace(f"{node.name}-", ""))
+
+    def crash_node(self, name: str) -> None:
+        """Pull a node's plug: its daemons and containers end at once, unannounced."""
+        self.node_machine(name).kill()
+        until(lambda: not self.control.running(name), f"{name} to end", 30)
+
+    def start_node(self, name: str) -> None:
+        """Boot a crashed node with the disk it had."""
+        if self.node_machine(name).alive():
+            raise LabError(f"{name} is running", f"crash it first with `slinky lab node crash {name}`")
+        self.boot_node(int(name.removeprefix("node")))
+
+    def cut_node(self, name: str) -> None:
+        """Cut a node off: it lives on, but nobody reaches it and it reaches nobody."""
+        self.node_machine(name)
+        network.ip(self.control.pid(), [f"link set {name} down"])
+
+    def heal_node(self, name: str) -> None:
+        """Undo `cut_node`."""
+        self.node_machine(name)
+        network.ip(self.control.pid(), [f"link set {name} up"])
+
+    def nodes(self) -> dict[str, bool]:
+        """Every node the API server knows, and whether it is ready."""
+        return {node["metadata"]["name"]: _ready(node) for node in self.api.get("/api/v1/nodes")["items"]}
+
+    def wait_ready(self, names: Iterable[str], seconds: float = 90) -> None:
+        """Return once these nodes are ready."""
+        wanted = set(names)
+
+        def ready() -> bool:
+            return wanted <= {name for name, is_ready in self.nodes().items() if is_ready}
+
+        until(ready, f"{', '.join(sorted(wanted))} to be ready", seconds, lambda: self.kubectl("get", "nodes"))
+
+    def load_image(self, archive: Path) -> None:
+        """Import an image archive into every node."""
+        for number in range(1, self.facts.nodes + 1):
+            machine = self.node_machine(f"node{number}")
+            with archive.open("rb") as stream:
+                done = subprocess.run(
+                    machine.enter_command(["ctr", "-n", "k8s.io", "images", "import", "--local", "-"]),
+                    stdin=stream,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+            if done.returncode:
+                raise LabError(f"importing {archive} on {machine.name}: {done.stderr.strip()}")
+
+    # The control plane ---------------------------------------------------------------------------------------------
+
+    def restart(self, machine: str, daemon: str) -> None:
+        """End a daemon with -9 and start it again as it was."""
+        place = self.machine(machine)
+        argv, env, uid = place.call("command", name=daemon)
+        place.stop(daemon)
+        place.start(daemon, argv, env, uid)
+
+    def wait_api(self, seconds: float = 60) -> None:
+        """Return once the API server answers."""
+        until(self.api.ready, "the API server", seconds, lambda: self.control.tail("kube-apiserver"))
+
+    def status(self) -> dict[str, Any]:
+        """Everything worth knowing, as plain data."""
+        machines = {machine.name: machine.call("status") if machine.alive() else None for machine in self.machines()}
+        answer: dict[str, Any] = {
+            "name": self.name,
+            "state": self.facts.state,
+            "age": round(record.age(self.facts)),
+            "kubernetes": {"version": self.inventory.release.version, "server": self.plane.url,
+                           "kubeconfig": str(self.kubeconfig), "nodes": self.nodes() if self.api.ready() else None},
+            "machines": machines,
+            "seconds": self.facts.seconds,
+            "image": reference("busybox"),
+        }  # fmt: skip
+        if self.facts.slurm == "beside":
+            answer["slurm"] = {"url": self.slurm.url, "hosts": _hosts(self.slurm)}
+        return answer
+
+
+def plant(seed: Path, target: Path) -> None:
+    """Give a node its own image store: hard links for what never changes, copies for the two databases."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    linked = subprocess.run(["cp", "-al", str(seed), str(target)], capture_output=True, check=False)
+    if linked.returncode:
+        shutil.rmtree(target, ignore_errors=True)
+        subprocess.run(["cp", "-a", str(seed), str(target)], check=True)
+        return
+    for database in target.rglob("*.db"):
+        copy = database.with_suffix(".copy")
+        shutil.copy2(database, copy)
+        copy.rename(database)
+
+
+def _ready(node: dict[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def _hosts(slurm: Beside) -> dict[str, str] | None:
+    try:
+        lines = slurm.exec("sinfo", "-h", "-N", "-o", "%N %T", "-p", "all").splitlines()
+    except LabError:
+        return None
+    return dict(line.split(" ", 1) for line in lines)

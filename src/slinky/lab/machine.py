@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine of the lab: one set of namespaces with a supervisor inside, as seen from outside.
+
+The control plane, every node and Slurm are machines. A machine is known by its unix socket: the kernel tells which
+process listens there, so no pid file can ever name the wrong process. What runs inside is `slinky.lab.inside`.
+"""
+
+import dataclasses
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from slinky.lab.errors import LabError
+from slinky.lab.rootfs import Root
+
+PATH = "/opt/slinky/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+NAMESPACES = ("--mount", "--pid", "--uts", "--ipc", "--net")
+
+
+class Machine:
+    """Commands to one supervisor; `folder` holds its socket and its logs."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.folder = folder
+        self.logs = folder / "log"
+        self.socket = folder / "socket"
+
+    def launch_command(self, root: Root | None) -> list[str]:
+        """Write down what to become, and how to start it; it dies with the process that runs this."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        errand = {
+            "socket": str(self.socket),
+            "logs": str(self.logs),
+            "root": dataclasses.asdict(root) if root else None,
+        }
+        return unshared(self.folder / "errand.json", errand, NAMESPACES)
+
+    def alive(self) -> bool:
+        """Whether its supervisor answers."""
+        try:
+            self.call("status")
+        except LabError:
+            return False
+        return True
+
+    def wait_alive(self, seconds: float = 20) -> None:
+        """Return once the supervisor answers."""
+        until(self.alive, f"machine {self.name} to start", seconds, lambda: self.tail("init"))
+
+    def pid(self) -> int:
+        """The host's number of the supervisor process."""
+        with self._connect() as connection:
+            size = struct.calcsize("3i")
+            raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+            pid: int = struct.unpack("3i", raw)[0]
+            return pid
+
+    def call(self, operation: str, **arguments: Any) -> Any:
+        """Ask the supervisor."""
+        with self._connect() as connection, connection.makefile("rw") as stream:
+            stream.write(json.dumps({"op": operation, **arguments}) + "\n")
+            stream.flush()
+            line = stream.readline()
+        if not line:
+            raise LabError(f"machine {self.name} closed the connection")
+        reply = json.loads(line)
+        if "error" in reply:
+            raise LabError(f"machine {self.name}: {reply['error']}")
+        return reply["result"]
+
+    def start(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None, uid: int = 0) -> None:
+        """Start a daemon inside."""
+        self.call("start", name=name, argv=list(argv), env={"PATH": PATH, **(env or {})}, uid=uid)
+
+    def running(self, name: str) -> bool:
+        """Whether the daemon runs."""
+        return self.call("status").get(name, {}).get("pid") is not None
+
+    def stop(self, name: str, number: int = signal.SIGKILL, seconds: float = 30) -> None:
+        """End a daemon and wait until it is gone."""
+        if self.call("signal", name=name, number=int(number)):
+            until(lambda: not self.running(name), f"{name} on {self.name} to end", seconds)
+
+    def require(self, name: str) -> None:
+        """Raise with the end of its log if the daemon has ended."""
+        state = self.call("status").get(name)
+        if state is None or state["pid"] is None:
+            code = state["exit"] if state else "never started"
+            raise LabError(
+                f"{name} on {self.name} ended (exit {code}):\n{self.tail(name)}",
+                f"read {self.logs / f'{name}.log'}",
+            )
+
+    def tail(self, name: str, lines: int = 8) -> str:
+        """The last lines of a daemon's log."""
+        try:
+            text = (self.logs / f"{name}.log").read_text(errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(f"    {line[:300]}" for line in text.splitlines()[-lines:])
+
+    def enter_command(self, argv: Sequence[str]) -> list[str]:
+        """A command line that runs `argv` inside the machine."""
+        return ["nsenter", f"--target={self.pid()}", "--mount", "--uts", "--ipc", "--net", "--pid",
+                "--root", "--wd", "--", *argv]  # fmt: skip
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        input: str | None = None,
+        timeout: float = 60,
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command inside to its end."""
+        done = subprocess.run(
+            self.enter_command(argv),
+            env={"PATH": PATH, "HOME": "/root", **(env or {})},
+            input=input,
+            stdin=subprocess.DEVNULL if input is None else None,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        if check and done.returncode:
+            raise LabError(
+                f"{' '.join(argv[:6])} on {self.name} failed with {done.returncode}: "
+                f"{(done.stderr or done.stdout).strip()[-2000:]}"
+            )
+        return done
+
+    def kill(self) -> None:
+        """Pull the plug: everything inside ends at once."""
+        try:
+            pid = self.pid()
+        except LabError:
+            return
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not self.alive(), f"machine {self.name} to end", 30)
+
+    def _connect(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(15)
+        try:
+            connection.connect(str(self.socket))
+        except OSError as problem:
+            connection.close()
+            raise LabError(f"machine {self.name} is not running") from problem
+        return connection
+
+
+def unshared(file: Path, errand: Mapping[str, Any], namespaces: Sequence[str]) -> list[str]:
+    """The command line of an errand in namespaces of its own, killed when its parent goes."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(errand))
+    inside = [sys.executable, "-P", "-m", "slinky.lab.inside", str(file)]
+    return ["setpriv", "--pdeathsig", "KILL", "unshare", "--fork", "--kill-child=KILL",
+            "--propagation", "private", *namespaces, *inside]  # fmt: skip
+
+
+def until(done: Callable[[], bool], what: str, seconds: float, why: Callable[[], str] = lambda: "") -> None:
+    """Wait for a fact, looking often; say what was waited for when it does not come."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            details = why()
+            raise LabError(f"waited {seconds:g} s for {what}" + (f":\n{details}" if details else ""))
+        time.sleep(0.03)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The addresses of a lab and the links that carry them.
+
+Each lab has an index that no other has, and with it a network of its own. A bridge in the control plane's namespace
+joins the nodes and Slurm; one veth pair leads to the host, which reaches every address inside, pods included. All of
+it goes with the namespaces: when the lab's processes are gone, so are its links, addresses and routes. Nothing is
+forwarded to the outside.
+"""
+
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from slinky.lab.errors import LabError
+
+INDEXES = range(100)
+SERVICES = "10.96.0.0/16"
+FIRST_SERVICE = "10.96.0.1"
+DNS_SERVICE = "10.96.0.10"
+
+
+@dataclass(frozen=True)
+class Network:
+    """The address plan of lab number `index`."""
+
+    index: int
+
+    @property
+    def prefix(self) -> str:
+        """The network of the machines."""
+        return f"10.66.{self.index}.0/24"
+
+    @property
+    def control(self) -> str:
+        """The control plane, and the router between machines."""
+        return f"10.66.{self.index}.1"
+
+    @property
+    def slurm(self) -> str:
+        """The Slurm machine."""
+        return f"10.66.{self.index}.2"
+
+    @property
+    def host(self) -> str:
+        """The host's own address in this network."""
+        return f"10.66.{self.index}.254"
+
+    @property
+    def link(self) -> str:
+        """The host's end of the veth pair."""
+        return f"slinky{self.index}"
+
+    @property
+    def pods(self) -> str:
+        """The addresses of all pods."""
+        return f"10.{128 + self.index}.0.0/16"
+
+    def node(self, number: int) -> str:
+        """A node's address."""
+        return f"10.66.{self.index}.{10 + number}"
+
+    def node_pods(self, number: int) -> str:
+        """The addresses of the pods on one node."""
+        return f"10.{128 + self.index}.{number}.0/24"
+
+
+def claim(control: int) -> Network:
+    """Connect the host with the namespace of process `control`, in the first network that nothing uses."""
+    for index in INDEXES:
+        network = Network(index)
+        if _routed(network.prefix) or _routed(network.pods):
+            continue
+        # Adding the link is the claim: of two labs that start at once, one gets the name.
+        added = subprocess.run(
+            ["ip", "link", "add", network.link, "type", "veth", "peer", "name", "uplink", "netns", str(control)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if added.returncode == 0:
+            _join(network, control)
+            return network
+        if "exists" not in added.stderr:
+            raise LabError(f"cannot create a network link: {added.stderr.strip()}", "check that veth links are allowed")
+    raise LabError(f"all {len(INDEXES)} lab networks are in use", "take a lab down, see `slinky lab list`")
+
+
+def attach(network: Network, control: int, machine: int, name: str, address: str) -> None:
+    """Plug the namespace of process `machine` into the lab's bridge."""
+    ip(control, [f"link add {name} type veth peer name eth0 netns {machine}", f"link set {name} master bridge up"])
+    ip(
+        machine,
+        [
+            "link set lo up",
+            f"addr add {address}/24 dev eth0",
+            "link set eth0 up",
+            f"route add default via {network.control}",
+        ],
+    )
+    _forward(machine)
+
+
+def route_pods(network: Network, control: int, number: int) -> None:
+    """Lead a node's pod addresses to that node."""
+    ip(control, [f"route replace {network.node_pods(number)} via {network.node(number)}"])
+
+
+def ip(pid: int, commands: Iterable[str]) -> None:
+    """Run `ip` commands in the network namespace of a process."""
+    done = subprocess.run(
+        ["nsenter", f"--target={pid}", "--net", "ip", "-batch", "-"],
+        input="\n".join(commands),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise LabError(f"ip: {done.stderr.strip()}")
+
+
+def release(network: Network) -> None:
+    """Remove the host's end, should it still be there."""
+    subprocess.run(["ip", "link", "delete", network.link], capture_output=True, check=False)
+
+
+def _join(network: Network, control: int) -> None:
+    subprocess.run(
+        ["ip", "-batch", "-"],
+        input=f"addr add {network.host}/24 dev {network.link}\nlink set {network.link} up\n"
+        f"route add {network.pods} via {network.control} dev {network.link} onlink\n",
+        text=True,
+        check=True,
+    )
+    ip(
+        control,
+        [
+            "link set lo up",
+            "link add bridge type bridge",
+            f"addr add {network.control}/24 dev bridge",
+            "link set bridge up",
+            "link set uplink master bridge up",
+            f"route add default via {network.host}",
+        ],
+    )
+    _forward(control)
+
+
+def _forward(pid: int) -> None:
+    """Forwarding is a switch of each namespace; the host's own is left alone."""
+    sysctls = ["net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0"]
+    subprocess.run(["nsenter", f"--target={pid}", "--net", "sysctl", "-qw", *sysctls], check=True)
+
+
+def _routed(prefix: str) -> bool:
+    listed = subprocess.run(["ip", "-4", "route", "show", "root", prefix], capture_output=True, text=True, check=False)
+    return bool(listed.stdout.strip())

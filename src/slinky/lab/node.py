@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node: what a machine needs to be a real kubelet with containerd, kube-proxy and, if asked, GPUs to hand out.
+
+Paths inside a node are the usual ones, so plugins, sockets and CDI work unchanged. Folders that containerd and the
+kubelet mount overlays on are bound from the disk: an overlay cannot sit on the overlay that is the node's root.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from slinky.lab.network import DNS_SERVICE, Network
+from slinky.lab.prepare.images import reference
+from slinky.lab.rootfs import Mount, Root, kernel_mounts
+
+VOLUMES = "/var/lib/slinky-volumes"
+_BOUND = {"kubelet": "/var/lib/kubelet", "containerd": "/var/lib/containerd", "log/pods": "/var/log/pods",
+          "log/containers": "/var/log/containers", "volumes": VOLUMES}  # fmt: skip
+
+# The kubelet wants these and would write them for the whole machine; it is shown files with the values instead.
+_SYSCTLS = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of a lab, by number."""
+
+    number: int
+    network: Network
+    folder: Path
+    cgroup: str
+    gpus: int = 0
+
+    @property
+    def name(self) -> str:
+        """The node's name in Kubernetes, and its host name."""
+        return f"node{self.number}"
+
+    @property
+    def address(self) -> str:
+        """The node's address."""
+        return self.network.node(self.number)
+
+
+def root(node: Node, tree: Path, binaries: Path) -> Root:
+    """The file system of a node."""
+    for name in _BOUND:
+        (node.folder / name).mkdir(parents=True, exist_ok=True)
+    sysctls = node.folder / "sysctl"
+    sysctls.mkdir(exist_ok=True)
+    for name, value in _SYSCTLS.items():
+        (sysctls / name.replace("/", ".")).write_text(f"{value}\n")
+    return Root(
+        tree=str(tree),
+        point=str(node.folder / "root"),
+        upper=str(node.folder / "changes"),
+        mounts=(
+            *kernel_mounts(),
+            *(Mount("bind", f"/proc/sys/{name}", str(sysctls / name.replace("/", "."))) for name in _SYSCTLS),
+            *(Mount("bind", target, str(node.folder / name)) for name, target in _BOUND.items()),
+            Mount("bind", "/opt/slinky/bin", str(binaries)),
+            Mount("bind", "/etc/slinky/pki", str(node.folder / "pki")),
+        ),
+        files={
+            "/etc/containerd/config.toml": containerd(),
+            "/etc/cni/net.d/10-bridge.conflist": cni(node),
+            "/etc/slinky/kubelet.yaml": yaml.safe_dump(kubelet(node)),
+            "/etc/slinky/kube-proxy.yaml": yaml.safe_dump(kube_proxy(node)),
+            "/etc/resolv.conf": "",
+        },
+        hostname=node.name,
+        shared=True,
+    )
+
+
+def daemons(node: Node) -> dict[str, list[str]]:
+    """The processes of a node, in order."""
+    wanted = {
+        "containerd": ["containerd", "--config", "/etc/containerd/config.toml"],
+        "kubelet": [
+            "kubelet",
+            "--config=/etc/slinky/kubelet.yaml",
+            "--kubeconfig=/etc/slinky/pki/node.kubeconfig",
+            f"--hostname-override={node.name}",
+            f"--node-ip={node.address}",
+            "--v=1",
+        ],
+        "kube-proxy": ["kube-proxy", "--config=/etc/slinky/kube-proxy.yaml"],
+    }
+    if node.gpus:
+        wanted["lab-gpu"] = [
+            "lab-gpu",
+            f"--node-name={node.name}",
+            f"--devices={node.gpus}",
+            "--kubeconfig=/etc/slinky/pki/node.kubeconfig",
+        ]
+    return wanted
+
+
+def containerd() -> str:
+    """`restrict_oom_score_adj`: without CAP_SYS_RESOURCE nobody may lower a score, and runc would fail every pod."""
+    unused = ("internal.v1.opt", "snapshotter.v1.btrfs", "snapshotter.v1.zfs", "snapshotter.v1.devmapper",
+              "snapshotter.v1.erofs", "snapshotter.v1.blockfile", "tracing.processor.v1.otlp")  # fmt: skip
+    disabled = ", ".join(f'"io.containerd.{name}"' for name in unused)
+    return f"""\
+version = 3
+disabled_plugins = [{disabled}]
+
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "{reference("pause")}"
+
+[plugins."io.containerd.cri.v1.runtime"]
+  enable_cdi = true
+  cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["/usr/lib/cni"]
+    conf_dir = "/etc/cni/net.d"
+  [plugins."io.containerd.cri.v1.runtime".containerd]
+    default_runtime_name = "runc"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+"""
+
+
+def cni(node: Node) -> str:
+    """Pods of a node hang on one bridge; the control plane routes between nodes."""
+    return f"""\
+{{"cniVersion": "1.0.0", "name": "lab", "plugins": [
+  {{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
+    "ipam": {{"type": "host-local", "dataDir": "/run/cni/ipam",
+             "ranges": [[{{"subnet": "{node.network.node_pods(node.number)}"}}]],
+             "routes": [{{"dst": "0.0.0.0/0"}}]}}}},
+  {{"type": "portmap", "capabilities": {{"portMappings": true}}}}]}}
+"""
+
+
+def kubelet(node: Node) -> dict[str, object]:
+    """Cgroup version 1 is allowed; images are never collected, for there is no registry to get them back from."""
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "failCgroupV1": False,
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{node.cgroup}",
+        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "address": node.address,
+        "tlsCertFile": "/etc/slinky/pki/serving.crt",
+        "tlsPrivateKeyFile": "/etc/slinky/pki/serving.key",
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": "/etc/slinky/pki/ca.crt"},
+        },
+        "authorization": {"mode": "Webhook"},
+        "clusterDomain": "cluster.local",
+        "clusterDNS": [DNS_SERVICE],
+        "resolvConf": "",
+        "failSwapOn": False,
+        "evictionHard": {
+            "memory.available": "100Mi",
+            "nodefs.available": "1%",
+            "imagefs.available": "1%",
+            "nodefs.inodesFree": "1%",
+        },
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        "serializeImagePulls": False,
+        "shutdownGracePeriod": "0s",
+        "protectKernelDefaults": True,
+        "nodeLeaseDurationSeconds": 8,
+        "nodeStatusReportFrequency": "1m",
+        "nodeStatusUpdateFrequency": "2s",
+        "maxPods": 200,
+    }
+
+
+def kube_proxy(node: Node) -> dict[str, object]:
+    """The conntrack limits belong to the host and may not be written from a network namespace."""
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "clientConnection": {"kubeconfig": "/etc/slinky/pki/kube-proxy.kubeconfig"},
+        "clusterCIDR": node.network.pods,
+        "hostnameOverride": node.name,
+        "bindAddress": node.address,
+        "healthzBindAddress": "127.0.0.1:10256",
+        "metricsBindAddress": "127.0.0.1:10249",
+        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+    }

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Debian trees: a minimal base, and the machine tree on it that carries etcd, containerd, runc and buildah.
+
+Both come from the suite that has Slurm 26.05 and containerd 2. The host's own package configuration is only read,
+for the mirror that it uses; `SLINKY_DEBIAN_MIRROR` names another one. Signatures are always checked; the age of the
+mirror's index is not, so that a mirror frozen at some date works.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from slinky.lab.chamber import run_in, stream
+from slinky.lab.errors import LabError
+from slinky.lab.progress import Progress
+from slinky.lab.store import Artifact, Store
+
+SUITE = "forky"
+
+# netavark is asked for by buildah even when it uses the host's network.
+MACHINE_PACKAGES = (
+    "buildah", "conntrack", "containerd", "containernetworking-plugins", "etcd-server", "iproute2", "kmod",
+    "netavark", "nftables", "procps", "runc",
+)  # fmt: skip
+
+# No daemon starts at install; no documentation; an old but signed index is accepted.
+SETTINGS = {
+    "usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
+    "etc/dpkg/dpkg.cfg.d/slinky": "".join(
+        f"path-exclude=/usr/share/{name}/*\n" for name in ("doc", "man", "locale", "info")
+    ),
+    "etc/apt/apt.conf.d/90slinky": 'Acquire::Check-Valid-Until "false";\nAPT::Install-Recommends "false";\n',
+}
+
+BASE = "a minimal Debian"
+MACHINE = "the tree that nodes run in"
+
+
+def base() -> Artifact:
+    """The minimal tree that every image starts from."""
+
+    def build(folder: Path, progress: Progress) -> dict[str, str]:
+        tree = folder / "tree"
+        # An older debootstrap does not know the suite by name; the script of sid serves every newer one.
+        script = "/usr/share/debootstrap/scripts/sid"
+        stream(
+            [
+                "debootstrap",
+                "--variant=minbase",
+                "--include=ca-certificates",
+                SUITE,
+                str(tree),
+                mirror(),
+                script,
+            ],
+            on_line=lambda line: progress.step(BASE, line.removeprefix("I: ")[:60]),
+        )
+        for name, text in SETTINGS.items():
+            file = tree / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+            file.chmod(0o755 if text.startswith("#!") else 0o644)
+        _slim(tree)
+        return {"suite": SUITE}
+
+    return Artifact("debian", BASE, (SUITE, *SETTINGS, *SETTINGS.values()), build, gigabytes=1)
+
+
+def machine(store: Store) -> Artifact:
+    """The tree of a node, which is also where images are built."""
+    origin = base()
+
+    def build(folder: Path, progress: Progress) -> dict[str, str]:
+        tree = folder / "tree"
+        stream(["cp", "-a", str(store.require(origin) / "tree"), str(tree)])
+        install(tree, MACHINE_PACKAGES, progress, MACHINE)
+        return versions(tree, ("containerd", "runc", "etcd-server", "containernetworking-plugins"))
+
+    inputs = (origin.key, *MACHINE_PACKAGES)
+    return Artifact("machine", MACHINE, inputs, build, gigabytes=2, digested=("tree/usr/bin/etcd",))
+
+
+def install(tree: Path, packages: tuple[str, ...], progress: Progress, task: str) -> None:
+    """Install packages inside a tree."""
+
+    def show(line: str) -> None:
+        progress.step(task, line[:60])
+
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    run_in(tree, ["apt-get", "-q", "update"], env=quiet, on_line=show)
+    run_in(tree, ["apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0", "install", *packages], env=quiet, on_line=show)
+    _slim(tree)
+
+
+def versions(tree: Path, packages: tuple[str, ...]) -> dict[str, str]:
+    """The installed versions of packages."""
+    lines: list[str] = []
+    run_in(tree, ["dpkg-query", "-W", "-f", "${Package} ${Version}\\n", *packages], on_line=lines.append)
+    return dict(line.split(" ", 1) for line in lines)
+
+
+def mirror() -> str:
+    """The Debian mirror that this machine uses."""
+    if chosen := os.environ.get("SLINKY_DEBIAN_MIRROR"):
+        return chosen
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "Created-By: Packages", "--format", "$(REPO_URI)"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for uri in listed.stdout.splitlines():
+        if uri.rstrip("/").endswith("/debian"):
+            return uri.rstrip("/")
+    raise LabError("no Debian mirror is known here", "set SLINKY_DEBIAN_MIRROR to the URL of one")
+
+
+def _slim(tree: Path) -> None:
+    for name in ("var/cache/apt", "var/lib/apt/lists"):
+        shutil.rmtree(tree / name, ignore_errors=True)
+        (tree / name / "partial").mkdir(parents=True)

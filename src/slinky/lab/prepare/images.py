@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Container images, built by buildah from the folders in `images/` without any registry.
+
+Each image is an artifact keyed by its folder and by what it builds on, so that it is rebuilt only when one of them
+changes. The images that nodes need are unpacked once into a containerd store, the seed; a node starts from hard
+links of it, which costs a fraction of a second where importing costs tens.
+"""
+
+import resource
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from slinky.lab.chamber import run_in, stream
+from slinky.lab.prepare import debian
+from slinky.lab.progress import Progress
+from slinky.lab.store import Artifact, Store, tree_digest
+
+TAG = "lab"
+ARCHIVE = "image.tar"
+
+
+def reference(name: str) -> str:
+    """What a pod spec calls an image of ours."""
+    return f"localhost/slinky/{name}:{TAG}"
+
+
+def sources() -> Path:
+    """The folder of recipes: beside the code when installed, at the top of a checkout."""
+    shipped = Path(__file__).parent.parent / "images"
+    return shipped if shipped.is_dir() else Path(__file__).parents[4] / "images"
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Makes images inside the machine tree, which carries buildah."""
+
+    store: Store
+    machine: Artifact
+
+    def image(self, name: str, parent: Artifact | None = None, extra: Mapping[str, Artifact] | None = None) -> Artifact:
+        """One image; `extra` puts files of other artifacts, named by their path, into the build context."""
+        recipe = sources() / name
+        extra = extra or {}
+        what = f"image {name}"
+
+        def build(folder: Path, progress: Progress) -> dict[str, str]:
+            context = folder / "context"
+            shutil.copytree(recipe, context)
+            for path, artifact in extra.items():
+                shutil.copy2(self.store.require(artifact) / path, context / Path(path).name)
+            limits = [f"--ulimit={name}={_limit(number)}" for name, number in _LIMITS.items()]
+            argv = ["buildah", "build", "--layers", "--pull-never", "--network=host", *limits]
+            self._run([*argv, "-t", reference(name), "/context"], folder, progress, what)
+            archive = f"oci-archive:/context/{ARCHIVE}:{reference(name)}"
+            push = ["buildah", "push", "-q", "--disable-compression", reference(name), archive]
+            self._run(push, folder, progress, what)
+            (context / ARCHIVE).rename(folder / ARCHIVE)
+            shutil.rmtree(context)
+            return {"image": reference(name)}
+
+        inputs = (
+            tree_digest(recipe),
+            parent.key if parent else "",
+            *(f"{p} {a.key}" for p, a in extra.items()),
+        )
+        return Artifact(f"image-{name}", what, inputs, build, gigabytes=3, digested=(ARCHIVE,))
+
+    def base_tar(self, origin: Artifact) -> Artifact:
+        """The Debian tree as one file, which the base image adds."""
+
+        def build(folder: Path, progress: Progress) -> dict[str, str]:
+            tree = self.store.require(origin) / "tree"
+            stream(
+                [
+                    "tar",
+                    "-C",
+                    str(tree),
+                    "--one-file-system",
+                    "--numeric-owner",
+                    "-cf",
+                    str(folder / "tree.tar"),
+                    ".",
+                ]
+            )
+            return {}
+
+        return Artifact("base-tar", "the base layer", (origin.key,), build, gigabytes=1, digested=("tree.tar",))
+
+    def tree(self, image: Artifact, name: str) -> Artifact:
+        """The files of an image as a folder that a machine can live in."""
+        what = f"the tree of image {name}"
+
+        def build(folder: Path, progress: Progress) -> dict[str, str]:
+            (folder / "context").mkdir()
+            script = 'c=$(buildah from --pull-never "$1") && cp -a "$(buildah mount $c)" /context/tree && buildah rm $c'
+            self._run(["sh", "-ec", script, "sh", reference(name)], folder, progress, what)
+            (folder / "context" / "tree").rename(folder / "tree")
+            (folder / "context").rmdir()
+            return debian.versions(folder / "tree", ("slurmctld", "mariadb-server"))
+
+        return Artifact(f"tree-{name}", what, (image.key,), build, gigabytes=2)
+
+    def seed(self, images: Mapping[str, Artifact]) -> Artifact:
+        """A containerd store that holds these images, unpacked."""
+        what = "the image store of nodes"
+
+        def build(folder: Path, progress: Progress) -> dict[str, str]:
+            containerd = folder / "containerd"
+            containerd.mkdir()
+            binds = {"/var/lib/containerd": containerd}
+            archives = []
+            for name, image in images.items():
+                binds[f"/images/{name}"] = self.store.require(image)
+                archives.append(f"/images/{name}/{ARCHIVE}")
+            run_in(self.store.require(self.machine) / "tree", ["sh", "-ec", _SEED, "sh", *archives], binds=binds,
+                   on_line=lambda line: progress.step(what, line[:60]))  # fmt: skip
+            return {name: reference(name) for name in images}
+
+        inputs = (self.machine.key, _SEED, *(image.key for image in images.values()))
+        return Artifact("seed", what, inputs, build, gigabytes=3)
+
+    def _run(self, argv: list[str], folder: Path, progress: Progress, task: str) -> None:
+        layers = self.store.folder / "buildah"
+        layers.mkdir(parents=True, exist_ok=True)
+        run_in(
+            self.store.require(self.machine) / "tree",
+            argv,
+            binds={"/var/lib/containers": layers, "/context": folder / "context"},
+            env={"STORAGE_DRIVER": "overlay", "BUILDAH_ISOLATION": "chroot"},
+            on_line=lambda line: progress.step(task, line[:60]),
+        )
+
+
+# buildah would raise these limits to values that a root without CAP_SYS_RESOURCE may not set.
+_LIMITS = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+
+
+def _limit(number: int) -> str:
+    hard = resource.getrlimit(number)[1]
+    return f"{hard}:{hard}"
+
+
+_SEED = """
+containerd --log-level warn &
+for i in $(seq 200); do ctr version >/dev/null 2>&1 && break; sleep 0.05; done
+for archive in "$@"; do echo "$archive"; ctr -n k8s.io images import --local "$archive"; done
+kill $!; wait $! || true
+"""

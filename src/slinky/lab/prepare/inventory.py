@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that `slinky lab prepare` gets, in the order it must be had."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from slinky.lab import folders
+from slinky.lab.prepare import debian, golang, tools
+from slinky.lab.prepare.images import Builder
+from slinky.lab.progress import Progress
+from slinky.lab.store import Artifact, Store
+
+NODE_IMAGES = ("pause", "busybox", "slurm")
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The artifacts of one Kubernetes version."""
+
+    store: Store
+    release: golang.Release
+
+    @classmethod
+    def of(cls, minor: str = "1.36") -> "Inventory":
+        """The inventory in the usual cache."""
+        return cls(Store(folders.cache()), golang.release(minor))
+
+    @cached_property
+    def artifacts(self) -> dict[str, Artifact]:
+        """Artifacts by name; each may use only what stands before it."""
+        store = self.store
+        machine = debian.machine(store)
+        builder = Builder(store, machine)
+        programs = golang.programs(store, self.release)
+        base_tar = builder.base_tar(debian.base())
+        base = builder.image("base", extra={"tree.tar": base_tar})
+        slurm = builder.image("slurm", base)
+        lab_slurm = builder.image("lab-slurm", slurm)
+        images = {
+            "pause": builder.image("pause", extra={"bin/pause": programs}),
+            "busybox": builder.image("busybox", base),
+            "slurm": slurm,
+        }
+        return {
+            "debian": debian.base(),
+            "machine": machine,
+            "programs": programs,
+            "base-tar": base_tar,
+            "image-base": base,
+            **{f"image-{name}": image for name, image in images.items()},
+            "image-lab-slurm": lab_slurm,
+            "tree-lab-slurm": builder.tree(lab_slurm, "lab-slurm"),
+            "seed": builder.seed(images),
+        }
+
+    def prepare(self, progress: Progress) -> None:
+        """Get everything that is not there yet."""
+        tools.require_root("preparing the lab")
+        tools.require_tools(progress)
+        for artifact in self.artifacts.values():
+            self.store.ensure(artifact, progress)

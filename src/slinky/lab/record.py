@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is written down about a lab, so that any later command can find it."""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from slinky.lab import folders
+from slinky.lab.errors import LabError
+
+State = Literal["starting", "up"]
+
+
+class Record(msgspec.Struct):
+    """The facts of one lab, kept as lab.json in its folder."""
+
+    name: str
+    minor: str
+    created: float
+    janitor: int
+    state: State = "starting"
+    index: int | None = None
+    nodes: int = 0
+    gpus: int = 0
+    hollow: int = 0
+    slurm: Literal["none", "beside"] = "none"
+    slurm_nodes: int = 2
+    external_nodes: int = 0
+    seconds: dict[str, float] = {}
+
+    @property
+    def folder(self) -> Path:
+        """Where the lab's files are."""
+        return folders.labs() / self.name
+
+    def save(self) -> None:
+        """Write it down, whole or not at all."""
+        scratch = self.folder / "lab.json.new"
+        scratch.write_bytes(msgspec.json.format(msgspec.json.encode(self)))
+        scratch.rename(self.folder / "lab.json")
+
+    def alive(self) -> bool:
+        """Whether the lab's janitor still runs; a process id alone proves nothing, so its command is looked at."""
+        try:
+            command = Path(f"/proc/{self.janitor}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        return b"slinky.lab.janitor" in command and str(self.folder).encode() in command
+
+
+def load(name: str) -> Record | None:
+    """The record of a lab, if there is one."""
+    file = folders.labs() / folders.checked_name(name) / "lab.json"
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Record)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as problem:
+        raise LabError(f"{file} is damaged: {problem}", f"run `slinky lab down --name {name}`") from problem
+
+
+def names() -> list[str]:
+    """Every lab there is, running or left behind."""
+    root = folders.labs()
+    return sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Let one command at a time change a lab."""
+    root = folders.labs()
+    root.mkdir(parents=True, exist_ok=True)
+    file = root / f"{folders.checked_name(name)}.lock"
+    with file.open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().strip() or "another process"
+            raise LabError(f"lab {name} is being changed by process {holder}", "wait for it, then try again") from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def age(record: Record) -> float:
+    """Seconds since the lab was made."""
+    return time.time() - record.created

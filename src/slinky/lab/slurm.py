@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm beside Kubernetes: MariaDB, slurmdbd, slurmctld, slurmrestd and any number of slurmd on one machine.
+
+The settings are those measured to work on a small machine: quick scheduling, dynamic nodes allowed, no cgroups, keys
+instead of munge. Several slurmd share the machine on ports of their own. External nodes have no slurmd at all.
+"""
+
+import json
+import os
+import secrets
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jwt
+
+from slinky.lab.errors import LabError
+from slinky.lab.machine import Machine, until
+from slinky.lab.pki import private
+from slinky.lab.rootfs import Mount, Root, kernel_mounts
+
+CTLD, DBD, REST, SLURMD = 6817, 6819, 6820, 7000
+SLURM_UID, REST_UID = 64030, 2010
+HOSTNAME = "ctl"
+LEAVES = 4
+DAEMONS = ("mariadbd", "slurmdbd", "slurmctld", "slurmrestd")
+
+
+def configuration(address: str, nodes: int) -> dict[str, str]:
+    """The files of /etc/slurm, by name."""
+    hosts = f"c[1-{nodes}]" if nodes else ""
+    static = (
+        f"NodeName={hosts} NodeHostname={HOSTNAME} NodeAddr={address} Port=[{SLURMD + 1}-{SLURMD + nodes}] "
+        "CPUs=2 RealMemory=1000 State=UNKNOWN\n"
+        f"PartitionName=work Nodes={hosts} Default=YES MaxTime=INFINITE State=UP\n"
+        if nodes
+        else ""
+    )
+    return {
+        "slurm.conf": _SLURM.format(address=address, static=static, leaves=LEAVES),
+        "slurmdbd.conf": _SLURMDBD.format(address=address),
+        "cgroup.conf": "CgroupPlugin=disabled\n",
+        "gres.conf": _GRES,
+        "topology.conf": _topology(hosts),
+    }
+
+
+# The addresses in parentheses matter: daemons bind to them alone. `defer` is left out on purpose: it makes
+# `allocate` block. NodeSets put dynamic and external nodes into partitions by their feature.
+_SLURM = """\
+ClusterName=lab
+SlurmctldHost=ctl({address})
+SlurmctldPort=6817
+SlurmctldParameters=enable_configless
+SlurmUser=slurm
+SlurmdUser=root
+AuthType=auth/slurm
+CredType=auth/slurm
+AuthInfo=use_client_ids
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key=/etc/slurm/jwt_hs256.key
+StateSaveLocation=/var/lib/slurm/ctld
+SlurmdSpoolDir=/var/lib/slurm/d.%n
+SlurmctldPidFile=/run/slurmctld/slurmctld.pid
+SlurmdPidFile=/run/slurm/slurmd.%n.pid
+SlurmctldLogFile=/dev/stderr
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+JobAcctGatherType=jobacct_gather/linux
+ReturnToService=2
+MaxNodeCount=20000
+MaxJobCount=50000
+MinJobAge=60
+SlurmctldTimeout=60
+SlurmdTimeout=60
+InactiveLimit=0
+KillWait=5
+SchedulerParameters=batch_sched_delay=0,bf_interval=5,bf_continue,sched_interval=10,default_queue_depth=1000
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+PriorityType=priority/multifactor
+PriorityWeightFairshare=10000
+PriorityWeightQOS=5000
+PriorityWeightAge=1000
+PreemptType=preempt/qos
+PreemptMode=CANCEL
+GresTypes=gpu
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost={address}
+AccountingStoragePort=6819
+AccountingStorageTRES=gres/gpu
+AccountingStorageEnforce=associations,limits,qos
+Licenses=lic:4
+MetricsType=metrics/openmetrics
+TopologyPlugin=topology/tree
+{static}NodeSet=dyn Feature=dyn
+NodeSet=ext Feature=ext
+PartitionName=all Nodes=ALL MaxTime=INFINITE State=UP
+PartitionName=dyn Nodes=dyn MaxTime=INFINITE State=UP
+PartitionName=ext Nodes=ext MaxTime=INFINITE State=UP OverSubscribe=NO
+"""
+
+_SLURMDBD = """\
+AuthType=auth/slurm
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key=/etc/slurm/jwt_hs256.key
+DbdHost=ctl
+DbdAddr={address}
+DbdPort=6819
+SlurmUser=slurm
+LogFile=/dev/stderr
+PidFile=/run/slurmdbd/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StoragePass=lab
+StorageLoc=slurm_acct_db
+"""
+
+# Read at each creation of a node. `NodeName=` must stay: a line without it makes every slurmd wait for the device.
+_GRES = """\
+AutoDetect=off
+NodeName=k[001-999],e[00001-20000] Name=gpu Type=h100 File=/dev/nvidia[0-7]
+NodeName=k[001-999],e[00001-20000] Name=gpu Type=a100 File=/dev/nvidia[0-3]
+"""
+
+_MARIADBD = [
+    "mariadbd", "--no-defaults", "--user=mysql", "--datadir=/var/lib/mysql", "--skip-networking",
+    "--socket=/run/mysqld/mysqld.sock", "--pid-file=/run/mysqld/mysqld.pid", "--innodb-buffer-pool-size=256M",
+    "--innodb-log-file-size=64M", "--innodb-lock-wait-timeout=900", "--max-allowed-packet=64M",
+    # slurmdbd refuses a MariaDB 11 that has snapshot isolation on.
+    "--innodb-flush-log-at-trx-commit=2", "--innodb-snapshot-isolation=OFF",
+]  # fmt: skip
+
+
+def _topology(hosts: str) -> str:
+    leaves = [f"SwitchName=leaf{number}" for number in range(1, LEAVES + 1)]
+    if hosts:
+        leaves[0] += f" Nodes={hosts}"
+    return f"SwitchName=root Switches=leaf[1-{LEAVES}]\n" + "\n".join(leaves) + "\n"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The Slurm machine of a lab."""
+
+    machine: Machine
+    address: str
+    nodes: int
+
+    @property
+    def url(self) -> str:
+        """Where slurmrestd answers."""
+        return f"http://{self.address}:{REST}"
+
+    @property
+    def jwt_key(self) -> bytes:
+        """The key that signs tokens."""
+        return (self.machine.folder / "keys" / "jwt_hs256.key").read_bytes()
+
+    def token(self, user: str = "slurm", lifespan: int = 3600) -> str:
+        """A token for slurmrestd."""
+        now = int(time.time())
+        return jwt.encode({"iat": now, "exp": now + lifespan, "sun": user}, self.jwt_key, algorithm="HS256")
+
+    def root(self, tree: Path) -> Root:
+        """The file system of the machine; what it writes lands in the lab's own folder."""
+        return Root(
+            tree=str(tree),
+            point=str(self.machine.folder / "root"),
+            upper=str(self.machine.folder / "changes"),
+            mounts=(*kernel_mounts(), Mount("bind", "/etc/slurm", str(self._configuration_folder()))),
+            files={"/etc/hosts": f"127.0.0.1 localhost\n{self.address} {HOSTNAME}\n"},
+            hostname=HOSTNAME,
+        )
+
+    def _configuration_folder(self) -> Path:
+        folder = self.machine.folder / "keys"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in configuration(self.address, self.nodes).items():
+            (folder / name).write_text(text)
+        for name, size in (("slurm.key", 1024), ("jwt_hs256.key", 32)):
+            if not (folder / name).exists():
+                private(folder / name, secrets.token_bytes(size))
+        for name in ("slurm.key", "jwt_hs256.key", "slurmdbd.conf"):
+            (folder / name).chmod(0o600)
+            os.chown(folder / name, SLURM_UID, SLURM_UID)
+        return folder
+
+    def exec(self, *argv: str, user: str | None = None, input: str | None = None, timeout: float = 60) -> str:
+        """Run a command on the machine, as root or as one of its users, and return what it prints."""
+        prefix = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] if user else []
+        home = {"HOME": f"/home/{user}"} if user else {}
+        command = [*prefix, *argv]
+        if user:
+            command = ["env", f"--chdir=/home/{user}", *command]
+        return self.machine.run(command, env=home, input=input, timeout=timeout).stdout
+
+    def start(self, name: str, *, ignore_state: bool = False) -> None:
+        """Start one daemon and wait until it answers."""
+        argv, env, uid = self._command(name)
+        if ignore_state:
+            argv = [*argv, "-i"]
+        self.machine.start(name, argv, env, uid)
+        checks = {
+            "mariadbd": ["mariadb-admin", "--socket=/run/mysqld/mysqld.sock", "ping"],
+            "slurmdbd": ["sacctmgr", "-n", "show", "cluster"],
+            "slurmctld": ["sh", "-c", "scontrol ping | grep -q UP"],
+            "slurmrestd": ["curl", "-s", "-o", "/dev/null", f"{self.url}/openapi/v3"],
+        }
+        if check := checks.get(name):
+            until(lambda: self._answers(name, check), f"{name} to answer", 60, lambda: self.machine.tail(name))
+
+    def stop(self, name: str, number: int = signal.SIGKILL) -> None:
+        """End one daemon."""
+        self.machine.stop(name, number, seconds=60)
+
+    def _answers(self, name: str, check: Sequence[str]) -> bool:
+        self.machine.require(name)
+        return self.machine.run(check, check=False).returncode == 0
+
+    def _command(self, name: str) -> tuple[list[str], Mapping[str, str], int]:
+        if name == "mariadbd":
+            return _MARIADBD, {}, 0
+        if name == "slurmdbd":
+            library = {"LD_LIBRARY_PATH": "/opt/slinky/libmariadb", "RUNTIME_DIRECTORY": "/run/slurmdbd"}
+            return ["slurmdbd", "-D"], library, 0
+        if name == "slurmctld":
+            return ["slurmctld", "-D"], {"RUNTIME_DIRECTORY": "/run/slurmctld"}, 0
+        if name == "slurmrestd":
+            # It refuses to run as root or SlurmUser.
+            argv = ["slurmrestd", "-a", "rest_auth/jwt", "-t", "4", f"{self.address}:{REST}"]
+            return argv, {"SLURM_JWT": "daemon", "SLURMRESTD_JSON": "compact"}, REST_UID
+        if name.startswith("slurmd-"):
+            return ["slurmd", "-D", "-N", name.removeprefix("slurmd-")], {}, 0
+        raise LabError(f"no Slurm daemon is called {name}", f"choose one of: {', '.join(self.daemons)}")
+
+    @property
+    def daemons(self) -> list[str]:
+        """The names of all daemons."""
+        return [*DAEMONS, *(f"slurmd-c{number}" for number in range(1, self.nodes + 1))]
+
+    def up(self) -> None:
+        """Start everything in order: database, slurmdbd, slurmctld, slurmrestd, slurmd."""
+        self.exec("sh", "-ec", _FOLDERS)
+        self.start("mariadbd")
+        self.exec("mariadb", "--socket=/run/mysqld/mysqld.sock", input=_GRANT)
+        self.start("slurmdbd")
+        self.start("slurmctld")
+        self.exec("sh", "-ec", _ACCOUNTS)
+        self.start("slurmrestd")
+        for name in self.daemons[len(DAEMONS) :]:
+            self.start(name)
+        if self.nodes:
+            self.wait_idle()
+
+    def wait_idle(self) -> None:
+        """Return once every slurmd has registered."""
+        hosts = ",".join(f"c{number}" for number in range(1, self.nodes + 1))
+
+        def idle() -> bool:
+            states = self.exec("sinfo", "-h", "-N", "-o", "%T", "-n", hosts, "-p", "work").split()
+            return len(states) == self.nodes and set(states) == {"idle"}
+
+        until(idle, f"{hosts} to be idle", 30, lambda: self.exec("sinfo", "-N", "-l"))
+
+    def add_external_nodes(self, count: int, prefix: str = "k", gpus: int = 0, cpus: int = 16) -> None:
+        """Create nodes without slurmd, which only external jobs use."""
+        gres = f"Gres=gpu:h100:{gpus} " if gpus else ""
+        # A literal address: an unresolvable name stalls slurmctld for ten seconds per node.
+        shape = (
+            f"NodeName={prefix}[001-{count:03}] NodeAddr=127.0.0.1 CPUs={cpus} Boards=1 SocketsPerBoard=2 "
+            f"CoresPerSocket={cpus // 2} ThreadsPerCore=1 RealMemory=64000 State=EXTERNAL Feature=ext {gres}"
+            "Topology=default:leaf2"
+        )
+        body = json.dumps({"node_conf": shape})
+        answer = self.exec(
+            "curl", "-sS", "-X", "POST", "-H", f"X-SLURM-USER-TOKEN: {self.token()}",
+            "-H", "Content-Type: application/json", "--data", "@-", f"{self.url}/slurm/v0.0.45/new/node/", input=body,
+        )  # fmt: skip
+        if problems := json.loads(answer).get("errors"):
+            raise LabError(f"slurmctld refused {count} external nodes: {problems[0].get('description')}")
+
+    def sbatch(self, script: str, *options: str, user: str = "alice") -> str:
+        """Run a batch job to its end and return its output."""
+        command = ["sbatch", "--wait", "--parsable", "--output=job-%j.out", *options]
+        job = self.exec(*command, user=user, input=f"#!/bin/sh\n{script}\n", timeout=120).strip()
+        return self.exec("cat", f"job-{job}.out", user=user)
+
+
+_FOLDERS = """
+mkdir -p /run/slurm /run/slurmctld /run/slurmdbd /run/mysqld /run/lock /var/lib/slurm/ctld
+chown slurm:slurm /run/slurmctld /run/slurmdbd /var/lib/slurm /var/lib/slurm/ctld
+chown mysql:mysql /run/mysqld
+"""
+
+_GRANT = (
+    "create user if not exists slurm@localhost identified by 'lab'; grant all on slurm_acct_db.* to slurm@localhost;"
+)
+
+_ACCOUNTS = """
+exec >/dev/null
+sacctmgr -i add account lab Description=lab Organization=lab
+sacctmgr -i add user alice,bob account=lab
+sacctmgr -i add user slurm account=lab AdminLevel=Administrator
+sacctmgr -i add qos high Priority=100 Preempt=normal
+sacctmgr -i modify user alice set qos+=high
+"""

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cache of prepared artifacts: built once, keyed by what went in, never seen half done.
+
+An artifact is built in a scratch folder under a lock and renamed into place together with a manifest of digests,
+so that two runs at once, Ctrl-C and kill -9 leave either the whole thing or nothing. What a version needs is part
+of its key; an older key stays usable until `slinky lab prepare --prune`.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from slinky.lab.errors import LabError
+from slinky.lab.folders import require_space
+from slinky.lab.progress import Progress
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One thing to prepare.
+
+    `inputs` is everything the result depends on; `build` fills an empty folder and returns facts worth showing,
+    such as versions; `digested` names the files whose digests are recorded and checked.
+    """
+
+    name: str
+    what: str
+    inputs: tuple[str, ...]
+    build: Callable[[Path, Progress], dict[str, str]]
+    gigabytes: float
+    digested: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Changes exactly when an input changes."""
+        text = "\0".join(self.inputs)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Store:
+    """A folder of artifacts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, artifact: Artifact) -> Path:
+        """Where the artifact is, or will be."""
+        return self.folder / artifact.name / artifact.key
+
+    def ready(self, artifact: Artifact) -> bool:
+        """Whether the artifact is there, whole."""
+        return (self.path(artifact) / MANIFEST).is_file()
+
+    def require(self, artifact: Artifact) -> Path:
+        """The path of an artifact that must have been prepared."""
+        if not self.ready(artifact):
+            raise LabError(f"{artifact.what} is not prepared", "run `slinky lab prepare` first")
+        return self.path(artifact)
+
+    def facts(self, artifact: Artifact) -> dict[str, str]:
+        """What its build reported."""
+        facts: dict[str, str] = _manifest(self.path(artifact))["facts"]
+        return facts
+
+    def ensure(self, artifact: Artifact, progress: Progress) -> Path:
+        """The path of the artifact, built now if need be; damaged files are noticed and rebuilt."""
+        path = self.path(artifact)
+        with self._locked(artifact, progress):
+            if self.ready(artifact):
+                damaged = self.damage(artifact)
+                if not damaged:
+                    return path
+                progress.note(f"{artifact.what}: {damaged} does not match its digest, building again")
+            self._build(artifact, path, progress)
+        return path
+
+    def damage(self, artifact: Artifact) -> str:
+        """The first file that is not what was built, or nothing."""
+        path = self.path(artifact)
+        for name, digest in _manifest(path)["digests"].items():
+            file = path / name
+            if not file.is_file() or file_digest(file) != digest:
+                return str(name)
+        return ""
+
+    def _build(self, artifact: Artifact, path: Path, progress: Progress) -> None:
+        require_space(self.folder, artifact.gigabytes, f"preparing {artifact.what}")
+        scratch = path.with_name(f"{path.name}.building")
+        _remove(scratch)
+        scratch.mkdir(parents=True)
+        started = time.monotonic()
+        try:
+            with progress.task(artifact.what):
+                facts = artifact.build(scratch, progress)
+        except OSError as problem:
+            raise LabError(f"{artifact.what}: {problem.strerror}: {problem.filename}") from problem
+        manifest = {
+            "name": artifact.name,
+            "facts": facts,
+            "seconds": round(time.monotonic() - started, 1),
+            "digests": {name: file_digest(scratch / name) for name in _expand(scratch, artifact.digested)},
+        }
+        (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1))
+        _remove(path)
+        scratch.rename(path)
+
+    @contextlib.contextmanager
+    def _locked(self, artifact: Artifact, progress: Progress) -> Iterator[None]:
+        folder = self.folder / artifact.name
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                progress.note(f"{artifact.what}: another run is preparing it, waiting")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def prune(self, keep: Iterable[Artifact]) -> list[Path]:
+        """Remove what none of these artifacts is, and say what went."""
+        kept = {self.path(artifact) for artifact in keep}
+        gone = [path for path in self.folder.glob("*/*") if path.is_dir() and path not in kept]
+        for path in gone:
+            _remove(path)
+        return gone
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tree_digest(folder: Path) -> str:
+    """The SHA-256 of a small source folder: names, modes and contents."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            mode = "x" if os.access(path, os.X_OK) else "-"
+            digest.update(f"{path.relative_to(folder)}\0{mode}\0{file_digest(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def _manifest(path: Path) -> dict[str, dict[str, str]]:
+    manifest: dict[str, dict[str, str]] = json.loads((path / MANIFEST).read_text())
+    return manifest
+
+
+def _expand(folder: Path, patterns: Iterable[str]) -> list[str]:
+    found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    return sorted(str(path.relative_to(folder)) for path in found)
+
+
+def _remove(path: Path) -> None:
+    if path.exists():
+        shutil.rmtree(path)
