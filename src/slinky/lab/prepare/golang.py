@@ -63,7 +63,7 @@ CONTROLLERS = {
 }
 
 # Their manifests, which travel inside the module: the name it gets here, and where it is there.
-MANIFESTS = {
+MANIFESTS: dict[str, dict[str, tuple[str, ...]]] = {
     "sigs.k8s.io/jobset": {
         "jobset-crds.yaml": ("config/components/crd/bases/*.yaml",),
         "jobset-webhooks.yaml": ("config/components/webhook/manifests.yaml",),

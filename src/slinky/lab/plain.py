@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plain control plane: etcd and kube-apiserver on loopback, without root, without nodes, in about three seconds.
+
+For tests that need the real API and nothing that runs on it. Both processes die with the one that started them.
+"""
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from slinky.lab import control, pki
+from slinky.lab.api import Api
+from slinky.lab.errors import LabError
+from slinky.lab.machine import until
+from slinky.lab.prepare.inventory import Inventory
+
+
+class PlainPlane:
+    """One API server with its etcd; use it as a context manager."""
+
+    def __init__(self, folder: Path, inventory: Inventory) -> None:
+        store, artifacts = inventory.store, inventory.artifacts
+        self.folder = folder
+        self.plane = control.Plane(
+            binaries=store.require(artifacts["programs"]) / "bin",
+            etcd_binary=store.require(artifacts["machine"]) / "tree/usr/bin/etcd",
+            pki=folder / "pki",
+            data=folder,
+            configs=folder,
+            address="127.0.0.1",
+            port=free_port(),
+            etcd_port=free_port(),
+            minor=inventory.release.minor,
+        )
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @classmethod
+    @contextlib.contextmanager
+    def running(cls, minor: str = "1.36") -> Iterator["PlainPlane"]:
+        """A control plane that lasts as long as the block."""
+        folder = Path(tempfile.mkdtemp(prefix="slinky-plane-"))
+        plane = cls(folder, Inventory.of(minor))
+        try:
+            plane._certificates()
+            plane.start_etcd()
+            plane.start_apiserver()
+            yield plane
+        finally:
+            plane.close()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @property
+    def url(self) -> str:
+        """The API server's address."""
+        return self.plane.url
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.plane.kubeconfig("admin")
+
+    @property
+    def kubectl(self) -> Path:
+        """The kubectl of the same version."""
+        return self.plane.binaries / "kubectl"
+
+    def start_etcd(self) -> None:
+        """Start etcd on the data it had."""
+        self._start("etcd", control.etcd(self.plane))
+
+    def start_apiserver(self) -> None:
+        """Start the API server and wait until it is ready."""
+        self._start("kube-apiserver", control.apiserver(self.plane, nodes=False))
+        api = Api(self.kubeconfig)
+
+        def ready() -> bool:
+            for name, process in self._processes.items():
+                if process.poll() is not None:
+                    raise LabError(f"{name} ended with {process.returncode}:\n{self.tail(name)}")
+            return api.ready()
+
+        until(ready, "the API server", 90, lambda: self.tail("kube-apiserver"))
+
+    def stop_apiserver(self, number: int = signal.SIGKILL) -> None:
+        """End the API server; with open watches a polite signal takes it a minute."""
+        self._stop("kube-apiserver", number)
+
+    def stop_etcd(self, number: int = signal.SIGKILL) -> None:
+        """End etcd."""
+        self._stop("etcd", number)
+
+    def restart_apiserver(self) -> None:
+        """Stop and start; what was stored stays."""
+        self.stop_apiserver()
+        self.start_apiserver()
+
+    def tail(self, name: str, lines: int = 10) -> str:
+        """The last lines of a log."""
+        return "\n".join((self.folder / f"{name}.log").read_text(errors="replace").splitlines()[-lines:])
+
+    def close(self) -> None:
+        """End everything."""
+        for name in list(self._processes):
+            self._stop(name, signal.SIGKILL)
+
+    def _certificates(self) -> None:
+        self.plane.pki.mkdir()
+        pki.service_account_keys(self.plane.pki)
+        authority = pki.Authority(self.plane.pki, "ca")
+        authority.issue("apiserver", "kube-apiserver", hosts=self.plane.server_hosts)
+        authority.issue("admin", "kubernetes-admin", "system:masters")
+        authority.kubeconfig(self.kubeconfig, "admin", self.url)
+
+    def _start(self, name: str, argv: Sequence[str]) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            # The kernel ends the daemon when this process is gone, however it went.
+            self._processes[name] = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def _stop(self, name: str, number: int) -> None:
+        process = self._processes.pop(name, None)
+        if process:
+            process.send_signal(number)
+            process.wait()
+
+
+def free_port() -> int:
+    """A loopback port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
