@@ -67,9 +67,10 @@ def up(options: Options, progress: Progress) -> Lab:
     tools.require_root("a lab")
     with locked(options.name):
         _make_way(options.name)
-        Inventory.of(options.minor).prepare(progress)
+        inventory = Inventory.of(options.minor)
+        inventory.prepare(progress)
         folders.require_space(folders.labs(), 2, "a lab")
-        lab = _begin(options)
+        lab = _begin(options, inventory.paths())
         try:
             _assemble(lab, progress)
             lab.facts.state = "up"
@@ -123,7 +124,7 @@ def _make_way(name: str) -> None:
         clear(folders.labs() / name)
 
 
-def _begin(options: Options) -> Lab:
+def _begin(options: Options, artifacts: dict[str, str]) -> Lab:
     folder = folders.labs() / options.name
     folder.mkdir(parents=True, mode=0o700)
     log = folder / "janitor.log"
@@ -147,6 +148,7 @@ def _begin(options: Options) -> Lab:
         slurm="beside" if options.slurm == "beside" else "none",
         slurm_nodes=options.slurm_nodes,
         external_nodes=options.external_nodes,
+        artifacts=artifacts,
     )
     facts.save()
     return Lab(facts)
@@ -236,7 +238,7 @@ def _nodes(lab: Lab, pool: ThreadPoolExecutor, authority: pki.Authority) -> None
 
 def _slurm(lab: Lab) -> None:
     slurm = lab.beside()
-    tree = lab.inventory.store.require(lab.inventory.artifacts["tree-lab-slurm"]) / "tree"
+    tree = lab.artifact("tree-lab-slurm") / "tree"
     lab.launch(slurm.machine, slurm.machine.launch_command(slurm.root(tree)), slurm.address)
     slurm.up()
     if lab.facts.external_nodes:

@@ -20,8 +20,8 @@ from slinky.lab.machine import Machine, until
 from slinky.lab.network import Network
 from slinky.lab.node import Node, daemons, root
 from slinky.lab.pki import Authority
+from slinky.lab.prepare.golang import release
 from slinky.lab.prepare.images import reference
-from slinky.lab.prepare.inventory import Inventory
 from slinky.lab.record import Record
 from slinky.lab.slurm import Beside
 
@@ -32,7 +32,6 @@ class Lab:
     def __init__(self, facts: Record) -> None:
         self.facts = facts
         self.folder = facts.folder
-        self.inventory = Inventory.of(facts.minor)
 
     @classmethod
     def find(cls, name: str) -> "Lab":
@@ -49,6 +48,10 @@ class Lab:
         """The lab's name."""
         return self.facts.name
 
+    def artifact(self, name: str) -> Path:
+        """What the lab was made of, whatever newer recipes say now."""
+        return Path(self.facts.artifacts[name])
+
     @cached_property
     def control(self) -> Machine:
         """The machine of the control plane and the add-ons."""
@@ -64,10 +67,9 @@ class Lab:
     @cached_property
     def plane(self) -> Plane:
         """Where the control plane's parts are."""
-        store, artifacts = self.inventory.store, self.inventory.artifacts
         return Plane(
-            binaries=store.require(artifacts["programs"]) / "bin",
-            etcd_binary=store.require(artifacts["machine"]) / "tree/usr/bin/etcd",
+            binaries=self.artifact("programs") / "bin",
+            etcd_binary=self.artifact("machine") / "tree/usr/bin/etcd",
             pki=self.folder / "pki",
             data=self.folder / "control",
             configs=self.folder / "config",
@@ -143,11 +145,10 @@ class Lab:
     def boot_node(self, number: int) -> None:
         """Start a node: the first time from the seed of images, later from what it had."""
         node, machine = self.node(number), Machine(f"node{number}", self.folder / f"node{number}")
-        store, artifacts = self.inventory.store, self.inventory.artifacts
         if not (node.folder / "containerd").exists():
-            plant(store.require(artifacts["seed"]) / "containerd", node.folder / "containerd")
+            plant(self.artifact("seed") / "containerd", node.folder / "containerd")
         cgroups.create(node.cgroup)
-        tree = store.require(artifacts["machine"]) / "tree"
+        tree = self.artifact("machine") / "tree"
         self.launch(machine, machine.launch_command(root(node, tree, self.plane.binaries)), node.address)
         network.route_pods(self.network, self.control.pid(), number)
         commands = daemons(node)
@@ -244,7 +245,7 @@ class Lab:
             "name": self.name,
             "state": self.facts.state,
             "age": round(record.age(self.facts)),
-            "kubernetes": {"version": self.inventory.release.version, "server": self.plane.url,
+            "kubernetes": {"version": release(self.facts.minor).version, "server": self.plane.url,
                            "kubeconfig": str(self.kubeconfig), "nodes": self.nodes() if self.api.ready() else None},
             "machines": machines,
             "seconds": self.facts.seconds,

@@ -33,6 +33,7 @@ class Record(msgspec.Struct):
     slurm_nodes: int = 2
     external_nodes: int = 0
     seconds: dict[str, float] = {}
+    artifacts: dict[str, str] = {}
 
     @property
     def folder(self) -> Path:

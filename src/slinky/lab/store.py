@@ -140,11 +140,11 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def tree_digest(folder: Path) -> str:
-    """The SHA-256 of a small source folder: names, modes and contents."""
+def tree_digest(folder: Path, matters: Callable[[Path], bool] = lambda _: True) -> str:
+    """The SHA-256 of a small source folder: names, modes and contents of the files that matter."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
+        if path.is_file() and matters(path):
             mode = "x" if os.access(path, os.X_OK) else "-"
             digest.update(f"{path.relative_to(folder)}\0{mode}\0{file_digest(path)}\n".encode())
     return digest.hexdigest()

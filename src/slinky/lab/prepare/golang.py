@@ -115,7 +115,12 @@ def programs(store: Store, wanted: Release) -> Artifact:
             _keep_manifests(go.folder(module), kept, folder / "manifests")
         return {"kubernetes": f"v{wanted.version}", "from": str(given or "the Go module proxy"), **facts}
 
-    inputs = (wanted.version, tree_digest(SOURCES), repr((CONTROLLERS, MANIFESTS)), _identity(given) if given else "")
+    inputs = (
+        wanted.version,
+        tree_digest(SOURCES, _compiled),
+        repr((CONTROLLERS, MANIFESTS)),
+        _identity(given) if given else "",
+    )
     return Artifact("programs", what, inputs, build, gigabytes=8, digested=("bin/*", "manifests/*"))
 
 
@@ -163,6 +168,10 @@ class Go:
     def _run(self, argv: Sequence[str], on_line: Line) -> None:
         settings = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
         stream([self.program, *argv], cwd=SOURCES, env={**os.environ, **settings}, on_line=on_line)
+
+
+def _compiled(path: Path) -> bool:
+    return path.name in ("go.mod", "go.sum") or (path.suffix == ".go" and not path.stem.endswith("_test"))
 
 
 def _controller_stamps(versions: Mapping[str, str]) -> list[str]:

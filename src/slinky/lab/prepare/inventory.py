@@ -10,8 +10,6 @@ from slinky.lab.prepare.images import Builder
 from slinky.lab.progress import Progress
 from slinky.lab.store import Artifact, Store
 
-NODE_IMAGES = ("pause", "busybox", "slurm")
-
 
 @dataclass(frozen=True)
 class Inventory:
@@ -59,3 +57,7 @@ class Inventory:
         tools.require_tools(progress)
         for artifact in self.artifacts.values():
             self.store.ensure(artifact, progress)
+
+    def paths(self) -> dict[str, str]:
+        """Where everything is."""
+        return {name: str(self.store.require(artifact)) for name, artifact in self.artifacts.items()}
