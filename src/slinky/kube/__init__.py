@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What any controller needs of Kubernetes."""
 
+from slinky.kube.admission import Ask, Reply, deny
 from slinky.kube.cache import Cache, by_label, by_namespace, by_owner
 from slinky.kube.client import Client, connect
 from slinky.kube.config import Access, find
 from slinky.kube.controller import Again, Controller
+from slinky.kube.discovery import Discovery, Served, discover
 from slinky.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -18,6 +20,7 @@ from slinky.kube.errors import (
     Kind,
     KubeError,
     Later,
+    LeadershipLost,
     Misconfigured,
     NotFound,
     ServerError,
@@ -28,6 +31,9 @@ from slinky.kube.errors import (
     Verdict,
     verdict,
 )
+from slinky.kube.events import Recorder
+from slinky.kube.lease import Election, Terms
+from slinky.kube.quantity import Quantity
 from slinky.kube.queue import Queue, backoff
 from slinky.kube.resource import Odd, Resource, own_key, owned_by
 from slinky.kube.runtime import Runtime
@@ -83,6 +89,7 @@ __all__ = [
     "Again",
     "AlreadyExists",
     "ApiError",
+    "Ask",
     "BadRequest",
     "BatchJob",
     "Blocked",
@@ -94,6 +101,8 @@ __all__ = [
     "Controller",
     "DeadlineExceeded",
     "Deployment",
+    "Discovery",
+    "Election",
     "Expired",
     "Forbidden",
     "HasMeta",
@@ -102,6 +111,7 @@ __all__ = [
     "Kind",
     "KubeError",
     "Later",
+    "LeadershipLost",
     "Lease",
     "Manifest",
     "Meta",
@@ -112,15 +122,20 @@ __all__ = [
     "Odd",
     "Owner",
     "Pod",
+    "Quantity",
     "Queue",
+    "Recorder",
     "Reference",
+    "Reply",
     "Resource",
     "Runtime",
     "Scale",
     "Secret",
+    "Served",
     "ServerError",
     "Service",
     "StatefulSet",
+    "Terms",
     "TooManyRequests",
     "Unauthorized",
     "Unreachable",
@@ -135,6 +150,8 @@ __all__ = [
     "by_namespace",
     "by_owner",
     "connect",
+    "deny",
+    "discover",
     "find",
     "own_key",
     "owned_by",

@@ -10,6 +10,7 @@
     |  `- DeadlineExceeded
     |- Rewound             it went back in time
     |- Unreadable          it answered something we cannot decode
+    |- LeadershipLost      another replica may lead by now
     `- Misconfigured       our own credentials or settings are unusable
 
 A reconcile raises these, or one of the two decisions `Later` and `Blocked`; `verdict` turns any of them into
@@ -44,6 +45,10 @@ class Misconfigured(KubeError):
 
 class Rewound(KubeError):
     """Versions run backwards: the server was restored from a backup."""
+
+
+class LeadershipLost(KubeError):
+    """Another replica may lead by now: stop at once."""
 
 
 class Cause(msgspec.Struct, frozen=True, gc=False):
