@@ -29,7 +29,7 @@ from slinky.kube.lines import Lines
 from slinky.kube.metrics import ODD_OBJECTS, WATCH_ENDS, WATCH_EVENTS, WATCH_STARTS
 from slinky.kube.queue import backoff
 from slinky.kube.resource import Event, Odd, Resource
-from slinky.kube.types import HasMeta, Meta, age
+from slinky.kube.types import HasMeta, Meta, View, age
 from slinky.observe import Log
 
 T = TypeVar("T", bound=HasMeta)
@@ -37,6 +37,8 @@ T_contra = TypeVar("T_contra", bound=HasMeta, contravariant=True)
 
 log = Log("slinky.kube.watch")
 
+# A stream that lived this long, or brought anything, did its work: the next one may follow at once.
+LASTING = 0.5
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -59,8 +61,15 @@ class Sink(Protocol[T_contra]):
         """The list is whole as of `version`: what it did not mention and is not newer does not exist."""
 
 
-class _Marked(msgspec.Struct, frozen=True, gc=False):
-    metadata: Meta
+class _Mark(View, frozen=True):
+    resource_version: str
+    annotations: dict[str, str] | None = None
+
+
+class _Marked(View, frozen=True):
+    """A bookmark's object; servers fill the rest of it with nulls that no view expects."""
+
+    metadata: _Mark
 
 
 _mark = msgspec.json.Decoder(Event[_Marked])
@@ -99,7 +108,7 @@ class Watch(Generic[T]):
         """Follow until cancelled."""
         failures = 0
         while True:
-            before = self._version
+            before, began = self._version, self._client.clock.monotonic()
             try:
                 await self._turn()
                 why = "ended"
@@ -111,7 +120,8 @@ class Watch(Generic[T]):
                 why = type(error).__name__
                 log.info("watch cut", resource=self._resource.name, version=self._version, why=error)
             WATCH_ENDS.labels(self._resource.name, why).inc()
-            failures = 0 if self._version not in (None, before) or why == "ended" else failures + 1
+            lasted = self._client.clock.monotonic() - began
+            failures = 0 if self._version not in (None, before) or lasted > LASTING else failures + 1
             await self._client.clock.sleep(pause(failures, self._client.dice))
 
     async def _turn(self) -> None:
@@ -196,8 +206,8 @@ class Watch(Generic[T]):
         else:
             self._sink.put(found)
 
-    def _bookmark(self, meta: Meta) -> None:
-        if self._listing and meta.annotations.get(INITIAL_EVENTS_END) == "true":
+    def _bookmark(self, meta: _Mark) -> None:
+        if self._listing and (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
             self._finish(meta.resource_version)
         elif not self._listing:
             if age(meta.resource_version) < age(self._version or ""):
@@ -228,5 +238,5 @@ def cannot_stream(error: ApiError) -> bool:
 
 
 def pause(failures: int, dice: random.Random) -> float:
-    """Seconds before the next stream: a blink after an orderly end, growing while nothing works."""
+    """Seconds before the next stream: a blink after a good one, growing while nothing works."""
     return backoff(failures - 1, dice=dice, floor=0.25, ceiling=10.0) if failures else dice.uniform(0.0, 0.05)
