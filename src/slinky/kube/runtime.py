@@ -81,11 +81,15 @@ class Runtime:
 
     async def wait_synced(self) -> None:
         """Wait until every cache is whole."""
-        for cache in self._caches.values():
-            await cache.wait_synced(self._patience)
-        # What is alive now lives long: the collector need not look at it again.
-        gc.collect()
-        gc.freeze()
+        # What arrives now lives long. The collector would walk all of it again and again while it grows, and
+        # stop the loop each time; so it rests until the caches are whole and then leaves them out for good.
+        gc.disable()
+        try:
+            for cache in self._caches.values():
+                await cache.wait_synced(self._patience)
+        finally:
+            gc.freeze()
+            gc.enable()
         log.info("caches are whole", objects=sum(len(cache) for cache in self._caches.values()))
 
     async def _control(self) -> None:
