@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
+"""Partial views of the built-in kinds, and their descriptors.
+
+Each view holds what controllers commonly read; a program that needs another field defines its own view and
+uses `PODS.viewed_as(MyPod)` instead of widening these, because every field here costs memory in every cache.
+"""
+
+from typing import Any
+
+import msgspec
+
+from slinky.kube.resource import Resource
+from slinky.kube.sharing import share_meta, share_pod
+from slinky.kube.types import Condition, Key, Meta, Object, View
+
+IntOrString = int | str
+
+
+class PodSpec(View, frozen=True):
+    """Where a pod should run and does run."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    hostname: str = ""
+    priority: int = 0
+
+
+class ContainerStatus(View, frozen=True):
+    """How one container does."""
+
+    name: str
+    ready: bool = False
+    restart_count: int = 0
+
+
+class PodStatus(View, frozen=True):
+    """How a pod does."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    start_time: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(Object, frozen=True):
+    """A pod."""
+
+    spec: PodSpec
+    status: PodStatus = PodStatus()
+
+    @property
+    def ready(self) -> bool:
+        """Its Ready condition is true."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def finished(self) -> bool:
+        """Its containers have ended for good."""
+        return self.status.phase in {"Succeeded", "Failed"}
+
+
+class Taint(View, frozen=True):
+    """Keeps pods off a node."""
+
+    key: str
+    effect: str
+    value: str = ""
+    time_added: str | None = None
+
+
+class NodeSpec(View, frozen=True):
+    """What pods a node takes."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    provider_id: str = msgspec.field(default="", name="providerID")
+
+
+class NodeAddress(View, frozen=True):
+    """One address of a node."""
+
+    type: str
+    address: str
+
+
+class NodeStatus(View, frozen=True):
+    """What a node has."""
+
+    capacity: dict[str, str] = {}
+    allocatable: dict[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+
+
+class Node(Object, frozen=True):
+    """A Kubernetes node."""
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def ready(self) -> bool:
+        """Its kubelet reports in and is well."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+
+class ConfigMap(Object, frozen=True):
+    """A ConfigMap."""
+
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+    immutable: bool = False
+
+
+class Secret(Object, frozen=True):
+    """A Secret; values are decoded from base64 and never printed."""
+
+    data: dict[str, bytes] = {}
+    type: str = "Opaque"
+    immutable: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Secret {self.metadata.key} with {len(self.data)} keys>"
+
+
+class ServicePort(View, frozen=True):
+    """One port of a Service."""
+
+    port: int
+    name: str = ""
+    protocol: str = "TCP"
+    node_port: int = 0
+    target_port: IntOrString = 0
+
+
+class ServiceSpec(View, frozen=True):
+    """Where a Service leads."""
+
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+    type: str = "ClusterIP"
+    selector: dict[str, str] = {}
+    ports: tuple[ServicePort, ...] = ()
+
+
+class Service(Object, frozen=True):
+    """A Service."""
+
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ReplicaSpec(View, frozen=True):
+    """How many are wanted."""
+
+    replicas: int = 1
+
+
+class ReplicaStatus(View, frozen=True):
+    """How many there are; shared by Deployment and StatefulSet."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    updated_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class Deployment(Object, frozen=True):
+    """A Deployment."""
+
+    spec: ReplicaSpec = ReplicaSpec()
+    status: ReplicaStatus = ReplicaStatus()
+
+
+class StatefulSet(Object, frozen=True):
+    """A StatefulSet."""
+
+    spec: ReplicaSpec = ReplicaSpec()
+    status: ReplicaStatus = ReplicaStatus()
+
+
+class BatchJobSpec(View, frozen=True):
+    """What a batch job wants."""
+
+    parallelism: int = 1
+    completions: int | None = None
+    suspend: bool = False
+
+
+class BatchJobStatus(View, frozen=True):
+    """How far a batch job is."""
+
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class BatchJob(Object, frozen=True):
+    """A Kubernetes Job."""
+
+    spec: BatchJobSpec = BatchJobSpec()
+    status: BatchJobStatus = BatchJobStatus()
+
+
+class ClaimStatus(View, frozen=True):
+    """Is the volume there."""
+
+    phase: str = ""
+
+
+class ClaimSpec(View, frozen=True):
+    """What volume is wanted."""
+
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    access_modes: tuple[str, ...] = ()
+
+
+class VolumeClaim(Object, frozen=True):
+    """A PersistentVolumeClaim."""
+
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+
+class LeaseSpec(View, frozen=True):
+    """Who holds a lease, and since when."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Object, frozen=True):
+    """A Lease, for leader election."""
+
+    spec: LeaseSpec = LeaseSpec()
+
+
+class ScaleSpec(View, frozen=True):
+    """How many are wanted."""
+
+    replicas: int = 0
+
+
+class ScaleStatus(View, frozen=True):
+    """How many there are."""
+
+    replicas: int = 0
+    selector: str = ""
+
+
+class Scale(Object, frozen=True):
+    """The scale subresource of any kind that has one."""
+
+    spec: ScaleSpec = ScaleSpec()
+    status: ScaleStatus = ScaleStatus()
+
+
+class Whole(msgspec.Struct, frozen=True, gc=True):
+    """An object kept whole, for tools; never for caches."""
+
+    metadata: Meta
+    api_version: str = msgspec.field(default="", name="apiVersion")
+    kind: str = ""
+    spec: Any = None
+    status: Any = None
+    data: Any = None
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.metadata.key
+
+
+PODS = Resource("v1", "Pod", "pods", Pod, share=share_pod)
+NODES = Resource("v1", "Node", "nodes", Node, namespaced=False)
+NAMESPACES = Resource("v1", "Namespace", "namespaces", Object, namespaced=False)
+CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps", ConfigMap, share=share_meta)
+SECRETS = Resource("v1", "Secret", "secrets", Secret, share=share_meta)
+SERVICES = Resource("v1", "Service", "services", Service, share=share_meta)
+SERVICE_ACCOUNTS = Resource("v1", "ServiceAccount", "serviceaccounts", Object, share=share_meta)
+VOLUME_CLAIMS = Resource(
+    "v1", "PersistentVolumeClaim", "persistentvolumeclaims", VolumeClaim, share=share_meta
+)
+EVENTS = Resource("v1", "Event", "events", Object)
+DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", Deployment, share=share_meta)
+STATEFUL_SETS = Resource("apps/v1", "StatefulSet", "statefulsets", StatefulSet, share=share_meta)
+BATCH_JOBS = Resource("batch/v1", "Job", "jobs", BatchJob, share=share_meta)
+DISRUPTION_BUDGETS = Resource(
+    "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", Object, share=share_meta
+)
+LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases", Lease)
+CUSTOM_RESOURCES = Resource(
+    "apiextensions.k8s.io/v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    Object,
+    namespaced=False,
+)

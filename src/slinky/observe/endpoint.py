@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The small HTTP side door of every process: /metrics, /healthz, /livez, /readyz.
+
+`routes` gives handlers to mount into an existing aiohttp application, `serve` runs them alone. No request
+here can change anything, and none of them touches the network.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from slinky.observe.health import Health
+from slinky.observe.metrics import CONTENT_TYPE, REGISTRY, render
+
+
+def routes(health: Health, registry: CollectorRegistry = REGISTRY) -> list[web.RouteDef]:
+    """Routes to mount."""
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=render(registry), headers={"Content-Type": CONTENT_TYPE})
+
+    async def live(_: web.Request) -> web.Response:
+        return _answer(health.liveness())
+
+    async def ready(_: web.Request) -> web.Response:
+        return _answer(health.readiness())
+
+    return [
+        web.get("/metrics", metrics),
+        web.get("/healthz", live),
+        web.get("/livez", live),
+        web.get("/readyz", ready),
+    ]
+
+
+def _answer(complaints: dict[str, str]) -> web.Response:
+    text = "".join(f"{name}: {words}\n" for name, words in complaints.items()) or "ok\n"
+    return web.Response(text=text, status=503 if complaints else 200)
+
+
+@contextlib.asynccontextmanager
+async def serve(
+    health: Health,
+    *,
+    host: str = "0.0.0.0",  # noqa: S104 -- the kubelet and Prometheus come from outside the pod
+    port: int = 8080,
+    registry: CollectorRegistry = REGISTRY,
+) -> AsyncIterator[int]:
+    """Serve while inside; gives the port, which matters when asked for port 0."""
+    app = web.Application()
+    app.add_routes(routes(health, registry))
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port, shutdown_timeout=1.0)
+        await site.start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()

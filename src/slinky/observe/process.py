@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Being a well-behaved process: loop, signals, probe, endpoint.
+
+`run` starts uvloop where it exists, turns SIGTERM and SIGINT into one cancellation, keeps the loop-lag probe
+and the HTTP side door running, and lets `main` finish its own clean-up. It does not know what `main` does.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from slinky.observe.endpoint import serve
+from slinky.observe.health import Health, LoopLag
+from slinky.observe.log import Log
+
+log = Log("slinky.observe.process")
+
+Main = Callable[[Health], Awaitable[None]]
+
+
+def run(main: Main, *, host: str = "0.0.0.0", port: int | None = 8080) -> int:  # noqa: S104
+    """Run `main` until it returns or a signal asks to stop; the exit code of the process."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_supervised(main, host, port))
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """The loop of uvloop where installed, else of asyncio."""
+    try:
+        import uvloop  # noqa: PLC0415
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+async def _supervised(main: Main, host: str, port: int | None) -> int:
+    health, lag = Health(), LoopLag()
+    health.live("event-loop", lag.check)
+    async with contextlib.AsyncExitStack() as stack:
+        if port is not None:
+            await stack.enter_async_context(serve(health, host=host, port=port))
+        async with asyncio.TaskGroup() as family:
+            probe = family.create_task(lag.run())
+            code = await until_signal(_wrap(main(health)))
+            probe.cancel()
+    return code
+
+
+async def _wrap(work: Awaitable[None]) -> None:
+    await work
+
+
+async def until_signal(work: Coroutine[Any, Any, None]) -> int:
+    """Run `work`; a signal cancels it once and waits for its clean-up."""
+    loop, task, asked = asyncio.get_running_loop(), asyncio.ensure_future(work), False
+
+    def stop(number: int) -> None:
+        nonlocal asked
+        asked = True
+        log.info("stopping", signal=signal.Signals(number).name)
+        task.cancel()
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not asked:
+            raise
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+        task.cancel()
+    return 0

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cache that follows a real API server stays equal to it, whatever happens on the way."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from slinky.kube import (
+    CONFIG_MAPS,
+    Again,
+    Cache,
+    Client,
+    Controller,
+    Key,
+    Runtime,
+    Watch,
+    by_label,
+)
+
+from .objects import config_map
+
+pytestmark = pytest.mark.plane
+
+
+async def until(condition: Callable[[], bool], deadline: float = 30.0) -> None:
+    """Wait for a condition on this loop; the deadline only ends a test that has failed already."""
+    async with asyncio.timeout(deadline):
+        while not condition():  # noqa: ASYNC110 -- conditions of many kinds, none with an event of its own
+            await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def following(client: Client, namespace: str, **options: Any) -> AsyncIterator[Cache[Any]]:
+    cache = Cache(CONFIG_MAPS, indexes={"app": by_label("app")})
+    watch = Watch(client, CONFIG_MAPS, cache, namespace=namespace, **options)
+    async with asyncio.TaskGroup() as family:
+        task = family.create_task(watch.run())
+        try:
+            await cache.wait_synced(30.0)
+            yield cache
+        finally:
+            task.cancel()
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "paged"])
+async def test_a_cache_shows_what_is_there_and_what_changes(
+    client: Client, namespace: str, streaming: bool
+) -> None:
+    await client.create(CONFIG_MAPS, config_map(namespace, "old", {"x": "1"}))
+    async with following(client, namespace, streaming=streaming) as cache:
+        assert cache.keys() == [Key(namespace, "old")]
+        await client.create(CONFIG_MAPS, config_map(namespace, "new"))
+        await client.patch(CONFIG_MAPS, Key(namespace, "old"), {"data": {"x": "2"}})
+        await until(lambda: len(cache) == 2 and {"x": "2"} in [found.data for found in cache])
+        await client.delete(CONFIG_MAPS, Key(namespace, "old"))
+        await until(lambda: cache.get(Key(namespace, "old")) is None)
+
+
+async def test_a_controller_reconciles_until_done(client: Client, namespace: str) -> None:
+    runtime = Runtime(client)
+    cache = runtime.cache(CONFIG_MAPS, namespace=namespace)
+    rounds: list[Key] = []
+
+    async def reconcile(key: Key) -> Again | None:
+        found = cache.get(key)
+        rounds.append(key)
+        if found is None or found.data.get("state") == "done":
+            return None
+        cache.wrote(await client.patch(CONFIG_MAPS, key, {"data": {"state": "done"}}))
+        return None
+
+    controller = Controller("test", reconcile)
+    controller.watches(cache)
+    runtime.control(controller)
+    running = asyncio.ensure_future(runtime.run())
+    try:
+        await client.create(CONFIG_MAPS, config_map(namespace, "a"))
+        await until(lambda: any(found.data.get("state") == "done" for found in cache))
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+    assert Key(namespace, "a") in rounds

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Laws of the cache."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.kube import CONFIG_MAPS, Cache, ConfigMap, Key, Later, Meta, Odd, Unreadable, by_label
+
+from .objects import config_map
+
+
+def make(**indexes: object) -> Cache[ConfigMap]:
+    return Cache(CONFIG_MAPS, indexes={"app": by_label("app")})
+
+
+def whole(*found: ConfigMap, version: int = 100) -> Cache[ConfigMap]:
+    cache = make()
+    cache.begin()
+    for one in found:
+        cache.put(one)
+    cache.finish(str(version))
+    return cache
+
+
+def test_only_a_complete_list_removes() -> None:
+    cache = whole(config_map("a", 1), config_map("b", 2))
+    cache.begin()
+    cache.put(config_map("a", 1))
+    assert len(cache) == 2  # the list may still mention b
+    cache.begin()  # the stream was cut; another list starts
+    cache.put(config_map("a", 1))
+    cache.finish("200")
+    assert cache.keys() == [Key("ns", "a")]
+
+
+def test_an_object_newer_than_the_list_stays() -> None:
+    cache = whole(config_map("a", 1))
+    cache.begin()
+    cache.wrote(config_map("b", 300))
+    cache._seen = set()  # the list is of before our write and does not mention it
+    cache.put(config_map("a", 1))
+    cache.finish("200")
+    assert set(cache.keys()) == {Key("ns", "a"), Key("ns", "b")}
+
+
+def test_events_from_before_our_own_write_change_nothing() -> None:
+    cache = whole(config_map("a", 1, data={"x": "old"}))
+    cache.wrote(config_map("a", 9, data={"x": "mine"}))
+    cache.put(config_map("a", 5, data={"x": "late event"}))
+    assert cache.get(Key("ns", "a")) == config_map("a", 9, data={"x": "mine"})
+    cache.drop(Meta("a", "ns", resource_version="4"))
+    assert Key("ns", "a") in cache
+
+
+def test_what_we_deleted_does_not_come_back_by_an_old_event() -> None:
+    cache = whole(config_map("a", 1))
+    cache.removed(Key("ns", "a"), "uid-a")
+    cache.put(config_map("a", 2))
+    assert cache.get(Key("ns", "a")) is None
+    cache.drop(Meta("a", "ns", resource_version="3"))
+    cache.put(config_map("a", 4, uid="another"))
+    assert cache.get(Key("ns", "a")) is not None
+
+
+def test_a_recreated_object_shows_although_we_deleted_its_namesake() -> None:
+    cache = whole(config_map("a", 1))
+    cache.removed(Key("ns", "a"), "uid-a")
+    cache.put(config_map("a", 2, uid="another"))
+    assert cache.get(Key("ns", "a")) is not None
+
+
+def test_a_server_that_went_back_in_time_is_believed() -> None:
+    cache = whole(config_map("a", 500), config_map("b", 501), version=501)
+    cache.begin(rewound=True)
+    cache.put(config_map("a", 7))
+    cache.finish("8")
+    assert cache.keys() == [Key("ns", "a")]
+    assert next(iter(cache)).metadata.resource_version == "7"
+
+
+def test_an_unreadable_object_is_never_an_absence() -> None:
+    cache = whole(config_map("a", 1))
+    cache.begin()
+    cache.misread(Odd(Meta("a", "ns", resource_version="2"), "data is a list"))
+    cache.misread(Odd(Meta("b", "ns", resource_version="2"), "data is a list"))
+    cache.finish("200")
+    assert cache.get(Key("ns", "a")) == config_map("a", 1)
+    with pytest.raises(Unreadable, match="ns/b"):
+        cache.get(Key("ns", "b"))
+    assert set(cache.odd) == {Key("ns", "a"), Key("ns", "b")}
+    cache.put(config_map("b", 3))
+    assert cache.get(Key("ns", "b")) is not None
+    assert set(cache.odd) == {Key("ns", "a")}
+
+
+def test_an_object_without_a_readable_name_forbids_to_conclude_an_absence() -> None:
+    cache = whole(config_map("a", 1))
+    cache.begin()
+    cache.misread(Odd(Meta(), "no metadata"))
+    cache.finish("200")
+    assert Key("ns", "a") in cache
+
+
+def test_a_deleted_odd_object_is_gone() -> None:
+    cache = whole()
+    cache.misread(Odd(Meta("b", "ns", resource_version="2"), "why"))
+    cache.drop(Meta("b", "ns", resource_version="3"))
+    assert cache.get(Key("ns", "b")) is None
+
+
+def test_listeners_hear_old_and_new_of_real_changes_only() -> None:
+    cache = whole(config_map("a", 1))
+    heard: list[tuple[str, str]] = []
+    cache.listen(
+        lambda old, new: heard.append(
+            (old.metadata.resource_version if old else "", new.metadata.resource_version if new else "")
+        )
+    )
+    cache.put(config_map("a", 1))
+    cache.put(config_map("a", 2))
+    cache.drop(Meta("a", "ns", resource_version="3"))
+    assert heard == [("", "1"), ("1", "2"), ("2", "")]
+
+
+async def test_waiting_for_a_list_ends_at_the_deadline() -> None:
+    with pytest.raises(Later, match="configmaps"):
+        await make().wait_synced(0.01)
+
+
+def test_an_index_added_late_knows_what_is_there() -> None:
+    cache = whole(config_map("a", 1, labels={"app": "x", "tier": "t"}))
+    cache.add_indexes({"tier": by_label("tier")})
+    assert [found.metadata.name for found in cache.by("tier", "t")] == ["a"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from(["put", "drop"]), st.sampled_from(["", "x", "y"])),
+        max_size=30,
+    )
+)
+def test_an_index_always_agrees_with_the_objects(steps: list[tuple[str, str, str]]) -> None:
+    cache = whole(version=0)
+    for version, (name, step, label) in enumerate(steps, start=1):
+        if step == "put":
+            cache.put(config_map(name, version, labels={"app": label} if label else {}))
+        else:
+            cache.drop(Meta(name, "ns", resource_version=str(version)))
+    for value in ("x", "y"):
+        expected = {found.key for found in cache if found.metadata.labels.get("app") == value}
+        assert {found.key for found in cache.by("app", value)} == expected
+    assert set(cache.values_of("app")) == {
+        found.metadata.labels["app"] for found in cache if "app" in found.metadata.labels
+    }
