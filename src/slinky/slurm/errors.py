@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: N818 - an error is named for what happened; callers read `except NotFound`
+"""What can go wrong between us and Slurm, as types that carry the decision.
+
+Every failure of the library is a `SlurmError`; a caller matches on the type, never on a sentence. The
+numbers that slurmctld and slurmdbd report are mapped by one table, and an unknown number stays a `Rejected`
+with its number.
+
+    SlurmError
+    ├── Retryable                    try again later; nothing is known
+    │   ├── Transport                no usable answer: refused, reset, timed out, hung
+    │   │   └── Malformed            an answer that is not Slurm's: a proxy's page, garbage, a truncated body
+    │   └── Unreachable              slurmrestd answers, slurmctld does not
+    │       └── DatabaseUnreachable  slurmrestd answers, slurmdbd does not
+    ├── Auth                         the token was refused; mint or load another
+    └── Rejected                     Slurm understood and said no: number, source, text
+        ├── NotFound                 slurmctld itself says that there is no such thing
+        ├── Conflict                 it exists already, has ended, or changed under us
+        ├── Busy                     not now: nodes are taken, or a better job waits
+        ├── Denied                   this user may not
+        └── Invalid                  our request was malformed: unknown flag, wrong type
+    Unsupported                      this server's data parser is too old for the call
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Problem(NamedTuple):
+    """One entry of Slurm's `errors[]`, `warnings[]` or `status[]`."""
+
+    number: int = 0
+    text: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        where = f" [{self.source}]" if self.source else ""
+        return f"{self.text or 'unexplained'} ({self.number}){where}"
+
+
+class SlurmError(Exception):
+    """The root of every error that this library raises."""
+
+
+class Retryable(SlurmError):
+    """Nothing was learnt: neither that it worked nor that it did not."""
+
+    #: True when the request may have been carried out although no answer came back.
+    maybe_applied: bool
+
+    def __init__(self, message: str, *, maybe_applied: bool = False) -> None:
+        super().__init__(message)
+        self.maybe_applied = maybe_applied
+
+
+class Transport(Retryable):
+    """No usable answer from slurmrestd: refused, reset, timed out or hung."""
+
+
+class Malformed(Transport):
+    """Something answered, but not slurmrestd, or not in its language."""
+
+
+class Unreachable(Retryable):
+    """slurmrestd answered that it cannot reach slurmctld."""
+
+
+class DatabaseUnreachable(Unreachable):
+    """slurmrestd answered that it cannot reach slurmdbd."""
+
+
+class Auth(SlurmError):
+    """The token is missing, expired or wrongly signed, or may not act as this user."""
+
+
+class Unsupported(SlurmError):
+    """The call needs a newer data parser than the server has."""
+
+
+class Rejected(SlurmError):
+    """Slurm understood the request and refused it."""
+
+    def __init__(self, problem: Problem, others: Iterable[Problem] = ()) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+        self.others = tuple(others)
+
+    @property
+    def number(self) -> int:
+        """Slurm's error number, as in slurm_errno.h."""
+        return self.problem.number
+
+    @property
+    def source(self) -> str:
+        """Which function or JSON path complained."""
+        return self.problem.source
+
+    @property
+    def text(self) -> str:
+        """Slurm's own words."""
+        return self.problem.text
+
+
+class NotFound(Rejected):
+    """slurmctld or slurmdbd itself says that there is no such thing."""
+
+
+class Conflict(Rejected):
+    """It exists already, has ended already, or changed under us."""
+
+
+class Busy(Rejected):
+    """Not now: nodes are taken, or a better job waits for them."""
+
+
+class Denied(Rejected):
+    """The user may not do that."""
+
+
+class Invalid(Rejected):
+    """The request itself was malformed."""
+
+
+#: Slurm's numbers that mean more than "no". A number that is not here is a plain `Rejected`.
+MEANING: dict[int, type[SlurmError]] = {
+    1001: Unreachable,  # socket communication failure
+    1007: Auth,  # protocol authentication error
+    1800: Unreachable,  # unable to contact slurmctld (connect)
+    1801: Unreachable,  # ... (send)
+    1802: Unreachable,  # ... (receive)
+    1803: Unreachable,  # ... (shutdown)
+    1804: Unreachable,  # ... (in standby mode)
+    2002: Denied,  # not the owner
+    2004: Denied,  # user id is missing
+    2010: Denied,  # access denied: not an operator
+    2011: Conflict,  # duplicate job id
+    2013: Busy,  # insufficient priority: a better job waits
+    2016: Busy,  # requested nodes are busy
+    2017: NotFound,  # invalid job id
+    2018: NotFound,  # invalid node name
+    2021: Conflict,  # job already finished or finishing
+    2084: Conflict,  # job has ended
+    2087: NotFound,  # invalid reservation name
+    2089: Conflict,  # reservation name exists
+    2168: Conflict,  # node exists
+    5005: Transport,  # socket timed out
+    7000: DatabaseUnreachable,  # unable to connect to database
+    7001: DatabaseUnreachable,
+    9003: NotFound,  # REST: nothing by that name
+    9202: Invalid,  # data parser: wrong type
+    9207: Invalid,  # data parser: unknown flag
+    9209: Invalid,  # data parser: missing field
+}
+
+
+def error_for(problems: Iterable[Problem]) -> SlurmError:
+    """The error that a refusal stands for, chosen by the first number that means something.
+
+    A refusal whose numbers are all unknown is a `Rejected`; it is never read as "not found".
+    """
+    found = tuple(problems) or (Problem(),)
+    first = next((problem for problem in found if problem.number in MEANING), found[0])
+    kind = MEANING.get(first.number, Rejected)
+    if issubclass(kind, Rejected):
+        return kind(first, (problem for problem in found if problem is not first))
+    return kind(str(first))
