@@ -353,12 +353,12 @@ class AssociationSettings(Value, frozen=True, gc=False):
     comment: str | None = None
 
 
-class AccountsCondition(Value, frozen=True, gc=False, omit_defaults=False):
-    """Which accounts to add, where, with what."""
+class AccountsCondition(Value, frozen=True, gc=False):
+    """Which accounts to add, with what, where. Slurm wants `association` even when it is empty."""
 
     accounts: Words
+    association: AssociationSettings
     clusters: Words = ()
-    association: AssociationSettings = AssociationSettings()
 
 
 class AccountText(Value, frozen=True, gc=False):
@@ -375,14 +375,16 @@ class NewAccounts(Value, frozen=True, gc=False):
     account: AccountText
 
 
-class UsersCondition(Value, frozen=True, gc=False, omit_defaults=False):
-    """Which users to add, to which accounts, with what."""
+class UsersCondition(Value, frozen=True, gc=False):
+    """Which users to add, to which accounts, with what, where. Slurm wants `association` even when it is
+    empty.
+    """
 
     users: Words
-    accounts: Words = ()
+    accounts: Words
+    association: AssociationSettings
     clusters: Words = ()
     partitions: Words = ()
-    association: AssociationSettings = AssociationSettings()
 
 
 class UserText(Value, frozen=True, gc=False):
@@ -396,4 +398,4 @@ class NewUsers(Value, frozen=True, gc=False):
     """Users to add together with their associations."""
 
     association_condition: UsersCondition
-    user: UserText = UserText()
+    user: UserText

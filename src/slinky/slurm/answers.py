@@ -33,9 +33,8 @@ from .views import (
 )
 
 #: What slurmrestd itself says, in plain text, when a path or a version is not served.
-NOT_SERVED = b"Invalid or unknown URL path"
-#: Lists heavier than this are decoded in slices, with the event loop running in between.
-HEAVY = 256 * 1024
+NOT_SERVED = (b"Unable to find requested URL", b"Invalid or unknown URL path")
+#: Long lists are decoded in slices of this many items, with the event loop running in between.
 SLICE = 250
 
 

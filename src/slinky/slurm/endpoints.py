@@ -8,7 +8,6 @@ shorter than 12 except that of the probe itself.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -32,7 +31,7 @@ class Endpoint(NamedTuple):
         return f"/{self.api}/{version}/{self.path.format(**filled)}"
 
 
-class Ctld(Endpoint, Enum):
+class Ctld:
     """What slurmctld answers."""
 
     PING = Endpoint("GET", "ping/", deadline=8)
@@ -68,7 +67,7 @@ class Ctld(Endpoint, Enum):
     DELETE_RESERVATION = Endpoint("DELETE", "reservation/{reservation_name}")
 
 
-class Dbd(Endpoint, Enum):
+class Dbd:
     """What slurmdbd answers."""
 
     PING = Endpoint("GET", "ping/", deadline=15, api="slurmdb")
@@ -100,3 +99,12 @@ class Dbd(Endpoint, Enum):
     WCKEYS = Endpoint("GET", "wckeys/", api="slurmdb")
     WRITE_WCKEYS = Endpoint("POST", "wckeys/", api="slurmdb")
     DELETE_WCKEY = Endpoint("DELETE", "wckey/{id}", api="slurmdb")
+
+
+#: Every row by name, for the contract test and the documentation.
+TABLE = {
+    f"{part.__name__.lower()}.{name.lower()}": row
+    for part in (Ctld, Dbd)
+    for name, row in vars(part).items()
+    if isinstance(row, Endpoint)
+}

@@ -155,6 +155,10 @@ MEANING: dict[int, type[SlurmError]] = {
 }
 
 
+#: Failures to connect: the request did not even leave slurmrestd.
+NEVER_SENT = frozenset({1800, 1804, 7000})
+
+
 def error_for(problems: Iterable[Problem]) -> SlurmError:
     """The error that a refusal stands for, chosen by the first number that means something.
 
@@ -165,4 +169,6 @@ def error_for(problems: Iterable[Problem]) -> SlurmError:
     kind = MEANING.get(first.number, Rejected)
     if issubclass(kind, Rejected):
         return kind(first, (problem for problem in found if problem is not first))
+    if issubclass(kind, Retryable):
+        return kind(str(first), maybe_applied=first.number not in NEVER_SENT)
     return kind(str(first))

@@ -20,6 +20,7 @@ from yarl import URL
 
 from .answers import Reply
 from .errors import Malformed, Transport
+from .wire import guard
 
 #: A full list of 10,000 running jobs is 101 MB compact and 267 MB pretty; beyond that something is wrong.
 LARGEST = 512 * 1024 * 1024
@@ -126,8 +127,13 @@ class HttpTransport:
                 else aiohttp.TCPConnector(limit=self._connections, ssl=tls)
             )
             self._session = aiohttp.ClientSession(
-                connector=connector,
+                connector=guard(connector),
                 auto_decompress=False,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_DEADLINE),
             )
         return self._session
+
+
+def query_of(**values: str | int | None) -> Query:
+    """A query string's parts, without those that are None."""
+    return [(name, str(value)) for name, value in values.items() if value is not None]
