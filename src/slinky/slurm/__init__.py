@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What any program needs of Slurm."""
 
+from .changes import Change, Feed, Kind
 from .client import Client, Conf, Listing, Submitted
 from .errors import (
     Auth,
@@ -15,13 +16,19 @@ from .errors import (
     Rejected,
     Retryable,
     SlurmError,
+    Throttled,
     Transport,
     Unreachable,
     Unsupported,
 )
 from .hostlist import HostlistError, expand, fold
+from .jobbook import Whereabouts
+from .mirror import Mirror
+from .pace import Rhythm
+from .records import JobRecord
 from .requests import JobRequest, JobSelection, NodeUpdate, ReservationRequest, node_conf
 from .states import JobState, NodeState
+from .table import Doubt, Presence, Table
 from .tokens import FileToken, FixedToken, MintedToken, TokenError, TokenSource, jwks, mint, mint_rs256
 from .transport import Exchange
 from .values import INFINITE, ExitCode, Number, Tres, number
@@ -44,6 +51,7 @@ __all__ = [
     "INFINITE",
     "Auth",
     "Busy",
+    "Change",
     "Client",
     "Conf",
     "Conflict",
@@ -51,22 +59,27 @@ __all__ = [
     "DatabaseUnreachable",
     "Denied",
     "Diag",
+    "Doubt",
     "Exchange",
     "ExitCode",
+    "Feed",
     "FileToken",
     "FixedToken",
     "Gres",
     "HostlistError",
     "Invalid",
     "Job",
+    "JobRecord",
     "JobRequest",
     "JobSelection",
     "JobState",
     "JobStatus",
+    "Kind",
     "License",
     "Listing",
     "Malformed",
     "MintedToken",
+    "Mirror",
     "Node",
     "NodeResources",
     "NodeState",
@@ -74,14 +87,18 @@ __all__ = [
     "NotFound",
     "Number",
     "Partition",
+    "Presence",
     "Problem",
     "Rejected",
     "Reservation",
     "ReservationRequest",
     "Retryable",
+    "Rhythm",
     "Share",
     "SlurmError",
     "Submitted",
+    "Table",
+    "Throttled",
     "TokenError",
     "TokenSource",
     "Transport",
@@ -89,6 +106,7 @@ __all__ = [
     "Unreachable",
     "Unsupported",
     "Version",
+    "Whereabouts",
     "expand",
     "fold",
     "jwks",

@@ -10,16 +10,17 @@ with its number.
     ├── Retryable                    try again later; nothing is known
     │   ├── Transport                no usable answer: refused, reset, timed out, hung
     │   │   └── Malformed            an answer that is not Slurm's: a proxy's page, garbage, a truncated body
+    │   ├── Throttled                we ask too often
     │   └── Unreachable              slurmrestd answers, slurmctld does not
     │       └── DatabaseUnreachable  slurmrestd answers, slurmdbd does not
     ├── Auth                         the token was refused; mint or load another
-    └── Rejected                     Slurm understood and said no: number, source, text
-        ├── NotFound                 slurmctld itself says that there is no such thing
-        ├── Conflict                 it exists already, has ended, or changed under us
-        ├── Busy                     not now: nodes are taken, or a better job waits
-        ├── Denied                   this user may not
-        └── Invalid                  our request was malformed: unknown flag, wrong type
-    Unsupported                      this server's data parser is too old for the call
+    ├── Rejected                     Slurm understood and said no: number, source, text
+    │   ├── NotFound                 slurmctld itself says that there is no such thing
+    │   ├── Conflict                 it exists already, has ended, or changed under us
+    │   ├── Busy                     not now: nodes are taken, or a better job waits
+    │   ├── Denied                   this user may not
+    │   └── Invalid                  our request was malformed: unknown flag, wrong type
+    └── Unsupported                  this server's data parser is too old for the call
 """
 
 from __future__ import annotations
@@ -69,6 +70,10 @@ class Unreachable(Retryable):
 
 class DatabaseUnreachable(Unreachable):
     """slurmrestd answered that it cannot reach slurmdbd."""
+
+
+class Throttled(Retryable):
+    """Slurm asks us to slow down; nothing was done."""
 
 
 class Auth(SlurmError):
@@ -125,38 +130,71 @@ class Invalid(Rejected):
 
 #: Slurm's numbers that mean more than "no". A number that is not here is a plain `Rejected`.
 MEANING: dict[int, type[SlurmError]] = {
-    1001: Unreachable,  # socket communication failure
+    1001: Unreachable,  # communication connection failure
+    1002: Unreachable,  # message send failure
+    1003: Unreachable,  # message receive failure
+    1004: Unreachable,  # communication shutdown failure
     1007: Auth,  # protocol authentication error
-    1800: Unreachable,  # unable to contact slurmctld (connect)
-    1801: Unreachable,  # ... (send)
-    1802: Unreachable,  # ... (receive)
-    1803: Unreachable,  # ... (shutdown)
-    1804: Unreachable,  # ... (in standby mode)
-    2002: Denied,  # not the owner
-    2004: Denied,  # user id is missing
-    2010: Denied,  # access denied: not an operator
+    1800: Unreachable,  # no slurmctld: connect failure
+    1801: Unreachable,  # no slurmctld: send failure
+    1802: Unreachable,  # no slurmctld: receive failure
+    1803: Unreachable,  # no slurmctld: shutdown failure
+    1804: Throttled,  # rate limit exceeded, momentarily
+    1805: Throttled,  # rate limit exceeded
+    2002: Denied,  # access denied
+    2003: Denied,  # group not permitted in this partition
+    2010: Denied,  # invalid user id: what a user who is no operator is told
     2011: Conflict,  # duplicate job id
-    2013: Busy,  # insufficient priority: a better job waits
+    2013: Busy,  # a better job waits
+    2015: Busy,  # partition configuration not available now
     2016: Busy,  # requested nodes are busy
     2017: NotFound,  # invalid job id
     2018: NotFound,  # invalid node name
-    2021: Conflict,  # job already finished or finishing
-    2084: Conflict,  # job has ended
-    2087: NotFound,  # invalid reservation name
-    2089: Conflict,  # reservation name exists
+    2020: Conflict,  # job cannot be altered now
+    2021: Conflict,  # already completing or completed
+    2027: Unreachable,  # backup controller in standby mode
+    2035: Busy,  # resources too fragmented
+    2040: Busy,  # licences currently unavailable
+    2052: Denied,  # access denied to reservation
+    2053: NotFound,  # requested reservation is invalid
+    2055: Busy,  # reservation is in use
+    2061: Busy,  # PrologSlurmctld is still running
+    2068: Busy,  # required node down, drained or reserved
+    2073: Conflict,  # job no longer pending
+    2075: Busy,  # partition is in use
+    2078: Busy,  # job cannot start immediately
+    2082: Conflict,  # duplicate reservation name
+    2083: Conflict,  # job has already started
+    2084: Conflict,  # job has already finished
+    2085: Conflict,  # job is not running
+    2086: Conflict,  # job is neither pending nor running
+    2125: Busy,  # immediate execution impossible: attempts are deferred
+    2131: Unreachable,  # controller in standby mode
     2168: Conflict,  # node exists
-    5005: Transport,  # socket timed out
+    2180: Conflict,  # invalid node state transition
+    2185: NotFound,  # SLUID is invalid
+    5004: Unreachable,  # socket timed out
+    5005: Unreachable,  # zero bytes transmitted or received
     7000: DatabaseUnreachable,  # unable to connect to database
-    7001: DatabaseUnreachable,
-    9003: NotFound,  # REST: nothing by that name
-    9202: Invalid,  # data parser: wrong type
-    9207: Invalid,  # data parser: unknown flag
-    9209: Invalid,  # data parser: missing field
+    7001: Conflict,  # jobs active: cancel them before removing
+    7008: DatabaseUnreachable,  # database connection reference is invalid
+    7015: Throttled,  # usage rollup in progress
+    9000: Invalid,  # query empty
+    9001: Invalid,  # failure during parsing
+    9002: Invalid,  # no job description
+    9003: NotFound,  # nothing found with query
+    9008: Auth,  # authentication failure
+    9200: Invalid,  # unable to resolve path: a field is missing
+    9202: Invalid,  # wrong data type
+    9206: Invalid,  # flags must be a list
+    9207: Invalid,  # unknown flag
+    9208: Invalid,  # expected a list
+    9209: Invalid,  # expected an object
+    9216: Invalid,  # invalid data
 }
 
-
 #: Failures to connect: the request did not even leave slurmrestd.
-NEVER_SENT = frozenset({1800, 1804, 7000})
+NEVER_SENT = frozenset({1001, 1800, 1804, 1805, 2027, 2131, 7000, 7015})
 
 
 def error_for(problems: Iterable[Problem]) -> SlurmError:
