@@ -24,10 +24,12 @@ from .errors import (
 from .hostlist import HostlistError, expand, fold
 from .jobbook import Whereabouts
 from .mirror import Mirror
+from .notify import Doorbell, hook
 from .pace import Rhythm
 from .records import JobRecord
 from .requests import JobRequest, JobSelection, NodeUpdate, ReservationRequest, node_conf
 from .states import JobState, NodeState
+from .sync import SyncClient
 from .table import Doubt, Presence, Table
 from .tokens import FileToken, FixedToken, MintedToken, TokenError, TokenSource, jwks, mint, mint_rs256
 from .transport import Exchange
@@ -59,6 +61,7 @@ __all__ = [
     "DatabaseUnreachable",
     "Denied",
     "Diag",
+    "Doorbell",
     "Doubt",
     "Exchange",
     "ExitCode",
@@ -97,6 +100,7 @@ __all__ = [
     "Share",
     "SlurmError",
     "Submitted",
+    "SyncClient",
     "Table",
     "Throttled",
     "TokenError",
@@ -109,6 +113,7 @@ __all__ = [
     "Whereabouts",
     "expand",
     "fold",
+    "hook",
     "jwks",
     "mint",
     "mint_rs256",
