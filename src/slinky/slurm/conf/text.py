@@ -42,7 +42,7 @@ def value(text: str | int, what: str = "value") -> str:
     found = str(text)
     if not found.strip():
         raise ConfError(f"{what} is empty: Slurm would take the next word for it")
-    if found != found.strip() or _FORBIDDEN.search(found) or "\\" in found:
+    if found != found.strip() or _FORBIDDEN.search(found) or found.endswith("\\") or "\\#" in found:
         raise ConfError(f"{what} {found[:60]!r} has characters that cannot stand in a configuration")
     return found
 
