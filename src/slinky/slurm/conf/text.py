@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.]*\Z")
-_SETTING = re.compile(r'([A-Za-z0-9_.]+)\s*([-*+/]?)=\s*(?:"([^"]*)"|(\S+))(?=\s|\Z)')
+_SETTING = re.compile(r'([A-Za-z0-9_.]+)\s*([-*+/]?)=\s*(?:"([^"]*)"|([^\s"]+))(?=\s|\Z)')
 _COMMENT = re.compile(r"(?<!\\)#.*")
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f"\u2028\u2029\x85]')
 
