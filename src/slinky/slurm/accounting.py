@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The accounting database: one method per thing that slurmdbd can do.
+
+slurmdbd hands out and takes back the same structs, so a change is a read, a `msgspec.structs.replace` and a
+write. Everything here needs slurmdbd; slurmctld schedules on without it, and so should a caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from .accounts import (
+    Account,
+    Association,
+    Cluster,
+    NewAccounts,
+    NewUsers,
+    Outcome,
+    PastJob,
+    Qos,
+    User,
+    Wckey,
+)
+from .answers import (
+    AccountsAnswer,
+    Answer,
+    AssociationsAnswer,
+    ClustersAnswer,
+    PastJobsAnswer,
+    PingAnswer,
+    QosAnswer,
+    TresAnswer,
+    UsersAnswer,
+    WckeysAnswer,
+    present,
+)
+from .endpoints import Dbd
+from .errors import NotFound, Problem
+from .session import Session
+from .transport import query_of
+from .values import Tres, Value
+from .views import ControllerPing
+
+T = TypeVar("T")
+
+
+class _Accounts(Value, frozen=True, gc=False):
+    accounts: tuple[Account, ...]
+
+
+class _Users(Value, frozen=True, gc=False):
+    users: tuple[User, ...]
+
+
+class _Associations(Value, frozen=True, gc=False):
+    associations: tuple[Association, ...]
+
+
+class _Qos(Value, frozen=True, gc=False):
+    qos: tuple[Qos, ...]
+
+
+class _Clusters(Value, frozen=True, gc=False):
+    clusters: tuple[Cluster, ...]
+
+
+class _Wckeys(Value, frozen=True, gc=False):
+    wckeys: tuple[Wckey, ...]
+
+
+class Accounting:
+    """The accounting side of a `Client`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def ping(self) -> tuple[ControllerPing, ...]:
+        """Every slurmdbd and whether it answers."""
+        return present((await self._session.call(Dbd.PING, PingAnswer)).pings, "pings")
+
+    # Accounts
+
+    async def accounts(self) -> tuple[Account, ...]:
+        """Every account."""
+        return present((await self._session.call(Dbd.ACCOUNTS, AccountsAnswer)).accounts, "accounts")
+
+    async def account(self, name: str) -> Account:
+        """One account."""
+        answer = await self._session.call(Dbd.ACCOUNT, AccountsAnswer, account_name=name)
+        return _only(answer.accounts, f"account {name}")
+
+    async def add_accounts(self, new: NewAccounts) -> None:
+        """Create accounts together with their associations: the way that makes them usable at once."""
+        await self._session.call(Dbd.ADD_ACCOUNTS, Answer, body=new)
+
+    async def write_accounts(self, *accounts: Account) -> None:
+        """Create or change account records."""
+        await self._session.call(Dbd.WRITE_ACCOUNTS, Answer, body=_Accounts(accounts))
+
+    async def delete_account(self, name: str) -> None:
+        """Remove an account and its associations."""
+        await self._session.call(Dbd.DELETE_ACCOUNT, Answer, account_name=name)
+
+    # Users
+
+    async def users(self) -> tuple[User, ...]:
+        """Every user."""
+        return present((await self._session.call(Dbd.USERS, UsersAnswer)).users, "users")
+
+    async def user(self, name: str) -> User:
+        """One user."""
+        return _only((await self._session.call(Dbd.USER, UsersAnswer, name=name)).users, f"user {name}")
+
+    async def add_users(self, new: NewUsers) -> None:
+        """Create users together with their associations."""
+        await self._session.call(Dbd.ADD_USERS, Answer, body=new)
+
+    async def write_users(self, *users: User) -> None:
+        """Create or change user records."""
+        await self._session.call(Dbd.WRITE_USERS, Answer, body=_Users(users))
+
+    async def delete_user(self, name: str) -> None:
+        """Remove a user and its associations."""
+        await self._session.call(Dbd.DELETE_USER, Answer, name=name)
+
+    # Associations
+
+    async def associations(
+        self, *, account: str | None = None, user: str | None = None, cluster: str | None = None
+    ) -> tuple[Association, ...]:
+        """Associations, all or those that fit."""
+        query = query_of(account=account, user=user, cluster=cluster)
+        answer = await self._session.call(Dbd.ASSOCIATIONS, AssociationsAnswer, query=query)
+        return present(answer.associations, "associations")
+
+    async def write_associations(self, *associations: Association) -> None:
+        """Create or change associations."""
+        await self._session.call(Dbd.WRITE_ASSOCIATIONS, Answer, body=_Associations(associations))
+
+    async def delete_associations(
+        self, *, account: str | None = None, user: str | None = None, cluster: str | None = None
+    ) -> None:
+        """Remove the associations that fit; at least one filter is needed."""
+        query = query_of(account=account, user=user, cluster=cluster)
+        if not query:
+            raise ValueError("a filter is needed: none would mean every association")
+        await self._session.call(Dbd.DELETE_ASSOCIATIONS, Answer, query=query)
+
+    # QOS
+
+    async def qos(self) -> tuple[Qos, ...]:
+        """Every QOS."""
+        return present((await self._session.call(Dbd.QOS, QosAnswer)).qos, "qos")
+
+    async def one_qos(self, name: str) -> Qos:
+        """One QOS."""
+        return _only((await self._session.call(Dbd.ONE_QOS, QosAnswer, qos=name)).qos, f"qos {name}")
+
+    async def write_qos(self, *qos: Qos) -> None:
+        """Create or change QOS."""
+        await self._session.call(Dbd.WRITE_QOS, Answer, body=_Qos(qos))
+
+    async def delete_qos(self, name: str) -> None:
+        """Remove a QOS."""
+        await self._session.call(Dbd.DELETE_QOS, Answer, qos=name)
+
+    # Jobs
+
+    async def jobs(
+        self,
+        *,
+        start_time: int | None = None,
+        end_time: int | None = None,
+        users: Iterable[str] = (),
+        accounts: Iterable[str] = (),
+        partitions: Iterable[str] = (),
+        states: Iterable[str] = (),
+    ) -> tuple[PastJob, ...]:
+        """Jobs of the past, without their steps. Name a start time: the whole history is heavy."""
+        lists = {"users": users, "account": accounts, "partition": partitions, "state": states}
+        query = query_of(
+            start_time=start_time,
+            end_time=end_time,
+            skip_steps="true",
+            **{name: ",".join(values) or None for name, values in lists.items()},
+        )
+        answer = await self._session.call(Dbd.JOBS, PastJobsAnswer, query=query)
+        return present(answer.jobs, "jobs")
+
+    async def job(self, job: int | str) -> PastJob:
+        """A job of the past; of several with this id, the one submitted last."""
+        found = present((await self._session.call(Dbd.JOB, PastJobsAnswer, job_id=job)).jobs, "jobs")
+        return _only(tuple(sorted(found, key=_submission, reverse=True)), f"job {job}")
+
+    async def write_outcome(self, job: int | str, outcome: Outcome) -> None:
+        """Add remarks and an exit code to the record of a job that has ended (v0.0.44)."""
+        await self._session.call(Dbd.WRITE_JOB, Answer, body=outcome, job_id=job)
+
+    # The rest
+
+    async def tres(self) -> tuple[Tres, ...]:
+        """Every trackable resource."""
+        return present((await self._session.call(Dbd.TRES, TresAnswer)).tres, "TRES")
+
+    async def clusters(self) -> tuple[Cluster, ...]:
+        """Every cluster."""
+        return present((await self._session.call(Dbd.CLUSTERS, ClustersAnswer)).clusters, "clusters")
+
+    async def cluster(self, name: str) -> Cluster:
+        """One cluster."""
+        answer = await self._session.call(Dbd.CLUSTER, ClustersAnswer, cluster_name=name)
+        return _only(answer.clusters, f"cluster {name}")
+
+    async def write_clusters(self, *clusters: Cluster) -> None:
+        """Create or change cluster records."""
+        await self._session.call(Dbd.WRITE_CLUSTERS, Answer, body=_Clusters(clusters))
+
+    async def delete_cluster(self, name: str) -> None:
+        """Remove a cluster from the database."""
+        await self._session.call(Dbd.DELETE_CLUSTER, Answer, cluster_name=name)
+
+    async def wckeys(self) -> tuple[Wckey, ...]:
+        """Every workload characterisation key."""
+        return present((await self._session.call(Dbd.WCKEYS, WckeysAnswer)).wckeys, "wckeys")
+
+    async def write_wckeys(self, *wckeys: Wckey) -> None:
+        """Create workload characterisation keys."""
+        await self._session.call(Dbd.WRITE_WCKEYS, Answer, body=_Wckeys(wckeys))
+
+    async def delete_wckey(self, identity: int) -> None:
+        """Remove a workload characterisation key."""
+        await self._session.call(Dbd.DELETE_WCKEY, Answer, id=identity)
+
+
+def _submission(job: PastJob) -> int:
+    return job.time.submission
+
+
+def _only(found: tuple[T, ...] | None, what: str) -> T:
+    if not found:
+        raise NotFound(Problem(0, f"no {what}"))
+    return found[0]

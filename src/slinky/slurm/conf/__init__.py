@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm's configuration files, built from typed models and read back before use.
+
+One module per file, all on `text`, which knows the notation and lets no value add a line or a setting of
+its own.
+"""
+
+from .cgroup import CgroupConf
+from .gres import Device, GresConf, GresLine, devices
+from .slurm import (
+    Controller,
+    NodeLine,
+    NodeSetLine,
+    PartitionLine,
+    SlurmConf,
+    cluster_name,
+    merge_options,
+    problems,
+)
+from .slurmdbd import SlurmdbdConf
+from .text import ConfError, Line, Setting, fragment, line, parse, render, word
+from .topology import Block, Switch, Topology, specification
+
+__all__ = [
+    "Block",
+    "CgroupConf",
+    "ConfError",
+    "Controller",
+    "Device",
+    "GresConf",
+    "GresLine",
+    "Line",
+    "NodeLine",
+    "NodeSetLine",
+    "PartitionLine",
+    "Setting",
+    "SlurmConf",
+    "SlurmdbdConf",
+    "Switch",
+    "Topology",
+    "cluster_name",
+    "devices",
+    "fragment",
+    "line",
+    "merge_options",
+    "parse",
+    "problems",
+    "render",
+    "specification",
+    "word",
+]

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cgroup.conf from a typed model."""
+
+from __future__ import annotations
+
+from slinky.slurm.values import Value
+
+from .text import ConfError, line, render
+
+PLUGINS = ("cgroup/v1", "cgroup/v2", "autodetect", "disabled")
+
+
+class CgroupConf(Value, frozen=True, gc=False):
+    """How slurmd confines jobs; the defaults suit a container without systemd on a host with cgroup v2."""
+
+    plugin: str = "cgroup/v2"
+    ignore_systemd: bool | None = True
+    constrain_cores: bool | None = None
+    constrain_devices: bool | None = None
+    constrain_memory: bool | None = None
+    constrain_swap: bool | None = None
+    enable_controllers: bool | None = None
+    settings: tuple[tuple[str, str | int], ...] = ()
+
+    def text(self) -> str:
+        """The file. Raises `ConfError` for a value that must not be in it."""
+        if self.plugin not in PLUGINS:
+            raise ConfError(f"{self.plugin!r} is not one of {', '.join(PLUGINS)}")
+        switches = {
+            "IgnoreSystemd": self.ignore_systemd,
+            "EnableControllers": self.enable_controllers,
+            "ConstrainCores": self.constrain_cores,
+            "ConstrainDevices": self.constrain_devices,
+            "ConstrainRAMSpace": self.constrain_memory,
+            "ConstrainSwapSpace": self.constrain_swap,
+        }
+        chosen = [(key, "yes" if on else "no") for key, on in switches.items() if on is not None]
+        pairs: list[tuple[str, str | int]] = [("CgroupPlugin", self.plugin), *chosen, *self.settings]
+        return render(line(pair) for pair in pairs)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""slurmdbd.conf from a typed model. The text holds the database password: it belongs into a Secret, never a
+log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from slinky.slurm.values import Value
+
+from .slurm import Options, merge_options
+from .text import Line, line, parse, render, word
+
+MERGED = ("AuthInfo", "AuthAltParameters")
+
+
+class SlurmdbdConf(Value, frozen=True, gc=False):
+    """What a program decides about slurmdbd.conf."""
+
+    host: str
+    storage_host: str
+    storage_user: str
+    storage_password: str
+    storage_port: int = 3306
+    storage_database: str = "slurm_acct_db"
+    address: str | None = None
+    port: int = 6819
+    slurm_user: str = "slurm"
+    auth_type: str = "auth/slurm"
+    auth_alt_types: str | None = "auth/jwt"
+    auth_alt_parameters: Options = ()
+    auth_info: Options = ("use_client_ids",)
+    log_file: str | None = None
+    pid_file: str | None = None
+    #: A site's own text, kept as lines.
+    extra: str = ""
+
+    def __repr__(self) -> str:
+        return f"SlurmdbdConf(host={self.host!r}, storage_host={self.storage_host!r})"
+
+    def text(self) -> str:
+        """The file. Raises `ConfError` for a value that must not be in it."""
+        return render(self._lines())
+
+    def _lines(self) -> Iterator[Line | str]:
+        ours = dict(self._settings())
+        yield "GENERAL"
+        yield from (line((key, text)) for key, text in ours.items() if text is not None)
+        theirs = parse(self.extra)
+        yield "EXTRA CONFIG"
+        yield from theirs
+        yield "MERGED CONFIG"
+        for key in MERGED:
+            said = [setting.value for item in theirs for setting in item if setting.is_(key)]
+            if said:
+                yield line((key, merge_options(str(ours.get(key) or ""), ",".join(said))))
+
+    def _settings(self) -> Iterator[tuple[str, str | int | None]]:
+        yield "DbdHost", word(self.host)
+        yield "DbdAddr", self.address and word(self.address)
+        yield "DbdPort", self.port
+        yield "SlurmUser", word(self.slurm_user)
+        yield "AuthType", self.auth_type
+        yield "AuthAltTypes", self.auth_alt_types
+        yield "AuthAltParameters", ",".join(self.auth_alt_parameters) or None
+        yield "AuthInfo", ",".join(self.auth_info) or None
+        yield "StorageType", "accounting_storage/mysql"
+        yield "StorageHost", word(self.storage_host)
+        yield "StoragePort", self.storage_port
+        yield "StorageUser", word(self.storage_user)
+        yield "StorageLoc", word(self.storage_database)
+        yield "StoragePass", self.storage_password
+        yield "LogFile", self.log_file
+        yield "PidFile", self.pid_file

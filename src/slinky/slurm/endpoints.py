@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every path of slurmrestd that this library uses, in one table.
+
+A row says the method, the path below `/slurm/v0.0.NN/` or `/slurmdb/v0.0.NN/`, the oldest data parser that
+has it, and how long an answer may take. slurmctld that is down costs 10 seconds per call, so no deadline is
+shorter than 12 except that of the probe itself.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import quote
+
+from .versions import Version
+
+V42, V43, V44, V45 = Version.V42, Version.V43, Version.V44, Version.V45
+
+
+class Endpoint(NamedTuple):
+    """One row of the table."""
+
+    method: str
+    path: str
+    since: Version = V42
+    deadline: float = 30.0
+    api: str = "slurm"
+
+    def url(self, version: Version, **names: str | int) -> str:
+        """The path on the server; names are percent-encoded, so a hostlist's brackets are safe."""
+        filled = {key: quote(str(value), safe="") for key, value in names.items()}
+        return f"/{self.api}/{version}/{self.path.format(**filled)}"
+
+
+class Ctld:
+    """What slurmctld answers."""
+
+    PING = Endpoint("GET", "ping/", deadline=8)
+    DIAG = Endpoint("GET", "diag/", deadline=15)
+    CONF = Endpoint("GET", "conf", V45, 15)
+    RECONFIGURE = Endpoint("GET", "reconfigure/", deadline=60)
+    LICENSES = Endpoint("GET", "licenses/", deadline=15)
+    SHARES = Endpoint("GET", "shares")
+    JOBS = Endpoint("GET", "jobs/", deadline=180)
+    CANCEL_JOBS = Endpoint("DELETE", "jobs/", deadline=60)
+    JOB_STATES = Endpoint("GET", "jobs/state/")
+    REQUEUE = Endpoint("POST", "jobs/requeue", V45)
+    SUBMIT = Endpoint("POST", "job/submit")
+    ALLOCATE = Endpoint("POST", "job/allocate")
+    JOB = Endpoint("GET", "job/{job_id}")
+    UPDATE_JOB = Endpoint("POST", "job/{job_id}")
+    CANCEL_JOB = Endpoint("DELETE", "job/{job_id}")
+    RESOURCES = Endpoint("GET", "resources/{job_id}", V44)
+    NODES = Endpoint("GET", "nodes/", deadline=60)
+    UPDATE_NODES = Endpoint("POST", "nodes/")
+    NODE = Endpoint("GET", "node/{node_name}")
+    UPDATE_NODE = Endpoint("POST", "node/{node_name}")
+    DELETE_NODE = Endpoint("DELETE", "node/{node_name}")
+    NEW_NODE = Endpoint("POST", "new/node/", V44, 60)
+    PARTITIONS = Endpoint("GET", "partitions/")
+    PARTITION = Endpoint("GET", "partition/{partition_name}")
+    WRITE_PARTITIONS = Endpoint("POST", "partitions/", V45)
+    DELETE_PARTITION = Endpoint("DELETE", "partition/{partition_name}", V45)
+    RESERVATIONS = Endpoint("GET", "reservations/")
+    RESERVATION = Endpoint("GET", "reservation/{reservation_name}")
+    WRITE_RESERVATION = Endpoint("POST", "reservation", V43)
+    WRITE_RESERVATIONS = Endpoint("POST", "reservations/", V43)
+    DELETE_RESERVATION = Endpoint("DELETE", "reservation/{reservation_name}")
+
+
+class Dbd:
+    """What slurmdbd answers."""
+
+    PING = Endpoint("GET", "ping/", deadline=15, api="slurmdb")
+    ACCOUNTS = Endpoint("GET", "accounts/", api="slurmdb")
+    ACCOUNT = Endpoint("GET", "account/{account_name}", api="slurmdb")
+    WRITE_ACCOUNTS = Endpoint("POST", "accounts/", api="slurmdb")
+    ADD_ACCOUNTS = Endpoint("POST", "accounts_association/", api="slurmdb")
+    DELETE_ACCOUNT = Endpoint("DELETE", "account/{account_name}", api="slurmdb")
+    USERS = Endpoint("GET", "users/", api="slurmdb")
+    USER = Endpoint("GET", "user/{name}", api="slurmdb")
+    WRITE_USERS = Endpoint("POST", "users/", api="slurmdb")
+    ADD_USERS = Endpoint("POST", "users_association/", api="slurmdb")
+    DELETE_USER = Endpoint("DELETE", "user/{name}", api="slurmdb")
+    ASSOCIATIONS = Endpoint("GET", "associations/", api="slurmdb")
+    WRITE_ASSOCIATIONS = Endpoint("POST", "associations/", api="slurmdb")
+    DELETE_ASSOCIATIONS = Endpoint("DELETE", "associations/", api="slurmdb")
+    QOS = Endpoint("GET", "qos/", api="slurmdb")
+    ONE_QOS = Endpoint("GET", "qos/{qos}", api="slurmdb")
+    WRITE_QOS = Endpoint("POST", "qos/", api="slurmdb")
+    DELETE_QOS = Endpoint("DELETE", "qos/{qos}", api="slurmdb")
+    JOBS = Endpoint("GET", "jobs/", deadline=180, api="slurmdb")
+    JOB = Endpoint("GET", "job/{job_id}", api="slurmdb")
+    WRITE_JOB = Endpoint("POST", "job/{job_id}", V44, api="slurmdb")
+    TRES = Endpoint("GET", "tres/", api="slurmdb")
+    CLUSTERS = Endpoint("GET", "clusters/", api="slurmdb")
+    CLUSTER = Endpoint("GET", "cluster/{cluster_name}", api="slurmdb")
+    WRITE_CLUSTERS = Endpoint("POST", "clusters/", api="slurmdb")
+    DELETE_CLUSTER = Endpoint("DELETE", "cluster/{cluster_name}", api="slurmdb")
+    WCKEYS = Endpoint("GET", "wckeys/", api="slurmdb")
+    WRITE_WCKEYS = Endpoint("POST", "wckeys/", api="slurmdb")
+    DELETE_WCKEY = Endpoint("DELETE", "wckey/{id}", api="slurmdb")
+
+
+#: Every row by name, for the contract test and the documentation.
+TABLE = {
+    f"{part.__name__.lower()}.{name.lower()}": row
+    for part in (Ctld, Dbd)
+    for name, row in vars(part).items()
+    if isinstance(row, Endpoint)
+}

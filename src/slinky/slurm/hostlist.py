@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm's hostlist notation, expanded and folded exactly.
+
+`expand("gpu[01-03,7]-ib,login")` gives names in Slurm's order, `fold` gives the shortest list of bracketed
+ranges for a set of names, and the two are each other's inverse. Leading zeros are part of a name and
+survive; an expansion larger than `limit` is refused before it is built, so text from outside cannot fill
+memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import product
+
+#: Slurm's own ceiling on nodes is 65,533; one order above that is certainly a mistake or an attack.
+LIMIT = 1_000_000
+
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?\Z", re.ASCII)
+_PLAIN = re.compile(r"[^\[\],\s]*\Z")
+_NUMBERED = re.compile(r"(.*?)(\d{1,18})\Z", re.ASCII | re.DOTALL)
+_NATURAL = re.compile(r"(\d+)", re.ASCII)
+
+
+class HostlistError(ValueError):
+    """The text is not a hostlist, or expands to too many names."""
+
+
+def expand(text: str, *, limit: int = LIMIT) -> list[str]:
+    """Every name of the hostlist, in Slurm's order, duplicates kept.
+
+    Raises `HostlistError` for malformed text and for more than `limit` names.
+    """
+    names: list[str] = []
+    for term in split(text):
+        parts = list(_parts(term, limit))
+        size = 1
+        for part in parts:
+            size *= len(part)
+        if size + len(names) > limit:
+            raise HostlistError(f"hostlist expands to more than {limit} names")
+        names.extend(map("".join, product(*parts)))
+    return names
+
+
+def fold(names: Iterable[str]) -> str:
+    """The hostlist that stands for exactly these names, sorted as people count and without duplicates."""
+    single: set[str] = set()
+    numbered: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for name in set(names):
+        if not name or not _PLAIN.match(name):
+            raise HostlistError(f"not a host name: {name!r}")
+        found = _NUMBERED.match(name)
+        if found is None:
+            single.add(name)
+        else:
+            prefix, digits = found.groups()
+            # Width 0 stands for "as many digits as it takes"; "07" and "7" are different names.
+            width = len(digits) if digits[0] == "0" and len(digits) > 1 else 0
+            numbered[prefix, width].add(int(digits))
+    _absorb(numbered)
+    terms = [(name, name) for name in single]
+    for (prefix, width), numbers in numbered.items():
+        runs = list(_runs(sorted(numbers)))
+        bodies = [_range(first, last, width) for first, last in runs]
+        bracket = len(bodies) > 1 or runs[0][0] != runs[0][1]
+        term = f"{prefix}[{','.join(bodies)}]" if bracket else prefix + bodies[0]
+        terms.append((f"{prefix}{runs[0][0]:0{width or 1}d}", term))
+    return ",".join(term for _, term in sorted(terms, key=lambda pair: natural(pair[0])))
+
+
+def natural(name: str) -> tuple[tuple[str, int, str], ...]:
+    """A sort key under which n2 comes before n10."""
+    pieces = _NATURAL.split(name)
+    digits = [*pieces[1::2], ""]
+    return tuple((text, int(number or -1), number) for text, number in zip(pieces[0::2], digits, strict=True))
+
+
+def split(text: str) -> list[str]:
+    """The comma-separated terms of a hostlist, with commas inside brackets left alone."""
+    terms, depth, start = [], 0, 0
+    for position, character in enumerate(text):
+        if character == "[":
+            depth += 1
+        elif character == "]":
+            depth -= 1
+        elif character == "," and not depth:
+            terms.append(text[start:position])
+            start = position + 1
+        if depth not in {0, 1}:
+            raise HostlistError(f"unbalanced brackets: {text[:80]!r}")
+    if depth:
+        raise HostlistError(f"unbalanced brackets: {text[:80]!r}")
+    terms.append(text[start:])
+    return [term.strip() for term in terms if term.strip()]
+
+
+def _parts(term: str, limit: int) -> Iterator[list[str]]:
+    """The alternatives at each place of one term: `a[1-2]b` is [a], [1, 2], [b]."""
+    for index, piece in enumerate(re.split(r"[\[\]]", term)):
+        if index % 2 == 0:
+            if not _PLAIN.match(piece):
+                raise HostlistError(f"not a host name: {term[:80]!r}")
+            yield [piece]
+        else:
+            yield _numbers(piece, limit)
+
+
+def _numbers(body: str, limit: int) -> list[str]:
+    """The numbers inside one pair of brackets, zero-padded as written."""
+    numbers: list[str] = []
+    for item in body.split(","):
+        found = _RANGE.match(item.strip())
+        if found is None:
+            raise HostlistError(f"not a range: {item[:40]!r}")
+        first, last = found[1], found[2] or found[1]
+        if int(last) < int(first) or int(last) - int(first) >= limit - len(numbers):
+            raise HostlistError(f"range is reversed or too long: {item[:40]!r}")
+        numbers.extend(f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1))
+    return numbers
+
+
+def _absorb(numbered: dict[tuple[str, int], set[int]]) -> None:
+    """Move 10 into the group of 09 where both exist: within that width it is written the same."""
+    for prefix, width in [key for key in numbered if key[1]]:
+        plain = numbered.get((prefix, 0))
+        if plain:
+            same = {number for number in plain if len(str(number)) == width}
+            numbered[prefix, width] |= same
+            plain -= same
+            if not plain:
+                del numbered[prefix, 0]
+
+
+def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Consecutive stretches of a sorted list as first and last."""
+    first = last = numbers[0]
+    for number in numbers[1:]:
+        if number != last + 1:
+            yield first, last
+            first = number
+        last = number
+    yield first, last
+
+
+def _range(first: int, last: int, width: int) -> str:
+    text = f"{first:0{width or 1}d}"
+    return text if first == last else f"{text}-{last:0{width or 1}d}"

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mirror's jobs: states of all or some, and the whole story of those that somebody tracks.
+
+`read` asks for states, which is cheap, and then singly for what a state cannot tell: who a job is, where it
+was placed, how it ended. A single read that fails concludes nothing and is repeated; a job counts as
+departed only when slurmctld denies it, and accounting is asked for its end first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from msgspec import structs
+
+from . import records
+from .accounts import PastJob
+from .changes import Change, Kind
+from .client import Client
+from .errors import NotFound, SlurmError, Unsupported
+from .records import JobRecord, Question
+from .states import JobState
+from .table import FRESH, Presence, Table
+from .views import Job
+
+log = logging.getLogger(__name__)
+
+#: `jobs/state/` takes its ids in the URL; this many keep it within what servers accept.
+IDS_PER_REQUEST = 500
+#: Single reads at once: slurmrestd has few threads, and others use them too.
+CONCURRENCY = 4
+#: Waiting jobs whose reason is refreshed in one turn.
+REFRESHED = 5
+
+
+class Whereabouts(NamedTuple):
+    """What is known of one job: never ABSENT without slurmctld's word, and then with its last record."""
+
+    presence: Presence
+    record: JobRecord | None
+
+
+class JobBook:
+    """Every job that the mirror knows."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        everything: bool,
+        patience: float,
+        clock: Callable[[], float],
+        tell: Callable[[Change], None],
+    ) -> None:
+        self.table: Table[JobRecord] = Table(clock)
+        self._client = client
+        self._everything = everything
+        self._patience = patience
+        self._clock = clock
+        self._tell = tell
+        self._tracked: dict[str, str] = {}  # id to SLUID, as far as it is known
+        self._departed: dict[str, JobRecord] = {}  # by SLUID and by id
+        self._first_seen: dict[str, float] = {}
+        self._read_at: dict[str, float] = {}
+        self._suspects: set[str] = set()
+        self._single = asyncio.Semaphore(CONCURRENCY)
+        self._unanswered = False
+
+    def track(self, job_id: str, sluid: str) -> None:
+        """Follow a job closely."""
+        self._tracked[job_id] = sluid or self._tracked.get(job_id, "")
+
+    def forget(self, job_id: str) -> None:
+        """Follow a job no more."""
+        sluid = self._tracked.pop(job_id, "")
+        for name in (job_id, sluid):
+            self._departed.pop(name, None)
+        for memory in (self._first_seen, self._read_at):
+            memory.pop(job_id, None)
+        self._suspects.discard(job_id)
+        if not self._everything:
+            self.table.drop(job_id)
+
+    def whereabouts(self, job_id: str, sluid: str = "", within: float = FRESH) -> Whereabouts:
+        """What is known of a job; see `Mirror.whereabouts`."""
+        gone = self._departed.get(sluid or job_id)
+        if gone is not None:
+            return Whereabouts(Presence.ABSENT, gone)
+        record = self.table.get(job_id)
+        if record is not None and sluid and record.sluid and record.sluid != sluid:
+            record = None
+        if record is not None and record.state.ended:
+            return Whereabouts(Presence.PRESENT, record)  # an end is final, however old the news
+        if record is None or not self.table.fresh(within):
+            return Whereabouts(Presence.UNKNOWN, record)
+        return Whereabouts(Presence.PRESENT, record)
+
+    def suspect(self, since: float) -> None:
+        """Contact was lost: jobs first seen since then may be lost, and their ids others' by now."""
+        self._suspects.update(key for key in self._tracked if self._first_seen.get(key, since) >= since)
+
+    async def read(self) -> bool:
+        """One reading of all that is of interest. False if something was left unanswered and should be
+        asked soon.
+        """
+        if self._everything:
+            statuses = await self._client.job_states()
+            seen = {status.job_id: status.state for status in statuses}
+            asked: Collection[str] = {*self.table, *self._tracked}
+        else:
+            asked = [key for key in self._tracked if not self._finished(key)]
+            seen = await self._states_of(asked)
+        self._unanswered = False
+        await self._settle_all(seen, asked)
+        if self.table.doubt is None:
+            self.table.confirm()
+        await self._refresh_waiting()
+        return not self._unanswered
+
+    async def _states_of(self, keys: Iterable[str]) -> dict[str, JobState]:
+        wanted = list(keys)
+        seen: dict[str, JobState] = {}
+        for start in range(0, len(wanted), IDS_PER_REQUEST):
+            for status in await self._client.job_states(wanted[start : start + IDS_PER_REQUEST]):
+                seen[status.job_id] = status.state
+        return seen
+
+    def _follows(self, key: str) -> bool:
+        """Whether the job under this id is one that somebody tracks and that has not departed."""
+        return key in self._tracked and key not in self._departed
+
+    def _finished(self, key: str) -> bool:
+        """Whether nothing more can become of this tracked job."""
+        record = self.table.get(key)
+        return key in self._departed or (
+            record is not None and record.state.ended and record.detail is not None
+        )
+
+    async def _settle_all(self, seen: dict[str, JobState], asked: Collection[str]) -> None:
+        """Bring the records up to these states, reading singly what a state alone cannot tell."""
+        singles: dict[str, tuple[JobState | None, Question]] = {}
+        for key, state in seen.items():
+            record = self.table.get(key)
+            question = Question.NOTHING
+            if self._follows(key):
+                question = records.questions(record, state, verify=key in self._suspects)
+            if question:
+                singles[key] = state, question
+            elif record is None:
+                self._put(JobRecord(key, state))
+            elif record.state != state:
+                self._put(structs.replace(record, state=state))
+        for key in self._believed_missing(seen, asked):
+            if not self._follows(key):
+                self._drop(key)
+            elif not self._finished(key):
+                singles[key] = None, Question.DETAIL
+        unseen = self._tracked.keys() - seen.keys() - self.table.keys() - self._departed.keys()
+        singles.update((key, (None, Question.DETAIL)) for key in unseen)
+        async with asyncio.TaskGroup() as family:
+            for key, (known, question) in singles.items():
+                family.create_task(self._settle(key, known, question))
+
+    def _believed_missing(self, seen: dict[str, JobState], asked: Collection[str]) -> list[str]:
+        """Known jobs that a list lacks; the live ones among them only if they are not suspiciously many."""
+        gone = [key for key in asked if key in self.table and key not in seen]
+        lively = frozenset(key for key in gone if not self.table[key].over)
+        live = sum(not record.over for record in self.table.values())
+        if self.table.weigh(lively, doubtful=records.too_many(len(lively), live)):
+            return gone
+        return [key for key in gone if key not in lively]
+
+    async def _settle(self, key: str, state: JobState | None, question: Question) -> None:
+        """Read what is asked about one tracked job and put its record in order."""
+        record = self.table.get(key) or JobRecord(key, state or JobState.of(()), self._tracked.get(key, ""))
+        try:
+            async with self._single:
+                if Question.DETAIL in question:
+                    record = await self._identified(key, record)
+                elif state is not None:
+                    record = structs.replace(record, state=state)
+                if Question.RESOURCES in question and record.state.running and not record.lost:
+                    record = await self._placed(record)
+        except SlurmError as error:
+            log.info("job %s could not be read and will be asked for again: %s", key, error)
+            self._unanswered = True
+            return
+        self._suspects.discard(key)
+        if record.lost or record.outcome is not None:
+            self._depart(record)
+        else:
+            self._put(record)
+
+    async def _identified(self, key: str, record: JobRecord) -> JobRecord:
+        """The record with the job as it is now; departed if slurmctld denies it or has another under its
+        id.
+        """
+        try:
+            job: Job | None = await self._client.job(key)
+        except NotFound:
+            job = None
+        self._read_at[key] = self._clock()
+        if job is not None and records.same_job(record, job):
+            self._tracked[key] = job.sluid or self._tracked.get(key, "")
+            return records.with_detail(record, job)
+        if record.state.ended and record.detail is not None:
+            return record
+        return records.departed(record, await self._remembered(key, record))
+
+    async def _remembered(self, key: str, record: JobRecord) -> PastJob | None:
+        """What accounting knows of a job that slurmctld denies, if anything."""
+        try:
+            past = await self._client.accounting.job(key)
+        except SlurmError as error:
+            log.info("accounting says nothing of job %s: %s", key, error)
+            return None
+        return past if records.same_past(record, past) else None
+
+    async def _placed(self, record: JobRecord) -> JobRecord:
+        """The record with what the job was granted; an old data parser has only the detail."""
+        try:
+            return structs.replace(record, resources=await self._client.resources(int(record.job_id)))
+        except (Unsupported, ValueError):
+            return structs.replace(record, resources=())
+
+    async def _refresh_waiting(self) -> None:
+        """Reason and expected start of a few waiting jobs, the longest unread first."""
+        now = self._clock()
+        stale = sorted(
+            (at, key)
+            for key, at in self._read_at.items()
+            if now - at >= self._patience and (record := self.table.get(key)) and record.state.pending
+        )
+        async with asyncio.TaskGroup() as family:
+            for _, key in stale[:REFRESHED]:
+                family.create_task(self._settle(key, self.table[key].state, Question.DETAIL))
+
+    def _put(self, record: JobRecord) -> None:
+        self._first_seen.setdefault(record.job_id, self._clock())
+        before = self.table.put(record.job_id, record)
+        if before != record:
+            self._tell(Change(Kind.JOB, record.job_id, before, record))
+
+    def _drop(self, key: str) -> None:
+        before = self.table.drop(key)
+        self._first_seen.pop(key, None)
+        if before is not None:
+            self._tell(Change(Kind.JOB, key, before, None))
+
+    def _depart(self, record: JobRecord) -> None:
+        """Keep the last word on a tracked job until it is forgotten; its id may belong to another by now."""
+        before = self.table.drop(record.job_id)
+        for name in (record.sluid, record.job_id):
+            if name:
+                self._departed[name] = record
+        self._tell(Change(Kind.JOB, record.job_id, before, record))

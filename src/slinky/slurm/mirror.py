@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One shared view of a cluster: jobs, nodes, partitions and reservations, each with an age, and a feed of
+changes.
+
+    async with Mirror(client) as mirror:
+        await mirror.synced()
+        async for change in mirror.changes(Kind.JOB, Kind.NODE): ...
+
+It polls by cost (see `pace`), may be woken by `poke`, and resyncs after every loss of contact. What it
+cannot see is UNKNOWN: it never reports an absence that slurmctld has not confirmed, and it never reads the
+full list of jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from msgspec import structs
+
+from .changes import Change, Feed, Kind, Listener
+from .client import Client, Listing
+from .errors import Malformed, SlurmError
+from .jobbook import JobBook, Whereabouts
+from .pace import Last, Rhythm, Source, Telltale, due, earliest, restarted, stirred
+from .records import YOUNG, JobRecord
+from .table import FRESH, Doubt, Table
+from .views import Node, Partition, Reservation
+
+log = logging.getLogger(__name__)
+
+N = TypeVar("N", Node, Partition, Reservation)
+
+
+def same_node(before: Node, after: Node) -> bool:
+    """Whether two views of a node differ at most in gauges that every ping of its slurmd moves."""
+    gauges = {"free_mem": before.free_mem, "cpu_load": before.cpu_load, "last_busy": before.last_busy}
+    return before == structs.replace(after, **gauges)
+
+
+#: When a difference is no change.
+SAME: dict[Kind, Callable[[Any, Any], bool]] = {Kind.NODE: same_node}
+
+
+class Mirror:
+    """A live view of one cluster."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        all_jobs: bool = True,
+        rhythm: Rhythm | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """With `all_jobs` the state of every job is kept, otherwise only of those that are tracked."""
+        self._client = client
+        self._rhythm = rhythm or Rhythm()
+        self._clock = clock
+        self._book = JobBook(
+            client, everything=all_jobs, patience=self._rhythm.pending, clock=clock, tell=self._tell
+        )
+        self.jobs: Table[JobRecord] = self._book.table
+        self.nodes: Table[Node] = Table(clock)
+        self.partitions: Table[Partition] = Table(clock)
+        self.reservations: Table[Reservation] = Table(clock)
+        #: The error that keeps the mirror from seeing, or None.
+        self.fault: SlurmError | None = None
+        self._cluster = ""
+        self._telltale: Telltale | None = None
+        self._since: dict[Source, int] = {}
+        self._last = {source: Last() for source in Source}
+        self._moved_at = float("-inf")
+        self._listeners: dict[object, Listener] = {}
+        self._wake = asyncio.Event()
+        self._turned = asyncio.Condition()
+        self._task: asyncio.Task[None] | None = None
+
+    # For readers
+
+    @property
+    def age(self) -> float:
+        """Seconds since the older of jobs and nodes was last confirmed."""
+        return max(self.jobs.age, self.nodes.age)
+
+    @property
+    def doubts(self) -> dict[Kind, Doubt]:
+        """Lists that are not believed, and why."""
+        tables = {Kind.JOB: self.jobs.doubt, Kind.NODE: self.nodes.doubt}
+        return {kind: doubt for kind, doubt in tables.items() if doubt is not None}
+
+    def whereabouts(self, job_id: int | str, sluid: str = "", *, within: float = FRESH) -> Whereabouts:
+        """What is known of a job; name the SLUID, if you have it, since ids are used again after a crash."""
+        return self._book.whereabouts(str(job_id), sluid, within)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener`, which must not block, for every change from now on; returns what ends that."""
+        token = object()
+        self._listeners[token] = listener
+
+        def stop() -> None:
+            self._listeners.pop(token, None)
+
+        return stop
+
+    @contextlib.contextmanager
+    def subscribe(self, *kinds: Kind) -> Iterator[Feed]:
+        """A feed of changes from now on, of these kinds or of all."""
+        feed = Feed(kinds)
+        stop = self.listen(feed.put)
+        try:
+            yield feed
+        finally:
+            stop()
+
+    async def changes(self, *kinds: Kind) -> AsyncIterator[Change]:
+        """Changes as they come, of these kinds or of all."""
+        with self.subscribe(*kinds) as feed:
+            async for change in feed:
+                yield change
+
+    # For those who know something
+
+    def track(self, job_id: int | str, sluid: str = "") -> None:
+        """Follow this job closely: identity, placement when it starts, outcome when it ends."""
+        self._book.track(str(job_id), sluid)
+        self.poke()
+
+    def forget(self, job_id: int | str) -> None:
+        """Follow this job no more."""
+        self._book.forget(str(job_id))
+
+    def poke(self, *, nodes: bool = False) -> None:
+        """Something has happened to jobs, or to nodes as well: look as soon as the server can bear it."""
+        self._last[Source.JOBS].wanted = True
+        self._last[Source.NODES].wanted |= nodes
+        self._moved_at = self._clock()
+        self._wake.set()
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self.run(), name="slurm-mirror")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def run(self) -> None:
+        """Keep the view up to date until cancelled. Failures of the cluster end in `fault`, never here."""
+        while True:
+            await self._turn()
+            async with self._turned:
+                self._turned.notify_all()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._pause()):
+                    await self._wake.wait()
+            self._wake.clear()
+
+    async def synced(self, *, deadline: float = 60.0) -> None:
+        """Wait until everything has been seen once. Raises the fault, or TimeoutError, when it is late."""
+        tables = (self.jobs, self.nodes, self.partitions, self.reservations)
+        await self._until(lambda: all(table.synced for table in tables), deadline)
+
+    async def refresh(self, *, deadline: float = 15.0) -> None:
+        """Look at jobs and nodes now, and return when both were confirmed after this call."""
+        asked = self._clock()
+        self.poke(nodes=True)
+        await self._until(lambda: self._clock() - self.age >= asked, deadline)
+
+    async def _until(self, done: Callable[[], bool], deadline: float) -> None:
+        try:
+            async with asyncio.timeout(deadline), self._turned:
+                await self._turned.wait_for(done)
+        except TimeoutError:
+            if self.fault is not None:
+                raise self.fault from None
+            raise
+
+    def _pause(self) -> float:
+        now = self._clock()
+        return max(0.01, earliest((self._due(source, now) for source in Source), now))
+
+    def _due(self, source: Source, now: float) -> float:
+        moving = now - self._moved_at < self._rhythm.calm_after
+        return due(source, self._last[source], moving=moving, rhythm=self._rhythm)
+
+    # One turn
+
+    async def _turn(self) -> None:
+        for source in Source:
+            if self._due(source, self._clock()) <= self._clock():
+                await self._visit(source)
+
+    async def _visit(self, source: Source) -> None:
+        """Read one source; keep what it cost, and whether it failed."""
+        last = self._last[source]
+        last.wanted = False
+        started = self._clock()
+        try:
+            await self._read(source)
+        except SlurmError as error:
+            last.failures += 1
+            self._blinded(error)
+        else:
+            recovered, last.failures = last.failures > 0, 0
+            if recovered and not any(other.failures for other in self._last.values()):
+                self._sighted()
+        last.at = self._clock()
+        last.cost = last.at - started
+
+    async def _read(self, source: Source) -> None:
+        match source:
+            case Source.TELLTALE:
+                await self._read_telltale()
+            case Source.JOBS:
+                self._last[source].wanted |= not await self._book.read()
+            case Source.NODES:
+                nodes = await self._client.nodes(since=self._since.get(source))
+                self._take(Kind.NODE, source, self.nodes, nodes)
+            case Source.PARTITIONS:
+                partitions = await self._client.partitions(since=self._since.get(source))
+                self._take(Kind.PARTITION, source, self.partitions, partitions)
+            case Source.RESERVATIONS:
+                reservations = await self._client.reservations(since=self._since.get(source))
+                self._take(Kind.RESERVATION, source, self.reservations, reservations)
+        self._check_cluster()
+
+    def _check_cluster(self) -> None:
+        """Another cluster behind the same address would look like the loss of everything in this one."""
+        name = self._client.session.slurm.cluster
+        if self._cluster and name and name != self._cluster:
+            raise Malformed(f"cluster {name!r} answers where {self._cluster!r} was")
+        self._cluster = self._cluster or name
+
+    def _blinded(self, error: SlurmError) -> None:
+        before, self.fault = self.fault, error
+        if before is None:
+            log.warning("lost sight of slurm: %s", error)
+            self._book.suspect(self._clock() - YOUNG)
+            self._tell(Change(Kind.SIGHT, "", None, error))
+
+    def _sighted(self) -> None:
+        """Contact is back: whatever was known may be of another life of slurmctld."""
+        before, self.fault = self.fault, None
+        log.info("slurm is in sight again")
+        self._since.clear()
+        for source in Source:
+            self._last[source].wanted = True
+        self._moved_at = self._clock()
+        self._tell(Change(Kind.SIGHT, "", before, None))
+
+    async def _read_telltale(self) -> None:
+        now = Telltale.of(await self._client.diag())
+        if restarted(self._telltale, now):
+            log.info("slurmctld has a new start; young jobs are verified")
+            self._book.suspect(self._clock() - YOUNG)
+            self._since.clear()
+        if stirred(self._telltale, now):
+            self._last[Source.JOBS].wanted = True
+        elif self.jobs.synced:
+            self.jobs.confirm()
+        self._telltale = now
+
+    def _take(self, kind: Kind, source: Source, table: Table[N], found: Listing[N] | None) -> None:
+        """Bring one table up to a list; None confirms what is there."""
+        if found is None:
+            table.confirm()
+            return
+        changed = table.replace({item.name: item for item in found.items}, same=SAME.get(kind))
+        for key, before, after in changed:
+            self._tell(Change(kind, key, before, after))
+        if changed and kind is Kind.NODE:
+            self._last[Source.JOBS].wanted = True  # a job may have started or ended there
+        if table.doubt is None:
+            self._since[source] = found.at
+        else:
+            self._since.pop(source, None)
+
+    def _tell(self, change: Change) -> None:
+        if change.kind in {Kind.JOB, Kind.NODE}:
+            self._moved_at = self._clock()
+        for listener in tuple(self._listeners.values()):
+            try:
+                listener(change)
+            except Exception:
+                log.exception("a listener failed on %s %s", change.kind.value, change.key)

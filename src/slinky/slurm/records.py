@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the mirror remembers of a job, and what it must find out next. All of it is pure.
+
+A job is known by its id only as long as slurmctld lives: after a crash ids are used again. So a record that
+somebody tracks carries the SLUID, and `questions` says when a fact (identity, placement, outcome) has to be
+read before the record may be believed.
+"""
+
+from __future__ import annotations
+
+from enum import Flag, auto
+
+from msgspec import structs
+
+from .accounts import PastJob
+from .states import JobState
+from .table import FEW, SHARE
+from .values import Value
+from .views import Job, NodeResources
+
+#: slurmctld saves its state every few seconds: what was older than this at a crash is not lost.
+YOUNG = 60.0
+
+
+class JobRecord(Value, frozen=True, gc=False):
+    """A job as the mirror knows it."""
+
+    job_id: str
+    state: JobState
+    sluid: str = ""
+    #: The whole job, for tracked ones: read when first seen, when it ended, and now and then while it waits.
+    detail: Job | None = None
+    #: What it was granted, for tracked ones that run (v0.0.44).
+    resources: tuple[NodeResources, ...] | None = None
+    #: The accounting record, if slurmctld had already forgotten the job when we looked.
+    outcome: PastJob | None = None
+    #: slurmctld denies the job although we never saw it end: lost in a crash, or purged while we were blind.
+    lost: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Ended, or positively gone."""
+        return self.lost or self.state.ended
+
+
+class Question(Flag):
+    """What has to be read about one job."""
+
+    NOTHING = 0
+    DETAIL = auto()
+    RESOURCES = auto()
+
+
+def questions(record: JobRecord | None, state: JobState, *, verify: bool) -> Question:
+    """What to read about a tracked job that is now seen in this state."""
+    asked = Question.NOTHING
+    unsure = verify or record is None or record.detail is None
+    if unsure or (record is not None and _turned(record.state, state)):
+        asked |= Question.DETAIL
+    if state.running and (record is None or record.resources is None or not record.state.running):
+        asked |= Question.RESOURCES
+    return asked
+
+
+def _turned(before: JobState, now: JobState) -> bool:
+    """Whether a state alone does not tell what happened: an end, or a job that seems younger than it was."""
+    return before != now and (now.ended or _went_back(before, now))
+
+
+def _went_back(before: JobState, now: JobState) -> bool:
+    """Whether a job seems younger than it was: requeued, or another one under its id."""
+    return (before.ended and now.live) or (before.holds_nodes and now.pending)
+
+
+def same_job(record: JobRecord, job: Job) -> bool:
+    """Whether a job that was just read is the one we knew; without a SLUID the submit time must do."""
+    if record.sluid and job.sluid:
+        return record.sluid == job.sluid
+    if record.detail is not None:
+        return record.detail.submit_time == job.submit_time
+    return True
+
+
+def same_past(record: JobRecord, past: PastJob) -> bool:
+    """Whether an accounting record is of the job we knew."""
+    if record.sluid and past.sluid:
+        return record.sluid == past.sluid
+    return record.detail is not None and record.detail.submit_time.whole == past.time.submission
+
+
+def with_detail(record: JobRecord, job: Job) -> JobRecord:
+    """The record with a freshly read job in it."""
+    return structs.replace(record, state=job.state, sluid=job.sluid or record.sluid, detail=job)
+
+
+def departed(record: JobRecord, past: PastJob | None) -> JobRecord:
+    """The record of a job that slurmctld denies, completed from accounting if that has its end."""
+    if past is not None and past.state.ended:
+        return structs.replace(record, state=past.state, sluid=past.sluid or record.sluid, outcome=past)
+    return structs.replace(record, outcome=past, lost=not record.state.ended)
+
+
+def too_many(gone: int, live: int) -> bool:
+    """Whether so many live jobs vanished at once that the list, not the jobs, is suspect."""
+    return gone > max(FEW, live * SHARE)

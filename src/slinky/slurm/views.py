@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this library reads of slurmctld's objects: partial, frozen structs, decoded straight from bytes.
+
+Only fields that somebody uses are named here; the rest of Slurm's JSON is skipped by the decoder. Every
+field but the identity has a default, since older data parsers leave some out. A contract test holds each
+name against the OpenAPI document that the installed slurmrestd prints.
+"""
+
+from __future__ import annotations
+
+from .states import JobState, NodeState
+from .values import UNSET, ExitCode, Number, Value
+
+Words = tuple[str, ...]
+
+
+class StepId(Value, frozen=True, gc=False):
+    """Slurm's name for a job or step; the SLUID is never reused, unlike the id (v0.0.44 and newer)."""
+
+    sluid: str = ""
+
+
+class Job(Value, frozen=True, gc=False):
+    """A job as slurmctld knows it."""
+
+    job_id: int
+    step_id: StepId = StepId()
+    name: str = ""
+    user_name: str = ""
+    user_id: int = 0
+    group_name: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    cluster: str = ""
+    job_state: Words = ()
+    state_reason: str = ""
+    state_description: str = ""
+    flags: Words = ()
+    nodes: str = ""
+    node_count: Number = UNSET
+    scheduled_nodes: str = ""
+    required_nodes: str = ""
+    excluded_nodes: str = ""
+    failed_node: str = ""
+    batch_host: str = ""
+    features: str = ""
+    cpus: Number = UNSET
+    tasks: Number = UNSET
+    gres_detail: Words = ()
+    tres_req_str: str = ""
+    tres_alloc_str: str = ""
+    tres_per_node: str = ""
+    licenses: str = ""
+    resv_name: str = ""
+    dependency: str = ""
+    priority: Number = UNSET
+    hold: bool = False
+    submit_time: Number = UNSET
+    eligible_time: Number = UNSET
+    start_time: Number = UNSET
+    end_time: Number = UNSET
+    preempt_time: Number = UNSET
+    suspend_time: Number = UNSET
+    time_limit: Number = UNSET
+    exit_code: ExitCode = ExitCode()
+    derived_exit_code: ExitCode = ExitCode()
+    restart_cnt: int = 0
+    requeue: bool = False
+    comment: str = ""
+    admin_comment: str = ""
+    system_comment: str = ""
+    extra: str = ""
+    mcs_label: str = ""
+    wckey: str = ""
+    array_job_id: Number = UNSET
+    array_task_id: Number = UNSET
+    het_job_id: Number = UNSET
+    het_job_offset: Number = UNSET
+    het_job_id_set: str = ""
+    current_working_directory: str = ""
+    standard_output: str = ""
+    standard_error: str = ""
+
+    @property
+    def state(self) -> JobState:
+        """Base state and flags."""
+        return JobState.of(self.job_state)
+
+    @property
+    def sluid(self) -> str:
+        """The identity that outlives a crash of slurmctld; empty with data parsers before v0.0.44."""
+        return self.step_id.sluid
+
+
+class JobStatus(Value, frozen=True, gc=False, rename={"words": "state"}):
+    """One line of `jobs/state/`: the cheapest thing that can be asked about a job.
+
+    The OpenAPI document describes another shape for this endpoint; this is what the server sends.
+    """
+
+    job_id: str
+    words: Words = ()
+
+    @property
+    def state(self) -> JobState:
+        """Base state and flags."""
+        return JobState.of(self.words)
+
+
+class Node(Value, frozen=True, gc=False, rename={"words": "state"}):
+    """A node as slurmctld knows it.
+
+    Beware: read singly, `alloc_*`, `tres_used` and the base state are as old as the last full list.
+    """
+
+    name: str
+    hostname: str = ""
+    address: str = ""
+    port: int = 0
+    words: Words = ()
+    reason: str = ""
+    reason_set_by_user: str = ""
+    reason_changed_at: Number = UNSET
+    comment: str = ""
+    extra: str = ""
+    features: Words = ()
+    active_features: Words = ()
+    partitions: Words = ()
+    reservation: str = ""
+    topology: str = ""
+    gres: str = ""
+    gres_used: str = ""
+    gres_drained: str = ""
+    cpus: int = 0
+    effective_cpus: int = 0
+    boards: int = 0
+    sockets: int = 0
+    cores: int = 0
+    threads: int = 0
+    real_memory: int = 0
+    specialized_memory: int = 0
+    free_mem: Number = UNSET
+    cpu_load: int | None = None
+    alloc_cpus: int = 0
+    alloc_memory: int = 0
+    tres: str = ""
+    tres_used: str = ""
+    weight: int = 0
+    version: str = ""
+    mcs_label: str = ""
+    instance_id: str = ""
+    boot_time: Number = UNSET
+    slurmd_start_time: Number = UNSET
+    last_busy: Number = UNSET
+    resume_after: Number = UNSET
+
+    @property
+    def state(self) -> NodeState:
+        """Base state and flags."""
+        return NodeState.of(self.words)
+
+
+class PartitionNodes(Value, frozen=True, gc=False):
+    """Which nodes a partition has."""
+
+    configured: str = ""
+    total: int = 0
+    allowed_allocation: str = ""
+
+
+class Allowed(Value, frozen=True, gc=False):
+    """Comma-separated names that may, or may not."""
+
+    allowed: str = ""
+    deny: str = ""
+
+
+class PartitionQos(Value, frozen=True, gc=False):
+    """The QOS a partition allows and the one it carries itself."""
+
+    allowed: str = ""
+    deny: str = ""
+    assigned: str = ""
+
+
+class PartitionMode(Value, frozen=True, gc=False):
+    """Whether a partition is up and shares its nodes."""
+
+    state: Words = ()
+    oversubscribe: str = ""
+    exclusive: str = ""
+
+
+class PartitionTres(Value, frozen=True, gc=False):
+    """What a partition's nodes add up to."""
+
+    configured: str = ""
+    billing_weights: str = ""
+
+
+class PartitionCpus(Value, frozen=True, gc=False):
+    """CPUs of a partition."""
+
+    total: int = 0
+
+
+class PartitionDefaults(Value, frozen=True, gc=False):
+    """What a job gets when it does not ask."""
+
+    memory_per_cpu: int = 0
+    time: Number = UNSET
+    job: str = ""
+
+
+class PartitionMaximums(Value, frozen=True, gc=False):
+    """What a job may ask for at most."""
+
+    nodes: Number = UNSET
+    time: Number = UNSET
+    cpus_per_node: Number = UNSET
+    memory_per_cpu: int = 0
+
+
+class PartitionMinimums(Value, frozen=True, gc=False):
+    """What a job must ask for at least."""
+
+    nodes: int = 0
+
+
+class PartitionPriority(Value, frozen=True, gc=False):
+    """How a partition's jobs rank."""
+
+    job_factor: int = 0
+    tier: int = 0
+
+
+class Partition(Value, frozen=True, gc=False):
+    """A partition; also the body of a partition write (v0.0.45)."""
+
+    name: str
+    nodes: PartitionNodes = PartitionNodes()
+    node_sets: str = ""
+    partition: PartitionMode = PartitionMode()
+    accounts: Allowed = Allowed()
+    qos: PartitionQos = PartitionQos()
+    cpus: PartitionCpus = PartitionCpus()
+    tres: PartitionTres = PartitionTres()
+    defaults: PartitionDefaults = PartitionDefaults()
+    maximums: PartitionMaximums = PartitionMaximums()
+    minimums: PartitionMinimums = PartitionMinimums()
+    priority: PartitionPriority = PartitionPriority()
+    grace_time: int = 0
+    topology: str = ""
+    alternate: str = ""
+
+    @property
+    def up(self) -> bool:
+        """Whether it accepts and starts jobs."""
+        return "UP" in self.partition.state
+
+
+class Reservation(Value, frozen=True, gc=False):
+    """A reservation."""
+
+    name: str
+    node_list: str = ""
+    node_count: int = 0
+    core_count: int = 0
+    partition: str = ""
+    flags: Words = ()
+    users: str = ""
+    accounts: str = ""
+    groups: str = ""
+    features: str = ""
+    licenses: str = ""
+    tres: str = ""
+    start_time: Number = UNSET
+    end_time: Number = UNSET
+
+    def active(self, now: float) -> bool:
+        """Whether it is in force at this moment."""
+        return self.start_time.whole <= now < (self.end_time.value or 0)
+
+
+class License(Value, frozen=True, gc=False, rename="pascal"):
+    """A licence pool."""
+
+    license_name: str
+    total: int = 0
+    used: int = 0
+    free: int = 0
+    reserved: int = 0
+    remote: bool = False
+    last_consumed: int = 0
+    last_deficit: int = 0
+    last_update: int = 0
+
+
+class Gres(Value, frozen=True, gc=False):
+    """Devices granted on one node."""
+
+    name: str = ""
+    type: str = ""
+    count: int = 0
+    index: str = ""
+
+
+class NodeResources(Value, frozen=True, gc=False):
+    """What a running job was granted on one node: cores as a hexadecimal bitmap, devices by index."""
+
+    node: str
+    sockets_per_node: int = 0
+    cores_per_socket: int = 0
+    mem_alloc: int = 0
+    core_bitmap: str = ""
+    channel: Number = UNSET
+    gres: tuple[Gres, ...] = ()
+
+
+class ControllerPing(Value, frozen=True, gc=False):
+    """Whether one slurmctld answers."""
+
+    hostname: str = ""
+    responding: bool = False
+    latency: int = 0
+    primary: bool = False
+    pinged: str = ""
+
+    @property
+    def up(self) -> bool:
+        """True when it answered; before v0.0.45 only the word tells."""
+        return self.responding or self.pinged == "UP"
+
+
+class FairShare(Value, frozen=True, gc=False):
+    """The factor that enters a job's priority."""
+
+    factor: Number = UNSET
+    level: Number = UNSET
+
+
+class Share(Value, frozen=True, gc=False):
+    """The fair share of an account or user."""
+
+    id: int = 0
+    cluster: str = ""
+    name: str = ""
+    parent: str = ""
+    partition: str = ""
+    shares: Number = UNSET
+    shares_normalized: Number = UNSET
+    usage: int = 0
+    usage_normalized: Number = UNSET
+    effective_usage: Number = UNSET
+    fairshare: FairShare = FairShare()
+    type: Words = ()
+
+
+class RpcCount(Value, frozen=True, gc=False):
+    """How often one kind of request reached slurmctld, and what it cost (microseconds)."""
+
+    message_type: str = ""
+    count: int = 0
+    total_time: int = 0
+
+
+class Diag(Value, frozen=True, gc=False):
+    """slurmctld's statistics. Counters restart at midnight UTC, at a reset and at a restart."""
+
+    req_time: Number = UNSET
+    req_time_start: Number = UNSET
+    server_thread_count: int = 0
+    agent_queue_size: int = 0
+    agent_count: int = 0
+    dbd_agent_queue_size: int = 0
+    jobs_submitted: int = 0
+    jobs_started: int = 0
+    jobs_completed: int = 0
+    jobs_canceled: int = 0
+    jobs_failed: int = 0
+    jobs_pending: int = 0
+    jobs_running: int = 0
+    schedule_cycle_last: int = 0
+    schedule_cycle_max: int = 0
+    schedule_cycle_mean: int = 0
+    schedule_cycle_total: int = 0
+    schedule_cycle_per_minute: int = 0
+    schedule_queue_length: int = 0
+    bf_active: bool = False
+    bf_backfilled_jobs: int = 0
+    bf_cycle_counter: int = 0
+    bf_cycle_last: int = 0
+    bf_cycle_mean: int = 0
+    bf_queue_len: int = 0
+    rpcs_by_message_type: tuple[RpcCount, ...] = ()
+
+
+class ConfMeta(
+    Value,
+    frozen=True,
+    gc=False,
+    rename={
+        "boot_time": "BOOT_TIME",
+        "hash_value": "HashValue",
+        "last_update": "LastUpdate",
+        "next_job_id": "NEXT_JOB_ID",
+        "slurm_version": "SLURM_VERSION",
+        "slurm_conf": "SLURM_CONF",
+    },
+):
+    """Of which start and which configuration the running slurmctld is."""
+
+    boot_time: int = 0
+    hash_value: int = 0
+    last_update: int = 0
+    next_job_id: Number = UNSET
+    slurm_version: str = ""
+    slurm_conf: str = ""

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.slurm.answers import (
+    Answer,
+    CancelAnswer,
+    JobsAnswer,
+    NodesAnswer,
+    RawNodes,
+    Reply,
+    StatesAnswer,
+    decode_slowly,
+    kill_refusals,
+    present,
+    read,
+)
+from slinky.slurm.errors import Auth, Malformed, NotFound, Rejected, SlurmError, Unreachable
+from slinky.slurm.views import Node
+
+META = {"slurm": {"release": "26.05.5", "cluster": "lab"}}
+
+
+def reply(code: int = 200, /, **content: Any) -> Reply:
+    return Reply(code, "application/json", json.dumps({"meta": META, **content}).encode())
+
+
+def trouble(number: int, text: str = "text") -> dict[str, Any]:
+    return {"error_number": number, "error": text, "description": "", "source": "here"}
+
+
+@pytest.mark.parametrize(
+    ("status", "content_type", "body"),
+    [
+        (404, "text/plain", b"404 page not found"),
+        (404, "text/html", b"<html>Not Found</html>"),
+        (404, "application/json", b'{"message": "no route"}'),
+        (200, "text/html", b"<html>Please log in</html>"),
+        (200, "application/json", b"{}"),
+        (200, "application/json", b'{"jobs": []}'),
+        (200, "application/json", b'{"jobs": [], "meta"'),
+        (200, "application/json", b"\xff\xfe"),
+        (200, "application/json", b""),
+        (200, "", b""),
+        (302, "text/html", b""),
+        (502, "text/html", b"bad gateway"),
+        (200, "application/json", b'{"meta": {}, "jobs": [{"job_id": "x"}]}'),
+        (200, "application/json", b"[" * 100_000),
+    ],
+)
+def test_a_stranger_s_answer_is_never_an_absence(status: int, content_type: str, body: bytes) -> None:
+    with pytest.raises(Malformed):
+        read(Reply(status, content_type, body), JobsAnswer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (reply(404, errors=[trouble(2017)]), NotFound),
+        (reply(200, errors=[trouble(2017)]), NotFound),
+        (reply(511, errors=[trouble(1007)]), Auth),
+        (reply(511, errors=[trouble(0)]), Auth),
+        (reply(502, errors=[trouble(1800)]), Unreachable),
+        (reply(503, errors=[]), Unreachable),
+        (reply(500, errors=[]), Rejected),
+        (reply(200, errors=[trouble(0, "strange")]), Rejected),
+        (Reply(401, "text/plain", b"Authentication failure"), Auth),
+    ],
+)
+def test_an_error_is_read_whatever_the_status(answer: Reply, kind: type[SlurmError]) -> None:
+    with pytest.raises(kind):
+        read(answer, JobsAnswer)
+
+
+def test_a_missing_list_is_not_an_empty_list() -> None:
+    for content in ({}, {"nodes": None}):
+        answer = read(reply(**content), NodesAnswer)
+        with pytest.raises(Malformed):
+            present(answer.nodes, "nodes")
+    assert present(read(reply(nodes=[]), NodesAnswer).nodes, "nodes") == ()
+
+
+def test_warnings_are_read() -> None:
+    answer = read(reply(warnings=[{"description": "Ignoring unknown field", "source": "#/job/x"}]), Answer)
+    assert [str(caution) for caution in answer.cautions] == ["Ignoring unknown field (0) [#/job/x]"]
+
+
+def test_a_cancel_that_failed_with_a_200_is_seen() -> None:
+    refusals = [
+        {"error": {"code": 2017, "string": "Invalid job id"}, "step_id": "7"},
+        {"error": {"code": 0}, "step_id": "8"},
+    ]
+    refused = kill_refusals(read(reply(status=refusals), CancelAnswer))
+    assert [(problem.number, problem.source) for problem in refused] == [(2017, "7")]
+
+
+def test_unknown_fields_and_states_of_a_newer_slurm_are_no_obstacle() -> None:
+    jobs = [{"job_id": "1", "state": ["RUNNING", "LEVITATING"], "mood": "good"}]
+    (found,) = read(reply(jobs=jobs, novelty=1), StatesAnswer).jobs or ()
+    assert found.state.running
+    assert found.state.unknown == {"LEVITATING"}
+
+
+async def test_a_long_list_is_decoded_whole() -> None:
+    nodes = [{"name": f"n{index}", "state": ["IDLE"]} for index in range(1001)]
+    raw = present(read(reply(nodes=nodes), RawNodes).nodes, "nodes")
+    found = await decode_slowly(raw, Node)
+    assert [node.name for node in found] == [node["name"] for node in nodes]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "jobs",
+                    "meta",
+                    "errors",
+                    "warnings",
+                    "job_id",
+                    "state",
+                    "slurm",
+                    "last_update",
+                    "error_number",
+                    "x",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    st.integers(100, 599),
+    st.sampled_from(["application/json", "text/plain", ""]),
+    JSON | st.binary(max_size=80),
+)
+def test_any_bytes_become_an_answer_or_a_typed_error(status: int, content_type: str, content: Any) -> None:
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    try:
+        answer = read(Reply(status, content_type, body), JobsAnswer)
+    except SlurmError:
+        return
+    assert status == 200
+    assert answer.meta is not None
+    assert not answer.errors

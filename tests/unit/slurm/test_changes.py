@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.slurm.changes import Change, Feed, Kind
+
+STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([None, 1, 2, 3])), max_size=30)
+
+
+def drain(feed: Feed) -> list[Change]:
+    async def read() -> list[Change]:
+        return [await feed.next() for _ in range(len(feed))]
+
+    return asyncio.run(read())
+
+
+@given(STEPS)
+def test_a_slow_reader_ends_up_where_a_fast_one_does(steps: list[tuple[str, int | None]]) -> None:
+    world: dict[str, int | None] = {}
+    feed = Feed()
+    for key, value in steps:
+        if world.get(key) != value:
+            feed.put(Change(Kind.JOB, key, world.get(key), value))
+            world[key] = value
+    assert len(feed) <= 3
+    for change in drain(feed):
+        assert change.before is None
+        assert world.pop(change.key) == change.after
+    assert not any(world.values())
+
+
+def test_an_absence_is_never_dropped() -> None:
+    feed = Feed()
+    feed.put(Change(Kind.NODE, "a", 1, 2))
+    feed.put(Change(Kind.NODE, "a", 2, None))
+    assert drain(feed) == [Change(Kind.NODE, "a", 1, None)]
+
+
+def test_a_reader_gets_only_the_kinds_it_asked_for() -> None:
+    feed = Feed([Kind.NODE])
+    feed.put(Change(Kind.JOB, "1", None, 1))
+    feed.put(Change(Kind.NODE, "n", None, 1))
+    assert [change.key for change in drain(feed)] == ["n"]
+
+
+async def test_a_waiting_reader_is_woken() -> None:
+    feed = Feed()
+    waiting = asyncio.create_task(feed.next())
+    await asyncio.sleep(0)
+    feed.put(Change(Kind.JOB, "1", None, 1))
+    assert (await waiting).key == "1"
+    feed.put(Change(Kind.JOB, "2", None, 1))
+    async for change in feed:
+        assert change.key == "2"
+        break

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.slurm.conf import (
+    Block,
+    CgroupConf,
+    ConfError,
+    Controller,
+    GresConf,
+    GresLine,
+    NodeLine,
+    NodeSetLine,
+    PartitionLine,
+    Setting,
+    SlurmConf,
+    SlurmdbdConf,
+    Switch,
+    Topology,
+    cluster_name,
+    devices,
+    fragment,
+    line,
+    merge_options,
+    parse,
+    problems,
+    render,
+    specification,
+    topology,
+)
+from slinky.slurm.conf.gres import unnamed
+from slinky.slurm.requests import node_conf
+
+INJECTIONS = [
+    "a\nb",
+    "a\rb",
+    "a b",
+    "a\tb",
+    'a"b',
+    "a\\",
+    "a#b",
+    "",
+    " ",
+    "a=b",
+    "a\x00",
+    "x\u2028y",
+    "$(id)",
+]
+
+
+def conf(**changes: object) -> SlurmConf:
+    settings = {"cluster_name": "lab", "controllers": (Controller("ctl", "10.0.0.1"),), **changes}
+    return SlurmConf(**settings)  # type: ignore[arg-type]
+
+
+def settings(text: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for item in parse(text):
+        for setting in item:
+            found.setdefault(setting.key, []).append(setting.value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("A=1\nB=2", [(("A", "1"),), (("B", "2"),)]),
+        ("A=1 # a comment\n# another\n\n", [(("A", "1"),)]),
+        ("A=1\\#2", [(("A", "1#2"),)]),
+        ("A=1 \\\nB=2", [(("A", "1"), ("B", "2"))]),
+        ('A="x y" B=2', [(("A", "x y"), ("B", "2"))]),
+        ("A = 1", [(("A", "1"),)]),
+        ("A+=1", [(("A+", "1"),)]),
+        ("A=1\r\nB=2\r\n", [(("A", "1"),), (("B", "2"),)]),
+        ("Topology= Cores=2", [(("Topology", "Cores=2"),)]),
+    ],
+)
+def test_text_is_read_as_slurmctld_reads_it(text: str, lines: list[tuple[tuple[str, str], ...]]) -> None:
+    assert parse(text) == [tuple(Setting(*pair) for pair in item) for item in lines]
+
+
+@pytest.mark.parametrize("text", ["A", "A=", "=1", "Include /etc/passwd", 'A="x'])
+def test_what_slurmctld_would_not_read_is_refused(text: str) -> None:
+    with pytest.raises(ConfError):
+        parse(text)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["A", "Nodes", "X_1"]), st.text(min_size=1, max_size=12)), min_size=1)
+)
+def test_what_was_written_reads_as_it_was_meant_or_is_refused(pairs: list[tuple[str, str]]) -> None:
+    try:
+        made = line(*pairs)
+    except ConfError:
+        return
+    assert parse(render([made])) == [made]
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    try:
+        lines = parse(text)
+    except ConfError:
+        return
+    assert all(setting.value or setting.value == "" for item in lines for setting in item)
+
+
+@given(st.text(max_size=60))
+def test_a_fragment_adds_no_line(text: str) -> None:
+    try:
+        found = fragment(text, refuse=("Nodes", "PartitionName"))
+    except ConfError:
+        return
+    head = line(("PartitionName", "p"), ("Nodes", "n"))
+    assert parse(render([head + found])) == [head + found]
+    assert not any(setting.is_("Nodes") for setting in found)
+
+
+@pytest.mark.parametrize("bad", INJECTIONS)
+def test_no_name_can_smuggle_anything_into_slurm_conf(bad: str) -> None:
+    for changes in (
+        {"controllers": (Controller(bad),)},
+        {"controllers": (Controller("a", bad or "x y"),)},
+        {"cluster_name": bad},
+        {"slurm_user": bad},
+        {"accounting_host": bad},
+        {"node_sets": (NodeSetLine(bad, "f"),)},
+        {"node_sets": (NodeSetLine("s", bad),)},
+        {"partitions": (PartitionLine(bad, "n"),)},
+        {"partitions": (PartitionLine("p", bad or "x\n"),)},
+        {"prolog": (bad,)},
+    ):
+        with pytest.raises(ConfError):
+            conf(**changes).text()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "MaxTime=1\nPartitionName=x",
+        "Topology= Cores=2",
+        "Nodes=x",
+        "partitionname=x",
+        "A=1 #",
+        "word",
+        "A=1\\",
+    ],
+)
+def test_no_partition_text_can_smuggle_anything_into_slurm_conf(bad: str) -> None:
+    with pytest.raises(ConfError):
+        conf(partitions=(PartitionLine("p", "n", bad),)).text()
+
+
+def test_slurm_conf_says_what_the_model_says() -> None:
+    text = conf(
+        auth_alt_parameters=("jwt_key=/etc/slurm/jwt.key",),
+        slurmctld_parameters=("enable_configless",),
+        accounting_host="dbd",
+        metrics=True,
+        nodes=(NodeLine("c[1-2]", (("CPUs", 2),)),),
+        node_sets=(NodeSetLine("gpu", "gpu"),),
+        partitions=(PartitionLine("gpu", "gpu", 'MaxTime=60 TRESBillingWeights="CPU=1.0,Mem=0.25G"'),),
+        prolog=("b.sh", "a.sh"),
+    ).text()
+    found = settings(text)
+    assert found["SlurmctldHost"] == ["ctl(10.0.0.1)"]
+    assert found["AccountingStorageType"] == ["accounting_storage/slurmdbd"]
+    assert found["Prolog"] == ["a.sh", "b.sh"]
+    assert found["MetricsType"] == ["metrics/openmetrics"]
+    assert "PartitionName=gpu Nodes=gpu MaxTime=60 TRESBillingWeights=CPU=1.0,Mem=0.25G" in text
+    assert problems(text) == []
+
+
+def test_options_of_both_sides_are_merged_and_ours_win() -> None:
+    text = conf(
+        slurmctld_parameters=("enable_configless", "timeout=5"),
+        extra="slurmctldparameters=power_save_interval=3,timeout=9\nGresTypes=gpu",
+    ).text()
+    assert parse(text)[-1] == (
+        Setting("SlurmctldParameters", "enable_configless,power_save_interval=3,timeout=5"),
+    )
+    assert merge_options("", "b,a") == "a,b"
+
+
+def test_a_site_s_text_that_slurmctld_would_not_read_is_refused() -> None:
+    with pytest.raises(ConfError):
+        conf(extra="this is not a setting").text()
+
+
+@pytest.mark.parametrize("bad", ["", "UPPER", "a" * 41, "-a", "a.b", "a b"])
+def test_a_cluster_name_must_please_the_database(bad: str) -> None:
+    with pytest.raises(ConfError):
+        cluster_name(bad)
+
+
+def test_duplicates_are_found_before_slurmctld_finds_them() -> None:
+    text = "ClusterName=a\nNodeName=n[1-3]\nNodeName=n2\nPartitionName=p Nodes=n1\nPartitionName=p Nodes=n2\n"
+    assert problems(text) == [
+        "NodeName n2 is defined 2 times",
+        "PartitionName p is defined 2 times",
+        "SlurmctldHost is missing",
+    ]
+    assert problems("nonsense") == ["cannot read 'nonsense'"]
+
+
+def test_the_database_password_may_have_odd_characters_but_is_never_shown() -> None:
+    made = SlurmdbdConf("dbd", "db", "slurm", "p#s w'd\\x", extra="AuthInfo=cred_expire=5")
+    assert settings(made.text())["StoragePass"] == ["p#s w'd\\x"]
+    assert settings(made.text())["AuthInfo"][-1] == "cred_expire=5,use_client_ids"
+    assert "w'd" not in repr(made)
+    with pytest.raises(ConfError):
+        SlurmdbdConf("dbd", "db", "slurm", "a\nStorageUser=root").text()
+
+
+def test_devices_always_name_their_nodes() -> None:
+    text = GresConf((GresLine("k[1-3]", "gpu", "h100", files="/dev/nvidia[0-7]"),)).text()
+    assert "NodeName=k[1-3] Name=gpu Type=h100 File=/dev/nvidia[0-7]" in text
+    assert unnamed(text) == []
+    assert len(unnamed("Name=gpu File=/dev/nvidia0")) == 1
+    with pytest.raises(ConfError):
+        GresConf((GresLine("k[", "gpu"),)).text()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("gpu:h100:8", [("gpu", "h100", 8, ())]),
+        ("gpu:8", [("gpu", "", 8, ())]),
+        ("gpu", [("gpu", "", 1, ())]),
+        ("gres/gpu:h100:2(IDX:0,3)", [("gpu", "h100", 2, (0, 3))]),
+        ("gpu:a100:1(S:0-1),nic:2(IDX:0-1)", [("gpu", "a100", 1, ()), ("nic", "", 2, (0, 1))]),
+        ("gpu:h100:0(IDX:N/A)", [("gpu", "h100", 0, ())]),
+        ("(null)", []),
+        ("", []),
+    ],
+)
+def test_device_notation_is_understood(text: str, found: list[tuple[str, str, int, tuple[int, ...]]]) -> None:
+    assert [(item.name, item.type, item.count, item.indices) for item in devices(text)] == found
+
+
+def test_cgroup_conf_takes_only_plugins_that_exist() -> None:
+    assert CgroupConf().text() == "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
+    with pytest.raises(ConfError):
+        CgroupConf(plugin="cgroup/v3").text()
+
+
+TREE = (Switch("root", children="leaf[1-2]"), Switch("leaf1", nodes="c[1-2]"), Switch("leaf2"))
+
+
+def test_topologies_are_read_back_as_they_were_written() -> None:
+    made = (
+        Topology("tree", cluster_default=True, switches=TREE),
+        Topology("nvl", blocks=(Block("b1", "n[1-4]"), Block("b2")), block_sizes=(4, 8)),
+        Topology("flat"),
+    )
+    assert topology.parse(topology.text(made)) == made
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [
+        (Switch("a", children="b"),),
+        (Switch("a", children="b"), Switch("b", children="a")),
+        (Switch("a", children="c"), Switch("b", children="c"), Switch("c")),
+        (Switch("a", nodes="n1"), Switch("b", nodes="n[1-2]")),
+        (Switch("a", nodes="n1", children="b"), Switch("b")),
+        (Switch("a"), Switch("a")),
+        (Switch("a\nb"),),
+    ],
+)
+def test_a_tree_that_slurmctld_would_refuse_is_not_written(switches: tuple[Switch, ...]) -> None:
+    with pytest.raises(ConfError):
+        topology.text([Topology("t", switches=switches)])
+
+
+@pytest.mark.parametrize("text", ["{", "a: 1", "- 1", "- {}", "- topology: x\n  tree: 3", "- tree: {}"])
+def test_what_is_not_a_topology_is_refused(text: str) -> None:
+    with pytest.raises(ConfError):
+        topology.parse(text)
+
+
+def test_a_node_s_place_is_never_empty() -> None:
+    assert specification({"default": "leaf2", "nvl": "b1"}) == "default:leaf2,nvl:b1"
+    with pytest.raises(ConfError):
+        specification({})
+    with pytest.raises(ConfError):
+        specification({"default": ""})
+
+
+@pytest.mark.parametrize("bad", ["", "a b", "x State=DOWN", "a\nb", "a=b"])
+def test_a_node_line_holds_one_setting_per_value(bad: str) -> None:
+    assert node_conf("k1", CPUs=2, Topology="default:a") == "NodeName=k1 CPUs=2 Topology=default:a"
+    with pytest.raises(ValueError, match="cannot stand"):
+        node_conf("k1", Topology=bad)
+    with pytest.raises(ValueError, match="cannot stand"):
+        node_conf(bad)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.slurm.errors import (
+    MEANING,
+    Auth,
+    Busy,
+    Conflict,
+    DatabaseUnreachable,
+    NotFound,
+    Problem,
+    Rejected,
+    Retryable,
+    SlurmError,
+    Unreachable,
+    error_for,
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (2017, NotFound),
+        (2018, NotFound),
+        (2011, Conflict),
+        (2168, Conflict),
+        (2016, Busy),
+        (2013, Busy),
+        (1007, Auth),
+        (1800, Unreachable),
+        (7000, DatabaseUnreachable),
+    ],
+)
+def test_a_number_has_a_meaning(number: int, kind: type[SlurmError]) -> None:
+    assert type(error_for([Problem(number, "text", "source")])) is kind
+
+
+@given(st.integers().filter(lambda number: number not in MEANING))
+def test_an_unknown_number_is_a_refusal_and_never_an_absence(number: int) -> None:
+    error = error_for([Problem(number, "text", "source")])
+    assert type(error) is Rejected
+    assert (error.number, error.text, error.source) == (number, "text", "source")
+
+
+def test_the_first_meaningful_number_decides_and_the_others_are_kept() -> None:
+    error = error_for([Problem(0, "wrapper"), Problem(2017, "no such job"), Problem(9, "more")])
+    assert isinstance(error, NotFound)
+    assert [other.number for other in error.others] == [0, 9]
+
+
+def test_a_refusal_without_any_word_is_still_an_error() -> None:
+    assert type(error_for([])) is Rejected
+
+
+def test_nothing_that_may_be_retried_is_a_refusal() -> None:
+    for kind in MEANING.values():
+        assert not (issubclass(kind, Retryable) and issubclass(kind, Rejected))
+
+
+def test_a_lost_answer_may_hide_a_deed_but_a_refused_connection_cannot() -> None:
+    lost, refused = error_for([Problem(1802)]), error_for([Problem(1800)])
+    assert isinstance(lost, Unreachable)
+    assert lost.maybe_applied
+    assert isinstance(refused, Unreachable)
+    assert not refused.maybe_applied

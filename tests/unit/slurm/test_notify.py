@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from slinky.slurm.notify import Doorbell, hook
+
+
+async def test_a_datagram_rings() -> None:
+    rung = asyncio.Event()
+    async with Doorbell(rung.set) as bell:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"\x00anything", ("127.0.0.1", bell.port))
+        async with asyncio.timeout(5):
+            await rung.wait()
+
+
+async def test_a_unix_datagram_rings_and_the_socket_is_removed(tmp_path: Path) -> None:
+    rung = asyncio.Event()
+    path = tmp_path / "bell"
+    async with Doorbell(rung.set, path=str(path)):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"x", str(path))
+        async with asyncio.timeout(5):
+            await rung.wait()
+    assert not path.exists()
+
+
+async def test_the_hook_rings_and_never_fails(tmp_path: Path) -> None:
+    rung = asyncio.Event()
+    async with Doorbell(rung.set) as bell:
+        script = tmp_path / "hook"
+        script.write_text(hook("127.0.0.1", bell.port))
+        run = await asyncio.to_thread(subprocess.run, ["bash", str(script)], check=False)
+        assert run.returncode == 0
+        async with asyncio.timeout(5):
+            await rung.wait()
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("a;b", 1), ("$(id)", 1), ("", 1), ("a b", 1), ("ok", 0), ("ok", 70000)]
+)
+def test_a_hook_takes_only_an_address(host: str, port: int) -> None:
+    with pytest.raises(ValueError, match="not a"):
+        hook(host, port)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from slinky.slurm.accounts import PastJob, PastState, PastTime
+from slinky.slurm.records import (
+    JobRecord,
+    Question,
+    departed,
+    questions,
+    same_job,
+    same_past,
+    too_many,
+    with_detail,
+)
+from slinky.slurm.states import JobState
+from slinky.slurm.values import number
+from slinky.slurm.views import Job, StepId
+
+PENDING, RUNNING, DONE = (JobState.of([word]) for word in ("PENDING", "RUNNING", "COMPLETED"))
+
+
+def job(sluid: str = "s1", state: str = "RUNNING", submitted: int = 100) -> Job:
+    return Job(7, StepId(sluid), job_state=(state,), submit_time=number(submitted))
+
+
+def record(state: JobState = PENDING, sluid: str = "s1", *, detailed: bool = True) -> JobRecord:
+    return JobRecord("7", state, sluid, detail=job(sluid) if detailed else None)
+
+
+@pytest.mark.parametrize(
+    ("known", "seen", "verify", "asked"),
+    [
+        (None, PENDING, False, Question.DETAIL),
+        (None, RUNNING, False, Question.DETAIL | Question.RESOURCES),
+        (record(PENDING), PENDING, False, Question.NOTHING),
+        (record(PENDING), RUNNING, False, Question.RESOURCES),
+        (record(RUNNING), DONE, False, Question.DETAIL),
+        (record(DONE), DONE, False, Question.NOTHING),
+        (record(DONE), PENDING, False, Question.DETAIL),
+        (record(RUNNING), PENDING, False, Question.DETAIL),
+        (record(PENDING), PENDING, True, Question.DETAIL),
+        (record(PENDING, detailed=False), PENDING, False, Question.DETAIL),
+    ],
+)
+def test_what_a_state_cannot_tell_is_asked(
+    known: JobRecord | None, seen: JobState, verify: bool, asked: Question
+) -> None:
+    assert questions(known, seen, verify=verify) == asked
+
+
+def test_the_same_id_is_not_the_same_job() -> None:
+    assert same_job(record(sluid="s1"), job("s1"))
+    assert not same_job(record(sluid="s1"), job("s2"))
+
+
+def test_without_a_sluid_the_submit_time_tells_jobs_apart() -> None:
+    old = JobRecord("7", PENDING, detail=job("", submitted=100))
+    assert same_job(old, job("", submitted=100))
+    assert not same_job(old, job("", submitted=200))
+
+
+def test_accounting_is_believed_only_about_the_same_job() -> None:
+    past = PastJob(7, sluid="s2", time=PastTime(submission=100))
+    assert not same_past(record(sluid="s1"), past)
+    assert same_past(record(sluid="s2"), past)
+    assert not same_past(JobRecord("7", PENDING), PastJob(7))
+
+
+def test_a_job_that_slurmctld_denies_is_lost_unless_accounting_saw_its_end() -> None:
+    ended = PastJob(7, sluid="s1", past=PastState(("CANCELLED",)))
+    running = PastJob(7, sluid="s1", past=PastState(("RUNNING",)))
+    assert departed(record(RUNNING), None).lost
+    assert departed(record(RUNNING), running).lost
+    found = departed(record(RUNNING), ended)
+    assert not found.lost
+    assert found.state.base == "CANCELLED"
+    assert found.over
+
+
+def test_detail_brings_state_and_identity() -> None:
+    found = with_detail(JobRecord("7", PENDING), job("s9", "RUNNING"))
+    assert (found.sluid, found.state) == ("s9", RUNNING)
+
+
+def test_many_losses_at_once_put_the_list_in_doubt() -> None:
+    assert not too_many(1, 1)
+    assert not too_many(5, 5)
+    assert too_many(6, 10)
+    assert not too_many(250, 1000)
+    assert too_many(251, 1000)

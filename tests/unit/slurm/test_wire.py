@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slinky.slurm.transport import HttpTransport
+from slinky.slurm.wire import remaining
+
+CLOSING = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 5\r\n\r\n"
+SECOND = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 3\r\n\r\nabc"
+
+
+@pytest.mark.parametrize(
+    ("head", "left"),
+    [
+        (CLOSING[:-1], None),
+        (CLOSING, 5),
+        (CLOSING + b"12345", 0),
+        (CLOSING + b"12345" + SECOND, -len(SECOND)),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n12", math.inf),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n12", math.inf),
+        (b"x" * 70_000, math.inf),
+    ],
+)
+def test_only_a_closing_answer_of_known_length_has_an_end(head: bytes, left: float | None) -> None:
+    assert remaining(head) == left
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, len(CLOSING) + 4 + len(SECOND)), max_size=4).map(sorted))
+async def test_the_second_answer_of_slurmrestd_is_dropped_however_it_arrives(cuts: list[int]) -> None:
+    whole = CLOSING + b"12345" + SECOND
+    edges = [0, *cuts, len(whole)]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for start, end in itertools.pairwise(edges):
+            writer.write(whole[start:end])
+            await writer.drain()
+            await asyncio.sleep(0)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, HttpTransport(f"http://127.0.0.1:{port}") as transport:
+        reply = await transport.send("GET", "/", headers={})
+    assert (reply.status, reply.body) == (404, b"12345")
