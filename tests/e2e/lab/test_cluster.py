@@ -69,7 +69,7 @@ def test_a_headless_name_resolves_and_a_service_address_carries_traffic_between_
 
 def test_a_pod_reaches_the_api_with_its_own_token(lab: Lab, namespace: str) -> None:
     where = "/var/run/secrets/kubernetes.io/serviceaccount"
-    ask = f"nc -z kubernetes.default 443 && test -s {where}/token && cat {where}/namespace"
+    ask = f"nc -w 5 kubernetes.default 443 </dev/null && test -s {where}/token && cat {where}/namespace"
     apply(lab, namespace, pod("caller", ask))
     assert output_of(lab, namespace, "caller") == namespace
 
