@@ -107,7 +107,8 @@ def test_a_lab_whose_janitor_was_killed_is_dead_and_is_cleared_by_down(victim: L
 def test_a_killed_up_and_then_a_killed_owner_leave_nothing_behind() -> None:
     before = links()
     started = subprocess.Popen([*SLINKY, "lab", "up", "--name", "orphan", "--nodes", "1"], stderr=subprocess.DEVNULL)
-    until(lambda: (folders.labs() / "orphan" / "network").exists(), "the lab to be half made", 60)
+    half_made = folders.labs() / "orphan" / "network"
+    until(half_made.exists, "the lab to be half made", 60)
     started.kill()
     started.wait()
     until(lambda: traces("orphan") == [], "a half made lab to be cleared", 60, lambda: "\n".join(traces("orphan")))
