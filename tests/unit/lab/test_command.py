@@ -2,11 +2,10 @@
 """The command speaks in sentences: wrong input names what is wrong and what to do."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click import Command
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
@@ -26,10 +25,9 @@ def folders_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLINKY_CACHE", str(tmp_path / "cache"))
 
 
-def commands(group: Command, *path: str) -> Iterator[tuple[str, ...]]:
-    yield path
-    for name, command in getattr(group, "commands", {}).items():
-        yield from commands(command, *path, name)
+def commands(group: Any, *path: str) -> list[tuple[str, ...]]:
+    below = getattr(group, "commands", {}).items()
+    return [path, *(found for name, command in below for found in commands(command, *path, name))]
 
 
 @pytest.mark.parametrize("path", commands(get_command(app)), ids=" ".join)
