@@ -23,7 +23,7 @@ from slinky.lab.prepare.inventory import Inventory
 class PlainPlane:
     """One API server with its etcd; use it as a context manager."""
 
-    def __init__(self, folder: Path, inventory: Inventory) -> None:
+    def __init__(self, folder: Path, inventory: Inventory, port: int | None = None) -> None:
         store, artifacts = inventory.store, inventory.artifacts
         self.folder = folder
         self.plane = control.Plane(
@@ -33,7 +33,7 @@ class PlainPlane:
             data=folder,
             configs=folder,
             address="127.0.0.1",
-            port=free_port(),
+            port=port or free_port(),
             etcd_port=free_port(),
             minor=inventory.release.minor,
         )
@@ -41,10 +41,10 @@ class PlainPlane:
 
     @classmethod
     @contextlib.contextmanager
-    def running(cls, minor: str = "1.36") -> Iterator["PlainPlane"]:
-        """A control plane that lasts as long as the block."""
+    def running(cls, minor: str = "1.36", port: int | None = None) -> Iterator["PlainPlane"]:
+        """A control plane that lasts as long as the block; on a free port unless told which."""
         folder = Path(tempfile.mkdtemp(prefix="slinky-plane-"))
-        plane = cls(folder, Inventory.of(minor))
+        plane = cls(folder, Inventory.of(minor), port)
         try:
             plane._certificates()
             plane.start_etcd()
