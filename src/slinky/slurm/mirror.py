@@ -178,10 +178,11 @@ class Mirror:
         await self._until(lambda: all(table.synced for table in tables), deadline)
 
     async def refresh(self, *, deadline: float = 15.0) -> None:
-        """Look at jobs and nodes now, and return when both were confirmed after this call."""
+        """Look at jobs and nodes now, and return when both were read after this call: the freshest of facts."""
         asked = self._clock()
         self.poke(nodes=True)
-        await self._until(lambda: self._clock() - self.age >= asked, deadline)
+        looked = (self._last[Source.JOBS], self._last[Source.NODES])
+        await self._until(lambda: all(last.began >= asked for last in looked), deadline)
 
     async def _until(self, done: Callable[[], bool], deadline: float) -> None:
         try:
@@ -218,7 +219,7 @@ class Mirror:
             last.failures += 1
             self._blinded(error)
         else:
-            recovered, last.failures = last.failures > 0, 0
+            recovered, last.failures, last.began = last.failures > 0, 0, started
             if recovered and not any(other.failures for other in self._last.values()):
                 self._sighted()
         last.at = self._clock()

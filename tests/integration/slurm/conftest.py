@@ -144,6 +144,8 @@ def slurm() -> Iterator[Slurm]:
     machine.add_external_nodes(4, gpus=8)
     yield machine
     machine.exec("scancel", "--user=slurm")
+    for process in STARTED:  # they outlive the tests, as part of the lab that was there before
+        process.returncode = process.poll() or 0
 
 
 @pytest.fixture

@@ -165,7 +165,8 @@ def test_every_state_word_is_known(documents: dict[Version, Document]) -> None:
 
 
 def test_every_error_number_of_the_table_is_one_of_slurm(slurm: Slurm) -> None:
-    script = "for n in {}; do scontrol errnumstr $n; done".format(" ".join(map(str, MEANING)))
+    numbers = [number for number in MEANING if number > 0]
+    script = "for n in {}; do scontrol errnumstr $n; done".format(" ".join(map(str, numbers)))
     texts = slurm.exec("sh", "-c", script).splitlines()
-    assert len(texts) == len(MEANING)
+    assert len(texts) == len(numbers)
     assert not [text for text in texts if "Unknown" in text]
