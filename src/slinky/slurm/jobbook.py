@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 IDS_PER_REQUEST = 500
 #: Single reads at once: slurmrestd has few threads, and others use them too.
 CONCURRENCY = 4
+#: Records brought up to date before others get a turn.
+SLICE = 1000
 #: Waiting jobs whose reason is refreshed in one turn.
 REFRESHED = 5
 
@@ -141,7 +143,9 @@ class JobBook:
     async def _settle_all(self, seen: dict[str, JobState], asked: Collection[str]) -> None:
         """Bring the records up to these states, reading singly what a state alone cannot tell."""
         singles: dict[str, tuple[JobState | None, Question]] = {}
-        for key, state in seen.items():
+        for count, (key, state) in enumerate(seen.items(), 1):
+            if count % SLICE == 0:
+                await asyncio.sleep(0)  # ten thousand new jobs must not hold the event loop
             record = self.table.get(key)
             question = Question.NOTHING
             if self._follows(key):
@@ -236,7 +240,8 @@ class JobBook:
                 family.create_task(self._settle(key, self.table[key].state, Question.DETAIL))
 
     def _put(self, record: JobRecord) -> None:
-        self._first_seen.setdefault(record.job_id, self._clock())
+        if record.job_id in self._tracked:
+            self._first_seen.setdefault(record.job_id, self._clock())
         before = self.table.put(record.job_id, record)
         if before != record:
             self._tell(Change(Kind.JOB, record.job_id, before, record))

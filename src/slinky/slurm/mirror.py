@@ -27,7 +27,7 @@ from .changes import Change, Feed, Kind, Listener
 from .client import Client, Listing
 from .errors import Malformed, SlurmError
 from .jobbook import JobBook, Whereabouts
-from .pace import Last, Rhythm, Source, Telltale, due, earliest, restarted, stirred
+from .pace import Hurry, Last, Rhythm, Source, Telltale, due, restarted, stirred
 from .records import YOUNG, JobRecord
 from .table import FRESH, Doubt, Table
 from .views import Node, Partition, Reservation
@@ -77,7 +77,7 @@ class Mirror:
         self._last = {source: Last() for source in Source}
         self._moved_at = float("-inf")
         self._listeners: dict[object, Listener] = {}
-        self._wake = asyncio.Event()
+        self._wake = {source: asyncio.Event() for source in Source}
         self._turned = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
 
@@ -141,10 +141,10 @@ class Mirror:
 
     def poke(self, *, nodes: bool = False) -> None:
         """Something has happened to jobs, or to nodes as well: look as soon as the server can bear it."""
-        self._last[Source.JOBS].wanted = True
-        self._last[Source.NODES].wanted |= nodes
         self._moved_at = self._clock()
-        self._wake.set()
+        self._want(Source.JOBS, Hurry.NOW)
+        if nodes:
+            self._want(Source.NODES, Hurry.NOW)
 
     # Life
 
@@ -163,14 +163,23 @@ class Mirror:
 
     async def run(self) -> None:
         """Keep the view up to date until cancelled. Failures of the cluster end in `fault`, never here."""
+        async with asyncio.TaskGroup() as family:
+            for source in Source:
+                family.create_task(self._follow(source), name=f"slurm-mirror-{source.value}")
+
+    async def _follow(self, source: Source) -> None:
+        """Read one source whenever it is due; a slow one does not hold up the others."""
         while True:
-            await self._turn()
+            wait = self._due(source) - self._clock()
+            if wait > 0:
+                self._wake[source].clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._wake[source].wait()
+                continue
+            await self._visit(source)
             async with self._turned:
                 self._turned.notify_all()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._pause()):
-                    await self._wake.wait()
-            self._wake.clear()
 
     async def synced(self, *, deadline: float = 60.0) -> None:
         """Wait until everything has been seen once. Raises the fault, or TimeoutError, when it is late."""
@@ -178,7 +187,7 @@ class Mirror:
         await self._until(lambda: all(table.synced for table in tables), deadline)
 
     async def refresh(self, *, deadline: float = 15.0) -> None:
-        """Look at jobs and nodes now, and return when both were read after this call: the freshest of facts."""
+        """Look at jobs and nodes now; returns when both were read after this call, the freshest of facts."""
         asked = self._clock()
         self.poke(nodes=True)
         looked = (self._last[Source.JOBS], self._last[Source.NODES])
@@ -193,26 +202,21 @@ class Mirror:
                 raise self.fault from None
             raise
 
-    def _pause(self) -> float:
-        now = self._clock()
-        return max(0.01, earliest((self._due(source, now) for source in Source), now))
-
-    def _due(self, source: Source, now: float) -> float:
-        moving = now - self._moved_at < self._rhythm.calm_after
+    def _due(self, source: Source) -> float:
+        moving = self._clock() - self._moved_at < self._rhythm.calm_after
         return due(source, self._last[source], moving=moving, rhythm=self._rhythm)
 
-    # One turn
+    def _want(self, source: Source, hurry: Hurry) -> None:
+        self._last[source].want(hurry)
+        self._wake[source].set()
 
-    async def _turn(self) -> None:
-        for source in Source:
-            if self._due(source, self._clock()) <= self._clock():
-                await self._visit(source)
+    # One reading
 
     async def _visit(self, source: Source) -> None:
         """Read one source; keep what it cost, and whether it failed."""
         last = self._last[source]
-        last.wanted = False
-        started = self._clock()
+        last.hurry = Hurry.NONE
+        started = last.started = self._clock()
         try:
             await self._read(source)
         except SlurmError as error:
@@ -230,7 +234,8 @@ class Mirror:
             case Source.TELLTALE:
                 await self._read_telltale()
             case Source.JOBS:
-                self._last[source].wanted |= not await self._book.read()
+                if not await self._book.read():
+                    self._want(source, Hurry.NOW)
             case Source.NODES:
                 nodes = await self._client.nodes(since=self._since.get(source))
                 self._take(Kind.NODE, source, self.nodes, nodes)
@@ -262,7 +267,7 @@ class Mirror:
         log.info("slurm is in sight again")
         self._since.clear()
         for source in Source:
-            self._last[source].wanted = True
+            self._want(source, Hurry.NOW)
         self._moved_at = self._clock()
         self._tell(Change(Kind.SIGHT, "", before, None))
 
@@ -272,10 +277,12 @@ class Mirror:
             log.info("slurmctld has a new start; young jobs are verified")
             self._book.suspect(self._clock() - YOUNG)
             self._since.clear()
-        if stirred(self._telltale, now):
-            self._last[Source.JOBS].wanted = True
-        elif self.jobs.synced:
-            self.jobs.confirm()
+        signs = stirred(self._telltale, now)
+        for source, hurry in signs.items():
+            self._want(source, hurry)
+        for source, table in ((Source.JOBS, self.jobs), (Source.NODES, self.nodes)):
+            if source not in signs and table.synced and not self._last[source].hurry:
+                table.confirm()
         self._telltale = now
 
     def _take(self, kind: Kind, source: Source, table: Table[N], found: Listing[N] | None) -> None:
@@ -283,11 +290,12 @@ class Mirror:
         if found is None:
             table.confirm()
             return
+        self._last[source].full = self._clock() - self._last[source].started
         changed = table.replace({item.name: item for item in found.items}, same=SAME.get(kind))
         for key, before, after in changed:
             self._tell(Change(kind, key, before, after))
         if changed and kind is Kind.NODE:
-            self._last[Source.JOBS].wanted = True  # a job may have started or ended there
+            self._want(Source.JOBS, Hurry.NOW)  # a job may have started or ended there
         if table.doubt is None:
             self._since[source] = found.at
         else:
@@ -296,6 +304,7 @@ class Mirror:
     def _tell(self, change: Change) -> None:
         if change.kind in {Kind.JOB, Kind.NODE}:
             self._moved_at = self._clock()
+            self._wake[Source.JOBS].set()
         for listener in tuple(self._listeners.values()):
             try:
                 listener(change)
