@@ -302,7 +302,8 @@ class Mirror:
             self._since.pop(source, None)
 
     def _tell(self, change: Change) -> None:
-        if change.kind in {Kind.JOB, Kind.NODE}:
+        purged = change.kind is Kind.JOB and change.after is None
+        if change.kind in {Kind.JOB, Kind.NODE} and not purged:
             self._moved_at = self._clock()
             self._wake[Source.JOBS].set()
         for listener in tuple(self._listeners.values()):

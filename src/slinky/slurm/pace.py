@@ -45,6 +45,7 @@ class Rhythm(Struct, frozen=True):
     nodes: float = 2.0  # a 304 when nothing changed, and a short list when something did
     heavy: float = 0.25  # a full node list that takes longer is asked for only when there is a sign ...
     node_sweep: float = 300.0  # ... or after this long
+    busy: float = 60.0  # how long a heavy list may be put off while jobs move
     tables: float = 10.0  # partitions and reservations
     pending: float = 30.0  # reason and expected start of one waiting job
     burden: float = 2.0  # pause after a read of job states, in units of what it cost
@@ -84,7 +85,8 @@ def due(source: Source, last: Last, *, moving: bool, rhythm: Rhythm) -> float:
     }[source]
     wanted = {
         Hurry.NONE: regular,
-        Hurry.SOON: rhythm.node_burden * last.full,
+        # A heavy list would slow down the very reads that tell what moves: it waits for calm, but not for ever.
+        Hurry.SOON: max(rhythm.node_burden * last.full, rhythm.busy if moving else 0.0),
         Hurry.NOW: rhythm.urgent,
     }[last.hurry]
     return last.at + max(min(regular, wanted), rhythm.burden * max(last.cost, last.full))

@@ -62,6 +62,7 @@ def test_a_heavy_node_list_is_read_at_a_sign_and_a_light_one_all_the_time() -> N
     assert at(Source.NODES, full=0.01) == RHYTHM.nodes
     assert at(Source.NODES, full=1.0) == RHYTHM.node_sweep
     assert at(Source.NODES, full=1.0, hurry=Hurry.SOON) == 20.0
+    assert at(Source.NODES, full=1.0, hurry=Hurry.SOON, moving=True) == 60.0
     assert at(Source.NODES, full=1.0, hurry=Hurry.NOW) == 2.0
 
 
