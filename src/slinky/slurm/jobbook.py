@@ -56,7 +56,8 @@ class JobBook:
         clock: Callable[[], float],
         tell: Callable[[Change], None],
     ) -> None:
-        self.table: Table[JobRecord] = Table(clock)
+        # A job that was just submitted is in no list yet, so absence is `whereabouts`' business.
+        self.table: Table[JobRecord] = Table(clock, complete=False)
         self._client = client
         self._everything = everything
         self._patience = patience

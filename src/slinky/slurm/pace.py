@@ -85,7 +85,7 @@ def due(source: Source, last: Last, *, moving: bool, rhythm: Rhythm) -> float:
     }[source]
     wanted = {
         Hurry.NONE: regular,
-        # A heavy list would slow down the very reads that tell what moves: it waits for calm, but not for ever.
+        # A heavy list slows down the very reads that tell what moves: it waits for calm, not for ever.
         Hurry.SOON: max(rhythm.node_burden * last.full, rhythm.busy if moving else 0.0),
         Hurry.NOW: rhythm.urgent,
     }[last.hurry]
