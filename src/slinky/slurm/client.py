@@ -191,9 +191,9 @@ class Client:
     # Jobs
 
     async def job(self, job: int | str) -> Job:
-        """A job by its id, or (v0.0.44) by its SLUID. A heterogeneous job gives its leader."""
+        """A job by its id, or (v0.0.44) by its SLUID. The id of a heterogeneous job stands for its leader."""
         found = await self.job_components(job)
-        return found[0]
+        return next((each for each in found if str(each.job_id) == str(job)), found[0])
 
     async def job_components(self, job: int | str) -> tuple[Job, ...]:
         """Every component of a heterogeneous job or every task record of an array; otherwise the one job."""

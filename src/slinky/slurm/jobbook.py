@@ -23,7 +23,7 @@ from .errors import NotFound, SlurmError, Unsupported
 from .records import JobRecord, Question
 from .states import JobState
 from .table import FRESH, Presence, Table
-from .views import Job
+from .views import Job, JobStatus
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +109,7 @@ class JobBook:
         asked soon.
         """
         if self._everything:
-            statuses = await self._client.job_states()
-            seen = {status.job_id: status.state for status in statuses}
+            seen = records.sort_states(await self._client.job_states(), self._tracked)
             asked: Collection[str] = {*self.table, *self._tracked}
         else:
             asked = [key for key in self._tracked if not self._finished(key)]
@@ -124,11 +123,11 @@ class JobBook:
 
     async def _states_of(self, keys: Iterable[str]) -> dict[str, JobState]:
         wanted = list(keys)
-        seen: dict[str, JobState] = {}
+        found: list[JobStatus] = []
         for start in range(0, len(wanted), IDS_PER_REQUEST):
-            for status in await self._client.job_states(wanted[start : start + IDS_PER_REQUEST]):
-                seen[status.job_id] = status.state
-        return seen
+            found += await self._client.job_states(wanted[start : start + IDS_PER_REQUEST])
+        seen = records.sort_states(found, self._tracked)
+        return {key: state for key, state in seen.items() if key in self._tracked}
 
     def _follows(self, key: str) -> bool:
         """Whether the job under this id is one that somebody tracks and that has not departed."""

@@ -182,3 +182,15 @@ async def test_the_reason_of_a_waiting_job_is_kept_fresh(client: Client) -> None
             await client.update_job(made.job_id, external(comment="changed", flags=None, hold=True))
             await until(feed, lambda change: change.after.detail.comment == "changed")
     await client.cancel(made.job_id)
+
+
+async def test_heterogeneous_jobs_are_followed_like_others(mirror: Mirror, client: Client) -> None:
+    made = [await client.submit(external(hold=True), external(hold=True)) for _ in range(7)]
+    with mirror.subscribe(Kind.JOB) as feed:
+        for job in made:
+            mirror.track(job.job_id)
+        await until(feed, becomes(made[-1].job_id, "PENDING"))
+        await mirror.refresh()
+        assert mirror.doubts == {}
+        await client.cancel(made[0].job_id)
+        await until(feed, becomes(made[0].job_id, "CANCELLED"))
