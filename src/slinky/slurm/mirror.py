@@ -25,7 +25,7 @@ from msgspec import structs
 
 from .changes import Change, Feed, Kind, Listener
 from .client import Client, Listing
-from .errors import Malformed, SlurmError
+from .errors import SlurmError
 from .jobbook import JobBook, Whereabouts
 from .pace import Hurry, Last, Rhythm, Source, Telltale, due, restarted, stirred
 from .records import YOUNG, JobRecord
@@ -71,7 +71,6 @@ class Mirror:
         self.reservations: Table[Reservation] = Table(clock, cautious=False)
         #: The error that keeps the mirror from seeing, or None.
         self.fault: SlurmError | None = None
-        self._cluster = ""
         self._telltale: Telltale | None = None
         self._since: dict[Source, int] = {}
         self._last = {source: Last() for source in Source}
@@ -224,8 +223,8 @@ class Mirror:
             self._blinded(error)
         else:
             recovered, last.failures, last.began = last.failures > 0, 0, started
-            if recovered and not any(other.failures for other in self._last.values()):
-                self._sighted()
+            if recovered:
+                self._recovered()
         last.at = self._clock()
         last.cost = last.at - started
 
@@ -245,14 +244,9 @@ class Mirror:
             case Source.RESERVATIONS:
                 reservations = await self._client.reservations(since=self._since.get(source))
                 self._take(Kind.RESERVATION, source, self.reservations, reservations)
-        self._check_cluster()
-
-    def _check_cluster(self) -> None:
-        """Another cluster behind the same address would look like the loss of everything in this one."""
-        name = self._client.session.slurm.cluster
-        if self._cluster and name and name != self._cluster:
-            raise Malformed(f"cluster {name!r} answers where {self._cluster!r} was")
-        self._cluster = self._cluster or name
+        # Another cluster behind the same address would look like the loss of everything in this one.
+        session = self._client.session
+        session.pinned = session.pinned or session.slurm.cluster
 
     def _blinded(self, error: SlurmError) -> None:
         before, self.fault = self.fault, error
@@ -260,6 +254,15 @@ class Mirror:
             log.warning("lost sight of slurm: %s", error)
             self._book.suspect(self._clock() - YOUNG)
             self._tell(Change(Kind.SIGHT, "", None, error))
+
+    def _recovered(self) -> None:
+        """One source answers again: ask those that still fail without delay, and see when all answer."""
+        failing = [source for source, last in self._last.items() if last.failures]
+        for source in failing:
+            self._last[source].at = float("-inf")
+            self._wake[source].set()
+        if not failing:
+            self._sighted()
 
     def _sighted(self) -> None:
         """Contact is back: whatever was known may be of another life of slurmctld."""
