@@ -63,7 +63,7 @@ def test_a_heavy_node_list_is_read_at_a_sign_and_a_light_one_all_the_time() -> N
     assert at(Source.NODES, full=1.0) == RHYTHM.node_sweep
     assert at(Source.NODES, full=1.0, hurry=Hurry.SOON) == 20.0
     assert at(Source.NODES, full=1.0, hurry=Hurry.SOON, moving=True) == 60.0
-    assert at(Source.NODES, full=1.0, hurry=Hurry.NOW) == 2.0
+    assert at(Source.NODES, full=1.0, hurry=Hurry.NOW) == 1.5
 
 
 def test_ten_thousand_states_are_reread_within_a_second_and_a_half_while_moving() -> None:
