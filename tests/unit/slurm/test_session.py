@@ -165,6 +165,15 @@ async def test_an_answer_without_its_list_is_not_an_empty_list() -> None:
             await client.submit(JobRequest(name="x"))
 
 
+async def test_another_cluster_behind_the_same_address_is_not_listened_to() -> None:
+    async with serving(lambda _: answer(nodes=[])) as url, Client(url, TOKEN, version=V45) as client:
+        client.session.pinned = "lab"
+        assert await client.nodes() is not None
+        client.session.pinned = "production"
+        with pytest.raises(Malformed, match="production"):
+            await client.nodes()
+
+
 async def test_unchanged_lists_are_none() -> None:
     unchanged = answer(jobs=[], last_update={"set": True, "number": 0})
 
