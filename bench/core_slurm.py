@@ -197,17 +197,13 @@ def show(result: dict[str, float]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", required=True, help="slurmrestd")
     parser.add_argument("--key", required=True, type=Path, help="the jwt key of the cluster")
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--idle", type=float, default=60.0, help="seconds of idleness to measure")
-    parser.add_argument(
-        "--json", type=Path, default=Path("build/bench/core_slurm.json"), help="where to write"
-    )
+    parser.add_argument("--json", type=Path, default=Path("build/bench/core_slurm.json"), help="where to write")
     parser.add_argument("--keep", action="store_true", help="leave nodes and jobs where they are")
     parser.add_argument("--phase", choices=["fill", "empty"], help=argparse.SUPPRESS)
     args = parser.parse_args()

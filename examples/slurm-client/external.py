@@ -13,9 +13,7 @@ from slinky.slurm import Busy, Client, JobRequest, node_conf, number
 async def main() -> None:
     """The example."""
     async with Client(os.environ["SLURM_URL"], os.environ["SLURM_JWT"]) as slurm:
-        line = node_conf(
-            "example1", NodeAddr="127.0.0.1", CPUs=4, RealMemory=1000, State="EXTERNAL", Feature="ext"
-        )
+        line = node_conf("example1", NodeAddr="127.0.0.1", CPUs=4, RealMemory=1000, State="EXTERNAL", Feature="ext")
         await slurm.create_node(line)
         try:
             request = JobRequest(

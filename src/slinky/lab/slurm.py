@@ -7,11 +7,11 @@ instead of munge. Several slurmd share the machine on ports of their own. Extern
 
 import os
 import secrets
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGKILL
 
 import jwt
 
@@ -210,9 +210,9 @@ class Beside:
         if check := checks.get(name):
             until(lambda: self._answers(name, check), f"{name} to answer", 60, lambda: self.machine.tail(name))
 
-    def stop(self, name: str, number: int = signal.SIGKILL) -> None:
+    def stop(self, name: str, signal: int = SIGKILL) -> None:
         """End one daemon."""
-        self.machine.stop(name, number, seconds=60)
+        self.machine.stop(name, signal, seconds=60)
 
     def _answers(self, name: str, check: Sequence[str]) -> bool:
         self.machine.require(name)

@@ -261,9 +261,7 @@ class Client:
         docs/slurm-client.md.
         """
         query = query_of(signal=signal, flags=",".join(flags) or None)
-        refused = kill_refusals(
-            await self.session.call(Ctld.CANCEL_JOB, CancelAnswer, query=query, job_id=job)
-        )
+        refused = kill_refusals(await self.session.call(Ctld.CANCEL_JOB, CancelAnswer, query=query, job_id=job))
         if refused:
             raise error_for(refused)
 
@@ -281,9 +279,7 @@ class Client:
         """
         body = RequeueBody(jobs=[str(job) for job in jobs], flags=flags)
         answer = await self.session.call(Ctld.REQUEUE, RequeueAnswer, body=body)
-        return tuple(
-            result.problem() for results in answer.status or () for result in results if result.error_code
-        )
+        return tuple(result.problem() for results in answer.status or () for result in results if result.error_code)
 
     # Nodes
 

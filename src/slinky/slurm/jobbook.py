@@ -136,9 +136,7 @@ class JobBook:
     def _finished(self, key: str) -> bool:
         """Whether nothing more can become of this tracked job."""
         record = self.table.get(key)
-        return key in self._departed or (
-            record is not None and record.state.ended and record.detail is not None
-        )
+        return key in self._departed or (record is not None and record.state.ended and record.detail is not None)
 
     async def _settle_all(self, seen: dict[str, JobState], asked: Collection[str]) -> None:
         """Bring the records up to these states, reading singly what a state alone cannot tell."""

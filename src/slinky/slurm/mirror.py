@@ -62,9 +62,7 @@ class Mirror:
         self._client = client
         self._rhythm = rhythm or Rhythm()
         self._clock = clock
-        self._book = JobBook(
-            client, everything=all_jobs, patience=self._rhythm.pending, clock=clock, tell=self._tell
-        )
+        self._book = JobBook(client, everything=all_jobs, patience=self._rhythm.pending, clock=clock, tell=self._tell)
         self.jobs: Table[JobRecord] = self._book.table
         self.nodes: Table[Node] = Table(clock)
         self.partitions: Table[Partition] = Table(clock)

@@ -179,9 +179,7 @@ class Session:
             return await self._database_or_token(error)
         if isinstance(error, Unreachable):
             self._suspected = True
-        elif (
-            isinstance(error, Rejected) and reply.status == 403 and error.number == 1 and not await self.up()
-        ):
+        elif isinstance(error, Rejected) and reply.status == 403 and error.number == 1 and not await self.up():
             # With slurmctld down a cancel is "not permitted"; that says nothing of our rights.
             self._suspected = True
             return Unreachable(str(error))

@@ -135,9 +135,7 @@ class FileToken:
 class MintedToken:
     """Tokens signed on the spot and replaced before they end."""
 
-    def __init__(
-        self, key: Callable[[], bytes], user: str, *, lifetime: float = 900, clock: Clock = time.time
-    ) -> None:
+    def __init__(self, key: Callable[[], bytes], user: str, *, lifetime: float = 900, clock: Clock = time.time) -> None:
         self._key = key
         self._user = user
         self._lifetime = lifetime
@@ -173,9 +171,7 @@ def refresh_after(token: str, *, now: float, lifetime: float) -> float:
     return min(max(expires - lifetime * (1 - RENEW_AT) - now, 0.0), lifetime)
 
 
-def payload(
-    user: str, lifetime: float, now: float | None, issuer: str | None, identity: str | None
-) -> dict[str, Any]:
+def payload(user: str, lifetime: float, now: float | None, issuer: str | None, identity: str | None) -> dict[str, Any]:
     """The claims that Slurm reads, and optionally who issued the token and how to tell it from others."""
     if not user or any(character.isspace() or not character.isprintable() for character in user):
         raise TokenError(f"not a user name: {user!r}")

@@ -92,9 +92,7 @@ class HttpTransport:
                 reply = await self._exchange(method, path, headers, query, body)
             return reply
         except TimeoutError as error:
-            raise Transport(
-                f"{method} {path}: no answer in {deadline:g} s", maybe_applied=method != "GET"
-            ) from error
+            raise Transport(f"{method} {path}: no answer in {deadline:g} s", maybe_applied=method != "GET") from error
         except aiohttp.ClientConnectorError as error:
             raise Transport(f"{method} {path}: {error}") from error
         except (aiohttp.ClientError, OSError) as error:

@@ -50,7 +50,7 @@ def test_slurmctld_started_again_finds_its_jobs_alive(slurm: Beside, signal: int
     job = slurm.exec("sbatch", "--parsable", "--wrap=sleep 9", user="alice").strip()
     until(lambda: "RUNNING" in slurm.exec("squeue", "-h", "-j", job, "-o", "%T"), "the job to run", 30)
     slurm.exec("sleep", "5")  # a kill loses what is younger than the last save
-    slurm.stop("slurmctld", number=signal)
+    slurm.stop("slurmctld", signal)
     slurm.start("slurmctld")
     slurm.wait_idle()
     until(lambda: "COMPLETED" in slurm.exec("sacct", "-n", "-X", "-j", job, "-o", "State"), "the job to end", 60)

@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.integration.slurm.conftest import Slurm
+
+from slinky.lab.slurm import Beside
 
 EXAMPLES = sorted(Path("examples/slurm-client").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-async def test_an_example_runs(path: Path, slurm: Slurm) -> None:
+async def test_an_example_runs(path: Path, slurm: Beside) -> None:
     env = os.environ | {"SLURM_URL": slurm.url, "SLURM_JWT": slurm.token(), "SLURM_ACCOUNT": "lab"}
     run = await asyncio.to_thread(
         subprocess.run,

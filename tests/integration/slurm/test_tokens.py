@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from tests.integration.slurm.conftest import Slurm
 
+from slinky.lab.slurm import Beside
 from slinky.slurm import Auth, Client, FileToken
 from slinky.slurm.jwks import jwks, mint_rs256
 from slinky.slurm.tokens import claims
@@ -20,7 +20,7 @@ RESTORE = "cp -p /tmp/was /etc/slurm/slurm.conf; rm /etc/slurm/jwks.json"
 
 
 @pytest.fixture
-def published(slurm: Slurm) -> Iterator[bytes]:
+def published(slurm: Beside) -> Iterator[bytes]:
     """A private key whose public half slurmctld has been told."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -33,9 +33,7 @@ def published(slurm: Slurm) -> Iterator[bytes]:
     slurm.start("slurmctld")
 
 
-async def test_slurmctld_accepts_tokens_of_published_keys_and_no_others(
-    slurm: Slurm, published: bytes
-) -> None:
+async def test_slurmctld_accepts_tokens_of_published_keys_and_no_others(slurm: Beside, published: bytes) -> None:
     async with Client(slurm.url, mint_rs256(published, "slurm", kid="one")) as client:
         assert await client.nodes()
     async with Client(slurm.url, mint_rs256(published, "slurm", kid="unknown")) as client:
@@ -43,7 +41,7 @@ async def test_slurmctld_accepts_tokens_of_published_keys_and_no_others(
             await client.nodes()
 
 
-def test_we_read_what_scontrol_mints(slurm: Slurm) -> None:
+def test_we_read_what_scontrol_mints(slurm: Beside) -> None:
     printed = slurm.exec("scontrol", "token", "username=alice", "lifespan=600")
     found = claims(printed.strip().removeprefix("SLURM_JWT="))
     assert found.user == "alice"
@@ -53,7 +51,7 @@ def test_we_read_what_scontrol_mints(slurm: Slurm) -> None:
 
 
 async def test_a_token_that_is_replaced_in_its_file_is_taken_up_without_a_restart(
-    slurm: Slurm, tmp_path: Path
+    slurm: Beside, tmp_path: Path
 ) -> None:
     path = tmp_path / "token"
     path.write_text("not.a.token")

@@ -128,9 +128,7 @@ async def test_a_cancel_forbidden_by_a_dead_slurmctld_says_nothing_of_our_rights
             assert isinstance(caught.value, Unreachable) is not up
 
 
-@pytest.mark.parametrize(
-    ("token", "kind"), [("expired", Auth), ("refused", Auth), ("fine", DatabaseUnreachable)]
-)
+@pytest.mark.parametrize(("token", "kind"), [("expired", Auth), ("refused", Auth), ("fine", DatabaseUnreachable)])
 async def test_a_database_outage_may_be_a_bad_token_in_disguise(token: str, kind: type[Exception]) -> None:
     def script(request: web.Request) -> web.Response:
         if "slurmdb" in request.path:
