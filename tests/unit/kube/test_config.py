@@ -51,6 +51,17 @@ async def test_several_files_merge_and_the_first_mention_wins(tmp_path: Path) ->
     assert await find(context="two", env=env).tokens.token() == "second"
 
 
+def test_a_program_beside_the_file_is_found_there(tmp_path: Path) -> None:
+    for command, expected in {
+        "./plugin": f"{tmp_path}/plugin",
+        "plugin": "plugin",
+        "/bin/p": "/bin/p",
+    }.items():
+        tokens = find(kubeconfig(tmp_path / "c", {"exec": {"command": command}})).tokens
+        assert isinstance(tokens, ExecToken)
+        assert tokens._spec.command == expected
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

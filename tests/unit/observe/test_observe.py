@@ -21,6 +21,7 @@ from slinky.observe import (
     context,
     counter,
     render,
+    run,
     scrub,
     serve,
     setup,
@@ -191,6 +192,18 @@ async def test_a_signal_ends_the_work_in_order() -> None:
     asyncio.get_running_loop().call_later(0.01, os.kill, os.getpid(), signal.SIGTERM)
     assert await until_signal(work()) == 0
     assert steps == ["cleaned up"]
+
+
+@pytest.mark.parametrize(("error", "code"), [(None, 0), (ValueError("bug"), 1)])
+def test_a_process_ends_with_a_code_that_means_something(
+    error: Exception | None, code: int, lines: io.StringIO
+) -> None:
+    async def main(_: Health) -> None:
+        if error:
+            raise error
+
+    assert run(main, host="127.0.0.1", port=0) == code
+    assert ("bug" in lines.getvalue()) == bool(code)
 
 
 async def test_a_failure_of_the_work_is_passed_on() -> None:
