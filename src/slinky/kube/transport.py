@@ -196,13 +196,15 @@ class _AioStream:
     async def _gather(self) -> None:
         """Leave a busy stream to the kernel for a moment: one wake-up for many events, not one for each."""
         connection = self._response.connection
-        if connection is None or connection.protocol is None:
+        socket = connection.transport if connection is not None else None
+        if socket is None or socket.is_closing():
             return  # the answer has ended; what remains is in our own buffer
-        connection.protocol.pause_reading()
+        socket.pause_reading()
         try:
             await asyncio.sleep(GATHER)
         finally:
-            connection.protocol.resume_reading()
+            if not socket.is_closing():
+                socket.resume_reading()
 
 
 @contextlib.contextmanager
