@@ -121,7 +121,7 @@ CASES = {"discard": discard, "sync": sync, "follow": follow, "drain": drain, "st
 async def main(case: str, kubeconfig: str) -> None:
     # Closer than a process looks, to miss no stall; but where little happens the probe itself would be
     # measured.
-    lag = LoopLag(interval=0.02) if case == "sync" else LoopLag()
+    lag = LoopLag(interval=0.02) if case in ("discard", "sync") else LoopLag()
     async with connect(kubeconfig) as client, asyncio.TaskGroup() as family:
         probe = family.create_task(lag.run())
         result = await CASES[case](client)
