@@ -32,6 +32,11 @@ class KeyRef(View, frozen=True):
     name: _Name = ""
     optional: Annotated[bool | None, described("Accepted for compatibility; a missing key is always reported.")] = None
 
+    @property
+    def target(self) -> tuple[str, str]:
+        """What it points at: the Secret and the key."""
+        return self.name, self.key
+
 
 class ConfigKeyRef(View, frozen=True):
     """Names one key of a ConfigMap in the same namespace."""
