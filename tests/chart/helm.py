@@ -56,6 +56,13 @@ class Helm:
             raise Refused(done.stderr)
         return done.stdout
 
+    def into(self, kubeconfig: Path, verb: str, chart: str, *words: str, release: str = "slurm", space: str) -> None:
+        """`helm install` or `helm upgrade` into a real cluster."""
+        place = ("--kubeconfig", str(kubeconfig), "--namespace", space)
+        done = self._run(verb, release, str(CHARTS / chart), *place, *words)
+        if done.returncode:
+            raise Refused(done.stderr)
+
     def lint(self, chart: str) -> str:
         """What `helm lint` says; empty when it is content."""
         done = self._run("lint", "--strict", str(CHARTS / chart))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chart of a cluster: familiar names and values, everything exposed, mistakes named."""
 
+import base64
 from typing import Any
 
 import msgspec
@@ -10,6 +11,9 @@ from tests.chart.helm import Helm, Objects, Refused, one
 from tests.integration.api.conftest import Kubectl
 
 from slinky.api import NodeSetSpec
+from slinky.api.generated import missing
+from slinky.kube import SECRETS, Client, Key
+from slinky.lab.plain import PlainPlane
 from slinky.webhook.application import RULES
 from slinky.webhook.judge import Change, World, judge
 
@@ -132,6 +136,20 @@ def test_keys_are_asked_for_and_never_rendered(helm: Helm) -> None:
     given = helm.render("slurm", {"slurmKey": {"create": False, "secretRef": {"name": "mine", "key": "k"}}})
     assert one(given, "Controller")["spec"]["slurmKeyRef"] == {"name": "mine", "key": "k"}
     assert [item["metadata"]["name"] for item in given if item["kind"] == "Secret"] == ["slurm-auth-jwt"]
+
+
+async def test_an_upgrade_leaves_a_key_alone(client: Client, plane: PlainPlane, helm: Helm, space: str) -> None:
+    secret = Key(space, "slurm-auth-slurm")
+    helm.into(plane.kubeconfig, "install", "slurm", space=space)
+    have = await client.get(SECRETS, secret)
+    made = missing(have.metadata.annotations, have.data)
+    assert set(made) == {"slurm.key"}
+    data = {name: base64.b64encode(value).decode() for name, value in made.items()}
+    await client.patch(SECRETS, secret, {"data": data})
+    helm.into(plane.kubeconfig, "upgrade", "slurm", "--set", "restapi.replicas=2", space=space)
+    after = await client.get(SECRETS, secret)
+    assert after.data == made
+    assert missing(after.metadata.annotations, after.data) == {}
 
 
 def test_a_familiar_image_may_be_text_or_parts(helm: Helm) -> None:
