@@ -107,6 +107,12 @@ def test_every_path_of_the_webhook_is_registered_and_no_other(helm: Helm) -> Non
     assert found == {path(kind) for kind in RULES} | {BINDING_PATH}
 
 
+def test_a_deletion_never_waits_for_the_webhook(helm: Helm) -> None:
+    for webhook in one(helm.render("slurm-operator"), "ValidatingWebhookConfiguration")["webhooks"]:
+        deletes = "DELETE" in webhook["rules"][0]["operations"]
+        assert webhook["failurePolicy"] == ("Ignore" if deletes else "Fail")
+
+
 def test_the_webhook_never_answers_for_kubernetes_itself(helm: Helm) -> None:
     objects = helm.render("slurm-operator", {"webhook": {"podsBinding": True, "namespaces": "a, b"}}, "op", "home")
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
@@ -187,7 +193,7 @@ async def test_the_rights_of_the_webhook_are_enough_to_keep_its_certificates(
             "get", "validatingwebhookconfiguration", name, "-o", "jsonpath={.webhooks[*].clientConfig.caBundle}"
         )
         assert len(set(found.stdout.split())) == 1
-        assert len(found.stdout.split()) == len(RULES)
+        assert len(found.stdout.split()) == len(RULES) + 2
         held = kubectl("get", "secret", "slurm-operator-webhook-ca", "-n", home, "-o", "jsonpath={.data.ca\\.crt}")
         assert held.stdout == found.stdout.split()[0]
     install([item for item in helm.render("slurm-operator", {}, home, home) if item["kind"] == "Secret"])

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each rule refuses what it is there for, and lets everything else in."""
 
+import glob
+import shlex
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slinky.api import Controller, NodeSet
@@ -13,6 +15,7 @@ from slinky.kube import Reply
 from slinky.webhook.application import RULES
 from slinky.webhook.judge import Change, World, judge
 from slinky.webhook.nodeset import clash
+from slinky.webhook.text import node_settings
 
 KEY = {"name": "keys", "key": "k"}
 SMALLEST: dict[str, dict[str, Any]] = {
@@ -247,6 +250,16 @@ def test_two_sets_of_one_cluster_never_share_a_slurm_name(
     new, there = nodeset("b", **one), nodeset("a", **other)
     assert answer("nodeset", new, world=World(node_sets=(there,))).allowed is not clashing
     assert clash(new, there) == clash(there, new)
+
+
+@given(
+    st.text(alphabet=st.characters(codec="utf-8"), max_size=40) | st.from_regex(r"\A([A-Z][a-z]{1,4}=.{1,6} ?){1,3}\Z")
+)
+@example("Weight=1 Gres=gpu:8")
+def test_a_shell_sees_in_accepted_settings_what_a_person_sees(text: str) -> None:
+    if not list(node_settings("f", text)):
+        assert shlex.split(text, comments=True) == text.split()
+        assert glob.escape(text) == text
 
 
 def test_another_cluster_may_use_the_same_names() -> None:
