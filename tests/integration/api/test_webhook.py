@@ -3,6 +3,7 @@
 
 import asyncio
 import secrets
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from slinky.kube import (
     Key,
     Whole,
 )
+from slinky.kube.admission import application, serve
 from slinky.lab.plain import free_port
 from slinky.observe import Health, ManualClock
 from slinky.webhook.application import BINDING_PATH, RULES, path
@@ -158,3 +160,21 @@ async def test_two_keepers_agree_on_one_certificate(client: Client, served: Sett
     version = stored.metadata.resource_version
     await keepers[0].look()
     assert (await client.get(SECRETS, secret)).metadata.resource_version == version
+
+
+async def test_a_renewed_certificate_is_served_without_a_restart(
+    client: Client, served: Settings, tmp_path: Path
+) -> None:
+    clock = ManualClock()
+    keeper = Keeper(client, Key(HOME, f"c-{secrets.token_hex(3)}"), tmp_path, ("127.0.0.1",), "nothing", clock)
+    await keeper.look()
+    async with serve(application({}), keeper.certificate, keeper.private, host="127.0.0.1", port=0, look=0.05) as port:
+        first = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+        await clock.advance(70 * 86400)
+        await keeper.look()
+        for _ in range(200):
+            now = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+            if now != first:
+                break
+            await asyncio.sleep(0.05)
+        assert now == keeper.certificate.read_text()
