@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speed and size of `slinky.kube` on a real API server, as ratios within one run.
 
-`python -m bench.core_kube` starts etcd and kube-apiserver (from `$SLINKY_KUBE_BIN`), or takes `--kubeconfig`,
+`python -m bench.core_kube` starts a plain control plane, or takes `--kubeconfig`,
 fills it with running pods, measures each case in a process of its own, prints a table and writes
 `bench/results/core_kube.json`. The two cores are shared with the server: read ratios, not seconds.
 """
@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slinky.kube import connect
+from slinky.lab.plain import PlainPlane
 
 from .kube_pods import NAMESPACE, fill
 from .kube_replay import record
@@ -88,9 +89,7 @@ def figures(results: dict[str, dict[str, Any]]) -> list[Figure]:
         Figure("sync CPU, against receiving and discarding", sync["cpu"] / discard["cpu"], 2.0, "times"),
         Figure("resident memory with all pods cached", sync["resident"], 100.0, "MB"),
         Figure("memory of one cached pod", sync["kilobytes_per_pod"], 6.0, "KB"),
-        Figure(
-            "CPU for 1,000 watch events a second", follow["cpu"] / follow["events"] * 1e5, 10.0, "% of a core"
-        ),
+        Figure("CPU for 1,000 watch events a second", follow["cpu"] / follow["events"] * 1e5, 10.0, "% of a core"),
         Figure("CPU when nothing happens", steady["cpu"] / steady["wall"] * 100, 1.0, "% of a core"),
         Figure("requests when nothing happens", steady["requests"], 0.0, ""),
         Figure("longest stall of the event loop by our own work", stall * 1000, 50.0, "ms"),
@@ -118,9 +117,7 @@ def report(found: list[Figure], results: dict[str, dict[str, Any]]) -> None:
     events = results["follow"]["events"] / results["follow"]["wall"]
     size = f"{results['sync']['pods']} pods, {results['discard']['megabytes']:.0f} MB of JSON"
     floor = results["drain"]["cpu"] / results["drain"]["wall"] * 100
-    table = Table(
-        title=f"slinky.kube: {size}; {events:.0f} events/s, {floor:.1f} % of a core to receive them"
-    )
+    table = Table(title=f"slinky.kube: {size}; {events:.0f} events/s, {floor:.1f} % of a core to receive them")
     for column in ("figure", "found", "limit", "met"):
         table.add_column(column, justify="left" if column == "figure" else "right")
     for figure in found:
@@ -151,9 +148,7 @@ def main() -> int:
 
 @contextlib.contextmanager
 def started() -> Iterator[Path]:
-    from tests.integration.kube.conftest import start_plane  # noqa: PLC0415 -- only where no server was given
-
-    with tempfile.TemporaryDirectory() as home, start_plane(Path(home)) as plane:
+    with PlainPlane.running() as plane:
         yield plane.kubeconfig
 
 

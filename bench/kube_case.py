@@ -110,9 +110,7 @@ async def steady(client: Client) -> dict[str, Any]:
 
 
 def requests() -> float:
-    return sum(
-        sample.value for family in REQUESTS.collect() for sample in family.samples if "total" in sample.name
-    )
+    return sum(sample.value for family in REQUESTS.collect() for sample in family.samples if "total" in sample.name)
 
 
 CASES = {"discard": discard, "sync": sync, "follow": follow, "drain": drain, "steady": steady}
@@ -127,9 +125,7 @@ async def main(case: str, kubeconfig: str) -> None:
         result = await CASES[case](client)
         await asyncio.sleep(0.05)
         probe.cancel()
-    print(
-        msgspec.json.encode({**result, "stall": lag.worst, "own_stall": lag.worst_busy}).decode(), flush=True
-    )
+    print(msgspec.json.encode({**result, "stall": lag.worst, "own_stall": lag.worst_busy}).decode(), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ def worker(number: int) -> dict[str, Any]:
     """About 5 KB as written; the server adds defaults, managedFields and, later, a status."""
     name = f"slurm-worker-gpu-{number}"
     mounts = [
-        {"name": part, "mountPath": f"/etc/slurm/{part}"}
-        for part in ("config", "key", "run", "log", "spool", "ssh")
+        {"name": part, "mountPath": f"/etc/slurm/{part}"} for part in ("config", "key", "run", "log", "spool", "ssh")
     ]
     probe = {"exec": {"command": ["scontrol", "show", "slurmd"]}, "periodSeconds": 10, "failureThreshold": 6}
     container = {

@@ -45,9 +45,7 @@ async def record(client: Client, namespace: str, count: int) -> bytes:
     return b"\n".join(found[:count])
 
 
-async def answer(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, events: list[bytes], rate: float
-) -> None:
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, events: list[bytes], rate: float) -> None:
     with contextlib.suppress(OSError):  # the other side leaves when it has seen enough
         await reader.readuntil(b"\r\n\r\n")
         await play(writer, events, rate)

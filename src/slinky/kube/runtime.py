@@ -54,9 +54,7 @@ class Runtime:
         found: Cache[T] | None = self._caches.get(known)
         if found is None:
             found = self._caches[known] = Cache(resource, indexes=indexes)
-            self._watches.append(
-                Watch(self.client, resource, found, namespace=namespace, labels=labels, fields=fields)
-            )
+            self._watches.append(Watch(self.client, resource, found, namespace=namespace, labels=labels, fields=fields))
         elif indexes:
             found.add_indexes(indexes)
         return found
