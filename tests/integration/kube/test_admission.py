@@ -83,5 +83,5 @@ async def test_objects_are_let_in_refused_and_changed_also_after_a_rotation(
         await configure(new_certificate)
         while isinstance(found := await create("rotated", "change"), str):
             assert "certificate" in found  # until the server has noticed the new bundle
-        assert found.data["added"] == "admin"
+        assert found.data["added"] == "kubernetes-admin"
     await client.delete(kind, Key("", namespace))

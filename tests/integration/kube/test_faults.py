@@ -86,9 +86,9 @@ async def test_a_watch_that_is_cut_again_and_again_ends_up_right(
         absent: list[Key] = []
         async with following(shaky, namespace) as cache:
             cache.listen(lambda old, new: absent.append(old.key) if new is None and old else None)
-            await write_some(client, namespace, 60)
+            while proxy.connections <= 3:  # until the stream was really cut a few times
+                await write_some(client, namespace, 60)
             await agrees(client, cache, namespace)
-            assert proxy.connections > 2
         # An absence is only ever concluded for what was deleted: rounds 3, 10, 17 ... of 20 names.
         assert {key.name for key in absent} <= {f"c-{number % 20}" for number in range(60) if number % 7 == 3}
 
