@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mirror at 10,000 running jobs and 5,000 nodes, on a real Slurm: bytes, detection, memory, stalls.
 
-    python bench/core_slurm.py --url http://127.0.0.1:6820 --key /path/to/jwt_hs256.key [--jobs N --nodes N]
+    python bench/core_slurm.py [--url http://127.0.0.1:6820 --key /path/to/jwt_hs256.key] [--jobs N --nodes N]
 
 A first process fills the cluster, a fresh one mirrors it, so that the memory is the mirror's own. Prints a
 table of ratios (measured / allowed: below 1 is good) and writes JSON. It removes what it made. A stall is
@@ -14,12 +14,16 @@ import asyncio
 import contextlib
 import gc
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from slinky.lab import bringup
+from slinky.lab.progress import Progress
 from slinky.slurm import (
     Client,
     Exchange,
@@ -55,6 +59,7 @@ JOB = JobRequest(
     tres_per_node="gres/gpu:1",
 )
 CHANGES = 20
+RESULTS = Path(__file__).parent / "results" / "core_slurm.json"
 
 
 def client(args: argparse.Namespace, seen: list[Exchange] | None = None) -> Client:
@@ -196,27 +201,46 @@ def show(result: dict[str, float]) -> None:
         print(f"{name:{width}}  {text:>14}  {bound}")
 
 
+@contextlib.contextmanager
+def started() -> Iterator[tuple[str, Path]]:
+    """A Slurm of the lab that lasts as long as the run."""
+    lab = bringup.up(bringup.Options(name="bench-slurm", nodes=0, slurm="beside", owner=os.getpid()), Progress())
+    try:
+        yield lab.slurm.url, lab.folder / "slurm/keys/jwt_hs256.key"
+    finally:
+        bringup.down(lab.name)
+
+
+def run(args: argparse.Namespace) -> dict[str, float]:
+    """Fill, measure, empty."""
+    size = ["--jobs", str(args.jobs), "--nodes", str(args.nodes)]
+    again = [sys.executable, __file__, "--url", args.url, "--key", str(args.key), *size, "--phase"]
+    try:
+        subprocess.run([*again, "fill"], check=True)
+        return asyncio.run(measure(args))
+    finally:
+        if not args.keep:
+            subprocess.run([*again, "empty"], check=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", required=True, help="slurmrestd")
-    parser.add_argument("--key", required=True, type=Path, help="the jwt key of the cluster")
+    parser.add_argument("--url", help="slurmrestd; without it, a lab is made for the run")
+    parser.add_argument("--key", type=Path, help="the jwt key of the cluster")
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--idle", type=float, default=60.0, help="seconds of idleness to measure")
-    parser.add_argument("--json", type=Path, default=Path("build/bench/core_slurm.json"), help="where to write")
+    parser.add_argument("--json", type=Path, default=RESULTS, help="where to write")
     parser.add_argument("--keep", action="store_true", help="leave nodes and jobs where they are")
     parser.add_argument("--phase", choices=["fill", "empty"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.phase:
         asyncio.run({"fill": fill, "empty": empty}[args.phase](args))
         return 0
-    again = [sys.executable, __file__, *sys.argv[1:], "--phase"]
-    try:
-        subprocess.run([*again, "fill"], check=True)
-        result = asyncio.run(measure(args))
-    finally:
-        if not args.keep:
-            subprocess.run([*again, "empty"], check=True)
+    with contextlib.ExitStack() as stack:
+        if not args.url:
+            args.url, args.key = stack.enter_context(started())
+        result = run(args)
     show(result)
     args.json.parent.mkdir(parents=True, exist_ok=True)
     args.json.write_text(json.dumps({"measured": result, "allowed": ALLOWED}, indent=1))

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real Helm: named by `SLINKY_HELM`, on `PATH`, in the cache, or built once from the Go module proxy."""
+"""The real Helm, as the lab prepares it."""
 
 import os
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,25 +9,17 @@ from typing import Any
 
 import yaml
 
-from slinky.lab.folders import cache
+from slinky.lab.prepare.inventory import Inventory
 
-VERSION = "4.3.1"
 CHARTS = Path(__file__).parents[2] / "charts"
 
 Objects = list[dict[str, Any]]
 
 
 def program() -> str:
-    """A helm command."""
-    kept = cache() / f"helm-{VERSION}" / "helm"
-    named = os.environ.get("SLINKY_HELM") or shutil.which("helm")
-    if named or kept.exists():
-        return named or str(kept)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    settings = {"GOBIN": str(kept.parent), "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
-    package = f"helm.sh/helm/v4/cmd/helm@v{VERSION}"
-    subprocess.run(["go", "install", "-trimpath", package], env={**os.environ, **settings}, check=True, timeout=1800)
-    return str(kept)
+    """The helm command that the lab prepares."""
+    inventory = Inventory.of()
+    return str(inventory.store.require(inventory.artifacts["helm"]) / "helm")
 
 
 class Refused(Exception):  # noqa: N818
