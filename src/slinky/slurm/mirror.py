@@ -68,7 +68,7 @@ class Mirror:
         self.jobs: Table[JobRecord] = self._book.table
         self.nodes: Table[Node] = Table(clock)
         self.partitions: Table[Partition] = Table(clock)
-        self.reservations: Table[Reservation] = Table(clock)
+        self.reservations: Table[Reservation] = Table(clock, cautious=False)
         #: The error that keeps the mirror from seeing, or None.
         self.fault: SlurmError | None = None
         self._cluster = ""
@@ -91,7 +91,11 @@ class Mirror:
     @property
     def doubts(self) -> dict[Kind, Doubt]:
         """Lists that are not believed, and why."""
-        tables = {Kind.JOB: self.jobs.doubt, Kind.NODE: self.nodes.doubt}
+        tables = {
+            Kind.JOB: self.jobs.doubt,
+            Kind.NODE: self.nodes.doubt,
+            Kind.PARTITION: self.partitions.doubt,
+        }
         return {kind: doubt for kind, doubt in tables.items() if doubt is not None}
 
     def whereabouts(self, job_id: int | str, sluid: str = "", *, within: float = FRESH) -> Whereabouts:
