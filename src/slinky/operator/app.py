@@ -11,17 +11,20 @@ import uuid
 from slinky.kube import Election, Key, Recorder, Runtime, connect
 from slinky.kube.discovery import discover
 from slinky.observe import Health
+from slinky.operator.accounting.controller import AccountingKeeper
 from slinky.operator.clusters import Clusters
 from slinky.operator.connections import Connections
 from slinky.operator.controller.controller import ControllerKeeper
+from slinky.operator.loginset.controller import LoginSetKeeper
 from slinky.operator.monitors import SERVICE_MONITORS
 from slinky.operator.nodeset.controller import NodeSetKeeper
 from slinky.operator.restapi.controller import RestApiKeeper
 from slinky.operator.settings import Settings
+from slinky.operator.token.controller import TokenKeeper
 from slinky.operator.world import World
 
 LEASE = "slurm-operator"
-KEEPERS = (ControllerKeeper, RestApiKeeper, NodeSetKeeper)
+KEEPERS = (ControllerKeeper, AccountingKeeper, RestApiKeeper, NodeSetKeeper, LoginSetKeeper)
 
 
 async def main(settings: Settings, health: Health | None = None) -> None:
@@ -48,6 +51,7 @@ def wire(world: World) -> Clusters:
     world.runtime.serve(clusters.run)
     for keeper in KEEPERS:
         keeper(world, clusters)
+    TokenKeeper(world)
     Connections(world, clusters)
     return clusters
 

@@ -51,6 +51,11 @@ class Contents:
             raise Blocked("KeyMissing", f"ConfigMap {ref.name} has no key {ref.key}; add it")
         return found
 
+    def remember(self, made: Secret) -> None:
+        """We have just written this Secret."""
+        self._secrets[made.key] = made
+        self.secrets.wrote(Object(made.metadata))
+
     async def _read(self, resource: Resource[T], seen: Cache[Object], kept: dict[Key, T], key: Key) -> T:
         known = seen.get(key)
         if known is None:

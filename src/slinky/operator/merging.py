@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A person's container or pod, merged over the one that the operator builds.
 
-The rules are those of a strategic merge: mappings merge by key, the lists of `IDENTITY` by what names their items;
-other lists replace. Nothing (null, empty text, empty list, empty mapping) leaves what is there; false and 0 are values and
-count. Pure.
+The rules are those of a strategic merge: mappings merge by key, the lists of `IDENTITY` by what names their items, and
+other lists are replaced. Nothing (null, empty text, empty list, empty mapping) leaves what is there; false and 0 are
+values and count. Pure.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries out what was planned for workers: thin, in the order given, never twice.
 
-Kubernetes comes first and does not wait for Slurm. A failure of Slurm ends its own step only and is reported; a failure of
-Kubernetes lets the remaining steps be tried and is raised at the end.
+Kubernetes comes first and does not wait for Slurm. A failure of Slurm ends its own step only and is reported; one
+of Kubernetes lets the remaining steps be tried and is raised at the end.
 """
 
 import asyncio

@@ -5,6 +5,7 @@ Every drain of ours carries our prefix in its reason. A drain without it belongs
 never undone. A worker is deleted only on a fresh, positive word that nothing is on it, or by an explicit override.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from slinky.api import keys
@@ -70,21 +71,24 @@ def change(worker: Worker, why: Cause | None) -> tuple[str, NodeUpdate] | None:
     return None
 
 
+#: What permits the deletion of a worker, in words for its event; everything else forbids it.
+PERMISSIONS: tuple[tuple[Callable[[Worker], bool], str], ...] = (
+    (lambda worker: worker.pod.finished, "its containers have ended"),
+    (lambda worker: not worker.pod.spec.node_name, "it was never placed"),
+    (lambda worker: worker.meta.annotations.get(FORCE) == "true", "forced by a person"),
+    (lambda worker: worker.drained, "drained"),
+    (
+        lambda worker: worker.presence is Presence.ABSENT and not worker.ready,
+        "Slurm does not know it and its slurmd does not answer",
+    ),
+    (lambda worker: unregistered(worker), "not registered in Slurm"),
+)
+
+
 def permission(worker: Worker, *, forced: bool = False) -> str:
     """Why this worker may be deleted now; empty if it may not."""
-    if worker.pod.finished:
-        return "its containers have ended"
-    if not worker.pod.spec.node_name:
-        return "it was never placed"
-    if forced or worker.meta.annotations.get(FORCE) == "true":
-        return "forced by a person"
-    if worker.drained:
-        return "drained"
-    if worker.presence is Presence.ABSENT and not worker.ready:
-        return "Slurm does not know it and its slurmd does not answer"
-    if unregistered(worker):
-        return "not registered in Slurm"
-    return ""
+    found = next((words for permits, words in PERMISSIONS if permits(worker)), "")
+    return found or ("forced by a person" if forced else "")
 
 
 def unregistered(worker: Worker) -> bool:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which worker goes first when one must: the one whose loss does least harm. Pure.
 
-The first difference decides: not placed, not running, not ready, a lower deletion cost, known to be idle, an earlier end
-of its jobs, asked to be drained, a higher ordinal, ready more recently, made more recently.
+The first difference decides: not placed, not running, not ready, a lower deletion cost, known to be idle, an earlier
+end of its jobs, asked to be drained, a higher ordinal, ready more recently, made more recently.
 """
 
 from collections.abc import Iterable

@@ -5,7 +5,7 @@ The same three questions the scheduler would ask: does the selector match, does 
 tolerated. A worker that runs stays unless a NoExecute taint or the selector sends it away.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from slinky.api import keys
@@ -65,21 +65,8 @@ def _term(term: Mapping[str, Any], node: Node) -> bool:
 
 
 def _matches(one: Mapping[str, Any], values: Mapping[str, str]) -> bool:
-    found, asked = values.get(one.get("key", "")), list(one.get("values") or ())
-    match one.get("operator"):
-        case "In":
-            return found is not None and found in asked
-        case "NotIn":
-            return found is None or found not in asked
-        case "Exists":
-            return found is not None
-        case "DoesNotExist":
-            return found is None
-        case "Gt":
-            return _number(found) > _number(asked[0]) if found and asked else False
-        case "Lt":
-            return _number(found) < _number(asked[0]) if found and asked else False
-    return False
+    operator = OPERATORS.get(one.get("operator", ""))
+    return operator is not None and operator(values.get(one.get("key", "")), list(one.get("values") or ()))
 
 
 def _number(text: str) -> float:
@@ -87,6 +74,17 @@ def _number(text: str) -> float:
         return float(int(text))
     except ValueError:
         return float("nan")
+
+
+#: The operators of a node selector, on a label's value (None: no such label) and the values asked for.
+OPERATORS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
+    "In": lambda found, asked: found in asked,
+    "NotIn": lambda found, asked: found not in asked,
+    "Exists": lambda found, asked: found is not None,
+    "DoesNotExist": lambda found, asked: found is None,
+    "Gt": lambda found, asked: found is not None and bool(asked) and _number(found) > _number(asked[0]),
+    "Lt": lambda found, asked: found is not None and bool(asked) and _number(found) < _number(asked[0]),
+}
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which workers are replaced next by a new revision. Pure.
 
-The budget counts everything that is not available, whatever the cause, so a broken image stops an update by itself: once
-as many workers are missing as may be, nothing healthy is touched.
+The budget counts everything that is not available, whatever the cause, so a broken image stops an update by itself:
+once as many workers are missing as may be, nothing healthy is touched.
 """
 
 from collections.abc import Sequence

@@ -99,7 +99,23 @@ def conditions(worker: Worker) -> dict[str, str] | None:
 
 #: States that are shown as pod conditions.
 SHOWN = frozenset(
-    ["ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED", "UNKNOWN", "COMPLETING", "DRAIN", "FAIL", "INVALID", "INVALID_REG", "MAINTENANCE", "NOT_RESPONDING", "UNDRAIN"]
+    [
+        "ALLOCATED",
+        "DOWN",
+        "ERROR",
+        "FUTURE",
+        "IDLE",
+        "MIXED",
+        "UNKNOWN",
+        "COMPLETING",
+        "DRAIN",
+        "FAIL",
+        "INVALID",
+        "INVALID_REG",
+        "MAINTENANCE",
+        "NOT_RESPONDING",
+        "UNDRAIN",
+    ]
 )
 
 

@@ -4,6 +4,7 @@
 from slinky.api.controller import Controller
 from slinky.api.names import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
+from slinky.kube.errors import Later
 from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS
 from slinky.operator import references
@@ -53,9 +54,11 @@ class RestApiKeeper(Keeper[RestApi]):
 
     async def _hashes(self, of: Controller) -> Hashes:
         config = self.world.children.find(CONFIG_MAPS, Key(of.metadata.namespace, of.config_name))
+        if config is None:
+            raise Later(f"the configuration of {of.key} is not written yet", after=1)
         ref = of.spec.slurm_key_ref
         key = await self.world.contents.secret_value(of.metadata.namespace, ref) if ref else b""
-        return Hashes(digest({"": key}) if key else "", digest(config.data or {}) if config else "")
+        return Hashes(digest({"": key}) if key else "", digest(config.data or {}))
 
     def _speaking_for(self, controller: Key) -> tuple[Key, ...]:
         return tuple(found.key for found in self.world.rest_apis.by(references.CONTROLLER, str(controller)))
