@@ -27,6 +27,17 @@ while :; do
 done
 """
 
+# A slurmctld that meets no slurmdbd at its first start dies, and one that meets none later is not registered there.
+# Without any state of its own it waits as long as it takes; with it, half a minute: a cluster can do without slurmdbd.
+_AWAIT = """
+left=30
+until (: </dev/tcp/"$ACCOUNTING_HOST"/"$ACCOUNTING_PORT") 2>/dev/null; do
+    [ -e "$STATE/last_tres" ] && [ $((left -= 1)) -le 0 ] && break
+    echo "waiting for slurmdbd at $ACCOUNTING_HOST:$ACCOUNTING_PORT"
+    sleep 1
+done
+"""
+
 
 def _shell(script: str) -> list[str]:
     return ["/bin/sh", "-c", script.strip()]
@@ -41,6 +52,21 @@ def logfile(image: str, daemon: str) -> Piece:
         "env": [{"name": "LOGFILE", "value": f"{wellknown.LOGS}/{daemon}.log"}],
         "restartPolicy": "Always",
         "volumeMounts": [mount(LOG_VOLUME, wellknown.LOGS)],
+    }
+
+
+def await_accounting(image: str, host: str, port: int, state: Piece) -> Piece:
+    """Lets slurmctld start once slurmdbd accepts connections."""
+    return {
+        "name": "await-accounting",
+        "image": image,
+        "command": ["/bin/bash", "-c", _AWAIT.strip()],
+        "env": [
+            {"name": "ACCOUNTING_HOST", "value": host},
+            {"name": "ACCOUNTING_PORT", "value": str(port)},
+            {"name": "STATE", "value": state["mountPath"]},
+        ],
+        "volumeMounts": [state],
     }
 
 

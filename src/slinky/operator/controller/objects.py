@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from slinky.api import keys, wellknown
+from slinky.api.accounting import Accounting
 from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.names import SLURMCTLD
 from slinky.kube.types import Key
@@ -74,7 +75,7 @@ def config_map(of: Controller, data: Mapping[str, str]) -> Piece:
     return _own(of, CONFIG_MAPS, of.config_name, data=dict(data))
 
 
-def stateful_set(of: Controller, hashes: Hashes, images: Images) -> Piece:
+def stateful_set(of: Controller, accounting: Accounting | None, hashes: Hashes, images: Images) -> Piece:
     """The slurmctld pods."""
     spec: Piece = {
         "replicas": of.replicas,
@@ -82,7 +83,7 @@ def stateful_set(of: Controller, hashes: Hashes, images: Images) -> Piece:
         "serviceName": of.internal_service_name,
         "selector": {"matchLabels": SLURMCTLD.selector(of.metadata.name)},
         "template": pod_template(
-            of.spec.template, _pod(of, images), SLURMCTLD.labels(of.metadata.name), _annotations(of, hashes)
+            of.spec.template, _pod(of, accounting, images), SLURMCTLD.labels(of.metadata.name), _annotations(of, hashes)
         ),
     }
     if of.spec.ha.enabled:
@@ -126,12 +127,12 @@ def _annotations(of: Controller, hashes: Hashes) -> dict[str, str]:
     return found if of.spec.inplace_reconfigure else {**found, keys.SLURM_CONFIG_HASH: hashes.config}
 
 
-def _pod(of: Controller, images: Images) -> Piece:
+def _pod(of: Controller, accounting: Accounting | None, images: Images) -> Piece:
     return {
         "automountServiceAccountToken": False,
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_apart(of)]}},
         "securityContext": {**RUN_AS, "fsGroup": wellknown.SLURM_ID},
-        "initContainers": list(_sidecars(of, images)),
+        "initContainers": list(_sidecars(of, accounting, images)),
         "containers": [_slurmctld(of, images)],
         "volumes": _volumes(of),
     }
@@ -144,11 +145,13 @@ def _apart(of: Controller) -> Piece:
     }
 
 
-def _sidecars(of: Controller, images: Images) -> Iterable[Piece]:
+def _sidecars(of: Controller, accounting: Accounting | None, images: Images) -> Iterable[Piece]:
     image = of.spec.slurmctld.get("image") or images.of("slurmctld")
     if of.spec.inplace_reconfigure:
         yield merged(sidecars.reconfigure(image, *_mounts(of)[:2]), of.spec.reconfigure)
     yield merged(sidecars.logfile(image, "slurmctld"), of.spec.logfile)
+    if accounting is not None:
+        yield sidecars.await_accounting(image, accounting.host, accounting.port, _state_mount(of))
 
 
 def _slurmctld(of: Controller, images: Images) -> Piece:
@@ -170,9 +173,13 @@ def _mounts(of: Controller) -> list[Piece]:
         mount(wellknown.ETC_VOLUME, wellknown.ETC, read_only=True),
         mount("run", "/run"),
         mount("slurm-authsocket", "/run/slurmctld"),
-        mount(wellknown.STATE_VOLUME, of.state_folder),
+        _state_mount(of),
         mount(sidecars.LOG_VOLUME, wellknown.LOGS),
     ]
+
+
+def _state_mount(of: Controller) -> Piece:
+    return mount(wellknown.STATE_VOLUME, of.state_folder)
 
 
 def _volumes(of: Controller) -> list[Piece]:

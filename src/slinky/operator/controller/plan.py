@@ -58,7 +58,7 @@ def plan(of: Controller, facts: Facts, images: Images) -> Plan:
         (SERVICES, objects.internal_service(of)),
         (SERVICES, objects.service(of)),
         *config,
-        (STATEFUL_SETS, objects.stateful_set(of, hashes, images)),
+        (STATEFUL_SETS, objects.stateful_set(of, facts.accounting, hashes, images)),
     ]
     monitor = (SERVICE_MONITORS, Key(of.metadata.namespace, of.workload_name))
     if not facts.monitors:

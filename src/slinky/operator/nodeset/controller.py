@@ -40,7 +40,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
     resource = NODE_SETS
 
     def __init__(self, world: World, clusters: Clusters) -> None:
-        super().__init__(world, world.node_sets, group=self._cluster_of)
+        super().__init__(world, world.node_sets, group=lambda key: key.namespace)
         self.clusters = clusters
         self.acts = Acts(world, clusters)
         self.domain = cluster_domain(world.settings.cluster_domain)
@@ -190,10 +190,6 @@ class NodeSetKeeper(Keeper[NodeSet]):
         return Outcome(said, CALM_AGAIN if settled else BUSY_AGAIN)
 
     # --- being woken
-
-    def _cluster_of(self, key: Key) -> str:
-        found = self.world.node_sets.get(key) if key in self.world.node_sets else None
-        return str(found.controller_key) if found else str(key)
 
     def _of_cluster(self, controller: Key) -> tuple[Key, ...]:
         return tuple(found.key for found in self.world.node_sets.by(references.CONTROLLER, str(controller)))

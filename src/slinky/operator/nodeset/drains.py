@@ -71,6 +71,11 @@ def change(worker: Worker, why: Cause | None) -> tuple[str, NodeUpdate] | None:
     return None
 
 
+def unregistered(worker: Worker) -> bool:
+    """Slurmd is well and Slurm freshly says that it has no such host, for longer than registering takes."""
+    return worker.presence is Presence.ABSENT and worker.ready_seconds > UNREGISTERED_AFTER
+
+
 #: What permits the deletion of a worker, in words for its event; everything else forbids it.
 PERMISSIONS: tuple[tuple[Callable[[Worker], bool], str], ...] = (
     (lambda worker: worker.pod.finished, "its containers have ended"),
@@ -81,7 +86,7 @@ PERMISSIONS: tuple[tuple[Callable[[Worker], bool], str], ...] = (
         lambda worker: worker.presence is Presence.ABSENT and not worker.ready,
         "Slurm does not know it and its slurmd does not answer",
     ),
-    (lambda worker: unregistered(worker), "not registered in Slurm"),
+    (unregistered, "not registered in Slurm"),
 )
 
 
@@ -89,11 +94,6 @@ def permission(worker: Worker, *, forced: bool = False) -> str:
     """Why this worker may be deleted now; empty if it may not."""
     found = next((words for permits, words in PERMISSIONS if permits(worker)), "")
     return found or ("forced by a person" if forced else "")
-
-
-def unregistered(worker: Worker) -> bool:
-    """Slurmd is well and Slurm freshly says that it has no such host, for longer than registering takes."""
-    return worker.presence is Presence.ABSENT and worker.ready_seconds > UNREGISTERED_AFTER
 
 
 def in_maintenance(worker: Worker, reservation: str) -> bool:
