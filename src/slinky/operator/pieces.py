@@ -34,6 +34,8 @@ def tcp_probe(port: str, **settings: int) -> Piece:
 
 #: A daemon that has been silent for a minute is started again.
 PATIENT = {"periodSeconds": 10, "failureThreshold": 6}
+#: One that starts is looked at often, and given time: it may be waiting for another that starts.
+STARTING = {"periodSeconds": 2, "failureThreshold": 150}
 
 
 def secret_source(name: str, key: str, path: str, mode: int | None = None) -> Piece:

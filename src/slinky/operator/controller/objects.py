@@ -22,6 +22,7 @@ from slinky.operator.merging import merged
 from slinky.operator.monitors import SERVICE_MONITORS
 from slinky.operator.pieces import (
     PATIENT,
+    STARTING,
     Piece,
     config_source,
     default_container,
@@ -159,7 +160,7 @@ def _slurmctld(of: Controller, images: Images) -> Piece:
         "name": "slurmctld",
         "image": images.of("slurmctld"),
         "ports": [{"name": "slurmctld", "containerPort": wellknown.SLURMCTLD_PORT, "protocol": "TCP"}],
-        "startupProbe": http_probe("/livez", "slurmctld", **PATIENT),
+        "startupProbe": http_probe("/livez", "slurmctld", **STARTING),
         "livenessProbe": http_probe("/livez", "slurmctld", **PATIENT),
         "readinessProbe": http_probe("/readyz", "slurmctld", periodSeconds=5),
         "securityContext": RUN_AS,

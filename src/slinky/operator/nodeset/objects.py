@@ -18,6 +18,7 @@ from slinky.operator.merging import merged
 from slinky.operator.nodeset.arguments import arguments, environment
 from slinky.operator.pieces import (
     PATIENT,
+    STARTING,
     Piece,
     default_container,
     headless_spec,
@@ -190,7 +191,7 @@ def _slurmd(of: NodeSet, setting: Setting) -> Piece:
         "args": arguments(of, setting.controller),
         "env": environment(of.spec.slurmd, of.spec.template.spec),
         "ports": ports,
-        "startupProbe": http_probe("/livez", "slurmd", **PATIENT),
+        "startupProbe": http_probe("/livez", "slurmd", **STARTING),
         "livenessProbe": http_probe("/livez", "slurmd", **PATIENT),
         "readinessProbe": http_probe("/readyz", "slurmd", periodSeconds=5),
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", _PRE_STOP]}}},
