@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from slinky.api.conditions import CONFIG_SYNCED, DEGRADED, PROGRESSING, READY, SLURM_REACHABLE
+from slinky.api.conditions import CONFIG_SYNCED, DEGRADED, PROGRESSING, READY, RESERVATION_CREATED, SLURM_REACHABLE
 from slinky.kube.conditions import Conditions, changed
 from slinky.kube.types import Condition
 
@@ -32,6 +32,7 @@ class Health(NamedTuple):
     degraded: Fact = GOOD
     slurm: Fact | None = None
     config: Fact | None = None
+    reserved: Fact | None = None
 
     def facts(self) -> Iterable[tuple[str, Fact | None]]:
         """Condition types and what is to be said of them."""
@@ -41,6 +42,7 @@ class Health(NamedTuple):
             (DEGRADED, self.degraded),
             (SLURM_REACHABLE, self.slurm),
             (CONFIG_SYNCED, self.config),
+            (RESERVATION_CREATED, self.reserved),
         )
 
 

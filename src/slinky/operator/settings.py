@@ -31,5 +31,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     leader_elect: bool = False
     leader_elect_namespace: str = ""
     identity: str = ""
+    #: Where metrics and health are served.
+    host: str = "0.0.0.0"  # noqa: S104 - Prometheus and the kubelet come from outside the pod
+    port: int = 8080
     #: A kubeconfig to use instead of the usual places.
     kubeconfig: str = ""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from slinky.operator.nodeset.objects import Slot
+from slinky.operator.nodeset.reservation import Release, Reserve
 from slinky.operator.nodeset.workers import Worker
 from slinky.slurm import NodeUpdate
 
@@ -67,4 +68,4 @@ class DropClaim(NamedTuple):
     name: str
 
 
-Action = Create | Condemn | Delete | Update | Cancel | Mark | Forget | DropClaim
+Action = Create | Condemn | Delete | Update | Cancel | Mark | Forget | DropClaim | Reserve | Release

@@ -32,6 +32,7 @@ from slinky.operator.nodeset.actions import (
     Update,
 )
 from slinky.operator.nodeset.objects import Setting
+from slinky.operator.nodeset.reservation import Release, Reserve
 from slinky.operator.nodeset.workers import Condemned
 from slinky.operator.world import World
 from slinky.slurm import Client, JobSelection, SlurmError
@@ -52,6 +53,7 @@ class Report:
 
     done: int = 0
     braked: int = 0
+    reserved: str = ""  # the start time for which a reservation was made
     slurm: list[str] = field(default_factory=list)  # what Slurm would not do
     errors: list[Exception] = field(default_factory=list)
 
@@ -72,7 +74,7 @@ class Acts:
         """Do all of it, as far as possible."""
         work = _Work(self, of, setting, note)
         planned = list(actions)
-        for kinds in ((Condemn,), (Create,), (Mark, DropClaim), (Update, Cancel, Forget), (Delete,)):
+        for kinds in ((Condemn,), (Create,), (Mark, DropClaim), (Update, Cancel, Forget, Reserve, Release), (Delete,)):
             chosen = [action for action in planned if isinstance(action, kinds)]
             await work.all(chosen[:MOST])
         return work.report
@@ -138,6 +140,13 @@ class _Work:
             case Forget(host, why):
                 await self._forget(host)
                 self.note("DefunctSlurmNodePruned", f"Slurm node {host} was removed: {why}")
+            case Reserve(request, start):
+                await self._slurm("reserve", lambda client: client.write_reservation(request))
+                self.report.reserved = start
+                self.note("ScheduledUpdate", f"Reservation {request.name} holds {len(request.node_list or ())} hosts")
+            case Release(name):
+                await self._slurm("release", lambda client: client.delete_reservation(name))
+                self.note("ScheduledUpdate", f"Reservation {name} was removed")
         ACTIONS.labels(type(action).__name__.lower()).inc()
 
     async def _create(self, action: Create) -> None:

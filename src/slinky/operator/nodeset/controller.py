@@ -184,7 +184,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         CONDEMNED.labels(*seen.of.key).set(going)
         if report.errors:
             raise report.errors[0]
-        known = status.health(seen, braked=report.braked, refused=report.slurm)
+        known = status.health(seen, braked=report.braked, refused=report.slurm, reserved=report.reserved)
         settled = not going and not report.braked and not report.slurm and known.ready.value
         said = self.with_health(seen.of, known, **status.counts(seen))
         return Outcome(said, CALM_AGAIN if settled else BUSY_AGAIN)

@@ -19,6 +19,7 @@ from slinky.operator.nodeset import drains, placement, scaling, sync
 from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, DropClaim, Forget, Update
 from slinky.operator.nodeset.drains import FORCE
 from slinky.operator.nodeset.objects import NODE, Slot, hostname
+from slinky.operator.nodeset.reservation import step
 from slinky.operator.nodeset.rollout import outdated
 from slinky.operator.nodeset.workers import Worker
 from slinky.operator.sight import Sight
@@ -45,9 +46,10 @@ class Snapshot(NamedTuple):
 
 def plan(seen: Snapshot) -> list[Action]:
     """The next steps."""
+    reserved = step(seen.of, seen.workers, seen.sight)
     if seen.going:
         chosen = [Condemn(worker, "deletion") for worker in seen.workers if worker.staying]
-        return [*chosen, *_departures(seen)]
+        return [*chosen, *_departures(seen), *([reserved] if reserved else [])]
     return [
         *_creations(seen),
         *_choices(seen),
@@ -55,6 +57,7 @@ def plan(seen: Snapshot) -> list[Action]:
         *_drains(seen),
         *_told(seen),
         *_leftovers(seen),
+        *([reserved] if reserved else []),
     ]
 
 

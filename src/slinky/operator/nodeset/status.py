@@ -4,10 +4,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from slinky.api.conditions import RESERVATION_CREATED
 from slinky.api.names import SLURMD
 from slinky.api.nodeset import NodeSet
+from slinky.kube.conditions import find
 from slinky.operator.health import GOOD, Fact, Health
-from slinky.operator.nodeset import placement
+from slinky.operator.nodeset import placement, reservation
 from slinky.operator.nodeset.plan import Snapshot
 from slinky.operator.nodeset.rollout import halted
 from slinky.operator.nodeset.workers import Worker
@@ -52,7 +54,7 @@ def pins(of: NodeSet, workers: Sequence[Worker]) -> dict[str, str]:
     return {key: node for key, node in {**placed, **kept}.items() if int(key) < of.spec.replicas}
 
 
-def health(seen: Snapshot, *, braked: int = 0, refused: Sequence[str] = ()) -> Health:
+def health(seen: Snapshot, *, braked: int = 0, refused: Sequence[str] = (), reserved: str = "") -> Health:
     """Conditions of a NodeSet."""
     found = counts(seen)
     wanted, ready, updated = found["desired"], found["available_replicas"], found["updated_replicas"]
@@ -67,7 +69,15 @@ def health(seen: Snapshot, *, braked: int = 0, refused: Sequence[str] = ()) -> H
         degraded=_degraded(seen, braked, refused),
         slurm=seen.sight.fact(),
         config=Fact(updated >= wanted, "UpToDate" if updated >= wanted else "Rolling"),
+        reserved=_reserved(seen.of, reserved),
     )
+
+
+def _reserved(of: NodeSet, start: str) -> Fact | None:
+    """Remembers for which start time a reservation was made; said only by sets that ever had one."""
+    if start or (reservation.wanted(of) and reservation.made_for(of)):
+        return Fact(True, "Created", start or reservation.made_for(of))
+    return Fact(False, "NotExists") if find(of.status.conditions, RESERVATION_CREATED) else None
 
 
 def _step(seen: Snapshot, going: Sequence[Worker]) -> str:
