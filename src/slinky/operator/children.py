@@ -29,6 +29,7 @@ from slinky.kube.views import (
     ReplicaStatus,
 )
 from slinky.observe import Log
+from slinky.operator.departures import departed
 from slinky.operator.differing import FINGERPRINT, contains, fingerprint, marked
 from slinky.operator.metrics import WRITES
 
@@ -113,11 +114,10 @@ class Children:
         """Delete this very object."""
         WRITES.labels("delete", resource.kind).inc()
         try:
-            left = await self._client.delete(resource, live.key, uid=live.metadata.uid)
+            left = await self._client.delete(resource.viewed_as(Child), live.key, uid=live.metadata.uid)
         except NotFound:
             left = None
-        if left is None:
-            self.caches[resource.name].removed(live.key, live.metadata.uid)
+        departed(self.caches[resource.name], live, left)
 
     def _is(self, resource: Resource[Any], live: Child, wanted: Mapping[str, Any]) -> bool:
         mark = wanted["metadata"]["annotations"][FINGERPRINT]

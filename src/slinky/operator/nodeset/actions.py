@@ -33,12 +33,13 @@ class Delete(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Change a host in Slurm."""
+    """Change a host in Slurm, if its reason still is the one that was seen: somebody may just have given another."""
 
     host: str
     change: NodeUpdate
     what: str
     why: str = ""
+    seen: str | None = None
 
 
 class Cancel(NamedTuple):

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from slinky.api import keys
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import rfc3339
-from slinky.kube.errors import AlreadyExists, NotFound
+from slinky.kube.errors import AlreadyExists, Forbidden, Later, NotFound
 from slinky.kube.types import Key
 from slinky.kube.views import PODS, VOLUME_CLAIMS
 from slinky.observe import Log
 from slinky.operator.brake import Brake
 from slinky.operator.clusters import Clusters
+from slinky.operator.departures import departed
 from slinky.operator.metrics import ACTIONS, BRAKED, DRAIN_SECONDS, SLURM_WRITES, WRITES
 from slinky.operator.nodeset import objects
 from slinky.operator.nodeset.actions import (
@@ -160,7 +161,12 @@ class _Work:
             await self.world.children.ensure(VOLUME_CLAIMS, claim)
         manifest = objects.pod(self.of, action.slot, self.setting)
         WRITES.labels("create", "Pod").inc()
-        self.world.pods.wrote(await self.world.client.create(PODS, manifest))
+        try:
+            self.world.pods.wrote(await self.world.client.create(PODS, manifest))
+        except Forbidden as error:
+            # A quota, or a namespace so new that its service account is still to come: both pass.
+            self.note("FailedCreate", str(error), warning=True)
+            raise Later(str(error), after=3) from error
         self.note("SuccessfulCreate", f"Created pod {manifest['metadata']['name']}")
 
     async def _condemn(self, action: Condemn) -> None:
@@ -181,11 +187,7 @@ class _Work:
             self.brake.record(now)
         pod = action.worker.pod
         WRITES.labels("delete", "Pod").inc()
-        left = await self.world.client.delete(PODS, pod.key, uid=pod.metadata.uid)
-        if left is None:
-            self.world.pods.removed(pod.key, pod.metadata.uid)
-        else:
-            self.world.pods.wrote(left)
+        departed(self.world.pods, pod, await self.world.client.delete(PODS, pod.key, uid=pod.metadata.uid))
         ACTIONS.labels("delete").inc()
         if condemned := action.worker.condemned:
             DRAIN_SECONDS.labels(condemned.cause).observe(condemned.seconds(self.world.clock.now()))
@@ -204,9 +206,18 @@ class _Work:
         self.world.pods.wrote(await self.world.client.patch(PODS, pod.key, patch))
 
     async def _update(self, action: Update) -> None:
+        if action.seen is not None and await self._reason(action.host) != action.seen:
+            log.info("somebody else has just changed a host", host=action.host)
+            self.acts.clusters.stir(self.of.controller_key)
+            return
         await self._slurm(action.what, lambda client: client.update_node(action.host, action.change))
         if action.what in NOTED:
             self.note(NOTED[action.what], f"Slurm node {action.host}: {action.what} {action.why}".rstrip())
+
+    async def _reason(self, host: str) -> str | None:
+        """The reason as slurmctld has it this moment; what the mirror shows is up to two seconds old."""
+        client = self.acts.clusters.client(self.of.controller_key)
+        return (await client.node(host)).reason if client else None
 
     async def _forget(self, host: str) -> None:
         self.acts.clusters.expect_removal(self.of.controller_key, (host,))

@@ -14,6 +14,7 @@ from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS, SERVICES, VOLUME_CLAIMS, Node
 from slinky.operator import references
 from slinky.operator.clusters import Clusters
+from slinky.operator.departures import departed
 from slinky.operator.domains import cluster_domain
 from slinky.operator.keeper import Keeper, Outcome
 from slinky.operator.metrics import CONDEMNED, WRITES
@@ -90,7 +91,9 @@ class NodeSetKeeper(Keeper[NodeSet]):
         if not seen.workers or controller is None or controller.metadata.deleting:
             await self._set_finalizers(found, [name for name in found.metadata.finalizers if name not in ours])
             return None
-        await self.acts.carry_out(found, plan(seen), None, partial(self.note, found))
+        report = await self.acts.carry_out(found, plan(seen), None, partial(self.note, found))
+        if report.errors:
+            raise report.errors[0]
         return Again(BUSY_AGAIN)
 
     def forget(self, key: Key) -> None:
@@ -140,7 +143,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
     async def _set_finalizers(self, of: NodeSet, names: list[str]) -> None:
         WRITES.labels("patch", "NodeSet").inc()
         meta = {"finalizers": names, "resourceVersion": of.metadata.resource_version}
-        self.cache.wrote(await self.world.client.patch(NODE_SETS, of.key, {"metadata": meta}))
+        departed(self.cache, of, await self.world.client.patch(NODE_SETS, of.key, {"metadata": meta}))
 
     async def _shared(self, of: NodeSet, controller: Controller) -> None:
         children, namespace = self.world.children, of.metadata.namespace

@@ -149,8 +149,7 @@ def _departures(seen: Snapshot) -> Iterable[Action]:
             yield Delete(worker, why, braked=not planned)
             continue
         wanted = drains.cause(worker, seen.propagated)
-        if told := drains.change(worker, wanted):
-            yield Update(worker.hostname, told[1], told[0], wanted.text if wanted else "")
+        yield from _drain(worker, wanted)
         yield from _hurried(seen, worker)
 
 
@@ -173,9 +172,14 @@ def _hurried(seen: Snapshot, worker: Worker) -> Iterable[Action]:
 def _drains(seen: Snapshot) -> Iterable[Update]:
     for worker in seen.workers:
         if worker.staying:
-            wanted = drains.cause(worker, seen.propagated)
-            if told := drains.change(worker, wanted):
-                yield Update(worker.hostname, told[1], told[0], wanted.text if wanted else "")
+            yield from _drain(worker, drains.cause(worker, seen.propagated))
+
+
+def _drain(worker: Worker, wanted: drains.Cause | None) -> Iterable[Update]:
+    told = drains.change(worker, wanted)
+    if told is not None and worker.host is not None:
+        what, change = told
+        yield Update(worker.hostname, change, what, wanted.text if wanted else "", seen=worker.host.reason)
 
 
 def _told(seen: Snapshot) -> Iterable[Action]:
