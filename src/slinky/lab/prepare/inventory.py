@@ -11,6 +11,9 @@ from slinky.lab.prepare.images import ARCHIVE, Builder
 from slinky.lab.progress import Progress
 from slinky.lab.store import Artifact, Store
 
+#: Images of single daemons, for the pods that the operator makes.
+DAEMONS = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "login")
+
 
 @dataclass(frozen=True)
 class Inventory:
@@ -35,10 +38,13 @@ class Inventory:
         base = builder.image("base", extra={"tree.tar": base_tar})
         slurm = builder.image("slurm", base)
         lab_slurm = builder.image("lab-slurm", slurm)
+        daemon = builder.image("daemon", slurm)
         images = {
             "pause": builder.image("pause", extra={"bin/pause": programs}),
             "busybox": builder.image("busybox", base),
             "slurm": slurm,
+            "mariadb": builder.image("mariadb", base),
+            **{name: builder.image(name, daemon) for name in DAEMONS},
         }
         return {
             "debian": debian.base(),
@@ -47,6 +53,8 @@ class Inventory:
             "helm": golang.helm(store),
             "base-tar": base_tar,
             "image-base": base,
+            "image-slurm": slurm,
+            "image-daemon": daemon,
             **{f"image-{name}": image for name, image in images.items()},
             "image-lab-slurm": lab_slurm,
             "tree-lab-slurm": builder.tree(lab_slurm, "lab-slurm"),
