@@ -20,6 +20,12 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@rm -f $(VENV)/.ready-* && touch $@
 
+demo: setup ## A real Kubernetes and a real Slurm with work in them
+	@$(BIN)/slinky demo
+
+demo-down: setup ## Remove every trace of the demo
+	@$(BIN)/slinky lab down --name demo
+
 lint: setup ## Style, import arrows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -51,3 +57,9 @@ format: setup ## Format the code
 lock: ## Pin every dependency with hashes
 	$(BIN)/uv pip compile -q pyproject.toml --generate-hashes --universal --no-emit-index-url --custom-compile-command 'make lock' -o requirements/runtime.txt
 	$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --universal --no-emit-index-url --custom-compile-command 'make lock' -c requirements/runtime.txt -o requirements/dev.txt
+
+bench-lab: setup ## How long a warm lab takes to come up
+	$(BIN)/python -m bench.lab
+
+clean: ## Remove the Python environment and caches of tools
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

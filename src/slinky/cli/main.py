@@ -4,7 +4,7 @@
 import typer
 
 from slinky import __version__
-from slinky.cli import lab
+from slinky.cli import demo, lab
 
 app = typer.Typer(
     name="slinky",
@@ -14,6 +14,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(lab.app, name="lab")
+app.command()(demo.demo)
 
 
 def _version(wanted: bool) -> None:

@@ -5,14 +5,15 @@ While `up` works, the lab belongs to the process that makes it: should that be k
 A finished lab stays until `down`, or, with `owner`, until that process ends.
 """
 
+import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import yaml
 
@@ -107,6 +108,8 @@ def end(facts: Record) -> None:
     if facts.alive():
         os.kill(facts.janitor, signal.SIGTERM)
         until(lambda: not facts.alive(), f"lab {facts.name} to end", 60)
+    with contextlib.suppress(ChildProcessError):  # it is our own child only where `up` ran in this process
+        os.waitpid(facts.janitor, os.WNOHANG)
     clear(facts.folder)
 
 
@@ -127,21 +130,12 @@ def _make_way(name: str) -> None:
 def _begin(options: Options, artifacts: dict[str, str]) -> Lab:
     folder = folders.labs() / options.name
     folder.mkdir(parents=True, mode=0o700)
-    log = folder / "janitor.log"
-    with log.open("ab") as stream:
-        janitor = subprocess.Popen(
-            [sys.executable, "-P", "-m", "slinky.lab.janitor", str(folder), str(options.owner or os.getpid())],
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-            cwd="/",
-        )
+    janitor = _spawn_janitor(folder, options.owner or os.getpid())
     facts = Record(
         name=options.name,
         minor=options.minor,
         created=time.time(),
-        janitor=janitor.pid,
+        janitor=janitor,
         nodes=options.nodes,
         gpus=options.gpus,
         hollow=options.hollow,
@@ -152,6 +146,18 @@ def _begin(options: Options, artifacts: dict[str, str]) -> Lab:
     )
     facts.save()
     return Lab(facts)
+
+
+def _spawn_janitor(folder: Path, owner: int) -> int:
+    """In a session of its own, so that Ctrl-C reaches the command and not the lab."""
+    argv = [sys.executable, "-P", "-m", "slinky.lab.janitor", str(folder), str(owner)]
+    log = os.open(folder / "janitor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        redirect = [(os.POSIX_SPAWN_DUP2, log, target) for target in (1, 2)]
+        quiet = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        return os.posix_spawn(sys.executable, argv, os.environ, file_actions=[quiet, *redirect], setsid=True)
+    finally:
+        os.close(log)
 
 
 def _assemble(lab: Lab, progress: Progress) -> None:

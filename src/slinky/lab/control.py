@@ -192,16 +192,20 @@ def scheduler_config(plane: Plane) -> dict[str, object]:
 def corefile(plane: Plane) -> str:
     """Cluster names only: pods of a lab have no way out, so there is nothing to forward."""
     return f"""\
-.:53 {{
+cluster.local:53 in-addr.arpa:53 {{
     bind {plane.address}
     errors
     ready 127.0.0.1:8181
-    kubernetes cluster.local in-addr.arpa {{
+    kubernetes {{
         kubeconfig {plane.kubeconfig("admin")}
         pods insecure
         ttl 1
     }}
     loadbalance
+}}
+.:53 {{
+    bind {plane.address}
+    errors
     template ANY ANY {{
         rcode NXDOMAIN
     }}

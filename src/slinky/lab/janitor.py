@@ -24,6 +24,7 @@ SETTLED = signal.SIGUSR1
 def main() -> None:
     """Arguments: the lab's folder, and the process id of its owner."""
     folder, owner = Path(sys.argv[1]), int(sys.argv[2])
+    os.chdir("/")
     machine = Machine("control", folder / "control")
     machine.logs.mkdir(parents=True)
     with (machine.logs / "init.log").open("ab") as log:

@@ -66,10 +66,13 @@ class Machine:
 
     def call(self, operation: str, **arguments: Any) -> Any:
         """Ask the supervisor."""
-        with self._connect() as connection, connection.makefile("rw") as stream:
-            stream.write(json.dumps({"op": operation, **arguments}) + "\n")
-            stream.flush()
-            line = stream.readline()
+        try:
+            with self._connect() as connection, connection.makefile("rw") as stream:
+                stream.write(json.dumps({"op": operation, **arguments}) + "\n")
+                stream.flush()
+                line = stream.readline()
+        except OSError as problem:
+            raise LabError(f"machine {self.name} went away: {problem}") from problem
         if not line:
             raise LabError(f"machine {self.name} closed the connection")
         reply = json.loads(line)

@@ -135,7 +135,8 @@ def _join(network: Network, control: int) -> None:
         control,
         [
             "link set lo up",
-            "link add bridge type bridge",
+            # An address of its own: else the bridge takes one of its ports', and changes it when a node goes.
+            f"link add bridge address 02:00:0a:42:{network.index:02x}:01 type bridge",
             f"addr add {network.control}/24 dev bridge",
             "link set bridge up",
             "link set uplink master bridge up",

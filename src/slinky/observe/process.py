@@ -36,19 +36,22 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 async def _supervised(main: Main, host: str, port: int | None) -> int:
-    health, lag = Health(), LoopLag()
+    health, lag, code = Health(), LoopLag(), 1
     health.live("event-loop", lag.check)
-    async with contextlib.AsyncExitStack() as stack:
-        if port is not None:
-            await stack.enter_async_context(serve(health, host=host, port=port))
-        async with asyncio.TaskGroup() as family:
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            if port is not None:
+                await stack.enter_async_context(serve(health, host=host, port=port))
+            family = await stack.enter_async_context(asyncio.TaskGroup())
             probe = family.create_task(lag.run())
-            code = await until_signal(_wrap(main(health)))
+            code = await until_signal(_awaited(main(health)))
             probe.cancel()
+    except* Exception as errors:
+        log.error("stopped by an error", error=errors)
     return code
 
 
-async def _wrap(work: Awaitable[None]) -> None:
+async def _awaited(work: Awaitable[None]) -> None:
     await work
 
 

@@ -33,7 +33,7 @@ from .sync import SyncClient
 from .table import Doubt, Presence, Table
 from .tokens import FileToken, FixedToken, MintedToken, TokenError, TokenSource, jwks, mint, mint_rs256
 from .transport import Exchange
-from .values import INFINITE, ExitCode, Number, Tres, number
+from .values import INFINITE, ExitCode, Number, Tres, exit_status, number
 from .versions import Version
 from .views import (
     ControllerPing,
@@ -111,6 +111,7 @@ __all__ = [
     "Unsupported",
     "Version",
     "Whereabouts",
+    "exit_status",
     "expand",
     "fold",
     "hook",

@@ -125,14 +125,17 @@ class Client:
         version: Version | None = None,
         tls: ssl.SSLContext | None = None,
         connections: int = CONNECTIONS,
+        deadline: float | None = None,
         observe: Callable[[Exchange], None] | None = None,
     ) -> None:
-        """Talk to the slurmrestd at `url` (http, https or `unix:/path`), as `user` where the token may do
-        that.
+        """Talk to the slurmrestd at `url` (http, https or `unix:/path`), as `user` where the token may.
+
+        `deadline` shortens how long any answer may take; below 12 seconds a dead slurmctld looks like a hung
+        slurmrestd. `observe` is called with every exchange.
         """
         source = FixedToken(tokens) if isinstance(tokens, str) else tokens
         transport = HttpTransport(url, tls=tls, connections=connections, observe=observe)
-        self.session = Session(transport, source, user=user, version=version)
+        self.session = Session(transport, source, user=user, version=version, deadline=deadline)
         self.accounting = Accounting(self.session)
 
     async def __aenter__(self) -> Self:
@@ -154,12 +157,12 @@ class Client:
     # The cluster as a whole
 
     async def ping(self) -> tuple[ControllerPing, ...]:
-        """Every slurmctld and whether it answers: quick even when none does, and valid with a stale token."""
+        """Every slurmctld and whether it answers: quick even when none does."""
         answer = await self.session.call(Ctld.PING, PingAnswer)
         return present(answer.pings, "pings")
 
     async def up(self) -> bool:
-        """Whether any slurmctld answers."""
+        """Whether any slurmctld answers. Raises `Auth` where it refused the token."""
         return await self.session.up()
 
     async def diag(self) -> Diag:
@@ -392,7 +395,7 @@ def _submitted(answer: SubmitAnswer) -> Submitted:
 def _told(answer: Answer) -> tuple[Problem, ...]:
     """Slurm's warnings, which are also logged: they are the only sign of a field that it ignored."""
     for caution in answer.cautions:
-        log.warning("slurm warns: %s", caution)
+        log.info("slurm warns: %s", caution)
     return answer.cautions
 
 

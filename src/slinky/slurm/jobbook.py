@@ -164,13 +164,11 @@ class JobBook:
                 family.create_task(self._settle(key, known, question))
 
     def _believed_missing(self, seen: dict[str, JobState], asked: Collection[str]) -> list[str]:
-        """Known jobs that a list lacks; the live ones among them only if they are not suspiciously many."""
+        """Known jobs that a list lacks; none at all while it lacks suspiciously many that should be there."""
         gone = [key for key in asked if key in self.table and key not in seen]
         lively = frozenset(key for key in gone if not self.table[key].over)
         live = sum(not record.over for record in self.table.values())
-        if self.table.weigh(lively, doubtful=records.too_many(len(lively), live)):
-            return gone
-        return [key for key in gone if key not in lively]
+        return gone if self.table.weigh(lively, doubtful=records.too_many(len(lively), live)) else []
 
     async def _settle(self, key: str, state: JobState | None, question: Question) -> None:
         """Read what is asked about one tracked job and put its record in order."""

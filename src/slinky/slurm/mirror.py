@@ -68,7 +68,7 @@ class Mirror:
         self.jobs: Table[JobRecord] = self._book.table
         self.nodes: Table[Node] = Table(clock)
         self.partitions: Table[Partition] = Table(clock)
-        self.reservations: Table[Reservation] = Table(clock)
+        self.reservations: Table[Reservation] = Table(clock, cautious=False)
         #: The error that keeps the mirror from seeing, or None.
         self.fault: SlurmError | None = None
         self._cluster = ""
@@ -91,7 +91,11 @@ class Mirror:
     @property
     def doubts(self) -> dict[Kind, Doubt]:
         """Lists that are not believed, and why."""
-        tables = {Kind.JOB: self.jobs.doubt, Kind.NODE: self.nodes.doubt}
+        tables = {
+            Kind.JOB: self.jobs.doubt,
+            Kind.NODE: self.nodes.doubt,
+            Kind.PARTITION: self.partitions.doubt,
+        }
         return {kind: doubt for kind, doubt in tables.items() if doubt is not None}
 
     def whereabouts(self, job_id: int | str, sluid: str = "", *, within: float = FRESH) -> Whereabouts:
@@ -174,10 +178,11 @@ class Mirror:
         await self._until(lambda: all(table.synced for table in tables), deadline)
 
     async def refresh(self, *, deadline: float = 15.0) -> None:
-        """Look at jobs and nodes now, and return when both were confirmed after this call."""
+        """Look at jobs and nodes now, and return when both were read after this call: the freshest of facts."""
         asked = self._clock()
         self.poke(nodes=True)
-        await self._until(lambda: self._clock() - self.age >= asked, deadline)
+        looked = (self._last[Source.JOBS], self._last[Source.NODES])
+        await self._until(lambda: all(last.began >= asked for last in looked), deadline)
 
     async def _until(self, done: Callable[[], bool], deadline: float) -> None:
         try:
@@ -214,7 +219,7 @@ class Mirror:
             last.failures += 1
             self._blinded(error)
         else:
-            recovered, last.failures = last.failures > 0, 0
+            recovered, last.failures, last.began = last.failures > 0, 0, started
             if recovered and not any(other.failures for other in self._last.values()):
                 self._sighted()
         last.at = self._clock()

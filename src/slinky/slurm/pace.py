@@ -53,6 +53,8 @@ class Last(Struct):
     cost: float = 0.0
     wanted: bool = False
     failures: int = 0
+    #: When the last reading that succeeded began: what happened before that is in it.
+    began: float = float("-inf")
 
 
 def due(source: Source, last: Last, *, moving: bool, rhythm: Rhythm) -> float:

@@ -48,6 +48,7 @@ class Session:
         *,
         user: str | None = None,
         version: Version | None = None,
+        deadline: float | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.transport = transport
@@ -55,6 +56,7 @@ class Session:
         self.user = user
         self.slurm = SlurmMeta()
         self._version = version
+        self._deadline = float("inf") if deadline is None else deadline
         self._negotiation = asyncio.Lock()
         self._monotonic = monotonic
         self._suspected = False
@@ -112,17 +114,28 @@ class Session:
         return reply
 
     async def up(self) -> bool:
-        """Whether any slurmctld answers, by slurmrestd's own probe: 1.5 seconds at most, instead of 10."""
+        """Whether any slurmctld answers, by slurmrestd's own probe: 1.5 seconds at most, instead of 10.
+
+        Raises `Auth` where slurmctld refused the token, which slurmrestd calls "not responding".
+        """
         endpoint = Ctld.PING
         reply = await self._send(endpoint, endpoint.url(await self.version()), (), None)
-        return any(ping.up for ping in read(reply, PingAnswer).pings or ())
+        pings = read(reply, PingAnswer).pings or ()
+        if any(ping.refused for ping in pings):
+            raise Auth("slurmctld refused the token")
+        return any(ping.up for ping in pings)
 
     async def _send(self, endpoint: Endpoint, path: str, query: Query, payload: bytes | None) -> Reply:
         headers = {"X-SLURM-USER-TOKEN": self._token(), "Accept": "application/json"}
         if self.user is not None:
             headers["X-SLURM-USER-NAME"] = self.user
         return await self.transport.send(
-            endpoint.method, path, headers=headers, query=query, body=payload, deadline=endpoint.deadline
+            endpoint.method,
+            path,
+            headers=headers,
+            query=query,
+            body=payload,
+            deadline=min(endpoint.deadline, self._deadline),
         )
 
     def _token(self) -> str:

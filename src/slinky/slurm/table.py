@@ -72,8 +72,10 @@ class Doubt(NamedTuple):
 class Table(Mapping[str, T], Generic[T]):
     """Things by key, as last seen."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, cautious: bool = True) -> None:
+        """A cautious table doubts great losses; one of things that come and go all the time need not."""
         self._clock = clock
+        self._cautious = cautious
         self._items: dict[str, T] = {}
         self._confirmed: float | None = None
         self._announced: set[str] = set()
@@ -156,6 +158,8 @@ class Table(Mapping[str, T], Generic[T]):
         return changed
 
     def _believes(self, missing: frozenset[str]) -> bool:
+        if not self._cautious:
+            return True
         verdict = judge(len(self._items), len(missing), len(missing & self._announced))
         return self.weigh(missing, doubtful=verdict is not Verdict.BELIEVE, lasting=verdict is Verdict.REFUSE)
 

@@ -70,6 +70,11 @@ class ExitCode(Value, frozen=True, gc=False):
         return 128 + killed if killed else self.return_code.whole
 
 
+def exit_status(code: int, signal: int = 0) -> ExitCode:
+    """An exit code to be written: Slurm reads one back properly only if it was sent as a raw wait status."""
+    return ExitCode(return_code=number((code & 0xFF) << 8 | (signal & 0x7F)))
+
+
 class Tres(Value, frozen=True, gc=False):
     """An amount of a trackable resource; -1 in a limit removes it."""
 

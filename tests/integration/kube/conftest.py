@@ -17,7 +17,6 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -156,11 +155,13 @@ class Plane:
         raise RuntimeError(f"{name} did not come up:\n{tail}")
 
 
-def start_plane(home: Path, **options: Any) -> Plane:
-    etcd, apiserver = binary("etcd", "SLINKY_ETCD"), binary("kube-apiserver")
+def start_plane(home: Path, *, old: bool = False) -> Plane:
+    """A plane; an `old` one has no streaming lists: by an etcd that cannot, if given, or by its gate."""
+    apiserver, ancient = binary("kube-apiserver"), os.environ.get("SLINKY_ETCD_OLD") if old else None
+    etcd = ancient or binary("etcd", "SLINKY_ETCD")
     if etcd is None or apiserver is None:
         pytest.skip("needs etcd and kube-apiserver; set SLINKY_KUBE_BIN")
-    return Plane(home, etcd, apiserver, **options)
+    return Plane(home, etcd, apiserver, ("--feature-gates=WatchList=false",) if old and not ancient else ())
 
 
 @pytest.fixture(scope="session")

@@ -171,6 +171,17 @@ async def test_a_dead_server_is_asked_less_and_less_often() -> None:
         assert len(rig.transport.asked) <= asked + 2
 
 
+async def test_a_busy_server_is_left_alone_for_as_long_as_it_asks() -> None:
+    rig = Rig(streams=[api_error(429, b"{}", retry_after="60"), Chunks(HEAD)])
+    async with asyncio.TaskGroup() as family:
+        task = family.create_task(rig.watch.run())
+        await rig.clock.advance(59.0)
+        assert len(rig.transport.asked) == 1
+        await rig.clock.advance(2.0)
+        assert rig.cache.synced
+        task.cancel()
+
+
 async def test_garbage_in_the_stream_ends_it_and_nothing_else() -> None:
     streams = [Chunks([*HEAD, b"<html>502</html>\n"]), Chunks([event("ADDED", "c", 12)])]
     async with played(Rig(streams=streams)) as rig:

@@ -109,3 +109,10 @@ def test_a_difference_that_does_not_matter_is_kept_but_not_told() -> None:
     assert changed == []
     assert table["n0"] == 10
     assert table.replace({"n0": 11, "n1": 21}, same=lambda a, b: a % 10 == b % 10) == [("n0", 10, 11)]
+
+
+def test_things_that_come_and_go_all_the_time_are_not_doubted() -> None:
+    table: Table[int] = Table(Clock(), cautious=False)
+    table.replace({"r": 1})
+    assert table.replace({}) == [("r", 1, None)]
+    assert table.presence("r") is Presence.ABSENT

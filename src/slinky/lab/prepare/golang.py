@@ -22,6 +22,7 @@ from slinky.lab.store import Artifact, Store, tree_digest
 
 SOURCES = Path(__file__).parent.parent / "go"
 LEAST_GO = (1, 26)
+_FLAGS = ("-trimpath", "-buildvcs=false", "-tags", "grpcnotrace")
 COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
 
 
@@ -124,6 +125,11 @@ def programs(store: Store, wanted: Release) -> Artifact:
     return Artifact("programs", what, inputs, build, gigabytes=8, digested=("bin/*", "manifests/*"))
 
 
+def go(store: Store, progress: Progress) -> "Go":
+    """The go command, for other uses than preparing a lab."""
+    return Go(_toolchain(store, progress), progress, "the lab's Go programs")
+
+
 @dataclass(frozen=True)
 class Go:
     """The go command in our module, reporting how far it is."""
@@ -134,8 +140,7 @@ class Go:
 
     def build(self, packages: Sequence[str], target: Path, flags: Sequence[str]) -> None:
         """Compile and link everything into a folder."""
-        total = len(self._ask("list", "-deps", "-f", ".", *packages).splitlines())
-        seen = 0
+        seen = total = 0
 
         def show(line: str) -> None:
             nonlocal seen
@@ -143,14 +148,20 @@ class Go:
                 seen += 1
                 self.progress.step(self.task, f"{seen} of at most {total} packages")
 
-        argv = ["build", "-v", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-o", f"{target}/"]
+        argv = ["build", "-v", *_FLAGS, "-o", f"{target}/"]
         try:
+            total = len(self._ask("list", "-deps", "-f", ".", *packages).splitlines())
             self._run([*argv, "-ldflags", " ".join(["-s", "-w", *flags]), *packages], show)
         except LabError as problem:
             raise LabError(
                 f"building {self.task}: {problem.what}",
                 "if the module proxy was unreachable, run again: what was compiled is kept",
             ) from problem
+
+    def check(self) -> None:
+        """Vet and test our own programs, with the flags of the build so that its packages are used again."""
+        for verb in ("vet", "test"):
+            self._run([verb, *_FLAGS, "./cmd/..."], lambda _: None)
 
     def version(self, module: str) -> str:
         """The version of a module in use."""

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab's own Go programs, and the plain control plane."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slinky.lab.errors import LabError
+from slinky.lab.plain import PlainPlane
+from slinky.lab.prepare import golang
+from slinky.lab.prepare.inventory import Inventory
+from slinky.lab.progress import Progress
+
+
+def go() -> golang.Go:
+    return golang.go(Inventory.of().store, Progress(io.StringIO()))
+
+
+def test_the_go_programs_are_vetted_and_keep_their_own_laws() -> None:
+    go().check()
+
+
+def test_an_unreachable_proxy_is_named_with_the_way_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOPROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("GOMODCACHE", str(tmp_path))
+    with pytest.raises(LabError, match="what was compiled is kept"):
+        go().build(["./cmd/lab-gpu"], tmp_path, [])
+
+
+def test_the_plain_control_plane_needs_no_privilege() -> None:
+    script = "from slinky.lab.plain import PlainPlane\nwith PlainPlane.running() as plane: print(plane.url)"
+    bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+    done = subprocess.run([*bare, sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("https://127.0.0.1:"), done.stderr
+
+
+def test_what_was_stored_outlives_an_api_server(own_plane: PlainPlane) -> None:
+    def kubectl(*argv: str) -> str:
+        command = [str(own_plane.kubectl), f"--kubeconfig={own_plane.kubeconfig}", *argv]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    kubectl("create", "namespace", "kept")
+    own_plane.restart_apiserver()
+    assert "kept" in kubectl("get", "namespaces")

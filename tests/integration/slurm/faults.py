@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A proxy in front of the real slurmrestd that can misbehave in every way that was seen in the field."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+from slinky.slurm.transport import HttpTransport
+
+Fault = Callable[[web.BaseRequest], Awaitable[web.StreamResponse | None]]
+
+
+class FaultProxy:
+    """Passes requests on, unless the fault of the moment answers them."""
+
+    def __init__(self, upstream: str) -> None:
+        self._transport = HttpTransport(upstream)
+        self._runner = web.ServerRunner(web.Server(self._handle), handle_signals=False, shutdown_timeout=0.1)
+        self.fault: Fault | None = None
+        self.url = ""
+        self.hits = 0
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._runner.cleanup()
+        await self._transport.close()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.read()
+        if self.fault is not None:
+            answer = await self.fault(request)
+            if answer is not None:
+                self.hits += 1
+                return answer
+        kept = {name: value for name, value in request.headers.items() if name.upper().startswith("X-SLURM")}
+        reply = await self._transport.send(
+            request.method, request.raw_path, headers=kept, body=body or None, deadline=60
+        )
+        return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type)
+
+
+def only(part: str, fault: Fault) -> Fault:
+    """A fault that strikes only paths with this part."""
+
+    async def chosen(request: web.BaseRequest) -> web.StreamResponse | None:
+        return await fault(request) if part in request.path else None
+
+    return chosen
+
+
+def page(status: int, text: str, content_type: str = "text/plain") -> Fault:
+    """An answer that is not Slurm's."""
+
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=status, text=text, content_type=content_type)
+
+    return answer
+
+
+def garbage() -> Fault:
+    """Bytes that claim to be JSON."""
+
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=b'{"jobs": [{"job_id"\xff', content_type="application/json")
+
+    return answer
+
+
+def truncated() -> Fault:
+    """An answer that breaks off."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "1000", "Content-Type": "application/json"})
+        await response.prepare(request)
+        await response.write(b'{"nodes": [')
+        if request.transport is not None:
+            request.transport.close()
+        return response
+
+    return answer
+
+
+def hung() -> Fault:
+    """No answer, ever."""
+
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.sleep(3600)
+        raise AssertionError("unreachable")
+
+    return answer
+
+
+def errors_in_200(number: int = 0) -> Fault:
+    """A success that carries an error and a null list."""
+
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        body = {
+            "meta": {"slurm": {"release": "26.05.5", "cluster": "lab"}},
+            "errors": [{"error_number": number, "error": "it went wrong", "source": "somewhere"}],
+            "nodes": None,
+            "jobs": None,
+        }
+        return web.Response(body=json.dumps(body).encode(), content_type="application/json")
+
+    return answer
+
+
+def empty(key: str) -> Fault:
+    """A list that is empty where it was full."""
+
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        body = {
+            "meta": {"slurm": {"release": "26.05.5", "cluster": "lab"}},
+            "errors": [],
+            "warnings": [],
+            key: [],
+            "last_update": {"set": True, "infinite": False, "number": 1},
+        }
+        return web.Response(body=json.dumps(body).encode(), content_type="application/json")
+
+    return answer

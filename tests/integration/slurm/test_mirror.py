@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mirror on the real daemons while all is well."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+import pytest
+from tests.integration.slurm.conftest import Slurm
+from tests.integration.slurm.test_client import external
+
+from slinky.slurm import (
+    Change,
+    Client,
+    Doorbell,
+    Exchange,
+    Feed,
+    JobRecord,
+    JobSelection,
+    Kind,
+    MintedToken,
+    Mirror,
+    NodeUpdate,
+    Presence,
+    Rhythm,
+    number,
+)
+
+PATIENCE = 30.0
+
+
+async def until(feed: Feed, wanted: Callable[[Change], bool]) -> Change:
+    """The first change that is wanted; what comes before is passed over."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            change = await feed.next()
+            if wanted(change):
+                return change
+
+
+def becomes(key: object, base: str) -> Callable[[Change], bool]:
+    def wanted(change: Change) -> bool:
+        after = change.after
+        return change.key == str(key) and after is not None and after.state.base == base
+
+    return wanted
+
+
+@pytest.fixture
+async def mirror(client: Client) -> AsyncIterator[Mirror]:
+    async with Mirror(client) as made:
+        await made.synced()
+        yield made
+    await client.cancel_many(JobSelection(user_name="slurm"))
+
+
+async def test_everything_is_seen(mirror: Mirror) -> None:
+    assert {"c1", "c2", "k001", "k004"} <= set(mirror.nodes)
+    assert {"all", "work", "ext"} <= set(mirror.partitions)
+    assert mirror.reservations.synced
+    assert mirror.fault is None
+    assert mirror.doubts == {}
+    assert mirror.nodes.presence("k001") is Presence.PRESENT
+    assert mirror.nodes.presence("nowhere") is Presence.ABSENT
+
+
+async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: Client) -> None:
+    with mirror.subscribe(Kind.JOB) as feed:
+        made = await client.submit(external(tres_per_node="gres/gpu:h100:2", comment="uid"))
+        mirror.track(made.job_id)
+        started = (await until(feed, becomes(made.job_id, "RUNNING"))).after
+        assert isinstance(started, JobRecord)
+        assert started.detail is not None
+        assert started.detail.comment == "uid"
+        assert started.sluid == started.detail.sluid
+        assert started.resources is not None
+        assert [(gres.count, gres.index) for gres in started.resources[0].gres] == [(2, "0-1")]
+        assert mirror.whereabouts(made.job_id, started.sluid).presence is Presence.PRESENT
+        assert mirror.whereabouts(made.job_id, "another").presence is Presence.UNKNOWN
+        await client.cancel(made.job_id)
+        ended = (await until(feed, becomes(made.job_id, "CANCELLED"))).after
+        assert isinstance(ended, JobRecord)
+        assert ended.detail is not None
+        assert ended.detail.state.ended
+    mirror.forget(made.job_id)
+
+
+async def test_a_waiting_job_that_is_cancelled_by_somebody_else_is_told(
+    mirror: Mirror, client: Client, slurm: Slurm
+) -> None:
+    made = await client.submit(external(hold=True))
+    with mirror.subscribe(Kind.JOB) as feed:
+        mirror.track(made.job_id)
+        await until(feed, becomes(made.job_id, "PENDING"))
+        slurm.exec("scancel", str(made.job_id))
+        await until(feed, becomes(made.job_id, "CANCELLED"))
+
+
+async def test_jobs_that_nobody_tracks_are_told_too(mirror: Mirror, slurm: Slurm) -> None:
+    with mirror.subscribe(Kind.JOB) as feed:
+        out = slurm.exec("sbatch", "--parsable", "-A", "lab", "-D", "/tmp", "--wrap", "true", user="alice")
+        await until(feed, becomes(out.strip(), "COMPLETED"))
+
+
+async def test_drains_are_told(mirror: Mirror, client: Client) -> None:
+    with mirror.subscribe(Kind.NODE) as feed:
+        await client.update_node("k003", NodeUpdate(state=["DRAIN"], reason="test: drain"))
+        mirror.poke(nodes=True)
+        drained = (await until(feed, lambda change: change.key == "k003")).after
+        assert drained.state.drained
+        assert drained.reason == "test: drain"
+        await client.update_node("k003", NodeUpdate(state=["RESUME"]))
+        await mirror.refresh()
+    assert mirror.nodes["k003"].state.schedulable
+
+
+async def test_nodes_that_come_and_go_are_told(mirror: Mirror, client: Client, slurm: Slurm) -> None:
+    with mirror.subscribe(Kind.NODE) as feed:
+        slurm.add_external_nodes(2, prefix="m")
+        mirror.poke(nodes=True)
+        await until(feed, becomes("m001", "IDLE"))
+        await client.delete_nodes("m001", "m002")
+        mirror.poke(nodes=True)
+        await until(feed, lambda change: change.key == "m001" and change.after is None)
+    assert mirror.nodes.presence("m001") is Presence.ABSENT
+
+
+async def test_a_reservation_is_told(client: Client, slurm: Slurm) -> None:
+    rhythm = msgspec.structs.replace(Rhythm(), tables=0.2)
+    async with Mirror(client, rhythm=rhythm) as mirror:
+        await mirror.synced()
+        with mirror.subscribe(Kind.RESERVATION) as feed:
+            slurm.exec(
+                "scontrol", "create", "reservation", "ReservationName=r1", "StartTime=now+1hour",
+                "Duration=10", "Nodes=k001", "Users=slurm",
+            )  # fmt: skip
+            await until(feed, lambda change: change.key == "r1" and change.after is not None)
+            slurm.exec("scontrol", "delete", "reservation", "r1")
+            await until(feed, lambda change: change.key == "r1" and change.after is None)
+
+
+async def test_only_tracked_jobs_are_asked_for_when_that_is_wanted(client: Client) -> None:
+    other = await client.submit(external(hold=True))
+    async with Mirror(client, all_jobs=False) as mirror:
+        await mirror.synced()
+        made = await client.submit(external(hold=True))
+        with mirror.subscribe(Kind.JOB) as feed:
+            mirror.track(made.job_id)
+            await until(feed, becomes(made.job_id, "PENDING"))
+        assert str(other.job_id) not in mirror.jobs
+    await client.cancel_many(JobSelection(jobs=[str(made.job_id), str(other.job_id)]))
+
+
+async def test_a_ring_makes_the_mirror_look_at_once(client: Client, slurm: Slurm) -> None:
+    lazy = Rhythm(tick=300, sweep=300, lively=300, nodes=300, tables=300)
+    async with Mirror(client, rhythm=lazy) as mirror, Doorbell(mirror.poke) as bell:
+        await mirror.synced()
+        with mirror.subscribe(Kind.JOB) as feed:
+            made = await client.allocate(external())
+            slurm.exec("bash", "-c", f"echo rung > /dev/udp/127.0.0.1/{bell.port}")
+            await until(feed, becomes(made.job_id, "RUNNING"))
+    await client.cancel(made.job_id)
+
+
+async def test_an_idle_mirror_never_reads_a_list_of_jobs_in_full(slurm: Slurm) -> None:
+    seen: list[Exchange] = []
+    tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
+    async with Client(slurm.url, tokens, observe=seen.append) as client, Mirror(client) as mirror:
+        await mirror.synced()
+        await mirror.refresh()
+    paths = {exchange.path.removeprefix("/slurm/v0.0.45/") for exchange in seen}
+    assert paths <= {"ping/", "diag/", "jobs/state/", "nodes/", "partitions/", "reservations/"}
+
+
+async def test_the_reason_of_a_waiting_job_is_kept_fresh(client: Client) -> None:
+    rhythm = Rhythm(pending=0.1, sweep=0.2, lively=0.1)
+    async with Mirror(client, rhythm=rhythm) as mirror:
+        made = await client.submit(external(hold=True, priority=number(0)))
+        with mirror.subscribe(Kind.JOB) as feed:
+            mirror.track(made.job_id)
+            await until(feed, becomes(made.job_id, "PENDING"))
+            await client.update_job(made.job_id, external(comment="changed", flags=None, hold=True))
+            await until(feed, lambda change: change.after.detail.comment == "changed")
+    await client.cancel(made.job_id)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command speaks in sentences: wrong input names what is wrong and what to do."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner, Result
+
+from slinky.cli.main import app
+from slinky.lab.errors import LabError
+from slinky.lab.prepare import tools
+from slinky.lab.progress import Progress
+
+
+def run(*argv: str) -> Result:
+    return CliRunner().invoke(app, list(argv))
+
+
+@pytest.fixture(autouse=True)
+def folders_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLINKY_STATE", str(tmp_path / "labs"))
+    monkeypatch.setenv("SLINKY_CACHE", str(tmp_path / "cache"))
+
+
+def commands(group: Any, *path: str) -> list[tuple[str, ...]]:
+    below = getattr(group, "commands", {}).items()
+    return [path, *(found for name, command in below for found in commands(command, *path, name))]
+
+
+@pytest.mark.parametrize("path", commands(get_command(app)), ids=" ".join)
+def test_every_command_explains_itself(path: tuple[str, ...]) -> None:
+    result = run(*path, "--help")
+    assert result.exit_code == 0
+    assert len(result.output.splitlines()) > 4
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "said"),
+    [
+        (["lab", "up", "--bogus"], 2, "No such option"),
+        (["lab", "up", "--kube", "1.2"], 1, "Kubernetes 1.2 is not known here"),
+        (["lab", "up", "--name", "UPPER"], 1, "lab name 'UPPER' is not usable"),
+        (["lab", "prepare", "--kube", "9"], 1, "choose one of: 1.36"),
+        (["lab", "status"], 1, "there is no lab named lab"),
+        (["lab", "kubeconfig", "--name", "gone"], 1, "slinky lab up --name gone"),
+        (["lab", "exec", "slurm", "true"], 1, "there is no lab named lab"),
+        (["lab", "down", "-o", "json"], 0, '"removed": false'),
+        (["lab", "list", "-o", "json"], 0, "[]"),
+        (["--version"], 0, "slinky 0."),
+    ],
+)
+def test_wrong_input_ends_in_a_sentence_and_a_code(argv: list[str], code: int, said: str) -> None:
+    result = run(*argv)
+    assert (result.exit_code, said in result.output) == (code, True), result.output
+
+
+def test_a_lab_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "a lab needs root" in run("lab", "up").output
+
+
+def test_a_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(LabError, match="this machine lacks debootstrap, iproute2, mount, util-linux"):
+        tools.require_tools(Progress(quiet=True))
