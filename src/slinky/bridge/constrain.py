@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from slinky.bridge import demand, names
 from slinky.bridge.devices import Catalog
+from slinky.bridge.intake import host_of
 from slinky.bridge.views import Match, NodeSelector, Pod, Term, Toleration
 from slinky.kube import Node, Quantity, View
 from slinky.kube.views import Taint
@@ -120,8 +121,3 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def excluded(shape: Shape, nodes: Iterable[Node], catalog: Catalog) -> frozenset[str]:
     """The Slurm hosts that a shape can never use."""
     return frozenset(host_of(node) for node in nodes if why_not(shape, node, catalog))
-
-
-def host_of(node: Node) -> str:
-    """The Slurm name of a Kubernetes node."""
-    return node.metadata.labels.get(names.HOST_LABEL) or node.metadata.name

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from slinky.bridge import names
 from slinky.bridge.views import Pod
+from slinky.kube import Node
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 
@@ -69,3 +70,8 @@ def overdue(pod: Pod, now: datetime, patience: float) -> float | None:
     if when is None:
         return None
     return patience - (now - datetime.fromisoformat(when)).total_seconds()
+
+
+def host_of(node: Node) -> str:
+    """The Slurm name of a Kubernetes node."""
+    return node.metadata.labels.get(names.HOST_LABEL) or node.metadata.name

@@ -30,6 +30,7 @@ class World:
 
     settings: Settings
     catalog: Catalog = field(default_factory=Catalog)
+    claimed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pod uid to device class to count
 
 
 @dataclass(frozen=True)
