@@ -234,12 +234,13 @@ def _ended(plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
     """The job is over and pods are not: those that run leave, those that wait are submitted again or stay."""
     record = seen.record if seen.sight is Sight.OVER else None
     end = reasons.end(record.state.base if record else "", lost=record is None or record.lost)
-    said = watch.of_end(job, end, record.detail if record else None)
+    detail = record.detail if record else None
     for pod in alive:
         if intake.bound(pod) and not pod.metadata.deleting:
-            plan.add(Evict(pod, said))
+            plan.add(Evict(pod, watch.of_end(job, end, detail, waiting=False)))
     unbound = tuple(pod for pod in alive if not intake.bound(pod))
     if unbound:
+        said = watch.of_end(job, end, detail, waiting=True)
         plan.add(Say(unbound, said, warning=True) if end.decision else Detach(unbound, said))
 
 

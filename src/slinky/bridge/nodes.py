@@ -98,10 +98,8 @@ class Nodes:
     async def _act(self, name: str, node: Node | None, facts: Facts, action: hosts.Action) -> None:
         match action:
             case Create(conf):
-                log.info("registering a node", host=name)
-                await self._slurm.create_node(conf)
                 if node is not None:
-                    await self._slurm.update_node(name, NodeUpdate(comment=hosts.signed(facts, node)))
+                    await self._create(name, conf, hosts.signed(facts, node))
             case Amend(change):
                 await self._slurm.update_node(name, change)
             case Drain(reason):
@@ -122,6 +120,14 @@ class Nodes:
                 self._recorder.note(NODES.reference(node), reason, message, warning=True)
                 return
         self._mirror.poke(nodes=True)
+
+    async def _create(self, name: str, conf: str, comment: str) -> None:
+        log.info("registering a node", host=name)
+        try:
+            await self._slurm.create_node(conf)
+        except Conflict:
+            return  # it is there already and we have not seen it yet; if it lacks our mark, the next look adds it
+        await self._slurm.update_node(name, NodeUpdate(comment=comment))
 
     async def _delete(self, name: str) -> None:
         log.info("deleting a host", host=name)

@@ -44,7 +44,8 @@ class Releaser:
         self._mirror.poke()
 
     def _record(self, job: str, outcome: str, code: int) -> None:
-        status = ExitCode(status=("SUCCESS" if code == 0 else "ERROR",), return_code=number(code))
+        # Slurm takes this number for a wait status, in which an exit code is the second byte.
+        status = ExitCode(status=("SUCCESS" if code == 0 else "ERROR",), return_code=number(code << 8))
         remark = Outcome(comment=PastComment(job=f"pods {outcome}, exit code {code}"), derived_exit_code=status)
         self._outcomes.append((self._clock.monotonic() + FIRST, 1, job, remark))
         self._work.set()

@@ -43,7 +43,11 @@ class Stock:
         self.settings = settings
         self.client: Client = runtime.client
         ours = f"spec.schedulerName={settings.scheduler_name}"
-        indexes = {"group": workload.groups_of, "job": by_label(names.JOB_LABEL)}
+        indexes = {
+            "group": workload.groups_of,
+            "job": by_label(names.JOB_LABEL),
+            "node": lambda pod: (pod.spec.node_name,) if pod.spec.node_name else (),
+        }
         self.pods: Cache[Pod] = runtime.cache(OUR_PODS, fields=ours, indexes=indexes)
         self.nodes: Cache[Node] = runtime.cache(NODES, indexes={"host": lambda node: (intake.host_of(node),)})
         self.groups: dict[str, Cache[Any]] = {"Job": runtime.cache(BATCH_JOBS)}
@@ -166,6 +170,10 @@ class Stock:
         """Does the node's kubelet answer; None if there is no such node."""
         node = self.nodes.get(Key("", name))
         return None if node is None else node.ready
+
+    def leaving(self, node: str, job: str) -> list[Pod]:
+        """Pods of other jobs that are still on a node."""
+        return [pod for pod in self.pods.by("node", node) if not intake.gone(pod) and intake.job_id(pod) != job]
 
     def waiting(self) -> list[Pod]:
         """Pods that have no job yet."""

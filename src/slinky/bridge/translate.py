@@ -50,7 +50,7 @@ def translate(unit: Unit, root: Root, pods: Sequence[Pod], world: World, *, excl
     nodes = -(-len(pods) // per_node)
     asked = _asked(root, pods, world, per_node)
     request = JobRequest(
-        name=root.name or None,
+        name=root.name or pods[0].metadata.name,
         partition=settings.partition or None,
         flags=("EXTERNAL_JOB",),
         current_working_directory=WORKING_DIRECTORY,

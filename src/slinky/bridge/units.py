@@ -25,7 +25,7 @@ from slinky.bridge.watch import Said
 from slinky.bridge.workload import Missing, Root, Unit
 from slinky.kube import Again, Kind, Later, Verdict
 from slinky.observe import Clock, Log, histogram
-from slinky.slurm import Auth, JobRecord, Rejected, Retryable, SlurmError
+from slinky.slurm import Auth, Busy, Conflict, JobRecord, NotFound, Rejected, Retryable, SlurmError
 
 log = Log("slinky.bridge.units")
 
@@ -33,6 +33,10 @@ BIND_SECONDS = histogram("slinky_bridge_place_seconds", "From a seen allocation 
 
 #: A submission that Slurm refuses is repeated this seldom, unless something changes.
 REFUSED_AGAIN = 60.0
+
+
+#: How often a node that is being cleared is looked at.
+CLEARING_AGAIN = 0.5
 
 
 class Units:
@@ -129,7 +133,7 @@ class Units:
                 if await self._submitter.revise(unit, job, wish, pods):
                     await self._label([pod for pod in pods if intake.job_id(pod) != job], job)
             case Place(job, pods):
-                await self._place(unit, job, pods, root)
+                await self._place(unit, job, pods, root, wish)
             case Say(pods, said, warning):
                 await each(pods, lambda pod: self._hands.say(pod, said, warning=warning))
             case Detach(pods, said):
@@ -159,7 +163,7 @@ class Units:
     async def _label(self, pods: Iterable[Pod], job: str) -> None:
         await each(pods, lambda pod: self._hands.label(pod, job))
 
-    async def _place(self, unit: Unit, job: str, pods: tuple[Pod, ...], root: Root | None) -> None:
+    async def _place(self, unit: Unit, job: str, pods: tuple[Pod, ...], root: Root | None, wish: Wish | None) -> None:
         record = self._ledger.seen(job, pods, "").record
         if record is None or record.resources is None:
             return
@@ -173,8 +177,18 @@ class Units:
                 await each(unbound, self._hands.unlabel)
                 await self._releaser.end(job)
             raise Later(str(error)) from error
+        if wish is not None and wish.request.shared:
+            await self._wait_for_empty_nodes(job, pods, set(chosen.values()))
         with BIND_SECONDS.time():
             await each(pods, lambda pod: self._start(record, pod, chosen[pod.metadata.uid]))
+
+    async def _wait_for_empty_nodes(self, job: str, pods: tuple[Pod, ...], nodes: set[str]) -> None:
+        """Slurm gives a node away the moment its job ends; whole nodes are taken only once they are empty."""
+        for node in sorted(nodes):
+            if late := self._stock.leaving(node, job):
+                message = f"Slurm job {job} has node {node}, where {late[0].key} is still being stopped."
+                await each(pods, lambda pod, text=message: self._hands.say(pod, Said(False, "NodeClearing", text)))  # type: ignore[misc]
+                raise Later(message, after=CLEARING_AGAIN)
 
     async def _chosen(self, unit: Unit, record: JobRecord, pods: tuple[Pod, ...], root: Root | None) -> dict[str, str]:
         hosts = [granted.node for granted in record.resources or ()]
@@ -198,7 +212,7 @@ class Units:
 
 def judge(error: Exception) -> Verdict | None:
     """What an error of Slurm means to a controller: try later, or tell a person."""
-    if isinstance(error, Rejected):
+    if isinstance(error, Rejected) and not isinstance(error, Busy | Conflict | NotFound):
         return Verdict(Kind.BLOCKED, "SlurmRefused", str(reasons.refused(error.number, error.text)))
     if isinstance(error, SlurmError):
         return Verdict(Kind.LATER, type(error).__name__, str(error))

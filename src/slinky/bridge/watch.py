@@ -45,10 +45,10 @@ def of_running(record: JobRecord, node: str) -> Said:
     return Said(True, "Allocated", f"Slurm job {record.job_id} has node {node}.")
 
 
-def of_end(job_id: str, end: reasons.End, job: Job | None) -> Said:
-    """How a job ended."""
+def of_end(job_id: str, end: reasons.End, job: Job | None, *, waiting: bool) -> Said:
+    """How a job ended, and for a pod that still waits what can be done about it."""
     remark = f" ({job.state_description})" if job and job.state_description else ""
-    again = " Delete the pod, or remove its job label to submit it again." if end.decision else ""
+    again = " Delete the pod, or remove its job label to submit it again." if end.decision and waiting else ""
     return Said(False, end.reason, f"Slurm job {job_id} {end.sentence}{remark}.{again}")
 
 
