@@ -94,7 +94,7 @@ class Bridge:
             submitter,
             self.releaser,
             Hands(client, stock.pods, self.recorder, settings),
-            Claims(),
+            Claims(client, stock),
             clock,
         )
         self.nodes = Nodes(settings, client, slurm, self.mirror, stock, self.recorder, me)

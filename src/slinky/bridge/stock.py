@@ -18,10 +18,12 @@ from slinky.bridge.views import (
     LEADER_WORKER_SETS,
     OUR_PODS,
     POD_GROUPS,
+    RESOURCE_CLAIMS,
     SLICES,
     BatchJob,
     NativeGroup,
     Pod,
+    ResourceClaim,
     native_groups,
     native_workloads,
 )
@@ -57,6 +59,7 @@ class Stock:
         self._native(runtime, served)
         self.slices = runtime.cache(SLICES, indexes={"node": lambda part: (part.spec.node_name,)})
         self.classes = runtime.cache(DEVICE_CLASSES)
+        self.claims = runtime.cache(RESOURCE_CLAIMS, indexes={"device": devices_of})
         self._catalog: Catalog | None = None
         self.classes.listen(lambda _old, _new: setattr(self, "_catalog", None))
         self._owners: dict[str, tuple[float, Object | None]] = {}
@@ -178,3 +181,14 @@ class Stock:
     def waiting(self) -> list[Pod]:
         """Pods that have no job yet."""
         return [pod for pod in self.pods if intake.waiting(pod) and not intake.job_id(pod)]
+
+
+def devices_of(claim: ResourceClaim) -> tuple[str, ...]:
+    """The devices that a claim holds."""
+    given = claim.status.allocation
+    return tuple(device_key(r.driver, r.pool, r.device) for r in given.devices.results) if given else ()
+
+
+def device_key(driver: str, pool: str, device: str) -> str:
+    """One device, as the index of claims knows it."""
+    return f"{driver}/{pool}/{device}"

@@ -30,7 +30,7 @@ class World:
 
     settings: Settings
     catalog: Catalog = field(default_factory=Catalog)
-    claimed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pod uid to device class to count
+    claimed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by claims: pod uid to GRES type to count
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _asked(root: Root, pods: Sequence[Pod], world: World, per_node: int) -> dict
     need = {name: Quantity.parse(text) for name, text in root.floor.items()} | demand.most(pods)
     cpus = need.get("cpu", demand.ZERO).whole()
     memory = need.get("memory", demand.ZERO).mebi() * per_node
-    devices = demand.gpus(need, world.catalog)
+    devices = _devices(pods, world)
     found: dict[str, Any] = {}
     if cpus:
         found["cpus_per_task"] = cpus
@@ -90,6 +90,18 @@ def _asked(root: Root, pods: Sequence[Pod], world: World, per_node: int) -> dict
     if devices:
         terms = (f"gres/gpu{':' if kind else ''}{kind}:{count * per_node}" for kind, count in sorted(devices.items()))
         found["tres_per_node"] = ",".join(terms)
+    return found
+
+
+def _devices(pods: Sequence[Pod], world: World) -> dict[str, int]:
+    """Devices by GRES type that the hungriest pod needs, asked for as resources or by claims of its own."""
+    found: dict[str, int] = {}
+    for pod in pods:
+        own = demand.gpus(demand.needs(pod), world.catalog)
+        for kind, count in world.claimed.get(pod.metadata.uid, {}).items():
+            own[kind] = own.get(kind, 0) + count
+        for kind, count in own.items():
+            found[kind] = max(found.get(kind, 0), count)
     return found
 
 

@@ -169,18 +169,22 @@ class Units:
             return
         try:
             chosen = await self._chosen(unit, record, pods, root)
+            if wish is not None and wish.request.shared:
+                await self._wait_for_empty_nodes(job, pods, set(chosen.values()))
+            with BIND_SECONDS.time():
+                await each(pods, lambda pod: self._start(record, pod, chosen[pod.metadata.uid]))
         except Misplaced as error:
-            said = Said(False, "NodeUnsuitable", f"Slurm job {job} is given back: {error}.")
-            unbound = [pod for pod in pods if not intake.bound(pod)]
-            await each(unbound, lambda pod: self._hands.say(pod, said, warning=True))
-            if len(unbound) == len(pods):
-                await each(unbound, self._hands.unlabel)
-                await self._releaser.end(job)
+            await self._give_back(job, pods, error)
             raise Later(str(error)) from error
-        if wish is not None and wish.request.shared:
-            await self._wait_for_empty_nodes(job, pods, set(chosen.values()))
-        with BIND_SECONDS.time():
-            await each(pods, lambda pod: self._start(record, pod, chosen[pod.metadata.uid]))
+
+    async def _give_back(self, job: str, pods: tuple[Pod, ...], error: Misplaced) -> None:
+        """The nodes do not suit: tell it, and unless some pods run already return them and ask again."""
+        said = Said(False, "NodeUnsuitable", f"Slurm job {job} is given back: {error}.")
+        unbound = [pod for pod in pods if not intake.bound(pod)]
+        await each(unbound, lambda pod: self._hands.say(pod, said, warning=True))
+        if len(unbound) == len(pods):
+            await each(unbound, self._hands.unlabel)
+            await self._releaser.end(job)
 
     async def _wait_for_empty_nodes(self, job: str, pods: tuple[Pod, ...], nodes: set[str]) -> None:
         """Slurm gives a node away the moment its job ends; whole nodes are taken only once they are empty."""

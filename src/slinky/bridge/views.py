@@ -441,6 +441,8 @@ class ExactRequest(View, frozen=True):
     device_class_name: str = ""
     count: int = 1
     allocation_mode: str = "ExactCount"
+    selectors: tuple[DeviceSelector, ...] = ()
+    admin_access: bool = False
 
 
 class DeviceRequest(View, frozen=True):
