@@ -194,7 +194,7 @@ def test_a_job_without_pods_is_cancelled() -> None:
     ],
 )
 def test_the_outcome_tells_success_from_failure(phases: list[str], codes: list[int], expected: tuple[str, int]) -> None:
-    given = codes or [None] * len(phases)
+    given: list[int | None] = [*codes] or [None] * len(phases)
     pods = []
     for phase, code in zip(phases, given, strict=True):
         ended = [{"name": "c", "state": {"terminated": {"exitCode": code}}}] if code is not None else []
