@@ -110,6 +110,7 @@ class Bridge:
         for kind, cache in stock.groups.items():
             self.unit_loop.watches(cache, partial(self._units_of_group, kind))
         self.unit_loop.watches(stock.classes, lambda _: stock.units_of(stock.waiting()))
+        self.unit_loop.watches(stock.nodes, self._units_leaving, when=_answers_differently)
         self.node_loop.watches(stock.nodes, self._host_of_node)
         self.node_loop.watches(stock.slices, lambda part: self._hosts_named(part.spec.node_name))
         self.mirror.listen(self._slurm_changed)
@@ -166,6 +167,10 @@ class Bridge:
     def _units_of_group(self, kind: str, found: Object) -> set[Unit]:
         return units_of_group(self.stock, kind, found.metadata.namespace, found.metadata.name)
 
+    def _units_leaving(self, node: Node) -> set[Unit]:
+        """Units with deleted pods on a node, whose end depends on whether its kubelet answers."""
+        return self.stock.units_of(p for p in self.stock.pods.by("node", node.metadata.name) if p.metadata.deleting)
+
     def _host_of_node(self, node: Node) -> list[HostName]:
         return [HostName(intake.host_of(node))]
 
@@ -188,6 +193,10 @@ class Bridge:
     def _units_of_job(self, job: str) -> set[Unit]:
         known = self.ledger.unit_of(job)
         return self.stock.units_of(self.stock.pods.by("job", job)) | ({known} if known else set())
+
+
+def _answers_differently(old: Node | None, new: Node | None) -> bool:
+    return old is None or new is None or old.ready != new.ready
 
 
 async def assemble(settings: Settings, client: Client, slurm: Slurm, *, health: Health | None = None) -> Bridge:

@@ -16,6 +16,9 @@ from slinky.kube import Node, Quantity
 from slinky.slurm import Node as Host
 from slinky.slurm import NodeUpdate, Presence, node_conf
 
+#: How every bridge begins the comment on the hosts that it made.
+SIGNATURE = "slurm-bridge "
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -98,6 +101,8 @@ def plan(facts: Facts) -> list[Action]:
         return []
     if facts.host is None:
         return [*_register(facts), *_taint(facts, wanted=False)]
+    if foreign(facts.host, facts.mark):
+        return []
     actions = _replace(facts, facts.host)
     if actions is None:
         actions = [*_amend(facts, facts.host), *_open_or_close(facts, facts.host)]
@@ -111,7 +116,12 @@ def external(node: Node | None) -> bool:
 
 def ours(host: Host, mark: str) -> bool:
     """We made this host."""
-    return host.state.external and host.comment.startswith(mark)
+    return host.state.external and host.comment.startswith(f"{mark} ")
+
+
+def foreign(host: Host, mark: str) -> bool:
+    """Another bridge made this host, and looks after it."""
+    return host.comment.startswith(SIGNATURE) and not host.comment.startswith(f"{mark} ")
 
 
 def _register(facts: Facts) -> list[Action]:

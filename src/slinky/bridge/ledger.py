@@ -108,6 +108,13 @@ class Ledger:
         presence, record = self._mirror.whereabouts(job)
         return not (presence is Presence.ABSENT or (record is not None and record.over))
 
+    def ours(self, job: str) -> bool:
+        """Whether a job carries our signature, by slurmctld's word; what is not known is not ours."""
+        record = self._mirror.jobs.get(job)
+        if record is None or record.detail is None:
+            return False
+        return identity.ours(identity.parse(record.detail.admin_comment), self.me)
+
     def sluid(self, job: str) -> str:
         """The name of a job that is never used again, if known."""
         record = self._mirror.jobs.get(job)

@@ -49,7 +49,7 @@ class Nodes:
     ) -> None:
         self._settings, self._client, self._slurm, self._mirror = settings, client, slurm, mirror
         self._stock, self._recorder = stock, recorder
-        self._mark = f"slurm-bridge {me.cluster}/{me.bridge}"
+        self._mark = f"{hosts.SIGNATURE}{me.cluster}/{me.bridge}"
         self._silent_since: dict[str, float] = {}
 
     async def reconcile(self, key: HostName) -> Again | None:

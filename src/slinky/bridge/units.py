@@ -104,7 +104,10 @@ class Units:
         strays = [
             entry.job
             for entry in self._ledger.jobs_of(unit)
-            if entry.job not in jobs and entry != standing and self._ledger.live(entry.job)
+            if entry.job not in jobs
+            and entry != standing
+            and self._ledger.ours(entry.job)
+            and self._ledger.live(entry.job)
         ]
         return View(
             unit,
@@ -120,7 +123,8 @@ class Units:
 
     def _forget(self, unit: Unit, jobs: set[str]) -> None:
         for entry in self._ledger.jobs_of(unit):
-            if entry.job not in jobs and not self._ledger.live(entry.job):
+            strange = not entry.members and not self._ledger.ours(entry.job)
+            if entry.job not in jobs and (strange or not self._ledger.live(entry.job)):
                 self._ledger.forget(entry.job)
 
     # --- acting

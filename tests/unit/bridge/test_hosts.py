@@ -115,6 +115,12 @@ def test_hosts_that_we_did_not_make_are_never_drained_or_deleted(there: Host) ->
     assert plan(None, there) == []
 
 
+def test_hosts_of_another_bridge_are_left_to_it() -> None:
+    theirs = host(comment="slurm-bridge cluster/bridge-2 uid", cpus=1)
+    for found in (wanted(), wanted(unschedulable=True), wanted(taints=[]), None):
+        assert plan(found, theirs) == []
+
+
 def test_an_existing_external_host_of_a_labelled_node_is_signed() -> None:
     (found,) = plan(wanted(), host(comment=""))
     assert isinstance(found, Amend)
