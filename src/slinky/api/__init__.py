@@ -1,2 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of `slinky.slurm.net/v1beta1`."""
+"""The kinds of `slinky.slurm.net/v1beta1`: one module each, plus the names and keys that go with them."""
+
+from slinky.api import conditions, keys, names, wellknown
+from slinky.api.accounting import ACCOUNTINGS, Accounting, AccountingSpec, AccountingStatus, Storage
+from slinky.api.controller import CONTROLLERS, Controller, ControllerSpec, ControllerStatus, Persistence
+from slinky.api.durations import seconds
+from slinky.api.group import API_VERSION, GROUP, VERSION
+from slinky.api.loginset import LOGIN_SETS, LoginSet, LoginSetSpec, LoginSetStatus
+from slinky.api.nodeset import NODE_SETS, NodeSet, NodeSetSpec, NodeSetStatus
+from slinky.api.refs import ConfigKeyRef, KeyRef, LocalRef
+from slinky.api.restapi import REST_APIS, RestApi, RestApiSpec, RestApiStatus
+from slinky.api.templates import ClaimSpec, ExternalHost, PodTemplate, ServicePart, TemplateMeta
+from slinky.api.token import TOKENS, Token, TokenSpec, TokenStatus
+from slinky.api.update import Drain, RollingUpdate, ScheduledUpdate, UpdateStrategy, scaled
+
+__all__ = [
+    "ACCOUNTINGS",
+    "API_VERSION",
+    "CONTROLLERS",
+    "GROUP",
+    "LOGIN_SETS",
+    "NODE_SETS",
+    "REST_APIS",
+    "TOKENS",
+    "VERSION",
+    "Accounting",
+    "AccountingSpec",
+    "AccountingStatus",
+    "ClaimSpec",
+    "ConfigKeyRef",
+    "Controller",
+    "ControllerSpec",
+    "ControllerStatus",
+    "Drain",
+    "ExternalHost",
+    "KeyRef",
+    "LocalRef",
+    "LoginSet",
+    "LoginSetSpec",
+    "LoginSetStatus",
+    "NodeSet",
+    "NodeSetSpec",
+    "NodeSetStatus",
+    "Persistence",
+    "PodTemplate",
+    "RestApi",
+    "RestApiSpec",
+    "RestApiStatus",
+    "RollingUpdate",
+    "ScheduledUpdate",
+    "ServicePart",
+    "Storage",
+    "TemplateMeta",
+    "Token",
+    "TokenSpec",
+    "TokenStatus",
+    "UpdateStrategy",
+    "conditions",
+    "keys",
+    "names",
+    "scaled",
+    "seconds",
+    "wellknown",
+]

@@ -110,9 +110,7 @@ def answer(review: _Review, reply: Reply) -> bytes:
             "patchType": "JSONPatch",
             "patch": msgspec.json.encode(reply.patch),
         }  # bytes become base64
-    return msgspec.json.encode(
-        {"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response}
-    )
+    return msgspec.json.encode({"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response})
 
 
 def application(handlers: Mapping[str, Handler], *, most_bytes: int = MOST_BYTES) -> web.Application:

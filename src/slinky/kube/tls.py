@@ -82,9 +82,7 @@ class Pem:
 NO_PEM = Pem()
 
 
-def client_context(
-    ca: Pem, certificate: Pem, key: Pem, *, insecure: bool = False
-) -> Followed[ssl.SSLContext]:
+def client_context(ca: Pem, certificate: Pem, key: Pem, *, insecure: bool = False) -> Followed[ssl.SSLContext]:
     """How we trust a server and prove ourselves to it."""
 
     def make() -> ssl.SSLContext:

@@ -170,9 +170,7 @@ class Watch(Generic[T]):
             "timeoutSeconds": self._client.dice.randint(300, 600),
         }
         lines = Lines()
-        async with self._client.watching(
-            self._resource, query, namespace=self._namespace, idle=self._idle
-        ) as stream:
+        async with self._client.watching(self._resource, query, namespace=self._namespace, idle=self._idle) as stream:
             async for chunk in stream.chunks():
                 whole = lines.feed(chunk)
                 self._events.inc(len(whole))

@@ -191,9 +191,9 @@ class Client:
     # Jobs
 
     async def job(self, job: int | str) -> Job:
-        """A job by its id, or (v0.0.44) by its SLUID. A heterogeneous job gives its leader."""
+        """A job by its id, or (v0.0.44) by its SLUID. The id of a heterogeneous job stands for its leader."""
         found = await self.job_components(job)
-        return found[0]
+        return next((each for each in found if str(each.job_id) == str(job)), found[0])
 
     async def job_components(self, job: int | str) -> tuple[Job, ...]:
         """Every component of a heterogeneous job or every task record of an array; otherwise the one job."""
@@ -261,9 +261,7 @@ class Client:
         docs/slurm-client.md.
         """
         query = query_of(signal=signal, flags=",".join(flags) or None)
-        refused = kill_refusals(
-            await self.session.call(Ctld.CANCEL_JOB, CancelAnswer, query=query, job_id=job)
-        )
+        refused = kill_refusals(await self.session.call(Ctld.CANCEL_JOB, CancelAnswer, query=query, job_id=job))
         if refused:
             raise error_for(refused)
 
@@ -281,9 +279,7 @@ class Client:
         """
         body = RequeueBody(jobs=[str(job) for job in jobs], flags=flags)
         answer = await self.session.call(Ctld.REQUEUE, RequeueAnswer, body=body)
-        return tuple(
-            result.problem() for results in answer.status or () for result in results if result.error_code
-        )
+        return tuple(result.problem() for results in answer.status or () for result in results if result.error_code)
 
     # Nodes
 

@@ -21,6 +21,7 @@ from .endpoints import Ctld, Endpoint
 from .errors import (
     Auth,
     DatabaseUnreachable,
+    Malformed,
     Rejected,
     Retryable,
     SlurmError,
@@ -54,7 +55,10 @@ class Session:
         self.transport = transport
         self.tokens = tokens
         self.user = user
+        #: Who answered last.
         self.slurm = SlurmMeta()
+        #: The only cluster whose answers are taken, if set.
+        self.pinned = ""
         self._version = version
         self._deadline = float("inf") if deadline is None else deadline
         self._negotiation = asyncio.Lock()
@@ -92,8 +96,9 @@ class Session:
             answer = read(reply, kind)
         except SlurmError as error:
             raise await self._explained(error, endpoint, reply) from error
-        if answer.meta is not None:
-            self.slurm = answer.meta.slurm
+        self.slurm = (answer.meta or Meta()).slurm
+        if self.pinned and self.slurm.cluster not in {"", self.pinned}:
+            raise Malformed(f"cluster {self.slurm.cluster!r} answers where {self.pinned!r} was")
         return answer
 
     async def reply(
@@ -174,9 +179,7 @@ class Session:
             return await self._database_or_token(error)
         if isinstance(error, Unreachable):
             self._suspected = True
-        elif (
-            isinstance(error, Rejected) and reply.status == 403 and error.number == 1 and not await self.up()
-        ):
+        elif isinstance(error, Rejected) and reply.status == 403 and error.number == 1 and not await self.up():
             # With slurmctld down a cancel is "not permitted"; that says nothing of our rights.
             self._suspected = True
             return Unreachable(str(error))

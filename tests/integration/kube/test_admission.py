@@ -26,9 +26,7 @@ def webhook(url: str, ca: bytes, namespace: str) -> dict[str, Any]:
     return {
         "name": "test.slinky.dev",
         "clientConfig": {"url": url, "caBundle": base64.b64encode(ca).decode()},
-        "rules": [
-            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
-        ],
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
@@ -76,7 +74,7 @@ async def test_objects_are_let_in_refused_and_changed_also_after_a_rotation(
         assert "the test says no" in refused
         changed = await create("changed", "change")
         assert isinstance(changed, ConfigMap)
-        assert changed.data["added"] == "admin"
+        assert changed.data["added"] == "kubernetes-admin"
         assert "failed calling webhook" in str(await create("bug", "bug"))
 
         (tmp_path / "crt").write_bytes(new_certificate)
@@ -85,5 +83,5 @@ async def test_objects_are_let_in_refused_and_changed_also_after_a_rotation(
         await configure(new_certificate)
         while isinstance(found := await create("rotated", "change"), str):
             assert "certificate" in found  # until the server has noticed the new bundle
-        assert found.data["added"] == "admin"
+        assert found.data["added"] == "kubernetes-admin"
     await client.delete(kind, Key("", namespace))

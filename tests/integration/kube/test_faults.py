@@ -14,6 +14,7 @@ import pytest
 from slinky.kube import (
     CONFIG_MAPS,
     CUSTOM_RESOURCES,
+    NAMESPACES,
     PODS,
     Access,
     Cache,
@@ -32,8 +33,8 @@ from slinky.kube.auth import FileToken, FixedToken
 from slinky.kube.metrics import ODD_OBJECTS, WATCH_STARTS
 from slinky.kube.tls import Pem
 from slinky.kube.transport import AioTransport
+from slinky.lab.plain import PlainPlane
 
-from .conftest import Plane, start_plane
 from .objects import config_map, pod
 from .proxy import Proxy
 from .test_watch import following, until
@@ -51,7 +52,7 @@ async def reached(access: Access) -> AsyncIterator[Client]:
 
 
 @contextlib.asynccontextmanager
-async def through_proxy(plane: Plane) -> AsyncIterator[tuple[Proxy, Client]]:
+async def through_proxy(plane: PlainPlane) -> AsyncIterator[tuple[Proxy, Client]]:
     async with (
         Proxy(plane.url, plane.ca).running() as proxy,
         reached(Access(proxy.url, FixedToken(plane.token))) as client,
@@ -77,7 +78,7 @@ async def agrees(client: Client, cache: Cache[ConfigMap], namespace: str) -> Non
 
 @pytest.mark.parametrize("cut", ["time", "bytes"])
 async def test_a_watch_that_is_cut_again_and_again_ends_up_right(
-    plane: Plane, client: Client, namespace: str, cut: str
+    plane: PlainPlane, client: Client, namespace: str, cut: str
 ) -> None:
     dice = random.Random(7)  # noqa: S311
     async with through_proxy(plane) as (proxy, shaky):
@@ -85,14 +86,14 @@ async def test_a_watch_that_is_cut_again_and_again_ends_up_right(
         absent: list[Key] = []
         async with following(shaky, namespace) as cache:
             cache.listen(lambda old, new: absent.append(old.key) if new is None and old else None)
-            await write_some(client, namespace, 60)
+            while proxy.connections <= 3:  # until the stream was really cut a few times
+                await write_some(client, namespace, 60)
             await agrees(client, cache, namespace)
-            assert proxy.connections > 2
         # An absence is only ever concluded for what was deleted: rounds 3, 10, 17 ... of 20 names.
         assert {key.name for key in absent} <= {f"c-{number % 20}" for number in range(60) if number % 7 == 3}
 
 
-async def test_a_restart_of_the_server_is_survived(plane: Plane, client: Client, namespace: str) -> None:
+async def test_a_restart_of_the_server_is_survived(plane: PlainPlane, client: Client, namespace: str) -> None:
     await write_some(client, namespace, 10)
     async with following(client, namespace) as cache:
         before = len(cache)
@@ -105,20 +106,20 @@ async def test_a_restart_of_the_server_is_survived(plane: Plane, client: Client,
         await agrees(client, cache, namespace)
 
 
-async def test_a_rotated_server_certificate_is_trusted_when_its_file_is(plane: Plane, namespace: str) -> None:
-    async with connect(plane.kubeconfig) as ours:
-        await ours.create(CONFIG_MAPS, config_map(namespace, "before"))
-        old = plane.ca.read_bytes()
+async def test_a_rotated_server_certificate_is_trusted_when_its_file_is(own_plane: PlainPlane) -> None:
+    access = Access(own_plane.url, FixedToken(own_plane.token), ca=Pem(own_plane.ca))
+    async with reached(access) as ours:
+        await ours.create(NAMESPACES, {"metadata": {"name": "before"}})
+        old = own_plane.ca.read_bytes()
 
         def rotate() -> None:
-            plane.stop_apiserver()
-            for name in ("apiserver.crt", "apiserver.key"):
-                (plane.home / "certs" / name).unlink()
-            plane.start_apiserver()
+            own_plane.stop_apiserver()
+            own_plane.renew_certificates()
+            own_plane.start_apiserver()
 
         await asyncio.to_thread(rotate)
-        assert plane.ca.read_bytes() != old
-        assert (await ours.get(CONFIG_MAPS, Key(namespace, "before"))).metadata.name == "before"
+        assert own_plane.ca.read_bytes() != old
+        assert (await ours.get(NAMESPACES, Key("", "before"))).metadata.name == "before"
 
 
 async def test_a_forgotten_history_is_listed_anew(client: Client, namespace: str) -> None:
@@ -132,10 +133,8 @@ async def test_a_forgotten_history_is_listed_anew(client: Client, namespace: str
         task.cancel()
 
 
-async def test_a_busy_server_is_waited_for(plane: Plane, namespace: str) -> None:
-    busy = (
-        b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    )
+async def test_a_busy_server_is_waited_for(plane: PlainPlane, namespace: str) -> None:
+    busy = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     async with through_proxy(plane) as (proxy, shaky):
         proxy.canned = [busy]
         assert await shaky.list(CONFIG_MAPS, namespace=namespace) == []
@@ -216,7 +215,7 @@ async def test_an_object_of_an_unexpected_shape_stops_nothing(client: Client, na
 
 
 async def test_a_rotated_token_is_taken_up_and_the_watch_goes_on(
-    plane: Plane, client: Client, namespace: str, tmp_path: Path
+    plane: PlainPlane, client: Client, namespace: str, tmp_path: Path
 ) -> None:
     accounts = Resource("v1", "ServiceAccount", "serviceaccounts", Object)
     secrets = Resource("v1", "Secret", "secrets", Object)
@@ -270,8 +269,8 @@ async def test_cancelled_requests_leave_no_dirty_connection(client: Client, name
             family.create_task(patient(number))
 
 
-async def test_a_server_without_streaming_lists_is_followed_all_the_same(tmp_path: Path) -> None:
-    with start_plane(tmp_path, old=True) as old:
+async def test_a_server_without_streaming_lists_is_followed_all_the_same() -> None:
+    with PlainPlane.running(flags=["--feature-gates=WatchList=false"]) as old:
         async with connect(old.kubeconfig) as ours:
             await ours.create(CONFIG_MAPS, config_map("default", "a"))
             listed = WATCH_STARTS.labels(CONFIG_MAPS.name, "list")._value.get()

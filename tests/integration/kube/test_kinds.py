@@ -145,9 +145,7 @@ async def test_status_and_scale_work_on_our_kind(client: Client, namespace: str,
     assert (scale.spec.replicas, scale.status.replicas, scale.status.selector) == (4, 1, "a=b")
 
 
-async def test_two_appliers_share_a_list_by_its_keys(
-    client: Client, namespace: str, sets: Resource[Set]
-) -> None:
+async def test_two_appliers_share_a_list_by_its_keys(client: Client, namespace: str, sets: Resource[Set]) -> None:
     await client.apply(sets, a_set(namespace, refs=[{"name": "one"}]), manager="one")
     other = SETS.manifest(Key(namespace, "a"), spec={"ref": {"name": "x"}, "refs": [{"name": "two"}]})
     both = await client.apply(sets, other, manager="two", force=False)
@@ -276,9 +274,7 @@ async def test_events_are_written_and_counted_up(client: Client, namespace: str)
         recorder.note(PODS.reference(made), "Waiting", "Waiting for 3 jobs.", warning=True)
         await recorder.flush()
     events = Resource("v1", "Event", "events", Noted)
-    (found,) = await client.list(
-        events, namespace=namespace, fields=f"involvedObject.uid={made.metadata.uid}"
-    )
+    (found,) = await client.list(events, namespace=namespace, fields=f"involvedObject.uid={made.metadata.uid}")
     assert (found.count, found.type, found.reason) == (2, "Warning", "Waiting")
 
 

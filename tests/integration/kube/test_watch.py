@@ -49,9 +49,7 @@ async def following(client: Client, namespace: str, **options: Any) -> AsyncIter
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "paged"])
-async def test_a_cache_shows_what_is_there_and_what_changes(
-    client: Client, namespace: str, streaming: bool
-) -> None:
+async def test_a_cache_shows_what_is_there_and_what_changes(client: Client, namespace: str, streaming: bool) -> None:
     await client.create(CONFIG_MAPS, config_map(namespace, "old", {"x": "1"}))
     async with following(client, namespace, streaming=streaming) as cache:
         assert cache.keys() == [Key(namespace, "old")]
@@ -108,9 +106,7 @@ async def test_a_converged_system_led_by_one_writes_nothing(client: Client, name
     runtime.control(controller)
     for number in range(5):
         await client.create(CONFIG_MAPS, config_map(namespace, f"c-{number}"))
-    election = Election(
-        client, Key(namespace, "lease"), "me", terms=Terms(duration=600.0, give_up=400.0, every=300.0)
-    )
+    election = Election(client, Key(namespace, "lease"), "me", terms=Terms(duration=600.0, give_up=400.0, every=300.0))
     running = asyncio.ensure_future(runtime.run(lead=election.lead))
     try:
         await until(lambda: len(cache) == 5 and all(found.data.get("state") == "done" for found in cache))

@@ -107,9 +107,7 @@ def test_rules_of_a_struct_and_of_its_field_are_both_kept() -> None:
         __rules__ = (rule("self.x > 0", "positive"),)
         x: int
 
-    holder = msgspec.defstruct(
-        "Holder", [("field", Annotated[Ruled, rules(rule("self == oldSelf", "fixed"))])]
-    )
+    holder = msgspec.defstruct("Holder", [("field", Annotated[Ruled, rules(rule("self == oldSelf", "fixed"))])])
     found = schema_of(holder)["properties"]["field"]["x-kubernetes-validations"]
     assert [entry["message"] for entry in found] == ["positive", "fixed"]
 

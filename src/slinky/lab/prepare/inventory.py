@@ -43,6 +43,7 @@ class Inventory:
             "debian": debian.base(),
             "machine": machine,
             "programs": programs,
+            "helm": golang.helm(store),
             "base-tar": base_tar,
             "image-base": base,
             **{f"image-{name}": image for name, image in images.items()},

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
+"""Accounting: slurmdbd and the database behind it."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from slinky.api import names, wellknown
+from slinky.api.conditions import HEALTH, Status
+from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
+from slinky.api.refs import DAEMON_RULES, DaemonKeyRefs, KeyRef
+from slinky.api.templates import Container, ExternalHost, PodTemplate, ServicePart
+from slinky.kube.resource import Resource
+from slinky.kube.schema import AGE, definition, described, rule
+from slinky.kube.types import Object, View
+
+
+class Storage(View, frozen=True):
+    """The MySQL or MariaDB database."""
+
+    host: Annotated[str, Meta(min_length=1, max_length=253), described("Host name or address of the database.")]
+    password_key_ref: Annotated[KeyRef, described("Secret key with the password.")]
+    port: Annotated[int, Meta(ge=1, le=65535), described("TCP port of the database.")] = wellknown.MYSQL_PORT
+    database: Annotated[str, Meta(max_length=64), described("Name of the database.")] = "slurm_acct_db"
+    username: Annotated[str, Meta(max_length=80), described("User of the database.")] = ""
+
+
+class AccountingSpec(DaemonKeyRefs, frozen=True):
+    """Desired state of Slurm's accounting."""
+
+    __rules__ = (
+        *DAEMON_RULES,
+        rule("self.external || has(self.storageConfig)", "storageConfig is required unless external"),
+    )
+
+    external: Annotated[bool, described("slurmdbd runs outside of Kubernetes.")] = False
+    external_config: Annotated[ExternalHost | None, described("Where it runs, if external.")] = None
+    slurmdbd: Annotated[Container, described("Merged over the slurmdbd container.")] = {}
+    template: Annotated[PodTemplate, described("Merged over the pod.")] = PodTemplate()
+    storage_config: Annotated[Storage | None, described("The database.")] = None
+    extra_conf: Annotated[str, described("Text appended to slurmdbd.conf.")] = ""
+    service: Annotated[ServicePart, described("The Service; port 6819 if unset.")] = ServicePart()
+
+
+class AccountingStatus(Status, frozen=True):
+    """Observed state of Slurm's accounting."""
+
+
+class Accounting(Object, frozen=True):
+    """Slurm's accounting."""
+
+    spec: AccountingSpec
+    status: AccountingStatus = AccountingStatus()
+
+    @property
+    def workload_name(self) -> str:
+        """The StatefulSet."""
+        return f"{self.metadata.name}-accounting"
+
+    @property
+    def service_name(self) -> str:
+        """The Service."""
+        return self.workload_name
+
+    @property
+    def config_name(self) -> str:
+        """The Secret with slurmdbd.conf: it holds the database password."""
+        return self.workload_name
+
+    @property
+    def pod_name(self) -> str:
+        """The one pod, which is DbdHost."""
+        return f"{self.workload_name}-0"
+
+    @property
+    def host(self) -> str:
+        """The name slurmctld calls."""
+        if self.spec.external and self.spec.external_config:
+            return self.spec.external_config.host
+        return names.short_address(self.service_name, self.metadata.namespace)
+
+    @property
+    def port(self) -> int:
+        """Where slurmctld reaches slurmdbd."""
+        if self.spec.external and self.spec.external_config:
+            return self.spec.external_config.port
+        return self.spec.service.port or wellknown.SLURMDBD_PORT
+
+
+ACCOUNTINGS = Resource(API_VERSION, "Accounting", "accountings", Accounting)
+
+DEFINITION = definition(
+    GROUP,
+    VERSION,
+    "Accounting",
+    "accountings",
+    spec=AccountingSpec,
+    status=AccountingStatus,
+    description="Slurm's accounting: slurmdbd and the database behind it.",
+    columns=[*HEALTH, AGE],
+    short_names=["slurmdbd"],
+    categories=CATEGORIES,
+)

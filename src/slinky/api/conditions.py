@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every kind says about itself: conditions, and the generation they speak of.
+
+`kubectl wait --for=condition=Ready` works on every kind. A condition is about the generation in its
+observedGeneration and no other; one that cannot be known is Unknown, never guessed.
+"""
+
+from typing import Annotated, NamedTuple
+
+from slinky.kube.schema import Column, described, list_map
+from slinky.kube.types import Condition, View
+
+READY = "Ready"
+PROGRESSING = "Progressing"
+DEGRADED = "Degraded"
+SLURM_REACHABLE = "SlurmReachable"
+CONFIG_SYNCED = "ConfigSynced"
+RESERVATION_CREATED = "ReservationCreated"
+
+
+class Meaning(NamedTuple):
+    """One row of the table of conditions."""
+
+    type: str
+    kinds: str
+    true: str
+
+
+CONDITIONS = (
+    Meaning(READY, "all", "everything that was asked for is there and works"),
+    Meaning(PROGRESSING, "all", "a change is being carried out"),
+    Meaning(DEGRADED, "all", "something is wrong that needs a person or time; the reason says what"),
+    Meaning(SLURM_REACHABLE, "all but Token", "the Slurm daemon behind this object answers"),
+    Meaning(CONFIG_SYNCED, "all but Token", "the running daemons use the configuration that is wanted"),
+    Meaning(RESERVATION_CREATED, "NodeSet", "the reservation of a scheduled update exists in Slurm"),
+)
+
+
+class Status(View, frozen=True):
+    """What every kind reports."""
+
+    conditions: Annotated[tuple[Condition, ...], list_map("type"), described("How it is, by type.")] = ()
+    observed_generation: Annotated[int, described("The generation that this status is about.")] = 0
+
+
+class ScaledStatus(Status, frozen=True):
+    """Status of a kind that `kubectl scale` and autoscalers know."""
+
+    replicas: Annotated[int, described("How many pods there are.")] = 0
+    ready_replicas: Annotated[int, described("How many of them are ready.")] = 0
+    selector: Annotated[str, described("Label selector of the pods, for autoscalers.")] = ""
+
+
+HEALTH = (
+    Column("READY", "string", f'.status.conditions[?(@.type=="{READY}")].status'),
+    Column("REASON", "string", f'.status.conditions[?(@.type=="{READY}")].reason', wide=True),
+)

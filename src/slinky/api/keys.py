@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every annotation, label and marker, and who writes it.
+
+Tools outside rely on these (topology writers, drainers, autoscalers), so they never change their meaning. The
+reference documentation is rendered from the same tables.
+"""
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """One row: the key, what carries it, who writes it, what it means."""
+
+    key: str
+    on: str
+    by: str
+    meaning: str
+
+
+# --- annotations
+
+POD_CORDON = "nodeset.slinky.slurm.net/pod-cordon"
+POD_CORDON_OWNER = "nodeset.slinky.slurm.net/pod-cordon-owner"
+POD_CONDEMNED = "nodeset.slinky.slurm.net/pod-condemned"
+POD_DELETION_COST = "nodeset.slinky.slurm.net/pod-deletion-cost"
+POD_DEADLINE = "nodeset.slinky.slurm.net/pod-deadline"
+NODE_CORDON_REASON = "nodeset.slinky.slurm.net/node-cordon-reason"
+HOSTNAME_OVERRIDE = "nodeset.slinky.slurm.net/hostname-override"
+TOPOLOGY = "topology.slinky.slurm.net/spec"
+FEATURES = "features.slinky.slurm.net/spec"
+SLURM_KEY_HASH = "slinky.slurm.net/slurm-key-hash"
+JWT_KEY_HASH = "slinky.slurm.net/jwt-key-hash"
+SLURM_CONFIG_HASH = "slinky.slurm.net/slurm-config-hash"
+SLURMDBD_CONF_HASH = "slinky.slurm.net/slurmdbd-conf-hash"
+SSHD_CONF_HASH = "slinky.slurm.net/sshd-conf-hash"
+SSSD_CONF_HASH = "slinky.slurm.net/sssd-conf-hash"
+SSH_HOST_KEYS_HASH = "slinky.slurm.net/ssh-host-keys-hash"
+GENERATE_KEYS = "slinky.slurm.net/generate-keys"
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+MINIMUM_SLURM_VERSION = "slinky.slurm.net/minimum-slurm-version"
+
+_ROLLS = "what was hashed; a change rolls the pods"
+
+ANNOTATIONS = (
+    Entry(POD_CORDON, "pod", "operator or user", '"true" drains the Slurm node of this worker'),
+    Entry(POD_CORDON_OWNER, "pod", "operator", "who asked for the drain: user, node, scale-in, update or deletion"),
+    Entry(POD_CONDEMNED, "pod", "operator", "why this worker was chosen to go; a choice is never taken back silently"),
+    Entry(POD_DELETION_COST, "pod", "user", "an integer; workers with a lower one go first"),
+    Entry(POD_DEADLINE, "pod", "operator", "RFC 3339 time at which the last job on the worker ends at the latest"),
+    Entry(NODE_CORDON_REASON, "node", "user", "reason to give Slurm when the node is cordoned"),
+    Entry(HOSTNAME_OVERRIDE, "node", "user", "host name of the worker on this node, in DaemonSet mode"),
+    Entry(TOPOLOGY, "node, copied to pod", "user or tool", "Slurm's dynamic topology of the node"),
+    Entry(FEATURES, "node", "user or tool", "comma list; each becomes the Slurm feature k8s/<name>"),
+    *(
+        Entry(key, "pod template", "operator", _ROLLS)
+        for key in (
+            SLURM_KEY_HASH,
+            JWT_KEY_HASH,
+            SLURM_CONFIG_HASH,
+            SLURMDBD_CONF_HASH,
+            SSHD_CONF_HASH,
+            SSSD_CONF_HASH,
+            SSH_HOST_KEYS_HASH,
+        )
+    ),
+    Entry(GENERATE_KEYS, "Secret", "chart or user", "comma list; each key that is missing is made at random, once"),
+    Entry(DEFAULT_CONTAINER, "pod", "operator", "the container kubectl logs and exec choose"),
+    Entry(MINIMUM_SLURM_VERSION, "chart", "chart", "the oldest Slurm that works with it"),
+)
+
+# --- labels
+
+ACTIVE = "controller.slinky.slurm.net/active"
+POD_NAME = "nodeset.slinky.slurm.net/pod-name"
+POD_INDEX = "nodeset.slinky.slurm.net/pod-index"
+POD_HOSTNAME = "nodeset.slinky.slurm.net/pod-hostname"
+SCALING_MODE = "nodeset.slinky.slurm.net/scaling-mode"
+POD_PROTECT = "nodeset.slinky.slurm.net/pod-protect"
+CLUSTER = "slinky.slurm.net/cluster"
+REVISION = "controller.kubernetes.io/hash"
+APP_NAME = "app.kubernetes.io/name"
+APP_INSTANCE = "app.kubernetes.io/instance"
+APP_COMPONENT = "app.kubernetes.io/component"
+
+LABELS = (
+    Entry(ACTIVE, "controller pod", "operator", '"true" on the slurmctld that is in charge'),
+    Entry(POD_NAME, "worker pod", "operator", "name of the pod"),
+    Entry(POD_INDEX, "worker pod", "operator", "padded ordinal, in StatefulSet mode"),
+    Entry(POD_HOSTNAME, "worker pod", "operator", "host name, which is the Slurm node name"),
+    Entry(SCALING_MODE, "worker pod", "operator", "mode under which the pod was made"),
+    Entry(POD_PROTECT, "worker pod", "operator", '"true" while jobs are on the worker; a disruption budget selects it'),
+    Entry(CLUSTER, "worker pod", "operator", "name of the Controller"),
+    Entry(REVISION, "worker pod, revision", "operator", "hash of the revision"),
+    Entry(APP_NAME, "everything", "operator", "program: slurmctld, slurmdbd, slurmrestd, slurmd, login"),
+    Entry(APP_INSTANCE, "everything", "operator", "name of the object it belongs to"),
+    Entry(APP_COMPONENT, "everything", "operator", "controller, accounting, restapi, worker, login"),
+)
+
+# --- finalizers and taints
+
+RESERVATION_FINALIZER = "nodeset.slinky.slurm.net/reservation"
+DRAIN_FINALIZER = "nodeset.slinky.slurm.net/drain"
+WORKER_TAINT = "nodeset.slinky.slurm.net/worker"
+
+MARKERS = (
+    Entry(RESERVATION_FINALIZER, "NodeSet", "operator", "finalizer: a reservation in Slurm must go first"),
+    Entry(DRAIN_FINALIZER, "NodeSet", "operator", "finalizer: workers are drained before they are deleted"),
+    Entry(WORKER_TAINT, "node", "user", "taint with effect NoExecute that only workers tolerate"),
+)
+
+# --- what is written into Slurm
+
+REASON_PREFIX = "slurm-operator: "
+FEATURE_PREFIX = "k8s/"
+RESERVATION_PREFIX = "SlurmOperatorMaint-"

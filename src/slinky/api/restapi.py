@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
+"""RestApi: slurmrestd, through which the operator and others talk to Slurm."""
+
+from typing import Annotated
+
+from slinky.api import names, wellknown
+from slinky.api.conditions import HEALTH, ScaledStatus
+from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
+from slinky.api.refs import LocalRef
+from slinky.api.templates import Container, PodTemplate, Replicas, ServicePart
+from slinky.kube.resource import Resource
+from slinky.kube.schema import AGE, Scaled, definition, described
+from slinky.kube.types import Key, Object, View
+
+
+class RestApiSpec(View, frozen=True):
+    """Desired state of Slurm's REST API."""
+
+    controller_ref: Annotated[LocalRef, described("The Controller it speaks for.")]
+    replicas: Annotated[Replicas, described("How many pods.")] = 1
+    slurmrestd: Annotated[Container, described("Merged over the slurmrestd container.")] = {}
+    template: Annotated[PodTemplate, described("Merged over the pod.")] = PodTemplate()
+    service: Annotated[ServicePart, described("The Service; port 6820 if unset.")] = ServicePart()
+
+
+class RestApiStatus(ScaledStatus, frozen=True):
+    """Observed state of Slurm's REST API."""
+
+
+class RestApi(Object, frozen=True):
+    """Slurm's REST API."""
+
+    spec: RestApiSpec
+    status: RestApiStatus = RestApiStatus()
+
+    @property
+    def controller_key(self) -> Key:
+        """The Controller it refers to."""
+        return Key(self.metadata.namespace, self.spec.controller_ref.name)
+
+    @property
+    def workload_name(self) -> str:
+        """The Deployment."""
+        return f"{self.metadata.name}-restapi"
+
+    @property
+    def service_name(self) -> str:
+        """The Service."""
+        return self.workload_name
+
+    @property
+    def port(self) -> int:
+        """Port of the Service."""
+        return self.spec.service.port or wellknown.SLURMRESTD_PORT
+
+    @property
+    def url(self) -> str:
+        """Where its clients find it."""
+        return f"http://{names.short_address(self.service_name, self.metadata.namespace)}:{self.port}"
+
+
+REST_APIS = Resource(API_VERSION, "RestApi", "restapis", RestApi)
+
+DEFINITION = definition(
+    GROUP,
+    VERSION,
+    "RestApi",
+    "restapis",
+    spec=RestApiSpec,
+    status=RestApiStatus,
+    description="Slurm's REST API: slurmrestd.",
+    columns=[*HEALTH, AGE],
+    scale=Scaled(),
+    short_names=["slurmrestd"],
+    categories=CATEGORIES,
+)

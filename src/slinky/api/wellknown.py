@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ports, user ids, file names and folders that images, manifests and people agree on."""
+
+# --- ports
+
+SLURMCTLD_PORT = 6817
+SLURMD_PORT = 6818
+SLURMDBD_PORT = 6819
+SLURMRESTD_PORT = 6820
+SSH_PORT = 22
+MYSQL_PORT = 3306
+HEALTH_PORT = 8081
+METRICS_PORT = 8080
+WEBHOOK_PORT = 9443
+
+PORTS = {
+    "slurmctld": SLURMCTLD_PORT,
+    "slurmd": SLURMD_PORT,
+    "slurmdbd": SLURMDBD_PORT,
+    "slurmrestd": SLURMRESTD_PORT,
+    "ssh": SSH_PORT,
+    "mysql": MYSQL_PORT,
+    "health": HEALTH_PORT,
+    "metrics": METRICS_PORT,
+    "webhook": WEBHOOK_PORT,
+}
+
+# --- user and group ids
+
+SLURM_ID = 401
+SLURMRESTD_ID = 65534
+OPERATOR_ID = 65532
+
+# --- keys of ConfigMaps and Secrets, which are file names too
+
+SLURM_CONF = "slurm.conf"
+CGROUP_CONF = "cgroup.conf"
+SLURMDBD_CONF = "slurmdbd.conf"
+SLURM_KEY = "slurm.key"
+JWT_KEY = "jwt.key"
+JWKS = "jwks.json"
+SSHD_CONFIG = "sshd_config"
+AUTHORIZED_KEYS = "authorized_keys"
+SSSD_CONF = "sssd.conf"
+TOKEN_KEY = "SLURM_JWT"  # noqa: S105 -- the name of a key, not a token
+
+#: Files that only the operator writes.
+OWN_FILES = frozenset({SLURM_CONF, SLURMDBD_CONF})
+#: Files of Slurm that a site may add; others draw a warning.
+SITE_FILES = frozenset(
+    {
+        "acct_gather.conf",
+        "burst_buffer.conf",
+        "cgroup.conf",
+        "cli_filter.lua",
+        "gres.conf",
+        "helpers.conf",
+        "job_container.conf",
+        "job_submit.lua",
+        "mpi.conf",
+        "namespace.yaml",
+        "oci.conf",
+        "plugstack.conf",
+        "topology.conf",
+        "topology.yaml",
+    }
+)
+
+# --- folders
+
+ETC = "/etc/slurm"
+STATE = "/var/spool/slurmctld"
+SPOOL = "/var/spool/slurmd"
+LOGS = "/var/log/slurm"
+
+# --- volumes
+
+STATE_VOLUME = "statesave"
+ETC_VOLUME = "slurm-etc"
