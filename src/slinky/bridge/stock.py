@@ -29,6 +29,8 @@ from slinky.bridge.views import (
 )
 from slinky.bridge.workload import Root, Unit
 from slinky.kube import NODES, Cache, Client, Discovery, Key, Node, Object, Owner, Resource, Runtime, by_label
+from slinky.kube.client import STRATEGIC
+from slinky.kube.conditions import is_true, rfc3339
 
 #: Owners that are read, not watched: their annotations speak for pods that nothing else groups.
 OWNERS = {
@@ -36,6 +38,7 @@ OWNERS = {
     ("apps", "StatefulSet"): Resource("apps/v1", "StatefulSet", "statefulsets", Object).metadata_only(),
 }
 REMEMBERED = 30.0
+PLACED = "PodGroupScheduled"
 
 
 class Stock:
@@ -118,6 +121,17 @@ class Stock:
         if isinstance(found, NativeGroup):
             return Root(self._merged(found), root.name, root.needed)
         return root
+
+    async def mark_scheduled(self, key: Key) -> None:
+        """Tell on a native group that all of it has been placed."""
+        group = self.find("NativeGroup", key)
+        if self.native is None or not isinstance(group, NativeGroup) or is_true(group.status.conditions, PLACED):
+            return
+        told = {"reason": "Scheduled", "message": "Slurm has placed every pod of the group."}
+        now = rfc3339(self.client.clock.now())
+        condition = {"type": PLACED, "status": "True", "lastTransitionTime": now, **told}
+        body = {"status": {"conditions": [condition]}}
+        await self.client.patch(self.native, key, body, subresource="status", kind=STRATEGIC)
 
     def _merged(self, group: NativeGroup) -> dict[str, str]:
         """A native group's annotations, below those of its batch job, below those of its Workload."""

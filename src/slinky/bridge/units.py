@@ -180,6 +180,8 @@ class Units:
         except Misplaced as error:
             await self._give_back(job, pods, error)
             raise Later(str(error)) from error
+        if unit.kind == "NativeGroup":
+            await self._stock.mark_scheduled(unit.key)
 
     async def _give_back(self, job: str, pods: tuple[Pod, ...], error: Misplaced) -> None:
         """The nodes do not suit: tell it, and unless some pods run already return them and ask again."""

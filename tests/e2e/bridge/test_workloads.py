@@ -147,6 +147,8 @@ async def test_a_native_pod_group_starts_whole(stage: Stage) -> None:
     pods = await stage.pods(2, running, "run together")
     (job,) = await stage.jobs(pods)
     assert (job.name, job.node_count.whole) == ("n", 2)
+    wait = ("--for=condition=PodGroupScheduled", "--timeout=10s")
+    stage.lab.kubectl("wait", *wait, "podgroups.v1alpha2.scheduling.k8s.io/n", "-n", stage.namespace)
 
 
 async def test_a_leader_worker_set_has_one_job_per_group(stage: Stage) -> None:
