@@ -23,11 +23,14 @@ def test_a_converged_system_writes_nothing(slurm_site: Site, operator: Operator)
         time.sleep(8)
         return operator.writes() == before
 
+    def versions() -> list[str]:
+        kinds = "all,cm,secret,pdb,nodesets,controllers,restapis"
+        return sorted(slurm_site.kubectl("get", kinds, "-o", "jsonpath={..resourceVersion}").split())
+
     until(quiet, "rest", 60)
-    versions = slurm_site.kubectl("get", "all,cm,secret,pdb,nodesets,controllers", "-o", "jsonpath={..resourceVersion}")
+    before = versions()
     time.sleep(10)
-    after = slurm_site.kubectl("get", "all,cm,secret,pdb,nodesets,controllers", "-o", "jsonpath={..resourceVersion}")
-    assert versions == after
+    assert versions() == before
 
 
 def test_every_kind_says_that_it_is_ready(slurm_site: Site) -> None:
