@@ -79,8 +79,8 @@ def webhook(
     configuration: Annotated[str, typer.Option(help="The webhook configurations to keep trusted.")] = (
         "slurm-operator-webhook"
     ),
-    secret: Annotated[str, typer.Option(help="Where self-managed certificates are kept.")] = (  # noqa: S107 - a name
-        "slurm-operator-webhook-ca"
+    secret: Annotated[str, typer.Option(help="Where self-managed certificates are kept.")] = (
+        "slurm-operator-webhook-ca"  # noqa: S107 - a name
     ),
     certificates: Annotated[Path | None, typer.Option(help="A folder whose certificates others renew.")] = None,
 ) -> None:
