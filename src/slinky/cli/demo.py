@@ -2,7 +2,7 @@
 """`slinky demo`: the whole system on this machine, with real work in it."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,67 +12,106 @@ from slinky.lab.errors import LabError
 from slinky.lab.lab import Lab
 from slinky.lab.prepare.images import reference
 from slinky.lab.progress import Progress
+from slinky.lab.site import SPACE, Site
 
-NAME = "demo"
+NAME, GANG_SPACE = "demo", "bridged"
+COLUMNS = ("WORK", "SUBMITTED TO", "SLURM JOB", "WHERE", "STATE", "OUTPUT")
 Row = dict[str, str]
 
 
 def demo(
     output: Annotated[Format, typer.Option("-o", "--output", help="text or json.")] = Format.TEXT,
 ) -> None:
-    """Bring up a lab, run a pod and a batch job side by side, and show what happened."""
+    """Make a cluster, a Slurm on it, and run a batch job and a gang of pods side by side."""
     with explained(LabError):
         progress = Progress()
         bringup.down(NAME)
-        lab = bringup.up(bringup.Options(name=NAME, slurm="beside"), progress)
-        with progress.task("a pod"):
-            rows = [run_pod(lab)]
-        with progress.task("a batch job"):
-            rows.append(run_batch(lab))
+        lab = bringup.up(bringup.Options(name=NAME), progress)
+        site = Site(lab)
+        steps = {
+            "slinky's own image on every node": lambda: site.load_slinky(progress),
+            "the operator, by its chart": site.install_operator,
+            "a Slurm cluster, by its chart": site.install_cluster,
+            "the bridge, by its chart": site.install_bridge,
+        }
+        for name, step in steps.items():
+            with progress.task(name):
+                step()
+        with progress.task("a batch job and a gang of pods"):
+            submit_gang(lab)
+            rows = [run_batch(site), *gang_rows(lab)]
     if output is Format.JSON:
         print_json(rows)
         return
     typer.echo()
-    print_table(list(rows[0]), [list(row.values()) for row in rows])
+    print_table(COLUMNS, [[row[column] for column in COLUMNS] for row in rows])
     typer.echo(_FURTHER)
 
 
-def run_pod(lab: Lab) -> Row:
-    """One real container on one real node."""
-    script = "echo hello from a container on $NODE"
+def run_batch(site: Site) -> Row:
+    """A job of Slurm's own, on a worker that is a pod."""
+    script = 'sbatch --wait --parsable --chdir=/tmp --output=/dev/null --wrap="srun hostname; sleep 1"'
+    job = site.slurm("sh", "-c", script).strip()
+    shown = dict(
+        field.split("=", 1) for field in site.slurm("scontrol", "-o", "show", "job", job).split() if "=" in field
+    )
+    said = f"exit code {shown['ExitCode']}"
+    return _row("sbatch", "Slurm", job, shown["NodeList"], shown["JobState"], said)
+
+
+def submit_gang(lab: Lab) -> None:
+    """Two pods that start together or not at all, scheduled by Slurm."""
+    command = "echo rank $JOB_COMPLETION_INDEX on $NODE"
     container = {
         "name": "main",
         "image": reference("busybox"),
-        "command": ["sh", "-c", script],
+        "command": ["sh", "-c", command],
         "env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "resources": {"requests": {"cpu": "500m", "memory": "64Mi"}},
     }
-    spec = {"restartPolicy": "Never", "containers": [container]}
-    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hello"}, "spec": spec}
-    lab.kubectl("create", "-f", "-", input=json.dumps(manifest))
-    lab.kubectl("wait", "pod/hello", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s")
-    placed = lab.api.get("/api/v1/namespaces/default/pods/hello")
-    return {
-        "SYSTEM": "Kubernetes",
-        "WORK": "pod hello",
-        "WHERE": placed["spec"]["nodeName"],
-        "STATE": placed["status"]["phase"],
-        "OUTPUT": lab.kubectl("logs", "hello").strip(),
-    }
+    spec = {"restartPolicy": "Never", "schedulerName": "slurm-bridge-scheduler", "containers": [container]}
+    member = {"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "gang"}}, "spec": spec}
+    work = {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "template": member}
+    manifests: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": GANG_SPACE}},
+        {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": "gang", "namespace": GANG_SPACE},
+            "spec": {"minMember": 2},
+        },
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "gang", "namespace": GANG_SPACE},
+            "spec": work,
+        },
+    ]
+    items = {"apiVersion": "v1", "kind": "List", "items": manifests}
+    lab.kubectl("create", "-f", "-", input=json.dumps(items))
 
 
-def run_batch(lab: Lab) -> Row:
-    """One real batch job on one real slurmd."""
-    said = lab.slurm.sbatch("echo hello from job $SLURM_JOB_ID on $SLURMD_NODENAME").strip()
-    recorded = lab.slurm.exec("sacct", "-n", "-X", "-P", "-u", "alice", "-o", "JobID,NodeList,State").splitlines()
-    job, where, state = recorded[-1].split("|")
-    return {"SYSTEM": "Slurm", "WORK": f"job {job}", "WHERE": where, "STATE": state, "OUTPUT": said}
+def gang_rows(lab: Lab) -> list[Row]:
+    """What became of the gang, pod by pod."""
+    lab.kubectl("wait", "-n", GANG_SPACE, "job/gang", "--for=condition=Complete", "--timeout=180s")
+    rows = []
+    for pod in lab.api.get(f"/api/v1/namespaces/{GANG_SPACE}/pods")["items"]:
+        name = pod["metadata"]["name"]
+        job = pod["metadata"]["labels"].get("scheduler.slinky.slurm.net/slurm-jobid", "")
+        said = lab.kubectl("logs", "-n", GANG_SPACE, name).strip()
+        rows.append(_row(f"pod {name}", "Kubernetes", job, pod["spec"]["nodeName"], pod["status"]["phase"], said))
+    return rows
+
+
+def _row(*cells: str) -> Row:
+    return dict(zip(COLUMNS, cells, strict=True))
 
 
 _FURTHER = f"""
 Look further:
   slinky lab status --name {NAME}
-  slinky lab exec --name {NAME} control kubectl get pods -A
-  slinky lab exec --name {NAME} slurm sinfo
+  slinky lab exec --name {NAME} control kubectl get controllers,restapis,nodesets,tokens,pods -n {SPACE}
+  slinky lab exec --name {NAME} control kubectl exec -n {SPACE} slurm-controller-0 -c slurmctld -- sinfo
   export KUBECONFIG=$(slinky lab kubeconfig --name {NAME} --path)
 Remove every trace: make demo-down
 """

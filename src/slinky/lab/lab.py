@@ -107,7 +107,7 @@ class Lab:
             input=input,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=300,
             check=False,
         )
         if check and done.returncode:

@@ -12,6 +12,7 @@ import yaml
 
 from slinky.lab.errors import LabError
 from slinky.lab.lab import Lab
+from slinky.lab.machine import until
 from slinky.lab.prepare.images import reference
 from slinky.lab.prepare.inventory import Inventory
 from slinky.lab.prepare.wheels import CHECKOUT
@@ -36,19 +37,22 @@ def operator_values() -> dict[str, Any]:
 
 
 def cluster_values(workers: int) -> dict[str, Any]:
-    """A cluster with a login host's worth of clients in slurmctld, workers, and a partition for the bridge's hosts."""
+    """A cluster with workers, and a partition for the hosts that the bridge brings."""
     conf = {
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core_Memory",
         "ReturnToService": 2,
-        "MaxNodeCount": 1024,
+        "ProctrackType": "proctrack/linuxproc",
         "SchedulerParameters": "batch_sched_delay=0,bf_interval=5,bf_continue,sched_interval=10",
     }
-    extra = f"NodeSet=bridged Feature=bridged\nPartitionName={PARTITION} Nodes=bridged MaxTime=UNLIMITED State=UP"
+    # The bridge gives a host the names of its partitions as features; a set of that feature is the partition.
+    bridged = f"NodeSet={PARTITION} Feature={PARTITION}\nPartitionName={PARTITION} Nodes={PARTITION} MaxTime=UNLIMITED"
     return {
+        # The nodes of a lab may have cgroups of version 1, which slurmd in an ordinary pod cannot use.
+        "configFiles": {"cgroup.conf": "CgroupPlugin=disabled"},
         "controller": {
             "slurmctld": {"image": image("slurmctld")},
-            "extraConf": "\n".join(f"{key}={value}" for key, value in conf.items()) + f"\n{extra}\n",
+            "extraConf": "\n".join(f"{key}={value}" for key, value in conf.items()) + f"\n{bridged}\n",
             "persistence": {"resources": {"requests": {"storage": "1Gi"}}},
         },
         "restapi": {"slurmrestd": {"image": image("slurmrestd")}},
@@ -104,8 +108,15 @@ class Site:
         """The bridge; returns once every node is a host of Slurm."""
         self.helm("install", "slurm-bridge", "slurm-bridge", SPACE, bridge_values())
         nodes = [f"node{number}" for number in range(1, self.lab.facts.nodes + 1)]
+        self.lab.kubectl("annotate", "--overwrite", "node", *nodes, f"{BRIDGED}-partitions={PARTITION}")
         self.lab.kubectl("label", "--overwrite", "node", *nodes, f"{BRIDGED}=")
-        self.lab.kubectl("annotate", "--overwrite", "node", *nodes, f"{BRIDGED}-partitions=bridged")
+        until(
+            lambda: set(nodes) <= self.idle_hosts(), "nodes to become hosts of Slurm", 60, lambda: self.slurm("sinfo")
+        )
+
+    def idle_hosts(self) -> set[str]:
+        """The hosts of Slurm that wait for work."""
+        return set(self.slurm("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split())
 
     def wait_ready(self, *kinds: str) -> None:
         """Wait for the condition Ready of every object of these kinds."""
