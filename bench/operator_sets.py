@@ -2,7 +2,8 @@
 """Speed of the operator on large NodeSets: deciding, making workers, and doing nothing.
 
 `python -m bench.operator_sets` plans a settled and a shrinking set in memory, then lets the operator fill a NodeSet on
-a real API server (etcd and kube-apiserver, no nodes, no Slurm), prints a table and writes `bench/results/operator.json`.
+a real API server (etcd and kube-apiserver, no nodes, no Slurm), prints a table, and writes its figures to
+`bench/results/operator.json`.
 """
 
 import argparse
@@ -63,8 +64,8 @@ async def fill(client: Client, workers: int) -> dict[str, float]:
     }
     began = time.perf_counter()
     await client.apply(NODE_SETS, NODE_SETS.manifest(key, spec=spec))
-    while len(await client.list(PODS.metadata_only(), namespace=WHERE)) < workers:
-        await asyncio.sleep(0.2)  # noqa: ASYNC110 - the server tells nobody when it is done
+    while len(await client.list(PODS.metadata_only(), namespace=WHERE)) < workers:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.2)
     made = time.perf_counter() - began
     await asyncio.sleep(10)
     before = writes()
