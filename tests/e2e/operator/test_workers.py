@@ -138,10 +138,10 @@ def test_the_operator_may_die_and_everything_goes_on(slurm_site: Site, operator:
     slurm_site.kubectl("delete", "pod", "slurm-controller-0", "--wait=false")
     until(lambda: slurm_site.slurm("scontrol", "ping", check=False).startswith("Slurmctld(primary)"), "slurmctld", 60)
     until(lambda: slurm_site.on("gpu-0", "srun", "-N2", "hostname", check=False), "a job without the operator", 60)
-    before = slurm_site.kubectl("get", "pods", "-l", "app.kubernetes.io/name=slurmd", "-o", "jsonpath={..uid}")
+    before = {name: pod["metadata"]["uid"] for name, pod in slurm_site.pods().items()}
     operator.start()
     time.sleep(10)
-    after = slurm_site.kubectl("get", "pods", "-l", "app.kubernetes.io/name=slurmd", "-o", "jsonpath={..uid}")
+    after = {name: pod["metadata"]["uid"] for name, pod in slurm_site.pods().items()}
     assert before == after
 
 
