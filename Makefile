@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test lint types unit integration e2e lock format bench-lab clean
+.PHONY: help setup demo demo-down test lint types unit integration chart e2e lock format generate bench-core bench-lab clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -45,10 +45,14 @@ e2e: setup ## Tests on real nodes with real containers
 	$(BIN)/slinky lab prepare
 	$(BIN)/pytest tests/e2e
 
+chart: setup ## Tests of the charts with the real helm
+	$(BIN)/slinky lab prepare
+	$(BIN)/pytest tests/chart
+
 test: setup lint types ## Set up everything and run every check
 	$(BIN)/pytest tests/unit
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest tests/integration tests/e2e
+	$(BIN)/pytest tests/integration tests/chart tests/e2e
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .
@@ -57,6 +61,14 @@ format: setup ## Format the code
 lock: ## Pin every dependency with hashes
 	$(BIN)/uv pip compile -q pyproject.toml --generate-hashes --universal --no-emit-index-url --custom-compile-command 'make lock' -o requirements/runtime.txt
 	$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --universal --no-emit-index-url --custom-compile-command 'make lock' -c requirements/runtime.txt -o requirements/dev.txt
+
+generate: setup ## Write what is generated: definitions, value schemas, API reference
+	$(BIN)/python -m charts.generate
+	$(BIN)/python -m slinky.api.reference docs/reference
+
+bench-core: setup ## Speed and size of the two libraries, on the real daemons
+	$(BIN)/slinky lab prepare
+	@status=0; $(BIN)/python -m bench.core_kube || status=1; $(BIN)/python -m bench.core_slurm || status=1; exit $$status
 
 bench-lab: setup ## How long a warm lab takes to come up
 	$(BIN)/python -m bench.lab

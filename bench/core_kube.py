@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speed and size of `slinky.kube` on a real API server, as ratios within one run.
 
-`python -m bench.core_kube` starts etcd and kube-apiserver (from `$SLINKY_KUBE_BIN`), or takes `--kubeconfig`,
+`python -m bench.core_kube` starts a plain control plane, or takes `--kubeconfig`,
 fills it with running pods, measures each case in a process of its own, prints a table and writes
 `bench/results/core_kube.json`. The two cores are shared with the server: read ratios, not seconds.
 """
@@ -22,10 +22,12 @@ from rich.console import Console
 from rich.table import Table
 
 from slinky.kube import connect
+from slinky.lab.plain import PlainPlane
 
-from .kube_pods import CHANGING, NAMESPACE, churn, fill
+from .kube_pods import NAMESPACE, fill
+from .kube_replay import record
 
-CHANGED = 300
+RATE = 1000.0
 RESULTS = Path(__file__).parent / "results" / "core_kube.json"
 
 
@@ -67,25 +69,27 @@ def result_of(process: subprocess.Popen[str]) -> dict[str, Any]:
     return result
 
 
-async def measure_follow(kubeconfig: Path) -> dict[str, Any]:
-    with case_process("follow", kubeconfig) as process:
-        assert process.stdout
-        await asyncio.to_thread(process.stdout.readline)
-        async with connect(kubeconfig) as client:
-            await churn(client, 9.5, 400.0, CHANGED)
-        return await asyncio.to_thread(result_of, process)
+def measure_rate(recording: Path) -> dict[str, dict[str, Any]]:
+    """One watch of events that come at exactly RATE a second, kept or thrown away."""
+    with tempfile.TemporaryDirectory() as home:
+        command = [sys.executable, "-m", "bench.kube_replay", str(recording), home, str(RATE)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as replay:
+            try:
+                assert replay.stdout
+                replay.stdout.readline()
+                return {case: best(case, Path(home) / "kubeconfig", 2) for case in ("drain", "follow")}
+            finally:
+                replay.kill()
 
 
 def figures(results: dict[str, dict[str, Any]]) -> list[Figure]:
     discard, sync, follow, steady = (results[name] for name in ("discard", "sync", "follow", "steady"))
-    stall = max(result["own_stall"] for name, result in results.items() if name != "discard")
+    stall = max(result["own_stall"] for name, result in results.items() if name not in ("discard", "drain"))
     return [
         Figure("sync CPU, against receiving and discarding", sync["cpu"] / discard["cpu"], 2.0, "times"),
         Figure("resident memory with all pods cached", sync["resident"], 100.0, "MB"),
         Figure("memory of one cached pod", sync["kilobytes_per_pod"], 6.0, "KB"),
-        Figure(
-            "CPU for 1,000 watch events a second", follow["cpu"] / follow["events"] * 1e5, 10.0, "% of a core"
-        ),
+        Figure("CPU for 1,000 watch events a second", follow["cpu"] / follow["events"] * 1e5, 10.0, "% of a core"),
         Figure("CPU when nothing happens", steady["cpu"] / steady["wall"] * 100, 1.0, "% of a core"),
         Figure("requests when nothing happens", steady["requests"], 0.0, ""),
         Figure("longest stall of the event loop by our own work", stall * 1000, 50.0, "ms"),
@@ -98,11 +102,13 @@ def best(case: str, kubeconfig: Path, times: int) -> dict[str, Any]:
 
 
 async def run(kubeconfig: Path, pods: int) -> dict[str, dict[str, Any]]:
-    async with connect(kubeconfig) as client:
-        await fill(client, NAMESPACE, pods)
-        await fill(client, CHANGING, CHANGED)
-    results = {case: await asyncio.to_thread(best, case, kubeconfig, 3) for case in ("discard", "sync")}
-    results["follow"] = await measure_follow(kubeconfig)
+    with tempfile.NamedTemporaryFile() as recording:
+        async with connect(kubeconfig) as client:
+            await fill(client, pods)
+            recording.write(await record(client, NAMESPACE, 300))
+            recording.flush()
+        results = {case: await asyncio.to_thread(best, case, kubeconfig, 3) for case in ("discard", "sync")}
+        results |= await asyncio.to_thread(measure_rate, Path(recording.name))
     results["steady"] = await asyncio.to_thread(measure, "steady", kubeconfig)
     return results
 
@@ -110,7 +116,8 @@ async def run(kubeconfig: Path, pods: int) -> dict[str, dict[str, Any]]:
 def report(found: list[Figure], results: dict[str, dict[str, Any]]) -> None:
     events = results["follow"]["events"] / results["follow"]["wall"]
     size = f"{results['sync']['pods']} pods, {results['discard']['megabytes']:.0f} MB of JSON"
-    table = Table(title=f"slinky.kube: {size}, {events:.0f} events/s seen")
+    floor = results["drain"]["cpu"] / results["drain"]["wall"] * 100
+    table = Table(title=f"slinky.kube: {size}; {events:.0f} events/s, {floor:.1f} % of a core to receive them")
     for column in ("figure", "found", "limit", "met"):
         table.add_column(column, justify="left" if column == "figure" else "right")
     for figure in found:
@@ -141,9 +148,7 @@ def main() -> int:
 
 @contextlib.contextmanager
 def started() -> Iterator[Path]:
-    from tests.integration.kube.conftest import start_plane  # noqa: PLC0415 -- only where no server was given
-
-    with tempfile.TemporaryDirectory() as home, start_plane(Path(home)) as plane:
+    with PlainPlane.running() as plane:
         yield plane.kubeconfig
 
 

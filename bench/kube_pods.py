@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills an API server with pods that look like running Slurm workers, and keeps changing them."""
+"""Fills an API server with pods that look like running Slurm workers."""
 
 import asyncio
-import time
 from typing import Any
 
-from slinky.kube import NAMESPACES, PODS, AlreadyExists, Client, Key
+from slinky.kube import NAMESPACES, PODS, AlreadyExists, Client
 
 NAMESPACE = "bench"
-CHANGING = "bench-changing"
 
 
-def worker(number: int, namespace: str = NAMESPACE) -> dict[str, Any]:
+def worker(number: int) -> dict[str, Any]:
     """About 5 KB as written; the server adds defaults, managedFields and, later, a status."""
     name = f"slurm-worker-gpu-{number}"
     mounts = [
-        {"name": part, "mountPath": f"/etc/slurm/{part}"}
-        for part in ("config", "key", "run", "log", "spool", "ssh")
+        {"name": part, "mountPath": f"/etc/slurm/{part}"} for part in ("config", "key", "run", "log", "spool", "ssh")
     ]
     probe = {"exec": {"command": ["scontrol", "show", "slurmd"]}, "periodSeconds": 10, "failureThreshold": 6}
     container = {
@@ -42,7 +39,7 @@ def worker(number: int, namespace: str = NAMESPACE) -> dict[str, Any]:
     return {
         "metadata": {
             "name": name,
-            "namespace": namespace,
+            "namespace": NAMESPACE,
             "labels": {
                 "app.kubernetes.io/name": "slurmd",
                 "app.kubernetes.io/instance": "slurm-worker-gpu",
@@ -107,37 +104,19 @@ def running(number: int) -> dict[str, Any]:
     }
 
 
-async def fill(client: Client, namespace: str, count: int, parallel: int = 24) -> None:
+async def fill(client: Client, count: int, parallel: int = 24) -> None:
     """Create `count` running pods, unless they are there."""
     try:
-        await client.create(NAMESPACES, {"metadata": {"name": namespace}})
+        await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
     except AlreadyExists:
         return
     turn = asyncio.Semaphore(parallel)
 
     async def make(number: int) -> None:
         async with turn:
-            made = await client.create(PODS, worker(number, namespace))
+            made = await client.create(PODS, worker(number))
             await client.patch(PODS, made.key, {"status": running(number)}, subresource="status")
 
     async with asyncio.TaskGroup() as family:
         for number in range(count):
             family.create_task(make(number))
-
-
-async def churn(client: Client, seconds: float, rate: float, count: int) -> None:
-    """Change one pod after the other, `rate` times a second if the server manages."""
-    turn, began = asyncio.Semaphore(16), time.monotonic()
-
-    async def touch(number: int) -> None:
-        async with turn:
-            key = Key(CHANGING, f"slurm-worker-gpu-{number % count}")
-            await client.patch(PODS, key, {"metadata": {"annotations": {"bench/turn": str(number)}}})
-
-    async with asyncio.TaskGroup() as family:
-        for number in range(int(seconds * rate)):
-            await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
-            if time.monotonic() - began > seconds:
-                return
-            if not turn.locked():
-                family.create_task(touch(number))

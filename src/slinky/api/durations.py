@@ -23,6 +23,6 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0
 
 def seconds(text: str) -> float:
     """How many seconds `text` stands for. Raises `ValueError` if it is not a length of time."""
-    if not re.match(PATTERN, text):
+    if not re.fullmatch(PATTERN, text):
         raise ValueError(f"{text[:40]!r} is not a duration such as 30m or 1h30m")
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))

@@ -35,6 +35,7 @@ SLURMDBD_CONF_HASH = "slinky.slurm.net/slurmdbd-conf-hash"
 SSHD_CONF_HASH = "slinky.slurm.net/sshd-conf-hash"
 SSSD_CONF_HASH = "slinky.slurm.net/sssd-conf-hash"
 SSH_HOST_KEYS_HASH = "slinky.slurm.net/ssh-host-keys-hash"
+GENERATE_KEYS = "slinky.slurm.net/generate-keys"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 MINIMUM_SLURM_VERSION = "slinky.slurm.net/minimum-slurm-version"
 
@@ -62,6 +63,7 @@ ANNOTATIONS = (
             SSH_HOST_KEYS_HASH,
         )
     ),
+    Entry(GENERATE_KEYS, "Secret", "chart or user", "comma list; each key that is missing is made at random, once"),
     Entry(DEFAULT_CONTAINER, "pod", "operator", "the container kubectl logs and exec choose"),
     Entry(MINIMUM_SLURM_VERSION, "chart", "chart", "the oldest Slurm that works with it"),
 )

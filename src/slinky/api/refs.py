@@ -30,7 +30,12 @@ class KeyRef(View, frozen=True):
 
     key: Annotated[str, described("The key to read.")]
     name: _Name = ""
-    optional: Annotated[bool | None, described("Accepted for compatibility; a missing key is always reported.")] = None
+    optional: Annotated[bool | None, described("Accepted for compatibility.")] = None
+
+    @property
+    def target(self) -> tuple[str, str]:
+        """What it points at: the Secret and the key."""
+        return self.name, self.key
 
 
 class ConfigKeyRef(View, frozen=True):
@@ -40,7 +45,7 @@ class ConfigKeyRef(View, frozen=True):
 
     key: Annotated[str, described("The key to read.")]
     name: _Name = ""
-    optional: Annotated[bool | None, described("Accepted for compatibility; a missing key is always reported.")] = None
+    optional: Annotated[bool | None, described("Accepted for compatibility.")] = None
 
 
 class JwtKeyRefs(View, frozen=True):

@@ -8,7 +8,8 @@ the operator makes it, and a newer Kubernetes has fields that we have never hear
 
 from typing import Annotated, Any
 
-from msgspec import Meta, to_builtins
+from msgspec import Meta
+from msgspec.json import decode, encode
 
 from slinky.kube.schema import described, free_form, list_atomic, struct_atomic
 from slinky.kube.types import View
@@ -67,7 +68,7 @@ class ClaimSpec(View, frozen=True):
 
     def claim_spec(self) -> dict[str, Any]:
         """As it goes into a claim."""
-        return {name: value for name, value in to_builtins(self).items() if name in _CLAIM_FIELDS}
+        return {name: value for name, value in decode(encode(self)).items() if name in _CLAIM_FIELDS}
 
 
 _CLAIM_FIELDS = frozenset(ClaimSpec.__struct_encode_fields__)

@@ -110,9 +110,7 @@ def answer(review: _Review, reply: Reply) -> bytes:
             "patchType": "JSONPatch",
             "patch": msgspec.json.encode(reply.patch),
         }  # bytes become base64
-    return msgspec.json.encode(
-        {"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response}
-    )
+    return msgspec.json.encode({"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response})
 
 
 def application(handlers: Mapping[str, Handler], *, most_bytes: int = MOST_BYTES) -> web.Application:
@@ -171,10 +169,10 @@ async def serve(
     """Serve over TLS while inside; gives the port. The files are looked at every `look` seconds."""
     context, follow = server_context(certificate, key)
     following = _Regularly(clock or SystemClock(), look, follow)
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=90.0)
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=90.0, shutdown_timeout=5.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port, ssl_context=context, shutdown_timeout=5.0).start()
+        await web.TCPSite(runner, host, port, ssl_context=context).start()
         yield runner.addresses[0][1]
     finally:
         following.cancel()

@@ -134,11 +134,7 @@ class Cache(Generic[T]):
         if self._graves and self._graves.get(key) == meta.uid:
             return
         old = self._objects.get(key)
-        if (
-            old is not None
-            and not self._rewound
-            and age(meta.resource_version) <= age(old.metadata.resource_version)
-        ):
+        if old is not None and not self._rewound and age(meta.resource_version) <= age(old.metadata.resource_version):
             return  # an event from before our own write, or a repeated one
         if self._odd:
             self._odd.pop(key, None)

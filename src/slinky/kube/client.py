@@ -71,9 +71,7 @@ class Client:
         except NotFound:
             return None
 
-    async def list(
-        self, resource: Resource[T], *, namespace: str = "", labels: str = "", fields: str = ""
-    ) -> list[T]:
+    async def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "", fields: str = "") -> list[T]:
         """Every object, read in pages; one of an unexpected shape raises `Unreadable`."""
         found: list[T] = []
         async for page in self.pages(resource, namespace=namespace, labels=labels, fields=fields):
@@ -116,9 +114,7 @@ class Client:
         async with self.transport.stream(path, headers=headers, deadline=self.deadline, idle=idle) as stream:
             REQUESTS.labels("WATCH", stream.status).inc()
             if stream.status != 200:
-                raise api_error(
-                    stream.status, await stream.read(), f"WATCH {path}", stream.headers.get("Retry-After")
-                )
+                raise api_error(stream.status, await stream.read(), f"WATCH {path}", stream.headers.get("Retry-After"))
             yield stream
 
     # --- writing
@@ -145,9 +141,7 @@ class Client:
         body = encode({"apiVersion": resource.api_version, "kind": resource.kind, **manifest})
         return resource.decode(await self.send("PATCH", path, query, body, content=APPLY))
 
-    async def apply_status(
-        self, resource: Resource[T], key: Key, status: Any, *, manager: str | None = None
-    ) -> T:
+    async def apply_status(self, resource: Resource[T], key: Key, status: Any, *, manager: str | None = None) -> T:
         """Server-side apply of the whole status."""
         manifest = resource.manifest(key, status=status)
         return await self.apply(resource, manifest, manager=manager, subresource="status")
@@ -197,9 +191,7 @@ class Client:
     ) -> None:
         """Ask for every matching object of a namespace to go."""
         path = resource.path(namespace=namespace)
-        await self.send(
-            "DELETE", path, {"labelSelector": labels}, encode(_delete_options(None, None, grace, None))
-        )
+        await self.send("DELETE", path, {"labelSelector": labels}, encode(_delete_options(None, None, grace, None)))
 
     # --- verbs of single kinds
 

@@ -139,11 +139,18 @@ def _pem(home: Path, file: str, data: str) -> Pem:
     return Pem(path=home / file) if file else NO_PEM
 
 
+def _placed(spec: ExecSpec, home: Path) -> ExecSpec:
+    """A program named by a relative path is beside its kubeconfig; a bare name is looked up in PATH."""
+    if "/" not in spec.command:
+        return spec
+    return msgspec.structs.replace(spec, command=str(home / spec.command))
+
+
 def _tokens(user: _User, cluster: _Cluster, home: Path) -> Tokens:
     if user.token_file:
         return FileToken(home / user.token_file)
     if user.token:
         return FixedToken(user.token)
     if user.exec:
-        return ExecToken(user.exec, {"server": cluster.server})
+        return ExecToken(_placed(user.exec, home), {"server": cluster.server})
     return NoToken()

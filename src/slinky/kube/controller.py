@@ -150,6 +150,4 @@ class Controller(Generic[K]):
 
 
 def _words(key: object) -> str:
-    return (
-        str(key) if isinstance(key, Key) else "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
-    )
+    return str(key) if isinstance(key, Key) else "/".join(map(str, key)) if isinstance(key, tuple) else str(key)

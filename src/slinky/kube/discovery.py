@@ -13,8 +13,7 @@ from slinky.kube.client import Client
 from slinky.kube.types import View
 
 _AGGREGATED = ",".join(
-    f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
-    for version in ("v2", "v2beta1")
+    f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")
 )
 
 

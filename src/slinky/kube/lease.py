@@ -134,6 +134,8 @@ class Election:
         try:
             async with asyncio.timeout(deadline):
                 taken = await self._take()
+        except LeadershipLost:
+            raise
         except Conflict:
             return False
         except (KubeError, TimeoutError) as error:

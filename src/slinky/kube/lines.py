@@ -21,12 +21,12 @@ class Lines:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that `chunk` completes, without newlines and without empty ones."""
-        head, newline, rest = chunk.partition(b"\n")
+        head, *rest = chunk.split(b"\n")
         self._keep(head)
-        if not newline:
+        if not rest:
             return []
         first = b"".join(self._parts)
-        *whole, tail = rest.split(b"\n")
+        *whole, tail = rest
         self._parts, self._size = [], 0
         self._keep(tail)
         return [line for line in (first, *whole) if line]

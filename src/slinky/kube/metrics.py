@@ -27,7 +27,5 @@ WORKERS_BUSY = gauge("controller_runtime_active_workers", "Workers in a reconcil
 
 LEADING = gauge("leader_election_master_status", "1 while this process leads.", "name")
 EVENTS_SENT = counter("slinky_events_total", "Events recorded, by fate.", "fate")
-ADMISSIONS = counter(
-    "slinky_admission_reviews_total", "Admission reviews, by path and result.", "path", "result"
-)
+ADMISSIONS = counter("slinky_admission_reviews_total", "Admission reviews, by path and result.", "path", "result")
 ADMISSION_TIME = histogram("slinky_admission_seconds", "Time to answer an admission review.", "path")

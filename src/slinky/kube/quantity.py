@@ -79,7 +79,7 @@ class Quantity:
 
 
 def canonical(text: str | int) -> str:
-    """`text` as the API server would store it."""
+    """`text` in the API server's canonical form; it keeps some texts as they came, all others become this."""
     nano, family = _read(str(text))
     return Quantity(nano).format(family)
 

@@ -111,7 +111,7 @@ class Queue(Generic[K]):
         self._failures[key] = attempt + 1
         self._retries.inc()
         grown = backoff(attempt, dice=self._dice, floor=self._floor, ceiling=self._ceiling)
-        pause = grown if after is None else after
+        pause = after or grown  # a pause of nothing would be a busy loop
         self.add(key, after=pause)
         return pause
 

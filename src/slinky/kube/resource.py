@@ -121,9 +121,7 @@ class Resource(Generic[T]):
 
     def viewed_as(self, view: type[S], share: Callable[[S], None] | None = None) -> "Resource[S]":
         """The same kind seen through another struct."""
-        return Resource(
-            self.api_version, self.kind, self.plural, view, namespaced=self.namespaced, share=share
-        )
+        return Resource(self.api_version, self.kind, self.plural, view, namespaced=self.namespaced, share=share)
 
     def metadata_only(self) -> "Resource[Object]":
         """The same kind without spec and status, left out by the server: for kinds one only counts."""
@@ -139,9 +137,7 @@ class Resource(Generic[T]):
     def reference(self, of: HasMeta) -> Reference:
         """Points at an object of this kind, for events."""
         meta = of.metadata
-        return Reference(
-            self.api_version, self.kind, meta.name, meta.namespace, meta.uid, meta.resource_version
-        )
+        return Reference(self.api_version, self.kind, meta.name, meta.namespace, meta.uid, meta.resource_version)
 
     def owner(self, of: HasMeta) -> dict[str, Any]:
         """An `ownerReferences` entry that makes `of` the controller of what carries it."""

@@ -34,7 +34,7 @@ class Runtime:
         self.client = client
         self.health = health or Health()
         self._patience = patience
-        self._caches: dict[tuple[str, ...], Cache[Any]] = {}
+        self._caches: dict[tuple[Any, ...], Cache[Any]] = {}
         self._watches: list[Watch[Any]] = []
         self._controllers: list[Controller[Any]] = []
         self._services: list[Callable[[], Awaitable[None]]] = []
@@ -50,13 +50,11 @@ class Runtime:
         indexes: Mapping[str, IndexOf[T]] | None = None,
     ) -> Cache[T]:
         """The cache of the selected objects, kept current while `run` runs."""
-        known = (resource.name, resource.view.__qualname__, resource.accept, namespace, labels, fields)
+        known = (resource.name, resource.view, resource.accept, namespace, labels, fields)
         found: Cache[T] | None = self._caches.get(known)
         if found is None:
             found = self._caches[known] = Cache(resource, indexes=indexes)
-            self._watches.append(
-                Watch(self.client, resource, found, namespace=namespace, labels=labels, fields=fields)
-            )
+            self._watches.append(Watch(self.client, resource, found, namespace=namespace, labels=labels, fields=fields))
         elif indexes:
             found.add_indexes(indexes)
         return found

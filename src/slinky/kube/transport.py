@@ -21,6 +21,13 @@ from slinky.kube.config import Access
 from slinky.kube.errors import DeadlineExceeded, Unreachable
 from slinky.kube.tls import Followed, Pem, client_context
 
+# A wake-up of the process costs several times what an event costs. Small chunks that follow one another
+# within
+# BUSY seconds are let gather for GATHER seconds; a lone event is never held up, a bulk transfer neither.
+BUSY = 0.005
+GATHER = 0.01
+BULK = 2**16
+
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -178,9 +185,26 @@ class _AioStream:
         return await self._response.read()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        content = self._response.content
+        content, clock = self._response.content, asyncio.get_running_loop().time
+        last = float("-inf")
         while chunk := await content.readany():
             yield chunk
+            if len(chunk) < BULK and clock() - last < BUSY:
+                await self._gather()
+            last = clock()
+
+    async def _gather(self) -> None:
+        """Leave a busy stream to the kernel for a moment: one wake-up for many events, not one for each."""
+        connection = self._response.connection
+        socket = connection.transport if connection is not None else None
+        if socket is None or socket.is_closing():
+            return  # the answer has ended; what remains is in our own buffer
+        socket.pause_reading()
+        try:
+            await asyncio.sleep(GATHER)
+        finally:
+            if not socket.is_closing():
+                socket.resume_reading()
 
 
 @contextlib.contextmanager

@@ -290,16 +290,12 @@ CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps", ConfigMap, share=share_m
 SECRETS = Resource("v1", "Secret", "secrets", Secret, share=share_meta)
 SERVICES = Resource("v1", "Service", "services", Service, share=share_meta)
 SERVICE_ACCOUNTS = Resource("v1", "ServiceAccount", "serviceaccounts", Object, share=share_meta)
-VOLUME_CLAIMS = Resource(
-    "v1", "PersistentVolumeClaim", "persistentvolumeclaims", VolumeClaim, share=share_meta
-)
+VOLUME_CLAIMS = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims", VolumeClaim, share=share_meta)
 EVENTS = Resource("v1", "Event", "events", Object)
 DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", Deployment, share=share_meta)
 STATEFUL_SETS = Resource("apps/v1", "StatefulSet", "statefulsets", StatefulSet, share=share_meta)
 BATCH_JOBS = Resource("batch/v1", "Job", "jobs", BatchJob, share=share_meta)
-DISRUPTION_BUDGETS = Resource(
-    "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", Object, share=share_meta
-)
+DISRUPTION_BUDGETS = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", Object, share=share_meta)
 LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases", Lease)
 CUSTOM_RESOURCES = Resource(
     "apiextensions.k8s.io/v1",

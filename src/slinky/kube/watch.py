@@ -108,7 +108,7 @@ class Watch(Generic[T]):
         """Follow until cancelled."""
         failures = 0
         while True:
-            before, began = self._version, self._client.clock.monotonic()
+            before, began, asked = self._version, self._client.clock.monotonic(), 0.0
             try:
                 await self._turn()
                 why = "ended"
@@ -117,12 +117,12 @@ class Watch(Generic[T]):
             except Rewound:
                 self._version, self._rewound, why = None, True, "rewound"
             except KubeError as error:
-                why = type(error).__name__
+                why, asked = type(error).__name__, getattr(error, "retry_after", None) or 0.0
                 log.info("watch cut", resource=self._resource.name, version=self._version, why=error)
             WATCH_ENDS.labels(self._resource.name, why).inc()
             lasted = self._client.clock.monotonic() - began
             failures = 0 if self._version not in (None, before) or lasted > LASTING else failures + 1
-            await self._client.clock.sleep(pause(failures, self._client.dice))
+            await self._client.clock.sleep(max(asked, pause(failures, self._client.dice)))
 
     async def _turn(self) -> None:
         if self._version is not None:
@@ -170,9 +170,7 @@ class Watch(Generic[T]):
             "timeoutSeconds": self._client.dice.randint(300, 600),
         }
         lines = Lines()
-        async with self._client.watching(
-            self._resource, query, namespace=self._namespace, idle=self._idle
-        ) as stream:
+        async with self._client.watching(self._resource, query, namespace=self._namespace, idle=self._idle) as stream:
             async for chunk in stream.chunks():
                 whole = lines.feed(chunk)
                 self._events.inc(len(whole))

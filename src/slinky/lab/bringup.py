@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,19 +169,29 @@ def _assemble(lab: Lab, progress: Progress) -> None:
     facts.save()
     authority = _certificates(lab)
     with ThreadPoolExecutor() as pool:
-        parts: dict[str, Callable[[], None]] = {"control plane": lambda: _control_plane(lab)}
-        if facts.slurm == "beside":
-            parts["Slurm"] = lambda: _slurm(lab)
-        waiting = [pool.submit(_timed, progress, name, part) for name, part in parts.items()]
-        waiting[0].result()
-        if facts.nodes:
-            waiting.append(pool.submit(_timed, progress, f"{facts.nodes} nodes", lambda: _nodes(lab, pool, authority)))
-        waiting.append(pool.submit(_timed, progress, "add-ons", lambda: addons.start(lab)))
-        for part in waiting:
-            part.result()
+        try:
+            _assemble_parts(lab, pool, authority, progress)
+        except BaseException:
+            # Ending the machines first makes every other part fail at once instead of waiting for its deadline.
+            end(facts)
+            raise
     if facts.hollow:
         with progress.task(f"{facts.hollow} hollow nodes"):
             addons.add_hollow_nodes(lab, facts.hollow)
+
+
+def _assemble_parts(lab: Lab, pool: ThreadPoolExecutor, authority: pki.Authority, progress: Progress) -> None:
+    facts = lab.facts
+    parts: dict[str, Callable[[], None]] = {"control plane": lambda: _control_plane(lab)}
+    if facts.slurm == "beside":
+        parts["Slurm"] = lambda: _slurm(lab)
+    waiting = [pool.submit(_timed, progress, name, part) for name, part in parts.items()]
+    waiting[0].result()
+    if facts.nodes:
+        waiting.append(pool.submit(_timed, progress, f"{facts.nodes} nodes", lambda: _nodes(lab, pool, authority)))
+    waiting.append(pool.submit(_timed, progress, "add-ons", lambda: addons.start(lab)))
+    for part in as_completed(waiting):
+        part.result()
 
 
 def _timed(progress: Progress, name: str, part: Callable[[], None]) -> None:

@@ -5,6 +5,7 @@ For tests that need the real API and nothing that runs on it. Both processes die
 """
 
 import contextlib
+import secrets
 import shutil
 import signal
 import socket
@@ -23,9 +24,11 @@ from slinky.lab.prepare.inventory import Inventory
 class PlainPlane:
     """One API server with its etcd; use it as a context manager."""
 
-    def __init__(self, folder: Path, inventory: Inventory) -> None:
+    def __init__(self, folder: Path, inventory: Inventory, port: int | None = None, flags: Sequence[str] = ()) -> None:
         store, artifacts = inventory.store, inventory.artifacts
         self.folder = folder
+        self.token = secrets.token_hex(16)
+        self._flags = flags
         self.plane = control.Plane(
             binaries=store.require(artifacts["programs"]) / "bin",
             etcd_binary=store.require(artifacts["machine"]) / "tree/usr/bin/etcd",
@@ -33,7 +36,7 @@ class PlainPlane:
             data=folder,
             configs=folder,
             address="127.0.0.1",
-            port=free_port(),
+            port=port or free_port(),
             etcd_port=free_port(),
             minor=inventory.release.minor,
         )
@@ -41,12 +44,12 @@ class PlainPlane:
 
     @classmethod
     @contextlib.contextmanager
-    def running(cls, minor: str = "1.36") -> Iterator["PlainPlane"]:
-        """A control plane that lasts as long as the block."""
+    def running(cls, minor: str = "1.36", port: int | None = None, flags: Sequence[str] = ()) -> Iterator["PlainPlane"]:
+        """A control plane that lasts as long as the block; on a free port unless told which."""
         folder = Path(tempfile.mkdtemp(prefix="slinky-plane-"))
-        plane = cls(folder, Inventory.of(minor))
+        plane = cls(folder, Inventory.of(minor), port, flags)
         try:
-            plane._certificates()
+            plane.renew_certificates()
             plane.start_etcd()
             plane.start_apiserver()
             yield plane
@@ -69,13 +72,22 @@ class PlainPlane:
         """The kubectl of the same version."""
         return self.plane.binaries / "kubectl"
 
+    @property
+    def ca(self) -> Path:
+        """The certificate of the authority that signs the server's."""
+        return self.plane.pki / "ca.crt"
+
     def start_etcd(self) -> None:
         """Start etcd on the data it had."""
         self._start("etcd", control.etcd(self.plane))
 
     def start_apiserver(self) -> None:
         """Start the API server and wait until it is ready."""
-        self._start("kube-apiserver", control.apiserver(self.plane, nodes=False))
+        tokens = self.folder / "tokens.csv"
+        pki.private(tokens, f'{self.token},admin,admin,"system:masters"\n'.encode())
+        # Nobody makes service accounts here, and a pod needs none as long as nothing runs it.
+        extra = [f"--token-auth-file={tokens}", "--disable-admission-plugins=ServiceAccount", *self._flags]
+        self._start("kube-apiserver", [*control.apiserver(self.plane, nodes=False), *extra])
         api = Api(self.kubeconfig)
 
         def ready() -> bool:
@@ -108,9 +120,11 @@ class PlainPlane:
         for name in list(self._processes):
             self._stop(name, signal.SIGKILL)
 
-    def _certificates(self) -> None:
-        self.plane.pki.mkdir()
-        pki.service_account_keys(self.plane.pki)
+    def renew_certificates(self) -> None:
+        """A new authority and new certificates; the server takes them at its next start."""
+        self.plane.pki.mkdir(exist_ok=True)
+        if not (self.plane.pki / "sa.key").exists():
+            pki.service_account_keys(self.plane.pki)
         authority = pki.Authority(self.plane.pki, "ca")
         authority.issue("apiserver", "kube-apiserver", hosts=self.plane.server_hosts)
         authority.issue("admin", "kubernetes-admin", "system:masters")

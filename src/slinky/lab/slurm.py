@@ -5,14 +5,13 @@ The settings are those measured to work on a small machine: quick scheduling, dy
 instead of munge. Several slurmd share the machine on ports of their own. External nodes have no slurmd at all.
 """
 
-import json
 import os
 import secrets
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGKILL
 
 import jwt
 
@@ -198,11 +197,9 @@ class Beside:
             command = ["env", f"--chdir=/home/{user}", *command]
         return self.machine.run(command, env=home, input=input, timeout=timeout).stdout
 
-    def start(self, name: str, *, ignore_state: bool = False) -> None:
+    def start(self, name: str) -> None:
         """Start one daemon and wait until it answers."""
         argv, env, uid = self._command(name)
-        if ignore_state:
-            argv = [*argv, "-i"]
         self.machine.start(name, argv, env, uid)
         checks = {
             "mariadbd": ["mariadb-admin", "--socket=/run/mysqld/mysqld.sock", "ping"],
@@ -213,9 +210,9 @@ class Beside:
         if check := checks.get(name):
             until(lambda: self._answers(name, check), f"{name} to answer", 60, lambda: self.machine.tail(name))
 
-    def stop(self, name: str, number: int = signal.SIGKILL) -> None:
+    def stop(self, name: str, signal: int = SIGKILL) -> None:
         """End one daemon."""
-        self.machine.stop(name, number, seconds=60)
+        self.machine.stop(name, signal, seconds=60)
 
     def _answers(self, name: str, check: Sequence[str]) -> bool:
         self.machine.require(name)
@@ -228,7 +225,8 @@ class Beside:
             library = {"LD_LIBRARY_PATH": "/opt/slinky/libmariadb", "RUNTIME_DIRECTORY": "/run/slurmdbd"}
             return ["slurmdbd", "-D"], library, 0
         if name == "slurmctld":
-            return ["slurmctld", "-D"], {"RUNTIME_DIRECTORY": "/run/slurmctld"}, 0
+            # With -i: a young cluster that was killed lacks a state file and would refuse to start.
+            return ["slurmctld", "-D", "-i"], {"RUNTIME_DIRECTORY": "/run/slurmctld"}, 0
         if name == "slurmrestd":
             # It refuses to run as root or SlurmUser.
             argv = ["slurmrestd", "-a", "rest_auth/jwt", "-t", "4", f"{self.address}:{REST}"]
@@ -266,8 +264,8 @@ class Beside:
 
         until(idle, f"{hosts} to be idle", 30, lambda: self.exec("sinfo", "-N", "-l"))
 
-    def add_external_nodes(self, count: int, prefix: str = "k", gpus: int = 0, cpus: int = 16) -> None:
-        """Create nodes without slurmd, which only external jobs use."""
+    def add_external_nodes(self, count: int, prefix: str = "k", gpus: int = 0, cpus: int = 16) -> list[str]:
+        """Create nodes without slurmd, which only external jobs use, and return their names."""
         gres = f"Gres=gpu:h100:{gpus} " if gpus else ""
         # A literal address: an unresolvable name stalls slurmctld for ten seconds per node.
         shape = (
@@ -275,13 +273,12 @@ class Beside:
             f"CoresPerSocket={cpus // 2} ThreadsPerCore=1 RealMemory=64000 State=EXTERNAL Feature=ext {gres}"
             "Topology=default:leaf2"
         )
-        body = json.dumps({"node_conf": shape})
-        answer = self.exec(
-            "curl", "-sS", "-X", "POST", "-H", f"X-SLURM-USER-TOKEN: {self.token()}",
-            "-H", "Content-Type: application/json", "--data", "@-", f"{self.url}/slurm/v0.0.45/new/node/", input=body,
-        )  # fmt: skip
-        if problems := json.loads(answer).get("errors"):
-            raise LabError(f"slurmctld refused {count} external nodes: {problems[0].get('description')}")
+        self.exec("scontrol", "create", *shape.split())
+        return [f"{prefix}{number:03}" for number in range(1, count + 1)]
+
+    def remove_nodes(self, hosts: str) -> None:
+        """Delete dynamic and external nodes, by hostlist."""
+        self.exec("scontrol", "delete", f"NodeName={hosts}")
 
     def sbatch(self, script: str, *options: str, user: str = "alice") -> str:
         """Run a batch job to its end and return its output."""

@@ -51,10 +51,10 @@ async def serve(
     """Serve while inside; gives the port, which matters when asked for port 0."""
     app = web.Application()
     app.add_routes(routes(health, registry))
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port, shutdown_timeout=1.0)
+        site = web.TCPSite(runner, host, port)
         await site.start()
         yield runner.addresses[0][1]
     finally:

@@ -19,14 +19,10 @@ from typing import Any, Literal, TextIO
 
 import msgspec
 
-_fields: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
-    "log_fields", default=MappingProxyType({})
-)
+_fields: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar("log_fields", default=MappingProxyType({}))
 
 HIDDEN = "[hidden]"
-_SECRET_NAMES = re.compile(
-    r"(?i)(token|password|passwd|secret_data|authorization|private|credential|jwt$|api_?key)"
-)
+_SECRET_NAMES = re.compile(r"(?i)(token|password|passwd|secret_data|authorization|private|credential|jwt$|api_?key)")
 _SECRET_TEXTS = re.compile(
     r"(?i)(bearer\s+)[\w.~+/=-]{8,}"
     r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+"  # a JSON web token, wherever it turns up
@@ -71,9 +67,7 @@ class Log:
         """Something went wrong and needs a person; `error` adds its traceback."""
         self._write(logging.ERROR, message, fields, error)
 
-    def _write(
-        self, level: int, message: str, fields: dict[str, Any], error: BaseException | None = None
-    ) -> None:
+    def _write(self, level: int, message: str, fields: dict[str, Any], error: BaseException | None = None) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, message, exc_info=error, extra={"fields": {**_fields.get(), **fields}})
 
@@ -127,9 +121,7 @@ class Human(logging.Formatter):
         return f"{line}\n{trace}" if (trace := _trace(record)) else line
 
 
-def setup(
-    shape: Literal["json", "human", "auto"] = "auto", level: str = "INFO", stream: TextIO | None = None
-) -> None:
+def setup(shape: Literal["json", "human", "auto"] = "auto", level: str = "INFO", stream: TextIO | None = None) -> None:
     """Send all logging to `stream`; `auto` is human on a terminal and JSON elsewhere."""
     stream = stream or sys.stderr
     human = shape == "human" or (shape == "auto" and stream.isatty())

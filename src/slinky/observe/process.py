@@ -8,7 +8,7 @@ and the HTTP side door running, and lets `main` finish its own clean-up. It does
 import asyncio
 import contextlib
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from slinky.observe.endpoint import serve
@@ -18,12 +18,18 @@ from slinky.observe.log import Log
 log = Log("slinky.observe.process")
 
 Main = Callable[[Health], Awaitable[None]]
+Address = tuple[str, int]
+
+EVERYWHERE: Address = ("0.0.0.0", 8080)  # noqa: S104 -- the kubelet and Prometheus come from outside the pod
 
 
-def run(main: Main, *, host: str = "0.0.0.0", port: int | None = 8080) -> int:  # noqa: S104
-    """Run `main` until it returns or a signal asks to stop; the exit code of the process."""
+def run(main: Main, addresses: Iterable[Address] = (EVERYWHERE,)) -> int:
+    """Run `main` until it returns or a signal asks to stop; the exit code of the process.
+
+    The side door answers at each of the addresses; two of them suit sites that scrape and probe different ports.
+    """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_supervised(main, host, port))
+        return runner.run(_supervised(main, tuple(dict.fromkeys(addresses))))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -35,20 +41,23 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _supervised(main: Main, host: str, port: int | None) -> int:
-    health, lag = Health(), LoopLag()
+async def _supervised(main: Main, addresses: Iterable[Address]) -> int:
+    health, lag, code = Health(), LoopLag(), 1
     health.live("event-loop", lag.check)
-    async with contextlib.AsyncExitStack() as stack:
-        if port is not None:
-            await stack.enter_async_context(serve(health, host=host, port=port))
-        async with asyncio.TaskGroup() as family:
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            for host, port in addresses:
+                await stack.enter_async_context(serve(health, host=host, port=port))
+            family = await stack.enter_async_context(asyncio.TaskGroup())
             probe = family.create_task(lag.run())
-            code = await until_signal(_wrap(main(health)))
+            code = await until_signal(_awaited(main(health)))
             probe.cancel()
+    except* Exception as errors:
+        log.error("stopped by an error", error=errors)
     return code
 
 
-async def _wrap(work: Awaitable[None]) -> None:
+async def _awaited(work: Awaitable[None]) -> None:
     await work
 
 

@@ -12,4 +12,4 @@ from slinky.operator.settings import Settings
 
 setup()
 settings = msgspec.json.decode(sys.argv[1] if sys.argv[1:] else "{}", type=Settings)
-raise SystemExit(run(lambda health: main(settings, health), host=settings.host, port=settings.port))
+raise SystemExit(run(lambda health: main(settings, health), [(settings.host, settings.port)]))

@@ -15,6 +15,7 @@ from slinky.operator.accounting.controller import AccountingKeeper
 from slinky.operator.clusters import Clusters
 from slinky.operator.connections import Connections
 from slinky.operator.controller.controller import ControllerKeeper
+from slinky.operator.keymaker import KeyMaker
 from slinky.operator.loginset.controller import LoginSetKeeper
 from slinky.operator.monitors import SERVICE_MONITORS
 from slinky.operator.nodeset.controller import NodeSetKeeper
@@ -52,6 +53,7 @@ def wire(world: World) -> Clusters:
     for keeper in KEEPERS:
         keeper(world, clusters)
     TokenKeeper(world)
+    KeyMaker(world)
     Connections(world, clusters)
     return clusters
 

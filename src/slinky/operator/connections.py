@@ -16,7 +16,7 @@ from slinky.kube.types import Key
 from slinky.kube.views import Pod
 from slinky.operator import references
 from slinky.operator.clusters import Clusters
-from slinky.operator.keeper import judge
+from slinky.operator.keeper import WORKERS, judge
 from slinky.operator.references import users
 from slinky.operator.world import World
 
@@ -28,7 +28,8 @@ class Connections:
         self.world = world
         self.clusters = clusters
         world.rest_apis.add_indexes({references.CONTROLLER: lambda of: (str(of.controller_key),)})
-        self.controller: Loop[Key] = Loop("slurmclient-controller", self.reconcile, workers=2, judges=(judge,))
+        workers = world.settings.workers.get("slurmclient", WORKERS)
+        self.controller: Loop[Key] = Loop("slurmclient-controller", self.reconcile, workers=workers, judges=(judge,))
         watch = self.controller.watches
         watch(world.controllers)
         watch(world.rest_apis, lambda of: (of.controller_key,))

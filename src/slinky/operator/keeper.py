@@ -27,6 +27,9 @@ from slinky.slurm.tokens import TokenError
 T = TypeVar("T", bound=HasMeta)
 
 
+WORKERS = 4
+
+
 class Outcome(NamedTuple):
     """The status to write, and after how many seconds to look again even if nothing changes."""
 
@@ -46,7 +49,7 @@ class Keeper(Generic[T]):
         self.controller: Controller[Key] = Controller(
             f"{name}-controller",
             self.reconcile,
-            workers=world.settings.workers,
+            workers=world.settings.workers.get(name, WORKERS),
             group=group,
             judges=(judge,),
             blocked=self.tell_blocked,

@@ -21,8 +21,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cluster_domain: str = ""
     #: Reach slurmrestd by the addresses of its pods and not through its Service: for an operator outside the cluster.
     pod_addresses: bool = False
-    #: Workers (concurrent reconciles) of each kind's controller.
-    workers: int = 4
+    #: How many objects of a kind are worked on at once, by the kind in lower case; 4 for those not named.
+    workers: dict[str, int] = {}
     #: At most this share of a NodeSet, and at least this number, is deleted per window of seconds.
     brake_share: float = 0.25
     brake_least: int = 10

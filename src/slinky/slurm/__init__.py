@@ -31,7 +31,7 @@ from .requests import JobRequest, JobSelection, NodeUpdate, ReservationRequest, 
 from .states import JobState, NodeState
 from .sync import SyncClient
 from .table import Doubt, Presence, Table
-from .tokens import FileToken, FixedToken, MintedToken, TokenError, TokenSource, jwks, mint, mint_rs256
+from .tokens import FileToken, FixedToken, MintedToken, TokenError, TokenSource, mint
 from .transport import Exchange
 from .values import INFINITE, ExitCode, Number, Tres, exit_status, number
 from .versions import Version
@@ -115,9 +115,7 @@ __all__ = [
     "expand",
     "fold",
     "hook",
-    "jwks",
     "mint",
-    "mint_rs256",
     "node_conf",
     "number",
 ]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import force_setattr
 
 from .accounts import Account, Association, Cluster, PastJob, Qos, User, Wckey
 from .errors import Auth, Denied, Malformed, NotFound, Problem, Rejected, SlurmError, Unreachable, error_for
@@ -36,6 +37,8 @@ from .views import (
 NOT_SERVED = (b"Unable to find requested URL", b"Invalid or unknown URL path")
 #: Long lists are decoded in slices of this many items, with the event loop running in between.
 SLICE = 250
+#: Parts of items that are often equal from one item to the next.
+SHARED = frozenset({str, tuple, Number})
 
 
 class Reply(NamedTuple):
@@ -43,7 +46,7 @@ class Reply(NamedTuple):
 
     status: int
     content_type: str
-    body: bytes
+    body: bytes | bytearray
 
     @property
     def json(self) -> bool:
@@ -293,11 +296,12 @@ class WckeysAnswer(Answer, frozen=True, gc=False):
 
 A = TypeVar("A", bound=Answer)
 T = TypeVar("T")
+V = TypeVar("V", bound=Value)
 
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
-def decode(body: bytes | Raw, kind: type[T]) -> T:
+def decode(body: bytes | bytearray | Raw, kind: type[T]) -> T:
     """Bytes to a struct; anything that does not fit is `Malformed`."""
     decoder = _DECODERS.get(kind)
     if decoder is None:
@@ -322,13 +326,23 @@ def read(reply: Reply, kind: type[A]) -> A:
     return answer
 
 
-async def decode_slowly(items: Sequence[Raw], kind: type[T]) -> tuple[T, ...]:
-    """Decode a long list in slices, letting other tasks run in between."""
-    found: list[T] = []
+async def decode_slowly(items: Sequence[Raw], kind: type[V]) -> tuple[V, ...]:
+    """Decode a long list in slices, letting other tasks run in between, with equal parts kept once."""
+    found: list[V] = []
+    kept: dict[Any, Any] = {}
     for start in range(0, len(items), SLICE):
-        found.extend(decode(item, kind) for item in items[start : start + SLICE])
+        found.extend(share(decode(item, kind), kept) for item in items[start : start + SLICE])
         await asyncio.sleep(0)
     return tuple(found)
+
+
+def share(item: V, kept: dict[Any, Any]) -> V:
+    """Replace parts of a fresh struct by equal ones that were seen before: most nodes differ in little."""
+    for name in item.__struct_fields__:
+        part = getattr(item, name)
+        if type(part) in SHARED:
+            force_setattr(item, name, kept.setdefault(part, part))
+    return item
 
 
 def present(value: T | None, what: str) -> T:

@@ -125,14 +125,17 @@ class Client:
         version: Version | None = None,
         tls: ssl.SSLContext | None = None,
         connections: int = CONNECTIONS,
+        deadline: float | None = None,
         observe: Callable[[Exchange], None] | None = None,
     ) -> None:
-        """Talk to the slurmrestd at `url` (http, https or `unix:/path`), as `user` where the token may do
-        that.
+        """Talk to the slurmrestd at `url` (http, https or `unix:/path`), as `user` where the token may.
+
+        `deadline` shortens how long any answer may take; below 12 seconds a dead slurmctld looks like a hung
+        slurmrestd. `observe` is called with every exchange.
         """
         source = FixedToken(tokens) if isinstance(tokens, str) else tokens
         transport = HttpTransport(url, tls=tls, connections=connections, observe=observe)
-        self.session = Session(transport, source, user=user, version=version)
+        self.session = Session(transport, source, user=user, version=version, deadline=deadline)
         self.accounting = Accounting(self.session)
 
     async def __aenter__(self) -> Self:
@@ -154,12 +157,12 @@ class Client:
     # The cluster as a whole
 
     async def ping(self) -> tuple[ControllerPing, ...]:
-        """Every slurmctld and whether it answers: quick even when none does, and valid with a stale token."""
+        """Every slurmctld and whether it answers: quick even when none does."""
         answer = await self.session.call(Ctld.PING, PingAnswer)
         return present(answer.pings, "pings")
 
     async def up(self) -> bool:
-        """Whether any slurmctld answers."""
+        """Whether any slurmctld answers. Raises `Auth` where it refused the token."""
         return await self.session.up()
 
     async def diag(self) -> Diag:
@@ -188,9 +191,9 @@ class Client:
     # Jobs
 
     async def job(self, job: int | str) -> Job:
-        """A job by its id, or (v0.0.44) by its SLUID. A heterogeneous job gives its leader."""
+        """A job by its id, or (v0.0.44) by its SLUID. The id of a heterogeneous job stands for its leader."""
         found = await self.job_components(job)
-        return found[0]
+        return next((each for each in found if str(each.job_id) == str(job)), found[0])
 
     async def job_components(self, job: int | str) -> tuple[Job, ...]:
         """Every component of a heterogeneous job or every task record of an array; otherwise the one job."""
@@ -258,9 +261,7 @@ class Client:
         docs/slurm-client.md.
         """
         query = query_of(signal=signal, flags=",".join(flags) or None)
-        refused = kill_refusals(
-            await self.session.call(Ctld.CANCEL_JOB, CancelAnswer, query=query, job_id=job)
-        )
+        refused = kill_refusals(await self.session.call(Ctld.CANCEL_JOB, CancelAnswer, query=query, job_id=job))
         if refused:
             raise error_for(refused)
 
@@ -278,9 +279,7 @@ class Client:
         """
         body = RequeueBody(jobs=[str(job) for job in jobs], flags=flags)
         answer = await self.session.call(Ctld.REQUEUE, RequeueAnswer, body=body)
-        return tuple(
-            result.problem() for results in answer.status or () for result in results if result.error_code
-        )
+        return tuple(result.problem() for results in answer.status or () for result in results if result.error_code)
 
     # Nodes
 
@@ -392,7 +391,7 @@ def _submitted(answer: SubmitAnswer) -> Submitted:
 def _told(answer: Answer) -> tuple[Problem, ...]:
     """Slurm's warnings, which are also logged: they are the only sign of a field that it ignored."""
     for caution in answer.cautions:
-        log.warning("slurm warns: %s", caution)
+        log.info("slurm warns: %s", caution)
     return answer.cautions
 
 

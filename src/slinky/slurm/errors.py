@@ -130,6 +130,7 @@ class Invalid(Rejected):
 
 #: Slurm's numbers that mean more than "no". A number that is not here is a plain `Rejected`.
 MEANING: dict[int, type[SlurmError]] = {
+    -1: Unreachable,  # unspecified: what a slurmctld that goes down in mid-answer leaves behind
     1001: Unreachable,  # communication connection failure
     1002: Unreachable,  # message send failure
     1003: Unreachable,  # message receive failure

@@ -23,7 +23,7 @@ from .errors import NotFound, SlurmError, Unsupported
 from .records import JobRecord, Question
 from .states import JobState
 from .table import FRESH, Presence, Table
-from .views import Job
+from .views import Job, JobStatus
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 IDS_PER_REQUEST = 500
 #: Single reads at once: slurmrestd has few threads, and others use them too.
 CONCURRENCY = 4
+#: Records brought up to date before others get a turn.
+SLICE = 1000
 #: Waiting jobs whose reason is refreshed in one turn.
 REFRESHED = 5
 
@@ -54,7 +56,8 @@ class JobBook:
         clock: Callable[[], float],
         tell: Callable[[Change], None],
     ) -> None:
-        self.table: Table[JobRecord] = Table(clock)
+        # A job that was just submitted is in no list yet, so absence is `whereabouts`' business.
+        self.table: Table[JobRecord] = Table(clock, complete=False)
         self._client = client
         self._everything = everything
         self._patience = patience
@@ -106,8 +109,7 @@ class JobBook:
         asked soon.
         """
         if self._everything:
-            statuses = await self._client.job_states()
-            seen = {status.job_id: status.state for status in statuses}
+            seen = records.sort_states(await self._client.job_states(), self._tracked)
             asked: Collection[str] = {*self.table, *self._tracked}
         else:
             asked = [key for key in self._tracked if not self._finished(key)]
@@ -121,11 +123,11 @@ class JobBook:
 
     async def _states_of(self, keys: Iterable[str]) -> dict[str, JobState]:
         wanted = list(keys)
-        seen: dict[str, JobState] = {}
+        found: list[JobStatus] = []
         for start in range(0, len(wanted), IDS_PER_REQUEST):
-            for status in await self._client.job_states(wanted[start : start + IDS_PER_REQUEST]):
-                seen[status.job_id] = status.state
-        return seen
+            found += await self._client.job_states(wanted[start : start + IDS_PER_REQUEST])
+        seen = records.sort_states(found, self._tracked)
+        return {key: state for key, state in seen.items() if key in self._tracked}
 
     def _follows(self, key: str) -> bool:
         """Whether the job under this id is one that somebody tracks and that has not departed."""
@@ -134,14 +136,14 @@ class JobBook:
     def _finished(self, key: str) -> bool:
         """Whether nothing more can become of this tracked job."""
         record = self.table.get(key)
-        return key in self._departed or (
-            record is not None and record.state.ended and record.detail is not None
-        )
+        return key in self._departed or (record is not None and record.state.ended and record.detail is not None)
 
     async def _settle_all(self, seen: dict[str, JobState], asked: Collection[str]) -> None:
         """Bring the records up to these states, reading singly what a state alone cannot tell."""
         singles: dict[str, tuple[JobState | None, Question]] = {}
-        for key, state in seen.items():
+        for count, (key, state) in enumerate(seen.items(), 1):
+            if count % SLICE == 0:
+                await asyncio.sleep(0)  # ten thousand new jobs must not hold the event loop
             record = self.table.get(key)
             question = Question.NOTHING
             if self._follows(key):
@@ -164,13 +166,11 @@ class JobBook:
                 family.create_task(self._settle(key, known, question))
 
     def _believed_missing(self, seen: dict[str, JobState], asked: Collection[str]) -> list[str]:
-        """Known jobs that a list lacks; the live ones among them only if they are not suspiciously many."""
+        """Known jobs that a list lacks; none at all while it lacks suspiciously many that should be there."""
         gone = [key for key in asked if key in self.table and key not in seen]
         lively = frozenset(key for key in gone if not self.table[key].over)
         live = sum(not record.over for record in self.table.values())
-        if self.table.weigh(lively, doubtful=records.too_many(len(lively), live)):
-            return gone
-        return [key for key in gone if key not in lively]
+        return gone if self.table.weigh(lively, doubtful=records.too_many(len(lively), live)) else []
 
     async def _settle(self, key: str, state: JobState | None, question: Question) -> None:
         """Read what is asked about one tracked job and put its record in order."""
@@ -238,7 +238,8 @@ class JobBook:
                 family.create_task(self._settle(key, self.table[key].state, Question.DETAIL))
 
     def _put(self, record: JobRecord) -> None:
-        self._first_seen.setdefault(record.job_id, self._clock())
+        if record.job_id in self._tracked:
+            self._first_seen.setdefault(record.job_id, self._clock())
         before = self.table.put(record.job_id, record)
         if before != record:
             self._tell(Change(Kind.JOB, record.job_id, before, record))

@@ -25,9 +25,9 @@ from msgspec import structs
 
 from .changes import Change, Feed, Kind, Listener
 from .client import Client, Listing
-from .errors import Malformed, SlurmError
+from .errors import SlurmError
 from .jobbook import JobBook, Whereabouts
-from .pace import Last, Rhythm, Source, Telltale, due, earliest, restarted, stirred
+from .pace import Hurry, Last, Rhythm, Source, Telltale, due, restarted, stirred
 from .records import YOUNG, JobRecord
 from .table import FRESH, Doubt, Table
 from .views import Node, Partition, Reservation
@@ -62,22 +62,19 @@ class Mirror:
         self._client = client
         self._rhythm = rhythm or Rhythm()
         self._clock = clock
-        self._book = JobBook(
-            client, everything=all_jobs, patience=self._rhythm.pending, clock=clock, tell=self._tell
-        )
+        self._book = JobBook(client, everything=all_jobs, patience=self._rhythm.pending, clock=clock, tell=self._tell)
         self.jobs: Table[JobRecord] = self._book.table
         self.nodes: Table[Node] = Table(clock)
         self.partitions: Table[Partition] = Table(clock)
         self.reservations: Table[Reservation] = Table(clock, cautious=False)
         #: The error that keeps the mirror from seeing, or None.
         self.fault: SlurmError | None = None
-        self._cluster = ""
         self._telltale: Telltale | None = None
         self._since: dict[Source, int] = {}
         self._last = {source: Last() for source in Source}
         self._moved_at = float("-inf")
         self._listeners: dict[object, Listener] = {}
-        self._wake = asyncio.Event()
+        self._wake = {source: asyncio.Event() for source in Source}
         self._turned = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
 
@@ -141,10 +138,10 @@ class Mirror:
 
     def poke(self, *, nodes: bool = False) -> None:
         """Something has happened to jobs, or to nodes as well: look as soon as the server can bear it."""
-        self._last[Source.JOBS].wanted = True
-        self._last[Source.NODES].wanted |= nodes
         self._moved_at = self._clock()
-        self._wake.set()
+        self._want(Source.JOBS, Hurry.NOW)
+        if nodes:
+            self._want(Source.NODES, Hurry.NOW)
 
     # Life
 
@@ -163,14 +160,23 @@ class Mirror:
 
     async def run(self) -> None:
         """Keep the view up to date until cancelled. Failures of the cluster end in `fault`, never here."""
+        async with asyncio.TaskGroup() as family:
+            for source in Source:
+                family.create_task(self._follow(source), name=f"slurm-mirror-{source.value}")
+
+    async def _follow(self, source: Source) -> None:
+        """Read one source whenever it is due; a slow one does not hold up the others."""
         while True:
-            await self._turn()
+            wait = self._due(source) - self._clock()
+            if wait > 0:
+                self._wake[source].clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._wake[source].wait()
+                continue
+            await self._visit(source)
             async with self._turned:
                 self._turned.notify_all()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._pause()):
-                    await self._wake.wait()
-            self._wake.clear()
 
     async def synced(self, *, deadline: float = 60.0) -> None:
         """Wait until everything has been seen once. Raises the fault, or TimeoutError, when it is late."""
@@ -178,10 +184,11 @@ class Mirror:
         await self._until(lambda: all(table.synced for table in tables), deadline)
 
     async def refresh(self, *, deadline: float = 15.0) -> None:
-        """Look at jobs and nodes now, and return when both were confirmed after this call."""
+        """Look at jobs and nodes now; returns when both were read after this call, the freshest of facts."""
         asked = self._clock()
         self.poke(nodes=True)
-        await self._until(lambda: self._clock() - self.age >= asked, deadline)
+        looked = (self._last[Source.JOBS], self._last[Source.NODES])
+        await self._until(lambda: all(last.began >= asked for last in looked), deadline)
 
     async def _until(self, done: Callable[[], bool], deadline: float) -> None:
         try:
@@ -192,35 +199,30 @@ class Mirror:
                 raise self.fault from None
             raise
 
-    def _pause(self) -> float:
-        now = self._clock()
-        return max(0.01, earliest((self._due(source, now) for source in Source), now))
-
-    def _due(self, source: Source, now: float) -> float:
-        moving = now - self._moved_at < self._rhythm.calm_after
+    def _due(self, source: Source) -> float:
+        moving = self._clock() - self._moved_at < self._rhythm.calm_after
         return due(source, self._last[source], moving=moving, rhythm=self._rhythm)
 
-    # One turn
+    def _want(self, source: Source, hurry: Hurry) -> None:
+        self._last[source].want(hurry)
+        self._wake[source].set()
 
-    async def _turn(self) -> None:
-        for source in Source:
-            if self._due(source, self._clock()) <= self._clock():
-                await self._visit(source)
+    # One reading
 
     async def _visit(self, source: Source) -> None:
         """Read one source; keep what it cost, and whether it failed."""
         last = self._last[source]
-        last.wanted = False
-        started = self._clock()
+        last.hurry = Hurry.NONE
+        started = last.started = self._clock()
         try:
             await self._read(source)
         except SlurmError as error:
             last.failures += 1
             self._blinded(error)
         else:
-            recovered, last.failures = last.failures > 0, 0
-            if recovered and not any(other.failures for other in self._last.values()):
-                self._sighted()
+            recovered, last.failures, last.began = last.failures > 0, 0, started
+            if recovered:
+                self._recovered()
         last.at = self._clock()
         last.cost = last.at - started
 
@@ -229,7 +231,8 @@ class Mirror:
             case Source.TELLTALE:
                 await self._read_telltale()
             case Source.JOBS:
-                self._last[source].wanted |= not await self._book.read()
+                if not await self._book.read():
+                    self._want(source, Hurry.NOW)
             case Source.NODES:
                 nodes = await self._client.nodes(since=self._since.get(source))
                 self._take(Kind.NODE, source, self.nodes, nodes)
@@ -239,14 +242,9 @@ class Mirror:
             case Source.RESERVATIONS:
                 reservations = await self._client.reservations(since=self._since.get(source))
                 self._take(Kind.RESERVATION, source, self.reservations, reservations)
-        self._check_cluster()
-
-    def _check_cluster(self) -> None:
-        """Another cluster behind the same address would look like the loss of everything in this one."""
-        name = self._client.session.slurm.cluster
-        if self._cluster and name and name != self._cluster:
-            raise Malformed(f"cluster {name!r} answers where {self._cluster!r} was")
-        self._cluster = self._cluster or name
+        # Another cluster behind the same address would look like the loss of everything in this one.
+        session = self._client.session
+        session.pinned = session.pinned or session.slurm.cluster
 
     def _blinded(self, error: SlurmError) -> None:
         before, self.fault = self.fault, error
@@ -255,13 +253,22 @@ class Mirror:
             self._book.suspect(self._clock() - YOUNG)
             self._tell(Change(Kind.SIGHT, "", None, error))
 
+    def _recovered(self) -> None:
+        """One source answers again: ask those that still fail without delay, and see when all answer."""
+        failing = [source for source, last in self._last.items() if last.failures]
+        for source in failing:
+            self._last[source].at = float("-inf")
+            self._wake[source].set()
+        if not failing:
+            self._sighted()
+
     def _sighted(self) -> None:
         """Contact is back: whatever was known may be of another life of slurmctld."""
         before, self.fault = self.fault, None
         log.info("slurm is in sight again")
         self._since.clear()
         for source in Source:
-            self._last[source].wanted = True
+            self._want(source, Hurry.NOW)
         self._moved_at = self._clock()
         self._tell(Change(Kind.SIGHT, "", before, None))
 
@@ -271,10 +278,12 @@ class Mirror:
             log.info("slurmctld has a new start; young jobs are verified")
             self._book.suspect(self._clock() - YOUNG)
             self._since.clear()
-        if stirred(self._telltale, now):
-            self._last[Source.JOBS].wanted = True
-        elif self.jobs.synced:
-            self.jobs.confirm()
+        signs = stirred(self._telltale, now)
+        for source, hurry in signs.items():
+            self._want(source, hurry)
+        for source, table in ((Source.JOBS, self.jobs), (Source.NODES, self.nodes)):
+            if source not in signs and table.synced and not self._last[source].hurry:
+                table.confirm()
         self._telltale = now
 
     def _take(self, kind: Kind, source: Source, table: Table[N], found: Listing[N] | None) -> None:
@@ -282,19 +291,22 @@ class Mirror:
         if found is None:
             table.confirm()
             return
+        self._last[source].full = self._clock() - self._last[source].started
         changed = table.replace({item.name: item for item in found.items}, same=SAME.get(kind))
         for key, before, after in changed:
             self._tell(Change(kind, key, before, after))
         if changed and kind is Kind.NODE:
-            self._last[Source.JOBS].wanted = True  # a job may have started or ended there
+            self._want(Source.JOBS, Hurry.NOW)  # a job may have started or ended there
         if table.doubt is None:
             self._since[source] = found.at
         else:
             self._since.pop(source, None)
 
     def _tell(self, change: Change) -> None:
-        if change.kind in {Kind.JOB, Kind.NODE}:
+        purged = change.kind is Kind.JOB and change.after is None
+        if change.kind in {Kind.JOB, Kind.NODE} and not purged:
             self._moved_at = self._clock()
+            self._wake[Source.JOBS].set()
         for listener in tuple(self._listeners.values()):
             try:
                 listener(change)

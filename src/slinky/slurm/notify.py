@@ -49,9 +49,7 @@ class Doorbell(asyncio.DatagramProtocol):
                 lambda: self, local_addr=self._path, family=socket.AF_UNIX
             )
         else:
-            self._transport, _ = await loop.create_datagram_endpoint(
-                lambda: self, local_addr=(self._host, self._port)
-            )
+            self._transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(self._host, self._port))
             self._port = self._transport.get_extra_info("sockname")[1]
         return self
 

@@ -9,8 +9,7 @@ held to a share of its own cost, so a server that needs longer is asked less oft
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import Enum
+from enum import Enum, IntEnum
 
 from msgspec import Struct
 
@@ -27,51 +26,70 @@ class Source(Enum):
     RESERVATIONS = "reservations"
 
 
+class Hurry(IntEnum):
+    """How soon a source is wanted."""
+
+    NONE = 0
+    SOON = 1  # something has probably changed: as often as the weight of a full answer allows
+    NOW = 2  # something has changed
+
+
 class Rhythm(Struct, frozen=True):
     """The intervals, in seconds."""
 
-    tick: float = 1.0  # the tell-tale, always
+    tick: float = 1.2  # the tell-tale, always
     urgent: float = 0.05  # anything that is wanted now
     lively: float = 0.5  # job states while something moves
     calm_after: float = 5.0  # how long after the last change something still counts as moving
     sweep: float = 60.0  # job states when nothing moves: what no tell-tale shows
-    nodes: float = 2.0  # a 304 when nothing changed
+    nodes: float = 2.0  # a 304 when nothing changed, and a short list when something did
+    heavy: float = 0.25  # a full node list that takes longer is asked for only when there is a sign ...
+    node_sweep: float = 300.0  # ... or after this long
+    busy: float = 60.0  # how long a heavy list may be put off while jobs move
     tables: float = 10.0  # partitions and reservations
     pending: float = 30.0  # reason and expected start of one waiting job
-    burden: float = 3.0  # pause after a read of job states, in units of what it cost
+    burden: float = 1.5  # pause after a read of job states, in units of what it cost
     node_burden: float = 20.0  # the same for full node lists, which weigh most
     retry: float = 1.0  # first pause after a failure; doubles
     retry_most: float = 10.0
 
 
 class Last(Struct):
-    """When a source was last read, what that cost, whether it failed, and whether it is wanted before its
-    time.
-    """
+    """When a source was last read, what that cost, whether it failed, and how soon it is wanted again."""
 
     at: float = float("-inf")
     cost: float = 0.0
-    wanted: bool = False
+    #: What the last answer cost that was not just "nothing has changed".
+    full: float = 0.0
+    hurry: Hurry = Hurry.NONE
     failures: int = 0
+    started: float = float("-inf")
+    #: When the last reading that succeeded began: what happened before that is in it.
+    began: float = float("-inf")
+
+    def want(self, hurry: Hurry) -> None:
+        """Ask for a reading, at least this soon."""
+        self.hurry = max(self.hurry, hurry)
 
 
 def due(source: Source, last: Last, *, moving: bool, rhythm: Rhythm) -> float:
     """The moment from which this source may be read again."""
     if last.failures:
         return last.at + backoff(last.failures, rhythm)
-    match source:
-        case Source.TELLTALE:
-            wait = max(rhythm.tick, rhythm.burden * last.cost)
-        case Source.JOBS:
-            lively = max(rhythm.lively, rhythm.burden * last.cost)
-            wait = lively if moving else max(lively, rhythm.sweep)
-        case Source.NODES:
-            wait = max(rhythm.nodes, rhythm.node_burden * last.cost)
-        case Source.PARTITIONS | Source.RESERVATIONS:
-            wait = max(rhythm.tables, rhythm.node_burden * last.cost)
-    if last.wanted:
-        wait = min(wait, max(rhythm.urgent, rhythm.burden * last.cost))
-    return last.at + wait
+    regular = {
+        Source.TELLTALE: rhythm.tick,
+        Source.JOBS: rhythm.lively if moving else rhythm.sweep,
+        Source.NODES: rhythm.nodes if last.full < rhythm.heavy else rhythm.node_sweep,
+        Source.PARTITIONS: rhythm.tables,
+        Source.RESERVATIONS: rhythm.tables,
+    }[source]
+    wanted = {
+        Hurry.NONE: regular,
+        # A heavy list slows down the very reads that tell what moves: it waits for calm, not for ever.
+        Hurry.SOON: max(rhythm.node_burden * last.full, rhythm.busy if moving else 0.0),
+        Hurry.NOW: rhythm.urgent,
+    }[last.hurry]
+    return last.at + max(min(regular, wanted), rhythm.burden * max(last.cost, last.full))
 
 
 def backoff(failures: int, rhythm: Rhythm) -> float:
@@ -123,43 +141,53 @@ IDLE_REQUESTS = frozenset(
 )
 
 
+#: Requests that make, change or remove nodes.
+NODE_REQUESTS = frozenset(
+    {
+        "REQUEST_CREATE_NODE",
+        "REQUEST_DELETE_NODE",
+        "REQUEST_REBOOT_NODES",
+        "REQUEST_RECONFIGURE",
+        "REQUEST_RUN_POWER_ACTION",
+        "REQUEST_UPDATE_NODE",
+    }
+)
+
+
 class Telltale(Struct, frozen=True):
-    """What slurmctld's statistics betray about jobs, and which start of slurmctld they belong to."""
+    """What slurmctld's statistics betray, and which start of slurmctld they belong to."""
 
     started_at: int
-    counts: tuple[int, ...]
-    requests: frozenset[tuple[str, int]]
+    jobs: frozenset[tuple[str, int]]
+    nodes: frozenset[tuple[str, int]]
 
     @classmethod
     def of(cls, diag: Diag) -> Telltale:
         """The tell-tale part of the statistics."""
-        counts = (
-            diag.jobs_submitted,
-            diag.jobs_started,
-            diag.jobs_completed,
-            diag.jobs_canceled,
-            diag.jobs_failed,
-        )
-        requests = frozenset(
-            (rpc.message_type, rpc.count)
-            for rpc in diag.rpcs_by_message_type
-            if rpc.message_type not in IDLE_REQUESTS
-        )
-        return cls(diag.req_time_start.whole, counts, requests)
+        counted = {rpc.message_type: rpc.count for rpc in diag.rpcs_by_message_type}
+        nodes = frozenset((name, count) for name, count in counted.items() if name in NODE_REQUESTS)
+        jobs = frozenset((name, count) for name, count in counted.items() if name not in IDLE_REQUESTS)
+        progress = {
+            ("submitted", diag.jobs_submitted),
+            ("started", diag.jobs_started),
+            ("completed", diag.jobs_completed),
+            ("canceled", diag.jobs_canceled),
+            ("failed", diag.jobs_failed),
+        }
+        return cls(diag.req_time_start.whole, jobs - nodes | progress, nodes)
 
 
-def stirred(before: Telltale | None, now: Telltale) -> bool:
-    """Whether jobs may have changed between the two."""
-    return before != now
+def stirred(before: Telltale | None, now: Telltale) -> dict[Source, Hurry]:
+    """What may have changed between the two, and how soon that should be looked at."""
+    if before is None:
+        return {}
+    if (before.started_at, before.nodes) != (now.started_at, now.nodes):
+        return {Source.JOBS: Hurry.NOW, Source.NODES: Hurry.NOW}
+    if before.jobs != now.jobs:
+        return {Source.JOBS: Hurry.NOW, Source.NODES: Hurry.SOON}
+    return {}
 
 
 def restarted(before: Telltale | None, now: Telltale) -> bool:
-    """Whether slurmctld may have been restarted between the two. Statistics also start anew at midnight: no
-    harm.
-    """
+    """Whether slurmctld may have been restarted. Statistics also start anew at midnight: no harm."""
     return before is not None and before.started_at != now.started_at
-
-
-def earliest(moments: Iterable[float], now: float) -> float:
-    """Seconds from now until the first of these moments."""
-    return max(0.0, min(moments, default=now) - now)

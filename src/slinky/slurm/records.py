@@ -8,6 +8,7 @@ read before the record may be believed.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from enum import Flag, auto
 
 from msgspec import structs
@@ -16,7 +17,7 @@ from .accounts import PastJob
 from .states import JobState
 from .table import FEW, SHARE
 from .values import Value
-from .views import Job, NodeResources
+from .views import Job, JobStatus, NodeResources
 
 #: slurmctld saves its state every few seconds: what was older than this at a crash is not lost.
 YOUNG = 60.0
@@ -98,6 +99,21 @@ def departed(record: JobRecord, past: PastJob | None) -> JobRecord:
     if past is not None and past.state.ended:
         return structs.replace(record, state=past.state, sluid=past.sluid or record.sluid, outcome=past)
     return structs.replace(record, outcome=past, lost=not record.state.ended)
+
+
+def sort_states(statuses: Iterable[JobStatus], tracked: Collection[str]) -> dict[str, JobState]:
+    """States by key. Slurm writes `id+offset` for a heterogeneous job's component, `id_task` for an array's.
+
+    A component has an id of its own and is known by it. Tasks of an array that wait share one, so they keep
+    their full name; an array that is tracked by its plain id is also seen under that, live tasks first.
+    """
+    seen: dict[str, JobState] = {}
+    for status in statuses:
+        own, _, task = status.job_id.partition("_")
+        seen[status.job_id if task else own.partition("+")[0]] = status.state
+        if task and own in tracked and (own not in seen or seen[own].ended):
+            seen[own] = status.state
+    return seen
 
 
 def too_many(gone: int, live: int) -> bool:

@@ -21,6 +21,7 @@ from .endpoints import Ctld, Endpoint
 from .errors import (
     Auth,
     DatabaseUnreachable,
+    Malformed,
     Rejected,
     Retryable,
     SlurmError,
@@ -48,13 +49,18 @@ class Session:
         *,
         user: str | None = None,
         version: Version | None = None,
+        deadline: float | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.transport = transport
         self.tokens = tokens
         self.user = user
+        #: Who answered last.
         self.slurm = SlurmMeta()
+        #: The only cluster whose answers are taken, if set.
+        self.pinned = ""
         self._version = version
+        self._deadline = float("inf") if deadline is None else deadline
         self._negotiation = asyncio.Lock()
         self._monotonic = monotonic
         self._suspected = False
@@ -90,8 +96,9 @@ class Session:
             answer = read(reply, kind)
         except SlurmError as error:
             raise await self._explained(error, endpoint, reply) from error
-        if answer.meta is not None:
-            self.slurm = answer.meta.slurm
+        self.slurm = (answer.meta or Meta()).slurm
+        if self.pinned and self.slurm.cluster not in {"", self.pinned}:
+            raise Malformed(f"cluster {self.slurm.cluster!r} answers where {self.pinned!r} was")
         return answer
 
     async def reply(
@@ -112,17 +119,28 @@ class Session:
         return reply
 
     async def up(self) -> bool:
-        """Whether any slurmctld answers, by slurmrestd's own probe: 1.5 seconds at most, instead of 10."""
+        """Whether any slurmctld answers, by slurmrestd's own probe: 1.5 seconds at most, instead of 10.
+
+        Raises `Auth` where slurmctld refused the token, which slurmrestd calls "not responding".
+        """
         endpoint = Ctld.PING
         reply = await self._send(endpoint, endpoint.url(await self.version()), (), None)
-        return any(ping.up for ping in read(reply, PingAnswer).pings or ())
+        pings = read(reply, PingAnswer).pings or ()
+        if any(ping.refused for ping in pings):
+            raise Auth("slurmctld refused the token")
+        return any(ping.up for ping in pings)
 
     async def _send(self, endpoint: Endpoint, path: str, query: Query, payload: bytes | None) -> Reply:
         headers = {"X-SLURM-USER-TOKEN": self._token(), "Accept": "application/json"}
         if self.user is not None:
             headers["X-SLURM-USER-NAME"] = self.user
         return await self.transport.send(
-            endpoint.method, path, headers=headers, query=query, body=payload, deadline=endpoint.deadline
+            endpoint.method,
+            path,
+            headers=headers,
+            query=query,
+            body=payload,
+            deadline=min(endpoint.deadline, self._deadline),
         )
 
     def _token(self) -> str:
@@ -161,9 +179,7 @@ class Session:
             return await self._database_or_token(error)
         if isinstance(error, Unreachable):
             self._suspected = True
-        elif (
-            isinstance(error, Rejected) and reply.status == 403 and error.number == 1 and not await self.up()
-        ):
+        elif isinstance(error, Rejected) and reply.status == 403 and error.number == 1 and not await self.up():
             # With slurmctld down a cancel is "not permitted"; that says nothing of our rights.
             self._suspected = True
             return Unreachable(str(error))

@@ -72,10 +72,11 @@ class Doubt(NamedTuple):
 class Table(Mapping[str, T], Generic[T]):
     """Things by key, as last seen."""
 
-    def __init__(self, clock: Callable[[], float], *, cautious: bool = True) -> None:
-        """A cautious table doubts great losses; one of things that come and go all the time need not."""
+    def __init__(self, clock: Callable[[], float], *, cautious: bool = True, complete: bool = True) -> None:
+        """A cautious table doubts great losses; one that is not complete never calls anything absent."""
         self._clock = clock
         self._cautious = cautious
+        self._complete = complete
         self._items: dict[str, T] = {}
         self._confirmed: float | None = None
         self._announced: set[str] = set()
@@ -105,10 +106,15 @@ class Table(Mapping[str, T], Generic[T]):
         return self.age <= within and self.doubt is None
 
     def presence(self, key: str, within: float = FRESH) -> Presence:
-        """What is known of one thing; UNKNOWN whenever the view is old or in doubt."""
+        """What was known of one thing `age` seconds ago; UNKNOWN whenever the view is old or in doubt.
+
+        Something that was made since then is not in it yet: after a change of your own, refresh first.
+        """
         if not self.fresh(within):
             return Presence.UNKNOWN
-        return Presence.PRESENT if key in self._items else Presence.ABSENT
+        if key in self._items:
+            return Presence.PRESENT
+        return Presence.ABSENT if self._complete else Presence.UNKNOWN
 
     def expect_removal(self, keys: Collection[str]) -> None:
         """Somebody is removing these on purpose; their absence needs no second look."""

@@ -1,25 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slurm tokens: minted, read, and renewed before they end.
 
-auth/jwt accepts HS256 with the shared key and RS256 with a published key set; both are minted here with the
-claims that `scontrol token` writes. A `TokenSource` hands out the token to use now: fixed, from a file that
-something else rotates, or minted per lifetime. Nothing here logs or prints a token.
+auth/jwt accepts HS256 with the shared key, minted here with the claims that `scontrol token` writes, and
+RS256 with published keys (see `jwks`, kept apart because its library costs memory). A `TokenSource` hands
+out the token to use now: fixed, from a file that something else rotates, or minted per lifetime.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import time
 import uuid
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-
-import jwt
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 Clock = Callable[[], float]
 
@@ -57,40 +54,18 @@ def mint(
     """A token that acts as `user`, signed with the shared key (HS256)."""
     if len(key) < 16:
         raise TokenError("a jwt key needs at least 16 bytes")
-    return jwt.encode(_claims(user, lifetime, now, issuer, identity), key, algorithm="HS256")
-
-
-def mint_rs256(
-    private_pem: bytes,
-    user: str,
-    *,
-    kid: str,
-    lifetime: float = 900,
-    now: float | None = None,
-    issuer: str | None = None,
-    identity: str | None = None,
-) -> str:
-    """A token that acts as `user`, signed with a private key whose public half is in slurmctld's JWKS
-    (RS256).
-    """
-    claims = _claims(user, lifetime, now, issuer, identity)
-    return jwt.encode(claims, _rsa(private_pem), algorithm="RS256", headers={"kid": kid})
-
-
-def jwks(keys: dict[str, bytes]) -> str:
-    """The JWKS document, for `AuthAltParameters=jwks=`, that publishes these private keys' public halves by
-    key id.
-    """
-    return json.dumps(
-        {"keys": [_jwk(kid, _rsa(pem).public_key()) for kid, pem in sorted(keys.items())]}, indent=1
-    )
+    signed = signing_input({"alg": "HS256", "typ": "JWT"}, payload(user, lifetime, now, issuer, identity))
+    return f"{signed}.{base64(hmac.digest(key, signed.encode(), 'sha256'))}"
 
 
 def claims(token: str) -> Claims:
     """What a token claims, without verifying it. Raises `TokenError` for text that is not a token."""
     try:
-        found: dict[str, Any] = jwt.decode(token, options={"verify_signature": False, "verify_exp": False})
-    except jwt.PyJWTError as error:
+        _, middle, _ = token.split(".")
+        found = json.loads(urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
+        if not isinstance(found, dict):
+            raise TokenError("not a token")
+    except (ValueError, UnicodeError, RecursionError) as error:
         raise TokenError("not a token") from error
     user = found.get("sun") or found.get("username") or ""
     return Claims(str(user), _seconds(found.get("iat")), _seconds(found.get("exp")))
@@ -160,9 +135,7 @@ class FileToken:
 class MintedToken:
     """Tokens signed on the spot and replaced before they end."""
 
-    def __init__(
-        self, key: Callable[[], bytes], user: str, *, lifetime: float = 900, clock: Clock = time.time
-    ) -> None:
+    def __init__(self, key: Callable[[], bytes], user: str, *, lifetime: float = 900, clock: Clock = time.time) -> None:
         self._key = key
         self._user = user
         self._lifetime = lifetime
@@ -198,9 +171,8 @@ def refresh_after(token: str, *, now: float, lifetime: float) -> float:
     return min(max(expires - lifetime * (1 - RENEW_AT) - now, 0.0), lifetime)
 
 
-def _claims(
-    user: str, lifetime: float, now: float | None, issuer: str | None, identity: str | None
-) -> dict[str, Any]:
+def payload(user: str, lifetime: float, now: float | None, issuer: str | None, identity: str | None) -> dict[str, Any]:
+    """The claims that Slurm reads, and optionally who issued the token and how to tell it from others."""
     if not user or any(character.isspace() or not character.isprintable() for character in user):
         raise TokenError(f"not a user name: {user!r}")
     if lifetime <= 0:
@@ -212,6 +184,16 @@ def _claims(
     return found | {name: value for name, value in extra.items() if value is not None}
 
 
+def signing_input(header: dict[str, str], claims: dict[str, Any]) -> str:
+    """Header and claims in the form that is signed."""
+    return ".".join(base64(json.dumps(part, separators=(",", ":")).encode()) for part in (header, claims))
+
+
+def base64(raw: bytes) -> str:
+    """URL-safe and without padding, as tokens want it."""
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
 def new_identity() -> str:
     """A fresh `jti`, for callers that want each token to be tellable from the next."""
     return str(uuid.uuid4())
@@ -219,30 +201,3 @@ def new_identity() -> str:
 
 def _seconds(value: object) -> int | None:
     return int(value) if isinstance(value, int | float) else None
-
-
-def _rsa(pem: bytes) -> RSAPrivateKey:
-    try:
-        key = load_pem_private_key(pem, password=None)
-    except (ValueError, TypeError) as error:
-        raise TokenError("not a private key in PEM form") from error
-    if not isinstance(key, RSAPrivateKey):
-        raise TokenError("RS256 needs an RSA key")
-    return key
-
-
-def _jwk(kid: str, key: RSAPublicKey) -> dict[str, str]:
-    numbers = key.public_numbers()
-    return {
-        "alg": "RS256",
-        "kty": "RSA",
-        "use": "sig",
-        "kid": kid,
-        "n": _base64(numbers.n),
-        "e": _base64(numbers.e),
-    }
-
-
-def _base64(number: int) -> str:
-    raw = number.to_bytes((number.bit_length() + 7) // 8, "big")
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()

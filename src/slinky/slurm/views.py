@@ -325,12 +325,18 @@ class ControllerPing(Value, frozen=True, gc=False):
     responding: bool = False
     latency: int = 0
     primary: bool = False
+    status: str = ""
     pinged: str = ""
 
     @property
     def up(self) -> bool:
         """True when it answered; before v0.0.45 only the word tells."""
         return self.responding or self.pinged == "UP"
+
+    @property
+    def refused(self) -> bool:
+        """It may well be up: it did not like our token (v0.0.45 tells)."""
+        return not self.up and "authentication" in self.status.lower()
 
 
 class FairShare(Value, frozen=True, gc=False):

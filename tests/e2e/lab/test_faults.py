@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slinky.lab import bringup, cgroups, folders, record
+from slinky.lab import addons, bringup, cgroups, folders, record
 from slinky.lab.bringup import Options
 from slinky.lab.errors import LabError
 from slinky.lab.lab import Lab
@@ -46,6 +46,14 @@ def links() -> set[str]:
     return {link["ifname"] for link in json.loads(shown)}
 
 
+def machine_wide() -> set[str]:
+    """What a lab could leave anywhere: mounts, links, named network namespaces, cgroups."""
+    mounts = set(Path("/proc/self/mounts").read_text().splitlines())
+    named = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.splitlines()
+    groups = {str(folder) for top in cgroups.hierarchies() for folder in top.iterdir() if folder.is_dir()}
+    return mounts | links() | set(named) | groups
+
+
 @pytest.fixture(scope="module")
 def victim() -> Iterator[Lab]:
     lab = bringup.up(Options(name="victim", nodes=1, owner=os.getpid()), Progress())
@@ -77,6 +85,16 @@ def test_the_command_shows_the_lab_to_people_and_programs(victim: Lab) -> None:
     assert "kubelet" in slinky("lab", "logs", "--name", victim.name, "node1").stdout.split()
     assert slinky("lab", "logs", "--name", victim.name, "node1", "nothing").returncode == 1
     assert "certificate-authority-data" in slinky("lab", "kubeconfig", "--name", victim.name).stdout
+
+
+def test_hollow_nodes_are_ready_and_play_the_life_of_their_pods(victim: Lab) -> None:
+    addons.add_hollow_nodes(victim, 20)
+    spec = {"nodeName": "hollow-00007", "containers": [{"name": "main", "image": "any"}]}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shade"}, "spec": spec}
+    victim.kubectl("create", "-f", "-", input=json.dumps(manifest))
+    victim.kubectl("wait", "pod/shade", "--for=condition=Ready", "--timeout=60s")
+    victim.kubectl("delete", "pod/shade", "--timeout=60s")
+    victim.kubectl("delete", "nodes", "-l", "type=hollow")
 
 
 def test_a_crashed_node_is_noticed_and_comes_back(victim: Lab) -> None:
@@ -130,3 +148,16 @@ def test_a_killed_up_and_then_a_killed_owner_leave_nothing_behind() -> None:
 def test_down_of_nothing_says_so_and_succeeds() -> None:
     done = slinky("lab", "down", "--name", "nobody")
     assert (done.returncode, done.stdout) == (0, "there is no lab named nobody; nothing to do\n")
+
+
+def test_the_demo_runs_real_work_and_goes_without_a_trace() -> None:
+    before = machine_wide()
+    done = slinky("demo", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    pod, job = json.loads(done.stdout)
+    assert pod["OUTPUT"] == f"hello from a container on {pod['WHERE']}"
+    assert job["OUTPUT"].startswith("hello from job ")
+    assert (pod["STATE"], job["STATE"]) == ("Succeeded", "COMPLETED")
+    assert slinky("lab", "down", "--name", "demo").returncode == 0
+    assert traces("demo") == []
+    until(lambda: not machine_wide() - before, "every trace to be gone", 30, lambda: str(machine_wide() - before))

@@ -42,14 +42,15 @@ def test_external_nodes_exist_without_a_daemon(slurm: Beside) -> None:
         assert [line.split()[0] for line in states] == ["k001", "k002", "k003"]
         assert all("idle" in line and "gpu:h100:8" in line for line in states)
     finally:
-        slurm.exec("scontrol", "delete", "NodeName=k[001-003]")
+        slurm.remove_nodes("k[001-003]")
 
 
-def test_slurmctld_restarted_finds_its_jobs_alive(slurm: Beside) -> None:
-    job = slurm.exec("sbatch", "--parsable", "--wrap=sleep 4", user="alice").strip()
+@pytest.mark.parametrize("signal", [15, 9])
+def test_slurmctld_started_again_finds_its_jobs_alive(slurm: Beside, signal: int) -> None:
+    job = slurm.exec("sbatch", "--parsable", "--wrap=sleep 9", user="alice").strip()
     until(lambda: "RUNNING" in slurm.exec("squeue", "-h", "-j", job, "-o", "%T"), "the job to run", 30)
-    # An orderly end saves the state: a young cluster that is killed cannot start again without -i.
-    slurm.stop("slurmctld", number=15)
+    slurm.exec("sleep", "5")  # a kill loses what is younger than the last save
+    slurm.stop("slurmctld", signal)
     slurm.start("slurmctld")
     slurm.wait_idle()
     until(lambda: "COMPLETED" in slurm.exec("sacct", "-n", "-X", "-j", job, "-o", "State"), "the job to end", 60)

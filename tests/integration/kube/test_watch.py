@@ -14,11 +14,14 @@ from slinky.kube import (
     Cache,
     Client,
     Controller,
+    Election,
     Key,
     Runtime,
+    Terms,
     Watch,
     by_label,
 )
+from slinky.kube.metrics import REQUESTS
 
 from .objects import config_map
 
@@ -46,9 +49,7 @@ async def following(client: Client, namespace: str, **options: Any) -> AsyncIter
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "paged"])
-async def test_a_cache_shows_what_is_there_and_what_changes(
-    client: Client, namespace: str, streaming: bool
-) -> None:
+async def test_a_cache_shows_what_is_there_and_what_changes(client: Client, namespace: str, streaming: bool) -> None:
     await client.create(CONFIG_MAPS, config_map(namespace, "old", {"x": "1"}))
     async with following(client, namespace, streaming=streaming) as cache:
         assert cache.keys() == [Key(namespace, "old")]
@@ -84,3 +85,44 @@ async def test_a_controller_reconciles_until_done(client: Client, namespace: str
         with contextlib.suppress(asyncio.CancelledError):
             await running
     assert Key(namespace, "a") in rounds
+
+
+async def test_a_converged_system_led_by_one_writes_nothing(client: Client, namespace: str) -> None:
+    runtime = Runtime(client)
+    cache = runtime.cache(CONFIG_MAPS, namespace=namespace)
+    rounds = 0
+
+    async def reconcile(key: Key) -> Again | None:
+        nonlocal rounds
+        rounds += 1
+        found = cache.get(key)
+        if found is not None and found.data.get("state") != "done":
+            want = CONFIG_MAPS.manifest(key, data={"state": "done"})
+            cache.wrote(await client.apply(CONFIG_MAPS, want, manager="test"))
+        return Again(after=0.05)
+
+    controller = Controller("test", reconcile)
+    controller.watches(cache)
+    runtime.control(controller)
+    for number in range(5):
+        await client.create(CONFIG_MAPS, config_map(namespace, f"c-{number}"))
+    election = Election(client, Key(namespace, "lease"), "me", terms=Terms(duration=600.0, give_up=400.0, every=300.0))
+    running = asyncio.ensure_future(runtime.run(lead=election.lead))
+    try:
+        await until(lambda: len(cache) == 5 and all(found.data.get("state") == "done" for found in cache))
+        before, at = writes(), rounds
+        await until(lambda: rounds > at + 20)
+        assert writes() == before
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+def writes() -> float:
+    samples = (sample for family in REQUESTS.collect() for sample in family.samples)
+    return sum(
+        sample.value
+        for sample in samples
+        if sample.name.endswith("_total") and sample.labels["method"] not in ("GET", "WATCH")
+    )

@@ -2,6 +2,7 @@
 """The lab's own Go programs, and the plain control plane."""
 
 import io
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -45,3 +46,11 @@ def test_what_was_stored_outlives_an_api_server(own_plane: PlainPlane) -> None:
     kubectl("create", "namespace", "kept")
     own_plane.restart_apiserver()
     assert "kept" in kubectl("get", "namespaces")
+
+
+def test_a_taken_port_is_told_with_the_words_of_the_daemon() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(LabError, match="address already in use"), PlainPlane.running(port=taken.getsockname()[1]):
+            pass

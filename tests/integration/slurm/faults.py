@@ -19,14 +19,14 @@ class FaultProxy:
 
     def __init__(self, upstream: str) -> None:
         self._transport = HttpTransport(upstream)
-        self._runner = web.ServerRunner(web.Server(self._handle), handle_signals=False)
+        self._runner = web.ServerRunner(web.Server(self._handle), handle_signals=False, shutdown_timeout=0.1)
         self.fault: Fault | None = None
         self.url = ""
         self.hits = 0
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0, shutdown_timeout=0.1).start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from tests.integration.slurm.conftest import Slurm
 
+from slinky.lab.slurm import Beside
 from slinky.slurm import (
     INFINITE,
     Auth,
@@ -58,7 +58,7 @@ async def clean(client: Client) -> AsyncIterator[Client]:
 
 
 @pytest.mark.parametrize("version", list(Version))
-async def test_every_version_is_read(slurm: Slurm, version: Version) -> None:
+async def test_every_version_is_read(slurm: Beside, version: Version) -> None:
     async with Client(slurm.url, slurm.token(), version=version) as client:
         assert any(ping.up for ping in await client.ping())
         nodes = await client.nodes()
@@ -132,7 +132,7 @@ async def test_jobs_are_cancelled_in_bulk_and_refusals_are_named(clean: Client) 
     assert [status.state.base for status in states] == ["CANCELLED"] * 3
 
 
-async def test_slurm_s_refusals_have_types(clean: Client, slurm: Slurm) -> None:
+async def test_slurm_s_refusals_have_types(clean: Client, slurm: Beside) -> None:
     for refused, kind in (
         (clean.job(999999), NotFound),
         (clean.cancel(999999), NotFound),
@@ -179,9 +179,7 @@ async def test_a_field_that_slurm_ignores_is_a_warning(clean: Client) -> None:
 
 async def test_nodes_come_change_and_go(clean: Client) -> None:
     names = expand("t[01-03]")
-    line = node_conf(
-        fold(names), NodeAddr="127.0.0.1", CPUs=4, RealMemory=1000, State="EXTERNAL", Feature="tmp"
-    )
+    line = node_conf(fold(names), NodeAddr="127.0.0.1", CPUs=4, RealMemory=1000, State="EXTERNAL", Feature="tmp")
     await clean.create_node(line)
     try:
         node = await clean.node("t02")
@@ -223,13 +221,11 @@ async def test_reservations_come_and_go(clean: Client) -> None:
         await clean.delete_reservation("maint")
 
 
-async def test_partitions_come_and_go(clean: Client, slurm: Slurm) -> None:
+async def test_partitions_come_and_go(clean: Client, slurm: Beside) -> None:
     node = (await clean.partition("ext")).nodes
     made = msgspec.structs.replace(await clean.partition("work"), name="fresh")
     assert node.configured == "k[001-004]"
-    await clean.write_partitions(
-        msgspec.convert({"name": "fresh", "nodes": {"configured": "c1"}}, type(made))
-    )
+    await clean.write_partitions(msgspec.convert({"name": "fresh", "nodes": {"configured": "c1"}}, type(made)))
     try:
         assert (await clean.partition("fresh")).nodes.configured == "c1"
     finally:
@@ -301,7 +297,7 @@ async def test_the_outcome_of_a_job_can_be_recorded(clean: Client) -> None:
     assert made.job_id in {job.job_id for job in recent}
 
 
-async def test_a_service_token_acts_for_users(slurm: Slurm) -> None:
+async def test_a_service_token_acts_for_users(slurm: Beside) -> None:
     async with Client(slurm.url, slurm.token(), user="alice") as client:
         made = await client.submit(external(hold=True))
         assert (await client.job(made.job_id)).user_name == "alice"
@@ -311,35 +307,31 @@ async def test_a_service_token_acts_for_users(slurm: Slurm) -> None:
             await client.licenses()
 
 
-async def test_hostlists_are_read_as_slurm_reads_them(slurm: Slurm) -> None:
+async def test_hostlists_are_read_as_slurm_reads_them(slurm: Beside) -> None:
     for text in ("k[001-004]", "a[1-2]b[08-10]c,x[9-11]", "n[1-2]-ib", "a[98-101,7]", "x,y[3]"):
         assert expand(text) == slurm.exec("scontrol", "show", "hostnames", text).split()
     names = ["gpu-0", "gpu-1", "gpu-10", "r07", "r7", "login", "n1-ib"]
     assert set(slurm.exec("scontrol", "show", "hostnames", fold(names)).split()) == set(names)
 
 
-async def test_slurmctld_reads_the_configuration_that_we_write(slurm: Slurm, client: Client) -> None:
+async def test_slurmctld_reads_the_configuration_that_we_write(slurm: Beside, client: Client) -> None:
     running = (await client.conf()).settings
     text = conf.SlurmConf(
         cluster_name="lab",
-        controllers=(conf.Controller("ctl", "127.0.0.1"),),
+        controllers=(conf.Controller("ctl", slurm.address),),
         slurmctld_port=running["SlurmctldPort"],
         cred_type="auth/slurm",
         auth_alt_parameters=("jwt_key=/etc/slurm/jwt_hs256.key",),
         nodes=(conf.NodeLine("c[1-2]", (("CPUs", 2), ("Port", "[23901-23902]"))),),
         node_sets=(conf.NodeSetLine("ext", feature="ext"),),
-        partitions=(
-            conf.PartitionLine("work", "c[1-2]", 'MaxTime=60 TRESBillingWeights="CPU=1.0,Mem=0.25G"'),
-        ),
+        partitions=(conf.PartitionLine("work", "c[1-2]", 'MaxTime=60 TRESBillingWeights="CPU=1.0,Mem=0.25G"'),),
         extra="MailProg=/bin/true # none\nGresTypes=gpu",
     ).text()
-    script = (
-        'printf "%s" "$1" > /tmp/ours.conf; chmod 644 /tmp/ours.conf; SLURM_CONF=/tmp/ours.conf scontrol ping'
-    )
+    script = 'printf "%s" "$1" > /tmp/ours.conf; chmod 644 /tmp/ours.conf; SLURM_CONF=/tmp/ours.conf scontrol ping'
     assert "is UP" in slurm.exec("sh", "-c", script, "sh", text)
 
 
-def test_scripts_need_no_event_loop(slurm: Slurm) -> None:
+def test_scripts_need_no_event_loop(slurm: Beside) -> None:
     with SyncClient(slurm.url, slurm.token()) as client:
         assert client.node("k001").name == "k001"
         assert client.accounting.account("lab").name == "lab"

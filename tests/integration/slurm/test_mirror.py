@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
-from tests.integration.slurm.conftest import Slurm
 from tests.integration.slurm.test_client import external
 
+from slinky.lab.lab import Lab
+from slinky.lab.slurm import Beside
 from slinky.slurm import (
     Change,
     Client,
@@ -86,7 +87,7 @@ async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: C
 
 
 async def test_a_waiting_job_that_is_cancelled_by_somebody_else_is_told(
-    mirror: Mirror, client: Client, slurm: Slurm
+    mirror: Mirror, client: Client, slurm: Beside
 ) -> None:
     made = await client.submit(external(hold=True))
     with mirror.subscribe(Kind.JOB) as feed:
@@ -96,7 +97,7 @@ async def test_a_waiting_job_that_is_cancelled_by_somebody_else_is_told(
         await until(feed, becomes(made.job_id, "CANCELLED"))
 
 
-async def test_jobs_that_nobody_tracks_are_told_too(mirror: Mirror, slurm: Slurm) -> None:
+async def test_jobs_that_nobody_tracks_are_told_too(mirror: Mirror, slurm: Beside) -> None:
     with mirror.subscribe(Kind.JOB) as feed:
         out = slurm.exec("sbatch", "--parsable", "-A", "lab", "-D", "/tmp", "--wrap", "true", user="alice")
         await until(feed, becomes(out.strip(), "COMPLETED"))
@@ -114,7 +115,7 @@ async def test_drains_are_told(mirror: Mirror, client: Client) -> None:
     assert mirror.nodes["k003"].state.schedulable
 
 
-async def test_nodes_that_come_and_go_are_told(mirror: Mirror, client: Client, slurm: Slurm) -> None:
+async def test_nodes_that_come_and_go_are_told(mirror: Mirror, client: Client, slurm: Beside) -> None:
     with mirror.subscribe(Kind.NODE) as feed:
         slurm.add_external_nodes(2, prefix="m")
         mirror.poke(nodes=True)
@@ -125,7 +126,7 @@ async def test_nodes_that_come_and_go_are_told(mirror: Mirror, client: Client, s
     assert mirror.nodes.presence("m001") is Presence.ABSENT
 
 
-async def test_a_reservation_is_told(client: Client, slurm: Slurm) -> None:
+async def test_a_reservation_is_told(client: Client, slurm: Beside) -> None:
     rhythm = msgspec.structs.replace(Rhythm(), tables=0.2)
     async with Mirror(client, rhythm=rhythm) as mirror:
         await mirror.synced()
@@ -151,18 +152,19 @@ async def test_only_tracked_jobs_are_asked_for_when_that_is_wanted(client: Clien
     await client.cancel_many(JobSelection(jobs=[str(made.job_id), str(other.job_id)]))
 
 
-async def test_a_ring_makes_the_mirror_look_at_once(client: Client, slurm: Slurm) -> None:
+async def test_a_ring_makes_the_mirror_look_at_once(client: Client, slurm: Beside, lab: Lab) -> None:
     lazy = Rhythm(tick=300, sweep=300, lively=300, nodes=300, tables=300)
-    async with Mirror(client, rhythm=lazy) as mirror, Doorbell(mirror.poke) as bell:
+    here = lab.network.host
+    async with Mirror(client, rhythm=lazy) as mirror, Doorbell(mirror.poke, host=here) as bell:
         await mirror.synced()
         with mirror.subscribe(Kind.JOB) as feed:
             made = await client.allocate(external())
-            slurm.exec("bash", "-c", f"echo rung > /dev/udp/127.0.0.1/{bell.port}")
+            slurm.exec("bash", "-c", f"echo rung > /dev/udp/{here}/{bell.port}")
             await until(feed, becomes(made.job_id, "RUNNING"))
     await client.cancel(made.job_id)
 
 
-async def test_an_idle_mirror_never_reads_a_list_of_jobs_in_full(slurm: Slurm) -> None:
+async def test_an_idle_mirror_never_reads_a_list_of_jobs_in_full(slurm: Beside) -> None:
     seen: list[Exchange] = []
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
     async with Client(slurm.url, tokens, observe=seen.append) as client, Mirror(client) as mirror:
@@ -182,3 +184,15 @@ async def test_the_reason_of_a_waiting_job_is_kept_fresh(client: Client) -> None
             await client.update_job(made.job_id, external(comment="changed", flags=None, hold=True))
             await until(feed, lambda change: change.after.detail.comment == "changed")
     await client.cancel(made.job_id)
+
+
+async def test_heterogeneous_jobs_are_followed_like_others(mirror: Mirror, client: Client) -> None:
+    made = [await client.submit(external(hold=True), external(hold=True)) for _ in range(7)]
+    with mirror.subscribe(Kind.JOB) as feed:
+        for job in made:
+            mirror.track(job.job_id)
+        await until(feed, becomes(made[-1].job_id, "PENDING"))
+        await mirror.refresh()
+        assert mirror.doubts == {}
+        await client.cancel(made[0].job_id)
+        await until(feed, becomes(made[0].job_id, "CANCELLED"))

@@ -22,9 +22,7 @@ def config_map(
 
 def event(kind: str, name: str, version: int, **rest: Any) -> bytes:
     """One line of a watch, as the API server sends it."""
-    body = {
-        "metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": str(version)}
-    }
+    body = {"metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": str(version)}}
     return msgspec.json.encode({"type": kind, "object": body | rest}) + b"\n"
 
 

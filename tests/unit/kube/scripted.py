@@ -54,9 +54,7 @@ class Scripted:
         return found
 
     @contextlib.asynccontextmanager
-    async def stream(
-        self, path: str, *, headers: Any = None, deadline: float, idle: float
-    ) -> AsyncIterator[Stream]:
+    async def stream(self, path: str, *, headers: Any = None, deadline: float, idle: float) -> AsyncIterator[Stream]:
         self.asked.append(("WATCH", path, None))
         if not self.streams:
             raise Unreachable("the script is over")

@@ -141,15 +141,11 @@ def test_backoff_stays_within_bounds(attempt: int, seed: int) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    steps=st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 3), st.integers(-1, 2)), max_size=40)
-)
+@given(steps=st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 3), st.integers(-1, 2)), max_size=40))
 def test_no_key_is_lost_and_none_is_worked_on_twice_at_once(steps: list[tuple[str, int, int]]) -> None:
     async def play() -> None:
         clock = ManualClock()
-        queue: Queue[str] = Queue(
-            "test", group=lambda key: (key[0] < "c" and "low") or "high", share=2, clock=clock
-        )
+        queue: Queue[str] = Queue("test", group=lambda key: (key[0] < "c" and "low") or "high", share=2, clock=clock)
         busy: list[str] = []
         worked: set[str] = set()
 

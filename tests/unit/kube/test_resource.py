@@ -26,11 +26,7 @@ from slinky.kube.errors import api_error
 from slinky.kube.types import Meta, Owner, age
 
 json = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**70), 2**70)
-    | st.floats(allow_nan=False)
-    | st.text(max_size=8),
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=12,
 )
@@ -76,9 +72,7 @@ def test_an_odd_object_keeps_its_name() -> None:
 
 def test_one_odd_item_does_not_spoil_its_page() -> None:
     bad = POD | {"spec": []}
-    page = PODS.decode_page(
-        msgspec.json.encode({"metadata": {"resourceVersion": "9"}, "items": [POD, bad, POD]})
-    )
+    page = PODS.decode_page(msgspec.json.encode({"metadata": {"resourceVersion": "9"}, "items": [POD, bad, POD]}))
     assert [isinstance(item, Odd) for item in page.items or ()] == [False, True, False]
 
 

@@ -22,9 +22,7 @@ from .scripted import CUT, Chunks, Scripted, answer
 
 
 class Rig:
-    def __init__(
-        self, *, streams: list[Any], requests: list[Any] | None = None, streaming: bool = True
-    ) -> None:
+    def __init__(self, *, streams: list[Any], requests: list[Any] | None = None, streaming: bool = True) -> None:
         self.clock = ManualClock()
         self.transport = Scripted(requests, streams)
         self.cache: Cache[ConfigMap] = Cache(CONFIG_MAPS)
@@ -60,9 +58,7 @@ HEAD = [event("ADDED", "b", 9), event("ADDED", "a", 3), bookmark(10, end=True)]
 
 
 async def test_one_stream_brings_the_list_and_its_changes() -> None:
-    async with played(
-        Rig(streams=[Chunks([*HEAD, event("MODIFIED", "a", 11), event("DELETED", "b", 12)])])
-    ) as rig:
+    async with played(Rig(streams=[Chunks([*HEAD, event("MODIFIED", "a", 11), event("DELETED", "b", 12)])])) as rig:
         assert rig.names == {"a": "11"}
         assert rig.queries()[0]["sendInitialEvents"] == "true"
 
@@ -171,6 +167,17 @@ async def test_a_dead_server_is_asked_less_and_less_often() -> None:
         assert len(rig.transport.asked) <= asked + 2
 
 
+async def test_a_busy_server_is_left_alone_for_as_long_as_it_asks() -> None:
+    rig = Rig(streams=[api_error(429, b"{}", retry_after="60"), Chunks(HEAD)])
+    async with asyncio.TaskGroup() as family:
+        task = family.create_task(rig.watch.run())
+        await rig.clock.advance(59.0)
+        assert len(rig.transport.asked) == 1
+        await rig.clock.advance(2.0)
+        assert rig.cache.synced
+        task.cancel()
+
+
 async def test_garbage_in_the_stream_ends_it_and_nothing_else() -> None:
     streams = [Chunks([*HEAD, b"<html>502</html>\n"]), Chunks([event("ADDED", "c", 12)])]
     async with played(Rig(streams=streams)) as rig:
@@ -179,9 +186,7 @@ async def test_garbage_in_the_stream_ends_it_and_nothing_else() -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(
-    steps=st.lists(
-        st.tuples(st.sampled_from("abc"), st.sampled_from(["ADDED", "MODIFIED", "DELETED"])), max_size=15
-    ),
+    steps=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["ADDED", "MODIFIED", "DELETED"])), max_size=15),
     cuts=st.lists(st.integers(0, 2000), max_size=6),
 )
 def test_however_a_history_is_cut_the_end_is_the_same(steps: list[tuple[str, str]], cuts: list[int]) -> None:

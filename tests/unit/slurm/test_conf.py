@@ -86,9 +86,7 @@ def test_what_slurmctld_would_not_read_is_refused(text: str) -> None:
         parse(text)
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(["A", "Nodes", "X_1"]), st.text(min_size=1, max_size=12)), min_size=1)
-)
+@given(st.lists(st.tuples(st.sampled_from(["A", "Nodes", "X_1"]), st.text(min_size=1, max_size=12)), min_size=1))
 def test_what_was_written_reads_as_it_was_meant_or_is_refused(pairs: list[tuple[str, str]]) -> None:
     try:
         made = line(*pairs)
@@ -177,9 +175,7 @@ def test_options_of_both_sides_are_merged_and_ours_win() -> None:
         slurmctld_parameters=("enable_configless", "timeout=5"),
         extra="slurmctldparameters=power_save_interval=3,timeout=9\nGresTypes=gpu",
     ).text()
-    assert parse(text)[-1] == (
-        Setting("SlurmctldParameters", "enable_configless,power_save_interval=3,timeout=5"),
-    )
+    assert parse(text)[-1] == (Setting("SlurmctldParameters", "enable_configless,power_save_interval=3,timeout=5"),)
     assert merge_options("", "b,a") == "a,b"
 
 

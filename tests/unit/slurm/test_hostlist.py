@@ -61,13 +61,13 @@ def test_folding_loses_nothing_and_adds_nothing(names: list[str]) -> None:
     assert sorted(expand(fold(names)), key=natural) == sorted(set(names), key=natural)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(NAMES, min_size=1, max_size=40))
 def test_the_oracle_reads_what_we_fold(names: list[str]) -> None:
     assert set(NodeSet(fold(names))) == set(names)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(NAMES, min_size=1, max_size=40))
 def test_we_read_what_the_oracle_folds(names: list[str]) -> None:
     assert set(expand(str(NodeSet.fromlist(names)))) == set(names)

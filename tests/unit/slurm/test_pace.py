@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm.pace import Last, Rhythm, Source, Telltale, backoff, due, earliest, restarted, stirred
+from slinky.slurm.pace import (
+    Hurry,
+    Last,
+    Rhythm,
+    Source,
+    Telltale,
+    backoff,
+    due,
+    restarted,
+    stirred,
+)
 from slinky.slurm.values import number
 from slinky.slurm.views import Diag, RpcCount
 
@@ -13,9 +23,15 @@ COSTS = st.floats(0, 100)
 
 
 def at(
-    source: Source, *, cost: float = 0.0, wanted: bool = False, moving: bool = False, failures: int = 0
+    source: Source,
+    *,
+    cost: float = 0.0,
+    full: float = 0.0,
+    hurry: Hurry = Hurry.NONE,
+    moving: bool = False,
+    failures: int = 0,
 ) -> float:
-    last = Last(at=0.0, cost=cost, wanted=wanted, failures=failures)
+    last = Last(at=0.0, cost=cost, full=full, hurry=hurry, failures=failures)
     return due(source, last, moving=moving, rhythm=RHYTHM)
 
 
@@ -27,17 +43,27 @@ def test_what_was_never_read_is_due_at_once() -> None:
 def test_states_are_read_often_while_something_moves_and_seldom_otherwise() -> None:
     assert at(Source.JOBS, moving=True) == RHYTHM.lively
     assert at(Source.JOBS) == RHYTHM.sweep
-    assert at(Source.JOBS, wanted=True) == RHYTHM.urgent
+    assert at(Source.JOBS, hurry=Hurry.NOW) == RHYTHM.urgent
 
 
-@given(COSTS, st.booleans(), st.booleans(), st.sampled_from(Source))
-def test_no_server_is_asked_beyond_its_share(cost: float, wanted: bool, moving: bool, source: Source) -> None:
-    assert at(source, cost=cost, wanted=wanted, moving=moving) >= RHYTHM.burden * cost
+@given(COSTS, st.sampled_from(Hurry), st.booleans(), st.sampled_from(Source))
+def test_no_server_is_asked_beyond_its_share(cost: float, hurry: Hurry, moving: bool, source: Source) -> None:
+    assert at(source, cost=cost, hurry=hurry, moving=moving) >= RHYTHM.burden * cost
+    assert at(source, full=cost, hurry=hurry, moving=moving) >= RHYTHM.burden * cost
 
 
-def test_a_full_node_list_of_a_second_is_not_read_again_for_twenty() -> None:
-    assert at(Source.NODES, cost=1.0) == 20.0
-    assert at(Source.NODES, cost=1.0, wanted=True) == 3.0
+@given(COSTS, COSTS, st.booleans(), st.sampled_from(Source))
+def test_hurry_never_means_later(cost: float, full: float, moving: bool, source: Source) -> None:
+    moments = [at(source, cost=cost, full=full, hurry=hurry, moving=moving) for hurry in Hurry]
+    assert all(moment <= moments[0] for moment in moments)
+
+
+def test_a_heavy_node_list_is_read_at_a_sign_and_a_light_one_all_the_time() -> None:
+    assert at(Source.NODES, full=0.01) == RHYTHM.nodes
+    assert at(Source.NODES, full=1.0) == RHYTHM.node_sweep
+    assert at(Source.NODES, full=1.0, hurry=Hurry.SOON) == 20.0
+    assert at(Source.NODES, full=1.0, hurry=Hurry.SOON, moving=True) == 60.0
+    assert at(Source.NODES, full=1.0, hurry=Hurry.NOW) == 1.5
 
 
 def test_ten_thousand_states_are_reread_within_a_second_and_a_half_while_moving() -> None:
@@ -48,7 +74,7 @@ def test_ten_thousand_states_are_reread_within_a_second_and_a_half_while_moving(
 @given(st.integers(1, 1000))
 def test_failures_are_met_with_patience_but_never_with_despair(failures: int) -> None:
     assert RHYTHM.retry <= backoff(failures, RHYTHM) <= RHYTHM.retry_most
-    assert at(Source.JOBS, failures=failures, wanted=True) == backoff(failures, RHYTHM)
+    assert at(Source.JOBS, failures=failures, hurry=Hurry.NOW) == backoff(failures, RHYTHM)
 
 
 def telltale(**changes: object) -> Telltale:
@@ -56,31 +82,34 @@ def telltale(**changes: object) -> Telltale:
     return Telltale.of(msgspec.structs.replace(diag, **changes))
 
 
+def requests(**counts: int) -> Telltale:
+    return telltale(rpcs_by_message_type=tuple(RpcCount(name, count) for name, count in counts.items()))
+
+
 @pytest.mark.parametrize("counter", ["submitted", "started", "completed", "canceled", "failed"])
 def test_a_job_counter_stirs(counter: str) -> None:
-    assert stirred(telltale(), telltale(**{f"jobs_{counter}": 1}))
+    signs = stirred(telltale(), telltale(**{f"jobs_{counter}": 1}))
+    assert signs == {Source.JOBS: Hurry.NOW, Source.NODES: Hurry.SOON}
 
 
 def test_a_cancel_of_a_waiting_job_stirs_although_no_counter_moves() -> None:
-    assert stirred(telltale(), telltale(rpcs_by_message_type=(RpcCount("REQUEST_KILL_JOBS", 2),)))
+    assert Source.JOBS in stirred(requests(REQUEST_KILL_JOBS=1), requests(REQUEST_KILL_JOBS=2))
+
+
+def test_a_request_about_nodes_makes_us_look_at_nodes() -> None:
+    signs = stirred(requests(REQUEST_UPDATE_NODE=1), requests(REQUEST_UPDATE_NODE=2))
+    assert signs[Source.NODES] is Hurry.NOW
 
 
 def test_our_own_questions_do_not_stir() -> None:
-    asked = (
-        RpcCount("REQUEST_KILL_JOBS", 1),
-        RpcCount("REQUEST_STATS_INFO", 9),
-        RpcCount("REQUEST_JOB_STATE", 3),
-    )
-    assert not stirred(telltale(), telltale(rpcs_by_message_type=asked))
-    assert not restarted(telltale(), telltale(rpcs_by_message_type=asked))
+    before = requests(REQUEST_KILL_JOBS=1)
+    after = requests(REQUEST_KILL_JOBS=1, REQUEST_STATS_INFO=9, REQUEST_JOB_STATE=3, REQUEST_PING=2)
+    assert not stirred(before, after)
+    assert not restarted(before, after)
 
 
 def test_a_new_start_of_slurmctld_is_noticed() -> None:
     assert restarted(telltale(), telltale(req_time_start=number(6)))
     assert not restarted(None, telltale())
-    assert stirred(None, telltale())
-
-
-def test_the_next_turn_is_the_first_that_is_due() -> None:
-    assert earliest([5.0, 3.0], 1.0) == 2.0
-    assert earliest([0.5], 1.0) == 0.0
+    assert stirred(telltale(), telltale(req_time_start=number(6)))[Source.NODES] is Hurry.NOW
+    assert stirred(None, telltale()) == {}

@@ -9,12 +9,13 @@ from slinky.slurm.records import (
     questions,
     same_job,
     same_past,
+    sort_states,
     too_many,
     with_detail,
 )
 from slinky.slurm.states import JobState
 from slinky.slurm.values import number
-from slinky.slurm.views import Job, StepId
+from slinky.slurm.views import Job, JobStatus, StepId
 
 PENDING, RUNNING, DONE = (JobState.of([word]) for word in ("PENDING", "RUNNING", "COMPLETED"))
 
@@ -88,3 +89,24 @@ def test_many_losses_at_once_put_the_list_in_doubt() -> None:
     assert too_many(6, 10)
     assert not too_many(250, 1000)
     assert too_many(251, 1000)
+
+
+def test_components_are_known_by_their_own_id_and_tasks_by_their_full_name() -> None:
+    statuses = [
+        JobStatus("10+0", ("PENDING",)),
+        JobStatus("11+1", ("PENDING",)),
+        JobStatus("13_1", ("RUNNING",)),
+        JobStatus("12_3", ("PENDING",)),
+        JobStatus("14", ("COMPLETED",)),
+    ]
+    assert list(sort_states(statuses, ())) == ["10", "11", "13_1", "12_3", "14"]
+
+
+def test_an_array_is_over_only_when_no_task_of_it_is_seen_alive() -> None:
+    tasks = [
+        JobStatus("12_1", ("COMPLETED",)),
+        JobStatus("12_2", ("PENDING",)),
+        JobStatus("12_3", ("FAILED",)),
+    ]
+    assert sort_states(tasks, {"12"})["12"] == PENDING
+    assert sort_states(tasks[:1], {"12"})["12"] == DONE

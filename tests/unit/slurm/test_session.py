@@ -128,9 +128,7 @@ async def test_a_cancel_forbidden_by_a_dead_slurmctld_says_nothing_of_our_rights
             assert isinstance(caught.value, Unreachable) is not up
 
 
-@pytest.mark.parametrize(
-    ("token", "kind"), [("expired", Auth), ("refused", Auth), ("fine", DatabaseUnreachable)]
-)
+@pytest.mark.parametrize(("token", "kind"), [("expired", Auth), ("refused", Auth), ("fine", DatabaseUnreachable)])
 async def test_a_database_outage_may_be_a_bad_token_in_disguise(token: str, kind: type[Exception]) -> None:
     def script(request: web.Request) -> web.Response:
         if "slurmdb" in request.path:
@@ -163,6 +161,15 @@ async def test_an_answer_without_its_list_is_not_an_empty_list() -> None:
                 await question()
         with pytest.raises(Malformed):
             await client.submit(JobRequest(name="x"))
+
+
+async def test_another_cluster_behind_the_same_address_is_not_listened_to() -> None:
+    async with serving(lambda _: answer(nodes=[])) as url, Client(url, TOKEN, version=V45) as client:
+        client.session.pinned = "lab"
+        assert await client.nodes() is not None
+        client.session.pinned = "production"
+        with pytest.raises(Malformed, match="production"):
+            await client.nodes()
 
 
 async def test_unchanged_lists_are_none() -> None:

@@ -116,3 +116,10 @@ def test_things_that_come_and_go_all_the_time_are_not_doubted() -> None:
     table.replace({"r": 1})
     assert table.replace({}) == [("r", 1, None)]
     assert table.presence("r") is Presence.ABSENT
+
+
+def test_a_table_that_is_not_complete_calls_nothing_absent() -> None:
+    table: Table[int] = Table(Clock(), complete=False)
+    table.replace({"1": 1})
+    assert table.presence("1") is Presence.PRESENT
+    assert table.presence("2") is Presence.UNKNOWN

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import json
 from pathlib import Path
 
@@ -6,16 +7,17 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from hypothesis import given
+from hypothesis import strategies as st
 
+from slinky.slurm.jwks import jwks, mint_rs256
 from slinky.slurm.tokens import (
     LAST_SECOND,
     FileToken,
     MintedToken,
     TokenError,
     claims,
-    jwks,
     mint,
-    mint_rs256,
     refresh_after,
 )
 
@@ -119,3 +121,10 @@ def test_the_next_refresh_is_never_negative_and_never_beyond_the_lifetime(age: f
     token = mint(KEY, "alice", lifetime=100, now=1000)
     assert refresh_after(token, now=1000 + age, lifetime=100) == due
     assert refresh_after("nonsense", now=0, lifetime=100) == 0
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_token_or_refused(text: str) -> None:
+    for candidate in (text, f"a.{text}.b"):
+        with contextlib.suppress(TokenError):
+            claims(candidate)

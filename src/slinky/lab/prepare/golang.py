@@ -22,6 +22,7 @@ from slinky.lab.store import Artifact, Store, tree_digest
 
 SOURCES = Path(__file__).parent.parent / "go"
 LEAST_GO = (1, 26)
+HELM = ("helm.sh/helm/v4/cmd/helm", "v4.3.1")
 _FLAGS = ("-trimpath", "-buildvcs=false", "-tags", "grpcnotrace")
 COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
 
@@ -125,6 +126,21 @@ def programs(store: Store, wanted: Release) -> Artifact:
     return Artifact("programs", what, inputs, build, gigabytes=8, digested=("bin/*", "manifests/*"))
 
 
+def helm(store: Store) -> Artifact:
+    """The helm command, in `helm`; apart from the rest, since it wants newer libraries than Kubernetes has."""
+    what = f"helm {HELM[1]}"
+
+    def build(folder: Path, progress: Progress) -> dict[str, str]:
+        found = shutil.which("helm")
+        if found and HELM[1] in subprocess.run([found, "version"], capture_output=True, text=True, check=False).stdout:
+            shutil.copy2(found, folder / "helm")
+        else:
+            Go(_toolchain(store, progress), progress, what).install(*HELM, folder)
+        return {"helm": HELM[1]}
+
+    return Artifact("helm", what, HELM, build, gigabytes=3, digested=("helm",))
+
+
 def go(store: Store, progress: Progress) -> "Go":
     """The go command, for other uses than preparing a lab."""
     return Go(_toolchain(store, progress), progress, "the lab's Go programs")
@@ -158,6 +174,10 @@ class Go:
                 "if the module proxy was unreachable, run again: what was compiled is kept",
             ) from problem
 
+    def install(self, package: str, version: str, target: Path) -> None:
+        """Build one command of another module, as its authors released it."""
+        self._run(["install", *_FLAGS, "-ldflags=-s -w", f"{package}@{version}"], lambda _: None, GOBIN=str(target))
+
     def check(self) -> None:
         """Vet and test our own programs, with the flags of the build so that its packages are used again."""
         for verb in ("vet", "test"):
@@ -176,8 +196,8 @@ class Go:
         self._run(argv, lines.append)
         return "\n".join(line for line in lines if not line.startswith("go: "))
 
-    def _run(self, argv: Sequence[str], on_line: Line) -> None:
-        settings = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
+    def _run(self, argv: Sequence[str], on_line: Line, **more: str) -> None:
+        settings = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", **more}
         stream([self.program, *argv], cwd=SOURCES, env={**os.environ, **settings}, on_line=on_line)
 
 

@@ -3,10 +3,11 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from slinky.lab import folders
-from slinky.lab.prepare import debian, golang, tools
-from slinky.lab.prepare.images import Builder
+from slinky.lab.prepare import debian, golang, tools, wheels
+from slinky.lab.prepare.images import ARCHIVE, Builder
 from slinky.lab.progress import Progress
 from slinky.lab.store import Artifact, Store
 
@@ -49,6 +50,7 @@ class Inventory:
             "debian": debian.base(),
             "machine": machine,
             "programs": programs,
+            "helm": golang.helm(store),
             "base-tar": base_tar,
             "image-base": base,
             "image-slurm": slurm,
@@ -65,6 +67,15 @@ class Inventory:
         tools.require_tools(progress)
         for artifact in self.artifacts.values():
             self.store.ensure(artifact, progress)
+
+    def slinky_image(self, progress: Progress) -> Path:
+        """The archive of slinky's own image; apart from the rest, since every change of the code makes a new one."""
+        pinned = self.store.ensure(wheels.dependencies(), progress)
+        own = wheels.own(pinned)
+        self.store.ensure(own, progress)
+        builder = Builder(self.store, self.artifacts["machine"])
+        image = builder.image("slinky", self.artifacts["image-base"], extra={"wheels": own})
+        return self.store.ensure(image, progress) / ARCHIVE
 
     def paths(self) -> dict[str, str]:
         """Where everything is."""

@@ -68,9 +68,7 @@ class Device(Value, frozen=True, gc=False):
 
 def devices(text: str) -> tuple[Device, ...]:
     """What `gres`, `gres_used` or an entry of `gres_detail` says, device kind by device kind."""
-    return tuple(
-        _device(term) for term in re.split(r",(?![^(]*\))", text) if term.strip() not in {"", "(null)", "N/A"}
-    )
+    return tuple(_device(term) for term in re.split(r",(?![^(]*\))", text) if term.strip() not in {"", "(null)", "N/A"})
 
 
 def _device(term: str) -> Device:

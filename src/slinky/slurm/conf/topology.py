@@ -149,11 +149,8 @@ def _topology(document: Mapping[str, Any]) -> Topology:
         name=str(document["topology"]),
         cluster_default=bool(document.get("cluster_default", False)),
         switches=tuple(
-            Switch(str(item["switch"]), str(item.get("nodes") or ""), str(item.get("children") or ""))
-            for item in tree
+            Switch(str(item["switch"]), str(item.get("nodes") or ""), str(item.get("children") or "")) for item in tree
         ),
-        blocks=tuple(
-            Block(str(item["block"]), str(item.get("nodes") or "")) for item in block.get("blocks") or ()
-        ),
+        blocks=tuple(Block(str(item["block"]), str(item.get("nodes") or "")) for item in block.get("blocks") or ()),
         block_sizes=tuple(int(size) for size in block.get("block_sizes") or ()),
     )

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small pieces of JSON Schema for chart values.
+
+Every object is closed, so that a misspelt value is refused by name; every field may be null, because that is how Helm
+takes a default away. What goes into one of our kinds unchanged has the schema of that kind.
+"""
+
+from typing import Any
+
+from slinky.kube.schema import schema_of
+
+Schema = dict[str, Any]
+
+
+def may(kind: str, **more: Any) -> Schema:
+    """A value of that type, or null."""
+    return {"type": [kind, "null"], **more}
+
+
+TEXT = may("string")
+FLAG = may("boolean")
+COUNT = may("integer", minimum=0)
+PORT = may("integer", minimum=0, maximum=65535)
+ANY_MAP = may("object")
+ANY_LIST = may("array")
+NAMES = may("array", items={"type": "string"})
+LABELS = may("object", additionalProperties={"type": ["string", "null"]})
+TEXTS = LABELS
+SCALAR = {"type": ["string", "number", "boolean", "null"]}
+SHARE = {"type": ["integer", "string", "null"]}
+SETTINGS = may("object", additionalProperties={"anyOf": [SCALAR, {"type": "array", "items": SCALAR}]})
+
+
+def choice(*values: str) -> Schema:
+    """One of these words."""
+    return {"enum": [*values, None]}
+
+
+def closed(**fields: Schema) -> Schema:
+    """An object with these fields and no others."""
+    return may("object", properties=fields, additionalProperties=False)
+
+
+def entries(of: Schema) -> Schema:
+    """An object whose keys are names that become part of host names."""
+    return may("object", patternProperties={"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": of}, additionalProperties=False)
+
+
+def fields_of(kind: type, *names: str, without: tuple[str, ...] = ()) -> dict[str, Schema]:
+    """Fields of one of our kinds, as values: closed, and each may be null."""
+    found = schema_of(kind)["properties"]
+    return {name: strict(found[name]) for name in names or found if name not in without}
+
+
+def strict(schema: Schema) -> Schema:
+    """A structural schema as JSON Schema that refuses unknown fields."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return SHARE
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return ANY_MAP
+    kept = ("minimum", "maximum", "pattern", "minItems", "description")
+    out: Schema = {str(name): schema[name] for name in kept if name in schema}
+    if "enum" in schema:
+        return {**out, "enum": [*schema["enum"], None]}
+    out["type"] = [schema["type"], "null"]
+    if "properties" in schema:
+        out["properties"] = {name: strict(inner) for name, inner in schema["properties"].items()}
+        out["additionalProperties"] = False
+    elif isinstance(schema.get("additionalProperties"), dict):
+        out["additionalProperties"] = strict(schema["additionalProperties"])
+    if "items" in schema:
+        out["items"] = strict(schema["items"])
+    return out
+
+
+TAG = may("string", pattern="^[A-Za-z0-9_][A-Za-z0-9._-]*$")
+DIGEST = may("string", pattern="^sha256:[0-9a-f]{64}$")
+IMAGE = {"anyOf": [TEXT, closed(repository=TEXT, tag=TAG, digest=DIGEST)]}
+
+_CONTAINER = """
+args command env envFrom imagePullPolicy lifecycle livenessProbe name ports readinessProbe resizePolicy resources
+restartPolicy restartPolicyRules securityContext startupProbe stdin stdinOnce terminationMessagePath
+terminationMessagePolicy tty volumeDevices volumeMounts workingDir
+"""
+_POD = """
+activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy enableServiceLinks
+ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers hostname hostnameOverride imagePullSecrets
+initContainers nodeName nodeSelector os overhead preemptionPolicy priority priorityClassName readinessGates
+resourceClaims resources restartPolicy runtimeClassName schedulerName schedulingGates schedulingGroup securityContext
+serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds
+tolerations topologySpreadConstraints volumes workloadRef
+"""
+
+#: Fields of core/v1 by name; what is inside is the API server's to judge.
+CONTAINER = closed(image=IMAGE, **{name: {} for name in _CONTAINER.split()})
+POD = closed(**{name: {} for name in _POD.split()})
+META = closed(labels=LABELS, annotations=LABELS)
+SERVICE = closed(metadata=META, spec=ANY_MAP, port=PORT, nodePort=PORT)
+BUDGET = closed(enabled=FLAG, minAvailable=SHARE, maxUnavailable=SHARE)
+KEY_REF = closed(name=TEXT, key=TEXT)
+REFS = may("array", items=closed(name={"type": "string", "minLength": 1}))
+
+
+def chart(title: str, **fields: Schema) -> Schema:
+    """The schema of a whole values file."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": title,
+        "type": "object",
+        "properties": {"global": ANY_MAP, **fields},
+        "additionalProperties": False,
+    }

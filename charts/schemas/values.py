@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The values of each chart."""
+
+from charts.schemas.shapes import (
+    ANY_LIST,
+    ANY_MAP,
+    BUDGET,
+    CONTAINER,
+    COUNT,
+    FLAG,
+    IMAGE,
+    KEY_REF,
+    LABELS,
+    META,
+    NAMES,
+    POD,
+    PORT,
+    REFS,
+    SERVICE,
+    SETTINGS,
+    TEXT,
+    TEXTS,
+    Schema,
+    chart,
+    choice,
+    closed,
+    entries,
+    fields_of,
+    may,
+)
+
+from slinky.api import AccountingSpec, ControllerSpec, LoginSetSpec, NodeSetSpec, TokenSpec
+
+# --- slurm-operator
+
+PULL = choice("Always", "IfNotPresent", "Never")
+LEVEL = choice("debug", "info", "warning", "error")
+FAILURE = choice("Fail", "Ignore")
+MATCH = choice("Equivalent", "Exact")
+
+_PROCESS: dict[str, Schema] = {
+    "enabled": FLAG,
+    "replicas": COUNT,
+    "image": IMAGE,
+    "serviceAccount": closed(create=FLAG, name=TEXT),
+    "nodeSelector": LABELS,
+    "affinity": ANY_MAP,
+    "tolerations": ANY_LIST,
+    "topologySpreadConstraints": ANY_LIST,
+    "podSecurityContext": ANY_MAP,
+    "securityContext": ANY_MAP,
+    "resources": ANY_MAP,
+    "pdb": BUDGET,
+    "logLevel": LEVEL,
+    "healthPort": may("integer", minimum=1, maximum=65535),
+    "metricsPort": PORT,
+    "metricsSecure": FLAG,
+    "leaderElection": FLAG,
+    "namespaces": TEXT,
+    "extraArgs": NAMES,
+}
+_KINDS = ("accounting", "controller", "loginset", "nodeset", "restapi", "token", "slurmclient")
+_WORKERS = {f"{kind}Workers": may("integer", minimum=1) for kind in _KINDS}
+
+OPERATOR = chart(
+    "slurm-operator",
+    nameOverride=TEXT,
+    fullnameOverride=TEXT,
+    namespaceOverride=TEXT,
+    imagePullSecrets=REFS,
+    imagePullPolicy=PULL,
+    priorityClassName=TEXT,
+    crds=closed(enabled=FLAG),
+    propagatedNodeConditions=NAMES,
+    operator=closed(**_PROCESS, **_WORKERS, profile=FLAG, profileAddr=TEXT),
+    webhook=closed(
+        **_PROCESS,
+        podsBinding=FLAG,
+        timeoutSeconds=may("integer", minimum=1, maximum=30),
+        serverPort=may("integer", minimum=1, maximum=65535),
+        validating=closed(
+            failurePolicy=FAILURE, matchConditions=ANY_LIST, matchPolicy=MATCH, namespaceSelector=ANY_MAP
+        ),
+        mutating=closed(failurePolicy=FAILURE, matchConditions=ANY_LIST, matchPolicy=MATCH),
+    ),
+    certManager=closed(enabled=FLAG, secretName=TEXT, duration=TEXT, renewBefore=TEXT),
+    extraObjects=ANY_LIST,
+    **{"slurm-operator-crds": ANY_MAP},
+)
+
+# --- slurm-operator-crds
+
+DEFINITIONS = chart("slurm-operator-crds")
+
+# --- slurm
+
+_PLACE = {"metadata": META, "podSpec": POD}
+_CONF = {"extraConf": TEXT, "extraConfMap": SETTINGS}
+_HOST = closed(host=TEXT, port=PORT)
+_KEY = closed(create=FLAG, annotations=LABELS, secretRef=KEY_REF)
+
+_CONTROLLER = closed(
+    external=FLAG,
+    externalConfig=_HOST,
+    slurmctld=CONTAINER,
+    reconfigure=CONTAINER,
+    logfile=CONTAINER,
+    service=SERVICE,
+    **fields_of(ControllerSpec, "inplaceReconfigure", "ha", "persistence", "metrics"),
+    **_CONF,
+    **_PLACE,
+)
+_ACCOUNTING = closed(
+    enabled=FLAG,
+    external=FLAG,
+    externalConfig=_HOST,
+    slurmdbd=CONTAINER,
+    service=SERVICE,
+    **fields_of(AccountingSpec, "storageConfig"),
+    **_CONF,
+    **_PLACE,
+)
+_LOGIN_SET = closed(
+    enabled=FLAG,
+    login=CONTAINER,
+    initconf=CONTAINER,
+    service=SERVICE,
+    **fields_of(LoginSetSpec, "replicas", "rootSshAuthorizedKeys", "extraSshdConfig", "strategy"),
+    **_PLACE,
+)
+_NODE_SET = closed(
+    enabled=FLAG,
+    slurmd=CONTAINER,
+    logfile=CONTAINER,
+    ssh=closed(enabled=FLAG, extraSshdConfig=TEXT),
+    partition=closed(enabled=FLAG, config=TEXT, configMap=SETTINGS),
+    **fields_of(
+        NodeSetSpec,
+        without=("controllerRef", "slurmd", "logfile", "ssh", "template", "extraConf", "partition"),
+    ),
+    **_CONF,
+    **_PLACE,
+)
+_SCRIPTS = {
+    f"{name}{what}": shape
+    for name in ("prolog", "epilog", "prologSlurmctld", "epilogSlurmctld")
+    for what, shape in (("Scripts", TEXTS), ("ScriptRefs", REFS))
+}
+_NO_ENTRIES = may("array", maxItems=0)
+
+CLUSTER = chart(
+    "slurm",
+    nameOverride=TEXT,
+    fullnameOverride=TEXT,
+    namespaceOverride=TEXT,
+    asciiArt=FLAG,
+    imagePullSecrets=REFS,
+    imagePullPolicy=PULL,
+    priorityClass=closed(
+        enabled=FLAG,
+        create=FLAG,
+        name=TEXT,
+        description=TEXT,
+        value=may("integer"),
+        preemptionPolicy=choice("PreemptLowerPriority", "Never"),
+    ),
+    slurmKey=_KEY,
+    jwtKey=_KEY,
+    jwksKeys=closed(enabled=FLAG, configMapRef=KEY_REF),
+    clusterName=may("string", maxLength=40),
+    configFiles=TEXTS,
+    **_SCRIPTS,
+    controller=_CONTROLLER,
+    restapi=closed(replicas=COUNT, pdb=BUDGET, slurmrestd=CONTAINER, service=SERVICE, **_PLACE),
+    accounting=_ACCOUNTING,
+    sssd=closed(secretRef=KEY_REF, conf=TEXT),
+    loginsetDefaults=_LOGIN_SET,
+    loginsets=entries(_LOGIN_SET),
+    nodesetDefaults=_NODE_SET,
+    nodesets=entries(_NODE_SET),
+    partitions=may(
+        "object",
+        patternProperties={
+            "^[A-Za-z0-9_][-A-Za-z0-9_.]*$": closed(enabled=FLAG, nodesets=NAMES, config=TEXT, configMap=SETTINGS)
+        },
+        additionalProperties=False,
+    ),
+    tokens=entries(closed(**fields_of(TokenSpec, "username", "lifetime", "refresh", "secretRef"))),
+    vendor=closed(
+        nvidia=closed(dcgm=closed(enabled=FLAG, jobMappingDir=TEXT, scriptPriority=COUNT)),
+        google=closed(a3mega=_NO_ENTRIES, a3ultra=_NO_ENTRIES),
+    ),
+    extraObjects=ANY_LIST,
+)

@@ -1,0 +1,143 @@
+{{/* SPDX-License-Identifier: Apache-2.0 */}}
+
+{{- define "op.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "op.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains (include "op.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "op.name" .) | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "op.webhook" -}}
+{{- printf "%s-webhook" (include "op.fullname" . | trunc 55 | trimSuffix "-") -}}
+{{- end -}}
+
+{{- define "op.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
+{{/* Labels that pick the pods of a part: (list $ "operator"). */}}
+{{- define "op.selector" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "op.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{- define "op.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "op.selector" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: slinky
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
+{{- end -}}
+
+{{/* A string, or repository with digest or tag: (list $ image). */}}
+{{- define "op.image" -}}
+{{- $root := index . 0 -}}{{- $image := index . 1 -}}
+{{- if kindIs "string" $image -}}
+{{- $image -}}
+{{- else if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository (default $root.Chart.AppVersion $image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "op.account" -}}
+{{- $root := index . 0 -}}{{- $part := index . 1 -}}{{- $name := index . 2 -}}
+{{- if $part.serviceAccount.create -}}
+{{- default $name $part.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" $part.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The namespaces of a comma list, as a JSON list. */}}
+{{- define "op.namespaces" -}}
+{{- $found := list -}}
+{{- range splitList "," (default "" .) -}}
+{{- if trim . -}}{{- $found = append $found (trim .) -}}{{- end -}}
+{{- end -}}
+{{- $found | toJson -}}
+{{- end -}}
+
+{{/* What both Deployments share below spec.template.spec: (list $ part component account). */}}
+{{- define "op.pod" -}}
+{{- $root := index . 0 -}}{{- $part := index . 1 -}}
+serviceAccountName: {{ index . 3 }}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 0 }}
+{{- end }}
+{{- with $root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+securityContext:
+  {{- mergeOverwrite (dict "runAsNonRoot" true "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532 "seccompProfile" (dict "type" "RuntimeDefault")) (default dict $part.podSecurityContext) | toYaml | nindent 2 }}
+{{- with $part.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $part.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $part.tolerations }}
+tolerations: {{- toYaml . | nindent 0 }}
+{{- end }}
+topologySpreadConstraints:
+{{- if $part.topologySpreadConstraints }}
+{{- toYaml $part.topologySpreadConstraints | nindent 0 }}
+{{- else }}
+- maxSkew: 1
+  topologyKey: kubernetes.io/hostname
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels: {{- include "op.selector" (list $root (index . 2)) | nindent 6 }}
+{{- end }}
+{{- end -}}
+
+{{/* What both containers share: (list $ part). */}}
+{{- define "op.container" -}}
+{{- $root := index . 0 -}}{{- $part := index . 1 -}}
+image: {{ include "op.image" (list $root $part.image) | quote }}
+imagePullPolicy: {{ $root.Values.imagePullPolicy }}
+env:
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: POD_NAMESPACE
+  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+securityContext:
+  {{- mergeOverwrite (dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL"))) (default dict $part.securityContext) | toYaml | nindent 2 }}
+{{- with $part.resources }}
+resources: {{- toYaml . | nindent 2 }}
+{{- end }}
+livenessProbe:
+  httpGet: {path: /healthz, port: health}
+  periodSeconds: 20
+readinessProbe:
+  httpGet: {path: /readyz, port: health}
+  periodSeconds: 5
+volumeMounts:
+- {name: tmp, mountPath: /tmp}
+{{- end -}}
+
+{{- define "op.ports" -}}
+- {name: health, containerPort: {{ .healthPort }}}
+{{- if .metricsPort }}
+- {name: metrics, containerPort: {{ .metricsPort }}}
+{{- end }}
+{{- end -}}
+
+{{- define "op.pdb" -}}
+{{- if and (hasKey .pdb "maxUnavailable") (not (kindIs "invalid" .pdb.maxUnavailable)) -}}
+maxUnavailable: {{ .pdb.maxUnavailable }}
+{{- else -}}
+minAvailable: {{ default 1 .pdb.minAvailable }}
+{{- end -}}
+{{- end -}}

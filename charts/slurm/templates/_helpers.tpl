@@ -1,0 +1,131 @@
+{{/* SPDX-License-Identifier: Apache-2.0 */}}
+
+{{- define "slurm.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "slurm.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 41 | trimSuffix "-" -}}
+{{- else if contains (include "slurm.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 41 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "slurm.name" .) | trunc 41 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "slurm.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
+{{- define "slurm.labels" -}}
+app.kubernetes.io/part-of: slurm
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{/* The head of an object: (list $ apiVersion kind name). */}}
+{{- define "slurm.head" -}}
+{{- $root := index . 0 -}}
+apiVersion: {{ index . 1 }}
+kind: {{ index . 2 }}
+metadata:
+  name: {{ index . 3 }}
+  namespace: {{ include "slurm.namespace" $root }}
+  labels: {{- include "slurm.labels" $root | nindent 4 }}
+{{- end -}}
+
+{{/* The head of one of our kinds: (list $ kind name). */}}
+{{- define "slurm.kind" -}}
+{{ include "slurm.head" (list (index . 0) "slinky.slurm.net/v1beta1" (index . 1) (index . 2)) }}
+{{- end -}}
+
+{{/* A string, or repository with digest or tag. */}}
+{{- define "slurm.image" -}}
+{{- if kindIs "string" . -}}
+{{- . -}}
+{{- else if .digest -}}
+{{- printf "%s@%s" .repository .digest -}}
+{{- else -}}
+{{- printf "%s:%s" .repository (required (printf "image.tag or image.digest is required for %s" .repository) .tag | toString) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A container: (list $ container fallback), where fallback has the image if it names none. */}}
+{{- define "slurm.container" -}}
+{{- $root := index . 0 -}}{{- $container := default dict (index . 1) -}}
+{{- $image := default (index . 2).image $container.image -}}
+{{- $built := dict "image" (include "slurm.image" $image) "imagePullPolicy" $root.Values.imagePullPolicy -}}
+{{- range $key, $value := omit $container "image" -}}
+{{- if not (or (kindIs "invalid" $value) (and (or (kindIs "map" $value) (kindIs "slice" $value)) (empty $value))) -}}
+{{- $_ := set $built $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $built -}}
+{{- end -}}
+
+{{/* A pod template: (list $ part). */}}
+{{- define "slurm.template" -}}
+{{- $root := index . 0 -}}{{- $part := index . 1 -}}
+{{- $spec := deepCopy (default dict $part.podSpec) -}}
+{{- with $root.Values.imagePullSecrets -}}
+{{- $_ := set $spec "imagePullSecrets" (concat (default list $spec.imagePullSecrets) .) -}}
+{{- end -}}
+{{- if and $root.Values.priorityClass.enabled (not $spec.priorityClassName) -}}
+{{- $_ := set $spec "priorityClassName" $root.Values.priorityClass.name -}}
+{{- end -}}
+{{- toYaml (dict "metadata" (default dict $part.metadata) "spec" $spec) -}}
+{{- end -}}
+
+{{/* Key=Value of a map, sorted, joined by the given text: (list map joint). Zero and false are values; only null is none. */}}
+{{- define "slurm.settings" -}}
+{{- $found := list -}}
+{{- range $key, $value := default dict (index . 0) -}}
+{{- if kindIs "slice" $value -}}
+{{- $found = append $found (printf "%s=%s" $key (join "," $value)) -}}
+{{- else if not (kindIs "invalid" $value) -}}
+{{- $found = append $found (printf "%s=%s" $key (include "slurm.scalar" $value)) -}}
+{{- end -}}
+{{- end -}}
+{{- join (index . 1) $found -}}
+{{- end -}}
+
+{{/* A number as a person writes it: Helm reads 1000000 as 1e+06. */}}
+{{- define "slurm.scalar" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) -}}{{- int64 . -}}{{- else -}}{{- . -}}{{- end -}}
+{{- end -}}
+
+{{- define "slurm.slurmKey" -}}
+{{- $ref := default dict .Values.slurmKey.secretRef -}}
+name: {{ default (printf "%s-auth-slurm" (include "slurm.fullname" .)) $ref.name }}
+key: {{ default "slurm.key" $ref.key }}
+{{- end -}}
+
+{{- define "slurm.jwtKey" -}}
+{{- $ref := default dict .Values.jwtKey.secretRef -}}
+name: {{ default (printf "%s-auth-jwt" (include "slurm.fullname" .)) $ref.name }}
+key: {{ default "jwt.key" $ref.key }}
+{{- end -}}
+
+{{- define "slurm.jwks" -}}
+{{- $ref := default dict .Values.jwksKeys.configMapRef -}}
+name: {{ default (printf "%s-auth-jwks" (include "slurm.fullname" .)) $ref.name }}
+key: {{ default "jwks.json" $ref.key }}
+{{- end -}}
+
+{{- define "slurm.sssd" -}}
+{{- $ref := default dict .Values.sssd.secretRef -}}
+name: {{ default (printf "%s-sssd-conf" (include "slurm.fullname" .)) $ref.name }}
+key: {{ default "sssd.conf" $ref.key }}
+{{- end -}}
+
+{{/* The enabled entries of a map, each over its defaults, as JSON: (list entries defaults). */}}
+{{- define "slurm.entries" -}}
+{{- $found := dict -}}
+{{- $defaults := index . 1 -}}
+{{- range $name, $given := default dict (index . 0) -}}
+{{- $entry := mergeOverwrite (deepCopy $defaults) (deepCopy (default dict $given)) -}}
+{{- if $entry.enabled -}}{{- $_ := set $found $name $entry -}}{{- end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}

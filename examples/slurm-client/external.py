@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make an external node, place a placeholder job on it now, see what it was granted, and clean up.
+
+Needs SLURM_URL and the SLURM_JWT of an operator, and a partition `ext` whose nodes have the feature `ext`.
+"""
+
+import asyncio
+import os
+
+from slinky.slurm import Busy, Client, JobRequest, node_conf, number
+
+
+async def main() -> None:
+    """The example."""
+    async with Client(os.environ["SLURM_URL"], os.environ["SLURM_JWT"]) as slurm:
+        line = node_conf("example1", NodeAddr="127.0.0.1", CPUs=4, RealMemory=1000, State="EXTERNAL", Feature="ext")
+        await slurm.create_node(line)
+        try:
+            request = JobRequest(
+                name="placeholder",
+                partition="ext",
+                account=os.environ.get("SLURM_ACCOUNT"),
+                flags=["EXTERNAL_JOB"],
+                required_nodes=["example1"],
+                tasks=1,
+                memory_per_node=number(100),
+                comment="uid-of-my-own",
+            )
+            try:
+                job = await slurm.allocate(request)
+            except Busy as error:
+                print("not now:", error)
+                return
+            for place in await slurm.resources(job.job_id):
+                print(place.node, place.core_bitmap, place.mem_alloc)
+            await slurm.cancel(job.job_id)
+        finally:
+            await slurm.delete_nodes("example1")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API reference, rendered from the definitions: `python -m slinky.api.reference docs/reference`."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from slinky.api import conditions, keys, wellknown
+from slinky.api.crds import DEFINITIONS
+
+Schema = dict[str, Any]
+
+HEAD = "<!-- SPDX-License-Identifier: Apache-2.0. Made by `python -m slinky.api.reference docs/reference`. -->\n\n"
+
+
+def pages() -> dict[str, str]:
+    """Every page by file name."""
+    kinds = {f"{found['spec']['names']['singular']}.md": kind_page(found) for found in DEFINITIONS}
+    return {"README.md": index_page(), "keys.md": keys_page(), **kinds}
+
+
+def index_page() -> str:
+    """What there is."""
+    rows = [
+        (
+            f"[{names['kind']}]({names['singular']}.md)",
+            ", ".join(names["shortNames"]),
+            whole(found)["description"],
+        )
+        for found in DEFINITIONS
+        for names in (found["spec"]["names"],)
+    ]
+    text = "# API reference\n\nKinds of `slinky.slurm.net/v1beta1`. `kubectl explain nodeset.spec` says the same.\n\n"
+    text += "".join(table(("kind", "short names", "what it is"), rows))
+    return HEAD + text + "\n[Annotations, labels, conditions and ports](keys.md)\n"
+
+
+def kind_page(definition: Schema) -> str:
+    """One kind: its fields, then what it refuses."""
+    names, version, schema = definition["spec"]["names"], definition["spec"]["versions"][0], whole(definition)
+    text = f"# {names['kind']}\n\n{schema['description']}\n\n"
+    text += f"`kubectl get {names['plural']}` (short: {', '.join(names['shortNames'])})"
+    text += ", with the scale subresource.\n" if "scale" in version["subresources"] else ".\n"
+    for part in ("spec", "status"):
+        rows = fields(schema["properties"][part], part)
+        text += f"\n## {part}\n\n" + "".join(table(("field", "type", "default", "meaning"), rows))
+    text += "\n## What is refused\n\n" + "".join(f"- `{path}`: {message}\n" for path, message in rules(schema, ""))
+    return HEAD + text
+
+
+def keys_page() -> str:
+    """Everything that is written on objects of others."""
+    text = "# Annotations, labels, conditions, ports\n"
+    for title, rows in (("Annotations", keys.ANNOTATIONS), ("Labels", keys.LABELS), ("Markers", keys.MARKERS)):
+        body = ((f"`{row.key}`", row.on, row.by, row.meaning) for row in rows)
+        text += f"\n## {title}\n\n" + "".join(table(("key", "on", "written by", "meaning"), body))
+    said = ((row.type, row.kinds, row.true) for row in conditions.CONDITIONS)
+    text += "\n## Conditions\n\n" + "".join(table(("type", "on", "true when"), said))
+    ports = ((name, str(port)) for name, port in wellknown.PORTS.items())
+    return HEAD + text + "\n## Ports\n\n" + "".join(table(("of", "port"), ports))
+
+
+def whole(definition: Schema) -> Schema:
+    """The schema of a kind."""
+    found: Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
+
+
+def fields(schema: Schema, path: str) -> Iterator[tuple[str, str, str, str]]:
+    """A row for every field below `schema`, in order."""
+    required = schema.get("required", ())
+    for name, inner in schema.get("properties", {}).items():
+        value = f"`{json.dumps(inner['default'])}`" if inner.get("default", "") != "" else ""
+        value = "required" if name in required else value
+        yield f"`{path}.{name}`", kind_of(inner), value, inner.get("description", "")
+        below = inner.get("items", inner)
+        yield from fields(below, f"{path}.{name}" + ("[]" if "items" in inner else ""))
+
+
+def kind_of(schema: Schema) -> str:
+    """The type in a word or two."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return "number or percentage"
+    if "enum" in schema:
+        return ", ".join(schema["enum"])
+    if "items" in schema:
+        return f"list of {kind_of(schema['items'])}"
+    if isinstance(schema.get("additionalProperties"), dict):
+        return f"map of {kind_of(schema['additionalProperties'])}"
+    return str(schema.get("format") or schema.get("type", "anything"))
+
+
+def rules(schema: Schema, path: str) -> Iterator[tuple[str, str]]:
+    """Every rule with the field it is about."""
+    for rule in schema.get("x-kubernetes-validations", ()):
+        yield path or ".", rule["message"]
+    for name, inner in schema.get("properties", {}).items():
+        yield from rules(inner, f"{path}.{name}".lstrip("."))
+    if "items" in schema:
+        yield from rules(schema["items"], f"{path}[]")
+
+
+def table(head: tuple[str, ...], rows: Any) -> Iterator[str]:
+    """A table in Markdown."""
+    yield "| " + " | ".join(head) + " |\n"
+    yield "|" + " --- |" * len(head) + "\n"
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n"
+
+
+def main(folder: Path) -> None:
+    """Write every page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (folder / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the bridge says to pods, and to objects that carry its options, when they are created or changed.
+
+Rules are small pure functions over one pod; `handlers` makes webhook endpoints of them. Nothing that another
+scheduler could still do is refused: only what Slurm cannot honour, and what would let a pod pose as another's.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from slinky.bridge import annotations, demand, names
+from slinky.bridge.annotations import OptionError
+from slinky.bridge.config import Requirement, Selector, Settings
+from slinky.bridge.views import Pod
+from slinky.kube import Ask, Object, Reply, deny
+
+DEFAULT_SCHEDULER = "default-scheduler"
+MUTATE, VALIDATE, OPTIONS = "/mutate--v1-pod", "/validate--v1-pod", "/validate-slurm-options"
+
+LabelsOf = Callable[[str], Awaitable[Mapping[str, str]]]
+"""The labels of a namespace."""
+
+
+def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector selects these labels."""
+    given = all(labels.get(key) == value for key, value in selector.match_labels.items())
+    return given and all(_meets(requirement, labels) for requirement in selector.match_expressions)
+
+
+def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+    return value is None
+
+
+def managed(settings: Settings, namespace: str, labels: Mapping[str, str]) -> bool:
+    """Whether pods of a namespace are ours by default; a selector, if there is one, decides alone."""
+    if settings.managed_namespace_selector:
+        return matches(settings.managed_namespace_selector, labels)
+    return namespace in settings.managed_namespaces
+
+
+def default(pod: Pod, settings: Settings, *, ours: bool) -> tuple[Mapping[str, Any], ...]:
+    """The patch that hands a new pod to Slurm."""
+    named = pod.spec.scheduler_name == settings.scheduler_name
+    if not (ours or named):
+        return ()
+    patch: list[Mapping[str, Any]] = []
+    if pod.spec.node_name:
+        patch.append({"op": "remove", "path": "/spec/nodeName"})
+    if not named and pod.spec.scheduler_name in {"", DEFAULT_SCHEDULER}:
+        patch.append({"op": "add", "path": "/spec/schedulerName", "value": settings.scheduler_name})
+    return tuple(patch)
+
+
+# --- rules: a pod in, complaints out
+
+
+def _poses(pod: Pod) -> Iterable[str]:
+    if names.JOB_LABEL in pod.metadata.labels:
+        yield f"the label {names.JOB_LABEL} is set by the scheduler alone"
+    if names.NODE_ANNOTATION in pod.metadata.annotations:
+        yield f"the annotation {names.NODE_ANNOTATION} is set by the scheduler alone"
+
+
+def _spreads(pod: Pod) -> Iterable[str]:
+    for constraint in pod.spec.topology_spread_constraints:
+        if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
+            yield "topologySpreadConstraints cannot be honoured: Slurm chooses the nodes"
+            return
+
+
+def _contradicts(pod: Pod) -> Iterable[str]:
+    resources = [container.resources for container in (*pod.spec.containers, *pod.spec.init_containers)]
+    asked = {name for found in resources for name in demand.requests(found)}
+    if names.OPTION + "gres" in pod.metadata.annotations and any(_device(name) for name in asked):
+        yield f"the annotation {names.OPTION}gres and device requests in containers exclude each other"
+
+
+def _device(name: str) -> bool:
+    return name.startswith(names.DEVICE_CLASS_PREFIX)
+
+
+def _options(found: Object) -> Iterable[str]:
+    try:
+        annotations.read(found.metadata.annotations)
+    except OptionError as error:
+        yield str(error)
+
+
+ON_CREATE: tuple[Callable[[Pod], Iterable[str]], ...] = (_poses, _spreads, _contradicts, _options)
+ON_UPDATE: tuple[Callable[[Pod], Iterable[str]], ...] = (_contradicts, _options)
+
+
+def complaints(pod: Pod, rules: Iterable[Callable[[Pod], Iterable[str]]] = ON_CREATE) -> list[str]:
+    """Why a pod cannot be taken."""
+    return [complaint for rule in rules for complaint in rule(pod)]
+
+
+def warnings(pod: Pod) -> list[str]:
+    """What is taken but will not be honoured."""
+    told = [
+        f"{key} is not an option of Slurm jobs and is ignored" for key in annotations.unknown(pod.metadata.annotations)
+    ]
+    affinity = pod.spec.affinity
+    for kind, terms in (
+        ("podAffinity", affinity and affinity.pod_affinity),
+        ("podAntiAffinity", affinity and affinity.pod_anti_affinity),
+    ):
+        if terms and terms.required_during_scheduling_ignored_during_execution:
+            told.append(f"required {kind} is ignored: Slurm chooses the nodes")
+    if pod.spec.topology_spread_constraints:
+        told.append("topologySpreadConstraints are ignored: Slurm chooses the nodes")
+    return told
+
+
+def frozen(old: Pod, new: Pod) -> list[str]:
+    """What may not change while a pod runs."""
+    if old.status.phase != "Running":
+        return []
+    told = []
+    if old.metadata.labels.get(names.JOB_LABEL) != new.metadata.labels.get(names.JOB_LABEL):
+        told.append(f"the label {names.JOB_LABEL} of a running pod cannot change")
+    if old.metadata.annotations.get(names.NODE_ANNOTATION) != new.metadata.annotations.get(names.NODE_ANNOTATION):
+        told.append(f"the annotation {names.NODE_ANNOTATION} of a running pod cannot change")
+    return told
+
+
+# --- endpoints
+
+
+def handlers(settings: Settings, labels_of: LabelsOf) -> dict[str, Callable[[Ask], Awaitable[Reply]]]:
+    """The endpoints by path, for `slinky.kube.admission.application`."""
+
+    async def mutate(ask: Ask) -> Reply:
+        pod = ask.new(Pod)
+        ours = managed(settings, ask.namespace, await labels_of(ask.namespace))
+        return Reply(patch=default(pod, settings, ours=ours) if ask.operation == "CREATE" else ())
+
+    async def validate(ask: Ask) -> Reply:
+        if ask.operation == "DELETE":
+            return Reply()
+        pod = ask.new(Pod)
+        if pod.spec.scheduler_name != settings.scheduler_name:
+            return Reply()
+        if ask.sub_resource == "resize":
+            return deny("a pod cannot be resized in place: its Slurm job keeps its size")
+        if ask.operation == "CREATE":
+            told = complaints(pod)
+        else:
+            told = [*complaints(pod, ON_UPDATE), *frozen(ask.old(Pod), pod)]
+        if told:
+            return deny("; ".join(told))
+        return Reply(warnings=tuple(warnings(pod)) if ask.operation == "CREATE" else ())
+
+    async def options(ask: Ask) -> Reply:
+        found = ask.new(Object)
+        told = list(_options(found))
+        if told:
+            return deny("; ".join(told))
+        unknown = annotations.unknown(found.metadata.annotations)
+        return Reply(warnings=tuple(f"{key} is not an option of Slurm jobs and is ignored" for key in unknown))
+
+    return {MUTATE: mutate, VALIDATE: validate, OPTIONS: options}

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Job options that a workload may set: one table of name, parser, meaning; the documentation is printed from it.
+
+Every value is parsed before Slurm sees it, so a mistake is told in the user's words and at once. A name under our
+prefix that is not in the table changes nothing, as ever, but is pointed out.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from slinky.bridge import names
+from slinky.kube import Quantity
+from slinky.slurm import Number, number
+
+
+class OptionError(ValueError):
+    """An annotation that cannot be used; the message names it and says what it should be."""
+
+
+Parse = Callable[[str], Any]
+
+_WORD = re.compile(r"[^\s\x00-\x1f\x7f]{1,1024}\Z")
+_LINE = re.compile(r"[^\x00-\x1f\x7f]{1,1024}\Z")
+_SPAN = re.compile(r"(\d{1,9})([smhdw])\Z")
+_MINUTES = {"s": 1 / 60, "m": 1, "h": 60, "d": 1440, "w": 10080}
+_DAYS = re.compile(r"(?:(\d{1,5})-)?(\d{1,9})(?::(\d{1,2}))?(?::(\d{1,2}))?\Z")
+
+
+def word(text: str) -> str:
+    """Text without white space."""
+    if not _WORD.match(text.strip()):
+        raise ValueError("must be one word")
+    return text.strip()
+
+
+def line(text: str) -> str:
+    """One line of text."""
+    if not _LINE.match(text.strip()):
+        raise ValueError("must be one line of text")
+    return text.strip()
+
+
+def whole(low: int, high: int) -> Parse:
+    """A whole number within bounds."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text.strip(), 10)
+        except ValueError:
+            raise ValueError("must be a whole number") from None
+        if not low <= value <= high:
+            raise ValueError(f"must be between {low} and {high}")
+        return value
+
+    return parse
+
+
+def counted(low: int, high: int) -> Callable[[str], Number]:
+    """A whole number as Slurm writes those that may be unset."""
+    parse = whole(low, high)
+    return lambda text: number(parse(text))
+
+
+def cpus(text: str) -> int:
+    """A Kubernetes quantity, rounded up to whole CPUs."""
+    value = Quantity.parse(text.strip()).whole()
+    if value < 1:
+        raise ValueError("must be more than zero")
+    return value
+
+
+def mebibytes(text: str) -> Number:
+    """A Kubernetes quantity, rounded up to MiB."""
+    value = Quantity.parse(text.strip()).mebi()
+    if value < 1:
+        raise ValueError("must be more than zero")
+    return number(value)
+
+
+def minutes(text: str) -> Number:
+    """Minutes: a number, a number with a unit (90s, 15m, 2h, 1d, 1w), or Slurm's [days-]hours:minutes[:seconds]."""
+    given = text.strip().lower()
+    if given in {"infinite", "unlimited"}:
+        return number(float("inf"))
+    if span := _SPAN.match(given):
+        value = -(-int(span[1]) * _MINUTES[span[2]] // 1)
+        return number(max(1, int(value)))
+    return number(_slurm_minutes(given))
+
+
+def _slurm_minutes(text: str) -> int:
+    found = _DAYS.match(text)
+    if found is None:
+        raise ValueError("must be minutes, like 90, 2h or 1-12:00:00")
+    days, first, second, third = found.groups()
+    if days is not None:
+        hours, mins, secs = int(first), int(second or 0), int(third or 0)
+        total = int(days) * 86400 + hours * 3600 + mins * 60 + secs
+    elif second is None:
+        total = int(first) * 60
+    elif third is None:
+        total = int(first) * 60 + int(second)  # minutes:seconds, as in Slurm
+    else:
+        total = int(first) * 3600 + int(second) * 60 + int(third)
+    value = -(-total // 60)
+    if value < 1:
+        raise ValueError("must be at least a minute")
+    return value
+
+
+def switch(text: str) -> bool:
+    """True or false."""
+    given = text.strip().lower()
+    if given not in {"true", "false"}:
+        raise ValueError('must be "true" or "false"')
+    return given == "true"
+
+
+def exclusive(text: str) -> tuple[str, ...]:
+    """Only "false" shares nodes; anything else, as ever, means whole nodes."""
+    return () if text.strip().lower() == "false" else ("none",)
+
+
+def timestamp(text: str) -> Number:
+    """Seconds since 1970, or a time like 2027-01-31T06:00:00Z."""
+    given = text.strip()
+    if given.isascii() and given.isdigit():
+        return number(int(given))
+    try:
+        when = datetime.fromisoformat(given)
+    except ValueError:
+        raise ValueError("must be a time like 2027-01-31T06:00:00Z") from None
+    return number(int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()))
+
+
+def epoch(text: str) -> int:
+    """The same as a plain number."""
+    return timestamp(text).whole
+
+
+@dataclass(frozen=True)
+class Option:
+    """One annotation: its name after the prefix, how it is read, and the field of the job that it sets."""
+
+    name: str
+    parse: Parse
+    field: str
+    says: str
+    example: str
+    ours: bool = False  # not known to other bridges
+    policed: bool = False  # gives access to something, so policy may force or bound it
+
+
+_INT32 = 2**31 - 1
+
+#: An empty field means that the option is used by the bridge itself.
+TABLE = (
+    Option("account", word, "account", "the account that pays", "physics", policed=True),
+    Option("constraints", line, "constraints", "features the nodes must have", "a100&nvlink"),
+    Option("cpu-per-task", cpus, "cpus_per_task", "CPUs of each pod, instead of what the pods ask for", "4"),
+    Option("exclusive", exclusive, "shared", 'whole nodes unless "false"', "false"),
+    Option("gres", line, "tres_per_node", "devices per node, instead of what the pods ask for", "gres/gpu:a100:2",
+           policed=True),
+    Option("group-id", word, "group_id", "the group the job runs as", "1000", policed=True),
+    Option("job-name", line, "name", "the name in squeue", "training"),
+    Option("licenses", line, "licenses", "licences the job takes", "matlab:2", policed=True),
+    Option("max-nodes", whole(1, _INT32), "maximum_nodes", "the most nodes", "8"),
+    Option("mem-per-node", mebibytes, "memory_per_node", "memory on each node, instead of what the pods ask for",
+           "64Gi"),
+    Option("min-nodes", whole(1, _INT32), "minimum_nodes", "the fewest nodes", "4"),
+    Option("partition", word, "partition", "the partition", "gpu", policed=True),
+    Option("priority", counted(0, _INT32), "priority", "an explicit priority", "1000", policed=True),
+    Option("qos", word, "qos", "the quality of service", "high", policed=True),
+    Option("reservation", word, "reservation", "the reservation to run in", "course", policed=True),
+    Option("timelimit", minutes, "time_limit", "the longest run time: minutes, 2h, 1-12:00:00", "2h"),
+    Option("user-id", word, "user_id", "the user the job belongs to", "alice", policed=True),
+    Option("wckey", word, "wckey", "the workload characterisation key", "genome"),
+    Option("begin", timestamp, "begin_time", "not before this time", "2027-01-31T06:00:00Z", ours=True),
+    Option("comment", line, "comment", "a remark that squeue can show", "rerun of 17", ours=True),
+    Option("contiguous", switch, "contiguous", "nodes beside each other", "true", ours=True),
+    Option("deadline", epoch, "deadline", "not at all if it cannot end before this time", "2027-01-31T06:00:00Z",
+           ours=True),
+    Option("dependency", word, "dependency", "wait for other jobs", "afterany:1234", ours=True),
+    Option("hold", switch, "hold", "submit, but wait for a release", "true", ours=True),
+    Option("nice", whole(-(2**31) + 3, _INT32), "nice", "yield to others", "100", ours=True, policed=True),
+    Option("prefer", line, "prefer", "features the nodes should have", "nvlink", ours=True),
+    Option("segment-size", counted(1, 65533), "segment_size", "nodes per segment (topology/block)", "16", ours=True),
+    Option("switches", counted(1, 65533), "required_switches", "the most leaf switches", "1", ours=True),
+    Option("time-min", minutes, "time_minimum", "accept a shorter limit if that starts sooner", "30m", ours=True),
+    Option("gang", switch, "", "on a batch job or JobSet: its pods are one job and start together", "true", ours=True),
+    Option("pods-per-node", whole(1, 65533), "", "in a gang: so many pods share each node", "4", ours=True),
+)  # fmt: skip
+
+BY_NAME = {option.name: option for option in TABLE}
+
+
+def unknown(annotations: Mapping[str, str]) -> list[str]:
+    """Names under our prefix that mean nothing: most likely misspelt. They are told, and otherwise ignored."""
+    given = (key for key in annotations if key.startswith(names.OPTION))
+    return sorted(key for key in given if key.removeprefix(names.OPTION) not in BY_NAME)
+
+
+def read(annotations: Mapping[str, str]) -> dict[str, Any]:
+    """Every option that is set, by its name in the table. Raises `OptionError` for the first that cannot be used."""
+    found: dict[str, Any] = {}
+    for key in sorted(annotations):
+        option = BY_NAME.get(key.removeprefix(names.OPTION)) if key.startswith(names.OPTION) else None
+        if option is None:
+            continue
+        try:
+            found[option.name] = option.parse(annotations[key])
+        except ValueError as error:
+            raise OptionError(f"{key}: {annotations[key][:80]!r} {error}") from None
+    return found
+
+
+def fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The job fields that these options set."""
+    return {BY_NAME[name].field: value for name, value in options.items() if BY_NAME[name].field}
+
+
+def document() -> str:
+    """The table as Markdown."""
+    rows = ["| annotation | sets | example | since |", "| --- | --- | --- | --- |"]
+    for option in TABLE:
+        since = "new here" if option.ours else "always"
+        rows.append(f"| `{option.name}` | {option.says} | `{option.example}` | {since} |")
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    print(document(), end="")

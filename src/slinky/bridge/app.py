@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wires the bridge together. Nothing is decided here.
+
+`main` connects both sides and runs until cancelled; `assemble` is the same without the connections, for tests.
+"""
+
+import asyncio
+import contextlib
+import os
+import platform
+import uuid
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from slinky.bridge import intake, policy
+from slinky.bridge.bind import Hands
+from slinky.bridge.claim import Claims
+from slinky.bridge.config import ConfigError, Settings
+from slinky.bridge.feasible import Feasible
+from slinky.bridge.identity import Self
+from slinky.bridge.ledger import Ledger
+from slinky.bridge.nodes import HostName, Nodes
+from slinky.bridge.release import Releaser
+from slinky.bridge.stock import Stock
+from slinky.bridge.submit import Submitter
+from slinky.bridge.units import Units, judge, units_of_group
+from slinky.bridge.views import Pod
+from slinky.bridge.workload import Unit
+from slinky.kube import (
+    NAMESPACES,
+    Client,
+    Controller,
+    Election,
+    Key,
+    Node,
+    Object,
+    Recorder,
+    Runtime,
+    connect,
+    discover,
+)
+from slinky.kube.runtime import Lead
+from slinky.observe import Health, Log, gauge
+from slinky.slurm import Change, Doorbell, FileToken, Kind, MintedToken, Mirror, SlurmError, TokenSource
+from slinky.slurm import Client as Slurm
+
+log = Log("slinky.bridge")
+
+JOBS = gauge("slinky_bridge_jobs", "Jobs that the bridge follows.")
+AGE = gauge("slinky_bridge_slurm_age_seconds", "Age of what is known of Slurm.")
+
+
+async def main(settings: Settings, health: Health | None = None) -> None:
+    """Run the bridge until cancelled."""
+    policy.check(settings.policy, settings.priority_classes)
+    async with connect(manager="slurm-bridge") as client, Slurm(settings.slurm_rest_api, tokens(settings)) as slurm:
+        bridge = await assemble(settings, client, slurm, health=health)
+        lead = None
+        if settings.leader_elect:
+            lease = Key(settings.lease_namespace or client.namespace, settings.bridge)
+            me = f"{platform.node()}-{uuid.uuid4().hex[:8]}"
+            lead = Election(client, lease, me, health=health).lead
+        await bridge.run(lead)
+
+
+def tokens(settings: Settings) -> TokenSource:
+    """Where the token comes from: minted with a key, or kept in a file by somebody else. Raises `ConfigError`."""
+    if settings.jwt_key_file:
+        key = Path(settings.jwt_key_file)
+        return MintedToken(key.read_bytes, settings.slurm_user)
+    path = settings.token_file or os.environ.get("SLURM_JWT_FILE", "")
+    if not path:
+        raise ConfigError("no token: set tokenFile, jwtKeyFile, or the variable SLURM_JWT_FILE")
+    return FileToken(path)
+
+
+class Bridge:
+    """All parts of one bridge."""
+
+    def __init__(self, settings: Settings, runtime: Runtime, slurm: Slurm, stock: Stock, me: Self) -> None:
+        self.settings, self.runtime, self.slurm, self.stock = settings, runtime, slurm, stock
+        client, clock = runtime.client, runtime.client.clock
+        self.mirror = Mirror(slurm, all_jobs=False)
+        self.ledger = Ledger(slurm, self.mirror, me)
+        self.recorder = Recorder(client, settings.scheduler_name)
+        self.releaser = Releaser(slurm, self.mirror, self.ledger, clock)
+        submitter = Submitter(slurm, self.mirror, self.ledger, clock, allocate_first=settings.allocate_first)
+        self.units = Units(
+            settings,
+            stock,
+            self.ledger,
+            Feasible(stock, self.mirror),
+            submitter,
+            self.releaser,
+            Hands(client, stock.pods, self.recorder, settings),
+            Claims(client, stock),
+            clock,
+        )
+        self.nodes = Nodes(settings, client, slurm, self.mirror, stock, self.recorder, me)
+        self.unit_loop: Controller[Unit] = Controller("units", self.units.reconcile, workers=16, judges=[judge])
+        self.node_loop: Controller[HostName] = Controller("hosts", self.nodes.reconcile, workers=4, judges=[judge])
+        JOBS.set_function(lambda: len(self.ledger))
+        AGE.set_function(lambda: self.mirror.age)
+
+    def wire(self) -> None:
+        """Say what wakes whom."""
+        stock = self.stock
+        self.unit_loop.watches(stock.pods, self._units_of_pod, priority=lambda pod: pod.spec.priority)
+        for kind, cache in stock.groups.items():
+            self.unit_loop.watches(cache, partial(self._units_of_group, kind))
+        self.unit_loop.watches(stock.classes, lambda _: stock.units_of(stock.waiting()))
+        self.unit_loop.watches(stock.nodes, self._units_leaving, when=_answers_differently)
+        self.node_loop.watches(stock.nodes, self._host_of_node)
+        self.node_loop.watches(stock.slices, lambda part: self._hosts_named(part.spec.node_name))
+        self.mirror.listen(self._slurm_changed)
+        self.runtime.control(self.unit_loop)
+        self.runtime.control(self.node_loop)
+        self.runtime.serve(self.recorder.run)
+        self.runtime.serve(self.mirror.run)
+        self.runtime.serve(self.releaser.run)
+        self.runtime.health.ready("slurm", lambda: str(self.mirror.fault) if self.mirror.fault else None)
+
+    async def run(self, lead: Lead | None = None) -> None:
+        """Run until cancelled."""
+        async with contextlib.AsyncExitStack() as stack:
+            if self.settings.doorbell_port:
+                bell = Doorbell(self.mirror.poke, host="0.0.0.0", port=self.settings.doorbell_port)  # noqa: S104
+                await stack.enter_async_context(bell)
+            await self.runtime.run(partial(self._lead, lead))
+
+    async def _lead(self, lead: Lead | None, work: Callable[[], Awaitable[None]]) -> None:
+        """Search and work as the leader: what another leader submitted before us must be known first."""
+
+        async def both() -> None:
+            async with asyncio.TaskGroup() as family:
+                family.create_task(self._search())
+                await work()
+
+        await (lead(both) if lead else both())
+
+    async def _search(self) -> None:
+        """Find the jobs of an earlier life before anything is submitted."""
+        while not self.ledger.searched.is_set():
+            try:
+                await self.mirror.synced()
+                await self.ledger.search()
+            except (SlurmError, TimeoutError) as error:
+                log.info("Slurm cannot be searched yet", error=error)
+                await asyncio.sleep(1)
+        self._look_at_everything()
+
+    def _look_at_everything(self) -> None:
+        """Slurm is in sight, for the first time or again: whatever waited for that goes on."""
+        for unit in {entry.unit for entry in self.ledger}:
+            self.unit_loop.queue.add(unit)
+        for pod in self.stock.pods:
+            self.unit_loop.queue.add(self.stock.unit_of(pod), priority=pod.spec.priority)
+        for name in {*self.mirror.nodes, *(intake.host_of(node) for node in self.stock.nodes)}:
+            self.node_loop.queue.add(HostName(name))
+
+    # --- what concerns whom
+
+    def _units_of_pod(self, pod: Pod) -> set[Unit]:
+        return {self.stock.unit_of(pod), Unit(pod.metadata.namespace, "Pod", pod.metadata.name)}
+
+    def _units_of_group(self, kind: str, found: Object) -> set[Unit]:
+        return units_of_group(self.stock, kind, found.metadata.namespace, found.metadata.name)
+
+    def _units_leaving(self, node: Node) -> set[Unit]:
+        """Units with deleted pods on a node, whose end depends on whether its kubelet answers."""
+        return self.stock.units_of(p for p in self.stock.pods.by("node", node.metadata.name) if p.metadata.deleting)
+
+    def _host_of_node(self, node: Node) -> list[HostName]:
+        return [HostName(intake.host_of(node))]
+
+    def _hosts_named(self, node: str) -> list[HostName]:
+        found = self.stock.nodes.get(Key("", node))
+        return self._host_of_node(found) if found else []
+
+    def _slurm_changed(self, change: Change) -> None:
+        if change.kind is Kind.JOB:
+            for unit in self._units_of_job(change.key):
+                self.unit_loop.queue.add(unit)
+        elif change.kind is Kind.NODE:
+            self.node_loop.queue.add(HostName(change.key))
+            if change.before is None or change.after is None:
+                for unit in self.stock.units_of(self.stock.waiting()):
+                    self.unit_loop.queue.add(unit)
+        elif change.kind is Kind.SIGHT and change.after is None:
+            self._look_at_everything()
+
+    def _units_of_job(self, job: str) -> set[Unit]:
+        known = self.ledger.unit_of(job)
+        return self.stock.units_of(self.stock.pods.by("job", job)) | ({known} if known else set())
+
+
+def _answers_differently(old: Node | None, new: Node | None) -> bool:
+    return old is None or new is None or old.ready != new.ready
+
+
+async def assemble(settings: Settings, client: Client, slurm: Slurm, *, health: Health | None = None) -> Bridge:
+    """A bridge that is ready to run."""
+    runtime = Runtime(client, health=health)
+    system = await client.get(NAMESPACES, Key("", "kube-system"))
+    me = Self(system.metadata.uid, settings.bridge)
+    bridge = Bridge(settings, runtime, slurm, Stock(runtime, settings, await discover(client)), me)
+    bridge.wire()
+    return bridge

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is written to pods: their job, their node, what to say about them, and the end of our hold.
+
+Every write names the uid, so that a new pod under an old name is never meant. A pod that is gone or already where
+it should be is no error.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from slinky.bridge import intake, names, watch
+from slinky.bridge.config import Settings
+from slinky.bridge.feasible import claims_of, waits_for_consumer
+from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, VOLUME_CLAIMS, Pod
+from slinky.bridge.watch import Said
+from slinky.kube import Cache, Client, Conflict, Key, Later, NotFound, Recorder
+from slinky.kube.client import STRATEGIC
+from slinky.kube.conditions import find, rfc3339, truth
+from slinky.observe import Log, counter
+
+log = Log("slinky.bridge.bind")
+
+BOUND = counter("slinky_bridge_binds_total", "Pods put on a node.")
+EVICTED = counter("slinky_bridge_evictions_total", "Pods deleted because their job ended, by reason.", "reason")
+
+#: Writes at once: the API server takes some hundred a second, and others want their share.
+CONCURRENCY = 32
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+
+
+async def each(pods: Iterable[Pod], work: Callable[[Pod], Awaitable[None]]) -> None:
+    """Do something for many pods at once; the first failure is raised when all have been tried."""
+    limit = asyncio.Semaphore(CONCURRENCY)
+
+    async def one(pod: Pod) -> None:
+        async with limit:
+            await work(pod)
+
+    results = await asyncio.gather(*(one(pod) for pod in pods), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+class Hands:
+    """Writes to the pods of one scheduler."""
+
+    def __init__(self, client: Client, pods: Cache[Pod], recorder: Recorder, settings: Settings) -> None:
+        self._client, self._pods, self._recorder, self._settings = client, pods, recorder, settings
+
+    async def label(self, pod: Pod, job: str) -> None:
+        """Give a pod its job, our hold, and the right to run on our nodes; in one write."""
+        meta: dict[str, Any] = {"labels": {names.JOB_LABEL: job}, "finalizers": [names.FINALIZER]}
+        tolerations = tolerating(pod, self._settings)
+        await self._patch(pod, {"metadata": meta, **({"spec": {"tolerations": tolerations}} if tolerations else {})})
+
+    async def unlabel(self, pod: Pod) -> None:
+        """Take the job off a pod that has no node."""
+        blank = {"labels": {names.JOB_LABEL: None}, "annotations": {names.NODE_ANNOTATION: None}}
+        await self._patch(pod, {"metadata": blank})
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        """Put a pod on its node, and note the node on it."""
+        await self._select_volumes(pod, node)
+        try:
+            await self._client.bind(pod.key, node, uid=pod.metadata.uid, annotations={names.NODE_ANNOTATION: node})
+        except NotFound:
+            return
+        except Conflict:
+            now = await self._client.find(OUR_PODS, pod.key)
+            if now is None or now.metadata.uid != pod.metadata.uid or now.spec.node_name == node:
+                return
+            raise
+        BOUND.inc()
+        self._recorder.note(OUR_PODS.reference(pod), "Scheduled", f"Slurm assigned {pod.key} to {node}.")
+
+    async def _select_volumes(self, pod: Pod, node: str) -> None:
+        """Volumes that wait for their first pod are told its node; binding waits until they are there."""
+        for key in claims_of(pod):
+            claim = await self._client.get(VOLUME_CLAIMS, key)
+            if claim.spec.volume_name or not await waits_for_consumer(self._client, claim):
+                continue
+            if claim.metadata.annotations.get(SELECTED_NODE) != node:
+                await self._client.patch(VOLUME_CLAIMS, key, {"metadata": {"annotations": {SELECTED_NODE: node}}})
+            raise Later(f"waiting for the volume of claim {key}", after=0.5)
+
+    async def say(self, pod: Pod, said: Said, *, warning: bool = False) -> None:
+        """Set the pod's condition if that is news, with an event when the reason changed."""
+        if not watch.news(pod, said):
+            return
+        old = find(pod.status.conditions, names.SCHEDULED)
+        conditions = [self._condition(pod, names.SCHEDULED, said.scheduled, said)]
+        if not intake.bound(pod) and not said.scheduled:
+            conditions.append(self._condition(pod, "PodScheduled", False, said))
+        await self._patch_status(pod, conditions)
+        if old is None or old.reason != said.reason:
+            self._recorder.note(OUR_PODS.reference(pod), said.reason, said.message, warning=warning)
+
+    async def evict(self, pod: Pod, said: Said) -> None:
+        """Delete a pod whose job ended, with the reason on it, so that its owner can tell it from a failure."""
+        disruption = self._condition(pod, "DisruptionTarget", True, said)
+        await self._patch_status(pod, [self._condition(pod, names.SCHEDULED, False, said), disruption])
+        self._recorder.note(OUR_PODS.reference(pod), said.reason, said.message, warning=True)
+        try:
+            await self._client.delete(OUR_PODS, pod.key, uid=pod.metadata.uid)
+        except (NotFound, Conflict):
+            return
+        EVICTED.labels(said.reason).inc()
+
+    async def let_go(self, pod: Pod, warning: str = "") -> None:
+        """Remove our hold and what we made for the pod."""
+        if warning:
+            self._recorder.note(OUR_PODS.reference(pod), "PodGivenUp", warning, warning=True)
+        made = pod.status.extended_resource_claim_status
+        if made and made.resource_claim_name:
+            with contextlib.suppress(NotFound):
+                await self._client.delete(RESOURCE_CLAIMS, Key(pod.metadata.namespace, made.resource_claim_name))
+        await self._patch(pod, {"metadata": {"$deleteFromPrimitiveList/finalizers": [names.FINALIZER]}})
+
+    def _condition(self, pod: Pod, kind: str, value: bool | None, said: Said) -> dict[str, Any]:
+        old = find(pod.status.conditions, kind)
+        status = truth(value)
+        same = old is not None and old.status == status and old.last_transition_time
+        since = old.last_transition_time if old and same else rfc3339(self._client.clock.now())
+        text = {"reason": said.reason, "message": said.message}
+        return {"type": kind, "status": status, "lastTransitionTime": since, **text}
+
+    async def _patch(self, pod: Pod, patch: Mapping[str, Any], *, subresource: str = "") -> None:
+        meta = {**patch.get("metadata", {}), "uid": pod.metadata.uid}
+        body = {**patch, "metadata": meta}
+        try:
+            now = await self._client.patch(OUR_PODS, pod.key, body, subresource=subresource, kind=STRATEGIC)
+        except NotFound:
+            return
+        except Conflict:
+            if (found := await self._client.find(OUR_PODS, pod.key)) and found.metadata.uid == pod.metadata.uid:
+                raise
+            return
+        self._pods.wrote(now)
+
+    async def _patch_status(self, pod: Pod, conditions: list[dict[str, Any]]) -> None:
+        await self._patch(pod, {"status": {"conditions": conditions}}, subresource="status")
+
+
+def tolerating(pod: Pod, settings: Settings) -> list[dict[str, Any]]:
+    """The pod's tolerations with ours; empty if it has that already."""
+    effect = "NoExecute" if settings.taint == "None" else settings.taint
+    ours = {"key": names.MANAGED_TAINT, "operator": "Equal", "value": settings.scheduler_name, "effect": effect}
+    held = [msgspec.to_builtins(toleration) for toleration in pod.spec.tolerations]
+    return [] if ours in held else [*held, ours]

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
+"""The configuration file: the keys that existing installations have, and ours, all of them optional.
+
+A key that nobody knows is reported and otherwise ignored, so that a file written for another version still
+starts; a key of a wrong type refuses to start with the path of the mistake.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import yaml
+
+from slinky.bridge import names
+from slinky.kube import View
+
+Effect = Literal["NoExecute", "NoSchedule", "PreferNoSchedule", "None"]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class ConfigError(ValueError):
+    """The file cannot be used; the message says where it is wrong."""
+
+
+class Requirement(View, frozen=True):
+    """One entry of `matchExpressions`."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: tuple[str, ...] = ()
+
+
+class Selector(View, frozen=True):
+    """A label selector."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.match_labels or self.match_expressions)
+
+
+class Rule(View, frozen=True):
+    """What the workloads of some namespaces are in Slurm: `force` wins over annotations, `allow` bounds them.
+
+    The first rule that fits decides. Names may end with `*`.
+    """
+
+    namespaces: tuple[str, ...] = ("*",)
+    service_accounts: tuple[str, ...] = ("*",)
+    force: dict[str, str] = {}
+    default: dict[str, str] = {}
+    allow: dict[str, tuple[str, ...]] = {}
+    refuse: tuple[str, ...] = ()
+
+
+class PriorityRule(View, frozen=True):
+    """What a PriorityClass means in Slurm."""
+
+    qos: str = ""
+    priority: int | None = None
+    nice: int | None = None
+
+
+class Settings(View, frozen=True):
+    """How one bridge works."""
+
+    scheduler_name: str = names.SCHEDULER
+    slurm_rest_api: str = "http://slurm-restapi.slurm:6820"
+    managed_namespaces: tuple[str, ...] = ()
+    managed_namespace_selector: Selector = Selector()
+    mcs_label: str = ""
+    partition: str = "slurm-bridge"
+
+    # Tells this bridge's jobs from those of other bridges on the same Slurm; the cluster is told by its own id.
+    bridge_id: str = ""
+    token_file: str = ""
+    slurm_user: str = "slurm"
+    jwt_key_file: str = ""
+    taint: Effect = "NoExecute"
+    # What an external node offers: what the kubelet will admit, or all that the machine has.
+    node_size: Literal["allocatable", "capacity"] = "allocatable"
+    allocate_first: bool = True
+    # After its grace, a pod on a node that does not answer is given up this many seconds later.
+    dead_kubelet_seconds: Seconds = 120.0
+    # Nodes that stop answering are drained in Slurm after this many seconds.
+    not_ready_seconds: Seconds = 30.0
+    lease_namespace: str = ""
+    leader_elect: bool = True
+    # Where PrologSlurmctld and EpilogSlurmctld may ring (UDP); 0 is off.
+    doorbell_port: int = 0
+    policy: tuple[Rule, ...] = ()
+    priority_classes: dict[str, PriorityRule] = {}
+
+    @property
+    def bridge(self) -> str:
+        """The bridge's name in its jobs."""
+        return self.bridge_id or self.scheduler_name
+
+
+KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Settings))
+
+
+def parse(text: str) -> tuple[Settings, tuple[str, ...]]:
+    """The settings in `text`, and the keys that mean nothing to us. Raises `ConfigError`."""
+    try:
+        found = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigError("the file must be a mapping of keys to values")
+    # An empty `managedNamespaceSelector:` or `managedNamespaces:` reads as null: the same as absent.
+    given = {key: value for key, value in found.items() if value is not None}
+    try:
+        settings = msgspec.convert(given, Settings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(str(error)) from error
+    return settings, tuple(sorted(str(key) for key in given if key not in KNOWN))
+
+
+def load(path: Path) -> tuple[Settings, tuple[str, ...]]:
+    """Read the file. Raises `ConfigError`."""
+    try:
+        return parse(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to do next for one unit: the life of a workload, as one pure function.
+
+    new -> (gang complete) -> Submit -> Say why it waits -> Place -> ... -> End -> LetGo
+                                  |         |                |
+                              resubmit <- Detach         Evict (the job ended under running pods)
+
+Pods are sorted by the job that their label names, each job is followed, then those without one are taken in. What
+Slurm does not tell for certain leads to no action at all: unknown is not gone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from slinky.bridge import intake, reasons, watch
+from slinky.bridge.views import Pod
+from slinky.bridge.watch import Said
+from slinky.bridge.workload import Root, Unit
+from slinky.slurm import JobRecord
+
+
+class Sight(Enum):
+    """What is known for certain of a job."""
+
+    UNKNOWN = "unknown"
+    LIVE = "live"
+    OVER = "over"  # ended, or positively gone
+    FOREIGN = "foreign"  # the id belongs to somebody else's job: ours is gone
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One job as it looks now."""
+
+    sight: Sight
+    record: JobRecord | None = None
+    stale: bool = False  # it asks for something else than its pods do now
+
+
+@dataclass(frozen=True)
+class View:
+    """All that is known of a unit at one moment."""
+
+    unit: Unit
+    pods: Sequence[Pod]
+    jobs: Mapping[str, Seen]
+    root: Root | None
+    now: datetime
+    problem: Said | None = None  # why its pods cannot be translated
+    patience: float = 120.0
+    reachable: Callable[[str], bool | None] = lambda _: True  # None: no such node
+    strays: Sequence[str] = ()  # jobs of this unit that no pod is labelled with
+
+
+# --- actions, in the order in which they appear in a plan
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Give these pods a job."""
+
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True)
+class Revise:
+    """Bring a waiting job up to what its pods, newcomers among them, ask for now."""
+
+    job: str
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Put these pods on the nodes of their job."""
+
+    job: str
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True)
+class Say:
+    """Tell it on the pods."""
+
+    pods: tuple[Pod, ...]
+    said: Said
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class Detach:
+    """Take the job's name off these pods, so that they are submitted again."""
+
+    pods: tuple[Pod, ...]
+    said: Said
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """End a job that no pod needs; `outcome` is what became of its pods."""
+
+    job: str
+    outcome: str = ""
+    code: int = 0
+
+
+@dataclass(frozen=True)
+class Evict:
+    """Delete a pod whose job has ended."""
+
+    pod: Pod
+    said: Said
+
+
+@dataclass(frozen=True)
+class LetGo:
+    """Remove our hold on a pod that is gone."""
+
+    pod: Pod
+    warning: str = ""
+
+
+Action = Submit | Revise | Place | Say | Detach | Cancel | Evict | LetGo
+
+
+@dataclass
+class Plan:
+    """What to do, and when to look again even if nothing changes."""
+
+    actions: list[Action] = field(default_factory=list)
+    again: float | None = None
+
+    def add(self, *actions: Action) -> None:
+        """Do these next."""
+        self.actions.extend(actions)
+
+    def look_again(self, after: float) -> None:
+        """Look again after so many seconds at the latest."""
+        self.again = after if self.again is None else min(self.again, after)
+
+
+def decide(view: View) -> Plan:
+    """The next steps for a unit; an empty plan when there is nothing to do."""
+    plan = Plan()
+    by_job: dict[str, list[Pod]] = {}
+    for pod in view.pods:
+        by_job.setdefault(intake.job_id(pod), []).append(pod)
+    fresh = by_job.pop("", [])
+    for job, pods in sorted(by_job.items(), key=lambda pair: int(pair[0])):
+        _follow(view, plan, job, pods, fresh)
+    for job in view.strays:
+        plan.add(Cancel(job))
+    plan.add(*(LetGo(pod) for pod in fresh if intake.gone(pod) and intake.held(pod)))
+    newcomers = [pod for pod in fresh if intake.waiting(pod)]
+    if newcomers and not any(isinstance(action, Revise) for action in plan.actions):
+        _admit(view, plan, newcomers, by_job)
+    return plan
+
+
+def _admit(view: View, plan: Plan, newcomers: list[Pod], by_job: Mapping[str, list[Pod]]) -> None:
+    """Pods without a job: submit them once the gang is whole, and say why not until then."""
+    pods = tuple(newcomers)
+    if view.root is None or view.problem is not None:
+        said = view.problem or Said(False, "GroupMissing", f"{view.unit.kind} {view.unit.name} does not exist yet.")
+        plan.add(Say(pods, said, warning=view.problem is not None))
+        return
+    unsure = [job for job in by_job if _sight(view, job) is Sight.UNKNOWN]
+    if unsure and not view.unit.alone:
+        plan.add(Say(pods, Said(None, "SlurmUnknown", f"Slurm does not tell what became of job {unsure[0]}.")))
+        return
+    running = [pod for job, group in by_job.items() if _sight(view, job) is Sight.LIVE for pod in group]
+    there = len(pods) + sum(not intake.gone(pod) for pod in running)
+    if there < view.root.needed:
+        missing = f"{there} of {view.root.needed} pods exist; all start together or none."
+        hint = f" {view.root.hint}." if view.root.hint else ""
+        plan.add(Say(pods, Said(False, "GangIncomplete", missing + hint)))
+        return
+    plan.add(Submit(pods))
+
+
+def _follow(view: View, plan: Plan, job: str, pods: list[Pod], fresh: list[Pod]) -> None:
+    """A job and the pods that carry its name."""
+    seen = view.jobs.get(job, Seen(Sight.UNKNOWN))
+    alive = [pod for pod in pods if not intake.gone(pod) and not _given_up(view, plan, pod)]
+    if not alive:
+        _finish(plan, job, seen, pods)
+        return
+    plan.add(*(LetGo(pod) for pod in pods if intake.gone(pod) and intake.held(pod)))
+    if seen.sight in (Sight.OVER, Sight.FOREIGN):
+        _ended(plan, job, seen, alive)
+    elif seen.sight is Sight.LIVE and seen.record is not None:
+        if seen.record.state.pending:
+            _pending(view, plan, job, seen, alive, fresh)
+        elif seen.record.state.ready:
+            _running(view, plan, job, seen, alive)
+        elif seen.record.state.suspended:
+            plan.add(Say(tuple(alive), Said(None, "Suspended", f"Slurm job {job} is suspended.")))
+
+
+def _pending(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod], fresh: list[Pod]) -> None:
+    newcomers = [pod for pod in fresh if intake.waiting(pod)]
+    members = [pod for pod in (*alive, *newcomers) if intake.waiting(pod)]
+    if view.root is not None and len(members) < view.root.needed:
+        said = Said(
+            False, "GangIncomplete", f"{len(members)} of {view.root.needed} pods are left; job {job} is withdrawn."
+        )
+        plan.add(Detach(tuple(alive), said), Cancel(job))
+        return
+    if view.problem is not None:
+        plan.add(Say(tuple(members), view.problem, warning=True))
+    elif newcomers or seen.stale:
+        plan.add(Revise(job, tuple(members)))
+    elif seen.record is not None:
+        plan.add(Say(tuple(members), watch.of_pending(seen.record)))
+
+
+def _running(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
+    unbound = [pod for pod in alive if not intake.bound(pod)]
+    if not unbound or seen.record is None:
+        return
+    broken = view.root is not None and view.root.exact and len(alive) < view.root.needed
+    if broken and len(unbound) == len(alive):
+        said = Said(
+            False, "GangIncomplete", f"A member went away before job {job} started; all start together or none."
+        )
+        plan.add(Detach(tuple(alive), said), Cancel(job))
+    else:
+        plan.add(Place(job, tuple(alive)))
+
+
+def _ended(plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
+    """The job is over and pods are not: those that run leave, those that wait are submitted again or stay."""
+    record = seen.record if seen.sight is Sight.OVER else None
+    end = reasons.end(record.state.base if record else "", lost=record is None or record.lost)
+    detail = record.detail if record else None
+    for pod in alive:
+        if intake.bound(pod) and not pod.metadata.deleting:
+            plan.add(Evict(pod, watch.of_end(job, end, detail, waiting=False)))
+    unbound = tuple(pod for pod in alive if not intake.bound(pod))
+    if unbound:
+        said = watch.of_end(job, end, detail, waiting=True)
+        plan.add(Say(unbound, said, warning=True) if end.decision else Detach(unbound, said))
+
+
+def _finish(plan: Plan, job: str, seen: Seen, pods: list[Pod]) -> None:
+    """No pod of the job is left: end it, then let the pods go. A job of which nothing is known is waited for."""
+    held = [pod for pod in pods if intake.held(pod)]
+    if seen.sight is Sight.UNKNOWN:
+        return
+    if seen.sight is Sight.LIVE:
+        plan.add(Cancel(job, *outcome(pods)))
+    plan.add(*(LetGo(pod) for pod in held if not _mentioned(plan, pod)))
+
+
+def _given_up(view: View, plan: Plan, pod: Pod) -> bool:
+    """A deleted pod whose kubelet will not tell its end: its machine is gone, or silent beyond the deadline."""
+    if not (pod.metadata.deleting and intake.bound(pod)):
+        return False
+    reachable = view.reachable(pod.spec.node_name)
+    if reachable:
+        return False
+    left = intake.overdue(pod, view.now, view.patience if reachable is not None else 0.0)
+    if left is not None and left > 0:
+        plan.look_again(left)
+        return False
+    if intake.held(pod):
+        plan.add(LetGo(pod, f"Node {pod.spec.node_name} does not answer; the pod is given up and its job ended."))
+    return True
+
+
+def _mentioned(plan: Plan, pod: Pod) -> bool:
+    return any(isinstance(action, LetGo) and action.pod is pod for action in plan.actions)
+
+
+def _sight(view: View, job: str) -> Sight:
+    return view.jobs.get(job, Seen(Sight.UNKNOWN)).sight
+
+
+def outcome(pods: Iterable[Pod]) -> tuple[str, int]:
+    """What became of the pods together, and the worst exit code."""
+    group = list(pods)
+    codes = [
+        status.state.terminated.exit_code
+        for pod in group
+        for status in pod.status.container_statuses
+        if status.state.terminated is not None
+    ]
+    phases = {pod.status.phase for pod in group}
+    if "Failed" in phases:
+        return "Failed", max(codes, default=1) or 1
+    if phases == {"Succeeded"}:
+        return "Succeeded", 0
+    return "Deleted", max(codes, default=0)

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to do about one node: register it in Slurm, drain and undrain it, taint it. Pure.
+
+Every drain has an owner: ours start with a fixed prefix, others' are never undone. A host is deleted only if it is
+external, carries our mark, and is drained and empty by slurmctld's own fresh word. One decision covers all reasons
+for a drain, so a drain for replacement is not undone by a node that is schedulable.
+"""
+
+import ipaddress
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from slinky.bridge import devices, names
+from slinky.bridge.devices import PLUGIN_GPUS, Inventory
+from slinky.kube import Node, Quantity
+from slinky.slurm import Node as Host
+from slinky.slurm import NodeUpdate, Presence, node_conf
+
+#: How every bridge begins the comment on the hosts that it made.
+SIGNATURE = "slurm-bridge "
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that is known of a node on both sides."""
+
+    name: str  # in Slurm
+    node: Node | None
+    host: Host | None
+    presence: Presence
+    mark: str  # how we sign hosts that we made
+    inventory: Inventory = field(default_factory=dict)
+    partitions: Collection[str] = ()
+    size: str = "allocatable"
+    silent: bool = False  # not ready for longer than we bear
+    effect: str = "NoExecute"
+    scheduler: str = names.SCHEDULER
+
+
+@dataclass(frozen=True)
+class Create:
+    """Register the node."""
+
+    conf: str
+
+
+@dataclass(frozen=True)
+class Amend:
+    """Change what can be changed in place."""
+
+    change: NodeUpdate
+
+
+@dataclass(frozen=True)
+class Drain:
+    """Take no new jobs."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Undrain:
+    """Take jobs again."""
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Remove the host from Slurm."""
+
+
+@dataclass(frozen=True)
+class Taint:
+    """Put our taint on the node, or take it off."""
+
+    on: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """Tell on the node what Slurm thinks of it."""
+
+    available: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Complain:
+    """Something about the node keeps it out of Slurm."""
+
+    reason: str
+    message: str
+
+
+Action = Create | Amend | Drain | Undrain | Delete | Taint | Report | Complain
+
+
+def plan(facts: Facts) -> list[Action]:
+    """The next steps for a node; empty when all is as it should be, or nothing is known for certain."""
+    if facts.presence is Presence.UNKNOWN:
+        return []
+    if facts.host is None:
+        return [*_register(facts), *_taint(facts, wanted=False)]
+    if foreign(facts.host, facts.mark):
+        return []
+    actions = _replace(facts, facts.host)
+    if actions is None:
+        actions = [*_amend(facts, facts.host), *_open_or_close(facts, facts.host)]
+    return [*actions, *_taint(facts, wanted=facts.effect != "None"), *_report(facts, facts.host)]
+
+
+def external(node: Node | None) -> bool:
+    """An administrator wants this node in Slurm without a slurmd."""
+    return node is not None and names.EXTERNAL_LABEL in node.metadata.labels and not node.metadata.deleting
+
+
+def ours(host: Host, mark: str) -> bool:
+    """We made this host."""
+    return host.state.external and host.comment.startswith(f"{mark} ")
+
+
+def foreign(host: Host, mark: str) -> bool:
+    """Another bridge made this host, and looks after it."""
+    return host.comment.startswith(SIGNATURE) and not host.comment.startswith(f"{mark} ")
+
+
+def _register(facts: Facts) -> list[Action]:
+    node = facts.node
+    if node is None or not external(node) or not node.ready:
+        return []
+    address = internal_address(node)
+    if address is None:
+        return [Complain("NoAddress", "The node has no InternalIP; Slurm would stall on a name it cannot resolve.")]
+    unknown = [name for name in partitions(node) if name not in facts.partitions]
+    if unknown:
+        return [Complain("NoPartition", f"Slurm has no partition {', '.join(unknown)}.")]
+    try:
+        return [Create(line(facts, node, address))]
+    except ValueError as error:
+        return [Complain("BadNode", f"The node cannot be described to Slurm: {error}.")]
+
+
+def _replace(facts: Facts, host: Host) -> list[Action] | None:
+    """Steps towards removing the host, now or once it is empty; None if it may stay."""
+    why = ""
+    if not host.state.external:
+        return None
+    if not external(facts.node):
+        why = "the node left Kubernetes" if ours(host, facts.mark) else ""
+    elif not host.state.responding:
+        why = "the node must be registered anew"
+    elif facts.node is not None and not same_size(facts, facts.node, host):
+        why = "the node changed its size"
+    if not why:
+        return None
+    if host.state.drained and not host.state.busy and host.reason.startswith(names.DRAIN_PREFIX):
+        return [Delete()]
+    if host.state.draining:
+        return [] if host.reason.startswith(names.DRAIN_PREFIX) else _take_over(facts, host)
+    return [Drain(f"{names.DRAIN_PREFIX} {why}")]
+
+
+def _take_over(facts: Facts, host: Host) -> list[Action]:
+    """Somebody else drained a host that should go. An empty one whose node has left may go; a drain for any other
+    reason is theirs to lift.
+    """
+    leaves = facts.node is None and ours(host, facts.mark)
+    return [Delete()] if leaves and host.state.drained and not host.state.busy else []
+
+
+def _amend(facts: Facts, host: Host) -> list[Action]:
+    node = facts.node
+    if node is None or not external(node) or not host.state.external:
+        return []
+    wanted = tuple(partitions(node))
+    change = NodeUpdate(
+        comment=signed(facts, node) if host.comment != signed(facts, node) else None,
+        features=wanted if set(host.features) != set(wanted) else None,
+        features_act=wanted if set(host.features) != set(wanted) else None,
+        topology_str=topology(node) if topology(node) != host.topology and topology(node) else None,
+    )
+    return [Amend(change)] if change != NodeUpdate() else []
+
+
+def _open_or_close(facts: Facts, host: Host) -> list[Action]:
+    node = facts.node
+    if node is None:
+        return []
+    why = "cordoned in Kubernetes" if node.spec.unschedulable else "the kubelet does not answer" if facts.silent else ""
+    reason = f"{names.DRAIN_PREFIX} {why} (node {node.metadata.name})"
+    if why:
+        return [] if host.state.draining else [Drain(reason)]
+    mine = host.state.draining and host.reason.startswith(names.DRAIN_PREFIX)
+    return [Undrain()] if mine and node.ready else []
+
+
+def _taint(facts: Facts, *, wanted: bool) -> list[Action]:
+    node = facts.node
+    if node is None or node.metadata.deleting:
+        return []
+    held = [taint for taint in node.spec.taints if taint.key == names.MANAGED_TAINT]
+    mine = [taint for taint in held if taint.value == facts.scheduler]
+    if wanted and not any(taint.effect == facts.effect for taint in mine):
+        return [Taint(on=True)]
+    return [Taint(on=False)] if mine and not wanted else []
+
+
+def _report(facts: Facts, host: Host) -> list[Action]:
+    node = facts.node
+    if node is None:
+        return []
+    foreign = host.state.draining and not host.reason.startswith(names.DRAIN_PREFIX)
+    if foreign or host.state.down:
+        word = "Drained" if foreign else "Down"
+        who = f" by {host.reason_set_by_user}" if host.reason_set_by_user else ""
+        said = Report(False, word, f"Slurm places no jobs here: {host.reason or 'no reason given'}{who}.")
+    elif host.state.draining:
+        said = Report(
+            False, "Closed", f"Slurm places no jobs here: {host.reason.removeprefix(names.DRAIN_PREFIX).strip()}."
+        )
+    else:
+        said = Report(True, "Open", "Slurm places jobs here.")
+    old = next((c for c in node.status.conditions if c.type == names.HOST_CONDITION), None)
+    same = old is not None and (old.status == "True", old.reason, old.message) == (
+        said.available,
+        said.reason,
+        said.message,
+    )
+    return [] if same else [said]
+
+
+# --- what a node looks like in Slurm
+
+
+def internal_address(node: Node) -> str | None:
+    """The node's own address, as a literal; None if it tells none."""
+    for found in node.status.addresses:
+        if found.type == "InternalIP":
+            try:
+                return str(ipaddress.ip_address(found.address))
+            except ValueError:
+                continue
+    return None
+
+
+def partitions(node: Node) -> list[str]:
+    """The partitions the administrator chose, which are features of the host."""
+    given = node.metadata.annotations.get(names.PARTITIONS_ANNOTATION, "")
+    return [name.strip() for name in given.split(",") if name.strip()]
+
+
+def topology(node: Node) -> str:
+    """Where the node is, in Slurm's words."""
+    return node.metadata.annotations.get(names.TOPOLOGY_ANNOTATION, "").strip()
+
+
+def cpus(facts: Facts, node: Node) -> int:
+    """Whole CPUs that pods can have."""
+    return int(Quantity.parse(_amounts(facts, node).get("cpu", "0")).nano // 10**9)
+
+
+def memory(facts: Facts, node: Node) -> int:
+    """Whole MiB that pods can have."""
+    return int(Quantity.parse(_amounts(facts, node).get("memory", "0")).nano // (10**9 * 2**20))
+
+
+def _amounts(facts: Facts, node: Node) -> Mapping[str, str]:
+    return node.status.allocatable if facts.size == "allocatable" else node.status.capacity
+
+
+def plugin_gpus(node: Node) -> int:
+    """GPUs that a device plugin offers."""
+    return sum(Quantity.parse(node.status.allocatable.get(name, "0")).whole() for name in PLUGIN_GPUS)
+
+
+def line(facts: Facts, node: Node, address: str) -> str:
+    """The line that creates the host. Raises `ValueError`."""
+    count = cpus(facts, node)
+    if count < 1 or memory(facts, node) < 1:
+        raise ValueError("it offers no CPU or no memory")
+    settings: dict[str, str | int] = {
+        "NodeAddr": address,
+        "CPUs": count,
+        "Boards": 1,
+        "SocketsPerBoard": 1,
+        "CoresPerSocket": count,
+        "ThreadsPerCore": 1,
+        "RealMemory": memory(facts, node),
+        "State": "EXTERNAL",
+    }
+    if chosen := partitions(node):
+        settings["Feature"] = ",".join(chosen)
+    if facts.inventory:
+        settings |= {"Gres": devices.gres(facts.inventory), "GresConf": devices.gres_conf(facts.inventory)}
+    elif many := plugin_gpus(node):
+        files = f"[0-{many - 1}]" if many > 1 else "0"
+        settings |= {"Gres": f"gpu:{many}", "GresConf": f"Name=gpu,Count={many},File=/dev/gpu/{files}"}
+    if place := topology(node):
+        settings["Topology"] = place
+    return node_conf(facts.name, **settings)
+
+
+def same_size(facts: Facts, node: Node, host: Host) -> bool:
+    """Whether Slurm has the node as it is. A node that tells nothing for now keeps its size."""
+    if not node.ready or not cpus(facts, node) or not memory(facts, node):
+        return True
+    wanted = {driver: len(found) for driver, found in facts.inventory.items()}
+    if not wanted and (many := plugin_gpus(node)):
+        wanted = {"": many}
+    sizes = (host.cpus, host.real_memory) == (cpus(facts, node), memory(facts, node))
+    return sizes and devices.counts(host.gres) == wanted
+
+
+def signed(facts: Facts, node: Node) -> str:
+    """Our mark on a host, with the very node it stands for."""
+    return f"{facts.mark} {node.metadata.uid}"

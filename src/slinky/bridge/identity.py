@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a job says whose it is, so that nobody else's is ever taken for ours.
+
+The admin comment keeps the shape that other tools read (`{"pods": ["ns/name", ...]}`) and adds who we are, which
+unit it stands for, which very pods (by uid), and a digest of what was asked for. Only a job that carries all of it
+is touched. A job of an older bridge has names alone: it can be adopted by a pod that carries its id, and is never
+cancelled for anything it lacks.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from slinky.bridge.views import Pod
+from slinky.slurm import JobRequest
+
+VERSION = 1
+
+
+class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whose job it is."""
+
+    v: int = 0
+    cluster: str = ""
+    bridge: str = ""
+    unit: str = ""
+    members: str = ""
+    spec: str = ""
+
+
+class Comment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The whole admin comment."""
+
+    pods: list[str] = []
+    slinky: Identity = Identity()
+    outcome: str = ""
+
+
+class Self(NamedTuple):
+    """The name of this bridge on this cluster."""
+
+    cluster: str
+    bridge: str
+
+
+_decoder = msgspec.json.Decoder(Comment)
+
+
+def parse(text: str) -> Comment | None:
+    """The admin comment of a bridge's job; None for anybody else's."""
+    try:
+        found = _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return found if found.pods or found.slinky.v else None
+
+
+def ours(comment: Comment | None, me: Self) -> bool:
+    """Made by this bridge for this cluster, by its own word."""
+    if comment is None or comment.slinky.v != VERSION:
+        return False
+    return (comment.slinky.cluster, comment.slinky.bridge) == me
+
+
+def speaks_for(comment: Comment | None, me: Self, pod: Pod) -> bool:
+    """The job under a pod's label is the one it was labelled for: ours, or an older bridge's that names it."""
+    if comment is None or str(pod.metadata.key) not in comment.pods:
+        return False
+    return ours(comment, me) or not comment.slinky.v
+
+
+def members(pods: Iterable[Pod]) -> str:
+    """A digest of exactly these pods."""
+    uids = sorted(pod.metadata.uid for pod in pods)
+    return hashlib.sha256("\n".join(uids).encode()).hexdigest()[:16]
+
+
+def digest(request: JobRequest) -> str:
+    """A digest of what was asked for, whoever asked."""
+    bare = msgspec.structs.replace(request, admin_comment=None, immediate=None)
+    return hashlib.sha256(msgspec.json.encode(bare)).hexdigest()[:16]
+
+
+def sign(request: JobRequest, me: Self, unit: str, pods: Iterable[Pod]) -> JobRequest:
+    """The request with our identity in it."""
+    group = list(pods)
+    mine = Identity(VERSION, me.cluster, me.bridge, unit, members(group), digest(request))
+    comment = Comment([str(pod.metadata.key) for pod in group], mine)
+    return msgspec.structs.replace(request, admin_comment=msgspec.json.encode(comment).decode())

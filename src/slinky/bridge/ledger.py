@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which jobs are ours and what they stand for.
+
+After a start, and after a submission of which nobody knows whether it went through, the live jobs of Slurm are
+searched once for our signature: what is found is adopted, never submitted twice. Apart from that no list of jobs is
+ever read; the mirror follows the jobs we name.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from slinky.bridge import identity
+from slinky.bridge.decide import Seen, Sight
+from slinky.bridge.identity import Comment, Self
+from slinky.bridge.views import Pod
+from slinky.bridge.workload import Unit
+from slinky.observe import Log
+from slinky.slurm import Client, Job, Mirror, NotFound, Presence
+
+log = Log("slinky.bridge.ledger")
+
+#: Up to so many jobs are looked at one by one; beyond, one full list is cheaper.
+SINGLY = 200
+CONCURRENCY = 4
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A job of ours: what it stands for, for which pods, and what was last asked for in its name."""
+
+    job: str
+    unit: Unit
+    members: str
+    spec: str
+
+
+class Ledger:
+    """The jobs of this bridge."""
+
+    def __init__(self, client: Client, mirror: Mirror, me: Self) -> None:
+        self._client, self._mirror = client, mirror
+        self.me = me
+        self.searched = asyncio.Event()
+        self._entries: dict[str, Entry] = {}
+        self._by_unit: dict[Unit, set[str]] = {}
+        self._strangers: set[str] = set()
+
+    def note(self, entry: Entry) -> None:
+        """Remember and follow a job."""
+        self._entries[entry.job] = entry
+        self._by_unit.setdefault(entry.unit, set()).add(entry.job)
+        self._mirror.track(entry.job)
+
+    def follow(self, job: str, unit: Unit) -> None:
+        """Follow a job that a pod is labelled with, if that is not done already."""
+        if job not in self._entries:
+            self.note(Entry(job, unit, "", ""))
+
+    def forget(self, job: str) -> None:
+        """No pod and no plan needs this job any more."""
+        entry = self._entries.pop(job, None)
+        if entry is not None:
+            jobs = self._by_unit.get(entry.unit, set())
+            jobs.discard(job)
+            if not jobs:
+                self._by_unit.pop(entry.unit, None)
+            self._mirror.forget(job)
+
+    def unit_of(self, job: str) -> Unit | None:
+        """What a job stands for."""
+        entry = self._entries.get(job)
+        return entry.unit if entry else None
+
+    def jobs_of(self, unit: Unit) -> list[Entry]:
+        """The jobs of a unit, oldest first."""
+        return [self._entries[job] for job in sorted(self._by_unit.get(unit, ()), key=int)]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(list(self._entries.values()))
+
+    # --- what is known of a job
+
+    def seen(self, job: str, pods: Sequence[Pod], wanted: str) -> Seen:
+        """A job as it looks to the pods that carry its name; `wanted` is the digest of what they ask for now."""
+        presence, record = self._mirror.whereabouts(job)
+        if presence is Presence.ABSENT and record is not None:
+            return Seen(Sight.OVER, record)
+        if presence is not Presence.PRESENT or record is None or record.detail is None:
+            return Seen(Sight.UNKNOWN, record)
+        comment = identity.parse(record.detail.admin_comment)
+        if pods and not any(identity.speaks_for(comment, self.me, pod) for pod in pods):
+            return Seen(Sight.FOREIGN, record)
+        if record.over:
+            return Seen(Sight.OVER, record)
+        return Seen(Sight.LIVE, record, stale=self._stale(job, comment, wanted))
+
+    def _stale(self, job: str, comment: Comment | None, wanted: str) -> bool:
+        entry = self._entries.get(job)
+        sent = (entry.spec if entry else "") or (comment.slinky.spec if comment else "")
+        return bool(wanted and sent) and sent != wanted
+
+    def live(self, job: str) -> bool:
+        """Whether a job may still hold or want nodes; only a positive end says no."""
+        presence, record = self._mirror.whereabouts(job)
+        return not (presence is Presence.ABSENT or (record is not None and record.over))
+
+    def ours(self, job: str) -> bool:
+        """Whether a job carries our signature, by slurmctld's word; what is not known is not ours."""
+        record = self._mirror.jobs.get(job)
+        if record is None or record.detail is None:
+            return False
+        return identity.ours(identity.parse(record.detail.admin_comment), self.me)
+
+    def sluid(self, job: str) -> str:
+        """The name of a job that is never used again, if known."""
+        record = self._mirror.jobs.get(job)
+        return record.sluid if record else ""
+
+    # --- searching
+
+    async def search(self) -> None:
+        """Find our live jobs in Slurm and remember those we did not know."""
+        states = await self._client.job_states()
+        live = {status.job_id for status in states if status.state.live and status.job_id.isdigit()}
+        self._strangers &= live
+        unknown = live - self._entries.keys() - self._strangers
+        found = 0
+        for job in await self._read(unknown):
+            comment = identity.parse(job.admin_comment)
+            if comment is None or not identity.ours(comment, self.me):
+                self._strangers.add(str(job.job_id))
+                continue
+            unit = unit_from(comment.slinky.unit)
+            if unit is not None:
+                found += 1
+                self.note(Entry(str(job.job_id), unit, comment.slinky.members, comment.slinky.spec))
+        log.info("searched Slurm for jobs of ours", live=len(live), found=found)
+        self.searched.set()
+
+    async def _read(self, jobs: Iterable[str]) -> list[Job]:
+        wanted = sorted(jobs, key=int)
+        if len(wanted) > SINGLY:
+            listing = await self._client.jobs()
+            chosen = set(wanted)
+            return [job for job in (listing.items if listing else ()) if str(job.job_id) in chosen]
+        limit = asyncio.Semaphore(CONCURRENCY)
+
+        async def one(job: str) -> Job | None:
+            async with limit:
+                try:
+                    return await self._client.job(job)
+                except NotFound:
+                    return None
+
+        async with asyncio.TaskGroup() as family:
+            tasks = [family.create_task(one(job)) for job in wanted]
+        return [found for task in tasks if (found := task.result()) is not None]
+
+
+def unit_from(text: str) -> Unit | None:
+    """The unit that a signature names."""
+    parts = text.split("/")
+    return Unit(*parts) if len(parts) in {3, 4} else None

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes: look at both sides, ask `hosts`, act.
+
+A key is the name of a Slurm host. Silence is measured on our own clock from the moment we see it, and a node that
+answers again is open again at once.
+"""
+
+from typing import Any, NamedTuple
+
+from slinky.bridge import hosts, names
+from slinky.bridge.config import Settings
+from slinky.bridge.hosts import Amend, Complain, Create, Delete, Drain, Facts, Report, Taint, Undrain
+from slinky.bridge.identity import Self
+from slinky.bridge.stock import Stock
+from slinky.kube import NODES, Again, Client, Node, Recorder
+from slinky.kube.client import STRATEGIC
+from slinky.kube.conditions import find, rfc3339, truth
+from slinky.observe import Log, counter
+from slinky.slurm import Busy, Conflict, Mirror, NodeUpdate, NotFound, Presence
+from slinky.slurm import Client as Slurm
+
+log = Log("slinky.bridge.nodes")
+
+STEPS = counter("slinky_bridge_node_steps_total", "Steps taken about nodes, by kind.", "step")
+
+
+#: While Slurm is out of sight nothing is done about its hosts; the mirror's return wakes us, this is for the rest.
+UNKNOWN_AGAIN = 10.0
+
+
+class HostName(NamedTuple):
+    """Names a host."""
+
+    name: str
+
+
+class Nodes:
+    """Keeps Slurm's hosts and Kubernetes' nodes in step."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: Client,
+        slurm: Slurm,
+        mirror: Mirror,
+        stock: Stock,
+        recorder: Recorder,
+        me: Self,
+    ) -> None:
+        self._settings, self._client, self._slurm, self._mirror = settings, client, slurm, mirror
+        self._stock, self._recorder = stock, recorder
+        self._mark = f"{hosts.SIGNATURE}{me.cluster}/{me.bridge}"
+        self._silent_since: dict[str, float] = {}
+
+    async def reconcile(self, key: HostName) -> Again | None:
+        """Bring one host and its node a step further."""
+        node = self._stock.node_of_host(key.name)
+        silent, again = self._silence(node)
+        facts = self._facts(key.name, node, silent)
+        for action in hosts.plan(facts):
+            STEPS.labels(type(action).__name__.lower()).inc()
+            await self._act(key.name, node, facts, action)
+        if facts.presence is Presence.UNKNOWN:
+            return Again(UNKNOWN_AGAIN)
+        return Again(again) if again is not None else None
+
+    def _facts(self, name: str, node: Node | None, silent: bool) -> Facts:
+        return Facts(
+            name,
+            node,
+            self._mirror.nodes.get(name),
+            self._presence(name),
+            self._mark,
+            self._stock.inventory(node.metadata.name) if node else {},
+            frozenset(self._mirror.partitions),
+            self._settings.node_size,
+            silent,
+            self._settings.taint,
+            self._settings.scheduler_name,
+        )
+
+    def _presence(self, name: str) -> Presence:
+        # Nothing is known of partitions either while Slurm is out of sight.
+        return self._mirror.nodes.presence(name) if self._mirror.partitions.synced else Presence.UNKNOWN
+
+    def _silence(self, node: Node | None) -> tuple[bool, float | None]:
+        """Whether a node has been silent for too long, and when to look again if not yet."""
+        if node is None:
+            return False, None
+        if node.ready:
+            self._silent_since.pop(node.metadata.name, None)
+            return False, None
+        now = self._client.clock.monotonic()
+        since = self._silent_since.setdefault(node.metadata.name, now)
+        left = self._settings.not_ready_seconds - (now - since)
+        return (True, None) if left <= 0 else (False, left)
+
+    async def _act(self, name: str, node: Node | None, facts: Facts, action: hosts.Action) -> None:
+        match action:
+            case Create(conf):
+                if node is not None:
+                    await self._create(name, conf, hosts.signed(facts, node))
+            case Amend(change):
+                await self._slurm.update_node(name, change)
+            case Drain(reason):
+                log.info("draining a host", host=name, reason=reason)
+                await self._slurm.update_node(name, NodeUpdate(state=("DRAIN",), reason=reason))
+            case Undrain():
+                log.info("undraining a host", host=name)
+                await self._slurm.update_node(name, NodeUpdate(state=("UNDRAIN",)))
+            case Delete():
+                await self._delete(name)
+            case Taint(on) if node is not None:
+                await self._taint(node, on=on)
+                return
+            case Report() if node is not None:
+                await self._report(node, action)
+                return
+            case Complain(reason, message) if node is not None:
+                self._recorder.note(NODES.reference(node), reason, message, warning=True)
+                return
+        self._mirror.poke(nodes=True)
+
+    async def _create(self, name: str, conf: str, comment: str) -> None:
+        log.info("registering a node", host=name)
+        try:
+            await self._slurm.create_node(conf)
+        except Conflict:
+            return  # it is there already and we have not seen it yet; if it lacks our mark, the next look adds it
+        await self._slurm.update_node(name, NodeUpdate(comment=comment))
+
+    async def _delete(self, name: str) -> None:
+        log.info("deleting a host", host=name)
+        self._mirror.nodes.expect_removal([name])
+        try:
+            await self._slurm.delete_nodes(name)
+        except (NotFound, Conflict, Busy) as error:
+            log.info("the host stays for now", host=name, why=str(error))
+
+    async def _taint(self, node: Node, *, on: bool) -> None:
+        settings = self._settings
+        kept = [_plain(taint) for taint in node.spec.taints if taint.key != names.MANAGED_TAINT]
+        ours = {"key": names.MANAGED_TAINT, "value": settings.scheduler_name, "effect": settings.taint}
+        meta = {"resourceVersion": node.metadata.resource_version}
+        patch = {"metadata": meta, "spec": {"taints": [*kept, ours] if on else kept}}
+        self._stock.nodes.wrote(await self._client.patch(NODES, node.key, patch))
+
+    async def _report(self, node: Node, said: Report) -> None:
+        old = find(node.status.conditions, names.HOST_CONDITION)
+        now = rfc3339(self._client.clock.now())
+        status = truth(said.available)
+        since = old.last_transition_time if old and old.status == status else now
+        condition = {
+            "type": names.HOST_CONDITION,
+            "status": status,
+            "reason": said.reason,
+            "message": said.message,
+            "lastTransitionTime": since,
+            "lastHeartbeatTime": now,
+        }
+        body = {"status": {"conditions": [condition]}}
+        self._stock.nodes.wrote(await self._client.patch(NODES, node.key, body, subresource="status", kind=STRATEGIC))
+
+
+def _plain(taint: Any) -> dict[str, Any]:
+    found = {"key": taint.key, "value": taint.value, "effect": taint.effect, "timeAdded": taint.time_added}
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm's nodes, in Slurm's order, to pods in rank order.
+
+What was assigned before stays, so a repeat after a crash gives the same answer; no place is ever given twice. A
+job that has fewer places than pods, or a host that is no Kubernetes node, is a mistake that is told, not worked
+around.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from slinky.bridge import intake, workload
+from slinky.bridge.views import Pod
+
+
+class Misplaced(Exception):  # noqa: N818 -- a finding about a job, judged by its caller
+    """The nodes of a job do not suit its pods."""
+
+
+def assign(pods: Iterable[Pod], hosts: Sequence[str], nodes: Mapping[str, str], per_node: int = 1) -> dict[str, str]:
+    """The Kubernetes node of each pod, by pod uid. `nodes` maps Slurm hosts to Kubernetes nodes.
+
+    Raises `Misplaced`.
+    """
+    strange = [host for host in hosts if host not in nodes]
+    if strange:
+        raise Misplaced(f"Slurm gave {', '.join(strange[:3])}, which is no Kubernetes node")
+    ranked = sorted(pods, key=workload.rank)
+    places = [nodes[host] for host in hosts for _ in range(per_node)]
+    free = Counter(places)
+    found: dict[str, str] = {}
+    for pod in ranked:
+        node = intake.assigned(pod)
+        if node and free[node] > 0:
+            free[node] -= 1
+            found[pod.metadata.uid] = node
+        elif intake.bound(pod):
+            raise Misplaced(f"pod {pod.metadata.name} runs on {node}, which is not of its job")
+    left = _remaining(places, free)
+    for pod in ranked:
+        if pod.metadata.uid not in found:
+            if not left:
+                raise Misplaced(f"Slurm gave {len(places)} places for {len(ranked)} pods")
+            found[pod.metadata.uid] = left.pop(0)
+    return found
+
+
+def _remaining(places: Sequence[str], free: Mapping[str, int]) -> list[str]:
+    """The free places in Slurm's order."""
+    left, open_places = [], dict(free)
+    for place in places:
+        if open_places[place] > 0:
+            open_places[place] -= 1
+            left.append(place)
+    return left

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the bridge keeps in memory of Kubernetes, and the questions that are asked of it.
+
+Pods of our scheduler, nodes, devices and grouping objects are watched; kinds that a server does not have are left
+out, which discovery tells. Owners of other kinds are read when needed, and remembered for a short while.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from slinky.bridge import devices, intake, names, workload
+from slinky.bridge.config import Settings
+from slinky.bridge.devices import Catalog, Located
+from slinky.bridge.views import (
+    BATCH_JOBS,
+    DEVICE_CLASSES,
+    JOB_SETS,
+    LEADER_WORKER_SETS,
+    OUR_PODS,
+    POD_GROUPS,
+    RESOURCE_CLAIMS,
+    SLICES,
+    BatchJob,
+    NativeGroup,
+    Pod,
+    ResourceClaim,
+    native_groups,
+    native_workloads,
+)
+from slinky.bridge.workload import Root, Unit
+from slinky.kube import NODES, Cache, Client, Discovery, Key, Node, Object, Owner, Resource, Runtime, by_label
+from slinky.kube.client import STRATEGIC
+from slinky.kube.conditions import is_true, rfc3339
+
+#: Owners that are read, not watched: their annotations speak for pods that nothing else groups.
+OWNERS = {
+    ("apps", "ReplicaSet"): Resource("apps/v1", "ReplicaSet", "replicasets", Object).metadata_only(),
+    ("apps", "StatefulSet"): Resource("apps/v1", "StatefulSet", "statefulsets", Object).metadata_only(),
+}
+REMEMBERED = 30.0
+PLACED = "PodGroupScheduled"
+
+
+class Stock:
+    """Caches of one process."""
+
+    def __init__(self, runtime: Runtime, settings: Settings, served: Discovery) -> None:
+        self.settings = settings
+        self.client: Client = runtime.client
+        ours = f"spec.schedulerName={settings.scheduler_name}"
+        indexes = {
+            "group": workload.groups_of,
+            "job": by_label(names.JOB_LABEL),
+            "node": lambda pod: (pod.spec.node_name,) if pod.spec.node_name else (),
+        }
+        self.pods: Cache[Pod] = runtime.cache(OUR_PODS, fields=ours, indexes=indexes)
+        self.nodes: Cache[Node] = runtime.cache(NODES, indexes={"host": lambda node: (intake.host_of(node),)})
+        self.groups: dict[str, Cache[Any]] = {"Job": runtime.cache(BATCH_JOBS)}
+        for kind, resource in (("JobSet", JOB_SETS), ("LeaderWorkerSet", LEADER_WORKER_SETS), ("PodGroup", POD_GROUPS)):
+            if served.find(resource.group, resource.kind, resource.version):
+                self.groups[kind] = runtime.cache(resource)
+        self._native(runtime, served)
+        self.slices = runtime.cache(SLICES, indexes={"node": lambda part: (part.spec.node_name,)})
+        self.classes = runtime.cache(DEVICE_CLASSES)
+        self.claims = runtime.cache(RESOURCE_CLAIMS, indexes={"device": devices_of})
+        self._catalog: Catalog | None = None
+        self.classes.listen(lambda _old, _new: setattr(self, "_catalog", None))
+        self._owners: dict[str, tuple[float, Object | None]] = {}
+
+    def _native(self, runtime: Runtime, served: Discovery) -> None:
+        """The built-in gang API, in the version that this server has; every release changed it."""
+        self.native: Resource[NativeGroup] | None = None
+        versions = [v for v in served.versions("scheduling.k8s.io", "PodGroup") if v != "v1alpha1"]
+        if versions:
+            self.native = native_groups(versions[0])
+            self.groups["NativeGroup"] = runtime.cache(self.native)
+            if served.find("scheduling.k8s.io", "Workload", versions[0]):
+                self.groups["Workload"] = runtime.cache(native_workloads(versions[0]))
+
+    # --- devices
+
+    @property
+    def catalog(self) -> Catalog:
+        """What resource names mean."""
+        if self._catalog is None:
+            self._catalog = devices.catalog(self.classes)
+        return self._catalog
+
+    def inventory(self, node: str) -> dict[str, tuple[Located, ...]]:
+        """The devices of a node that some class offers."""
+        return devices.inventory(self.slices.by("node", node), set(self.catalog.drivers.values()))
+
+    # --- units
+
+    def find(self, kind: str, key: Key) -> Object | None:
+        """A grouping object."""
+        cache = self.groups.get(kind)
+        return cache.get(key) if cache is not None else None
+
+    def unit_of(self, pod: Pod) -> Unit:
+        """The unit a pod belongs to."""
+        return workload.unit_of(pod, self.find)
+
+    def units_of(self, pods: Iterable[Pod]) -> set[Unit]:
+        """The units of some pods."""
+        return {self.unit_of(pod) for pod in pods}
+
+    def members(self, unit: Unit) -> list[Pod]:
+        """Every pod of a unit, whatever its state, in rank order."""
+        found = self.pods.by("group", workload.group_index(unit))
+        scheduler = self.settings.scheduler_name
+        return sorted((pod for pod in found if workload.belongs(pod, unit, self.find, scheduler)), key=workload.rank)
+
+    async def root_of(self, unit: Unit, pods: list[Pod]) -> Root:
+        """The object that speaks for a unit. Raises `workload.Missing`."""
+        if unit.alone:
+            return await self._root_of_pod(pods[0])
+        found = self.find(unit.kind, unit.key)
+        sizes = [pod.metadata.annotations.get(names.LWS_SIZE, "") for pod in pods]
+        root = workload.root_of_group(unit, found, int(sizes[0]) if sizes and sizes[0].isdigit() else 0)
+        if isinstance(found, NativeGroup):
+            return Root(self._merged(found), root.name, root.needed)
+        return root
+
+    async def mark_scheduled(self, key: Key) -> None:
+        """Tell on a native group that all of it has been placed."""
+        group = self.find("NativeGroup", key)
+        if self.native is None or not isinstance(group, NativeGroup) or is_true(group.status.conditions, PLACED):
+            return
+        told = {"reason": "Scheduled", "message": "Slurm has placed every pod of the group."}
+        now = rfc3339(self.client.clock.now())
+        condition = {"type": PLACED, "status": "True", "lastTransitionTime": now, **told}
+        body = {"status": {"conditions": [condition]}}
+        await self.client.patch(self.native, key, body, subresource="status", kind=STRATEGIC)
+
+    def _merged(self, group: NativeGroup) -> dict[str, str]:
+        """A native group's annotations, below those of its batch job, below those of its Workload."""
+        namespace = group.metadata.namespace
+        owner = group.metadata.controller
+        layers: list[Object | None] = [group]
+        if owner and owner.kind == "Job":
+            layers.append(self.find("Job", Key(namespace, owner.name)))
+        source = group.spec.pod_group_template_ref
+        if source and source.workload:
+            layers.append(self.find("Workload", Key(namespace, source.workload.workload_name)))
+        return {key: text for layer in layers if layer for key, text in layer.metadata.annotations.items()}
+
+    async def _root_of_pod(self, pod: Pod) -> Root:
+        """The highest object above a pod that we know how to read; the pod itself if there is none."""
+        top: Object = pod
+        deadline: int | None = None
+        owner, namespace = pod.metadata.controller, pod.metadata.namespace
+        for _ in range(32):
+            above = await self._owner(owner, namespace)
+            if above is None:
+                break
+            if isinstance(above, BatchJob):
+                deadline = above.spec.active_deadline_seconds
+            top, owner = above, above.metadata.controller
+        return Root(top.metadata.annotations, deadline=deadline)
+
+    async def _owner(self, owner: Owner | None, namespace: str) -> Object | None:
+        if owner is None:
+            return None
+        key, group = Key(namespace, owner.name), owner.api_version.rpartition("/")[0]
+        watched = {"batch": "Job", "jobset.x-k8s.io": "JobSet", "leaderworkerset.x-k8s.io": "LeaderWorkerSet"}
+        if watched.get(group) == owner.kind:
+            return self.find(owner.kind, key)
+        resource = OWNERS.get((group, owner.kind))
+        if resource is None:
+            return None
+        now = self.client.clock.monotonic()
+        held = self._owners.get(owner.uid)
+        if held is None or now - held[0] > REMEMBERED:
+            self._owners = {uid: kept for uid, kept in self._owners.items() if now - kept[0] <= REMEMBERED}
+            held = self._owners[owner.uid] = now, await self.client.find(resource, key)
+        return held[1]
+
+    # --- nodes
+
+    def node_of_host(self, host: str) -> Node | None:
+        """The Kubernetes node behind a Slurm host."""
+        found = self.nodes.by("host", host)
+        return found[0] if found else None
+
+    def reachable(self, name: str) -> bool | None:
+        """Does the node's kubelet answer; None if there is no such node."""
+        node = self.nodes.get(Key("", name))
+        return None if node is None else node.ready
+
+    def leaving(self, node: str, job: str) -> list[Pod]:
+        """Pods of other jobs that are still on a node."""
+        return [pod for pod in self.pods.by("node", node) if not intake.gone(pod) and intake.job_id(pod) != job]
+
+    def waiting(self) -> list[Pod]:
+        """Pods that have no job yet."""
+        return [pod for pod in self.pods if intake.waiting(pod) and not intake.job_id(pod)]
+
+
+def devices_of(claim: ResourceClaim) -> tuple[str, ...]:
+    """The devices that a claim holds."""
+    given = claim.status.allocation
+    return tuple(device_key(r.driver, r.pool, r.device) for r in given.devices.results) if given else ()
+
+
+def device_key(driver: str, pool: str, device: str) -> str:
+    """One device, as the index of claims knows it."""
+    return f"{driver}/{pool}/{device}"

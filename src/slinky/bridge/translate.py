@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods and annotations to one typed job request.
+
+Defaults, then what pods and grouping object say, then options: later ones win. The result asks for nothing that a
+node of the partition could not be asked for by name: nodes are excluded, never required, because a required node
+that vanishes kills the job.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from slinky.bridge import annotations, demand, policy
+from slinky.bridge.annotations import OptionError
+from slinky.bridge.config import Settings
+from slinky.bridge.devices import Catalog
+from slinky.bridge.views import Pod
+from slinky.bridge.workload import Root, Unit
+from slinky.kube import Quantity
+from slinky.slurm import JobRequest, number
+
+WORKING_DIRECTORY = "/tmp"  # noqa: S108 -- nothing runs there; slurmctld only wants a path
+
+
+@dataclass(frozen=True)
+class World:
+    """What is the same for every workload."""
+
+    settings: Settings
+    catalog: Catalog = field(default_factory=Catalog)
+    claimed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by claims: pod uid to GRES type to count
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a unit wants of Slurm, and how many pods go on each node."""
+
+    request: JobRequest
+    pods_per_node: int = 1
+
+
+def translate(unit: Unit, root: Root, pods: Sequence[Pod], world: World, *, excluded: Iterable[str] = ()) -> Wish:
+    """The job that these pods need. Raises `OptionError` for options that cannot be used."""
+    settings = world.settings
+    allowed = policy.apply(root.annotations, pods[0], settings.policy, settings.priority_classes)
+    options = annotations.read(allowed)
+    per_node = _pods_per_node(unit, options)
+    nodes = -(-len(pods) // per_node)
+    asked = _asked(root, pods, world, per_node)
+    request = JobRequest(
+        name=root.name or pods[0].metadata.name,
+        partition=settings.partition or None,
+        flags=("EXTERNAL_JOB",),
+        current_working_directory=WORKING_DIRECTORY,
+        mcs_label=settings.mcs_label or None,
+        nodes=str(nodes),
+        minimum_nodes=nodes,
+        maximum_nodes=nodes,
+        tasks=len(pods) if per_node > 1 else None,
+        tasks_per_node=per_node,
+        shared=("none",),
+        time_limit=_time_limit(root, pods),
+        excluded_nodes=tuple(sorted(excluded)) or None,
+        **asked,
+    )
+    request = msgspec.structs.replace(request, **_consistent(annotations.fields(options), nodes))
+    return Wish(_frugal(request), per_node)
+
+
+def _pods_per_node(unit: Unit, options: Mapping[str, Any]) -> int:
+    wanted: int = options.get("pods-per-node", 1)
+    if wanted > 1 and unit.alone:
+        raise OptionError("pods-per-node needs a gang: a PodGroup, a LeaderWorkerSet, or the option gang")
+    return wanted
+
+
+def _asked(root: Root, pods: Sequence[Pod], world: World, per_node: int) -> dict[str, Any]:
+    """What the pods ask for: every node is sized for the largest of them, as many times as pods share it."""
+    need = {name: Quantity.parse(text) for name, text in root.floor.items()} | demand.most(pods)
+    cpus = need.get("cpu", demand.ZERO).whole()
+    memory = need.get("memory", demand.ZERO).mebi() * per_node
+    devices = _devices(pods, world)
+    found: dict[str, Any] = {}
+    if cpus:
+        found["cpus_per_task"] = cpus
+    if memory:
+        found["memory_per_node"] = number(memory)
+    if devices:
+        terms = (f"gres/gpu{':' if kind else ''}{kind}:{count * per_node}" for kind, count in sorted(devices.items()))
+        found["tres_per_node"] = ",".join(terms)
+    return found
+
+
+def _devices(pods: Sequence[Pod], world: World) -> dict[str, int]:
+    """Devices by GRES type that the hungriest pod needs, asked for as resources or by claims of its own."""
+    found: dict[str, int] = {}
+    for pod in pods:
+        own = demand.gpus(demand.needs(pod), world.catalog)
+        for kind, count in world.claimed.get(pod.metadata.uid, {}).items():
+            own[kind] = own.get(kind, 0) + count
+        for kind, count in own.items():
+            found[kind] = max(found.get(kind, 0), count)
+    return found
+
+
+def _consistent(chosen: dict[str, Any], nodes: int) -> dict[str, Any]:
+    """Bounds on nodes can only restate how many pods there are; a contradiction is a mistake worth telling."""
+    low, high = chosen.pop("minimum_nodes", nodes), chosen.pop("maximum_nodes", nodes)
+    if low > nodes or high < nodes:
+        raise OptionError(
+            f"min-nodes {low} and max-nodes {high} leave no room for the {nodes} nodes that the pods need"
+        )
+    return chosen
+
+
+def _frugal(request: JobRequest) -> JobRequest:
+    """A shared job that names no memory would be given all of a node's: a pod that asks for none gets the least."""
+    if request.shared or request.memory_per_node is not None:
+        return request
+    return msgspec.structs.replace(request, memory_per_node=number(1))
+
+
+def _time_limit(root: Root, pods: Sequence[Pod]) -> Any:
+    given = [root.deadline, *(pod.spec.active_deadline_seconds for pod in pods)]
+    seconds = [value for value in given if value and value > 0]
+    return number(-(-min(seconds) // 60)) if seconds else None

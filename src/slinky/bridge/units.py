@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One unit at a time: look, decide, act.
+
+The reconcile gathers a view from the caches and the mirror, asks `decide`, and carries the plan out in order. It
+holds no state of its own: what it needs after a restart is on the pods and in the jobs.
+"""
+
+from collections.abc import Iterable
+
+from slinky.bridge import annotations, decide, identity, intake, place, reasons, watch, workload
+from slinky.bridge.annotations import OptionError
+from slinky.bridge.bind import Hands, each
+from slinky.bridge.claim import Claims
+from slinky.bridge.config import Settings
+from slinky.bridge.decide import Cancel, Detach, Evict, LetGo, Place, Revise, Say, Submit, View
+from slinky.bridge.feasible import Feasible
+from slinky.bridge.ledger import Ledger
+from slinky.bridge.place import Misplaced
+from slinky.bridge.release import Releaser
+from slinky.bridge.stock import Stock
+from slinky.bridge.submit import Submitter
+from slinky.bridge.translate import Wish, World, translate
+from slinky.bridge.views import Pod
+from slinky.bridge.watch import Said
+from slinky.bridge.workload import Missing, Root, Unit
+from slinky.kube import Again, Kind, Later, Verdict
+from slinky.observe import Clock, Log, histogram
+from slinky.slurm import Auth, Busy, Conflict, JobRecord, NotFound, Rejected, Retryable, SlurmError
+
+log = Log("slinky.bridge.units")
+
+BIND_SECONDS = histogram("slinky_bridge_place_seconds", "From a seen allocation to the last pod of it bound.")
+
+#: A submission that Slurm refuses is repeated this seldom, unless something changes.
+REFUSED_AGAIN = 60.0
+
+
+#: How often a node that is being cleared is looked at.
+CLEARING_AGAIN = 0.5
+
+
+class Units:
+    """Carries units through their life."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        stock: Stock,
+        ledger: Ledger,
+        feasible: Feasible,
+        submitter: Submitter,
+        releaser: Releaser,
+        hands: Hands,
+        claims: Claims,
+        clock: Clock,
+    ) -> None:
+        self._settings, self._stock, self._ledger, self._feasible = settings, stock, ledger, feasible
+        self._submitter, self._releaser, self._hands, self._claims = submitter, releaser, hands, claims
+        self._clock = clock
+
+    async def reconcile(self, unit: Unit) -> Again | None:
+        """Bring one unit a step further."""
+        pods = self._stock.members(unit)
+        jobs = {job for pod in pods if (job := intake.job_id(pod))}
+        for job in jobs:
+            self._ledger.follow(job, unit)
+        root, wish, problem = await self._wish(unit, pods)
+        plan = decide.decide(self._view(unit, pods, jobs, root, wish, problem))
+        for action in plan.actions:
+            await self._act(unit, action, wish, root)
+        self._forget(unit, {job for pod in self._stock.members(unit) if (job := intake.job_id(pod))})
+        return Again(plan.again) if plan.again is not None else None
+
+    # --- looking
+
+    async def _wish(self, unit: Unit, pods: list[Pod]) -> tuple[Root | None, Wish | None, Said | None]:
+        """What the unit asks for, or why that cannot be said."""
+        wanting = [pod for pod in pods if intake.waiting(pod)]
+        if not pods:
+            return None, None, None
+        try:
+            root = await self._stock.root_of(unit, pods)
+        except Missing:
+            return None, None, None
+        try:
+            wish = await self._translated(unit, root, wanting) if wanting else None
+        except OptionError as error:
+            return root, None, Said(False, "InvalidOption", f"{error}.")
+        return root, wish, None
+
+    async def _translated(self, unit: Unit, root: Root, pods: list[Pod]) -> Wish:
+        world = World(self._settings, self._stock.catalog, await self._claims.wanted(pods))
+        first = translate(unit, root, pods, world)
+        excluded = await self._feasible.excluded(pods, first.request.partition or "")
+        return translate(unit, root, pods, world, excluded=excluded) if excluded else first
+
+    def _view(
+        self, unit: Unit, pods: list[Pod], jobs: set[str], root: Root | None, wish: Wish | None, problem: Said | None
+    ) -> View:
+        wanted = identity.digest(wish.request) if wish else ""
+        seen = {job: self._ledger.seen(job, [pod for pod in pods if intake.job_id(pod) == job], wanted) for job in jobs}
+        fresh = [pod for pod in pods if intake.waiting(pod) and not intake.job_id(pod)]
+        standing = self._submitter.standing(unit, fresh) if fresh else None
+        strays = [
+            entry.job
+            for entry in self._ledger.jobs_of(unit)
+            if entry.job not in jobs
+            and entry != standing
+            and self._ledger.ours(entry.job)
+            and self._ledger.live(entry.job)
+        ]
+        return View(
+            unit,
+            pods,
+            seen,
+            root,
+            self._clock.now(),
+            problem,
+            self._settings.dead_kubelet_seconds,
+            self._stock.reachable,
+            strays,
+        )
+
+    def _forget(self, unit: Unit, jobs: set[str]) -> None:
+        for entry in self._ledger.jobs_of(unit):
+            strange = not entry.members and not self._ledger.ours(entry.job)
+            if entry.job not in jobs and (strange or not self._ledger.live(entry.job)):
+                self._ledger.forget(entry.job)
+
+    # --- acting
+
+    async def _act(self, unit: Unit, action: decide.Action, wish: Wish | None, root: Root | None) -> None:
+        match action:
+            case Submit(pods) if wish is not None:
+                await self._submit(unit, wish, pods)
+            case Revise(job, pods) if wish is not None:
+                if await self._submitter.revise(unit, job, wish, pods):
+                    await self._label([pod for pod in pods if intake.job_id(pod) != job], job)
+            case Place(job, pods):
+                await self._place(unit, job, pods, root, wish)
+            case Say(pods, said, warning):
+                await each(pods, lambda pod: self._hands.say(pod, said, warning=warning))
+            case Detach(pods, said):
+                await each(pods, lambda pod: self._hands.say(pod, said, warning=True))
+                await each(pods, self._hands.unlabel)
+            case Cancel(job, outcome, code):
+                await self._releaser.end(job, outcome, code)
+            case Evict(pod, said):
+                await self._hands.evict(pod, said)
+            case LetGo(pod, complaint):
+                await self._hands.let_go(pod, complaint)
+
+    async def _submit(self, unit: Unit, wish: Wish, pods: tuple[Pod, ...]) -> None:
+        try:
+            job = await self._submitter.submit(unit, wish, pods)
+        except Rejected as error:
+            told = reasons.refused(error.number, error.text)
+            await each(pods, lambda pod: self._hands.say(pod, Said(False, "SlurmRefused", str(told)), warning=True))
+            raise Later(str(error), after=REFUSED_AGAIN) from error
+        except (Retryable, Auth) as error:
+            said = Said(False, "SlurmUnreachable", "Slurm does not answer; the pod is submitted as soon as it does.")
+            await each(pods, lambda pod: self._hands.say(pod, said))
+            raise Later(str(error)) from error
+        log.info("submitted", unit=str(unit), job=job, pods=len(pods))
+        await self._label(pods, job)
+
+    async def _label(self, pods: Iterable[Pod], job: str) -> None:
+        await each(pods, lambda pod: self._hands.label(pod, job))
+
+    async def _place(self, unit: Unit, job: str, pods: tuple[Pod, ...], root: Root | None, wish: Wish | None) -> None:
+        record = self._ledger.seen(job, pods, "").record
+        if record is None or record.resources is None:
+            return
+        try:
+            chosen = await self._chosen(unit, record, pods, root)
+            if wish is not None and wish.request.shared:
+                await self._wait_for_empty_nodes(job, pods, set(chosen.values()))
+            with BIND_SECONDS.time():
+                await each(pods, lambda pod: self._start(record, pod, chosen[pod.metadata.uid]))
+        except Misplaced as error:
+            await self._give_back(job, pods, error)
+            raise Later(str(error)) from error
+        if unit.kind == "NativeGroup":
+            await self._stock.mark_scheduled(unit.key)
+
+    async def _give_back(self, job: str, pods: tuple[Pod, ...], error: Misplaced) -> None:
+        """The nodes do not suit: tell it, and unless some pods run already return them and ask again."""
+        said = Said(False, "NodeUnsuitable", f"Slurm job {job} is given back: {error}.")
+        unbound = [pod for pod in pods if not intake.bound(pod)]
+        await each(unbound, lambda pod: self._hands.say(pod, said, warning=True))
+        if len(unbound) == len(pods):
+            await each(unbound, self._hands.unlabel)
+            await self._releaser.end(job)
+
+    async def _wait_for_empty_nodes(self, job: str, pods: tuple[Pod, ...], nodes: set[str]) -> None:
+        """Slurm gives a node away the moment its job ends; whole nodes are taken only once they are empty."""
+        for node in sorted(nodes):
+            if late := self._stock.leaving(node, job):
+                message = f"Slurm job {job} has node {node}, where {late[0].key} is still being stopped."
+                await each(pods, lambda pod, text=message: self._hands.say(pod, Said(False, "NodeClearing", text)))  # type: ignore[misc]
+                raise Later(message, after=CLEARING_AGAIN)
+
+    async def _chosen(self, unit: Unit, record: JobRecord, pods: tuple[Pod, ...], root: Root | None) -> dict[str, str]:
+        hosts = [granted.node for granted in record.resources or ()]
+        nodes = {host: node for host in hosts if (node := self._stock.node_of_host(host)) is not None}
+        per_node = 1 if unit.alone or root is None else annotations.read(root.annotations).get("pods-per-node", 1)
+        chosen = place.assign(pods, hosts, {host: node.metadata.name for host, node in nodes.items()}, per_node)
+        by_name = {node.metadata.name: node for node in nodes.values()}
+        for pod in pods:
+            if not intake.bound(pod) and (why := await self._feasible.why_not(pod, by_name[chosen[pod.metadata.uid]])):
+                raise Misplaced(f"{chosen[pod.metadata.uid]} does not suit {pod.metadata.name}: {why}")
+        return chosen
+
+    async def _start(self, record: JobRecord, pod: Pod, node: str) -> None:
+        """Devices first, then the node: a pod that is bound must have all it needs."""
+        if intake.bound(pod) or pod.metadata.deleting:
+            return
+        await self._claims.prepare(pod, node, record)
+        await self._hands.bind(pod, node)
+        await self._hands.say(pod, watch.of_running(record, node))
+
+
+def judge(error: Exception) -> Verdict | None:
+    """What an error of Slurm means to a controller: try later, or tell a person."""
+    if isinstance(error, Rejected) and not isinstance(error, Busy | Conflict | NotFound):
+        return Verdict(Kind.BLOCKED, "SlurmRefused", str(reasons.refused(error.number, error.text)))
+    if isinstance(error, SlurmError):
+        return Verdict(Kind.LATER, type(error).__name__, str(error))
+    return None
+
+
+def units_of_group(stock: Stock, kind: str, namespace: str, name: str) -> set[Unit]:
+    """The units that a grouping object may concern: those of all its pods."""
+    return stock.units_of(stock.pods.by("group", workload.group_index(Unit(namespace, kind, name))))

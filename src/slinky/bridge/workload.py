@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pods form one Slurm job, where its options come from, and whether the gang is complete.
+
+A `Unit` names such a set. It is found from the pod itself (native group, PodGroup label, LeaderWorkerSet labels)
+and, where a batch job or JobSet asked for it by annotation, from its root. Namespaces never mix, and only pods that
+are ours and alive count as members.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from slinky.bridge import intake, names
+from slinky.bridge.views import (
+    BatchJob,
+    JobSet,
+    JobSpec,
+    LeaderWorkerSet,
+    NativeGroup,
+    Pod,
+    PodGroup,
+)
+from slinky.kube import Key, Object
+
+GANG = names.OPTION + "gang"
+
+
+class Unit(NamedTuple):
+    """Names the pods of one Slurm job: a kind, the object that groups them, and which part of it."""
+
+    namespace: str
+    kind: str
+    name: str
+    part: str = ""
+
+    def __str__(self) -> str:
+        return "/".join(filter(None, self))
+
+    @property
+    def key(self) -> Key:
+        """The grouping object."""
+        return Key(self.namespace, self.name)
+
+    @property
+    def alone(self) -> bool:
+        """One pod, one job."""
+        return self.kind == "Pod"
+
+
+@dataclass(frozen=True)
+class Root:
+    """The object that speaks for a unit: annotations by increasing weight, and what its spec tells."""
+
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    needed: int = 1  # members before anything is submitted
+    exact: bool = False  # a size that never changes while the unit lives
+    deadline: int | None = None  # seconds
+    floor: Mapping[str, str | int] = field(default_factory=dict)  # resources asked for by the group itself
+    hint: str = ""  # why members may be missing
+
+
+class Missing(Exception):  # noqa: N818 -- a decision, not a failure
+    """The grouping object is not there yet."""
+
+
+Find = Callable[[str, Key], Object | None]
+"""The grouping object of a kind, or None: `find("PodGroup", Key("ns", "a"))`."""
+
+
+def unit_of(pod: Pod, find: Find) -> Unit:
+    """The unit a pod belongs to, in the order in which grouping objects win."""
+    meta, labels = pod.metadata, pod.metadata.labels
+    if pod.spec.scheduling_group and pod.spec.scheduling_group.pod_group_name:
+        return Unit(meta.namespace, "NativeGroup", pod.spec.scheduling_group.pod_group_name)
+    if group := labels.get(names.POD_GROUP_LABEL):
+        return Unit(meta.namespace, "PodGroup", group)
+    if (lws := labels.get(names.LWS_NAME)) and (index := labels.get(names.LWS_GROUP)):
+        return Unit(meta.namespace, "LeaderWorkerSet", lws, index)
+    for kind, label in (("JobSet", names.JOBSET_NAME), ("Job", names.JOB_NAME)):
+        if (name := labels.get(label)) and asks_for_gang(find(kind, Key(meta.namespace, name))):
+            return Unit(meta.namespace, kind, name)
+    return Unit(meta.namespace, "Pod", meta.name)
+
+
+def asks_for_gang(root: Object | None) -> bool:
+    """A batch job or JobSet says that its pods belong together."""
+    return root is not None and root.metadata.annotations.get(GANG, "").strip().lower() == "true"
+
+
+def groups_of(pod: Pod) -> tuple[str, ...]:
+    """Every grouping object a pod could be part of: the index by which units and roots find their pods."""
+    meta, labels = pod.metadata, pod.metadata.labels
+    found = [Unit(meta.namespace, "Pod", meta.name)]
+    if pod.spec.scheduling_group and pod.spec.scheduling_group.pod_group_name:
+        found.append(Unit(meta.namespace, "NativeGroup", pod.spec.scheduling_group.pod_group_name))
+    for kind, label in (
+        ("PodGroup", names.POD_GROUP_LABEL),
+        ("LeaderWorkerSet", names.LWS_NAME),
+        ("JobSet", names.JOBSET_NAME),
+        ("Job", names.JOB_NAME),
+    ):
+        if name := labels.get(label):
+            found.append(Unit(meta.namespace, kind, name))
+    return tuple(map(str, found))
+
+
+def group_index(unit: Unit) -> str:
+    """Where `groups_of` files the pods of a unit, and of its neighbours in the same object."""
+    return str(unit._replace(part=""))
+
+
+def root_of_group(unit: Unit, found: Object | None, size: int = 0) -> Root:
+    """What a grouping object says. Raises `Missing` if there is none."""
+    if found is None:
+        raise Missing(f"{unit.kind} {unit.name} does not exist")
+    annotations = found.metadata.annotations
+    match found:
+        case PodGroup(spec=spec):
+            return Root(annotations, needed=max(1, spec.min_member), floor=spec.min_resources)
+        case NativeGroup(spec=spec):
+            gang = spec.scheduling_policy.gang
+            return Root(annotations, unit.name, max(1, gang.min_count) if gang else 1)
+        case LeaderWorkerSet(spec=spec):
+            late = spec.startup_policy == "LeaderReady"
+            hint = "with startupPolicy LeaderReady its workers wait for a leader that waits for them" if late else ""
+            wanted = size or spec.leader_worker_template.size
+            return Root(annotations, f"{unit.name}-{unit.part}", wanted, exact=True, hint=hint)
+        case JobSet(spec=spec):
+            sizes = [job.replicas * parallelism(job.template.spec) for job in spec.replicated_jobs]
+            limits = [job.template.spec.active_deadline_seconds for job in spec.replicated_jobs]
+            return Root(annotations, unit.name, max(1, sum(sizes)), exact=True, deadline=_shortest(limits))
+        case BatchJob(spec=spec):
+            return Root(annotations, unit.name, parallelism(spec), deadline=spec.active_deadline_seconds)
+    return Root(annotations)
+
+
+def parallelism(spec: JobSpec) -> int:
+    """How many pods of a batch job run at once."""
+    wanted = 1 if spec.parallelism is None else spec.parallelism
+    return max(1, wanted if spec.completions is None else min(wanted, spec.completions))
+
+
+def _shortest(seconds: Iterable[int | None]) -> int | None:
+    return min((value for value in seconds if value), default=None)
+
+
+def belongs(pod: Pod, unit: Unit, find: Find, scheduler: str) -> bool:
+    """It is ours and in this unit now."""
+    return intake.ours(pod, scheduler) and unit_of(pod, find) == unit
+
+
+def complete(root: Root, unlabelled: int) -> bool:
+    """Enough members wait for a first submission."""
+    return unlabelled >= root.needed
+
+
+def rank(pod: Pod) -> tuple[object, ...]:
+    """The order in which pods expect their nodes: the index that their own controller gave them, then the name."""
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    indexes = (names.LWS_WORKER, names.JOBSET_INDEX, names.JOB_INDEX, names.POD_INDEX)
+    given = tuple(_number(labels.get(name) or annotations.get(name)) for name in indexes)
+    return (*given, _natural(pod.metadata.name))
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() else 0
+
+
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    # Numbers sort as numbers: worker-10 comes after worker-9.
+    return tuple(
+        (0, int(piece), "") if piece.isascii() and piece.isdigit() else (1, 0, piece)
+        for piece in name.replace("-", ".").split(".")
+    )

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an Accounting may be."""
+
+from collections.abc import Iterator
+
+from slinky.api import Accounting
+from slinky.webhook import text
+from slinky.webhook.judge import Change, Rules
+
+
+def names_fit(change: Change[Accounting]) -> Iterator[str]:
+    """Its children can be called what they are called."""
+    if not change.new.spec.external:
+        yield from text.named(
+            "metadata.name",
+            change.new.workload_name,
+            text.SERVICE,
+            text.LONGEST_STATEFUL_SET,
+            "which the StatefulSet of slurmdbd needs",
+        )
+
+
+def extra_conf_is_readable(change: Change[Accounting]) -> Iterator[str]:
+    """Slurm can read the site's text."""
+    yield from text.conf_text("spec.extraConf", change.new.spec.extra_conf)
+
+
+def storage_is_words(change: Change[Accounting]) -> Iterator[str]:
+    """Nothing hides in the address of the database."""
+    storage = change.new.spec.storage_config
+    for name in ("host", "database", "username") if storage else ():
+        yield from text.conf_word(f"spec.storageConfig.{name}", getattr(storage, name))
+
+
+def key_stays(change: Change[Accounting]) -> Iterator[str]:
+    """The key that tokens are checked with does not change."""
+    old = change.old and change.old.spec.jwt_key
+    if old and change.new.spec.jwt_key and old.target != change.new.spec.jwt_key.target:
+        yield "spec.jwtKeyRef is immutable"
+
+
+def service_ips(change: Change[Accounting]) -> Iterator[str]:
+    """External addresses are dropped."""
+    yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
+
+
+def idle_fields(change: Change[Accounting]) -> Iterator[str]:
+    """Fields without effect on a slurmdbd that runs elsewhere."""
+    spec = change.new.spec
+    if spec.external and (spec.storage_config or spec.extra_conf):
+        yield "spec.external: storageConfig and extraConf have no effect on a slurmdbd outside of Kubernetes"
+
+
+RULES = Rules(
+    Accounting,
+    refuse=(names_fit, extra_conf_is_readable, storage_is_words, key_stays),
+    warn=(service_ips, idle_fields),
+)

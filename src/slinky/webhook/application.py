@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths, and what answers at each of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from slinky.kube import Ask, Client, Reply
+from slinky.kube.admission import Handler
+from slinky.webhook import accounting, controller, nodeset, people
+from slinky.webhook.binding import BindingWebhook
+from slinky.webhook.judge import Change, Rules, World, judge
+from slinky.webhook.look import look, look_back
+
+BINDING_PATH = "/mutate--v1-binding"
+
+RULES: Mapping[str, Rules[Any]] = {
+    "accounting": accounting.RULES,
+    "controller": controller.RULES,
+    "loginset": people.LOGIN_SET,
+    "nodeset": nodeset.RULES,
+    "restapi": people.REST_API,
+    "token": people.TOKEN,
+}
+
+
+def path(kind: str) -> str:
+    """Where questions about a kind go."""
+    return f"/validate-slinky-slurm-net-v1beta1-{kind}"
+
+
+def handlers(client: Client) -> dict[str, Handler]:
+    """Everything that is answered, by path."""
+    ours: dict[str, Handler] = {path(kind): _validation(client, rules) for kind, rules in RULES.items()}
+    return {**ours, BINDING_PATH: BindingWebhook(client)}
+
+
+def _validation(client: Client, rules: Rules[Any]) -> Handler:
+    async def validate(ask: Ask) -> Reply:
+        if ask.operation == "DELETE":
+            return farewell(await look_back(client, ask.old(rules.view)))
+        new = ask.new(rules.view)
+        old = ask.old(rules.view) if ask.operation == "UPDATE" else None
+        return judge(rules, Change(new, old, await look(client, new)))
+
+    return validate
+
+
+def farewell(world: World) -> Reply:
+    """A deletion is never refused (a namespace must be able to go), but who still needs the object is said."""
+    named = ", ".join(world.dependents[:5])
+    return Reply(warnings=(f"still referred to by {named}",)) if named else Reply()

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Controller may be."""
+
+from collections.abc import Iterator
+
+from slinky.api import Controller, LocalRef
+from slinky.api.wellknown import OWN_FILES, SITE_FILES
+from slinky.slurm.conf import ConfError, cluster_name, parse
+from slinky.webhook import text
+from slinky.webhook.judge import Change, Rules
+
+SCRIPTS = (
+    ("prologScriptRefs", "prolog_script_refs"),
+    ("epilogScriptRefs", "epilog_script_refs"),
+    ("prologSlurmctldScriptRefs", "prolog_slurmctld_script_refs"),
+    ("epilogSlurmctldScriptRefs", "epilog_slurmctld_script_refs"),
+)
+
+#: Settings that follow from the rest of the object; one in extraConf fights with it.
+DECIDED = frozenset(
+    {
+        "clustername",
+        "slurmctldhost",
+        "slurmctldport",
+        "slurmctldaddr",
+        "slurmuser",
+        "statesavelocation",
+        "authtype",
+        "credtype",
+        "authalttypes",
+        "accountingstoragetype",
+        "accountingstoragehost",
+        "accountingstorageport",
+    }
+)
+
+
+def names_fit(change: Change[Controller]) -> Iterator[str]:
+    """Its children can be called what they are called."""
+    new = change.new
+    if not new.spec.external:
+        why = "which the StatefulSet of slurmctld needs"
+        yield from text.named("metadata.name", new.workload_name, text.SERVICE, text.LONGEST_STATEFUL_SET, why)
+        longest = text.LONGEST_LABEL
+        yield from text.named("metadata.name", new.internal_service_name, text.SERVICE, longest, "as a Service must")
+
+
+def cluster_name_fits(change: Change[Controller]) -> Iterator[str]:
+    """Slurm takes the name, given or derived."""
+    try:
+        cluster_name(change.new.cluster_name)
+    except ConfError as error:
+        yield f"spec.clusterName: {error}"
+
+
+def extra_conf_is_readable(change: Change[Controller]) -> Iterator[str]:
+    """Slurm can read the site's text."""
+    yield from text.conf_text("spec.extraConf", change.new.spec.extra_conf)
+
+
+def partitions_are_unique(change: Change[Controller]) -> Iterator[str]:
+    """The site's text does not define a partition or a node set that a NodeSet makes."""
+    theirs = [nodes for nodes in change.world.node_sets if nodes.controller_key == change.new.key]
+    made = {("partitionname", nodes.slurm_name) for nodes in theirs if nodes.spec.partition.enabled}
+    made |= {("nodeset", nodes.slurm_name) for nodes in theirs}
+    for kind, name in sorted(defined(change.new) & made):
+        yield f"spec.extraConf: {kind} {name} is made by a NodeSet already"
+
+
+def defined(of: Controller) -> set[tuple[str, str]]:
+    """Partitions and node sets that the site's text defines, as (kind in lower case, name)."""
+    try:
+        lines = parse(of.spec.extra_conf)
+    except ConfError:
+        return set()
+    heads = [line[0] for line in lines]
+    return {(head.key.lower(), head.value) for head in heads if head.key.lower() in {"partitionname", "nodeset"}}
+
+
+def config_files_are_there(change: Change[Controller]) -> Iterator[str]:
+    """Every ConfigMap exists, and none of them replaces a file that is generated."""
+    for name in _names(change.new.spec.config_file_refs):
+        keys = change.world.config_maps.get(name)
+        if keys is None:
+            yield f"spec.configFileRefs: ConfigMap {name} does not exist"
+        for key in sorted((keys or frozenset()) & OWN_FILES):
+            yield f"spec.configFileRefs: ConfigMap {name} has {key}, which is generated; use extraConf"
+
+
+def scripts_are_there(change: Change[Controller]) -> Iterator[str]:
+    """Every ConfigMap of scripts exists and its keys are plain file names."""
+    for field, attribute in SCRIPTS:
+        for name in _names(getattr(change.new.spec, attribute)):
+            keys = change.world.config_maps.get(name)
+            if keys is None:
+                yield f"spec.{field}: ConfigMap {name} does not exist"
+            for key in sorted(keys or ()):
+                yield from text.conf_word(f"spec.{field}: ConfigMap {name}", key)
+
+
+def standbys_share_a_volume(change: Change[Controller]) -> Iterator[str]:
+    """The claim, if it exists already, can be mounted by all controllers."""
+    claim = change.new.spec.persistence.existing_claim
+    modes = change.world.claims.get(claim)
+    if change.new.spec.ha.enabled and modes is not None and "ReadWriteMany" not in modes:
+        yield f"spec.persistence.existingClaim: claim {claim} must offer ReadWriteMany for ha"
+
+
+def identity_stays(change: Change[Controller]) -> Iterator[str]:
+    """What the state of the cluster hangs on does not change; the effective value counts, not the spelling."""
+    old, new = change.old, change.new
+    if old is None:
+        return
+    if old.cluster_name != new.cluster_name:
+        yield f"spec.clusterName is immutable (it is {old.cluster_name})"
+    if old.spec.jwt_key and new.spec.jwt_key and old.spec.jwt_key.target != new.spec.jwt_key.target:
+        yield "spec.jwtKeyRef is immutable"
+    if old.spec.persistence.enabled != new.spec.persistence.enabled:
+        yield "spec.persistence.enabled is immutable"
+    if new.spec.persistence.enabled and old.spec.persistence.existing_claim != new.spec.persistence.existing_claim:
+        yield "spec.persistence.existingClaim is immutable while persistence is enabled"
+
+
+def unknown_files(change: Change[Controller]) -> Iterator[str]:
+    """Files that Slurm may not look for."""
+    for name in _names(change.new.spec.config_file_refs):
+        for key in sorted(change.world.config_maps.get(name, frozenset()) - SITE_FILES - OWN_FILES):
+            yield f"spec.configFileRefs: ConfigMap {name} has {key}, which is not a file Slurm is known to read"
+
+
+def service_ips(change: Change[Controller]) -> Iterator[str]:
+    """External addresses are dropped."""
+    yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
+
+
+def decided_settings(change: Change[Controller]) -> Iterator[str]:
+    """Settings that the operator decides."""
+    try:
+        keys = {setting.key for line in parse(change.new.spec.extra_conf) for setting in line}
+    except ConfError:
+        return
+    for key in sorted(key for key in keys if key.lower() in DECIDED):
+        yield f"spec.extraConf: {key} follows from the rest of this object; setting it may break the cluster"
+
+
+def idle_fields(change: Change[Controller]) -> Iterator[str]:
+    """Fields without effect on a controller that runs elsewhere."""
+    spec = change.new.spec
+    if spec.external and (spec.ha.enabled or spec.extra_conf or spec.slurmctld):
+        yield "spec.external: ha, extraConf and slurmctld have no effect on a controller outside of Kubernetes"
+    if spec.external_config and not spec.external:
+        yield "spec.externalConfig has no effect unless external is true"
+
+
+def _names(refs: tuple[LocalRef, ...]) -> list[str]:
+    return [ref.name for ref in refs]
+
+
+RULES = Rules(
+    Controller,
+    refuse=(
+        names_fit,
+        cluster_name_fits,
+        extra_conf_is_readable,
+        partitions_are_unique,
+        config_files_are_there,
+        scripts_are_there,
+        standbys_share_a_volume,
+        identity_stays,
+    ),
+    warn=(unknown_files, service_ips, decided_settings, idle_fields),
+)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kinds that face people may be: LoginSet, RestApi, Token."""
+
+from collections.abc import Iterator
+
+from slinky.api import LoginSet, RestApi, Token
+from slinky.webhook import text
+from slinky.webhook.judge import Change, Rules
+
+# --- LoginSet
+
+
+def login_name_fits(change: Change[LoginSet]) -> Iterator[str]:
+    """Its Service can be called by its name."""
+    name = change.new.service_name
+    yield from text.named("metadata.name", name, text.SERVICE, text.LONGEST_LABEL, "as a Service must")
+
+
+def login_text_is_plain(change: Change[LoginSet]) -> Iterator[str]:
+    """Text for sshd has no control characters."""
+    yield from text.plain_text("spec.extraSshdConfig", change.new.spec.extra_sshd_config)
+    yield from text.plain_text("spec.rootSshAuthorizedKeys", change.new.spec.root_ssh_authorized_keys)
+
+
+def login_ips(change: Change[LoginSet]) -> Iterator[str]:
+    """External addresses are dropped."""
+    yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
+
+
+LOGIN_SET = Rules(LoginSet, refuse=(login_name_fits, login_text_is_plain), warn=(login_ips,))
+
+# --- RestApi
+
+
+def rest_name_fits(change: Change[RestApi]) -> Iterator[str]:
+    """Its Service can be called by its name."""
+    name = change.new.service_name
+    yield from text.named("metadata.name", name, text.SERVICE, text.LONGEST_LABEL, "as a Service must")
+
+
+def rest_ips(change: Change[RestApi]) -> Iterator[str]:
+    """External addresses are dropped."""
+    yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
+
+
+REST_API = Rules(RestApi, refuse=(rest_name_fits,), warn=(rest_ips,))
+
+# --- Token
+
+
+def user_is_a_word(change: Change[Token]) -> Iterator[str]:
+    """Nothing hides in the name of the user."""
+    yield from text.conf_word("spec.username", change.new.spec.username)
+
+
+def secret_can_be_named(change: Change[Token]) -> Iterator[str]:
+    """The Secret's name, which has the user in it unless it is given, is one Kubernetes takes."""
+    why = "as a Secret must; set spec.secretRef"
+    yield from text.named("spec.secretRef", change.new.secret_name, text.SUBDOMAIN, text.LONGEST_SUBDOMAIN, why)
+
+
+def token_key_stays(change: Change[Token]) -> Iterator[str]:
+    """The key that signs does not change."""
+    old = change.old and change.old.spec.jwt_key
+    if old and change.new.spec.jwt_key and old.target != change.new.spec.jwt_key.target:
+        yield "spec.jwtKeyRef is immutable"
+
+
+def administrators(change: Change[Token]) -> Iterator[str]:
+    """A token of an administrator deserves a second look."""
+    if change.new.username in {"root", "slurm"}:
+        yield f"spec.username: a token of {change.new.username} can do anything in the Slurm cluster"
+
+
+TOKEN = Rules(Token, refuse=(user_is_a_word, secret_can_be_named, token_key_stays), warn=(administrators,))

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The webhook as a process: certificates, listener, readiness."""
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from slinky.api.wellknown import WEBHOOK_PORT
+from slinky.kube import Client, Key, connect
+from slinky.kube.admission import Handler, application, serve
+from slinky.observe import Health, Log
+from slinky.webhook.application import handlers
+from slinky.webhook.keeper import CERTIFICATE, PRIVATE, Keeper
+
+log = Log("slinky.webhook.server")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `slinky webhook` is told."""
+
+    namespace: str = "slinky"
+    """Where the Secret and the Service are."""
+    service: str = "slurm-operator-webhook"
+    """The Service in front; its names go into the certificate."""
+    secret: str = "slurm-operator-webhook-ca"  # noqa: S105 -- the name of a Secret
+    """Where self-managed certificates are kept."""
+    configuration: str = "slurm-operator-webhook"
+    """Name of the validating and the mutating configuration to keep trusted."""
+    certificates: Path | None = None
+    """A folder with tls.crt and tls.key that something else (cert-manager) keeps; None keeps our own."""
+    hosts: tuple[str, ...] = ()
+    """Further names or addresses in the certificate."""
+    host: str = "0.0.0.0"  # noqa: S104 -- the API server comes from outside the pod
+    port: int = WEBHOOK_PORT
+    look_every: float = 60.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names the certificate is for."""
+        inside = f"{self.service}.{self.namespace}.svc"
+        return (inside, f"{self.service}.{self.namespace}", f"{inside}.cluster.local", *self.hosts)
+
+
+async def main(
+    settings: Settings, health: Health, client: Client | None = None, more: Mapping[str, Handler] | None = None
+) -> None:
+    """Answer until cancelled; `more` adds paths of other packages."""
+    async with contextlib.AsyncExitStack() as stack:
+        if client is None:
+            client = await stack.enter_async_context(connect())
+        port = await stack.enter_async_context(serving(settings, health, client, more))
+        log.info("answering", port=port)
+        await asyncio.Event().wait()
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    settings: Settings, health: Health, client: Client, more: Mapping[str, Handler] | None = None
+) -> AsyncIterator[int]:
+    """Answer while inside; gives the port."""
+    listening = False
+    health.ready("listener", lambda: None if listening else "not listening yet")
+    app = application({**handlers(client), **(more or {})})
+    async with contextlib.AsyncExitStack() as stack:
+        folder = settings.certificates
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slinky-webhook-")))
+            await stack.enter_async_context(_kept(settings, health, client, folder))
+        pair = folder / CERTIFICATE, folder / PRIVATE
+        port = await stack.enter_async_context(serve(app, *pair, host=settings.host, port=settings.port))
+        listening = True
+        yield port
+
+
+@contextlib.asynccontextmanager
+async def _kept(settings: Settings, health: Health, client: Client, folder: Path) -> AsyncIterator[None]:
+    """Certificates that are there now and stay fresh while inside."""
+    secret = Key(settings.namespace, settings.secret)
+    keeper = Keeper(client, secret, folder, settings.names, settings.configuration)
+    keeper.watched_by(health)
+    await keeper.look()
+    async with asyncio.TaskGroup() as family:
+        task = family.create_task(keeper.run(settings.look_every))
+        try:
+            yield
+        finally:
+            task.cancel()

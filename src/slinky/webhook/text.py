@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text that people write and Slurm, a shell or a DNS server reads: nothing may hide in it.
+
+Each function yields sentences, none when all is well, and starts each with the field it is about.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from slinky.slurm.conf import ConfError, fragment, parse, word
+
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
+SERVICE = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
+SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
+LONGEST_LABEL = 63
+LONGEST_SUBDOMAIN = 253
+#: A StatefulSet's pods carry its name and a hash of eleven characters in one label.
+LONGEST_STATEFUL_SET = 52
+
+_SETTING = re.compile(r"[A-Za-z][A-Za-z0-9_]*=\S+\Z")
+#: Published images hand a worker's settings to a shell; these characters mean themselves in every shell.
+_NOT_INERT = re.compile(r"[^A-Za-z0-9_.,:/@%+=^ -]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
+
+
+def conf_text(field: str, text: str) -> Iterator[str]:
+    """A site's part of a configuration file: lines that Slurm can read, and no includes."""
+    try:
+        parse(text)
+    except ConfError as error:
+        yield f"{field}: {error}"
+
+
+def conf_fragment(field: str, text: str, refuse: tuple[str, ...]) -> Iterator[str]:
+    """A person's part of one line of a configuration file."""
+    try:
+        fragment(text, refuse=refuse)
+    except ConfError as error:
+        yield f"{field}: {error}"
+
+
+def conf_word(field: str, text: str) -> Iterator[str]:
+    """One word in a configuration file; empty is left to the schema."""
+    try:
+        if text:
+            word(text)
+    except ConfError as error:
+        yield f"{field}: {error}"
+
+
+def node_settings(field: str, text: str, refuse: Iterable[str] = ()) -> Iterator[str]:
+    """Settings of a Slurm node: Key=Value separated by blanks, and nothing a shell could act on."""
+    if found := _NOT_INERT.search(text):
+        yield f"{field}: the character {found[0]!r} is not allowed"
+        return
+    banned = {key.lower() for key in refuse}
+    for token in text.split():
+        if not _SETTING.match(token):
+            yield f"{field}: {token[:60]!r} is not Key=Value"
+        elif token.partition("=")[0].lower() in banned:
+            yield f"{field}: {token.partition('=')[0]} may not be set here"
+
+
+def plain_text(field: str, text: str) -> Iterator[str]:
+    """Lines of text without control characters."""
+    if found := _CONTROL.search(text.replace("\r\n", "\n")):
+        yield f"{field}: the control character {found[0]!r} is not allowed"
+
+
+def named(field: str, name: str, pattern: re.Pattern[str], longest: int, why: str) -> Iterator[str]:
+    """A name that something else is called by."""
+    if len(name) > longest:
+        yield f"{field}: {name[:80]!r} is longer than {longest} characters, {why}"
+    elif not pattern.match(name):
+        yield f"{field}: {name[:80]!r} may have lower-case letters, digits and dashes only, {why}"
+
+
+def external_ips(field: str, service: dict[str, object]) -> Iterator[str]:
+    """Warn: they would let one tenant catch another's traffic."""
+    if service.get("externalIPs"):
+        yield f"{field}.externalIPs are ignored (CVE-2020-8554)"

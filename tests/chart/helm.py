@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real Helm, as the lab prepares it."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slinky.lab.prepare.inventory import Inventory
+
+CHARTS = Path(__file__).parents[2] / "charts"
+
+Objects = list[dict[str, Any]]
+
+
+def program() -> str:
+    """The helm command that the lab prepares."""
+    inventory = Inventory.of()
+    return str(inventory.store.require(inventory.artifacts["helm"]) / "helm")
+
+
+class Refused(Exception):  # noqa: N818
+    """Helm would not render; the text says why."""
+
+
+@dataclass(frozen=True)
+class Helm:
+    """Renders our charts."""
+
+    command: str
+    home: Path
+
+    def render(
+        self, chart: str, values: dict[str, Any] | None = None, release: str = "slurm", space: str = "slurm"
+    ) -> Objects:
+        """The objects of a release."""
+        text = self.text(chart, yaml.safe_dump(values or {}), release, space)
+        return [found for found in yaml.safe_load_all(text) if found]
+
+    def text(self, chart: str, values: str, release: str = "slurm", space: str = "slurm") -> str:
+        """What `helm template` prints."""
+        done = self._run("template", release, str(CHARTS / chart), "--namespace", space, "--values", "-", given=values)
+        if done.returncode:
+            raise Refused(done.stderr)
+        return done.stdout
+
+    def into(self, kubeconfig: Path, verb: str, chart: str, *words: str, release: str = "slurm", space: str) -> None:
+        """`helm install` or `helm upgrade` into a real cluster."""
+        place = ("--kubeconfig", str(kubeconfig), "--namespace", space)
+        done = self._run(verb, release, str(CHARTS / chart), *place, *words)
+        if done.returncode:
+            raise Refused(done.stderr)
+
+    def lint(self, chart: str) -> str:
+        """What `helm lint` says; empty when it is content."""
+        done = self._run("lint", "--strict", str(CHARTS / chart))
+        return done.stdout + done.stderr if done.returncode else ""
+
+    def _run(self, *words: str, given: str = "") -> "subprocess.CompletedProcess[str]":
+        homes = {f"HELM_{name}_HOME": str(self.home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
+        return subprocess.run(
+            [self.command, *words],
+            input=given,
+            env={**os.environ, **homes},
+            text=True,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+
+
+def one(objects: Objects, kind: str, name: str = "") -> dict[str, Any]:
+    """The only object of that kind, or of that kind and name."""
+    found = [item for item in objects if item["kind"] == kind and name in ("", item["metadata"]["name"])]
+    assert len(found) == 1, [(item["kind"], item["metadata"]["name"]) for item in objects]
+    return found[0]

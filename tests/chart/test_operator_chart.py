@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's chart: what it installs, with which rights, and which values it refuses."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from tests.chart.helm import Helm, Objects, Refused, one
+from tests.integration.api.conftest import Kubectl
+
+from slinky.kube import NAMESPACES, PODS, Client, Forbidden, Whole, connect
+from slinky.lab.plain import PlainPlane
+from slinky.observe import Health
+from slinky.webhook.application import BINDING_PATH, RULES, path
+from slinky.webhook.server import Settings, serving
+
+Install = Callable[[Objects], None]
+
+CERT_MANAGER = {"certManager": {"enabled": True}}
+
+
+def images(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("image"), str):
+            yield value["image"]
+        for inner in value.values():
+            yield from images(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from images(inner)
+
+
+@pytest.fixture
+def install(kubectl: Kubectl) -> Iterator[Install]:
+    """Applies objects; what they ask the API server to call is taken back after the test, for nobody answers."""
+    called: set[tuple[str, str]] = set()
+
+    def apply(objects: Objects) -> None:
+        called.update((item["kind"], item["metadata"]["name"]) for item in objects if "webhooks" in item)
+        done = kubectl("apply", "--server-side", "--validate=strict", "-f", "-", given=yaml.safe_dump_all(objects))
+        assert done.returncode == 0, done.stderr
+
+    yield apply
+    for kind, name in called:
+        kubectl("delete", kind, name)
+
+
+@pytest.fixture
+async def home(client: Client, installed: list[Whole]) -> str:
+    """A namespace that only takes pods of the restricted kind."""
+    name = f"op-{secrets.token_hex(3)}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await client.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
+    return name
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"webhook": {"podsBinding": True}, "operator": {"metricsSecure": True, "profile": True}},
+        {"operator": {"replicas": 1, "leaderElection": False}, "webhook": {"enabled": False}},
+        {"propagatedNodeConditions": ["GPUUnhealthy"], "priorityClassName": "system-cluster-critical"},
+        {"operator": {"image": "registry.example/slinky:1"}, "webhook": {"pdb": {"maxUnavailable": 1}}},
+    ],
+    ids=str,
+)
+async def test_the_api_server_takes_everything(install: Install, helm: Helm, home: str, values: dict[str, Any]) -> None:
+    install(helm.render("slurm-operator", values, home, home))
+
+
+async def test_our_own_pods_are_restricted(client: Client, install: Install, helm: Helm, home: str) -> None:
+    objects = helm.render("slurm-operator", {}, home, home)
+    install(objects)
+    deployments = [item for item in objects if item["kind"] == "Deployment"]
+    assert len(deployments) == 2
+    for deployment in deployments:
+        pod = {**deployment["spec"]["template"]}
+        pod["metadata"] = {**pod["metadata"], "name": deployment["metadata"]["name"], "namespace": home}
+        await client.create(PODS, {"apiVersion": "v1", "kind": "Pod", **pod}, dry_run=True)
+        loose = yaml.safe_load(yaml.safe_dump(pod))
+        loose["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+        with pytest.raises(Forbidden, match="PodSecurity"):
+            await client.create(PODS, {"apiVersion": "v1", "kind": "Pod", **loose}, dry_run=True)
+
+
+def test_two_replicas_elect_a_leader_and_survive_a_drain(helm: Helm) -> None:
+    objects = helm.render("slurm-operator")
+    operator = one(objects, "Deployment", "slurm-slurm-operator")["spec"]
+    assert operator["replicas"] == 2
+    assert "--leader-elect" in operator["template"]["spec"]["containers"][0]["args"]
+    assert one(objects, "PodDisruptionBudget", "slurm-slurm-operator")["spec"]["minAvailable"] == 1
+
+
+def test_every_path_of_the_webhook_is_registered_and_no_other(helm: Helm) -> None:
+    objects = helm.render("slurm-operator", {"webhook": {"podsBinding": True}})
+    found = {
+        webhook["clientConfig"]["service"]["path"]
+        for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+        for webhook in one(objects, kind)["webhooks"]
+    }
+    assert found == {path(kind) for kind in RULES} | {BINDING_PATH}
+
+
+def test_a_deletion_never_waits_for_the_webhook(helm: Helm) -> None:
+    for webhook in one(helm.render("slurm-operator"), "ValidatingWebhookConfiguration")["webhooks"]:
+        deletes = "DELETE" in webhook["rules"][0]["operations"]
+        assert webhook["failurePolicy"] == ("Ignore" if deletes else "Fail")
+
+
+def test_the_webhook_never_answers_for_kubernetes_itself(helm: Helm) -> None:
+    objects = helm.render("slurm-operator", {"webhook": {"podsBinding": True, "namespaces": "a, b"}}, "op", "home")
+    for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
+        for webhook in one(objects, kind)["webhooks"]:
+            out, only = webhook["namespaceSelector"]["matchExpressions"]
+            assert {"kube-system", "kube-public", "kube-node-lease"} <= set(out["values"])
+            assert only["values"] == ["a", "b"]
+            assert ("home" in out["values"]) == (kind == "MutatingWebhookConfiguration")
+
+
+def test_no_image_floats(helm: Helm) -> None:
+    full = {"nodesets": {"a": {}}, "loginsets": {"a": {}}, "accounting": {"enabled": True}}
+    for objects in (helm.render("slurm-operator"), helm.render("slurm", full)):
+        found = [name for item in objects for name in images(item)]
+        assert found
+        for name in found:
+            assert ":" in name.rpartition("/")[2], name
+            assert not name.endswith(":latest"), name
+
+
+RIGHTS: list[tuple[str, str, bool]] = [
+    ("operator", "list secrets", True),
+    ("operator", "delete pods", True),
+    ("operator", "patch nodesets.slinky.slurm.net/status", True),
+    ("operator", "delete nodesets.slinky.slurm.net", False),
+    ("operator", "create rolebindings.rbac.authorization.k8s.io", False),
+    ("operator", "create pods/exec", False),
+    ("webhook", "get configmaps", True),
+    ("webhook", "list nodesets.slinky.slurm.net", True),
+    ("webhook", "list secrets", False),
+    ("webhook", "get secrets", False),
+    ("webhook", "patch pods", False),
+    ("webhook", "create nodesets.slinky.slurm.net", False),
+]
+
+
+@pytest.mark.parametrize("limited", [False, True], ids=["everywhere", "one namespace"])
+async def test_rights_are_what_is_needed_and_where(
+    client: Client, install: Install, helm: Helm, home: str, limited: bool
+) -> None:
+    work, other = f"{home}-work", f"{home}-other"
+    for name in (work, other):
+        await client.create(NAMESPACES, {"metadata": {"name": name}})
+    only = {"namespaces": work} if limited else {}
+    install(helm.render("slurm-operator", {"operator": only, "webhook": only}, home, home))
+    accounts = {"operator": f"{home}-slurm-operator", "webhook": f"{home}-slurm-operator-webhook"}
+    for part, what, allowed in RIGHTS:
+        for space in (work, other):
+            said = await can(client, f"system:serviceaccount:{home}:{accounts[part]}", what, space)
+            assert said == (allowed and (space == work or not limited)), (part, what, space)
+
+
+async def can(client: Client, who: str, what: str, space: str) -> bool:
+    """What the API server says about a right such as `patch nodesets.slinky.slurm.net/status`."""
+    verb, named = what.split()
+    named, _, sub = named.partition("/")
+    resource, _, group = named.partition(".")
+    asked = {"verb": verb, "resource": resource, "group": group, "subresource": sub, "namespace": space}
+    kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+    body = msgspec.json.encode({**kind, "spec": {"user": who, "resourceAttributes": asked}})
+    answer = await client.send("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=body)
+    allowed: bool = msgspec.json.decode(answer)["status"]["allowed"]
+    return allowed
+
+
+async def test_the_rights_of_the_webhook_are_enough_to_keep_its_certificates(
+    plane: PlainPlane, kubectl: Kubectl, install: Install, helm: Helm, home: str, tmp_path: Path
+) -> None:
+    install(helm.render("slurm-operator", {}, home, home))
+    name = f"{home}-slurm-operator-webhook"
+    token = (await asyncio.to_thread(kubectl, "create", "token", name, "-n", home)).stdout.strip()
+    config = yaml.safe_load(plane.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    settings = Settings(namespace=home, service=name, configuration=name, host="127.0.0.1", port=0)
+    async with connect(tmp_path / "kubeconfig") as limited, serving(settings, Health(), limited):
+        found = kubectl(
+            "get", "validatingwebhookconfiguration", name, "-o", "jsonpath={.webhooks[*].clientConfig.caBundle}"
+        )
+        assert len(set(found.stdout.split())) == 1
+        assert len(found.stdout.split()) == len(RULES) + 2
+        held = kubectl("get", "secret", "slurm-operator-webhook-ca", "-n", home, "-o", "jsonpath={.data.ca\\.crt}")
+        assert held.stdout == found.stdout.split()[0]
+    install([item for item in helm.render("slurm-operator", {}, home, home) if item["kind"] == "Secret"])
+    again = kubectl("get", "secret", "slurm-operator-webhook-ca", "-n", home, "-o", "jsonpath={.data.ca\\.crt}")
+    assert again.stdout == held.stdout
+
+
+def test_cert_manager_is_an_option(helm: Helm) -> None:
+    objects = helm.render("slurm-operator", CERT_MANAGER, "op", "home")
+    assert sorted(item["kind"] for item in objects if item["apiVersion"] == "cert-manager.io/v1") == [
+        "Certificate",
+        "Certificate",
+        "Issuer",
+        "Issuer",
+    ]
+    hook = one(objects, "ValidatingWebhookConfiguration")
+    assert hook["metadata"]["annotations"]["cert-manager.io/inject-ca-from"] == "home/op-slurm-operator-webhook"
+    assert not [item for item in objects if item["kind"] == "Secret"]
+    assert [item["kind"] for item in objects if item["kind"] == "Role"] == ["Role"]
+
+
+def test_definitions_come_along_when_asked(helm: Helm) -> None:
+    kinds = [item["kind"] for item in helm.render("slurm-operator", {"crds": {"enabled": True}})]
+    assert kinds.count("CustomResourceDefinition") == 6
+    assert "CustomResourceDefinition" not in [item["kind"] for item in helm.render("slurm-operator")]
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"operater": {}}, "operater"),
+    ({"operator": {"replica": 2}}, "'replica' not allowed"),
+    ({"operator": {"metricsPort": 70000}}, "/operator/metricsPort"),
+    ({"operator": {"logLevel": "loud"}}, "/operator/logLevel"),
+    ({"webhook": {"validating": {"failurePolicy": "Maybe"}}}, "/webhook/validating/failurePolicy"),
+    ({"webhook": {"timeoutSeconds": 60}}, "/webhook/timeoutSeconds"),
+    ({"operator": {"image": {"digest": "sha256:1"}}}, "/operator/image"),
+    ({"operator": {"metricsSecure": True, "metricsPort": 0}}, "operator.metricsSecure needs operator.metricsPort"),
+    ({"operator": {"leaderElection": False}}, "operator.leaderElection must be true"),
+]
+
+
+@pytest.mark.parametrize(("values", "why"), WRONG, ids=str)
+def test_a_wrong_value_is_refused_by_name(helm: Helm, values: dict[str, Any], why: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        helm.render("slurm-operator", values)
+    assert why in str(refusal.value)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chart of a cluster: familiar names and values, everything exposed, mistakes named."""
+
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from tests.chart.helm import Helm, Objects, Refused, one
+from tests.integration.api.conftest import Kubectl
+
+from slinky.api import NodeSetSpec
+from slinky.api.generated import missing
+from slinky.kube import SECRETS, Client, Key
+from slinky.lab.plain import PlainPlane
+from slinky.webhook.application import RULES
+from slinky.webhook.judge import Change, World, judge
+
+RICH: dict[str, Any] = {
+    "clusterName": "hpc",
+    "imagePullSecrets": [{"name": "pull"}],
+    "priorityClass": {"enabled": True, "create": True, "name": "slurm-chart-test"},
+    "configFiles": {"gres.conf": "AutoDetect=nvidia\n"},
+    "prologScripts": {"00-hello.sh": "#!/bin/sh\nexit 0\n"},
+    "epilogSlurmctldScripts": {"bye.sh": "#!/bin/sh\n"},
+    "controller": {
+        "extraConfMap": {"SchedulerParameters": ["bf_continue", "bf_interval=30"], "KillWait": 0, "ReturnToService": 2},
+        "metrics": {"enabled": True, "serviceMonitor": {"enabled": True}},
+        "service": {"spec": {"type": "LoadBalancer"}, "port": 6817},
+    },
+    "restapi": {"replicas": 2, "pdb": {"enabled": True}},
+    "accounting": {"enabled": True, "extraConfMap": {"PurgeJobAfter": "12months"}},
+    "loginsets": {"main": {"rootSshAuthorizedKeys": "ssh-ed25519 AAAA a\n", "replicas": 2}},
+    "nodesets": {
+        "cpu": {"replicas": 3, "extraConfMap": {"Weight": 0, "RealMemory": 1000000}},
+        "gpu": {
+            "slurmd": {"resources": {"limits": {"nvidia.com/gpu": 8}}},
+            "ssh": {"enabled": True},
+            "partition": {"enabled": True, "configMap": {"MaxTime": 60}},
+            "updateStrategy": {"rollingUpdate": {"maxSurge": 1, "partition": 2, "maxFailures": 1}},
+            "drain": {"timeout": "2h", "onTimeout": "Requeue", "deletionDeadline": "1h"},
+            "volumeClaimTemplates": [{"metadata": {"name": "scratch"}, "spec": {"accessModes": ["ReadWriteOnce"]}}],
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"},
+            "minReadySeconds": 5,
+        },
+        "off": {"enabled": False},
+    },
+    "partitions": {
+        "all": {"enabled": True},
+        "both": {"enabled": True, "nodesets": ["cpu", "gpu"], "config": "State=UP"},
+    },
+    "tokens": {"alice": {"lifetime": "1h"}},
+    "vendor": {"nvidia": {"dcgm": {"enabled": True}}},
+    "extraObjects": ["{kind: ConfigMap, apiVersion: v1, metadata: {name: '{{ .Release.Name }}-more'}}"],
+}
+EXTERNAL = {"controller": {"external": True, "externalConfig": {"host": "ctl.example", "port": 6817}}}
+
+
+@pytest.mark.parametrize("values", [{}, RICH, EXTERNAL], ids=["smallest", "rich", "external"])
+async def test_the_api_server_takes_everything(
+    kubectl: Kubectl, helm: Helm, space: str, values: dict[str, Any]
+) -> None:
+    text = yaml.safe_dump_all(helm.render("slurm", values, space=space))
+    done = kubectl("apply", "--server-side", "--validate=strict", "-n", space, "-f", "-", given=text)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("values", [{}, RICH, EXTERNAL], ids=["smallest", "rich", "external"])
+def test_the_webhook_lets_everything_in(helm: Helm, values: dict[str, Any]) -> None:
+    objects = helm.render("slurm", values)
+    maps = {
+        item["metadata"]["name"]: frozenset(item.get("data", {})) for item in objects if item["kind"] == "ConfigMap"
+    }
+    sets = tuple(seen(objects, "NodeSet"))
+    for kind, rules in RULES.items():
+        for found in seen(objects, rules.view.__name__):
+            world = World(config_maps=maps, node_sets=sets, controllers=tuple(seen(objects, "Controller")))
+            reply = judge(rules, Change(found, None, world))
+            assert reply.allowed, (kind, reply.message)
+
+
+def seen(objects: Objects, kind: str) -> list[Any]:
+    view = RULES[kind.lower()].view
+    return [msgspec.convert(item, view) for item in objects if item["kind"] == kind]
+
+
+def test_names_are_the_familiar_ones(helm: Helm) -> None:
+    found = {(item["kind"], item["metadata"]["name"]) for item in helm.render("slurm", RICH)}
+    assert {
+        ("Controller", "slurm"),
+        ("Accounting", "slurm"),
+        ("RestApi", "slurm"),
+        ("NodeSet", "slurm-worker-cpu"),
+        ("NodeSet", "slurm-worker-gpu"),
+        ("LoginSet", "slurm-login-main"),
+        ("Secret", "slurm-auth-slurm"),
+        ("Secret", "slurm-auth-jwt"),
+        ("Secret", "slurm-sssd-conf"),
+        ("ConfigMap", "slurm-config-extra"),
+        ("ConfigMap", "slurm-more"),
+    } <= found
+    assert ("NodeSet", "slurm-worker-off") not in found
+
+
+def test_nothing_that_was_written_is_lost(helm: Helm) -> None:
+    objects = helm.render("slurm", RICH)
+    spec = one(objects, "Controller")["spec"]
+    assert spec["extraConf"].splitlines() == [
+        "KillWait=0",
+        "ReturnToService=2",
+        "SchedulerParameters=bf_continue,bf_interval=30",
+        "PartitionName=all Nodes=ALL Default=YES MaxTime=UNLIMITED",
+        "PartitionName=both Nodes=cpu,gpu State=UP",
+    ]
+    cpu, gpu = (one(objects, "NodeSet", f"slurm-worker-{name}")["spec"] for name in ("cpu", "gpu"))
+    assert cpu["extraConf"] == "RealMemory=1000000 Weight=0"
+    assert cpu["template"]["spec"]["hostname"] == "cpu-"
+    assert gpu["updateStrategy"]["type"] == "RollingUpdate"
+    assert gpu["updateStrategy"]["rollingUpdate"]["maxSurge"] == 1
+    assert gpu["template"]["spec"]["imagePullSecrets"] == [{"name": "pull"}]
+    assert gpu["template"]["spec"]["priorityClassName"] == "slurm-chart-test"
+    assert [mount["name"] for mount in gpu["slurmd"]["volumeMounts"]] == ["dcgm-job-mapping"]
+    assert "volumeMounts" not in cpu["slurmd"]
+    scripts = one(objects, "ConfigMap", "slurm-prolog-scripts")["data"]
+    assert sorted(scripts) == ["prolog-00-hello.sh", "prolog-90-dcgm.sh"]
+
+
+def test_keys_are_asked_for_and_never_rendered(helm: Helm) -> None:
+    objects = helm.render("slurm")
+    for name, key in (("slurm-auth-slurm", "slurm.key"), ("slurm-auth-jwt", "jwt.key")):
+        secret = one(objects, "Secret", name)
+        assert secret["metadata"]["annotations"]["slinky.slurm.net/generate-keys"] == key
+        assert secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+        assert not {"data", "stringData", "immutable"} & set(secret)
+    given = helm.render("slurm", {"slurmKey": {"create": False, "secretRef": {"name": "mine", "key": "k"}}})
+    assert one(given, "Controller")["spec"]["slurmKeyRef"] == {"name": "mine", "key": "k"}
+    assert [item["metadata"]["name"] for item in given if item["kind"] == "Secret"] == ["slurm-auth-jwt"]
+
+
+async def test_an_upgrade_leaves_a_key_alone(client: Client, plane: PlainPlane, helm: Helm, space: str) -> None:
+    secret = Key(space, "slurm-auth-slurm")
+    helm.into(plane.kubeconfig, "install", "slurm", space=space)
+    have = await client.get(SECRETS, secret)
+    made = missing(have.metadata.annotations, have.data)
+    assert set(made) == {"slurm.key"}
+    data = {name: base64.b64encode(value).decode() for name, value in made.items()}
+    await client.patch(SECRETS, secret, {"data": data})
+    helm.into(plane.kubeconfig, "upgrade", "slurm", "--set", "restapi.replicas=2", space=space)
+    after = await client.get(SECRETS, secret)
+    assert after.data == made
+    assert missing(after.metadata.annotations, after.data) == {}
+
+
+def test_a_familiar_image_may_be_text_or_parts(helm: Helm) -> None:
+    digest = "sha256:" + "0" * 64
+    for image, meant in (
+        ("example/slurmd:1", "example/slurmd:1"),
+        ({"repository": "example/slurmd", "tag": "1"}, "example/slurmd:1"),
+        ({"repository": "example/slurmd", "tag": "1", "digest": digest}, f"example/slurmd@{digest}"),
+    ):
+        spec = one(helm.render("slurm", {"nodesets": {"a": {"slurmd": {"image": image}}}}), "NodeSet")["spec"]
+        assert spec["slurmd"]["image"] == spec["logfile"]["image"] == meant
+
+
+def test_every_field_of_a_node_set_can_be_reached_from_values(helm: Helm) -> None:
+    spec = one(helm.render("slurm", {"nodesets": {"gpu": RICH["nodesets"]["gpu"]}}), "NodeSet")["spec"]
+    fields = set(NodeSetSpec.__struct_encode_fields__)
+    assert fields - set(spec) == {"extraConf"}
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"nodeset": {}}, "nodeset"),
+    ({"nodesets": {"gpu": {"replicass": 1}}}, "/nodesets/gpu"),
+    ({"nodesets": {"Big": {}}}, "Big"),
+    ({"nodesets": {"gpu": {"slurmd": {"volumeMount": []}}}}, "/nodesets/gpu/slurmd"),
+    ({"nodesets": {"gpu": {"podSpec": {"toleration": []}}}}, "/nodesets/gpu/podSpec"),
+    ({"nodesets": {"gpu": {"scalingMode": "Deployment"}}}, "/nodesets/gpu/scalingMode"),
+    ({"nodesets": {"gpu": {"updateStrategy": {"rollingUpdate": {"maxSurg": 1}}}}}, "rollingUpdate"),
+    ({"nodesetDefaults": {"replicas": "three"}}, "/nodesetDefaults/replicas"),
+    ({"controller": {"persistence": {"storageClass": "fast"}}}, "storageClass"),
+    ({"controller": {"service": {"port": 99999}}}, "/controller/service/port"),
+    ({"accounting": {"storageConfig": {"hostname": "db"}}}, "hostname"),
+    ({"clusterName": "c" * 41}, "/clusterName"),
+    ({"partitions": {"p": {"enabled": True, "nodesets": ["gone"]}}}, "gone is not an enabled entry of nodesets"),
+    (
+        {"nodesets": {"a": {"partition": {"enabled": True}}}, "partitions": {"a": {"enabled": True}}},
+        "nodesets.a.partition makes a partition of this name already",
+    ),
+    ({"configFiles": {"slurm.conf": "x"}}, "slurm.conf is generated"),
+    ({"controller": {"external": True}}, "controller.externalConfig.host is required"),
+    ({"controller": {"slurmctld": {"image": {"repository": "a", "tag": None}}}}, "tag or image.digest is required"),
+]
+
+
+@pytest.mark.parametrize(("values", "why"), WRONG, ids=str)
+def test_a_wrong_value_is_refused_by_name(helm: Helm, values: dict[str, Any], why: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        helm.render("slurm", values)
+    assert why in str(refusal.value)

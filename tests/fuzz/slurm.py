@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Coverage-guided fuzzing of all that reads text from outside: `python tests/fuzz/slurm.py`, with atheris.
+
+Each reader must end in a value or in its own error type, for any input.
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable
+
+import atheris
+
+with atheris.instrument_imports():
+    from slinky.slurm import HostlistError, SlurmError, TokenError, expand
+    from slinky.slurm.answers import JobsAnswer, NodesAnswer, Reply, StatesAnswer, read
+    from slinky.slurm.conf import ConfError, devices, fragment, parse, topology
+    from slinky.slurm.tokens import claims
+    from slinky.slurm.wire import remaining
+
+TEXT: tuple[Callable[[str], object], ...] = (
+    lambda text: expand(text, limit=10_000),
+    parse,
+    fragment,
+    devices,
+    topology.parse,
+    claims,
+)
+EXPECTED = (SlurmError, HostlistError, ConfError, TokenError)
+
+
+def one(data: bytes) -> None:
+    """Show one input to every reader."""
+    remaining(data)
+    for kind in (JobsAnswer, NodesAnswer, StatesAnswer):
+        with contextlib.suppress(*EXPECTED):
+            read(Reply(200, "application/json", data), kind)
+    text = data.decode("utf-8", "replace")
+    for reader in TEXT:
+        with contextlib.suppress(*EXPECTED):
+            reader(text)
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, one)
+    atheris.Fuzz()

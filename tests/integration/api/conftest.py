@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real API server with our definitions installed, and a namespace per test."""
+
+import asyncio
+import secrets
+import subprocess
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from slinky.api import crds
+from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Client, Key, Whole, connect
+from slinky.lab.plain import PlainPlane
+
+Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
+
+WHOLE_DEFINITIONS = CUSTOM_RESOURCES.viewed_as(Whole)
+
+
+@pytest.fixture(scope="session")
+async def client(plane: PlainPlane) -> AsyncIterator[Client]:
+    async with connect(plane.kubeconfig) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="session")
+async def installed(client: Client) -> list[Whole]:
+    """Our definitions, each of them established."""
+    for manifest in crds.DEFINITIONS:
+        await client.apply(CUSTOM_RESOURCES, manifest, manager="test")
+    return [await established(client, manifest["metadata"]["name"]) for manifest in crds.DEFINITIONS]
+
+
+async def established(client: Client, name: str) -> Whole:
+    async with asyncio.timeout(30):
+        while True:
+            found = await client.get(WHOLE_DEFINITIONS, Key("", name))
+            said = {item["type"]: item["status"] for item in (found.status or {}).get("conditions") or ()}
+            if said.get("Established") == "True":
+                return found
+            await asyncio.sleep(0.1)
+
+
+@pytest.fixture
+async def space(client: Client, installed: list[Whole]) -> str:
+    """A namespace of its own for each test; the server is thrown away, so nobody cleans it up."""
+    name = f"t-{secrets.token_hex(4)}"
+    await client.create(NAMESPACES, {"metadata": {"name": name}})
+    return name
+
+
+@pytest.fixture(scope="session")
+def kubectl(plane: PlainPlane) -> Kubectl:
+    def call(*words: str, given: str | None = None) -> "subprocess.CompletedProcess[str]":
+        argv = [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), *words]
+        return subprocess.run(argv, input=given, text=True, capture_output=True, timeout=60, check=False)
+
+    return call

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every example works as it is written."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from slinky.webhook.application import RULES
+from slinky.webhook.judge import Change, judge
+
+from .conftest import Kubectl
+
+EXAMPLES = Path(__file__).parents[3] / "examples/operator"
+MANIFESTS = sorted(path for path in EXAMPLES.glob("*.yaml") if path.name != "values.yaml")
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+async def test_an_example_applies(kubectl: Kubectl, space: str, path: Path) -> None:
+    done = kubectl("apply", "--validate=strict", "-n", space, "-f", str(path))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_an_example_draws_no_complaint(path: Path) -> None:
+    for found in yaml.safe_load_all(path.read_text()):
+        rules = RULES.get(found["kind"].lower())
+        if rules:
+            found["metadata"]["namespace"] = "slurm"
+            reply = judge(rules, Change(msgspec.convert(found, rules.view)))
+            assert (reply.allowed, reply.warnings) == (True, ()), reply.message

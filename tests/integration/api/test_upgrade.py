@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects that were stored under looser definitions live on under ours."""
+
+import asyncio
+import copy
+from typing import Any
+
+from slinky.api import CONTROLLERS, Controller, controller
+from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Client, Key, Unreadable, Whole, connect
+from slinky.lab.plain import PlainPlane
+
+from .conftest import established
+from .manifests import manifest
+
+
+def loose() -> dict[str, Any]:
+    """A definition as the incumbent has it: nulls are stored, names may be empty, nothing is bounded."""
+    definition = copy.deepcopy(controller.DEFINITION)
+    spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["configFileRefs"]["nullable"] = True
+    spec["properties"]["template"]["properties"]["metadata"]["properties"]["labels"]["nullable"] = True
+    spec["properties"]["slurmKeyRef"].pop("x-kubernetes-validations")
+    return definition
+
+
+async def test_nulls_and_old_mistakes_neither_hide_an_object_nor_freeze_it(own_plane: PlainPlane) -> None:
+    name = controller.DEFINITION["metadata"]["name"]
+    async with connect(own_plane.kubeconfig) as client:
+        await client.create(NAMESPACES, {"metadata": {"name": "old"}})
+        await client.create(CUSTOM_RESOURCES, loose())
+        await established(client, name)
+        stored = manifest("Controller", "old", slurmKeyRef={"key": "k", "name": ""})
+        stored["spec"] |= {"configFileRefs": None, "template": {"metadata": {"labels": None}}}
+        raw = await client.create(CONTROLLERS.viewed_as(Whole), stored)
+        assert raw.spec["configFileRefs"] is None
+        held = await client.get(CUSTOM_RESOURCES, Key("", name))
+        ours = copy.deepcopy(controller.DEFINITION)
+        ours["metadata"]["resourceVersion"] = held.metadata.resource_version
+        await client.replace(CUSTOM_RESOURCES, ours)
+        found = await readable(client, Key("old", "slurm"))
+        assert found.spec.config_file_refs == ()
+        assert found.spec.template.metadata.labels == {}
+        wrote = await client.patch(CONTROLLERS, Key("old", "slurm"), {"spec": {"inplaceReconfigure": True}})
+        assert wrote.spec.inplace_reconfigure
+
+
+async def readable(client: Client, key: Key) -> Controller:
+    """The API server takes a moment to serve a changed definition."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await client.get(CONTROLLERS, key)
+            except Unreadable:
+                await asyncio.sleep(0.1)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The webhook as the real API server meets it: over TLS, with certificates it keeps itself."""
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slinky.api import CONTROLLERS, NODE_SETS, keys
+from slinky.kube import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    ApiError,
+    Client,
+    Invalid,
+    Key,
+    Whole,
+)
+from slinky.kube.admission import application, serve
+from slinky.lab.plain import free_port
+from slinky.observe import Health, ManualClock
+from slinky.webhook.application import BINDING_PATH, RULES, path
+from slinky.webhook.keeper import MUTATING, VALIDATING, Keeper
+from slinky.webhook.server import Settings, serving
+
+from .conftest import Kubectl
+from .manifests import manifest
+
+WATCHED = {"slinky-webhook-test": "true"}
+HOME = "webhook-home"
+
+
+def webhook(name: str, url: str, operations: list[str], rule: dict[str, Any], policy: str) -> dict[str, Any]:
+    return {
+        "name": f"{name}.slinky.slurm.net",
+        "clientConfig": {"url": url},
+        "rules": [{"operations": operations, **rule}],
+        "namespaceSelector": {"matchLabels": WATCHED},
+        "failurePolicy": policy,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+
+
+def configurations(port: int, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    base = f"https://127.0.0.1:{port}"
+    ours = {"apiGroups": ["slinky.slurm.net"], "apiVersions": ["v1beta1"]}
+    validating = [
+        webhook(kind, base + path(kind), ["CREATE", "UPDATE", "DELETE"], {**ours, "resources": [f"{kind}s"]}, "Fail")
+        for kind in RULES
+    ]
+    core = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/binding"]}
+    mutating = [webhook("binding", base + BINDING_PATH, ["CREATE"], core, "Ignore")]
+    return (
+        VALIDATING.manifest(Key("", name), webhooks=validating),
+        MUTATING.manifest(Key("", name), webhooks=mutating),
+    )
+
+
+@pytest.fixture(scope="module")
+async def served(client: Client, installed: list[Whole]) -> AsyncIterator[Settings]:
+    """The webhook on loopback, known to the API server by its address."""
+    port, name = free_port(), f"hook-{secrets.token_hex(3)}"
+    await client.create(NAMESPACES, {"metadata": {"name": HOME}})
+    validating, mutating = configurations(port, name)
+    await client.create(VALIDATING, validating)
+    await client.create(MUTATING, mutating)
+    settings = Settings(namespace=HOME, configuration=name, hosts=("127.0.0.1",), host="127.0.0.1", port=port)
+    health = Health()
+    async with serving(settings, health, client):
+        assert health.readiness() == {}
+        yield settings
+        for resource in (VALIDATING, MUTATING):
+            await client.delete(resource, Key("", name))
+
+
+@pytest.fixture
+async def watched(client: Client, served: Settings) -> str:
+    name = f"t-{secrets.token_hex(4)}"
+    await client.create(NAMESPACES, {"metadata": {"name": name, "labels": WATCHED}})
+    await _trusted(client, name)
+    return name
+
+
+async def _trusted(client: Client, space: str) -> None:
+    """The API server takes a moment to learn of a configuration."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await client.create(NODE_SETS, manifest("NodeSet", space, extraConf="oops"), dry_run=True)
+            except ApiError as error:
+                if "is not Key=Value" in str(error):
+                    return
+            await asyncio.sleep(0.1)
+
+
+async def test_a_refusal_names_the_field(client: Client, watched: str) -> None:
+    with pytest.raises(Invalid, match=r"spec\.extraConf: the character '\$' is not allowed"):
+        await client.create(NODE_SETS, manifest("NodeSet", watched, extraConf="Weight=$(id)"))
+
+
+async def test_two_sets_with_the_same_hosts_do_not_both_get_in(client: Client, watched: str) -> None:
+    same = {"template": {"spec": {"hostname": "gpu-"}}}
+    await client.create(NODE_SETS, manifest("NodeSet", watched, "a", **same))
+    with pytest.raises(Invalid, match="NodeSet a names its Slurm nodes"):
+        await client.create(NODE_SETS, manifest("NodeSet", watched, "b", **same))
+
+
+async def test_a_controller_needs_the_files_it_names(client: Client, watched: str) -> None:
+    wanted = manifest("Controller", watched, configFileRefs=[{"name": "files"}])
+    with pytest.raises(Invalid, match="ConfigMap files does not exist"):
+        await client.create(CONTROLLERS, wanted)
+    await client.create(CONFIG_MAPS, CONFIG_MAPS.manifest(Key(watched, "files"), data={"gres.conf": ""}))
+    await client.create(CONTROLLERS, wanted)
+
+
+async def test_warnings_reach_the_person(client: Client, kubectl: Kubectl, watched: str) -> None:
+    await client.create(CONTROLLERS, manifest("Controller", watched))
+    await client.create(NODE_SETS, manifest("NodeSet", watched))
+    done = await asyncio.to_thread(kubectl, "delete", "-n", watched, "controller/slurm")
+    assert done.returncode == 0
+    assert "still referred to by nodeset/slurm" in done.stderr
+
+
+async def test_a_worker_has_its_topology_from_the_moment_it_is_bound(client: Client, watched: str) -> None:
+    node = f"node-{secrets.token_hex(3)}"
+    await client.create(NODES, {"metadata": {"name": node, "annotations": {keys.TOPOLOGY: "default:s1"}}})
+    await client.create(SERVICE_ACCOUNTS, SERVICE_ACCOUNTS.manifest(Key(watched, "default")))
+    for name, app in (("worker", "slurmd"), ("other", "nginx")):
+        labels = {keys.APP_NAME: app}
+        spec = {"containers": [{"name": "a", "image": "a"}]}
+        await client.create(PODS, PODS.manifest(Key(watched, name), metadata={"labels": labels}, spec=spec))
+        await client.bind(Key(watched, name), node)
+    worker = await client.get(PODS, Key(watched, "worker"))
+    other = await client.get(PODS, Key(watched, "other"))
+    assert worker.spec.node_name == other.spec.node_name == node
+    assert worker.metadata.annotations[keys.TOPOLOGY] == "default:s1"
+    assert keys.TOPOLOGY not in other.metadata.annotations
+
+
+async def test_two_keepers_agree_on_one_certificate(client: Client, served: Settings, tmp_path: Path) -> None:
+    secret, clock = Key(HOME, f"c-{secrets.token_hex(3)}"), ManualClock()
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    keepers = [Keeper(client, secret, folder, ("h",), "nothing", clock) for folder in folders]
+    await asyncio.gather(*(keeper.look() for keeper in keepers))
+    texts = {keeper.certificate.read_text() for keeper in keepers}
+    assert len(texts) == 1
+    stored = await client.get(SECRETS, secret)
+    assert stored.data["tls.crt"].decode() in texts
+    version = stored.metadata.resource_version
+    await keepers[0].look()
+    assert (await client.get(SECRETS, secret)).metadata.resource_version == version
+
+
+async def test_a_renewed_certificate_is_served_without_a_restart(
+    client: Client, served: Settings, tmp_path: Path
+) -> None:
+    clock = ManualClock()
+    keeper = Keeper(client, Key(HOME, f"c-{secrets.token_hex(3)}"), tmp_path, ("127.0.0.1",), "nothing", clock)
+    await keeper.look()
+    async with serve(application({}), keeper.certificate, keeper.private, host="127.0.0.1", port=0, look=0.05) as port:
+        first = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+        await clock.advance(70 * 86400)
+        await keeper.look()
+        for _ in range(200):
+            now = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+            if now != first:
+                break
+            await asyncio.sleep(0.05)
+        assert now == keeper.certificate.read_text()

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One client for each side per session, a scene per test."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from slinky.kube import NAMESPACES, AlreadyExists, Client, Key, connect
+from slinky.lab.plain import PlainPlane
+from slinky.lab.slurm import Beside
+from slinky.slurm import Client as Slurm
+from slinky.slurm import MintedToken
+
+from .scene import Scene, scene
+
+
+@pytest.fixture(scope="session")
+async def kube(plane: PlainPlane) -> AsyncIterator[Client]:
+    """A client of the plain control plane."""
+    async with connect(plane.kubeconfig, manager="slurm-bridge") as client:
+        with contextlib.suppress(AlreadyExists):
+            await client.create(NAMESPACES, NAMESPACES.manifest(Key("", "kube-system")))
+        yield client
+
+
+@pytest.fixture(scope="session")
+async def ctld(slurm: Beside) -> AsyncIterator[Slurm]:
+    """A client of the lab's Slurm."""
+    async with Slurm(slurm.url, MintedToken(lambda: slurm.jwt_key, "slurm")) as client:
+        yield client
+
+
+@pytest.fixture
+async def stage(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
+    """A running bridge with one node."""
+    async with scene(kube, ctld) as made:
+        await made.start()
+        await made.node()
+        yield made

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes on both sides."""
+
+import asyncio
+
+from slinky.bridge import names
+from slinky.kube import NODES, Client, Key
+from slinky.kube.conditions import find
+from slinky.slurm import Client as Slurm
+from slinky.slurm import Node as Host
+from slinky.slurm import NodeUpdate
+from slinky.slurm import NotFound as NoHost
+
+from .scene import Scene, eventually, scene
+
+
+async def host(stage: Scene, *flags: str, without: tuple[str, ...] = ()) -> Host:
+    async def there() -> Host | None:
+        found = await stage.slurm.node(stage.nodes[0])
+        ok = all(flag in found.state for flag in flags) and not any(flag in found.state for flag in without)
+        return found if ok else None
+
+    found: Host = await eventually(there, f"the host with {flags} and without {without}")
+    return found
+
+
+async def removed(stage: Scene) -> None:
+    async def gone() -> bool:
+        try:
+            await stage.slurm.node(stage.nodes[0])
+        except NoHost:
+            return True
+        return False
+
+    await eventually(gone, "the end of the host")
+
+
+async def cordon(stage: Scene, value: bool) -> None:
+    await stage.client.patch(NODES, Key("", stage.nodes[0]), {"spec": {"unschedulable": value}})
+
+
+async def test_a_labelled_node_becomes_an_external_host_of_its_size(stage: Scene) -> None:
+    found = await host(stage, "EXTERNAL")
+    assert (found.cpus, found.real_memory, found.features) == (4, 8192, ("ext",))
+    assert found.address == "127.0.0.1"
+
+    async def tainted() -> bool:
+        taints = (await stage.get_node(stage.nodes[0])).spec.taints
+        return any(t.key == names.MANAGED_TAINT and t.effect == "NoExecute" for t in taints)
+
+    await eventually(tainted, "the taint")
+
+
+async def test_a_cordon_drains_and_its_end_undrains(stage: Scene) -> None:
+    await cordon(stage, True)
+    assert (await host(stage, "DRAIN")).reason.startswith(names.DRAIN_PREFIX)
+    await cordon(stage, False)
+    await host(stage, without=("DRAIN",))
+
+
+async def test_somebody_elses_drain_stays_and_shows_on_the_node(stage: Scene) -> None:
+    await stage.slurm.update_node(stage.nodes[0], NodeUpdate(state=("DRAIN",), reason="disk broken"))
+
+    async def told() -> bool:
+        condition = find((await stage.get_node(stage.nodes[0])).status.conditions, names.HOST_CONDITION)
+        return condition is not None and condition.status == "False" and "disk broken" in condition.message
+
+    await eventually(told, "the condition")
+    await cordon(stage, True)
+    await cordon(stage, False)
+    await asyncio.sleep(1)
+    assert (await host(stage, "DRAIN")).reason == "disk broken"
+
+
+async def test_a_silent_node_is_drained_and_opened_again(kube: Client, ctld: Slurm) -> None:
+    async with scene(kube, ctld, not_ready_seconds=1) as stage:
+        await stage.start()
+        name = await stage.node()
+        await stage.ready(name, ready=False)
+        assert "does not answer" in (await host(stage, "DRAIN")).reason
+        await stage.ready(name)
+        await host(stage, without=("DRAIN",))
+
+
+async def test_a_host_leaves_with_its_node(stage: Scene) -> None:
+    await stage.client.delete(NODES, Key("", stage.nodes[0]))
+    await removed(stage)
+
+
+async def test_a_host_with_work_leaves_only_when_the_work_is_done(stage: Scene) -> None:
+    await stage.pod()
+    await stage.bound()
+    await stage.client.patch(NODES, Key("", stage.nodes[0]), {"metadata": {"labels": {names.EXTERNAL_LABEL: None}}})
+    await host(stage, "DRAIN")
+    await asyncio.sleep(1)
+    assert (await stage.slurm.job((await stage.job_of()).job_id)).state.running
+    await stage.phase("p", "Succeeded", 0)
+    await removed(stage)
+
+
+async def test_a_node_that_grew_is_registered_anew(stage: Scene) -> None:
+    await stage.ready(stage.nodes[0], amounts={"cpu": "8"})
+
+    async def bigger() -> bool:
+        return (await stage.slurm.node(stage.nodes[0])).cpus == 8
+
+    await eventually(bigger, "the new size")
+    await host(stage, without=("DRAIN",))
+    await stage.pod(requests={"cpu": "8"})
+    await stage.bound()
+
+
+async def test_hosts_of_others_are_left_alone(stage: Scene) -> None:
+    name = f"{stage.name}-foreign"
+    await stage.slurm.create_node(
+        f"NodeName={name} NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=EXTERNAL Topology=default:leaf1"
+    )
+    try:
+        await asyncio.sleep(3)
+        found = await stage.slurm.node(name)
+        assert found.comment == ""
+        assert not found.state.draining
+    finally:
+        await stage.slurm.delete_nodes(name)
+
+
+async def test_the_taint_can_be_switched_off(kube: Client, ctld: Slurm) -> None:
+    async with scene(kube, ctld, taint="None") as stage:
+        await stage.start()
+        name = await stage.node()
+        await stage.pod()
+        await stage.bound()
+        assert not [t for t in (await stage.get_node(name)).spec.taints if t.key == names.MANAGED_TAINT]

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real API server asks our admission server."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.kube.pki import self_signed
+
+from slinky.kube import CONFIG_MAPS, ApiError, Ask, Client, ConfigMap, Key, Object, Reply, Resource, deny
+from slinky.kube.admission import application, serve
+from slinky.observe import ManualClock
+
+from .objects import config_map
+
+pytestmark = pytest.mark.plane
+
+
+def hooks(kind: str) -> Resource[Object]:
+    plural = f"{kind.lower()}s"
+    return Resource("admissionregistration.k8s.io/v1", kind, plural, Object, namespaced=False)
+
+
+def webhook(url: str, ca: bytes, namespace: str) -> dict[str, Any]:
+    return {
+        "name": "test.slinky.dev",
+        "clientConfig": {"url": url, "caBundle": base64.b64encode(ca).decode()},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 5,
+        "failurePolicy": "Fail",
+    }
+
+
+async def judge(ask: Ask) -> Reply:
+    match ask.new(ConfigMap).data.get("say"):
+        case "no":
+            return deny("the test says no")
+        case "bug":
+            raise ZeroDivisionError
+        case "change":
+            return Reply(patch=({"op": "add", "path": "/data/added", "value": ask.user_info.username},))
+    return Reply(warnings=("mind the gap",))
+
+
+async def test_objects_are_let_in_refused_and_changed_also_after_a_rotation(
+    client: Client, namespace: str, tmp_path: Path
+) -> None:
+    (certificate, key), (new_certificate, new_key) = self_signed("one"), self_signed("two")
+    (tmp_path / "crt").write_bytes(certificate)
+    (tmp_path / "key").write_bytes(key)
+    clock, kind = ManualClock(), hooks("MutatingWebhookConfiguration")
+    app = application({"/judge": judge})
+    async with serve(app, tmp_path / "crt", tmp_path / "key", host="127.0.0.1", port=0, clock=clock) as port:
+        url = f"https://127.0.0.1:{port}/judge"
+
+        async def configure(ca: bytes) -> None:
+            hook = webhook(url, ca, namespace)
+            await client.apply(kind, kind.manifest(Key("", namespace), webhooks=[hook]))
+
+        async def create(name: str, say: str) -> ConfigMap | str:
+            try:
+                return await client.create(CONFIG_MAPS, config_map(namespace, name, {"say": say}))
+            except ApiError as error:
+                return str(error)
+
+        await configure(certificate)
+        number = 0
+        while not isinstance(refused := await create(f"probe-{number}", "no"), str):
+            number += 1  # the server takes a moment to notice its new webhook
+        assert "the test says no" in refused
+        changed = await create("changed", "change")
+        assert isinstance(changed, ConfigMap)
+        assert changed.data["added"] == "kubernetes-admin"
+        assert "failed calling webhook" in str(await create("bug", "bug"))
+
+        (tmp_path / "crt").write_bytes(new_certificate)
+        (tmp_path / "key").write_bytes(new_key)
+        await clock.advance(6.0)
+        await configure(new_certificate)
+        while isinstance(found := await create("rotated", "change"), str):
+            assert "certificate" in found  # until the server has noticed the new bundle
+        assert found.data["added"] == "kubernetes-admin"
+    await client.delete(kind, Key("", namespace))

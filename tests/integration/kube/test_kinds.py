@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What we generate, as a real API server takes it: definitions, quantities, leases, events, discovery."""
+
+import asyncio
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from msgspec import Meta as Bounds
+
+from slinky.kube import (
+    LEASES,
+    PODS,
+    Client,
+    Condition,
+    Election,
+    Invalid,
+    Key,
+    Object,
+    Recorder,
+    Resource,
+    Terms,
+    View,
+    Whole,
+    discover,
+)
+from slinky.kube.conditions import changed, manifests
+from slinky.kube.quantity import Quantity, canonical
+from slinky.kube.schema import AGE, Column, Scaled, definition, free_form, immutable, list_map, list_set, rule
+from slinky.observe import SystemClock
+
+from .objects import pod
+from .test_faults import establish
+from .test_watch import until
+
+pytestmark = pytest.mark.plane
+
+
+class Ref(View, frozen=True):
+    """Names another object."""
+
+    name: Annotated[str, Bounds(min_length=1, max_length=253)]
+    key: str = "default-key"
+
+
+class SetSpec(View, frozen=True):
+    """What is wanted."""
+
+    __rules__ = (rule("self.mode != 'Daemon' || self.replicas == 1", "a Daemon has one replica"),)
+
+    ref: Annotated[Ref, immutable("ref")]
+    replicas: Annotated[int, Bounds(ge=0, le=1000, description="How many.")] = 1
+    mode: Literal["Stateful", "Daemon"] = "Stateful"
+    max_unavailable: int | str = "25%"
+    names: Annotated[tuple[Annotated[str, Bounds(max_length=63)], ...], Bounds(max_length=8), list_set()] = ()
+    refs: Annotated[tuple[Ref, ...], Bounds(max_length=8), list_map("name")] = ()
+    container: Annotated[dict[str, Any], free_form()] = msgspec.field(default_factory=dict)
+    enabled: bool = True
+
+
+class SetStatus(View, frozen=True):
+    """What there is."""
+
+    replicas: int = 0
+    selector: str = ""
+    conditions: Annotated[tuple[Condition, ...], list_map("type")] = ()
+
+
+class Set(Object, frozen=True):
+    spec: SetSpec
+    status: SetStatus = SetStatus()
+
+
+SETS = Resource("test.slinky.dev/v1", "Set", "sets", Set)
+DEFINITION = definition(
+    "test.slinky.dev",
+    "v1",
+    "Set",
+    "sets",
+    spec=SetSpec,
+    status=SetStatus,
+    columns=[
+        Column("REPLICAS", "integer", ".status.replicas"),
+        Column("MODE", "string", ".spec.mode", wide=True),
+        AGE,
+    ],
+    scale=Scaled(),
+    short_names=["st8"],
+    categories=["slinky"],
+)
+
+
+def a_set(namespace: str, **spec: Any) -> dict[str, Any]:
+    return SETS.manifest(Key(namespace, "a"), spec={"ref": {"name": "x"}, **spec})
+
+
+@pytest.fixture(scope="module")
+async def sets(client: Client) -> Resource[Set]:
+    await establish(client, DEFINITION, SETS)
+    return SETS
+
+
+async def test_the_server_fills_in_our_defaults(client: Client, namespace: str, sets: Resource[Set]) -> None:
+    made = await client.create(sets, a_set(namespace, container={"any": {"thing": [1, "two"]}}))
+    assert made.spec == SetSpec(Ref("x"), container={"any": {"thing": [1, "two"]}})
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"replicas": -1}, "greater than or equal to 0"),
+        ({"mode": "Other"}, "Unsupported value"),
+        ({"mode": "Daemon", "replicas": 2}, "a Daemon has one replica"),
+        ({"ref": {"name": ""}}, "at least 1 char"),
+        ({"names": ["a", "a"]}, "Duplicate value"),
+        ({"refs": [{"name": "a"}, {"name": "a"}]}, "Duplicate value"),
+        ({"maxUnavailable": [1]}, "must be of type"),
+    ],
+)
+async def test_the_server_enforces_our_rules(
+    client: Client, namespace: str, sets: Resource[Set], spec: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(Invalid, match=words):
+        await client.create(sets, a_set(namespace, **spec))
+
+
+async def test_what_is_immutable_stays(client: Client, namespace: str, sets: Resource[Set]) -> None:
+    made = await client.create(sets, a_set(namespace))
+    with pytest.raises(Invalid, match="ref is immutable"):
+        await client.patch(sets, made.key, {"spec": {"ref": {"name": "y"}}})
+
+
+async def test_status_and_scale_work_on_our_kind(client: Client, namespace: str, sets: Resource[Set]) -> None:
+    made = await client.create(sets, a_set(namespace))
+    now = datetime.now(UTC)
+    ready = changed((), "Ready", True, "AllUp", "all is well", generation=made.metadata.generation, now=now)
+    status = {"replicas": 1, "selector": "a=b", "conditions": manifests(ready)}
+    written = await client.apply_status(sets, made.key, status)
+    assert written.status == SetStatus(1, "a=b", ready)
+    again = await client.apply_status(sets, made.key, status)
+    assert again.metadata.resource_version == written.metadata.resource_version
+    scale = await client.set_scale(sets, made.key, 4)
+    assert (scale.spec.replicas, scale.status.replicas, scale.status.selector) == (4, 1, "a=b")
+
+
+async def test_two_appliers_share_a_list_by_its_keys(client: Client, namespace: str, sets: Resource[Set]) -> None:
+    await client.apply(sets, a_set(namespace, refs=[{"name": "one"}]), manager="one")
+    other = SETS.manifest(Key(namespace, "a"), spec={"ref": {"name": "x"}, "refs": [{"name": "two"}]})
+    both = await client.apply(sets, other, manager="two", force=False)
+    assert {ref.name for ref in both.spec.refs} == {"one", "two"}
+
+
+async def test_kubectl_would_show_our_columns(client: Client, namespace: str, sets: Resource[Set]) -> None:
+    await client.create(sets, a_set(namespace))
+    table = "application/json;as=Table;g=meta.k8s.io;v=v1"
+    shown = msgspec.json.decode(await client.send("GET", sets.path(namespace=namespace), accept=table))
+    assert [column["name"] for column in shown["columnDefinitions"]] == ["Name", "REPLICAS", "MODE", "AGE"]
+
+
+async def test_the_server_is_asked_what_it_serves(client: Client, sets: Resource[Set]) -> None:
+    found = await discover(client)
+    assert found.versions("apps", "Deployment") == ["v1"]
+    served = found.find("test.slinky.dev", "Set")
+    assert served is not None
+    assert (served.api_version, served.plural, set(served.subresources)) == (
+        "test.slinky.dev/v1",
+        "sets",
+        {"status", "scale"},
+    )
+    assert found.find("", "Pod", "v2") is None
+
+
+async def test_quantities_are_written_as_the_server_writes_them(client: Client, namespace: str) -> None:
+    dice = random.Random(5)  # noqa: S311
+    units = [
+        "",
+        "n",
+        "u",
+        "m",
+        "k",
+        "M",
+        "G",
+        "T",
+        "P",
+        "E",
+        "Ki",
+        "Mi",
+        "Gi",
+        "Ti",
+        "Pi",
+        "Ei",
+        "e3",
+        "E-3",
+        "e0",
+        "e12",
+    ]
+    numbers = [
+        "0",
+        "1",
+        "1.5",
+        "0.1",
+        ".25",
+        "1000",
+        "1024",
+        "1536",
+        "0.0001",
+        "123456789.123456789",
+        "+7",
+        "5.",
+    ]
+    texts = [f"{dice.choice(numbers)}{dice.choice(units)}" for _ in range(150)]
+    texts += [f"{dice.randrange(10**12)}{unit}" for unit in units]
+    # Beyond 2^63 the server has no suffix left and prints 1000E as 1.
+    texts = [text for text in texts if Quantity.parse(text) < Quantity.of(2**63 - 1)]
+    volumes = [{"name": f"v{i}", "emptyDir": {"sizeLimit": text}} for i, text in enumerate(texts)]
+    view = PODS.viewed_as(Whole)
+    made = await client.create(view, pod(namespace, "a", volumes=volumes), dry_run=True)
+    stored = [volume["emptyDir"]["sizeLimit"] for volume in made.spec["volumes"]]
+    for text, kept in zip(texts, stored, strict=False):
+        # The server keeps some texts as they came; those that it rewrote, it rewrote as we do.
+        assert kept in (text, canonical(text))
+        assert Quantity.parse(kept) == Quantity.parse(text)
+    assert sum(kept != text for text, kept in zip(texts, stored, strict=False)) > 30
+
+
+class Jumpy(SystemClock):
+    """A wall clock that jumps by days."""
+
+    def __init__(self) -> None:
+        self._dice = random.Random(2)  # noqa: S311
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(days=self._dice.randrange(-9, 9))
+
+
+async def test_two_candidates_with_mad_clocks_elect_one(client: Client, namespace: str) -> None:
+    terms = Terms(duration=3.0, give_up=2.0, every=0.2)
+    lease, leading, turns = Key(namespace, "lease"), set[str](), list[str]()
+
+    async def candidate(name: str) -> None:
+        mad = Client(client.transport, clock=Jumpy())
+
+        async def work() -> None:
+            leading.add(name)
+            turns.append(name)
+            assert len(leading) == 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                leading.discard(name)
+
+        await Election(mad, lease, name, terms=terms).lead(work)
+
+    tasks = {name: asyncio.ensure_future(candidate(name)) for name in ("one", "two")}
+    try:
+        await until(lambda: bool(leading))
+        first = turns[0]
+        assert (await client.get(LEASES, lease)).spec.holder_identity == first
+        tasks[first].cancel()
+        await until(lambda: len(turns) == 2)
+        assert turns[1] != first
+    finally:
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+async def test_events_are_written_and_counted_up(client: Client, namespace: str) -> None:
+    made = await client.create(PODS, pod(namespace, "a"))
+    recorder = Recorder(client, "test")
+    for _ in range(2):
+        recorder.note(PODS.reference(made), "Waiting", "Waiting for 3 jobs.", warning=True)
+        await recorder.flush()
+    events = Resource("v1", "Event", "events", Noted)
+    (found,) = await client.list(events, namespace=namespace, fields=f"involvedObject.uid={made.metadata.uid}")
+    assert (found.count, found.type, found.reason) == (2, "Warning", "Waiting")
+
+
+class Noted(Object, frozen=True):
+    count: int = 0
+    type: str = ""
+    reason: str = ""

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for every definition."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from slinky.api import conditions, crds, keys
+
+NAMES = [found["metadata"]["name"] for found in crds.DEFINITIONS]
+
+
+def fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, inner in schema.get("properties", {}).items():
+        yield f"{path}.{name}", inner
+        yield from fields(inner, f"{path}.{name}")
+    if "items" in schema:
+        yield from fields(schema["items"], f"{path}[]")
+
+
+def whole(definition: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
+
+
+@pytest.mark.parametrize("definition", crds.DEFINITIONS, ids=NAMES)
+def test_every_field_of_a_spec_at_the_top_is_explained(definition: dict[str, Any]) -> None:
+    spec = whole(definition)["properties"]["spec"]
+    assert [name for name, field in spec["properties"].items() if not field.get("description")] == []
+
+
+@pytest.mark.parametrize("definition", crds.DEFINITIONS, ids=NAMES)
+def test_every_list_says_how_it_merges(definition: dict[str, Any]) -> None:
+    lists = [
+        path
+        for path, field in fields(whole(definition), "")
+        if field.get("type") == "array" and "x-kubernetes-list-type" not in field
+    ]
+    assert lists == []
+
+
+@pytest.mark.parametrize("definition", crds.DEFINITIONS, ids=NAMES)
+def test_every_status_has_conditions_and_a_generation(definition: dict[str, Any]) -> None:
+    status = whole(definition)["properties"]["status"]["properties"]
+    assert status["conditions"]["x-kubernetes-list-map-keys"] == ["type"]
+    assert status["observedGeneration"]["type"] == "integer"
+
+
+def test_no_key_is_listed_twice() -> None:
+    listed = [entry.key for table in (keys.ANNOTATIONS, keys.LABELS, keys.MARKERS) for entry in table]
+    assert len(listed) == len(set(listed))
+    assert len({row.type for row in conditions.CONDITIONS}) == len(conditions.CONDITIONS)

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a workload, law by law."""
+
+from typing import Any
+
+import pytest
+
+from slinky.bridge import decide
+from slinky.bridge.decide import Cancel, Detach, Evict, LetGo, Place, Plan, Revise, Say, Seen, Sight, Submit, View
+from slinky.bridge.views import Pod
+from slinky.bridge.watch import Said
+from slinky.bridge.workload import Root, Unit
+
+from .build import NOW, pod, record
+
+ALONE = Unit("ns", "Pod", "p")
+GROUP = Unit("ns", "PodGroup", "g")
+PENDING = Seen(Sight.LIVE, record("7", "PENDING", reason="Resources"))
+RUNNING = Seen(Sight.LIVE, record("7", "RUNNING", hosts=("n1",)))
+
+
+def over(*words: str, lost: bool = False) -> Seen:
+    return Seen(Sight.OVER, record("7", *words, lost=lost))
+
+
+def plan(*pods: Pod, seen: Seen | None = None, unit: Unit = ALONE, root: Root | None = None, **more: Any) -> Plan:
+    jobs = {} if seen is None else {"7": seen}
+    return decide.decide(View(unit, pods, jobs, root or Root(), NOW, **more))
+
+
+def kinds(found: Plan) -> list[str]:
+    return [type(action).__name__ for action in found.actions]
+
+
+def test_a_new_pod_is_submitted_at_once() -> None:
+    assert plan(pod()).actions == [Submit((pod(),))]
+
+
+def test_a_gated_or_deleted_pod_is_not_submitted() -> None:
+    assert plan(pod(spec={"schedulingGates": [{"name": "wait"}]})).actions == []
+    assert plan(pod(deleted="2026-06-01T12:00:00Z")).actions == []
+
+
+@pytest.mark.parametrize("there", [1, 2, 3])
+def test_a_gang_is_submitted_whole_or_not_at_all(there: int) -> None:
+    pods = [pod(f"p-{i}") for i in range(there)]
+    found = plan(*pods, unit=GROUP, root=Root(needed=3))
+    assert kinds(found) == (["Submit"] if there == 3 else ["Say"])
+
+
+def test_finished_pods_do_not_make_a_gang_whole() -> None:
+    found = plan(pod("a"), pod("b", phase="Succeeded"), unit=GROUP, root=Root(needed=2))
+    assert kinds(found) == ["Say"]
+
+
+def test_a_waiting_job_is_explained_and_otherwise_left_alone() -> None:
+    found = plan(pod(job="7"), seen=PENDING)
+    assert kinds(found) == ["Say"]
+    assert isinstance(found.actions[0], Say)
+    assert found.actions[0].said.reason == "Resources"
+
+
+def test_a_newcomer_joins_the_waiting_job_of_its_gang() -> None:
+    old, new = pod("a", job="7"), pod("b")
+    found = plan(old, new, seen=PENDING, unit=GROUP)
+    assert found.actions == [Revise("7", (old, new))]
+
+
+def test_a_newcomer_to_a_running_gang_gets_a_job_of_its_own_size() -> None:
+    old, new = pod("a", job="7", node="n1", phase="Running"), pod("b")
+    found = plan(old, new, seen=RUNNING, unit=GROUP, root=Root(needed=2))
+    assert found.actions == [Submit((new,))]
+
+
+def test_changed_wishes_reach_a_waiting_job() -> None:
+    stale = Seen(Sight.LIVE, PENDING.record, stale=True)
+    assert plan(pod(job="7"), seen=stale).actions == [Revise("7", (pod(job="7"),))]
+
+
+def test_a_waiting_gang_that_shrank_is_withdrawn() -> None:
+    left = pod("a", job="7")
+    found = plan(left, pod("b", job="7", deleted="2026-06-01T12:00:00Z"), seen=PENDING, unit=GROUP, root=Root(needed=2))
+    assert kinds(found) == ["LetGo", "Detach", "Cancel"]
+
+
+def test_an_allocated_job_places_its_pods() -> None:
+    assert plan(pod(job="7"), seen=RUNNING).actions == [Place("7", (pod(job="7"),))]
+
+
+def test_a_job_that_still_configures_places_nothing() -> None:
+    seen = Seen(Sight.LIVE, record("7", "RUNNING", "CONFIGURING"))
+    assert plan(pod(job="7"), seen=seen).actions == []
+
+
+def test_an_exact_gang_that_lost_a_member_before_its_start_does_not_start() -> None:
+    found = plan(pod("a", job="7"), seen=RUNNING, unit=GROUP, root=Root(needed=2, exact=True))
+    assert kinds(found) == ["Detach", "Cancel"]
+
+
+def test_unknown_is_not_gone() -> None:
+    running = pod(job="7", node="n1", phase="Running")
+    for seen in (None, Seen(Sight.UNKNOWN), Seen(Sight.UNKNOWN, record("7", "RUNNING"))):
+        assert plan(running, seen=seen).actions == []
+        assert plan(pod(job="7"), seen=seen).actions == []
+        assert plan(pod(job="7", phase="Succeeded"), seen=seen).actions == []  # its job may still run: keep our hold
+
+
+def test_a_gang_with_a_job_nobody_can_see_is_not_submitted_again() -> None:
+    found = plan(pod("a", job="7"), pod("b"), seen=Seen(Sight.UNKNOWN), unit=GROUP)
+    assert kinds(found) == ["Say"]
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "FAILED", "COMPLETED"])
+def test_running_pods_of_an_ended_job_are_evicted_with_its_reason(state: str) -> None:
+    found = plan(pod(job="7", node="n1", phase="Running"), seen=over(state))
+    assert kinds(found) == ["Evict"]
+    assert isinstance(found.actions[0], Evict)
+    assert found.actions[0].said.message.startswith("Slurm job 7 ")
+
+
+def test_a_pod_that_is_being_deleted_is_not_evicted_again() -> None:
+    leaving = pod(job="7", node="n1", phase="Running", deleted="2026-06-01T12:00:30Z")
+    assert plan(leaving, seen=over("CANCELLED")).actions == []
+
+
+def test_eviction_looks_at_binding_and_not_at_readiness() -> None:
+    assert kinds(plan(pod(job="7", node="n1", phase="Pending"), seen=over("PREEMPTED"))) == ["Evict"]
+
+
+def test_a_users_cancel_of_a_waiting_job_sticks() -> None:
+    for state in ("CANCELLED", "DEADLINE", "COMPLETED"):
+        assert kinds(plan(pod(job="7"), seen=over(state))) == ["Say"]
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "FAILED"])
+def test_a_job_that_ended_before_its_pods_started_is_submitted_again(state: str) -> None:
+    assert kinds(plan(pod(job="7"), seen=over(state))) == ["Detach"]
+
+
+def test_a_lost_job_is_submitted_again_or_its_pods_leave() -> None:
+    assert kinds(plan(pod(job="7"), seen=over("PENDING", lost=True))) == ["Detach"]
+    assert kinds(plan(pod(job="7", node="n1", phase="Running"), seen=over("RUNNING", lost=True))) == ["Evict"]
+
+
+def test_an_id_that_belongs_to_somebody_else_now_is_never_cancelled() -> None:
+    foreign = Seen(Sight.FOREIGN, record("7", "RUNNING"))
+    assert kinds(plan(pod(job="7"), seen=foreign)) == ["Detach"]
+    assert kinds(plan(pod(job="7", phase="Succeeded"), seen=foreign)) == ["LetGo"]
+
+
+def test_a_job_ends_only_when_every_pod_of_it_is_gone() -> None:
+    done, running = pod("a", job="7", node="n1", phase="Succeeded"), pod("b", job="7", node="n2", phase="Running")
+    assert plan(done, running, seen=RUNNING, unit=GROUP).actions == [LetGo(done)]
+    found = plan(done, pod("b", job="7", node="n2", phase="Failed"), seen=RUNNING, unit=GROUP)
+    assert kinds(found) == ["Cancel", "LetGo", "LetGo"]
+
+
+def test_a_deleted_pod_holds_its_job_until_its_containers_are_gone() -> None:
+    leaving = pod(job="7", node="n1", phase="Running", deleted="2026-06-01T12:00:30Z")
+    assert plan(leaving, seen=RUNNING).actions == []
+
+
+def test_a_pod_deleted_before_it_had_a_node_frees_its_job_at_once() -> None:
+    assert kinds(plan(pod(job="7", deleted="2026-06-01T12:00:00Z"), seen=PENDING)) == ["Cancel", "LetGo"]
+
+
+def test_a_dead_kubelet_is_waited_for_and_then_given_up() -> None:
+    leaving = pod(job="7", node="n1", phase="Running", deleted="2026-06-01T11:59:00Z")
+    waiting = plan(leaving, seen=RUNNING, reachable=lambda _: False)
+    assert waiting.actions == []
+    assert waiting.again == 60
+    late = pod(job="7", node="n1", phase="Running", deleted="2026-06-01T11:57:00Z")
+    found = plan(late, seen=RUNNING, reachable=lambda _: False)
+    assert sorted(kinds(found)) == ["Cancel", "LetGo"]
+    assert plan(late, seen=RUNNING).actions == []  # its kubelet answers: it only needs longer
+
+
+def test_a_pod_on_a_node_that_does_not_exist_is_given_up_after_its_grace() -> None:
+    leaving = pod(job="7", node="n1", phase="Running", deleted="2026-06-01T12:00:00Z")
+    assert sorted(kinds(plan(leaving, seen=RUNNING, reachable=lambda _: None))) == ["Cancel", "LetGo"]
+
+
+def test_a_job_without_pods_is_cancelled() -> None:
+    assert plan(strays=["9"]).actions == [Cancel("9")]
+
+
+@pytest.mark.parametrize(
+    ("phases", "codes", "expected"),
+    [
+        (["Succeeded", "Succeeded"], [0, 0], ("Succeeded", 0)),
+        (["Succeeded", "Failed"], [0, 3], ("Failed", 3)),
+        (["Failed"], [], ("Failed", 1)),
+        (["Running"], [], ("Deleted", 0)),
+    ],
+)
+def test_the_outcome_tells_success_from_failure(phases: list[str], codes: list[int], expected: tuple[str, int]) -> None:
+    given: list[int | None] = [*codes] or [None] * len(phases)
+    pods = []
+    for phase, code in zip(phases, given, strict=True):
+        ended = [{"name": "c", "state": {"terminated": {"exitCode": code}}}] if code is not None else []
+        pods.append(pod(phase=phase, status={"containerStatuses": ended}))
+    assert decide.outcome(pods) == expected
+
+
+def test_a_problem_is_told_and_nothing_is_submitted() -> None:
+    found = plan(pod(), problem=Said(False, "InvalidOption", "no"))
+    assert kinds(found) == ["Say"]
+
+
+def test_detached_pods_are_told_why() -> None:
+    found = plan(pod(job="7"), seen=over("PREEMPTED"))
+    assert isinstance(found.actions[0], Detach)
+    assert found.actions[0].said.reason == "SlurmJobPreempted"

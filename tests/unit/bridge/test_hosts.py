@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes between two systems: who owns what, and what is never touched."""
+
+from typing import Any
+
+import pytest
+
+from slinky.bridge import hosts, names
+from slinky.bridge.devices import Located
+from slinky.bridge.hosts import Amend, Complain, Create, Delete, Drain, Facts, Report, Taint, Undrain
+from slinky.kube import Node
+from slinky.slurm import Node as Host
+from slinky.slurm import Presence
+
+from .build import node
+
+LABEL = {names.EXTERNAL_LABEL: ""}
+MARK = "slurm-bridge cluster/bridge"
+SIGNED = f"{MARK} uid-n1"
+OPEN = {"type": names.HOST_CONDITION, "status": "True", "reason": "Open", "message": "Slurm places jobs here."}
+TAINT = {"key": names.MANAGED_TAINT, "value": names.SCHEDULER, "effect": "NoExecute"}
+
+
+def wanted(**more: Any) -> Node:
+    """A node that should be external and looks converged."""
+    given: dict[str, Any] = {"labels": LABEL, "taints": [TAINT], "conditions": [OPEN]}
+    return node(**{**given, **more})
+
+
+def host(*words: str, **more: Any) -> Host:
+    given: dict[str, Any] = {"comment": SIGNED, "cpus": 4, "real_memory": 8192, **more}
+    return Host("n1", words=words or ("IDLE", "EXTERNAL", "DYNAMIC_NORM"), **given)
+
+
+def plan(found: Node | None, there: Host | None, **more: Any) -> list[hosts.Action]:
+    presence = more.pop("presence", Presence.ABSENT if there is None else Presence.PRESENT)
+    return hosts.plan(Facts("n1", found, there, presence, MARK, partitions=("ext",), **more))
+
+
+def test_a_labelled_node_is_registered_with_a_literal_address() -> None:
+    (created,) = plan(node(labels=LABEL, annotations={names.PARTITIONS_ANNOTATION: "ext"}), None)
+    assert isinstance(created, Create)
+    assert "NodeName=n1 NodeAddr=10.0.0.1 CPUs=4 " in created.conf
+    assert "State=EXTERNAL Feature=ext" in created.conf
+    assert "RealMemory=8192" in created.conf
+
+
+def test_a_node_without_a_literal_address_is_told_and_never_registered() -> None:
+    for addresses in ([], [{"type": "InternalIP", "address": "n1.local"}], [{"type": "Hostname", "address": "n1"}]):
+        (found,) = plan(node(labels=LABEL, addresses=addresses), None)
+        assert isinstance(found, Complain)
+
+
+@pytest.mark.parametrize(
+    "found", [None, node(), node(labels=LABEL, ready=False)], ids=["no node", "no label", "not ready"]
+)
+def test_other_nodes_are_not_registered(found: Node | None) -> None:
+    assert plan(found, None) == []
+
+
+def test_an_unknown_partition_or_a_value_that_would_smuggle_is_told() -> None:
+    for annotations in (
+        {names.PARTITIONS_ANNOTATION: "nope"},
+        {names.TOPOLOGY_ANNOTATION: "leaf1 State=DOWN"},
+    ):
+        (found,) = plan(node(labels=LABEL, annotations=annotations), None)
+        assert isinstance(found, Complain)
+
+
+def test_a_converged_node_needs_nothing() -> None:
+    assert plan(wanted(), host()) == []
+
+
+def test_unknown_is_not_gone() -> None:
+    for found in (None, wanted(), wanted(unschedulable=True)):
+        assert plan(found, host(), presence=Presence.UNKNOWN) == []
+        assert plan(found, None, presence=Presence.UNKNOWN) == []
+
+
+def test_a_cordon_drains_and_its_end_undrains() -> None:
+    drain = plan(wanted(unschedulable=True), host())[0]
+    assert isinstance(drain, Drain)
+    assert drain.reason.startswith(names.DRAIN_PREFIX)
+    drained = host("IDLE", "DRAIN", "EXTERNAL", reason=drain.reason)
+    assert Undrain() not in plan(wanted(unschedulable=True), drained)
+    assert plan(wanted(), drained)[0] == Undrain()
+
+
+@pytest.mark.parametrize("reason", ["disk broken", "", "Not slurm-bridge: really"])
+def test_somebody_elses_drain_is_never_undone(reason: str) -> None:
+    found = plan(wanted(), host("IDLE", "DRAIN", "EXTERNAL", reason=reason))
+    assert Undrain() not in found
+    (report,) = found
+    assert isinstance(report, Report)
+    assert not report.available
+
+
+def test_a_silent_kubelet_drains_its_node() -> None:
+    assert isinstance(plan(wanted(ready=False), host(), silent=True)[0], Drain)
+    assert plan(wanted(ready=False), host()) == []
+
+
+def test_a_host_whose_node_left_is_drained_and_then_deleted() -> None:
+    assert plan(None, host()) == [Drain(f"{names.DRAIN_PREFIX} the node left Kubernetes")]
+    assert plan(None, host("MIXED", "DRAIN", "EXTERNAL", reason=f"{names.DRAIN_PREFIX} x")) == []
+    assert plan(None, host("IDLE", "DRAIN", "EXTERNAL", reason=f"{names.DRAIN_PREFIX} x")) == [Delete()]
+
+
+@pytest.mark.parametrize(
+    "there",
+    [host(comment=""), host(comment="slurm-bridge other/bridge uid"), host("IDLE"), host("IDLE", "DYNAMIC_NORM")],
+    ids=["unsigned", "another's", "static", "slurmd"],
+)
+def test_hosts_that_we_did_not_make_are_never_drained_or_deleted(there: Host) -> None:
+    assert plan(None, there) == []
+
+
+def test_hosts_of_another_bridge_are_left_to_it() -> None:
+    theirs = host(comment="slurm-bridge cluster/bridge-2 uid", cpus=1)
+    for found in (wanted(), wanted(unschedulable=True), wanted(taints=[]), None):
+        assert plan(found, theirs) == []
+
+
+def test_an_existing_external_host_of_a_labelled_node_is_signed() -> None:
+    (found,) = plan(wanted(), host(comment=""))
+    assert isinstance(found, Amend)
+    assert found.change.comment == SIGNED
+
+
+def test_a_node_that_changed_its_size_is_replaced_once_empty_and_not_undrained_meanwhile() -> None:
+    bigger = wanted(amounts={"cpu": "8"})
+    assert isinstance(plan(bigger, host())[0], Drain)
+    reason = f"{names.DRAIN_PREFIX} the node changed its size"
+    busy = plan(bigger, host("MIXED", "DRAIN", "EXTERNAL", reason=reason))
+    assert not [action for action in busy if isinstance(action, Undrain | Delete)]
+    assert plan(bigger, host("IDLE", "DRAIN", "EXTERNAL", reason=reason))[0] == Delete()
+
+
+def test_a_poisoned_host_is_registered_anew() -> None:
+    assert isinstance(plan(wanted(), host("IDLE", "EXTERNAL", "NOT_RESPONDING"))[0], Drain)
+
+
+def test_devices_are_registered_and_compared_by_meaning() -> None:
+    devices = {"gpu.example.com": tuple(Located("gpu.example.com", "n1", f"gpu-{i}") for i in range(4))}
+    (created,) = plan(node(labels=LABEL), None, inventory=devices)
+    assert isinstance(created, Create)
+    assert "Gres=gpu:gpu.example.com:4 GresConf=Name=gpu,Type=gpu.example.com,Count=4," in created.conf
+    assert plan(wanted(), host(gres="gpu:gpu.example.com:4(S:0)"), inventory=devices) == []
+
+
+def test_features_and_topology_follow_their_annotations() -> None:
+    given = {names.PARTITIONS_ANNOTATION: "ext", names.TOPOLOGY_ANNOTATION: "default:leaf2"}
+    (found,) = plan(wanted(annotations=given), host(features=("old",), topology="default:leaf1"))
+    assert isinstance(found, Amend)
+    assert (found.change.features, found.change.topology_str) == (("ext",), "default:leaf2")
+
+
+def test_the_taint_is_a_knob() -> None:
+    assert Taint(on=True) in plan(wanted(taints=[]), host())
+    assert Taint(on=True) in plan(wanted(), host(), effect="NoSchedule")
+    assert plan(wanted(taints=[]), host(), effect="None") == []
+    assert plan(wanted(), host(), effect="None") == [Taint(on=False)]
+    other = {**TAINT, "value": "another-scheduler"}
+    assert plan(node(taints=[other]), None) == []
+    assert plan(node(taints=[TAINT]), None) == [Taint(on=False)]
+
+
+def test_a_hybrid_node_is_tainted_and_drained_but_never_registered_or_replaced() -> None:
+    slurmd = host("IDLE", comment="", cpus=99)
+    assert plan(node(conditions=[OPEN]), slurmd) == [Taint(on=True)]
+    assert isinstance(plan(node(unschedulable=True, conditions=[OPEN]), slurmd)[0], Drain)

@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Grouping, constraints, placement, identity, words."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.bridge import config, constrain, identity, intake, names, place, policy, reasons, watch, workload
+from slinky.bridge.config import ConfigError, PriorityRule, Rule
+from slinky.bridge.devices import Catalog, catalog, counts, gres, gres_conf, indexes, inventory
+from slinky.bridge.identity import Self
+from slinky.bridge.place import Misplaced
+from slinky.bridge.views import (
+    BatchJob,
+    DeviceClass,
+    JobSet,
+    LeaderWorkerSet,
+    NativeGroup,
+    NodeSelector,
+    PodGroup,
+    Slice,
+)
+from slinky.bridge.workload import Missing, Unit
+from slinky.kube import Key, Object
+from slinky.slurm import JobRequest
+
+from .build import NOW, needing, node, pod, record
+
+ME = Self("cluster-uid", "bridge")
+META = {"name": "g", "namespace": "ns"}
+
+
+def nothing(kind: str, key: Key) -> None:
+    return None
+
+
+# --- workload
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "expected"),
+    [
+        ({}, {}, Unit("ns", "Pod", "p")),
+        ({names.JOB_NAME: "j"}, {}, Unit("ns", "Pod", "p")),
+        ({names.JOBSET_NAME: "js"}, {}, Unit("ns", "Pod", "p")),
+        ({names.POD_GROUP_LABEL: "g"}, {}, Unit("ns", "PodGroup", "g")),
+        ({names.LWS_NAME: "l", names.LWS_GROUP: "2"}, {}, Unit("ns", "LeaderWorkerSet", "l", "2")),
+        ({names.POD_GROUP_LABEL: "g"}, {"schedulingGroup": {"podGroupName": "n"}}, Unit("ns", "NativeGroup", "n")),
+    ],
+)
+def test_the_grouping_object_that_wins(labels: dict[str, str], spec: dict[str, object], expected: Unit) -> None:
+    found = pod(labels=labels, spec=spec)
+    assert workload.unit_of(found, nothing) == expected
+    assert workload.group_index(expected) in workload.groups_of(found)
+
+
+def test_batch_jobs_and_jobsets_are_gangs_only_if_they_say_so() -> None:
+    asking = msgspec.convert({"metadata": {**META, "annotations": {workload.GANG: "true"}}}, BatchJob)
+
+    def find(kind: str, key: Key) -> Object | None:
+        return asking if kind == "Job" and key == Key("ns", "j") else None
+
+    assert workload.unit_of(pod(labels={names.JOB_NAME: "j"}), find) == Unit("ns", "Job", "j")
+    assert workload.unit_of(pod(labels={names.JOB_NAME: "k"}), find) == Unit("ns", "Pod", "p")
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "needed"),
+    [
+        (PodGroup, {"minMember": 3}, 3),
+        (PodGroup, {}, 1),
+        (NativeGroup, {"schedulingPolicy": {"gang": {"minCount": 4}}}, 4),
+        (NativeGroup, {"schedulingPolicy": {}}, 1),
+        (LeaderWorkerSet, {"leaderWorkerTemplate": {"size": 5}}, 5),
+        (BatchJob, {"parallelism": 4, "completions": 2}, 2),
+        (JobSet, {"replicatedJobs": [{"replicas": 2, "template": {"spec": {"parallelism": 3}}}, {"replicas": 1}]}, 7),
+    ],
+)
+def test_how_many_members_make_a_gang(kind: type[Object], spec: dict[str, object], needed: int) -> None:
+    found = msgspec.convert({"metadata": META, "spec": spec}, kind)
+    assert workload.root_of_group(Unit("ns", "X", "g"), found).needed == needed
+
+
+def test_a_group_without_its_object_waits() -> None:
+    with pytest.raises(Missing):
+        workload.root_of_group(Unit("ns", "PodGroup", "g"), None)
+
+
+def test_pods_of_the_same_group_name_elsewhere_are_strangers() -> None:
+    unit = Unit("ns", "PodGroup", "g")
+    stranger = pod(namespace="other", labels={names.POD_GROUP_LABEL: "g"})
+    assert not workload.belongs(stranger, unit, nothing, names.SCHEDULER)
+    assert not workload.belongs(pod(labels={names.POD_GROUP_LABEL: "g"}), unit, nothing, "another")
+
+
+def test_rank_follows_indexes_and_then_counts_as_people_do() -> None:
+    named = [pod(f"w-{i}") for i in (10, 9, 1)]
+    assert [p.metadata.name for p in sorted(named, key=workload.rank)] == ["w-1", "w-9", "w-10"]
+    indexed = [pod("a", labels={names.LWS_WORKER: "1"}), pod("b", labels={names.LWS_WORKER: "0"})]
+    assert [p.metadata.name for p in sorted(indexed, key=workload.rank)] == ["b", "a"]
+
+
+# --- constrain
+
+TERM = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "suits", "not_suits"),
+    [
+        ({"nodeSelector": {"disk": "ssd"}}, {"labels": {"disk": "ssd"}}, {"labels": {"disk": "hdd"}}),
+        (
+            {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": TERM}}},
+            {"labels": {"zone": "b"}},
+            {"labels": {"zone": "c"}},
+        ),
+        ({}, {}, {"taints": [{"key": "x", "effect": "NoSchedule"}]}),
+        (
+            {"tolerations": [{"key": "x", "operator": "Exists"}]},
+            {"taints": [{"key": "x", "effect": "NoExecute"}]},
+            {"taints": [{"key": "y", "effect": "NoExecute"}]},
+        ),
+        (
+            {},
+            {"taints": [{"key": "x", "effect": "PreferNoSchedule"}]},
+            {"taints": [{"key": "x", "effect": "NoExecute"}]},
+        ),
+    ],
+)
+def test_what_a_pod_can_never_use(spec: dict[str, Any], suits: dict[str, Any], not_suits: dict[str, Any]) -> None:
+    shape = constrain.shape_of(pod(spec=spec))
+    assert not constrain.why_not(shape, node(**suits), Catalog())
+    assert constrain.why_not(shape, node(**not_suits), Catalog())
+
+
+@pytest.mark.parametrize(
+    "taint",
+    [
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"},
+        {"key": names.MANAGED_TAINT, "effect": "NoExecute", "value": names.SCHEDULER},
+    ],
+)
+def test_what_passes_by_waiting_is_no_constraint(taint: dict[str, str]) -> None:
+    assert not constrain.why_not(constrain.shape_of(pod()), node(taints=[taint]), Catalog())
+
+
+def test_a_full_node_is_slurms_business_and_a_small_one_is_ours() -> None:
+    shape = constrain.shape_of(needing({"cpu": "4", "example.com/fpga": "1"}))
+    assert "fpga" in constrain.why_not(shape, node(), Catalog())
+    assert not constrain.why_not(shape, node(amounts={"example.com/fpga": "1"}), Catalog())
+
+
+def test_a_resource_behind_a_device_class_is_not_asked_of_the_kubelet() -> None:
+    shape = constrain.shape_of(needing({"example.com/gpu": "1"}))
+    assert not constrain.why_not(shape, node(), Catalog({"example.com/gpu": "gpu.example.com"}))
+
+
+def test_volumes_keep_a_pod_where_they_are() -> None:
+    local = msgspec.convert(TERM, NodeSelector)
+    shape = constrain.shape_of(pod(), [local])
+    assert constrain.excluded(shape, [node("a", labels={"zone": "a"}), node("z")], Catalog()) == {"z"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "label", "holds"),
+    [
+        ("NotIn", ["a"], None, True), ("NotIn", ["a"], "a", False), ("Exists", [], "a", True),
+        ("DoesNotExist", [], "a", False), ("Gt", ["3"], "4", True), ("Gt", ["3"], "x", False),
+        ("Lt", ["3"], "2", True), ("Weird", [], "a", False),
+    ],
+)  # fmt: skip
+def test_label_operators(operator: str, values: list[str], label: str | None, holds: bool) -> None:
+    term = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": operator, "values": values}]}]}
+    found = node(labels={"k": label} if label else {})
+    assert constrain.selects(msgspec.convert(term, NodeSelector), found) is holds
+
+
+# --- place
+
+
+def test_ranks_follow_slurms_order_of_hosts() -> None:
+    pods = [pod(f"w-{i}", job="7") for i in (2, 0, 1)]
+    found = place.assign(pods, ["h3", "h1", "h2"], {f"h{i}": f"n{i}" for i in (1, 2, 3)})
+    assert found == {"uid-w-0": "n3", "uid-w-1": "n1", "uid-w-2": "n2"}
+
+
+def test_what_was_assigned_stays() -> None:
+    pods = [pod("w-0"), pod("w-1", annotations={names.NODE_ANNOTATION: "a"}), pod("w-2", node="b")]
+    found = place.assign(pods, ["a", "b", "c"], {n: n for n in "abc"})
+    assert found == {"uid-w-0": "c", "uid-w-1": "a", "uid-w-2": "b"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "hosts"), [([pod("a"), pod("b")], ["a"]), ([pod("a")], ["strange"]), ([pod("a", node="z")], ["a"])]
+)
+def test_a_job_that_does_not_suit_its_pods_is_told(pods: list[object], hosts: list[str]) -> None:
+    with pytest.raises(Misplaced):
+        place.assign(pods, hosts, {n: n for n in "abc"})  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 60), st.integers(1, 8), st.randoms())
+def test_no_place_is_given_twice(count: int, per_node: int, dice: object) -> None:
+    hosts = [f"h{i}" for i in range(-(-count // per_node))]
+    pods = [pod(f"p-{i}") for i in range(count)]
+    dice.shuffle(pods)  # type: ignore[attr-defined]
+    found = place.assign(pods, hosts, {host: host for host in hosts}, per_node)
+    assert len(found) == count
+    assert max(list(found.values()).count(host) for host in hosts) <= per_node
+
+
+# --- identity
+
+
+def test_a_job_says_whose_it_is_and_for_which_pods() -> None:
+    signed = identity.sign(JobRequest(name="x"), ME, "ns/Pod/p", [pod()])
+    comment = identity.parse(signed.admin_comment or "")
+    assert comment is not None
+    assert comment.pods == ["ns/p"]
+    assert identity.ours(comment, ME)
+    assert identity.speaks_for(comment, ME, pod())
+    assert comment.slinky.members == identity.members([pod()]) != identity.members([pod(uid="another")])
+
+
+@pytest.mark.parametrize("text", ["", "hello", "{}", '{"a": 1}', "[1]", '{"pods": "x"}', "\x00"])
+def test_anybody_elses_comment_is_nobody(text: str) -> None:
+    assert identity.parse(text) is None
+
+
+def test_another_bridge_or_cluster_is_foreign() -> None:
+    signed = identity.sign(JobRequest(), ME, "u", [pod()])
+    comment = identity.parse(signed.admin_comment or "")
+    assert not identity.ours(comment, Self("other", "bridge"))
+    assert not identity.ours(comment, Self("cluster-uid", "other"))
+    assert not identity.speaks_for(comment, Self("other", "bridge"), pod())
+
+
+def test_a_job_of_an_older_bridge_is_recognised_by_name_and_never_ours_to_cancel() -> None:
+    old = identity.parse('{"pods":["ns/p"]}')
+    assert identity.speaks_for(old, ME, pod())
+    assert not identity.ours(old, ME)
+
+
+def test_the_digest_follows_the_wish_and_not_the_signature() -> None:
+    wish = JobRequest(name="x")
+    assert identity.digest(identity.sign(wish, ME, "u", [pod()])) == identity.digest(wish)
+    assert identity.digest(wish) != identity.digest(JobRequest(name="y"))
+
+
+# --- words
+
+
+def test_every_reason_has_a_sentence() -> None:
+    for token in (*reasons.WAITING, "QOSMaxCpuPerUserLimit", "AssocGrpCpuLimit", "SomethingNew", ""):
+        assert str(reasons.waiting(token)).strip()
+    assert "SomethingNew" in str(reasons.waiting("SomethingNew"))
+    assert reasons.waiting("ReqNodeNotAvail, UnavailableNodes:k001").sentence.startswith("Nodes")
+
+
+def test_a_start_that_hardly_moved_is_no_news() -> None:
+    said = watch.of_pending(record("7", "PENDING", reason="Priority"))
+    old = pod(
+        status={
+            "conditions": [{"type": names.SCHEDULED, "status": "False", "reason": "Priority", "message": said.message}]
+        }
+    )
+    assert not watch.news(old, said)
+    assert watch.news(pod(), said)
+    first, second, third = (f"x. Expected to start at 2026-06-01T{t}:00Z." for t in ("12:00", "12:01", "13:00"))
+    assert watch.alike(first, second)
+    assert not watch.alike(first, third)
+    assert not watch.alike(first, "y. Expected to start at 2026-06-01T12:00:00Z.")
+
+
+@given(st.text(max_size=60))
+def test_a_condition_reason_is_always_valid(token: str) -> None:
+    said = watch.of_pending(record("7", "PENDING", reason=token))
+    assert said.reason.replace("_", "a").isalnum()
+
+
+# --- intake
+
+
+def test_a_deletion_timestamp_already_holds_the_grace() -> None:
+    leaving = pod(node="n", deleted="2026-06-01T12:00:30Z")
+    assert intake.overdue(leaving, NOW, 100) == 130
+    assert intake.overdue(pod(), NOW, 100) is None
+
+
+@pytest.mark.parametrize("label", ["", "x7", "-7", "7 ", "\u0667"])
+def test_a_label_that_is_no_number_names_no_job(label: str) -> None:
+    assert intake.job_id(pod(labels={names.JOB_LABEL: label})) == ""
+
+
+# --- devices
+
+CLASS = msgspec.convert(
+    {
+        "metadata": {"name": "lab-gpu"},
+        "spec": {
+            "extendedResourceName": "example.com/gpu",
+            "selectors": [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}],
+        },
+    },
+    DeviceClass,
+)
+
+
+def slice_of(devices: list[str], generation: int = 1, count: int = 1, pool: str = "n1") -> Slice:
+    spec = {
+        "driver": "gpu.example.com",
+        "pool": {"name": pool, "generation": generation, "resourceSliceCount": count},
+        "nodeName": "n1",
+        "devices": [{"name": name} for name in devices],
+    }
+    return msgspec.convert({"metadata": {"name": "s"}, "spec": spec}, Slice)
+
+
+def test_a_resource_name_means_the_driver_behind_its_class() -> None:
+    found = catalog([CLASS])
+    assert found.type_of("example.com/gpu") == "gpu.example.com"
+    assert found.type_of("deviceclass.resource.kubernetes.io/lab-gpu") == "gpu.example.com"
+    assert found.class_of("example.com/gpu") == "lab-gpu"
+    assert found.type_of("nvidia.com/gpu") == ""
+    assert found.type_of("cpu") is None
+
+
+def test_a_device_has_its_own_index() -> None:
+    found = inventory([slice_of(["gpu-1", "gpu-0"]), slice_of(["x"], generation=0)], ["gpu.example.com"])
+    assert [device.device for device in found["gpu.example.com"]] == ["gpu-0", "gpu-1"]
+    assert gres(found) == "gpu:gpu.example.com:2"
+    assert gres_conf(found) == "Name=gpu,Type=gpu.example.com,Count=2,File=/dev/gpu.example.com/[0-1]"
+
+
+def test_slices_of_one_pool_are_merged_once_all_are_there() -> None:
+    halves = [slice_of(["gpu-0"], count=2), slice_of(["gpu-1"], count=2)]
+    assert len(inventory(halves, ["gpu.example.com"])["gpu.example.com"]) == 2
+    assert inventory(halves[:1], ["gpu.example.com"]) == {}
+
+
+def test_slurms_words_about_devices() -> None:
+    assert counts("gpu:gpu.example.com:4(S:0-1),gpu:2") == {"gpu.example.com": 4, "": 2}
+    assert counts("") == {}
+    assert indexes("0-1,3") == [0, 1, 3]
+    assert indexes("") == []
+
+
+# --- configuration
+
+
+def test_an_existing_file_works_unchanged() -> None:
+    text = """
+schedulerName: slurm-bridge-scheduler
+slurmRestApi: http://slurm-restapi.slurm:6820
+managedNamespaces: [slurm-bridge]
+managedNamespaceSelector:
+mcsLabel: kubernetes
+partition: slurm-bridge
+clientQPS: 50
+"""
+    found, unknown = config.parse(text)
+    assert (found.partition, found.mcs_label, found.managed_namespaces) == (
+        "slurm-bridge",
+        "kubernetes",
+        ("slurm-bridge",),
+    )
+    assert unknown == ("clientQPS",)
+
+
+@pytest.mark.parametrize("text", ["[1]", "partition: [1]", "a: b: c", "taint: Sometimes"])
+def test_a_file_that_cannot_be_used_says_where(text: str) -> None:
+    with pytest.raises(ConfigError):
+        config.parse(text)
+
+
+@pytest.mark.parametrize(
+    "rule", [Rule(force={"acount": "x"}), Rule(default={"timelimit": "soon"}), Rule(refuse=("x",))]
+)
+def test_a_policy_that_names_what_does_not_exist_is_refused(rule: Rule) -> None:
+    with pytest.raises(ConfigError):
+        policy.check([rule], {})
+
+
+def test_a_priority_class_must_mean_something() -> None:
+    with pytest.raises(ConfigError):
+        policy.check([], {"high": PriorityRule()})
+    policy.check([], {"high": PriorityRule(priority=0)})

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From pods to one job request."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.bridge import annotations, names
+from slinky.bridge.annotations import TABLE, OptionError
+from slinky.bridge.config import PriorityRule, Rule, Settings
+from slinky.bridge.devices import Catalog
+from slinky.bridge.policy import Refused
+from slinky.bridge.translate import World, translate
+from slinky.bridge.views import Pod
+from slinky.bridge.workload import Root, Unit
+from slinky.slurm import JobRequest, number
+
+from .build import needing, pod
+
+ALONE = Unit("ns", "Pod", "p")
+GROUP = Unit("ns", "PodGroup", "g")
+CATALOG = Catalog({"example.com/gpu": "gpu.example.com"}, {"example.com/gpu": "gpu.example.com"})
+
+
+def request(*pods: Pod, unit: Unit = ALONE, options: dict[str, str] | None = None, **settings: Any) -> JobRequest:
+    root = Root({names.OPTION + name: value for name, value in (options or {}).items()})
+    return translate(unit, root, pods or (pod(),), World(Settings(**settings), CATALOG)).request
+
+
+def test_the_default_job_is_external_exclusive_and_in_the_configured_partition() -> None:
+    found = request(partition="ext", mcs_label="kubernetes")
+    assert found.flags == ("EXTERNAL_JOB",)
+    assert found.shared == ("none",)
+    assert (found.partition, found.mcs_label, found.nodes, found.tasks_per_node) == ("ext", "kubernetes", "1", 1)
+    assert found.required_nodes is None
+
+
+@pytest.mark.parametrize(
+    ("amounts", "field", "expected"),
+    [
+        ({"cpu": "1500m"}, "cpus_per_task", 2),
+        ({"memory": "100M"}, "memory_per_node", number(96)),  # 95.4 MiB: never less than the kubelet admits
+        ({"nvidia.com/gpu": "2"}, "tres_per_node", "gres/gpu:2"),
+        ({"deviceclass.resource.kubernetes.io/gpu.example.com": "1"}, "tres_per_node", "gres/gpu:gpu.example.com:1"),
+        ({"example.com/gpu": "3"}, "tres_per_node", "gres/gpu:gpu.example.com:3"),
+        ({"example.com/gpu": "1", "amd.com/gpu": "2"}, "tres_per_node", "gres/gpu:2,gres/gpu:gpu.example.com:1"),
+        ({"ephemeral-storage": "1Gi"}, "tres_per_node", None),
+    ],
+)
+def test_what_pods_ask_for_reaches_slurm_rounded_up(amounts: dict[str, str], field: str, expected: object) -> None:
+    assert getattr(request(needing(amounts)), field) == expected
+
+
+def test_init_containers_sidecars_overhead_and_limits_count_as_in_kubernetes() -> None:
+    spec = {
+        "initContainers": [
+            {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
+            {"name": "init", "resources": {"requests": {"cpu": "4"}}},
+        ],
+        "containers": [
+            {"name": "main", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}}
+        ],
+        "overhead": {"memory": "64Mi"},
+    }
+    found = request(pod(spec=spec))
+    assert found.cpus_per_task == 5  # the init container beside the sidecar
+    assert found.memory_per_node == number(1088)
+
+
+def test_pod_level_amounts_stand_for_all_containers() -> None:
+    spec = {"resources": {"requests": {"cpu": "3"}}, "containers": [{"name": "a"}, {"name": "b"}]}
+    assert request(pod(spec=spec)).cpus_per_task == 3
+
+
+def test_every_node_of_a_gang_is_sized_for_its_largest_pod() -> None:
+    found = request(needing({"cpu": "1"}, "a"), needing({"cpu": "3"}, "b"), unit=GROUP)
+    assert (found.nodes, found.cpus_per_task, found.tasks_per_node) == ("2", 3, 1)
+
+
+def test_pods_that_share_a_node_are_tasks_on_it() -> None:
+    pods = [needing({"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}, f"p-{i}") for i in range(5)]
+    found = request(*pods, unit=GROUP, options={"pods-per-node": "2"})
+    assert (found.nodes, found.tasks, found.tasks_per_node, found.cpus_per_task) == ("3", 5, 2, 1)
+    assert found.memory_per_node == number(2048)
+    assert found.tres_per_node == "gres/gpu:2"
+
+
+def test_sharing_a_node_needs_a_gang() -> None:
+    with pytest.raises(OptionError, match="needs a gang"):
+        request(options={"pods-per-node": "2"})
+
+
+def test_a_shared_job_always_names_its_memory() -> None:
+    assert request(options={"exclusive": "false"}).memory_per_node == number(1)
+    assert request(options={"exclusive": "false"}).shared == ()
+    assert request(options={"exclusive": "yes"}).shared == ("none",)
+    assert request().memory_per_node is None
+
+
+def test_the_deadline_of_a_batch_job_is_the_time_limit_unless_an_option_says_otherwise() -> None:
+    root = Root({names.OPTION + "timelimit": "5"}, deadline=90)
+    world = World(Settings())
+    assert translate(ALONE, Root(deadline=90), [pod()], world).request.time_limit == number(2)
+    assert translate(ALONE, root, [pod()], world).request.time_limit == number(5)
+
+
+def test_bounds_that_contradict_the_pods_are_told() -> None:
+    assert request(options={"min-nodes": "1", "max-nodes": "4"}).nodes == "1"
+    with pytest.raises(OptionError, match="no room"):
+        request(options={"min-nodes": "2"})
+
+
+@pytest.mark.parametrize("option", TABLE, ids=lambda option: option.name)
+def test_the_example_of_every_option_is_accepted_and_reaches_its_field(option: annotations.Option) -> None:
+    unit, pods = (GROUP, [pod(f"p-{i}") for i in range(8)]) if "node" in option.name else (ALONE, [pod()])
+    found = request(*pods, unit=unit, options={option.name: option.example})
+    if option.field and option.field not in {"minimum_nodes", "maximum_nodes"}:
+        assert getattr(found, option.field) == option.parse(option.example)
+    assert option.field == "" or option.field in JobRequest.__struct_fields__
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("timelimit", "soon"),
+        ("timelimit", "0"),
+        ("min-nodes", "-1"),
+        ("cpu-per-task", "0"),
+        ("mem-per-node", "much"),
+        ("partition", "a b"),
+        ("account", ""),
+        ("priority", "99999999999"),
+        ("hold", "yes"),
+        ("begin", "tomorrow"),
+        ("comment", "two\nlines"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_told_with_its_name(name: str, value: str) -> None:
+    with pytest.raises(OptionError, match=name):
+        request(options={name: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("90", 90), ("90s", 2), ("2h", 120), ("1d", 1440), ("1w", 10080), ("10:30", 11), ("1:30:00", 90), ("1-12", 2160),
+     ("1-12:30:00", 2190)],
+)  # fmt: skip
+def test_times_are_read_as_slurm_reads_them(text: str, expected: int) -> None:
+    assert annotations.minutes(text) == number(expected)
+
+
+@given(st.dictionaries(st.sampled_from([option.name for option in TABLE]), st.text(max_size=40), max_size=4))
+def test_any_text_is_an_option_or_a_told_mistake(options: dict[str, str]) -> None:
+    try:
+        request(options=options)
+    except OptionError as error:
+        assert str(error)
+
+
+@given(st.integers(1, 200), st.integers(1, 16))
+def test_there_is_always_a_place_for_every_pod(pods: int, per_node: int) -> None:
+    found = request(*[pod(f"p-{i}") for i in range(pods)], unit=GROUP, options={"pods-per-node": str(per_node)})
+    assert int(found.nodes or 0) * (found.tasks_per_node or 0) >= pods
+    assert (int(found.nodes or 0) - 1) * per_node < pods
+    assert found.minimum_nodes == found.maximum_nodes == int(found.nodes or 0)
+
+
+def test_unknown_names_are_pointed_out_and_change_nothing() -> None:
+    assert annotations.unknown({names.OPTION + "qoss": "x", names.OPTION + "qos": "x"}) == [names.OPTION + "qoss"]
+    assert request(options={"qoss": "x"}) == request()
+
+
+RULES = (
+    Rule(namespaces=("team-*",), force={"account": "team"}, allow={"qos": ("normal", "high")}, refuse=("user-id",)),
+    Rule(default={"account": "guests"}),
+)
+
+
+def test_policy_has_the_last_word() -> None:
+    found = request(pod(namespace="team-a"), options={"account": "rich", "qos": "high"}, policy=RULES)
+    assert (found.account, found.qos) == ("team", "high")
+    assert request(policy=RULES).account == "guests"
+    assert request(policy=RULES, options={"account": "mine"}).account == "mine"
+
+
+@pytest.mark.parametrize("options", [{"qos": "vip"}, {"user-id": "root"}])
+def test_policy_refuses_what_is_not_allowed(options: dict[str, str]) -> None:
+    with pytest.raises(Refused):
+        request(pod(namespace="team-a"), options=options, policy=RULES)
+
+
+def test_a_priority_class_means_what_the_settings_say() -> None:
+    ranks = {"urgent": PriorityRule(qos="high", nice=-5)}
+    found = request(pod(spec={"priorityClassName": "urgent"}), priority_classes=ranks)
+    assert (found.qos, found.nice) == ("high", -5)
+    assert (
+        request(pod(spec={"priorityClassName": "urgent"}), options={"qos": "low"}, priority_classes=ranks).qos == "low"
+    )

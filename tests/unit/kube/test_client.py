@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Laws of the verbs, on a scripted transport."""
+
+import random
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import pytest
+
+from slinky.kube import (
+    CONFIG_MAPS,
+    PODS,
+    Client,
+    Key,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+    Unreadable,
+)
+from slinky.kube.errors import Kind, api_error, verdict
+from slinky.observe import ManualClock
+
+from .scripted import Scripted, answer
+
+FOUND = {"metadata": {"name": "a", "namespace": "ns", "resourceVersion": "1"}}
+BUSY = {"kind": "Status", "code": 429, "reason": "TooManyRequests", "message": "slow down"}
+
+
+class Rig:
+    def __init__(self, *requests: object) -> None:
+        self.transport = Scripted(list(requests))
+        self.clock = ManualClock()
+        self.client = Client(self.transport, clock=self.clock, dice=random.Random(1), deadline=30.0)  # noqa: S311
+
+    async def get(self, seconds: float) -> object:
+        """The answer to a get during which `seconds` pass."""
+        import asyncio  # noqa: PLC0415
+
+        task = asyncio.ensure_future(self.client.get(CONFIG_MAPS, Key("ns", "a")))
+        await self.clock.advance(seconds)
+        return await task
+
+
+async def test_a_busy_server_is_given_the_pause_it_asks_for() -> None:
+    rig = Rig(answer(429, BUSY, Retry_After="5"), answer(200, FOUND))
+    await rig.get(7.0)
+    assert len(rig.transport.asked) == 2
+
+
+async def test_a_pause_beyond_the_deadline_is_not_waited_for() -> None:
+    rig = Rig(answer(429, BUSY, Retry_After="60"))
+    with pytest.raises(TooManyRequests) as refused:
+        await rig.get(0.0)
+    assert refused.value.retry_after == 60.0
+    assert verdict(refused.value).after == 60.0
+
+
+async def test_a_refusal_without_a_pause_is_passed_on() -> None:
+    rig = Rig(answer(503, b"<html>bad gateway</html>"))
+    with pytest.raises(ServerError, match="bad gateway"):
+        await rig.get(0.0)
+
+
+async def test_an_eviction_is_never_repeated() -> None:
+    rig = Rig(answer(429, BUSY, Retry_After="1"))
+    with pytest.raises(TooManyRequests):
+        await rig.client.evict(Key("ns", "a"))
+
+
+async def test_a_write_that_may_have_happened_is_not_repeated() -> None:
+    rig = Rig(Unreachable("reset"))
+    with pytest.raises(Unreachable):
+        await rig.client.create(CONFIG_MAPS, FOUND)
+    assert len(rig.transport.asked) == 1
+
+
+async def test_an_answer_that_is_no_object_is_unreadable_and_not_empty() -> None:
+    for body in (b"", b"<html>", b"[]", b'{"metadata": 7}'):
+        with pytest.raises(Unreadable):
+            await Rig(answer(200, body)).get(0.0)
+
+
+async def test_pages_ask_for_the_rest_of_the_same_snapshot() -> None:
+    rig = Rig(
+        answer(200, {"metadata": {"resourceVersion": "5", "continue": "next"}, "items": [FOUND]}),
+        answer(200, {"metadata": {"resourceVersion": "5"}, "items": None}),
+    )
+    pages = [page async for page in rig.client.pages(CONFIG_MAPS, labels="a=b", version="5")]
+    queries = [parse_qs(urlsplit(path).query) for _, path, _ in rig.transport.asked]
+    assert len(pages) == 2
+    assert "continue" not in queries[0]
+    assert queries[1]["continue"] == ["next"]
+    assert "resourceVersion" not in queries[1]
+    assert queries[1]["labelSelector"] == ["a=b"]
+
+
+async def test_binding_names_the_pod_it_means() -> None:
+    rig = Rig(answer(201, {"kind": "Status", "status": "Success"}))
+    await rig.client.bind(Key("ns", "a"), "n1", uid="u")
+    method, path, body = rig.transport.asked[0]
+    assert (method, path) == ("POST", PODS.path(Key("ns", "a"), subresource="binding"))
+    assert msgspec.json.decode(body or b"")["metadata"]["uid"] == "u"
+
+
+async def test_deleting_what_is_gone_is_not_found() -> None:
+    rig = Rig(answer(404, {"code": 404, "reason": "NotFound"}))
+    with pytest.raises(NotFound):
+        await rig.client.delete(CONFIG_MAPS, Key("ns", "a"))
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind"),
+    [
+        (409, "AlreadyExists", Kind.LATER),
+        (404, "NotFound", Kind.LATER),
+        (429, "", Kind.LATER),
+        (503, "", Kind.LATER),
+        (403, "Forbidden", Kind.BLOCKED),
+        (422, "Invalid", Kind.BLOCKED),
+        (418, "", Kind.BUG),
+    ],
+)
+def test_each_refusal_has_its_kind(code: int, reason: str, kind: Kind) -> None:
+    error = api_error(code, msgspec.json.encode({"code": code, "reason": reason}))
+    assert verdict(error).kind is kind
+
+
+def test_what_nobody_foresaw_is_a_bug() -> None:
+    assert verdict(KeyError("x")).kind is Kind.BUG

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Laws of the controller loop."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from slinky.kube import (
+    CONFIG_MAPS,
+    Again,
+    Blocked,
+    Cache,
+    ConfigMap,
+    Controller,
+    Key,
+    Kind,
+    Later,
+    Meta,
+    Verdict,
+)
+from slinky.observe import ManualClock
+
+from .objects import config_map
+
+A = Key("ns", "a")
+
+
+class Rig:
+    def __init__(self, reconcile: Callable[[Key], Awaitable[Again | None]], **options: object) -> None:
+        self.clock = ManualClock()
+        self.told: list[Verdict] = []
+        self.cache: Cache[ConfigMap] = Cache(CONFIG_MAPS)
+        self.seen: list[Key] = []
+
+        async def counted(key: Key) -> Again | None:
+            self.seen.append(key)
+            return await reconcile(key)
+
+        async def blocked(_: Key, judged: Verdict) -> None:
+            self.told.append(judged)
+
+        self.controller: Controller[Key] = Controller(
+            "test",
+            counted,
+            blocked=blocked,
+            clock=self.clock,
+            dice=random.Random(1),  # noqa: S311
+            **options,  # type: ignore[arg-type]
+        )
+        self.controller.watches(self.cache)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as family:
+            task = family.create_task(self.controller.run())
+            yield
+            task.cancel()
+
+
+async def fine(_: Key) -> Again | None:
+    return None
+
+
+async def test_a_change_is_reconciled_once() -> None:
+    rig = Rig(fine)
+    async with rig.running():
+        rig.cache.put(config_map("a", 1))
+        rig.cache.put(config_map("a", 2))
+        await rig.clock.advance(1.0)
+    assert rig.seen == [A]
+
+
+async def test_a_deletion_is_reconciled_too() -> None:
+    rig = Rig(fine)
+    async with rig.running():
+        rig.cache.put(config_map("a", 1))
+        await rig.clock.advance(1.0)
+        rig.cache.drop(Meta("a", "ns", resource_version="2"))
+        await rig.clock.advance(1.0)
+    assert rig.seen == [A, A]
+
+
+async def test_again_means_again_after_that_long() -> None:
+    async def reconcile(_: Key) -> Again | None:
+        return Again(after=60.0)
+
+    rig = Rig(reconcile)
+    async with rig.running():
+        rig.controller.queue.add(A)
+        await rig.clock.advance(59.0)
+        assert len(rig.seen) == 1
+        await rig.clock.advance(2.0)
+        assert len(rig.seen) == 2
+
+
+async def test_try_later_backs_off_and_success_forgets_it() -> None:
+    async def reconcile(_: Key) -> Again | None:
+        if len(rig.seen) < 4:
+            raise Later("not yet")
+        return None
+
+    rig = Rig(reconcile)
+    async with rig.running():
+        rig.controller.queue.add(A)
+        await rig.clock.advance(10.0)
+        assert len(rig.seen) == 4
+        assert rig.controller.queue.failures(A) == 0
+
+
+async def test_the_servers_own_pause_is_honoured() -> None:
+    async def reconcile(_: Key) -> Again | None:
+        raise Later("busy", after=100.0)
+
+    rig = Rig(reconcile)
+    async with rig.running():
+        rig.controller.queue.add(A)
+        await rig.clock.advance(99.0)
+        assert len(rig.seen) == 1
+
+
+async def test_blocked_tells_a_person_and_waits_for_a_change() -> None:
+    async def reconcile(_: Key) -> Again | None:
+        raise Blocked("NoSecret", "create the secret `key`")
+
+    rig = Rig(reconcile)
+    async with rig.running():
+        rig.cache.put(config_map("a", 1))
+        await rig.clock.advance(120.0)
+        assert len(rig.seen) == 1
+        rig.cache.put(config_map("a", 2))
+        await rig.clock.advance(1.0)
+        assert len(rig.seen) == 2
+    assert [(told.reason, told.message) for told in rig.told] == [("NoSecret", "create the secret `key`")] * 2
+
+
+async def test_a_bug_in_one_key_does_not_stop_the_others() -> None:
+    async def reconcile(key: Key) -> Again | None:
+        if key == A:
+            raise ZeroDivisionError
+        return None
+
+    rig = Rig(reconcile, workers=1)
+    async with rig.running():
+        rig.controller.queue.add(A)
+        rig.controller.queue.add(Key("ns", "b"))
+        await rig.clock.advance(0.1)
+    assert set(rig.seen) == {A, Key("ns", "b")}
+
+
+async def test_a_reconcile_that_hangs_is_cut_off() -> None:
+    async def reconcile(_: Key) -> Again | None:
+        await asyncio.Event().wait()
+        return None
+
+    rig = Rig(reconcile, deadline=0.01, workers=1)
+    rig.controller.queue.add(A)
+    assert await rig.controller.queue.get() == A
+    await rig.controller.once(A)
+    assert rig.controller.queue.failures(A) == 1
+
+
+async def test_errors_of_other_packages_are_judged_by_their_own_table() -> None:
+    class SlurmDown(Exception):  # noqa: N818
+        pass
+
+    def judge(error: Exception) -> Verdict | None:
+        return Verdict(Kind.LATER, "SlurmDown", "no answer", 7.0) if isinstance(error, SlurmDown) else None
+
+    async def reconcile(_: Key) -> Again | None:
+        raise SlurmDown
+
+    rig = Rig(reconcile, judges=[judge])
+    async with rig.running():
+        rig.controller.queue.add(A)
+        await rig.clock.advance(8.0)
+    assert len(rig.seen) == 2
+
+
+async def test_a_dead_cluster_starves_nobody() -> None:
+    async def reconcile(key: Key) -> Again | None:
+        if key.namespace == "dead":
+            await rig.clock.sleep(1000.0)
+        return None
+
+    rig = Rig(reconcile, workers=4, group=lambda key: key.namespace, deadline=10_000.0)
+    async with rig.running():
+        for number in range(50):
+            rig.controller.queue.add(Key("dead", str(number)))
+        for number in range(50):
+            rig.controller.queue.add(Key("well", str(number)))
+        await rig.clock.advance(1.0)
+        assert sum(key.namespace == "well" for key in rig.seen) == 50

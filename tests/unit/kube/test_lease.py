@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Laws of leader election: never two at once, whatever the clocks say."""
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from slinky.kube import Client, Election, Key, LeadershipLost, Terms
+from slinky.kube.errors import Unreachable
+from slinky.kube.transport import Answer
+from slinky.observe import ManualClock
+
+from .scripted import Scripted, answer
+
+LEASE = Key("ns", "lease")
+
+
+class LeaseServer(Scripted):
+    """Keeps one lease, with versions and conflicts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lease: dict[str, Any] | None = None
+        self.version = 0
+        self.down = False
+
+    async def request(self, method: str, path: str, *, body: bytes | None = None, **_: Any) -> Answer:
+        if self.down:
+            raise Unreachable("down")
+        given = msgspec.json.decode(body) if body else {}
+        match method, self.lease:
+            case "GET", None:
+                return answer(404, {"code": 404, "reason": "NotFound"})
+            case "GET", lease:
+                return answer(200, lease)
+            case "POST", None:
+                self.lease = {"metadata": given["metadata"], "spec": given["spec"]}
+            case "PATCH", dict(lease):
+                if given["metadata"]["resourceVersion"] != str(self.version):
+                    return answer(409, {"code": 409, "reason": "Conflict"})
+                lease["spec"] |= given["spec"]
+            case _:
+                return answer(409, {"code": 409, "reason": "AlreadyExists"})
+        self.version += 1
+        assert self.lease
+        self.lease["metadata"]["resourceVersion"] = str(self.version)
+        return answer(200, self.lease)
+
+    @property
+    def holder(self) -> str:
+        return str(self.lease["spec"]["holderIdentity"]) if self.lease else ""
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.clock, self.server = ManualClock(), LeaseServer()
+        self.leading: list[str] = []
+
+    def candidate(self, name: str) -> "asyncio.Task[None]":
+        client = Client(self.server, clock=self.clock, dice=random.Random(name))  # noqa: S311
+        election = Election(client, LEASE, name, terms=Terms())
+
+        async def work() -> None:
+            self.leading.append(name)
+            assert len(self.leading) == 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.leading.remove(name)
+
+        return asyncio.ensure_future(election.lead(work))
+
+
+async def test_one_leads_and_the_other_waits() -> None:
+    rig = Rig()
+    one, two = rig.candidate("one"), rig.candidate("two")
+    await rig.clock.advance(300.0)
+    assert len(rig.leading) == 1
+    for task in (one, two):
+        task.cancel()
+    await asyncio.gather(one, two, return_exceptions=True)
+
+
+async def test_a_leader_that_stops_hands_over_at_once() -> None:
+    rig = Rig()
+    one = rig.candidate("one")
+    await rig.clock.advance(1.0)
+    two = rig.candidate("two")
+    await rig.clock.advance(1.0)
+    one.cancel()
+    await asyncio.gather(one, return_exceptions=True)
+    await rig.clock.advance(5.0)  # far less than the lease's duration
+    assert rig.leading == ["two"]
+    two.cancel()
+    await asyncio.gather(two, return_exceptions=True)
+
+
+async def test_a_leader_cut_off_stops_before_another_can_start() -> None:
+    rig = Rig()
+    one = rig.candidate("one")
+    await rig.clock.advance(1.0)
+    rig.server.down = True
+    await rig.clock.advance(13.0)
+    assert rig.leading == []
+    with pytest.raises(LeadershipLost):
+        await one
+    rig.server.down = False
+    two = rig.candidate("two")
+    await rig.clock.advance(14.0)
+    assert rig.leading == []  # seen unchanged for less than its duration
+    await rig.clock.advance(5.0)
+    assert rig.leading == ["two"]
+    two.cancel()
+    await asyncio.gather(two, return_exceptions=True)
+
+
+async def test_a_jump_of_the_wall_clock_elects_nobody() -> None:
+    rig = Rig()
+    one = rig.candidate("one")
+    await rig.clock.advance(1.0)
+    two = rig.candidate("two")
+    await rig.clock.advance(1.0)
+    for jump in (86_400.0, -172_800.0):
+        rig.clock.jump(jump)
+        await rig.clock.advance(60.0)
+        assert rig.leading == ["one"]
+    for task in (one, two):
+        task.cancel()
+    await asyncio.gather(one, two, return_exceptions=True)
+
+
+async def test_a_stolen_lease_ends_the_work() -> None:
+    rig = Rig()
+    one = rig.candidate("one")
+    await rig.clock.advance(1.0)
+    assert rig.server.lease
+    rig.server.lease["spec"]["holderIdentity"] = "thief"
+    rig.server.version += 1
+    rig.server.lease["metadata"]["resourceVersion"] = str(rig.server.version)
+    await rig.clock.advance(3.0)
+    with pytest.raises(LeadershipLost, match="thief"):
+        await one
+    assert rig.server.holder == "thief"  # what is not ours is not released
+
+
+async def test_an_error_of_the_work_passes_through_and_frees_the_lease() -> None:
+    rig = Rig()
+    client = Client(rig.server, clock=rig.clock, dice=random.Random(1))  # noqa: S311
+
+    async def work() -> None:
+        raise ValueError("bug")
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await Election(client, LEASE, "one").lead(work)
+    assert raised.group_contains(ValueError)
+    assert rig.server.holder == ""

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Laws of being observed: clock, log, health, endpoint, process."""
+
+import asyncio
+import io
+import logging
+import os
+import signal
+from collections.abc import Iterator
+
+import aiohttp
+import msgspec
+import pytest
+
+from slinky.observe import (
+    Health,
+    Log,
+    LoopLag,
+    ManualClock,
+    SystemClock,
+    context,
+    counter,
+    render,
+    run,
+    scrub,
+    serve,
+    setup,
+    until_signal,
+)
+from slinky.observe.health import LAG
+
+TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJyb290In0.c2lnbmF0dXJl"
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    stream = io.StringIO()
+    setup("json", "INFO", stream)
+    yield stream
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_a_line_is_json_with_its_fields_and_its_context(lines: io.StringIO) -> None:
+    log = Log("test")
+    with context(key="ns/a"):
+        log.info("scaled", pods=3, ratio=0.5, done=True, where=None)
+    log.debug("unseen")
+    line = msgspec.json.decode(lines.getvalue())
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "info",
+        "logger": "test",
+        "message": "scaled",
+        "key": "ns/a",
+        "pods": 3,
+        "ratio": 0.5,
+        "done": True,
+        "where": None,
+    }
+
+
+def test_an_error_brings_its_trace(lines: io.StringIO) -> None:
+    try:
+        raise ValueError(f"refused: Bearer {TOKEN}")
+    except ValueError as error:
+        Log("test").error("bug", error=error)
+    line = msgspec.json.decode(lines.getvalue())
+    assert "ValueError: refused" in line["trace"]
+    assert TOKEN not in line["trace"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Authorization: Bearer {TOKEN}",
+        f"token {TOKEN} expired",
+        "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIrYSSNQ\n-----END EC PRIVATE KEY-----",
+    ],
+)
+def test_secrets_are_blanked_by_their_shape(text: str) -> None:
+    clean = scrub(text)
+    assert TOKEN not in clean
+    assert "MHcCAQEEIIrYSSNQ" not in clean
+    assert "[hidden]" in clean
+
+
+def test_secrets_are_blanked_by_their_name(lines: io.StringIO) -> None:
+    Log("test").info("login", token="abc", db_password="abc", user="root")
+    assert "abc" not in lines.getvalue()
+    assert "root" in lines.getvalue()
+
+
+def test_people_get_readable_lines() -> None:
+    root = logging.getLogger()
+    handlers, level, stream = root.handlers[:], root.level, io.StringIO()
+    try:
+        setup("human", "INFO", stream)
+        Log("test").info("scaled", pods=3)
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    assert stream.getvalue().rstrip().endswith("INFO    scaled  pods=3")
+
+
+async def test_time_passes_only_when_a_test_says_so() -> None:
+    clock, woken = ManualClock(), []
+
+    async def sleeper(seconds: float) -> None:
+        await clock.sleep(seconds)
+        woken.append((seconds, clock.monotonic()))
+
+    async with asyncio.TaskGroup() as family:
+        for seconds in (3.0, 1.0, 2.0):
+            family.create_task(sleeper(seconds))
+        await clock.advance(10.0)
+    assert woken == [(1.0, 1.0), (2.0, 2.0), (3.0, 3.0)]
+
+
+async def test_a_cancelled_timer_does_not_ring() -> None:
+    clock, rung = ManualClock(), []
+    clock.call_later(1.0, lambda: rung.append(1)).cancel()
+    await clock.advance(2.0)
+    assert rung == []
+
+
+async def test_a_jump_of_the_wall_clock_lengthens_no_wait() -> None:
+    clock = ManualClock()
+    before = clock.now()
+    clock.jump(-3600)
+    assert (clock.now() - before).total_seconds() == -3600
+    assert clock.monotonic() == 0.0
+
+
+async def test_health_says_what_is_wrong() -> None:
+    health, words = Health(), ["waiting for pods"]
+    health.live("loop", lambda: None)
+    health.ready("caches", lambda: words[0] if words else None)
+    async with serve(health, host="127.0.0.1", port=0) as port, aiohttp.ClientSession() as session:
+
+        async def get(path: str) -> tuple[int, str]:
+            async with session.get(f"http://127.0.0.1:{port}{path}") as answer:
+                return answer.status, await answer.text()
+
+        assert await get("/healthz") == (200, "ok\n")
+        assert await get("/readyz") == (503, "caches: waiting for pods\n")
+        words.clear()
+        assert await get("/readyz") == (200, "ok\n")
+        status, text = await get("/metrics")
+        assert status == 200
+        assert "slinky_event_loop_lag_seconds_bucket" in text
+
+
+async def test_a_stalled_loop_is_seen() -> None:
+    lag = LoopLag(SystemClock(), interval=0.001)
+    task = asyncio.ensure_future(lag.run())
+    await asyncio.sleep(0.01)
+    total = LAG._sum.get()
+    end = SystemClock().monotonic() + 0.05
+    while SystemClock().monotonic() < end:
+        pass
+    await asyncio.sleep(0.01)
+    task.cancel()
+    assert lag.worst >= 0.045
+    assert LAG._sum.get() > total
+
+
+async def test_a_silent_loop_fails_its_check() -> None:
+    clock = ManualClock()
+    lag = LoopLag(clock, stuck=60.0)
+    assert lag.check() is None
+    await clock.advance(61.0)
+    assert lag.check() == "event loop silent for 61 s"
+
+
+def test_counters_end_up_in_the_page() -> None:
+    counter("slinky_test_total", "A test.", "kind").labels("a").inc(2)
+    assert b'slinky_test_total{kind="a"} 2.0' in render()
+
+
+async def test_a_signal_ends_the_work_in_order() -> None:
+    steps = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            steps.append("cleaned up")
+
+    asyncio.get_running_loop().call_later(0.01, os.kill, os.getpid(), signal.SIGTERM)
+    assert await until_signal(work()) == 0
+    assert steps == ["cleaned up"]
+
+
+@pytest.mark.parametrize(("error", "code"), [(None, 0), (ValueError("bug"), 1)])
+def test_a_process_ends_with_a_code_that_means_something(
+    error: Exception | None, code: int, lines: io.StringIO
+) -> None:
+    async def main(_: Health) -> None:
+        if error:
+            raise error
+
+    assert run(main, [("127.0.0.1", 0)]) == code
+    assert ("bug" in lines.getvalue()) == bool(code)
+
+
+async def test_a_failure_of_the_work_is_passed_on() -> None:
+    async def work() -> None:
+        raise ValueError("bug")
+
+    with pytest.raises(ValueError, match="bug"):
+        await until_signal(work())

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each rule refuses what it is there for, and lets everything else in."""
+
+import glob
+import shlex
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from slinky.api import Controller, NodeSet
+from slinky.kube import Reply
+from slinky.webhook.application import RULES
+from slinky.webhook.judge import Change, World, judge
+from slinky.webhook.nodeset import clash
+from slinky.webhook.text import node_settings
+
+KEY = {"name": "keys", "key": "k"}
+SMALLEST: dict[str, dict[str, Any]] = {
+    "controller": {"slurmKeyRef": KEY, "jwtKeyRef": KEY},
+    "accounting": {
+        "slurmKeyRef": KEY,
+        "jwtKeyRef": KEY,
+        "storageConfig": {"host": "db", "passwordKeyRef": KEY},
+    },
+    "restapi": {"controllerRef": {"name": "slurm"}},
+    "loginset": {"controllerRef": {"name": "slurm"}, "sssdConfRef": KEY},
+    "nodeset": {"controllerRef": {"name": "slurm"}},
+    "token": {"jwtKeyRef": KEY, "username": "alice"},
+}
+
+
+def made(kind: str, name: str = "slurm", **spec: Any) -> Any:
+    whole = {"metadata": {"name": name, "namespace": "ns"}, "spec": {**SMALLEST[kind], **spec}}
+    return msgspec.convert(whole, RULES[kind].view)
+
+
+def answer(kind: str, new: Any, old: Any = None, world: World | None = None) -> Reply:
+    return judge(RULES[kind], Change(new, old, world or World()))
+
+
+def nodeset(name: str, **spec: Any) -> NodeSet:
+    found: NodeSet = made("nodeset", name, **spec)
+    return found
+
+
+@pytest.mark.parametrize("kind", SMALLEST)
+def test_the_smallest_object_is_let_in_without_a_word(kind: str) -> None:
+    assert answer(kind, made(kind)) == Reply()
+
+
+NAMED: list[tuple[str, str, str]] = [
+    ("controller", "c" * 42, "longer than 52 characters, which the StatefulSet of slurmctld needs"),
+    ("controller", "my.cluster", "lower-case letters, digits and dashes only"),
+    ("controller", "1st", "lower-case letters, digits and dashes only"),
+    ("accounting", "c" * 42, "longer than 52 characters, which the StatefulSet of slurmdbd needs"),
+    ("restapi", "r" * 56, "longer than 63 characters, as a Service must"),
+    ("loginset", "a.b", "as a Service must"),
+    ("nodeset", "a.b", "as the label of its pods must"),
+    ("nodeset", "n" * 62, "as a host name with its ordinal must"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "why"), NAMED, ids=lambda value: str(value)[:30])
+def test_a_name_that_a_child_could_not_have_is_refused(kind: str, name: str, why: str) -> None:
+    reply = answer(kind, made(kind, name))
+    assert not reply.allowed
+    assert "metadata.name" in reply.message
+    assert why in reply.message
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    # a site's text in a configuration file
+    ("controller", {"extraConf": "include /etc/shadow"}, "spec.extraConf: includes are not allowed"),
+    ("controller", {"extraConf": "just words"}, "spec.extraConf: cannot read"),
+    ("accounting", {"extraConf": "Include x"}, "spec.extraConf: includes are not allowed"),
+    # cluster names
+    ("controller", {"clusterName": "Caps"}, "spec.clusterName"),
+    ("controller", {"clusterName": "a b"}, "spec.clusterName"),
+    ("controller", {"clusterName": "../../etc"}, "spec.clusterName"),
+    # references
+    ("controller", {"configFileRefs": [{"name": "gone"}]}, "spec.configFileRefs: ConfigMap gone does not exist"),
+    ("controller", {"configFileRefs": [{"name": "own"}]}, "slurm.conf, which is generated"),
+    ("controller", {"prologScriptRefs": [{"name": "gone"}]}, "spec.prologScriptRefs: ConfigMap gone does not exist"),
+    ("controller", {"epilogSlurmctldScriptRefs": [{"name": "gone"}]}, "spec.epilogSlurmctldScriptRefs"),
+    (
+        "controller",
+        {"ha": {"enabled": True}, "persistence": {"existingClaim": "narrow"}},
+        "claim narrow must offer ReadWriteMany",
+    ),
+    # the database
+    ("accounting", {"storageConfig": {"host": "db\nStoragePass=x", "passwordKeyRef": KEY}}, "spec.storageConfig.host"),
+    (
+        "accounting",
+        {"storageConfig": {"host": "db", "username": "a b", "passwordKeyRef": KEY}},
+        "spec.storageConfig.username",
+    ),
+    # settings of nodes
+    ("nodeset", {"extraConf": "Weight=1 oops"}, "spec.extraConf: 'oops' is not Key=Value"),
+    ("nodeset", {"extraConf": "Weight="}, "is not Key=Value"),
+    ("nodeset", {"extraConf": "Weight=$(reboot)"}, "spec.extraConf: the character '$'"),
+    ("nodeset", {"extraConf": "Weight=1;reboot"}, "spec.extraConf: the character ';'"),
+    ("nodeset", {"extraConf": "Weight=1' --evil '"}, "spec.extraConf: the character"),
+    ("nodeset", {"extraConf": "Weight=1\nWeight=2"}, r"spec.extraConf: the character '\n'"),
+    ("nodeset", {"extraConf": "NodeName=other"}, "spec.extraConf: NodeName may not be set here"),
+    # partitions
+    ("nodeset", {"partition": {"config": "State=UP\n"}}, "spec.partition.config"),
+    ("nodeset", {"partition": {"config": "Nodes=ALL"}}, "spec.partition.config: Nodes may not be set here"),
+    ("nodeset", {"partition": {"config": "State=UP # PartitionName=x"}}, "spec.partition.config"),
+    ("nodeset", {"partition": {"config": "MaxTime="}}, "spec.partition.config"),
+    # host names
+    ("nodeset", {"template": {"spec": {"hostname": "Gpu_"}}}, "spec.template.spec.hostname"),
+    ("nodeset", {"template": {"spec": {"hostname": "a.b-"}}}, "spec.template.spec.hostname"),
+    ("nodeset", {"template": {"spec": {"hostname": "h" * 60 + "-"}}, "replicas": 1000}, "longer than 63"),
+    # the rest
+    ("nodeset", {"volumeClaimTemplates": [{"metadata": {}}]}, "spec.volumeClaimTemplates[0].metadata.name"),
+    ("nodeset", {"volumeClaimTemplates": [{"metadata": {"name": "a"}}] * 2}, "'a' is there twice"),
+    ("nodeset", {"ssh": {"extraSshdConfig": "a\x00b"}}, "spec.ssh.extraSshdConfig"),
+    ("nodeset", {"updateStrategy": {"scheduledUpdate": {"flags": ["a,b"]}}}, "scheduledUpdate.flags"),
+    ("loginset", {"extraSshdConfig": "a\x07"}, "spec.extraSshdConfig: the control character"),
+    ("loginset", {"rootSshAuthorizedKeys": "a\x00"}, "spec.rootSshAuthorizedKeys"),
+    ("token", {"username": "a b"}, "spec.username"),
+    ("token", {"username": "Alice_Smith"}, "set spec.secretRef"),
+]
+
+WORLD = World(
+    config_maps={"own": frozenset({"slurm.conf", "gres.conf"}), "fine": frozenset({"gres.conf", "notes.txt"})},
+    claims={"narrow": frozenset({"ReadWriteOnce"}), "wide": frozenset({"ReadWriteMany"})},
+)
+
+
+@pytest.mark.parametrize(("kind", "spec", "why"), REFUSED, ids=lambda value: str(value)[:60])
+def test_what_cannot_work_or_hides_something_is_refused_with_its_field(
+    kind: str, spec: dict[str, Any], why: str
+) -> None:
+    reply = answer(kind, made(kind, **spec), world=WORLD)
+    assert not reply.allowed
+    assert why in reply.message
+
+
+WARNED: list[tuple[str, dict[str, Any], str]] = [
+    ("controller", {"configFileRefs": [{"name": "fine"}]}, "notes.txt, which is not a file Slurm is known to read"),
+    ("controller", {"service": {"spec": {"externalIPs": ["10.0.0.1"]}}}, "externalIPs are ignored"),
+    ("controller", {"extraConf": "ClusterName=x"}, "ClusterName follows from the rest"),
+    ("controller", {"externalConfig": {"host": "a", "port": 1}}, "spec.externalConfig has no effect"),
+    ("accounting", {"service": {"spec": {"externalIPs": ["10.0.0.1"]}}}, "externalIPs are ignored"),
+    ("restapi", {"service": {"spec": {"externalIPs": ["10.0.0.1"]}}}, "externalIPs are ignored"),
+    ("loginset", {"service": {"spec": {"externalIPs": ["10.0.0.1"]}}}, "externalIPs are ignored"),
+    ("nodeset", {"scalingMode": "DaemonSet", "pinToNode": True}, "spec.pinToNode has no effect in DaemonSet mode"),
+    ("nodeset", {"pruneSlurmNodeRecords": "NodeNotFound"}, "has no effect in StatefulSet mode"),
+    ("nodeset", {"drain": {"onTimeout": "Cancel"}}, "spec.drain.onTimeout has no effect without a timeout"),
+    ("token", {"username": "root"}, "can do anything"),
+]
+
+
+@pytest.mark.parametrize(("kind", "spec", "why"), WARNED, ids=lambda value: str(value)[:60])
+def test_what_is_odd_is_let_in_with_a_warning(kind: str, spec: dict[str, Any], why: str) -> None:
+    reply = answer(kind, made(kind, **spec), world=WORLD)
+    assert reply.allowed, reply.message
+    assert any(why in text for text in reply.warnings), reply.warnings
+
+
+WELCOME: list[tuple[str, dict[str, Any]]] = [
+    ("controller", {"extraConf": "SelectTypeParameters=CR_Core\nPartitionName=all Nodes=ALL Default=YES # day\n"}),
+    ("controller", {"ha": {"enabled": True}, "persistence": {"existingClaim": "wide"}}),
+    ("controller", {"ha": {"enabled": True}, "persistence": {"existingClaim": "not-there-yet"}}),
+    ("nodeset", {"extraConf": "Weight=10 Gres=gpu:h100:8 Features=a,b CpuSpecList=0-3"}),
+    ("nodeset", {"partition": {"enabled": True, "config": "State=UP MaxTime=UNLIMITED Default=YES"}}),
+    ("nodeset", {"template": {"spec": {"hostname": "gpu-"}}, "replicas": 0}),
+    ("nodeset", {"scalingMode": "DaemonSet"}),
+    ("loginset", {"extraSshdConfig": "X11Forwarding no\nMatch User a\r\n\tAllowTcpForwarding yes\n"}),
+    ("token", {"username": "alice_smith", "secretRef": {"name": "alice", "key": "t"}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "spec"), WELCOME, ids=lambda value: str(value)[:60])
+def test_what_is_fine_is_let_in_without_a_word(kind: str, spec: dict[str, Any]) -> None:
+    assert answer(kind, made(kind, **spec), world=WORLD) == Reply()
+
+
+CONSTANT: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("controller", {}, {"clusterName": "other"}, "spec.clusterName is immutable (it is ns_slurm)"),
+    ("controller", {"clusterName": "one"}, {}, "spec.clusterName is immutable (it is one)"),
+    ("controller", {}, {"jwtKeyRef": {"name": "b", "key": "k"}}, "spec.jwtKeyRef is immutable"),
+    ("controller", {}, {"persistence": {"enabled": False}}, "spec.persistence.enabled is immutable"),
+    ("controller", {}, {"persistence": {"existingClaim": "a"}}, "spec.persistence.existingClaim is immutable"),
+    ("accounting", {}, {"jwtKeyRef": {"name": "b", "key": "k"}}, "spec.jwtKeyRef is immutable"),
+    ("token", {}, {"jwtKeyRef": {"name": "b", "key": "k"}}, "spec.jwtKeyRef is immutable"),
+    ("nodeset", {}, {"volumeClaimTemplates": [{"metadata": {"name": "a"}}]}, "spec.volumeClaimTemplates is immutable"),
+]
+
+
+@pytest.mark.parametrize(("kind", "before", "after", "why"), CONSTANT, ids=lambda value: str(value)[:40])
+def test_what_the_cluster_hangs_on_stays(kind: str, before: dict[str, Any], after: dict[str, Any], why: str) -> None:
+    reply = answer(kind, made(kind, **after), made(kind, **before))
+    assert not reply.allowed
+    assert why in reply.message
+
+
+def test_another_spelling_of_the_same_identity_is_no_change() -> None:
+    old = made("controller")
+    new = made("controller", clusterName="ns_slurm", jwtKeyRef=None, jwtHs256KeyRef=KEY, persistence={"enabled": True})
+    assert answer("controller", new, old).allowed
+
+
+def test_what_was_wrong_already_only_warns_but_a_new_mistake_is_refused() -> None:
+    old = made("nodeset", extraConf="oops")
+    scaled = answer("nodeset", made("nodeset", extraConf="oops", replicas=3), old)
+    assert scaled.allowed
+    assert scaled.warnings == ("spec.extraConf: 'oops' is not Key=Value",)
+    worse = answer("nodeset", made("nodeset", extraConf="oops and"), old)
+    assert not worse.allowed
+    assert "'and'" in worse.message
+
+
+def test_an_update_that_leaves_the_spec_alone_is_never_refused() -> None:
+    bad = made("controller", configFileRefs=[{"name": "gone"}])
+    assert answer("controller", bad, bad) == Reply()
+
+
+def test_an_object_on_its_way_out_is_never_refused() -> None:
+    bad = made("nodeset", extraConf="oops")
+    leaving = msgspec.structs.replace(
+        bad, metadata=msgspec.structs.replace(bad.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    )
+    assert answer("nodeset", leaving, made("nodeset")) == Reply()
+
+
+def hosts(prefix: str) -> dict[str, Any]:
+    return {"template": {"spec": {"hostname": prefix}}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "clashing"),
+    [
+        ({}, {}, False),
+        (hosts("gpu-"), hosts("gpu-"), True),
+        (hosts("gpu-"), hosts("gpu"), True),
+        (hosts("gpu-"), hosts("gpu-1"), True),
+        (hosts("gpu-"), hosts("gpu-1-"), False),
+        (hosts("gpu-"), {**hosts("gpu-1"), "scalingMode": "DaemonSet"}, False),
+        (hosts("a-"), {}, True),
+    ],
+)
+def test_two_sets_of_one_cluster_never_share_a_slurm_name(
+    one: dict[str, Any], other: dict[str, Any], clashing: bool
+) -> None:
+    new, there = nodeset("b", **one), nodeset("a", **other)
+    assert answer("nodeset", new, world=World(node_sets=(there,))).allowed is not clashing
+    assert clash(new, there) == clash(there, new)
+
+
+@given(
+    st.text(alphabet=st.characters(codec="utf-8"), max_size=40) | st.from_regex(r"\A([A-Z][a-z]{1,4}=.{1,6} ?){1,3}\Z")
+)
+@example("Weight=1 Gres=gpu:8")
+def test_a_shell_sees_in_accepted_settings_what_a_person_sees(text: str) -> None:
+    if not list(node_settings("f", text)):
+        assert shlex.split(text, comments=True) == text.split()
+        assert glob.escape(text) == text
+
+
+def test_another_cluster_may_use_the_same_names() -> None:
+    there = nodeset("a", **{**hosts("gpu-"), "controllerRef": {"name": "other"}})
+    assert answer("nodeset", nodeset("b", **hosts("gpu-")), world=World(node_sets=(there,))).allowed
+
+
+@given(st.integers(0, 200), st.integers(0, 200), st.sampled_from(["n-", "n-1", "n-10", "m-", "n"]))
+def test_sets_that_do_not_clash_have_no_host_in_common(first: int, second: int, prefix: str) -> None:
+    one, other = nodeset("x", **hosts("n-")), nodeset("y", **hosts(prefix))
+    assert clash(one, other) or one.hostname(first) != other.hostname(second)
+
+
+def test_partitions_of_the_text_and_of_node_sets_never_clash() -> None:
+    text: Controller = made("controller", extraConf="PartitionName=gpu Nodes=ALL")
+    nodes = nodeset("gpu", partition={"enabled": True})
+    assert not answer("nodeset", nodes, world=World(controllers=(text,))).allowed
+    assert not answer("controller", text, world=World(node_sets=(nodes,))).allowed
+    assert answer("nodeset", nodeset("gpu"), world=World(controllers=(text,))).allowed
