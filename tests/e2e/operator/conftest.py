@@ -27,6 +27,8 @@ def operator(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
     found = Operator(site.lab, site.namespace, tmp_path_factory.mktemp("operator") / "log")
     found.start()
     yield found
+    # While the operator lives: it holds NodeSets by a finalizer until their workers are drained.
+    site.kubectl("delete", "controllers,nodesets", "--all", "--timeout=60s")
     found.stop()
 
 

@@ -24,7 +24,7 @@ proxy_lib_name = files
 auth_provider = none
 """
 # A password that a shell, a configuration file or SQL would stumble over.
-PASSWORD = "it's a $(secret) \\ #1"
+PASSWORD = "it's a $(secret) #1"
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,7 @@ def test_where_the_state_is_kept(spec: dict[str, Any], source: dict[str, Any]) -
 def test_a_claim_is_made_from_the_spec() -> None:
     made = objects(controller(persistence={"accessModes": ["ReadWriteOnce"]}))["StatefulSet/slurm-controller"]["spec"]
     assert made["volumeClaimTemplates"] == [
-        {"metadata": {"name": "statesave"}, "spec": {"accessModes": ("ReadWriteOnce",)}}
+        {"metadata": {"name": "statesave"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
     ]
 
 

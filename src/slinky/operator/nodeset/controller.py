@@ -185,6 +185,8 @@ class NodeSetKeeper(Keeper[NodeSet]):
     def _outcome(self, seen: Snapshot, report: Report) -> Outcome:
         going = sum(found.condemned is not None for found in seen.workers)
         CONDEMNED.labels(*seen.of.key).set(going)
+        if going and not seen.sight.trusted:
+            self.clusters.stir(seen.of.controller_key)  # a large cluster is read rarely, and someone waits for news
         if report.errors:
             raise report.errors[0]
         known = status.health(seen, braked=report.braked, refused=report.slurm, reserved=report.reserved)

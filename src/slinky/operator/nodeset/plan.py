@@ -100,8 +100,9 @@ def _stale(seen: Snapshot, slot: Slot) -> str:
 
 def _choices(seen: Snapshot) -> Iterable[Condemn]:
     of, mode = seen.of, _in_mode(seen)
+    kept = {worker.meta.uid for worker in mode}
     for worker in seen.workers:
-        if worker not in mode and worker.staying:
+        if worker.meta.uid not in kept and worker.staying:
             yield Condemn(worker, scaling.MODE)
     chosen: set[str] = set()
     if of.per_node:

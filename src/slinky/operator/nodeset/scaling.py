@@ -48,7 +48,9 @@ def surplus(workers: Sequence[Worker], want: int) -> list[Worker]:
         for worker in workers
         if not worker.leaving and not (worker.condemned and worker.condemned.cause in doomed)
     ]
-    excess = max(0, len(counted) - want)
+    excess = len(counted) - want
+    if excess <= 0:
+        return []
     ordered = least_harm(counted)
     ordered.sort(key=lambda worker: worker.condemned is None)
     return ordered[:excess]

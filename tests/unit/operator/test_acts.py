@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Laws of carrying out: what is asked of Slurm and of Kubernetes, and what is not."""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tests.unit.operator.made import host, node_set, one, pod
+
+from slinky.kube.cache import Cache
+from slinky.kube.types import Key
+from slinky.kube.views import PODS
+from slinky.observe import ManualClock
+from slinky.operator.clusters import Clusters
+from slinky.operator.nodeset.actions import Action, Delete, Forget, Update
+from slinky.operator.nodeset.acts import Acts, Report
+from slinky.operator.settings import Settings
+from slinky.operator.world import World
+from slinky.slurm import Node as Host
+from slinky.slurm import NodeUpdate, Transport
+
+DRAIN = NodeUpdate(state=["DRAIN"], reason="slurm-operator: x")
+
+
+@dataclass
+class Slurm:
+    """A slurmctld of one host."""
+
+    there: Host
+    asked: list[str] = field(default_factory=list)
+    down: bool = False
+
+    async def node(self, name: str) -> Host:
+        return self.there
+
+    async def update_node(self, name: str, change: NodeUpdate) -> None:
+        if self.down:
+            raise Transport("no answer")
+        self.asked.append(f"update {name}")
+
+    async def delete_nodes(self, *names: str) -> None:
+        self.asked.append(f"delete {names[0]}")
+
+
+@dataclass
+class Kubernetes:
+    """An API server that remembers what was deleted."""
+
+    deleted: list[str] = field(default_factory=list)
+
+    async def delete(self, resource: object, key: Key, *, uid: str) -> None:
+        self.deleted.append(key.name)
+
+
+class Desk:
+    """Hands with a scripted Slurm and a scripted Kubernetes."""
+
+    def __init__(self, there: Host | None = None, workers: int = 0) -> None:
+        self.slurm = Slurm(there or host("gpu-0"))
+        self.kube = Kubernetes()
+        self.clock = ManualClock()
+        pods: Cache[Any] = Cache(PODS, indexes={"owner": lambda found: ("uid-gpu",)})
+        for n in range(workers):
+            pods.put(pod(f"gpu-{n}"))
+        settings = Settings(brake_least=2, brake_share=0.5, brake_window=60)
+        world = SimpleNamespace(client=self.kube, pods=pods, clock=self.clock, settings=settings)
+        clusters = SimpleNamespace(client=lambda key: self.slurm, stir=lambda key: None, expect_removal=lambda *_: None)
+        self.acts = Acts(cast("World", world), cast("Clusters", clusters))
+
+    async def do(self, *actions: Action) -> Report:
+        return await self.acts.carry_out(node_set(), actions, None, lambda *_, **__: None)
+
+
+async def test_a_host_is_changed_only_while_its_reason_is_the_one_that_was_seen() -> None:
+    desk = Desk(host("gpu-0", "IDLE+DRAIN", "disk"))
+    await desk.do(Update("gpu-0", DRAIN, "drain", seen=""))
+    assert desk.slurm.asked == []
+    await desk.do(Update("gpu-0", DRAIN, "drain", seen="disk"))
+    assert desk.slurm.asked == ["update gpu-0"]
+
+
+async def test_a_refusal_of_slurm_ends_its_own_step_only() -> None:
+    desk = Desk(workers=1)
+    desk.slurm.down = True
+    doomed = one(pod("gpu-0"))
+    report = await desk.do(Update("gpu-0", NodeUpdate(comment="x"), "comment"), Delete(doomed, "drained"))
+    assert report.slurm == ["no answer"]
+    assert desk.kube.deleted == ["gpu-0"]
+
+
+async def test_the_brake_holds_what_nobody_planned_and_lets_go_after_a_while() -> None:
+    desk = Desk(workers=4)
+    unplanned = [Delete(one(pod(f"gpu-{n}")), "ended", braked=True) for n in range(4)]
+    report = await desk.do(*unplanned)
+    assert (len(desk.kube.deleted), report.braked) == (2, 2)
+    planned = await desk.do(Delete(one(pod("gpu-3")), "drained"))
+    assert planned.braked == 0
+    await desk.clock.advance(61)
+    assert (await desk.do(unplanned[2])).braked == 0
+
+
+async def test_a_host_that_is_removed_on_purpose_is_announced() -> None:
+    desk = Desk()
+    await desk.do(Forget("gpu-0", "its node is gone"))
+    assert desk.slurm.asked == ["delete gpu-0"]
