@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How quick the bridge is, on a real API server without kubelets and a real Slurm with external nodes.
 
-    python bench/bridge.py --nodes 64        a lab of its own
-    python bench/bridge.py --lab NAME        the Slurm of a lab that runs already
+    python -m bench.bridge --nodes 64        a lab of its own
+    python -m bench.bridge --lab NAME        the Slurm of a lab that runs already
 
 Each line is one question of docs/bridge: how long from a pod's creation to its node, what waiting costs, how long a
 gang takes, how soon pods leave when Slurm ends their jobs. Client, bridge, API server and Slurm share the machine.
@@ -10,6 +10,7 @@ gang takes, how soon pods leave when Slurm ends their jobs. Client, bridge, API 
 
 import argparse
 import asyncio
+import contextlib
 import json
 import resource
 import statistics
@@ -64,12 +65,10 @@ class Stopwatch:
 async def clear(stage: Scene) -> None:
     """End every pod and wait until Slurm is empty again."""
     for pod in await stage.client.list(OUR_PODS, namespace=stage.namespace):
-        try:
+        with contextlib.suppress(NotFound):
             await stage.client.delete(OUR_PODS, pod.key, grace=0)
-        except NotFound:
-            continue
-        if pod.spec.node_name:
-            await stage.stopped(pod.metadata.name)
+            if pod.spec.node_name:
+                await stage.stopped(pod.metadata.name)
 
     async def empty() -> bool:
         return not await stage.client.list(OUR_PODS, namespace=stage.namespace) and not await stage.jobs()

@@ -60,14 +60,18 @@ class Hands:
 
     async def unlabel(self, pod: Pod) -> None:
         """Take the job off a pod that has no node."""
-        blank = {"labels": {names.JOB_LABEL: None}, "annotations": {names.NODE_ANNOTATION: None}}
+        blank = {
+            "labels": {names.JOB_LABEL: None},
+            "annotations": {names.NODE_ANNOTATION: None, names.SLUID_ANNOTATION: None},
+        }
         await self._patch(pod, {"metadata": blank})
 
-    async def bind(self, pod: Pod, node: str) -> None:
-        """Put a pod on its node, and note the node on it."""
+    async def bind(self, pod: Pod, node: str, sluid: str) -> None:
+        """Put a pod on its node, and note node and job on it."""
+        notes = {names.NODE_ANNOTATION: node, **({names.SLUID_ANNOTATION: sluid} if sluid else {})}
         await self._select_volumes(pod, node)
         try:
-            await self._client.bind(pod.key, node, uid=pod.metadata.uid, annotations={names.NODE_ANNOTATION: node})
+            await self._client.bind(pod.key, node, uid=pod.metadata.uid, annotations=notes)
         except NotFound:
             return
         except Conflict:
