@@ -140,9 +140,9 @@ class Units:
             case Place(job, pods):
                 await self._place(unit, job, pods, wish)
             case Say(pods, said, warning):
-                await each(pods, lambda pod: self._hands.say(pod, said, warning=warning))
+                await self._tell(pods, said, warning=warning)
             case Detach(pods, said):
-                await each(pods, lambda pod: self._hands.say(pod, said, warning=True))
+                await self._tell(pods, said, warning=True)
                 await each(pods, self._hands.unlabel)
             case Cancel(job, outcome, code):
                 await self._releaser.end(job, outcome, code)
@@ -156,11 +156,11 @@ class Units:
             job = await self._submitter.submit(unit, wish, pods)
         except Rejected as error:
             told = reasons.refused(error.number, error.text)
-            await each(pods, lambda pod: self._hands.say(pod, Said(False, "SlurmRefused", str(told)), warning=True))
+            await self._tell(pods, Said(False, "SlurmRefused", str(told)), warning=True)
             raise Later(str(error), after=REFUSED_AGAIN) from error
         except (Retryable, Auth) as error:
             said = Said(False, "SlurmUnreachable", "Slurm does not answer; the pod is submitted as soon as it does.")
-            await each(pods, lambda pod: self._hands.say(pod, said))
+            await self._tell(pods, said)
             raise Later(str(error)) from error
         log.info("submitted", unit=str(unit), job=job, pods=len(pods))
         await self._label(pods, job)
@@ -176,8 +176,11 @@ class Units:
             chosen = await self._chosen(record, pods, wish)
             if wish is not None and wish.request.shared:
                 await self._wait_for_empty_nodes(job, pods, set(chosen.values()))
+            unbound = [pod for pod in pods if not intake.bound(pod) and not pod.metadata.deleting]
             with BIND_SECONDS.time():
-                await each(pods, lambda pod: self._start(record, pod, chosen[pod.metadata.uid]))
+                # All or nothing: no pod of a gang starts before every one of them can.
+                await each(unbound, lambda pod: self._ready(record, pod, chosen[pod.metadata.uid]))
+                await each(unbound, lambda pod: self._start(record, pod, chosen[pod.metadata.uid]))
         except Misplaced as error:
             await self._give_back(job, pods, error)
             raise Later(str(error)) from error
@@ -188,7 +191,7 @@ class Units:
         """The nodes do not suit: tell it, and unless some pods run already return them and ask again."""
         said = Said(False, "NodeUnsuitable", f"Slurm job {job} is given back: {error}.")
         unbound = [pod for pod in pods if not intake.bound(pod)]
-        await each(unbound, lambda pod: self._hands.say(pod, said, warning=True))
+        await self._tell(unbound, said, warning=True)
         if len(unbound) == len(pods):
             await each(unbound, self._hands.unlabel)
             await self._releaser.end(job)
@@ -198,7 +201,7 @@ class Units:
         for node in sorted(nodes):
             if late := self._stock.leaving(node, job):
                 message = f"Slurm job {job} has node {node}, where {late[0].key} is still being stopped."
-                await each(pods, lambda pod, text=message: self._hands.say(pod, Said(False, "NodeClearing", text)))  # type: ignore[misc]
+                await self._tell(pods, Said(False, "NodeClearing", message))
                 raise Later(message, after=CLEARING_AGAIN)
 
     async def _chosen(self, record: JobRecord, pods: tuple[Pod, ...], wish: Wish | None) -> dict[str, str]:
@@ -212,13 +215,17 @@ class Units:
                 raise Misplaced(f"{chosen[pod.metadata.uid]} does not suit {pod.metadata.name}: {why}")
         return chosen
 
-    async def _start(self, record: JobRecord, pod: Pod, node: str) -> None:
-        """Devices first, then the node: a pod that is bound must have all it needs."""
-        if intake.bound(pod) or pod.metadata.deleting:
-            return
+    async def _ready(self, record: JobRecord, pod: Pod, node: str) -> None:
+        """Devices and volumes first: a pod that is bound must have all it needs."""
         await self._claims.prepare(pod, node, record)
+        await self._hands.select_volumes(pod, node)
+
+    async def _start(self, record: JobRecord, pod: Pod, node: str) -> None:
         await self._hands.bind(pod, node, record.sluid)
         await self._hands.say(pod, watch.of_running(record, node))
+
+    async def _tell(self, pods: Iterable[Pod], said: Said, *, warning: bool = False) -> None:
+        await each(pods, lambda pod: self._hands.say(pod, said, warning=warning))
 
 
 def judge(error: Exception) -> Verdict | None:
