@@ -4,7 +4,7 @@
 import typer
 
 from slinky import __version__
-from slinky.cli import demo, lab
+from slinky.cli import demo, lab, serve
 
 app = typer.Typer(
     name="slinky",
@@ -15,6 +15,7 @@ app = typer.Typer(
 )
 app.add_typer(lab.app, name="lab")
 app.command()(demo.demo)
+serve.mount(app)
 
 
 def _version(wanted: bool) -> None:

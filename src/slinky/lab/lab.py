@@ -265,6 +265,8 @@ def plant(seed: Path, target: Path) -> None:
         subprocess.run(["cp", "-a", str(seed), str(target)], check=True)
         return
     for database in target.rglob("*.db"):
+        if database.is_symlink():  # of an image, leading nowhere outside of it
+            continue
         copy = database.with_suffix(".copy")
         shutil.copy2(database, copy)
         copy.rename(database)

@@ -8,7 +8,7 @@ and the HTTP side door running, and lets `main` finish its own clean-up. It does
 import asyncio
 import contextlib
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from slinky.observe.endpoint import serve
@@ -18,12 +18,18 @@ from slinky.observe.log import Log
 log = Log("slinky.observe.process")
 
 Main = Callable[[Health], Awaitable[None]]
+Address = tuple[str, int]
+
+EVERYWHERE: Address = ("0.0.0.0", 8080)  # noqa: S104 -- the kubelet and Prometheus come from outside the pod
 
 
-def run(main: Main, *, host: str = "0.0.0.0", port: int | None = 8080) -> int:  # noqa: S104
-    """Run `main` until it returns or a signal asks to stop; the exit code of the process."""
+def run(main: Main, addresses: Iterable[Address] = (EVERYWHERE,)) -> int:
+    """Run `main` until it returns or a signal asks to stop; the exit code of the process.
+
+    The side door answers at each of the addresses; two of them suit sites that scrape and probe different ports.
+    """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_supervised(main, host, port))
+        return runner.run(_supervised(main, tuple(dict.fromkeys(addresses))))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -35,12 +41,12 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _supervised(main: Main, host: str, port: int | None) -> int:
+async def _supervised(main: Main, addresses: Iterable[Address]) -> int:
     health, lag, code = Health(), LoopLag(), 1
     health.live("event-loop", lag.check)
     try:
         async with contextlib.AsyncExitStack() as stack:
-            if port is not None:
+            for host, port in addresses:
                 await stack.enter_async_context(serve(health, host=host, port=port))
             family = await stack.enter_async_context(asyncio.TaskGroup())
             probe = family.create_task(lag.run())

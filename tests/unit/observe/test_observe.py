@@ -202,7 +202,7 @@ def test_a_process_ends_with_a_code_that_means_something(
         if error:
             raise error
 
-    assert run(main, host="127.0.0.1", port=0) == code
+    assert run(main, [("127.0.0.1", 0)]) == code
     assert ("bug" in lines.getvalue()) == bool(code)
 
 

@@ -40,7 +40,7 @@ class Builder:
     machine: Artifact
 
     def image(self, name: str, parent: Artifact | None = None, extra: Mapping[str, Artifact] | None = None) -> Artifact:
-        """One image; `extra` puts files of other artifacts, named by their path, into the build context."""
+        """One image; `extra` puts files or folders of other artifacts, by their path, into the build context."""
         recipe = sources() / name
         extra = extra or {}
         what = f"image {name}"
@@ -49,7 +49,7 @@ class Builder:
             context = folder / "context"
             shutil.copytree(recipe, context)
             for path, artifact in extra.items():
-                shutil.copy2(self.store.require(artifact) / path, context / Path(path).name)
+                stream(["cp", "-a", str(self.store.require(artifact) / path), str(context)])
             limits = [f"--ulimit={name}={_limit(number)}" for name, number in _LIMITS.items()]
             argv = ["buildah", "build", "--layers", "--pull-never", "--network=host", *limits]
             self._run([*argv, "-t", reference(name), "/context"], folder, progress, what)

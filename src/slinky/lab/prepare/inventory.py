@@ -3,12 +3,16 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from slinky.lab import folders
-from slinky.lab.prepare import debian, golang, tools
-from slinky.lab.prepare.images import Builder
+from slinky.lab.prepare import debian, golang, tools, wheels
+from slinky.lab.prepare.images import ARCHIVE, Builder
 from slinky.lab.progress import Progress
 from slinky.lab.store import Artifact, Store
+
+#: Images of single daemons, for the pods that the operator makes.
+DAEMONS = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "login")
 
 
 @dataclass(frozen=True)
@@ -34,10 +38,13 @@ class Inventory:
         base = builder.image("base", extra={"tree.tar": base_tar})
         slurm = builder.image("slurm", base)
         lab_slurm = builder.image("lab-slurm", slurm)
+        daemon = builder.image("daemon", slurm)
         images = {
             "pause": builder.image("pause", extra={"bin/pause": programs}),
             "busybox": builder.image("busybox", base),
             "slurm": slurm,
+            "mariadb": builder.image("mariadb", base),
+            **{name: builder.image(name, daemon) for name in DAEMONS},
         }
         return {
             "debian": debian.base(),
@@ -46,6 +53,8 @@ class Inventory:
             "helm": golang.helm(store),
             "base-tar": base_tar,
             "image-base": base,
+            "image-slurm": slurm,
+            "image-daemon": daemon,
             **{f"image-{name}": image for name, image in images.items()},
             "image-lab-slurm": lab_slurm,
             "tree-lab-slurm": builder.tree(lab_slurm, "lab-slurm"),
@@ -58,6 +67,15 @@ class Inventory:
         tools.require_tools(progress)
         for artifact in self.artifacts.values():
             self.store.ensure(artifact, progress)
+
+    def slinky_image(self, progress: Progress) -> Path:
+        """The archive of slinky's own image; apart from the rest, since every change of the code makes a new one."""
+        pinned = self.store.ensure(wheels.dependencies(), progress)
+        own = wheels.own(pinned)
+        self.store.ensure(own, progress)
+        builder = Builder(self.store, self.artifacts["machine"])
+        image = builder.image("slinky", self.artifacts["image-base"], extra={"wheels": own})
+        return self.store.ensure(image, progress) / ARCHIVE
 
     def paths(self) -> dict[str, str]:
         """Where everything is."""

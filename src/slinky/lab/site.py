@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole site in a lab, as an administrator makes one: our charts, installed with the real helm.
+
+The operator makes a Slurm cluster of pods on some nodes; the bridge lets the same Slurm schedule pods on the others.
+Needs a checkout, for the charts and for the image of slinky.
+"""
+
+import subprocess
+from typing import Any
+
+import yaml
+
+from slinky.lab.errors import LabError
+from slinky.lab.lab import Lab
+from slinky.lab.prepare.images import reference
+from slinky.lab.prepare.inventory import Inventory
+from slinky.lab.prepare.wheels import CHECKOUT
+from slinky.lab.progress import Progress
+
+OPERATOR_SPACE, SPACE, RELEASE, WORKERS, PARTITION = "slinky", "slurm", "slurm", "worker", "slurm-bridge"
+BRIDGED = "scheduler.slinky.slurm.net/external-node"
+
+
+def image(name: str) -> dict[str, str]:
+    """An image of ours, as charts want it."""
+    repository, _, tag = reference(name).rpartition(":")
+    return {"repository": repository, "tag": tag}
+
+
+def operator_values() -> dict[str, Any]:
+    """The operator and its webhook, one replica each: a lab is small."""
+    return {
+        "operator": {"image": image("slinky"), "replicas": 1},
+        "webhook": {"image": image("slinky"), "replicas": 1},
+    }
+
+
+def cluster_values(workers: int) -> dict[str, Any]:
+    """A cluster with a login host's worth of clients in slurmctld, workers, and a partition for the bridge's hosts."""
+    conf = {
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_Core_Memory",
+        "ReturnToService": 2,
+        "MaxNodeCount": 1024,
+        "SchedulerParameters": "batch_sched_delay=0,bf_interval=5,bf_continue,sched_interval=10",
+    }
+    extra = f"NodeSet=bridged Feature=bridged\nPartitionName={PARTITION} Nodes=bridged MaxTime=UNLIMITED State=UP"
+    return {
+        "controller": {
+            "slurmctld": {"image": image("slurmctld")},
+            "extraConf": "\n".join(f"{key}={value}" for key, value in conf.items()) + f"\n{extra}\n",
+            "persistence": {"resources": {"requests": {"storage": "1Gi"}}},
+        },
+        "restapi": {"slurmrestd": {"image": image("slurmrestd")}},
+        "nodesets": {
+            WORKERS: {
+                "replicas": workers,
+                "slurmd": {"image": image("slurmd"), "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}},
+                "partition": {"enabled": True, "configMap": {"Default": "YES", "MaxTime": "UNLIMITED"}},
+            }
+        },
+        "tokens": {
+            "bridge": {
+                "username": "slurm",
+                "lifetime": "1h",
+                "secretRef": {"name": "slurm-bridge-token", "key": "auth-token"},
+            }
+        },
+    }
+
+
+def bridge_values() -> dict[str, Any]:
+    """The bridge in the cluster's namespace, where its token is."""
+    return {
+        "scheduler": {"image": {**image("slinky"), "pullPolicy": "IfNotPresent"}},
+        "schedulerConfig": {"partition": PARTITION, "mcsLabel": ""},
+        "extraConfig": {"taint": "None"},
+        "admission": {"certManager": {"enabled": False}, "managedNamespaces": ["bridged"]},
+        "sharedConfig": {"slurmRestApi": f"http://{RELEASE}-restapi.{SPACE}:6820"},
+    }
+
+
+class Site:
+    """Charts in a lab."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+
+    def load_slinky(self, progress: Progress) -> None:
+        """Put slinky's own image on every node."""
+        self.lab.load_image(Inventory.of(self.lab.facts.minor).slinky_image(progress))
+
+    def install_operator(self) -> None:
+        """The definitions, the operator and its webhook; returns once they serve."""
+        self.helm("install", "slurm-operator-crds", "slurm-operator-crds", OPERATOR_SPACE)
+        self.helm("install", "slurm-operator", "slurm-operator", OPERATOR_SPACE, operator_values())
+
+    def install_cluster(self, workers: int = 2) -> None:
+        """A Slurm cluster; returns once its workers have registered."""
+        self.helm("install", RELEASE, "slurm", SPACE, cluster_values(workers))
+        self.wait_ready("controllers", "restapis", "nodesets", "tokens")
+
+    def install_bridge(self) -> None:
+        """The bridge; returns once every node is a host of Slurm."""
+        self.helm("install", "slurm-bridge", "slurm-bridge", SPACE, bridge_values())
+        nodes = [f"node{number}" for number in range(1, self.lab.facts.nodes + 1)]
+        self.lab.kubectl("label", "--overwrite", "node", *nodes, f"{BRIDGED}=")
+        self.lab.kubectl("annotate", "--overwrite", "node", *nodes, f"{BRIDGED}-partitions=bridged")
+
+    def wait_ready(self, *kinds: str) -> None:
+        """Wait for the condition Ready of every object of these kinds."""
+        for kind in kinds:
+            self.lab.kubectl("wait", "-n", SPACE, kind, "--all", "--for=condition=Ready", "--timeout=180s")
+
+    def slurm(self, *argv: str) -> str:
+        """Run a Slurm command where slurmctld runs."""
+        return self.lab.kubectl("exec", "-n", SPACE, f"{RELEASE}-controller-0", "-c", "slurmctld", "--", *argv)
+
+    def helm(self, verb: str, release: str, chart: str, space: str, values: dict[str, Any] | None = None) -> None:
+        """Install or upgrade a chart and wait for what it makes."""
+        program = self.lab.artifact("helm") / "helm"
+        home = self.lab.folder / "helm"
+        settings = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
+        words = [verb, release, str(CHECKOUT / "charts" / chart), "--namespace", space, "--create-namespace"]
+        done = subprocess.run(
+            [program, *words, "--kubeconfig", self.lab.kubeconfig, "--wait=legacy", "--timeout=3m", "--values=-"],
+            input=yaml.safe_dump(values or {}),
+            env=settings,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise LabError(f"helm {verb} {release}: {done.stderr.strip()[-1500:]}", f"kubectl get pods -n {space}")

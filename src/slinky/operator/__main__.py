@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator with settings as JSON, for a checkout and tests: `python -m slinky.operator '{"port": 8080}'`."""
+
+import sys
+
+import msgspec
+
+from slinky.observe.log import setup
+from slinky.observe.process import run
+from slinky.operator.app import main
+from slinky.operator.settings import Settings
+
+setup()
+settings = msgspec.json.decode(sys.argv[1] if sys.argv[1:] else "{}", type=Settings)
+raise SystemExit(run(lambda health: main(settings, health), [(settings.host, settings.port)]))

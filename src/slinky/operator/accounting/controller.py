@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Glue: reads what an Accounting refers to, carries out its plan, writes its status."""
+
+from slinky.api.accounting import ACCOUNTINGS, Accounting
+from slinky.kube.errors import Blocked
+from slinky.kube.types import Key
+from slinky.kube.views import STATEFUL_SETS
+from slinky.operator import references
+from slinky.operator.accounting.plan import Facts, plan
+from slinky.operator.accounting.status import health
+from slinky.operator.clusters import Clusters
+from slinky.operator.keeper import Keeper, Outcome
+from slinky.operator.references import users
+from slinky.operator.world import World
+
+
+class AccountingKeeper(Keeper[Accounting]):
+    """Keeps slurmdbd running."""
+
+    resource = ACCOUNTINGS
+
+    def __init__(self, world: World, clusters: Clusters) -> None:
+        super().__init__(world, world.accountings)
+        world.accountings.add_indexes(
+            {
+                references.SECRETS: references.local(references.accounting_secrets),
+                references.CONFIG_MAPS: references.local(references.accounting_maps),
+            }
+        )
+        self.controller.watches(world.contents.secrets, users(world.accountings, references.SECRETS))
+        self.controller.watches(world.contents.config_maps, users(world.accountings, references.CONFIG_MAPS))
+
+    async def act(self, found: Accounting) -> Outcome:
+        """Apply everything the Accounting consists of."""
+        facts = Facts() if found.spec.external else await self._facts(found)
+        planned = plan(found, facts, self.world.settings.images)
+        for resource, manifest in planned.apply:
+            await self.world.children.ensure(resource, manifest)
+        for resource, key in planned.remove:
+            await self.world.children.remove(resource, key, found.metadata.uid)
+        live = self.world.children.find(STATEFUL_SETS, Key(found.metadata.namespace, found.workload_name))
+        observed = live is not None and live.status.observed_generation >= live.metadata.generation
+        return Outcome(self.with_health(found, health(found, live.status if live else None, observed)))
+
+    async def _facts(self, of: Accounting) -> Facts:
+        namespace, contents, spec = of.metadata.namespace, self.world.contents, of.spec
+        if spec.storage_config is None:
+            raise Blocked("StorageMissing", "set storageConfig: slurmdbd needs a database")
+        password = await contents.secret_value(namespace, spec.storage_config.password_key_ref)
+        return Facts(
+            slurm_key=await contents.secret_value(namespace, spec.slurm_key_ref) if spec.slurm_key_ref else b"",
+            jwt_key=await contents.secret_value(namespace, spec.jwt_key) if spec.jwt_key else b"",
+            jwks=await contents.config_value(namespace, spec.jwks_key_ref) if spec.jwks_key_ref else "",
+            password=password.decode(errors="replace").rstrip("\n"),
+        )

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an Accounting is made of: a Service, a Secret with slurmdbd.conf, a StatefulSet. Pure."""
+
+from base64 import b64encode
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from slinky.api import keys, wellknown
+from slinky.api.accounting import ACCOUNTINGS, Accounting
+from slinky.api.names import SLURMDBD
+from slinky.kube.types import Key
+from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS
+from slinky.operator.frame import framed
+from slinky.operator.images import Images
+from slinky.operator.merging import merged
+from slinky.operator.pieces import (
+    PATIENT,
+    Piece,
+    default_container,
+    memory,
+    mount,
+    pod_template,
+    projected,
+    secret_source,
+    service_spec,
+    tcp_probe,
+)
+
+RUN_AS = {"runAsNonRoot": True, "runAsUser": wellknown.SLURM_ID, "runAsGroup": wellknown.SLURM_ID}
+
+
+class Hashes(NamedTuple):
+    """Digests of what a running slurmdbd has read."""
+
+    slurm_key: str = ""
+    jwt_key: str = ""
+    config: str = ""
+
+
+def _own(of: Accounting, resource: Any, name: str, **sections: Any) -> Piece:
+    return framed(ACCOUNTINGS, of, SLURMDBD, resource, Key(of.metadata.namespace, name), **sections)
+
+
+def service(of: Accounting) -> Piece:
+    """Where slurmctld finds slurmdbd."""
+    selector = SLURMDBD.selector(of.metadata.name)
+    spec = service_spec(of.spec.service, selector, "slurmdbd", wellknown.SLURMDBD_PORT, "slurmdbd")
+    return _own(of, SERVICES, of.service_name, metadata=of.spec.service.metadata, spec=spec)
+
+
+def config_secret(of: Accounting, text: str) -> Piece:
+    """slurmdbd.conf, with the password in it."""
+    data = {wellknown.SLURMDBD_CONF: b64encode(text.encode()).decode()}
+    return _own(of, SECRETS, of.config_name, data=data)
+
+
+def stateful_set(of: Accounting, hashes: Hashes, images: Images) -> Piece:
+    """The slurmdbd pod."""
+    annotations = {
+        **default_container("slurmdbd"),
+        keys.SLURM_KEY_HASH: hashes.slurm_key,
+        keys.JWT_KEY_HASH: hashes.jwt_key,
+        keys.SLURMDBD_CONF_HASH: hashes.config,
+    }
+    spec = {
+        "replicas": 1,
+        "revisionHistoryLimit": 0,
+        "podManagementPolicy": "Parallel",
+        "serviceName": of.service_name,
+        "selector": {"matchLabels": SLURMDBD.selector(of.metadata.name)},
+        "template": pod_template(of.spec.template, _pod(of, images), SLURMDBD.labels(of.metadata.name), annotations),
+    }
+    return _own(of, STATEFUL_SETS, of.workload_name, metadata=of.spec.template.metadata, spec=spec)
+
+
+def _pod(of: Accounting, images: Images) -> Piece:
+    return {
+        "automountServiceAccountToken": False,
+        "securityContext": {**RUN_AS, "fsGroup": wellknown.SLURM_ID},
+        "containers": [_slurmdbd(of, images)],
+        # slurmdbd insists that nobody else can read its file, which a volume shared by group would allow.
+        "initContainers": [merged(_initconf(images), {"image": of.spec.slurmdbd.get("image")})],
+        "volumes": [projected("slurm-config", 0o640, _sources(of)), memory(wellknown.ETC_VOLUME), memory("run")],
+    }
+
+
+def _initconf(images: Images) -> Piece:
+    script = f"cp /mnt/slurm/* {wellknown.ETC}/ && chmod 0600 {wellknown.ETC}/*"
+    return {
+        "name": "initconf",
+        "image": images.of("slurmdbd"),
+        "command": ["/bin/sh", "-c", script],
+        "securityContext": RUN_AS,
+        "volumeMounts": [
+            mount("slurm-config", "/mnt/slurm", read_only=True),
+            mount(wellknown.ETC_VOLUME, wellknown.ETC),
+        ],
+    }
+
+
+def _slurmdbd(of: Accounting, images: Images) -> Piece:
+    built = {
+        "name": "slurmdbd",
+        "image": images.of("slurmdbd"),
+        "ports": [{"name": "slurmdbd", "containerPort": wellknown.SLURMDBD_PORT, "protocol": "TCP"}],
+        # The first start converts the database, which can take many minutes: only readiness is asked early.
+        "startupProbe": tcp_probe("slurmdbd", periodSeconds=10, failureThreshold=360),
+        "livenessProbe": tcp_probe("slurmdbd", **PATIENT),
+        "readinessProbe": tcp_probe("slurmdbd", periodSeconds=5),
+        "securityContext": RUN_AS,
+        "volumeMounts": [mount(wellknown.ETC_VOLUME, wellknown.ETC, read_only=True), mount("run", "/run")],
+    }
+    return merged(built, of.spec.slurmdbd)
+
+
+def _sources(of: Accounting) -> Iterable[Piece]:
+    yield secret_source(of.config_name, wellknown.SLURMDBD_CONF, wellknown.SLURMDBD_CONF)
+    if slurm := of.spec.slurm_key_ref:
+        yield secret_source(slurm.name, slurm.key, wellknown.SLURM_KEY)
+    if jwt := of.spec.jwt_key:
+        yield secret_source(jwt.name, jwt.key, wellknown.JWT_KEY)
+    if jwks := of.spec.jwks_key_ref:
+        yield {"configMap": {"name": jwks.name, "items": [{"key": jwks.key, "path": wellknown.JWKS}]}}

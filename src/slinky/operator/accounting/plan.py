@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which objects an Accounting needs, and which it no longer does. Pure."""
+
+from typing import Any, NamedTuple
+
+from slinky.api.accounting import Accounting
+from slinky.kube.resource import Resource
+from slinky.kube.types import Key
+from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS
+from slinky.operator.accounting import objects
+from slinky.operator.accounting.conf import slurmdbd_conf
+from slinky.operator.accounting.objects import Hashes
+from slinky.operator.images import Images
+from slinky.operator.pieces import Piece, digest
+
+
+class Facts(NamedTuple):
+    """What an Accounting's plan is made from."""
+
+    slurm_key: bytes = b""
+    jwt_key: bytes = b""
+    jwks: str = ""
+    password: str = ""
+
+
+class Plan(NamedTuple):
+    """Manifests to apply, in order, and objects that must not be there."""
+
+    apply: tuple[tuple[Resource[Any], Piece], ...] = ()
+    remove: tuple[tuple[Resource[Any], Key], ...] = ()
+
+
+def plan(of: Accounting, facts: Facts, images: Images) -> Plan:
+    """What to do for this Accounting."""
+    namespace = of.metadata.namespace
+    if of.spec.external:
+        names = ((STATEFUL_SETS, of.workload_name), (SERVICES, of.service_name), (SECRETS, of.config_name))
+        return Plan(remove=tuple((resource, Key(namespace, name)) for resource, name in names))
+    text = slurmdbd_conf(of, facts.password)
+    hashes = Hashes(
+        digest({"": facts.slurm_key}) if facts.slurm_key else "",
+        digest({"": facts.jwt_key}) if facts.jwt_key else "",
+        digest({"conf": text, "jwks": facts.jwks}),
+    )
+    return Plan(
+        (
+            (SERVICES, objects.service(of)),
+            (SECRETS, objects.config_secret(of, text)),
+            (STATEFUL_SETS, objects.stateful_set(of, hashes, images)),
+        )
+    )

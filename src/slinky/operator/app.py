@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wires the operator together; nothing is decided here.
+
+await main(Settings(), Health())
+"""
+
+import os
+import socket
+import uuid
+
+from slinky.kube import Election, Key, Recorder, Runtime, connect
+from slinky.kube.discovery import discover
+from slinky.observe import Health
+from slinky.operator.accounting.controller import AccountingKeeper
+from slinky.operator.clusters import Clusters
+from slinky.operator.connections import Connections
+from slinky.operator.controller.controller import ControllerKeeper
+from slinky.operator.keymaker import KeyMaker
+from slinky.operator.loginset.controller import LoginSetKeeper
+from slinky.operator.monitors import SERVICE_MONITORS
+from slinky.operator.nodeset.controller import NodeSetKeeper
+from slinky.operator.restapi.controller import RestApiKeeper
+from slinky.operator.settings import Settings
+from slinky.operator.token.controller import TokenKeeper
+from slinky.operator.world import World
+
+LEASE = "slurm-operator"
+KEEPERS = (ControllerKeeper, AccountingKeeper, RestApiKeeper, NodeSetKeeper, LoginSetKeeper)
+
+
+async def main(settings: Settings, health: Health | None = None) -> None:
+    """Run the operator until cancelled."""
+    health = health or Health()
+    async with connect(settings.kubeconfig or None, manager=settings.manager) as client:
+        runtime = Runtime(client, health=health)
+        recorder = Recorder(client, "slurm-operator")
+        runtime.serve(recorder.run)
+        monitors = (await discover(client)).find(SERVICE_MONITORS.group, SERVICE_MONITORS.kind) is not None
+        for namespace in settings.namespaces or ("",):
+            world = World(runtime, settings, recorder, namespace=namespace, monitors=monitors)
+            wire(world)
+        if not settings.leader_elect:
+            await runtime.run()
+            return
+        lease = Key(settings.leader_elect_namespace or client.namespace, LEASE)
+        await runtime.run(lead=Election(client, lease, identity=identity(settings), health=health).lead)
+
+
+def wire(world: World) -> Clusters:
+    """Every controller of one world."""
+    clusters = Clusters()
+    world.runtime.serve(clusters.run)
+    for keeper in KEEPERS:
+        keeper(world, clusters)
+    TokenKeeper(world)
+    KeyMaker(world)
+    Connections(world, clusters)
+    return clusters
+
+
+def identity(settings: Settings) -> str:
+    """Who we are among several replicas."""
+    return settings.identity or f"{os.environ.get('POD_NAME') or socket.gethostname()}-{uuid.uuid4()}"

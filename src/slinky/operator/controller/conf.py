@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""slurm.conf and cgroup.conf of a cluster. Pure.
+
+Everything a person can write (extraConf, partition lines, host names) goes through `slinky.slurm.conf`, which checks
+each value and reads the result back; what it refuses is a `ConfError` with a sentence for the status.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from slinky.api import wellknown
+from slinky.api.accounting import Accounting
+from slinky.api.controller import Controller
+from slinky.api.nodeset import NodeSet
+from slinky.operator.controller.files import Files
+from slinky.slurm import conf
+
+#: Slurm wants to know how many nodes may ever join; room for more costs little.
+LEAST_NODES = 1024
+
+
+def slurm_conf(of: Controller, accounting: Accounting | None, node_sets: Iterable[NodeSet], files: Files) -> str:
+    """The file that slurmctld reads and hands to everybody else."""
+    sets = sorted((found for found in node_sets if not found.metadata.deleting), key=lambda found: found.metadata.name)
+    text = conf.SlurmConf(
+        cluster_name=of.cluster_name,
+        controllers=_controllers(of),
+        slurmctld_port=of.port if of.spec.external else wellknown.SLURMCTLD_PORT,
+        slurmctld_address=None if of.spec.external else of.host,
+        state_save_location=None if of.spec.external else of.state_folder,
+        slurmd_spool_dir=wellknown.SPOOL,
+        max_node_count=None if of.spec.external else _room(sets),
+        slurmctld_log=f"{wellknown.LOGS}/slurmctld.log",
+        sched_log=f"{wellknown.LOGS}/slurmctld.log",
+        slurmd_log=f"{wellknown.LOGS}/slurmd.log",
+        auth_alt_parameters=_jwt(of),
+        slurmctld_parameters=() if of.spec.external else ("enable_configless", "reconfig_on_restart"),
+        metrics=of.spec.metrics.enabled,
+        accounting_host=accounting.host if accounting else None,
+        accounting_port=accounting.port if accounting else wellknown.SLURMDBD_PORT,
+        prolog=files.prolog,
+        epilog=files.epilog,
+        prolog_slurmctld=tuple(f"{wellknown.ETC}/{name}" for name in files.prolog_slurmctld),
+        epilog_slurmctld=tuple(f"{wellknown.ETC}/{name}" for name in files.epilog_slurmctld),
+        node_sets=() if of.spec.external else tuple(_node_set(found) for found in sets),
+        partitions=() if of.spec.external else tuple(_partition(s) for s in sets if s.spec.partition.enabled),
+        extra=of.spec.extra_conf,
+    ).text()
+    if wrong := conf.problems(text):
+        raise conf.ConfError("; ".join(wrong))
+    return text
+
+
+def config_data(of: Controller, slurm: str, files: Files) -> Mapping[str, str]:
+    """What the ConfigMap holds; a site's own cgroup.conf replaces ours."""
+    if of.spec.external or wellknown.CGROUP_CONF in files.config:
+        return {wellknown.SLURM_CONF: slurm}
+    return {wellknown.SLURM_CONF: slurm, wellknown.CGROUP_CONF: conf.CgroupConf().text()}
+
+
+def _controllers(of: Controller) -> tuple[conf.Controller, ...]:
+    if of.spec.external:
+        return (conf.Controller(of.host),)
+    return tuple(conf.Controller(pod, of.pod_address(pod)) for pod in of.pod_names)
+
+
+def _jwt(of: Controller) -> tuple[str, ...]:
+    key = (f"jwt_key={wellknown.ETC}/{wellknown.JWT_KEY}",) if of.spec.jwt_key else ()
+    return (*key, f"jwks={wellknown.ETC}/{wellknown.JWKS}") if of.spec.jwks_key_ref else key
+
+
+def _room(sets: Iterable[NodeSet]) -> int:
+    wanted = sum(max(found.spec.replicas, found.status.desired) for found in sets)
+    room = LEAST_NODES
+    while room < 2 * wanted:
+        room *= 2
+    return room
+
+
+def _node_set(of: NodeSet) -> conf.NodeSetLine:
+    return conf.NodeSetLine(of.slurm_name, feature=of.slurm_name)
+
+
+def _partition(of: NodeSet) -> conf.PartitionLine:
+    return conf.PartitionLine(of.slurm_name, of.slurm_name, of.spec.partition.config)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Glue: reads what a Controller refers to, carries out its plan, writes its status."""
+
+import asyncio
+
+from slinky.api import keys
+from slinky.api.controller import CONTROLLERS, Controller
+from slinky.api.names import SLURMCTLD
+from slinky.api.nodeset import NodeSet
+from slinky.kube.types import Key
+from slinky.kube.views import STATEFUL_SETS, Pod
+from slinky.operator import references
+from slinky.operator.clusters import Clusters
+from slinky.operator.controller.files import Files, files, referenced
+from slinky.operator.controller.plan import Facts, plan
+from slinky.operator.controller.status import health
+from slinky.operator.keeper import Keeper, Outcome
+from slinky.operator.metrics import WRITES
+from slinky.operator.references import users
+from slinky.operator.world import World
+from slinky.slurm import Kind as What
+
+
+class ControllerKeeper(Keeper[Controller]):
+    """Keeps slurmctld running."""
+
+    resource = CONTROLLERS
+
+    def __init__(self, world: World, clusters: Clusters) -> None:
+        super().__init__(world, world.controllers)
+        self.clusters = clusters
+        world.controllers.add_indexes(
+            {
+                references.SECRETS: references.local(references.controller_secrets),
+                references.CONFIG_MAPS: references.local(references.controller_maps),
+                references.ACCOUNTING: lambda of: (str(of.accounting_key),) if of.accounting_key else (),
+            }
+        )
+        world.node_sets.add_indexes({references.CONTROLLER: lambda of: (str(of.controller_key),)})
+        watch = self.controller.watches
+        watch(world.contents.secrets, users(world.controllers, references.SECRETS))
+        watch(world.contents.config_maps, users(world.controllers, references.CONFIG_MAPS))
+        watch(world.accountings, users(world.controllers, references.ACCOUNTING))
+        watch(world.node_sets, lambda of: (of.controller_key,), when=_shapes)
+        watch(world.pods, _controller_of)
+        clusters.listen(lambda key, change: self.enqueue([key] if change.kind is What.SIGHT else []))
+
+    async def act(self, found: Controller) -> Outcome:
+        """Apply everything the Controller consists of."""
+        planned = plan(found, await self._facts(found), self.world.settings.images)
+        for resource, manifest in planned.apply:
+            await self.world.children.ensure(resource, manifest)
+        for resource, key in planned.remove:
+            await self.world.children.remove(resource, key, found.metadata.uid)
+        await self._mark_active(found)
+        live = self.world.children.find(STATEFUL_SETS, Key(found.metadata.namespace, found.workload_name))
+        observed = live is not None and live.status.observed_generation >= live.metadata.generation
+        sight = self.clusters.sight(found.key)
+        known = health(found, live.status if live else None, observed, sight)
+        return Outcome(self.with_health(found, known))
+
+    async def _facts(self, of: Controller) -> Facts:
+        namespace, contents = of.metadata.namespace, self.world.contents
+        names = referenced(of)
+        maps = await asyncio.gather(*(contents.config_map(namespace, name) for name in names))
+        spec = of.spec
+        return Facts(
+            accounting=self.world.accountings.get(of.accounting_key) if of.accounting_key else None,
+            node_sets=tuple(self.world.node_sets.by(references.CONTROLLER, str(of.key))),
+            files=files(of, dict(zip(names, maps, strict=True))) if names else Files(),
+            slurm_key=await contents.secret_value(namespace, spec.slurm_key_ref) if spec.slurm_key_ref else b"",
+            jwt_key=await contents.secret_value(namespace, spec.jwt_key) if spec.jwt_key else b"",
+            jwks=await contents.config_value(namespace, spec.jwks_key_ref) if spec.jwks_key_ref else "",
+            monitors=self.world.monitors,
+        )
+
+    async def _mark_active(self, of: Controller) -> None:
+        """Label the slurmctld in charge, for people and tools; our own Service does not need it."""
+        for name in of.pod_names:
+            pod = self.world.pods.get(Key(of.metadata.namespace, name))
+            if pod is None or pod.metadata.deleting:
+                continue
+            label = "true" if pod.ready else None
+            if pod.metadata.labels.get(keys.ACTIVE) != label:
+                WRITES.labels("patch", "Pod").inc()
+                patch = {"metadata": {"labels": {keys.ACTIVE: label}}}
+                self.world.pods.wrote(await self.world.client.patch(self.world.pods.resource, pod.key, patch))
+
+
+def _shapes(old: NodeSet | None, new: NodeSet | None) -> bool:
+    """Whether a change of a NodeSet may concern slurm.conf."""
+    return old is None or new is None or _shape(old) != _shape(new)
+
+
+def _shape(of: NodeSet) -> tuple[object, ...]:
+    return of.metadata.generation, of.metadata.deleting, of.status.desired
+
+
+def _controller_of(pod: Pod) -> tuple[Key, ...]:
+    labels = pod.metadata.labels
+    if labels.get(keys.APP_COMPONENT) != SLURMCTLD.component:
+        return ()
+    return (Key(pod.metadata.namespace, labels.get(keys.APP_INSTANCE, "")),)

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DNS domain of the Kubernetes cluster, read once."""
+
+from pathlib import Path
+
+from slinky.api import names
+
+RESOLV_CONF = Path("/etc/resolv.conf")
+
+
+def cluster_domain(given: str) -> str:
+    """As set, or as this pod's own resolver has it."""
+    if given:
+        return given
+    try:
+        return names.cluster_domain(RESOLV_CONF.read_text())
+    except OSError:
+        return names.FALLBACK_DOMAIN

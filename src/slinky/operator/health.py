@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The conditions that every kind reports. Pure.
+
+`Health` is what a kind knows of itself; `conditions` turns it into conditions that move only when their meaning does.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+from slinky.api.conditions import CONFIG_SYNCED, DEGRADED, PROGRESSING, READY, RESERVATION_CREATED, SLURM_REACHABLE
+from slinky.kube.conditions import Conditions, changed
+from slinky.kube.types import Condition
+
+
+class Fact(NamedTuple):
+    """A truth, or None where it cannot be known, with a reason in one word and a sentence."""
+
+    value: bool | None
+    reason: str
+    message: str = ""
+
+
+GOOD = Fact(False, "AsExpected")
+
+
+class Health(NamedTuple):
+    """How an object does; a fact left out is not reported."""
+
+    ready: Fact
+    progressing: Fact = Fact(False, "Settled")
+    degraded: Fact = GOOD
+    slurm: Fact | None = None
+    config: Fact | None = None
+    reserved: Fact | None = None
+
+    def facts(self) -> Iterable[tuple[str, Fact | None]]:
+        """Condition types and what is to be said of them."""
+        return (
+            (READY, self.ready),
+            (PROGRESSING, self.progressing),
+            (DEGRADED, self.degraded),
+            (SLURM_REACHABLE, self.slurm),
+            (CONFIG_SYNCED, self.config),
+            (RESERVATION_CREATED, self.reserved),
+        )
+
+
+def conditions(before: Iterable[Condition], health: Health, *, generation: int, now: datetime) -> Conditions:
+    """`before` with these facts in it."""
+    result = tuple(before)
+    for kind, fact in health.facts():
+        if fact is not None:
+            result = changed(result, kind, fact.value, fact.reason, fact.message[:1024], generation=generation, now=now)
+    return result
+
+
+def blocked(reason: str, hint: str) -> Health:
+    """A person must act."""
+    return Health(Fact(False, reason, hint), Fact(False, "Blocked"), Fact(True, reason, hint))
+
+
+def of_workload(wanted: int, ready: int, updated: int, observed: bool) -> Health:
+    """How a Deployment or StatefulSet does."""
+    if observed and ready >= wanted and updated >= wanted:
+        return Health(Fact(True, "Available", f"{ready} of {wanted} ready"))
+    words = f"{ready} of {wanted} ready, {updated} up to date"
+    return Health(Fact(ready >= wanted > 0, "Rolling" if ready >= wanted else "NotReady", words),
+                  Fact(True, "Rolling", words))  # fmt: skip

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Glue: takes a snapshot of a NodeSet, has it planned, carries out the plan, writes the status."""
+
+import asyncio
+from functools import partial
+
+from slinky.api import keys
+from slinky.api.controller import Controller
+from slinky.api.nodeset import NODE_SETS, NodeSet
+from slinky.kube.controller import Again
+from slinky.kube.errors import Blocked
+from slinky.kube.resource import owned_by
+from slinky.kube.types import Key, Object
+from slinky.kube.views import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS, SERVICES, VOLUME_CLAIMS, Node
+from slinky.operator import references
+from slinky.operator.clusters import Clusters
+from slinky.operator.departures import departed
+from slinky.operator.domains import cluster_domain
+from slinky.operator.keeper import Keeper, Outcome
+from slinky.operator.metrics import CONDEMNED, WRITES
+from slinky.operator.nodeset import conditions, objects, status
+from slinky.operator.nodeset.acts import Acts, Report
+from slinky.operator.nodeset.objects import Hashes, Setting
+from slinky.operator.nodeset.plan import Snapshot, plan
+from slinky.operator.nodeset.revision import revision
+from slinky.operator.nodeset.workers import worker
+from slinky.operator.pieces import digest
+from slinky.operator.references import users
+from slinky.operator.sshd import worker_config
+from slinky.operator.world import World
+from slinky.slurm import Change
+
+#: While something is under way we look again this often, for what changes without an event: the age of knowledge.
+BUSY_AGAIN = 3.0
+CALM_AGAIN = 60.0
+
+
+class NodeSetKeeper(Keeper[NodeSet]):
+    """Keeps Slurm's workers running."""
+
+    resource = NODE_SETS
+
+    def __init__(self, world: World, clusters: Clusters) -> None:
+        super().__init__(world, world.node_sets, group=lambda key: key.namespace)
+        self.clusters = clusters
+        self.acts = Acts(world, clusters)
+        self.domain = cluster_domain(world.settings.cluster_domain)
+        world.node_sets.add_indexes(
+            {
+                references.SECRETS: references.local(references.worker_secrets),
+                references.CONTROLLER: lambda of: (str(of.controller_key),),
+            }
+        )
+        world.pods.add_indexes(
+            {
+                "owner": lambda pod: tuple(owner.uid for owner in pod.metadata.owner_references if owner.controller),
+                "node": lambda pod: (pod.spec.node_name,) if pod.spec.node_name else (),
+            }
+        )
+        watch = self.controller.watches
+        watch(world.pods, owned_by(NODE_SETS))
+        watch(world.controllers, lambda of: self._of_cluster(of.key))
+        watch(world.contents.secrets, users(world.node_sets, references.SECRETS))
+        watch(world.contents.secrets, self._using_key)
+        watch(world.nodes, self._on_node, when=_node_matters)
+        clusters.listen(self._slurm_changed)
+
+    async def act(self, found: NodeSet) -> Outcome:
+        """One pass over a NodeSet that is to be."""
+        controller = self.world.controllers.get(found.controller_key)
+        if controller is None:
+            raise Blocked("ControllerMissing", f"there is no Controller {found.spec.controller_ref.name}; create it")
+        await self._hold(found)
+        await self._shared(found, controller)
+        hashes = await self._hashes(found, controller)
+        setting = Setting(controller, hashes, self.world.settings.images, self.domain)
+        report = await self.acts.carry_out(
+            found, plan(self._snapshot(found, hashes.revision)), setting, partial(self.note, found)
+        )
+        seen = self._snapshot(found, hashes.revision)
+        await self._show(seen)
+        return self._outcome(seen, report)
+
+    async def depart(self, found: NodeSet) -> Again | None:
+        """Drain and delete every worker, then let the NodeSet go; at once if its cluster is going too."""
+        ours = {keys.DRAIN_FINALIZER, keys.RESERVATION_FINALIZER}
+        if not ours & set(found.metadata.finalizers):
+            return None
+        controller = self.world.controllers.get(found.controller_key)
+        seen = self._snapshot(found, found.status.node_set_hash)
+        if not seen.workers or controller is None or controller.metadata.deleting:
+            await self._set_finalizers(found, [name for name in found.metadata.finalizers if name not in ours])
+            return None
+        report = await self.acts.carry_out(found, plan(seen), None, partial(self.note, found))
+        if report.errors:
+            raise report.errors[0]
+        return Again(BUSY_AGAIN)
+
+    def forget(self, key: Key) -> None:
+        """Drop what was remembered under its name."""
+        CONDEMNED.labels(*key).set(0)
+
+    # --- seeing
+
+    def _snapshot(self, of: NodeSet, hashed: str) -> Snapshot:
+        sight, now = self.clusters.sight(of.controller_key), self.world.clock.now()
+        pods = self.world.pods.by("owner", of.metadata.uid)
+        nodes = {node.metadata.name: node for node in self.world.nodes}
+        workers = (worker(of, pod, nodes.get(pod.spec.node_name), sight, now) for pod in pods)
+        claims = (
+            claim.metadata.name
+            for claim in self.world.children.caches[VOLUME_CLAIMS.name]
+            if of.selector.items() <= claim.metadata.labels.items()
+            and claim.metadata.namespace == of.metadata.namespace
+        )
+        return Snapshot(
+            of,
+            tuple(sorted(workers, key=lambda found: found.meta.name)),
+            nodes,
+            sight,
+            hashed,
+            now,
+            self.world.settings.propagated_node_conditions,
+            tuple(claims) if of.spec.volume_claim_templates else (),
+        )
+
+    async def _hashes(self, of: NodeSet, controller: Controller) -> Hashes:
+        contents, namespace = self.world.contents, of.metadata.namespace
+        key, sssd = controller.spec.slurm_key_ref, of.spec.ssh.sssd_conf_ref if of.spec.ssh.enabled else None
+        found = Hashes(
+            slurm_key=digest({"": await contents.secret_value(namespace, key)}) if key else "",
+            sshd=digest({"": worker_config(of.spec.ssh.extra_sshd_config)}) if of.spec.ssh.enabled else "",
+            sssd=digest({"": await contents.secret_value(namespace, sssd)}) if sssd else "",
+        )
+        return found._replace(revision=revision(of, found))
+
+    # --- doing
+
+    async def _hold(self, of: NodeSet) -> None:
+        if keys.DRAIN_FINALIZER not in of.metadata.finalizers:
+            await self._set_finalizers(of, [*of.metadata.finalizers, keys.DRAIN_FINALIZER])
+
+    async def _set_finalizers(self, of: NodeSet, names: list[str]) -> None:
+        WRITES.labels("patch", "NodeSet").inc()
+        meta = {"finalizers": names, "resourceVersion": of.metadata.resource_version}
+        departed(self.cache, of, await self.world.client.patch(NODE_SETS, of.key, {"metadata": meta}))
+
+    async def _shared(self, of: NodeSet, controller: Controller) -> None:
+        children, namespace = self.world.children, of.metadata.namespace
+        await children.ensure(SERVICES, objects.worker_service(controller))
+        protected = any(
+            other.spec.workload_disruption_protection
+            for other in self.world.node_sets.by(references.CONTROLLER, str(controller.key))
+        )
+        if protected:
+            await children.ensure(DISRUPTION_BUDGETS, objects.worker_budget(controller))
+        else:
+            budget = Key(namespace, controller.worker_budget_name)
+            await children.remove(DISRUPTION_BUDGETS, budget, controller.metadata.uid)
+        if of.spec.ssh.enabled:
+            await children.ensure(CONFIG_MAPS, objects.ssh_config(of))
+        else:
+            await children.remove(CONFIG_MAPS, Key(namespace, of.ssh_config_name), of.metadata.uid)
+
+    async def _show(self, seen: Snapshot) -> None:
+        """Show each host's state on its pod."""
+        changed = [
+            (found.pod, said)
+            for found in seen.workers
+            if not found.leaving and (said := conditions.wanted(found, seen.now)) is not None
+        ]
+        manager = f"{self.world.settings.manager}-conditions"
+        results = await asyncio.gather(
+            *(
+                self.world.client.apply_status(PODS, pod.key, {"conditions": said}, manager=manager)
+                for pod, said in changed
+            ),
+            return_exceptions=True,
+        )
+        WRITES.labels("status", "Pod").inc(len(changed))
+        for made in results:
+            if not isinstance(made, BaseException):
+                self.world.pods.wrote(made)
+
+    def _outcome(self, seen: Snapshot, report: Report) -> Outcome:
+        going = sum(found.condemned is not None for found in seen.workers)
+        CONDEMNED.labels(*seen.of.key).set(going)
+        if report.errors:
+            raise report.errors[0]
+        known = status.health(seen, braked=report.braked, refused=report.slurm, reserved=report.reserved)
+        settled = not going and not report.braked and not report.slurm and known.ready.value
+        said = self.with_health(seen.of, known, **status.counts(seen))
+        return Outcome(said, CALM_AGAIN if settled else BUSY_AGAIN)
+
+    # --- being woken
+
+    def _of_cluster(self, controller: Key) -> tuple[Key, ...]:
+        return tuple(found.key for found in self.world.node_sets.by(references.CONTROLLER, str(controller)))
+
+    def _using_key(self, secret: Object) -> tuple[Key, ...]:
+        key = str(secret.metadata.key)
+        users_ = self.world.controllers.by(references.SECRETS, key)
+        return tuple(found for user in users_ for found in self._of_cluster(user.key))
+
+    def _on_node(self, node: Node) -> tuple[Key, ...]:
+        """Sets with a worker on the node, and sets that have one on every node."""
+        pods = self.world.pods.by("node", node.metadata.name)
+        there = {key for pod in pods for key in owned_by(NODE_SETS)(pod)}
+        return (*there, *(found.key for found in self.world.node_sets if found.per_node and found.key not in there))
+
+    def _slurm_changed(self, cluster: Key, change: Change) -> None:
+        self.enqueue(self._of_cluster(cluster))
+
+
+def _node_matters(old: Node | None, new: Node | None) -> bool:
+    """Heartbeats change a node every few seconds; only this concerns workers."""
+    return old is None or new is None or _shape(old) != _shape(new)
+
+
+def _shape(node: Node) -> tuple[object, ...]:
+    meta, said = node.metadata, [(c.type, c.status, c.reason, c.message) for c in node.status.conditions]
+    return node.spec.unschedulable, node.spec.taints, meta.labels, meta.annotations, meta.deleting, said

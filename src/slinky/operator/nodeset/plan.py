@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to do next about a NodeSet's workers, in order; empty when there is nothing to do. Pure.
+
+1. make what is missing (never waits for Slurm)
+2. condemn what is too many, outdated, misplaced or lost (a choice that stays)
+3. drain what is condemned, and delete it once that is a fresh fact
+4. drain and undrain the rest as its node and its owner want it
+5. tell Slurm and the pods what they should know
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from slinky.api import keys
+from slinky.api.nodeset import NodeSet
+from slinky.kube.views import Node
+from slinky.operator.nodeset import drains, placement, scaling, sync
+from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, DropClaim, Forget, Update
+from slinky.operator.nodeset.drains import FORCE
+from slinky.operator.nodeset.objects import NODE, Slot, hostname
+from slinky.operator.nodeset.reservation import step
+from slinky.operator.nodeset.rollout import outdated
+from slinky.operator.nodeset.workers import Worker
+from slinky.operator.sight import Sight
+from slinky.slurm import NodeUpdate, Presence
+
+
+class Snapshot(NamedTuple):
+    """Everything a decision is made from."""
+
+    of: NodeSet
+    workers: tuple[Worker, ...]
+    nodes: Mapping[str, Node]
+    sight: Sight
+    revision: str
+    now: datetime
+    propagated: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+
+    @property
+    def going(self) -> bool:
+        """The NodeSet itself is being deleted."""
+        return self.of.metadata.deleting
+
+
+def plan(seen: Snapshot) -> list[Action]:
+    """The next steps."""
+    reserved = step(seen.of, seen.workers, seen.sight)
+    if seen.going:
+        chosen = [Condemn(worker, "deletion") for worker in seen.workers if worker.staying]
+        return [*chosen, *_departures(seen), *([reserved] if reserved else [])]
+    return [
+        *_creations(seen),
+        *_choices(seen),
+        *_departures(seen),
+        *_drains(seen),
+        *_told(seen),
+        *_leftovers(seen),
+        *([reserved] if reserved else []),
+    ]
+
+
+def deletion_overdue(seen: Snapshot, seconds: float | None) -> bool:
+    """A NodeSet's deletion has waited for jobs as long as its owner allows."""
+    if seconds is None:
+        return False
+    since = datetime.fromisoformat(seen.of.metadata.deletion_timestamp or seen.now.isoformat())
+    return (seen.now - since).total_seconds() >= seconds
+
+
+def _in_mode(seen: Snapshot) -> list[Worker]:
+    mode = seen.of.spec.scaling_mode
+    return [worker for worker in seen.workers if worker.meta.labels.get(keys.SCALING_MODE, mode) == mode]
+
+
+def _creations(seen: Snapshot) -> Iterable[Create]:
+    return [Create(slot, _stale(seen, slot)) for slot in _vacant(seen)]
+
+
+def _vacant(seen: Snapshot) -> Sequence[Slot]:
+    of = seen.of
+    if not of.per_node:
+        return scaling.vacant(of, seen.workers, scaling.target(of, seen.workers, seen.revision))
+    taken = {node_of(worker) for worker in seen.workers}
+    fits = placement.eligible(of, seen.nodes.values())
+    return [placement.slot(seen.nodes[name]) for name in sorted(fits) if fits[name].start and name not in taken]
+
+
+def node_of(worker: Worker) -> str:
+    """The node a worker runs on or is meant for."""
+    return worker.pod.spec.node_name or worker.meta.annotations.get(NODE, "")
+
+
+def _stale(seen: Snapshot, slot: Slot) -> str:
+    """A record of an earlier worker would override what the new one says of itself, so it is forgotten first."""
+    host = seen.sight.host(hostname(seen.of, slot))
+    return host.name if host is not None and host.state.dynamic and not host.state.busy else ""
+
+
+def _choices(seen: Snapshot) -> Iterable[Condemn]:
+    of, mode = seen.of, _in_mode(seen)
+    for worker in seen.workers:
+        if worker not in mode and worker.staying:
+            yield Condemn(worker, scaling.MODE)
+    chosen: set[str] = set()
+    if of.per_node:
+        for worker in _misplaced(seen, mode):
+            chosen.add(worker.meta.uid)
+            yield Condemn(worker, "node")
+    else:
+        for worker in scaling.surplus(mode, scaling.target(of, mode, seen.revision)):
+            chosen.add(worker.meta.uid)
+            yield Condemn(worker, scaling.SCALE_IN)
+    for worker in mode:
+        # With no host of the whole cluster in sight it is Slurm that lost its memory, not the worker.
+        if worker.staying and drains.unregistered(worker) and seen.sight.hosts:
+            chosen.add(worker.meta.uid)
+            yield Condemn(worker, "unregistered")
+    for worker in outdated(of, mode, seen.revision):
+        if worker.meta.uid not in chosen:
+            yield Condemn(worker, "update")
+
+
+def _misplaced(seen: Snapshot, workers: Sequence[Worker]) -> Iterable[Worker]:
+    """Workers on nodes that no longer fit or have a new host name, and second ones on the same node."""
+    fits = placement.eligible(seen.of, seen.nodes.values())
+    held: set[str] = set()
+    for worker in sorted(workers, key=lambda found: (not found.ready, found.meta.creation_timestamp)):
+        name = node_of(worker)
+        if not name or not worker.staying:
+            continue
+        named = name in seen.nodes and placement.slot(seen.nodes[name]).hostname == worker.hostname
+        if name in held or name not in fits or not fits[name].stay or not named:
+            yield worker
+        held.add(name)
+
+
+def _departures(seen: Snapshot) -> Iterable[Action]:
+    """Everything about workers that have to go: drain, hurry, delete."""
+    forced = seen.of.metadata.annotations.get(FORCE) == "true"
+    if seen.going:
+        forced = forced or deletion_overdue(seen, seen.of.spec.drain.deletion_seconds)
+    for worker in seen.workers:
+        if worker.leaving or not (worker.condemned or worker.pod.finished):
+            continue
+        if why := drains.permission(worker, forced=forced):
+            planned = worker.condemned is not None and worker.condemned.cause in {scaling.SCALE_IN, "deletion"}
+            yield Delete(worker, why, braked=not planned)
+            continue
+        wanted = drains.cause(worker, seen.propagated)
+        yield from _drain(worker, wanted)
+        yield from _hurried(seen, worker)
+
+
+def _hurried(seen: Snapshot, worker: Worker) -> Iterable[Action]:
+    """Jobs that outstay the time their worker was given."""
+    limit, condemned = seen.of.spec.drain.timeout_seconds, worker.condemned
+    if limit is None or condemned is None or worker.host is None or not worker.host.state.draining or not worker.busy:
+        return
+    if condemned.seconds(seen.now) < limit:
+        return
+    match seen.of.spec.drain.on_timeout:
+        case "Cancel":
+            yield Cancel(worker.hostname)
+        case "Requeue":
+            # Slurm sends the batch jobs of a host that goes down back into the queue.
+            change = NodeUpdate(state=["DOWN"], reason=f"{keys.REASON_PREFIX}drain timed out")
+            yield Update(worker.hostname, change, "down")
+
+
+def _drains(seen: Snapshot) -> Iterable[Update]:
+    for worker in seen.workers:
+        if worker.staying:
+            yield from _drain(worker, drains.cause(worker, seen.propagated))
+
+
+def _drain(worker: Worker, wanted: drains.Cause | None) -> Iterable[Update]:
+    told = drains.change(worker, wanted)
+    if told is not None and worker.host is not None:
+        what, change = told
+        yield Update(worker.hostname, change, what, wanted.text if wanted else "", seen=worker.host.reason)
+
+
+def _told(seen: Snapshot) -> Iterable[Action]:
+    for worker in seen.workers:
+        if worker.leaving:
+            continue
+        yield from sync.updates(seen.of, worker)
+        if (mark := sync.mark(seen.of, worker)) is not None:
+            yield mark
+
+
+def _leftovers(seen: Snapshot) -> Iterable[Action]:
+    """Hosts and claims that no worker will use again, where the owner asked for their removal."""
+    of = seen.of
+    if of.spec.prune_slurm_node_records == "NodeNotFound" and of.per_node:
+        used = {worker.hostname for worker in seen.workers}
+        for host in seen.sight.hosts.values():
+            whose = sync.Comment.parse(host.comment)
+            if whose is None or whose.node_set_uid != of.metadata.uid or whose.namespace != of.metadata.namespace:
+                continue
+            lost = host.state.down and not host.state.responding and seen.sight.presence(host.name) is Presence.PRESENT
+            if lost and host.name not in used and whose.node and whose.node not in seen.nodes:
+                yield Forget(host.name, f"node {whose.node} is gone")
+    if of.spec.persistent_volume_claim_retention_policy.when_scaled == "Delete" and not of.per_node:
+        yield from (DropClaim(name) for name in _unused_claims(seen))
+
+
+def _unused_claims(seen: Snapshot) -> Iterable[str]:
+    taken = {worker.ordinal for worker in seen.workers}
+    for name in seen.claims:
+        digits = name.rpartition("-")[2]
+        if digits.isdigit() and int(digits) >= seen.of.spec.replicas and int(digits) not in taken:
+            yield name

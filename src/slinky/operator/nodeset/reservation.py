@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The maintenance reservation of a scheduled update: when it is made, changed and removed. Pure.
+
+A reservation that ended is reaped by Slurm, so having made one for a start time is remembered in a condition; another
+is made only for another start time. One that repeats itself keeps the time to which Slurm has moved it.
+"""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from slinky.api.conditions import RESERVATION_CREATED
+from slinky.api.durations import seconds
+from slinky.api.nodeset import NodeSet
+from slinky.kube.conditions import find
+from slinky.operator.nodeset.workers import Worker
+from slinky.operator.sight import Sight
+from slinky.slurm import HostlistError, ReservationRequest, expand, number
+
+USER = "slurm"
+FLAGS = ("IGNORE_JOBS", "MAINT")
+
+
+class Reserve(NamedTuple):
+    """Make the reservation, or give it these hosts."""
+
+    request: ReservationRequest
+    start: str
+
+
+class Release(NamedTuple):
+    """Remove the reservation."""
+
+    name: str
+
+
+def wanted(of: NodeSet) -> bool:
+    """A scheduled update is asked for."""
+    going = of.metadata.deleting or not (of.per_node or of.spec.replicas)
+    return of.spec.update_strategy.type == "ScheduledUpdate" and not going and bool(_start(of))
+
+
+def step(of: NodeSet, workers: tuple[Worker, ...], sight: Sight) -> Reserve | Release | None:
+    """What to do about the reservation now; nothing without fresh knowledge."""
+    if not sight.trusted:
+        return None
+    held = sight.reservations.get(of.reservation_name)
+    if not wanted(of):
+        return Release(held.name) if held else None
+    hosts = sorted(worker.hostname for worker in workers if worker.host is not None)
+    if not hosts or (held is None and made_for(of) == _start(of)):
+        return None
+    if held is None:
+        return Reserve(_request(of, hosts), _start(of))
+    if _hosts(held.node_list) != hosts:
+        return Reserve(ReservationRequest(name=held.name, node_list=hosts), _start(of))
+    return None
+
+
+def made_for(of: NodeSet) -> str:
+    """The start time for which a reservation was made, as the condition remembers it."""
+    found = find(of.status.conditions, RESERVATION_CREATED)
+    return found.message if found and found.status == "True" else ""
+
+
+def _start(of: NodeSet) -> str:
+    return of.spec.update_strategy.scheduled_update.start_time or ""
+
+
+def _request(of: NodeSet, hosts: list[str]) -> ReservationRequest:
+    asked = of.spec.update_strategy.scheduled_update
+    return ReservationRequest(
+        name=of.reservation_name,
+        start_time=number(int(datetime.fromisoformat(_start(of)).timestamp())),
+        duration=number(int(seconds(asked.duration) // 60)),
+        node_list=hosts,
+        flags=sorted({*FLAGS, *(flag.upper() for flag in asked.flags)}),
+        users=[USER],
+    )
+
+
+def _hosts(text: str) -> list[str]:
+    try:
+        return sorted(expand(text)) if text else []
+    except HostlistError:
+        return []

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many workers there should be, which slots are empty and which workers are too many. Pure.
+
+A slot stays taken until its pod is gone, condemned or not, so nothing is made beside a worker that is still leaving.
+"""
+
+from collections.abc import Sequence
+
+from slinky.api.nodeset import NodeSet
+from slinky.api.update import scaled
+from slinky.operator.nodeset.objects import Slot
+from slinky.operator.nodeset.ordering import least_harm
+from slinky.operator.nodeset.workers import Worker
+
+#: Causes of condemnation after which the slot is filled again.
+REPLACED = frozenset({"update", "unregistered"})
+SCALE_IN = "scale-in"
+MODE = "scaling-mode"
+
+
+def target(of: NodeSet, workers: Sequence[Worker], revision: str) -> int:
+    """How many workers should exist now: more than asked for while a rolling update may surge."""
+    rolling = of.spec.update_strategy.rolling_update
+    old = any(not worker.revised(revision) for worker in workers if not worker.leaving)
+    if of.spec.update_strategy.type != "RollingUpdate" or rolling.paused or not old:
+        return of.spec.replicas
+    return of.spec.replicas + scaled(rolling.max_surge, of.spec.replicas)
+
+
+def vacant(of: NodeSet, workers: Sequence[Worker], want: int) -> list[Slot]:
+    """Slots to fill: the lowest free ordinals."""
+    taken = {worker.ordinal for worker in workers}
+    missing = want - len(workers)
+    found: list[Slot] = []
+    ordinal = 0
+    while len(found) < missing:
+        if ordinal not in taken:
+            found.append(Slot(ordinal, node=_pinned(of, ordinal)))
+        ordinal += 1
+    return found
+
+
+def surplus(workers: Sequence[Worker], want: int) -> list[Worker]:
+    """Workers that are too many: first those that have to go anyway, then those whose loss does least harm."""
+    doomed = {SCALE_IN, MODE}
+    counted = [
+        worker
+        for worker in workers
+        if not worker.leaving and not (worker.condemned and worker.condemned.cause in doomed)
+    ]
+    excess = max(0, len(counted) - want)
+    ordered = least_harm(counted)
+    ordered.sort(key=lambda worker: worker.condemned is None)
+    return ordered[:excess]
+
+
+def _pinned(of: NodeSet, ordinal: int) -> str:
+    return of.status.ordinal_to_node.get(str(ordinal), "") if of.spec.pin_to_node else ""

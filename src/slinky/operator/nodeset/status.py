@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a NodeSet does. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from slinky.api.conditions import RESERVATION_CREATED
+from slinky.api.names import SLURMD
+from slinky.api.nodeset import NodeSet
+from slinky.kube.conditions import find
+from slinky.operator.health import GOOD, Fact, Health
+from slinky.operator.nodeset import placement, reservation
+from slinky.operator.nodeset.plan import Snapshot
+from slinky.operator.nodeset.rollout import halted
+from slinky.operator.nodeset.workers import Worker
+
+
+def counts(seen: Snapshot) -> dict[str, Any]:
+    """The numbers of the status."""
+    of, workers = seen.of, [worker for worker in seen.workers if worker.pod.status.phase]
+    wanted = desired(seen)
+    available = sum(worker.available(of.spec.min_ready_seconds) for worker in workers)
+    hosts = [worker.host.state for worker in workers if worker.host is not None]
+    return {
+        "desired": wanted,
+        "replicas": len(workers),
+        "updated_replicas": sum(worker.revised(seen.revision) and not worker.leaving for worker in workers),
+        "ready_replicas": sum(worker.ready for worker in workers),
+        "available_replicas": available,
+        "unavailable_replicas": max(0, (wanted if of.per_node else len(workers)) - available),
+        "slurm_idle": sum(state.idle for state in hosts),
+        "slurm_allocated": sum(state.base in {"ALLOCATED", "MIXED"} for state in hosts),
+        "slurm_down": sum(state.down for state in hosts),
+        "slurm_drain": sum(state.draining for state in hosts),
+        "node_set_hash": seen.revision,
+        "selector": SLURMD.selector_text(of.metadata.name),
+        "ordinal_to_node": pins(of, seen.workers),
+    }
+
+
+def desired(seen: Snapshot) -> int:
+    """How many workers there should be."""
+    if not seen.of.per_node:
+        return seen.of.spec.replicas
+    return sum(found.start for found in placement.eligible(seen.of, seen.nodes.values()).values())
+
+
+def pins(of: NodeSet, workers: Sequence[Worker]) -> dict[str, str]:
+    """Where each ordinal ran first, while it is wanted."""
+    if not of.spec.pin_to_node or of.per_node:
+        return {}
+    placed = {str(w.ordinal): w.pod.spec.node_name for w in workers if w.ordinal is not None and w.pod.spec.node_name}
+    kept = {key: node for key, node in of.status.ordinal_to_node.items() if int(key) < of.spec.replicas}
+    return {key: node for key, node in {**placed, **kept}.items() if int(key) < of.spec.replicas}
+
+
+def health(seen: Snapshot, *, braked: int = 0, refused: Sequence[str] = (), reserved: str = "") -> Health:
+    """Conditions of a NodeSet."""
+    found = counts(seen)
+    wanted, ready, updated = found["desired"], found["available_replicas"], found["updated_replicas"]
+    going = [worker for worker in seen.workers if worker.condemned]
+    words = f"{ready} of {wanted} available, {updated} up to date"
+    if going:
+        words += f", {len(going)} waiting to go"
+    settled = ready >= wanted and updated >= wanted and not going and found["replicas"] == wanted
+    return Health(
+        ready=Fact(ready >= wanted, "Available" if ready >= wanted else "NotAvailable", words),
+        progressing=Fact(not settled, "Settled" if settled else _step(seen, going), "" if settled else words),
+        degraded=_degraded(seen, braked, refused),
+        slurm=seen.sight.fact(),
+        config=Fact(updated >= wanted, "UpToDate" if updated >= wanted else "Rolling"),
+        reserved=_reserved(seen.of, reserved),
+    )
+
+
+def _reserved(of: NodeSet, start: str) -> Fact | None:
+    """Remembers for which start time a reservation was made; said only by sets that ever had one."""
+    if start or (reservation.wanted(of) and reservation.made_for(of)):
+        return Fact(True, "Created", start or reservation.made_for(of))
+    return Fact(False, "NotExists") if find(of.status.conditions, RESERVATION_CREATED) else None
+
+
+def _step(seen: Snapshot, going: Sequence[Worker]) -> str:
+    if going:
+        return "WaitingForSlurm" if not seen.sight.trusted else "Draining"
+    if seen.of.spec.update_strategy.rolling_update.paused:
+        return "Paused"
+    return "Starting"
+
+
+def _degraded(seen: Snapshot, braked: int, refused: Sequence[str]) -> Fact:
+    if braked:
+        return Fact(True, "Braked", f"{braked} deletions wait: too many at once")
+    if halted(seen.of, seen.workers, seen.revision):
+        return Fact(True, "UpdateHalted", "too many updated workers did not become ready in time")
+    if refused:
+        return Fact(True, "SlurmRefused", refused[0])
+    return GOOD

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Slurm is told about a healthy worker, and what its pod is told about Slurm. Pure.
+
+Each function gives what differs and nothing else, so that a settled worker costs no request.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from slinky.api import keys
+from slinky.api.nodeset import NodeSet
+from slinky.operator.nodeset.actions import Mark, Update
+from slinky.operator.nodeset.workers import Worker
+from slinky.slurm import Node as Host
+from slinky.slurm import NodeUpdate
+
+
+class Comment(msgspec.Struct, frozen=True, rename="camel"):
+    """What stands in a host's comment: whose it is and where it runs."""
+
+    namespace: str = ""
+    pod_name: str = ""
+    node: str = ""
+    node_set_name: str = ""
+    node_set_uid: str = msgspec.field(default="", name="nodeSetUID")
+
+    def text(self) -> str:
+        """As it is written."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> "Comment | None":
+        """A comment of ours, or None for anything else."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
+
+def updates(of: NodeSet, worker: Worker) -> Iterable[Update]:
+    """Changes to the worker's host."""
+    host = worker.host
+    if host is None or not worker.ready:
+        return
+    comment = Comment(
+        of.metadata.namespace, worker.meta.name, worker.pod.spec.node_name, of.metadata.name, of.metadata.uid
+    ).text()
+    if host.comment != comment:
+        yield Update(host.name, NodeUpdate(comment=comment), "comment")
+    if worker.node is None:
+        return
+    place = worker.node.metadata.annotations.get(keys.TOPOLOGY, "")
+    if place and set(place.split(",")) != set(host.topology.split(",")):
+        yield Update(host.name, NodeUpdate(topology_str=place), "topology")
+    yield from _features(worker.node.metadata.annotations.get(keys.FEATURES), host)
+
+
+def mark(of: NodeSet, worker: Worker) -> Mark | None:
+    """Labels and annotations that the worker's pod should have and has not."""
+    protect = "true" if worker.busy and of.spec.workload_disruption_protection else None
+    labels = {keys.POD_PROTECT: protect}
+    if worker.busy is None and of.spec.workload_disruption_protection:
+        labels = {}  # not known: whatever protects it stays
+    if worker.pod.metadata.labels.get(keys.POD_HOSTNAME) != worker.hostname and worker.pod.spec.node_name:
+        labels[keys.POD_HOSTNAME] = worker.hostname
+    annotations: dict[str, str | None] = {}
+    if worker.node is not None:
+        place = worker.node.metadata.annotations.get(keys.TOPOLOGY)
+        annotations[keys.TOPOLOGY] = place
+    new_labels = {key: value for key, value in labels.items() if worker.meta.labels.get(key) != value}
+    new_annotations = {key: value for key, value in annotations.items() if worker.meta.annotations.get(key) != value}
+    return Mark(worker, new_labels, new_annotations) if new_labels or new_annotations else None
+
+
+def _features(asked: str | None, host: Host) -> Iterable[Update]:
+    """Ours carry a prefix; all others are left as they are."""
+    wanted = sorted({f"{keys.FEATURE_PREFIX}{name.strip()}" for name in (asked or "").split(",") if name.strip()})
+    available, active = _with(host.features, wanted), _with(host.active_features, wanted)
+    if (available, active) != (list(host.features), list(host.active_features)):
+        yield Update(host.name, NodeUpdate(features=available, features_act=active), "features")
+
+
+def _with(held: Sequence[str], wanted: list[str]) -> list[str]:
+    ours = [name for name in held if name.startswith(keys.FEATURE_PREFIX)]
+    if sorted(ours) == wanted:
+        return list(held)
+    return [*(name for name in held if not name.startswith(keys.FEATURE_PREFIX)), *wanted]
+
+
+def conditions(worker: Worker) -> dict[str, str] | None:
+    """Pod conditions by type, with their messages: the host's state, word by word. None if it is not known."""
+    host = worker.host
+    if host is None:
+        return None
+    words = [host.state.base, *sorted(host.state.flags)] if host.state.base else sorted(host.state.flags)
+    return {f"SlurmNodeState{_camel(word)}": host.reason for word in words if word in SHOWN}
+
+
+#: States that are shown as pod conditions.
+SHOWN = frozenset(
+    [
+        "ALLOCATED",
+        "DOWN",
+        "ERROR",
+        "FUTURE",
+        "IDLE",
+        "MIXED",
+        "UNKNOWN",
+        "COMPLETING",
+        "DRAIN",
+        "FAIL",
+        "INVALID",
+        "INVALID_REG",
+        "MAINTENANCE",
+        "NOT_RESPONDING",
+        "UNDRAIN",
+    ]
+)
+
+
+def _camel(word: str) -> str:
+    return "".join(part.capitalize() for part in word.split("_"))

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker seen from all sides at one moment: its pod, its Kubernetes node, its host in Slurm. Pure.
+
+`Worker` answers the questions that decisions ask. What Slurm has not said freshly is None or UNKNOWN, and no answer
+turns that into "idle" or "drained".
+"""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from slinky.api import keys
+from slinky.api.nodeset import NodeSet
+from slinky.kube.types import Meta
+from slinky.kube.views import Node, Pod
+from slinky.operator.sight import Sight
+from slinky.slurm import Node as Host
+from slinky.slurm import Presence
+
+#: How long a healthy worker may be missing from Slurm's list before its pod is replaced.
+UNREGISTERED_AFTER = 90.0
+
+
+class Condemned(NamedTuple):
+    """Why and since when a worker has to go."""
+
+    cause: str
+    since: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Condemned":
+        """The inverse of `str`."""
+        cause, _, since = text.partition(" ")
+        return cls(cause, since)
+
+    def __str__(self) -> str:
+        return f"{self.cause} {self.since}".strip()
+
+    def seconds(self, now: datetime) -> float:
+        """How long ago that was; zero if unreadable."""
+        return seconds_since(self.since, now)
+
+
+class Worker(NamedTuple):
+    """One worker."""
+
+    pod: Pod
+    hostname: str
+    ordinal: int | None
+    node: Node | None
+    host: Host | None
+    presence: Presence
+    now: datetime
+
+    @property
+    def meta(self) -> Meta:
+        """The pod's metadata."""
+        return self.pod.metadata
+
+    @property
+    def condemned(self) -> Condemned | None:
+        """Chosen to go; such a choice stays."""
+        text = self.meta.annotations.get(keys.POD_CONDEMNED, "")
+        return Condemned.parse(text) if text else None
+
+    @property
+    def leaving(self) -> bool:
+        """Somebody has already deleted its pod."""
+        return self.meta.deleting
+
+    @property
+    def staying(self) -> bool:
+        """Neither deleted nor condemned nor ended."""
+        return not (self.leaving or self.condemned or self.pod.finished)
+
+    @property
+    def ready(self) -> bool:
+        """Its slurmd answers."""
+        return self.pod.ready and not self.leaving
+
+    @property
+    def ready_seconds(self) -> float:
+        """How long it has been ready."""
+        if not self.ready:
+            return 0.0
+        condition = next(found for found in self.pod.status.conditions if found.type == "Ready")
+        return seconds_since(condition.last_transition_time or "", self.now)
+
+    @property
+    def age(self) -> float:
+        """Seconds since its pod was made."""
+        return seconds_since(self.meta.creation_timestamp, self.now)
+
+    @property
+    def cordoned(self) -> bool:
+        """A person or tool asked on the pod for a drain."""
+        return self.meta.annotations.get(keys.POD_CORDON) == "true"
+
+    @property
+    def busy(self) -> bool | None:
+        """Jobs are on it; None if that is not known."""
+        return self.host.state.busy if self.host else None
+
+    @property
+    def drained(self) -> bool:
+        """A fresh, positive word of slurmctld."""
+        return self.host is not None and self.host.state.drained
+
+    def available(self, least_seconds: int) -> bool:
+        """Ready for long enough."""
+        return self.ready and self.ready_seconds >= least_seconds
+
+    def revised(self, revision: str) -> bool:
+        """Has this revision."""
+        return self.meta.labels.get(keys.REVISION) == revision
+
+
+def worker(of: NodeSet, pod: Pod, node: Node | None, sight: Sight, now: datetime) -> Worker:
+    """A worker from what is known of it."""
+    name = host_name(of, pod)
+    return Worker(pod, name, of.ordinal(pod.metadata.name), node, sight.host(name), sight.presence(name), now)
+
+
+def host_name(of: NodeSet, pod: Pod) -> str:
+    """The worker's name in Slurm: with the node's own network it has the node's own name."""
+    if of.spec.template.spec.get("hostNetwork") and pod.metadata.labels.get(keys.SCALING_MODE) != "DaemonSet":
+        return pod.spec.node_name or pod.spec.hostname or pod.metadata.name
+    return pod.metadata.labels.get(keys.POD_HOSTNAME) or pod.spec.hostname or pod.metadata.name
+
+
+def seconds_since(text: str, now: datetime) -> float:
+    """Seconds from an RFC 3339 time until now, never negative; zero if unreadable."""
+    try:
+        return max(0.0, (now - datetime.fromisoformat(text)).total_seconds())
+    except (TypeError, ValueError):
+        return 0.0

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small pieces of pods and Services, each a function that shows what it makes. Pure."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from slinky.api import keys
+from slinky.api.templates import PodTemplate, ServicePart
+from slinky.operator.merging import merged
+
+Piece = dict[str, Any]
+
+
+def digest(data: Mapping[str, bytes | str]) -> str:
+    """SHA-256 over values in the order of their keys; empty for nothing."""
+    if not data:
+        return ""
+    found = hashlib.sha256()
+    for _, value in sorted(data.items()):
+        found.update(value.encode() if isinstance(value, str) else value)
+    return found.hexdigest()
+
+
+def http_probe(path: str, port: str, **settings: int) -> Piece:
+    """Asks a daemon's own port."""
+    return {"httpGet": {"path": path, "port": port}, **settings}
+
+
+def tcp_probe(port: str, **settings: int) -> Piece:
+    """Connects to a port."""
+    return {"tcpSocket": {"port": port}, **settings}
+
+
+#: A daemon that has been silent for a minute is started again.
+PATIENT = {"periodSeconds": 10, "failureThreshold": 6}
+#: One that starts is looked at often, and given time: it may be waiting for another that starts.
+STARTING = {"periodSeconds": 2, "failureThreshold": 150}
+
+
+def secret_source(name: str, key: str, path: str, mode: int | None = None) -> Piece:
+    """One key of a Secret as a file of a projected volume."""
+    item = {"key": key, "path": path} | ({"mode": mode} if mode is not None else {})
+    return {"secret": {"name": name, "items": [item]}}
+
+
+def config_source(name: str, *keys_: str, mode: int | None = None) -> Piece:
+    """A ConfigMap, or some keys of it, as files of a projected volume."""
+    items = [{"key": key, "path": key} | ({"mode": mode} if mode is not None else {}) for key in keys_]
+    return {"configMap": {"name": name} | ({"items": items} if items else {})}
+
+
+def projected(name: str, mode: int, sources: Iterable[Piece]) -> Piece:
+    """A volume of files from several objects."""
+    return {"name": name, "projected": {"defaultMode": mode, "sources": list(sources)}}
+
+
+def memory(name: str) -> Piece:
+    """An empty folder in memory."""
+    return {"name": name, "emptyDir": {"medium": "Memory"}}
+
+
+def mount(name: str, path: str, *, read_only: bool = False, sub_path: str = "") -> Piece:
+    """A volume in a container."""
+    found: Piece = {"name": name, "mountPath": path}
+    if read_only:
+        found["readOnly"] = True
+    if sub_path:
+        found["subPath"] = sub_path
+    return found
+
+
+def pod_template(
+    template: PodTemplate, spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> Piece:
+    """A pod template: a person's part over ours, except that our labels and hashes win."""
+    return {
+        "metadata": {
+            "labels": {**template.metadata.labels, **labels},
+            "annotations": {**template.metadata.annotations, **annotations},
+        },
+        "spec": merged(spec, template.spec),
+    }
+
+
+def service_spec(part: ServicePart, selector: Mapping[str, str], name: str, port: int, target: int | str) -> Piece:
+    """A Service: a person's spec with our selector and port; external addresses are dropped (CVE-2020-8554)."""
+    asked = {key: value for key, value in part.spec.items() if key not in {"externalIPs", "selector", "ports"}}
+    own: Piece = {"name": name, "port": part.port or port, "targetPort": target, "protocol": "TCP"}
+    if part.node_port:
+        own["nodePort"] = part.node_port
+    theirs = [
+        entry
+        for entry in part.spec.get("ports", ())
+        if entry.get("name") != own["name"] and entry.get("port") != own["port"]
+    ]
+    chosen = {**(part.spec.get("selector") or {}), **selector}
+    return {**asked, "selector": chosen, "ports": [*theirs, own]}
+
+
+def headless_spec(selector: Mapping[str, str], name: str, port: int) -> Piece:
+    """A Service that only gives names to pods, ready or not."""
+    return {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": dict(selector),
+        "ports": [{"name": name, "port": port, "targetPort": port, "protocol": "TCP"}],
+    }
+
+
+def default_container(name: str) -> dict[str, str]:
+    """The annotation by which kubectl chooses a container."""
+    return {keys.DEFAULT_CONTAINER: name}

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Glue: carries out the plan of a RestApi, writes its status."""
+
+from slinky.api.controller import Controller
+from slinky.api.names import SLURMRESTD
+from slinky.api.restapi import REST_APIS, RestApi
+from slinky.kube.errors import Later
+from slinky.kube.types import Key, Object
+from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS
+from slinky.operator import references
+from slinky.operator.children import Child
+from slinky.operator.clusters import Clusters
+from slinky.operator.keeper import Keeper, Outcome
+from slinky.operator.pieces import digest
+from slinky.operator.restapi.objects import Hashes
+from slinky.operator.restapi.plan import plan
+from slinky.operator.restapi.status import health
+from slinky.operator.world import World
+from slinky.slurm import Kind as What
+
+
+class RestApiKeeper(Keeper[RestApi]):
+    """Keeps slurmrestd running."""
+
+    resource = REST_APIS
+
+    def __init__(self, world: World, clusters: Clusters) -> None:
+        super().__init__(world, world.rest_apis)
+        self.clusters = clusters
+        world.rest_apis.add_indexes({references.CONTROLLER: lambda of: (str(of.controller_key),)})
+        watch = self.controller.watches
+        watch(world.controllers, lambda of: self._speaking_for(of.key))
+        watch(world.contents.secrets, self._using_secret)
+        watch(world.children.caches[CONFIG_MAPS.name], self._using_config)
+        clusters.listen(lambda key, change: self.enqueue(self._speaking_for(key) if change.kind is What.SIGHT else ()))
+
+    async def act(self, found: RestApi) -> Outcome:
+        """Apply Service and Deployment."""
+        controller = self.world.controllers.get(found.controller_key)
+        hashes = await self._hashes(controller) if controller else Hashes()
+        for resource, manifest in plan(found, controller, hashes, self.world.settings.images):
+            await self.world.children.ensure(resource, manifest)
+        live = self.world.children.find(DEPLOYMENTS, Key(found.metadata.namespace, found.workload_name))
+        observed = live is not None and live.status.observed_generation >= live.metadata.generation
+        known = health(found, live.status if live else None, observed, self.clusters.sight(found.controller_key))
+        status = self.with_health(
+            found,
+            known,
+            replicas=live.status.replicas if live else 0,
+            ready_replicas=live.status.ready_replicas if live else 0,
+            selector=SLURMRESTD.selector_text(found.metadata.name),
+        )
+        return Outcome(status)
+
+    async def _hashes(self, of: Controller) -> Hashes:
+        config = self.world.children.find(CONFIG_MAPS, Key(of.metadata.namespace, of.config_name))
+        if config is None:
+            raise Later(f"the configuration of {of.key} is not written yet", after=1)
+        ref = of.spec.slurm_key_ref
+        key = await self.world.contents.secret_value(of.metadata.namespace, ref) if ref else b""
+        return Hashes(digest({"": key}) if key else "", digest(config.data or {}))
+
+    def _speaking_for(self, controller: Key) -> tuple[Key, ...]:
+        return tuple(found.key for found in self.world.rest_apis.by(references.CONTROLLER, str(controller)))
+
+    def _using_secret(self, secret: Object) -> tuple[Key, ...]:
+        key = secret.metadata.key
+        users = self.world.controllers.by(references.SECRETS, str(key))
+        return tuple(api for user in users for api in self._speaking_for(user.key))
+
+    def _using_config(self, config: Child) -> tuple[Key, ...]:
+        owner = config.metadata.controller
+        if owner is None or owner.kind != "Controller":
+            return ()
+        return self._speaking_for(Key(config.metadata.namespace, owner.name))

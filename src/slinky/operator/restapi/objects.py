@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a RestApi is made of: a Service and a Deployment. Pure.
+
+slurmrestd cannot fetch its configuration from slurmctld, so it mounts slurm.conf; a changed file or key rolls the pods.
+"""
+
+from typing import Any, NamedTuple
+
+from slinky.api import keys, wellknown
+from slinky.api.controller import Controller
+from slinky.api.names import SLURMRESTD
+from slinky.api.restapi import REST_APIS, RestApi
+from slinky.kube.types import Key
+from slinky.kube.views import DEPLOYMENTS, SERVICES
+from slinky.operator.frame import framed
+from slinky.operator.images import Images
+from slinky.operator.merging import merged
+from slinky.operator.pieces import (
+    PATIENT,
+    Piece,
+    config_source,
+    default_container,
+    mount,
+    pod_template,
+    projected,
+    secret_source,
+    service_spec,
+    tcp_probe,
+)
+
+NOBODY = wellknown.SLURMRESTD_ID
+RUN_AS = {"runAsNonRoot": True, "runAsUser": NOBODY, "runAsGroup": NOBODY}
+
+
+class Hashes(NamedTuple):
+    """Digests of what a running slurmrestd has read."""
+
+    slurm_key: str = ""
+    config: str = ""
+
+
+def _own(of: RestApi, resource: Any, name: str, **sections: Any) -> Piece:
+    return framed(REST_APIS, of, SLURMRESTD, resource, Key(of.metadata.namespace, name), **sections)
+
+
+def service(of: RestApi) -> Piece:
+    """Where clients find slurmrestd."""
+    selector = SLURMRESTD.selector(of.metadata.name)
+    spec = service_spec(of.spec.service, selector, "slurmrestd", wellknown.SLURMRESTD_PORT, "slurmrestd")
+    return _own(of, SERVICES, of.service_name, metadata=of.spec.service.metadata, spec=spec)
+
+
+def deployment(of: RestApi, controller: Controller, hashes: Hashes, images: Images) -> Piece:
+    """The slurmrestd pods."""
+    annotations = {
+        **default_container("slurmrestd"),
+        keys.SLURM_KEY_HASH: hashes.slurm_key,
+        keys.SLURM_CONFIG_HASH: hashes.config,
+    }
+    labels = SLURMRESTD.labels(of.metadata.name)
+    spec = {
+        "replicas": of.spec.replicas,
+        "revisionHistoryLimit": 0,
+        "selector": {"matchLabels": SLURMRESTD.selector(of.metadata.name)},
+        "template": pod_template(of.spec.template, _pod(of, controller, images), labels, annotations),
+    }
+    return _own(of, DEPLOYMENTS, of.workload_name, metadata=of.spec.template.metadata, spec=spec)
+
+
+def _pod(of: RestApi, controller: Controller, images: Images) -> Piece:
+    return {
+        "automountServiceAccountToken": False,
+        "securityContext": {**RUN_AS, "fsGroup": NOBODY},
+        "containers": [_slurmrestd(of, controller, images)],
+        "volumes": [projected(wellknown.ETC_VOLUME, 0o600, _sources(controller))],
+    }
+
+
+def _slurmrestd(of: RestApi, controller: Controller, images: Images) -> Piece:
+    built = {
+        "name": "slurmrestd",
+        "image": images.of("slurmrestd"),
+        # Without slurmdbd the accounting half would fail each request after a timeout.
+        "args": [] if controller.spec.accounting_ref else ["-s", "openapi/slurmctld"],
+        "env": [
+            {"name": "SLURM_JWT", "value": "daemon"},
+            {"name": "SLURMRESTD_SECURITY", "value": "disable_unshare_files,disable_unshare_sysv"},
+        ],
+        "ports": [{"name": "slurmrestd", "containerPort": wellknown.SLURMRESTD_PORT, "protocol": "TCP"}],
+        "startupProbe": tcp_probe("slurmrestd", periodSeconds=2, failureThreshold=30),
+        "livenessProbe": tcp_probe("slurmrestd", **PATIENT),
+        "readinessProbe": tcp_probe("slurmrestd", periodSeconds=5),
+        "securityContext": RUN_AS,
+        "volumeMounts": [mount(wellknown.ETC_VOLUME, wellknown.ETC, read_only=True)],
+    }
+    found = merged(built, of.spec.slurmrestd)
+    return {**found, "args": [*found["args"], f"0.0.0.0:{wellknown.SLURMRESTD_PORT}"]}
+
+
+def _sources(controller: Controller) -> list[Piece]:
+    found = [config_source(controller.config_name, wellknown.SLURM_CONF)]
+    if key := controller.spec.slurm_key_ref:
+        found.append(secret_source(key.name, key.key, wellknown.SLURM_KEY))
+    return found

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an administrator can set for the whole operator."""
+
+import msgspec
+
+from slinky.operator.images import Images
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The operator's settings; each has a command-line flag of the same name."""
+
+    #: Namespaces to work in; all of them if empty.
+    namespaces: tuple[str, ...] = ()
+    #: Node condition types whose text goes into drain reasons.
+    propagated_node_conditions: tuple[str, ...] = ()
+    #: Field manager of everything that is applied.
+    manager: str = "slinky-operator"
+    #: Image of a daemon when its container names none.
+    images: Images = Images()
+    #: The cluster's DNS domain; found in resolv.conf if empty.
+    cluster_domain: str = ""
+    #: Reach slurmrestd by the addresses of its pods and not through its Service: for an operator outside the cluster.
+    pod_addresses: bool = False
+    #: How many objects of a kind are worked on at once, by the kind in lower case; 4 for those not named.
+    workers: dict[str, int] = {}
+    #: At most this share of a NodeSet, and at least this number, is deleted per window of seconds.
+    brake_share: float = 0.25
+    brake_least: int = 10
+    brake_window: float = 60.0
+    #: Leader election.
+    leader_elect: bool = False
+    leader_elect_namespace: str = ""
+    identity: str = ""
+    #: Where metrics and health are served.
+    host: str = "0.0.0.0"  # noqa: S104 - Prometheus and the kubelet come from outside the pod
+    port: int = 8080
+    #: A kubeconfig to use instead of the usual places.
+    kubeconfig: str = ""

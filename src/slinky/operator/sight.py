@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a Slurm cluster at one moment, and how far that can be trusted. Pure.
+
+A `Sight` is a snapshot of the mirror's hosts. A host that is missing from it is ABSENT only if the snapshot is fresh
+and beyond doubt; without a mirror everything is UNKNOWN.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from slinky.operator.health import Fact
+from slinky.slurm import Node, Presence, Reservation
+
+#: Knowledge older than this many seconds permits nothing that cannot be undone.
+FRESH = 10.0
+
+
+class Sight(NamedTuple):
+    """One look at one cluster."""
+
+    connected: bool = False
+    trusted: bool = False
+    hosts: Mapping[str, Node] = {}
+    reservations: Mapping[str, Reservation] = {}
+    fault: str = ""
+
+    def presence(self, host: str) -> Presence:
+        """Whether Slurm has this host."""
+        if not self.trusted:
+            return Presence.UNKNOWN
+        return Presence.PRESENT if host in self.hosts else Presence.ABSENT
+
+    def host(self, name: str) -> Node | None:
+        """The host, if it is positively known now."""
+        return self.hosts.get(name) if self.trusted else None
+
+    def drained(self, name: str) -> bool:
+        """A fresh, positive fact: no work is on this host and none will be placed there."""
+        found = self.host(name)
+        return found is not None and found.state.drained
+
+    def fact(self) -> Fact:
+        """For the condition."""
+        if not self.connected:
+            return Fact(None, "NoRestApi", "no RestApi speaks for this cluster")
+        if self.fault:
+            return Fact(False, "Unreachable", self.fault)
+        return Fact(True, "Answering") if self.trusted else Fact(None, "Connecting")

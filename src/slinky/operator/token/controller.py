@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Glue: mints a Token's credential, writes it into its Secret, looks again in time."""
+
+from slinky.api.token import TOKENS, Token
+from slinky.kube.errors import Blocked
+from slinky.kube.types import Key
+from slinky.kube.views import SECRETS
+from slinky.operator import references
+from slinky.operator.keeper import Keeper, Outcome
+from slinky.operator.metrics import WRITES
+from slinky.operator.references import users
+from slinky.operator.token import objects
+from slinky.operator.token.plan import plan
+from slinky.operator.token.status import health, issued_at
+from slinky.operator.world import World
+
+
+class TokenKeeper(Keeper[Token]):
+    """Keeps Slurm's tokens fresh."""
+
+    resource = TOKENS
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, world.tokens)
+        world.tokens.add_indexes({references.SECRETS: references.local(references.token_secrets)})
+        self.controller.watches(world.contents.secrets, users(world.tokens, references.SECRETS))
+
+    async def act(self, found: Token) -> Outcome:
+        """Replace the token if it is time."""
+        ref = found.spec.jwt_key
+        if ref is None:
+            raise Blocked("KeyMissing", "set jwtKeyRef: something has to sign the token")
+        key = await self.world.contents.secret_value(found.metadata.namespace, ref)
+        now = self.world.clock.now().timestamp()
+        held = await self._held(found)
+        planned = plan(found, held, signed=held is not None and objects.is_signed_with(held, key), now=now)
+        if planned.mint:
+            held = objects.signed(found, key, now).encode()
+            await self._write(found, held)
+            self.note(found, "TokenIssued", f"A new token for {found.username}: {planned.why}")
+        known = health(held or b"", now)
+        status = self.with_health(found, known, issued_at=issued_at(held or b""))
+        return Outcome(status, planned.again)
+
+    async def _held(self, of: Token) -> bytes | None:
+        key = Key(of.metadata.namespace, of.secret_name)
+        if self.world.contents.secrets.get(key) is None:
+            return None
+        return (await self.world.contents.secret(*key)).data.get(of.secret_key)
+
+    async def _write(self, of: Token, token: bytes) -> None:
+        WRITES.labels("apply", "Secret").inc()
+        manifest = objects.secret(of, token.decode())
+        made = await self.world.client.apply(SECRETS, manifest, manager=self.world.settings.manager)
+        self.world.contents.remember(made)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Secret of a Token, and how to tell who signed one. Pure.
+
+The Secret belongs to the Token: when the Token goes, the credential goes with it.
+"""
+
+from base64 import b64encode
+
+import jwt
+
+from slinky.api.token import TOKENS, Token
+from slinky.kube.types import Key
+from slinky.kube.views import SECRETS
+from slinky.operator.frame import inherited
+from slinky.operator.pieces import Piece
+from slinky.slurm.tokens import mint, new_identity
+
+ISSUER = "slurm-operator"
+
+
+def secret(of: Token, token: str) -> Piece:
+    """The Secret with the token; immutable if it is never to be replaced."""
+    found = SECRETS.manifest(
+        Key(of.metadata.namespace, of.secret_name),
+        metadata={
+            "labels": dict(of.metadata.labels),
+            "annotations": inherited(of),
+            "ownerReferences": [TOKENS.owner(of)],
+        },
+        data={of.secret_key: b64encode(token.encode()).decode()},
+    )
+    return found if of.spec.refresh else {**found, "immutable": True}
+
+
+def signed(of: Token, key: bytes, now: float) -> str:
+    """A new token."""
+    return mint(key, of.username, lifetime=of.lifetime, now=now, issuer=ISSUER, identity=new_identity())
+
+
+def is_signed_with(token: bytes, key: bytes) -> bool:
+    """Whether this key made this token, however old it is."""
+    try:
+        jwt.decode(
+            token, key, algorithms=["HS256"], options={"verify_exp": False, "verify_iat": False, "verify_nbf": False}
+        )
+    except jwt.PyJWTError:
+        return False
+    return True

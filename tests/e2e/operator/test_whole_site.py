@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole site: database, accounting, login host and token around the cluster."""
+
+import json
+import urllib.request
+from base64 import b64decode
+from collections.abc import Iterator
+
+import pytest
+from tests.e2e.operator.site import Operator, Site, cluster, kind, secret, until
+
+from slinky.lab.prepare.images import reference
+
+pytestmark = pytest.mark.lab
+
+SSSD = """
+[sssd]
+config_file_version = 2
+services = nss, pam
+domains = local
+[domain/local]
+id_provider = proxy
+proxy_lib_name = files
+auth_provider = none
+"""
+# A password that a shell, a configuration file or SQL would stumble over.
+PASSWORD = "it's a $(secret) \\ #1"
+
+
+@pytest.fixture(scope="module")
+def whole(site: Site, operator: Operator) -> Iterator[Site]:
+    database = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "mariadb", "labels": {"app": "mariadb"}},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                {
+                    "name": "mariadb",
+                    "image": reference("mariadb"),
+                    "env": [
+                        {"name": "MARIADB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}}
+                    ],
+                }
+            ],
+        },
+    }
+    ports = {"selector": {"app": "mariadb"}, "ports": [{"port": 3306}]}
+    keys = {
+        "slurmKeyRef": {"name": "slurm-key", "key": "slurm.key"},
+        "jwtKeyRef": {"name": "jwt-key", "key": "jwt.key"},
+    }
+    storage = {"host": "mariadb", "username": "slurm", "passwordKeyRef": {"name": "db", "key": "password"}}
+    site.apply(
+        secret("db", password=PASSWORD),
+        secret("sssd", **{"sssd.conf": SSSD}),
+        database,
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "mariadb"}, "spec": ports},
+        kind("Accounting", "slurm", storageConfig=storage, **keys),
+        *cluster(accountingRef={"name": "slurm"}),
+        kind("LoginSet", "login", controllerRef={"name": "slurm"}, sssdConfRef={"name": "sssd", "key": "sssd.conf"}),
+        kind("Token", "mine", jwtKeyRef=keys["jwtKeyRef"], username="slurm", lifetime="20s"),
+    )
+    until(lambda: site.settled(2), "two workers", 180)
+    for what in ("accounting/slurm", "loginset/login", "token/mine", "controller/slurm", "restapi/slurm"):
+        site.kubectl("wait", what, "--for=condition=Ready", "--timeout=120s")
+    yield site
+
+
+def login(site: Site, *argv: str, check: bool = True) -> str:
+    return site.kubectl("exec", "deploy/login", "-c", "login", "--", *argv, check=check)
+
+
+def test_people_submit_from_the_login_host(whole: Site) -> None:
+    found = until(lambda: login(whole, "srun", "--chdir=/tmp", "-N2", "hostname", check=False).split(), "a job", 30)
+    assert sorted(found) == ["g-0", "g-1"]
+
+
+def test_the_cluster_is_known_to_accounting_and_its_jobs_are_kept(whole: Site) -> None:
+    clusters = until(
+        lambda: login(whole, "sacctmgr", "-nP", "show", "cluster", "format=cluster").split(), "the cluster"
+    )
+    assert clusters == [f"{whole.namespace}_slurm"]
+    job = login(whole, "sbatch", "--parsable", "--chdir=/tmp", "-o", "/dev/null", "--wrap=true").strip()
+    until(lambda: "COMPLETED" in login(whole, "sacct", "-nXP", "-j", job, "-o", "state"), "the job's record", 30)
+
+
+def test_workers_are_found_by_their_short_names(whole: Site) -> None:
+    assert login(whole, "getent", "hosts", "g-0").split()[1].startswith("g-0.slurm-workers-slurm.")
+
+
+def test_a_token_opens_the_rest_api_and_is_replaced_in_time(whole: Site) -> None:
+    def token() -> str:
+        return b64decode(whole.get("secret", "mine-jwt-slurm")["data"]["SLURM_JWT"]).decode()
+
+    first = token()
+    address = next(iter(whole.pods("slurmrestd").values()))["status"]["podIP"]
+    asked = urllib.request.Request(f"http://{address}:6820/slurm/v0.0.44/nodes/", headers={"X-SLURM-USER-TOKEN": first})
+    with urllib.request.urlopen(asked, timeout=10) as answer:  # noqa: S310 - an address of the lab
+        assert len(json.load(answer)["nodes"]) == 2
+    until(lambda: token() != first, "a new token", 30)
+
+
+def test_the_password_is_nowhere_but_in_secrets(whole: Site) -> None:
+    text = whole.kubectl("get", "cm,sts,deploy,pods,accountings,events", "-o", "yaml")
+    assert "$(secret)" not in text
+
+
+def test_a_changed_password_reaches_slurmdbd(whole: Site) -> None:
+    before = whole.pods("slurmdbd")["slurm-accounting-0"]["metadata"]["uid"]
+    whole.apply(secret("db", password="another"))
+
+    def replaced() -> bool:
+        found = whole.pods("slurmdbd").get("slurm-accounting-0")
+        return found is not None and found["metadata"]["uid"] != before
+
+    until(replaced, "a new slurmdbd", 60)

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the operator writes on a real API server."""
+
+from typing import Any
+
+import pytest
+from tests.integration.operator.conftest import Desk, writes
+
+from slinky.api import keys
+from slinky.api.controller import CONTROLLERS
+from slinky.api.loginset import LOGIN_SETS
+from slinky.api.nodeset import NODE_SETS
+from slinky.api.restapi import REST_APIS
+from slinky.api.token import TOKENS
+from slinky.kube import CONFIG_MAPS, DEPLOYMENTS, PODS, SECRETS, SERVICES, STATEFUL_SETS, Key, Resource
+
+pytestmark = pytest.mark.plane
+
+KEYS = {
+    "slurmKeyRef": {"name": "slurm-key", "key": "slurm.key"},
+    "jwtKeyRef": {"name": "jwt-key", "key": "jwt.key"},
+    # A size that the server does not store as it was written.
+    "persistence": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}},
+}
+REF = {"name": "slurm"}
+
+
+async def secrets(desk: Desk) -> None:
+    await desk.secret("slurm-key", **{"slurm.key": "k" * 64})
+    await desk.secret("jwt-key", **{"jwt.key": "j" * 32})
+
+
+async def controller(desk: Desk, labels: dict[str, str] | None = None, **spec: Any) -> None:
+    await desk.apply(CONTROLLERS, "slurm", labels=labels, spec={**KEYS, **spec})
+
+
+async def hashes(desk: Desk) -> dict[str, str]:
+    found = await desk.get(STATEFUL_SETS, "slurm-controller")
+    annotations: dict[str, str] = found.spec["template"]["metadata"]["annotations"]
+    return annotations
+
+
+async def test_a_cluster_is_made_and_then_left_alone(desk: Desk) -> None:
+    await secrets(desk)
+    await controller(desk)
+    await desk.apply(REST_APIS, "slurm", spec={"controllerRef": REF})
+    await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 3})
+    await desk.secret("sssd", **{"sssd.conf": "[sssd]"})
+    await desk.apply(
+        LOGIN_SETS, "login", spec={"controllerRef": REF, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+    )
+    await desk.get(DEPLOYMENTS, "login")
+    await desk.get(DEPLOYMENTS, "slurm-restapi")
+
+    async def three() -> bool:
+        return await desk.names(PODS) == ["gpu-0", "gpu-1", "gpu-2"]
+
+    await desk.until(three, "three workers")
+    assert await desk.names(SERVICES) == [
+        "login", "slurm-controller", "slurm-controller-internal", "slurm-restapi", "slurm-workers-slurm",
+    ]  # fmt: skip
+    await desk.rest()
+    before = writes()
+    # A touch of every object makes the operator look again at all of them, and find nothing to do.
+    touched: tuple[Resource[Any], ...] = (CONTROLLERS, REST_APIS, NODE_SETS, LOGIN_SETS)
+    for resource, name in zip(touched, ("slurm", "slurm", "gpu", "login"), strict=True):
+        touch = {"metadata": {"annotations": {"kubectl.kubernetes.io/x": "y"}}}
+        await desk.client.patch(resource, Key(desk.namespace, name), touch)
+    await desk.rest()
+    assert writes() == before
+
+
+async def test_what_is_missing_is_said_and_then_taken_up_at_once(desk: Desk) -> None:
+    await desk.secret("slurm-key", **{"slurm.key": "k" * 64})
+    await controller(desk)
+
+    async def blocked() -> bool:
+        return await desk.condition(CONTROLLERS, "slurm", "Degraded") == ("True", "ReferenceMissing")
+
+    await desk.until(blocked, "the condition")
+    await desk.secret("jwt-key", **{"jwt.key": "j" * 32})
+    await desk.get(STATEFUL_SETS, "slurm-controller")
+
+
+async def test_bad_configuration_is_refused_before_it_reaches_slurmctld(desk: Desk) -> None:
+    await secrets(desk)
+    await controller(desk)
+    good = (await desk.get(CONFIG_MAPS, "slurm-config")).data
+    await controller(desk, extraConf="PartitionName=a Nodes=ALL\nPartitionName=a Nodes=ALL")
+
+    async def refused() -> bool:
+        return await desk.condition(CONTROLLERS, "slurm", "Degraded") == ("True", "InvalidConfig")
+
+    await desk.until(refused, "the refusal")
+    assert (await desk.get(CONFIG_MAPS, "slurm-config")).data == good
+
+
+async def test_every_reference_rolls_slurmctld(desk: Desk) -> None:
+    await secrets(desk)
+    await desk.config("extra", **{"gres.conf": "AutoDetect=off"})
+    await controller(desk, configFileRefs=[{"name": "extra"}])
+    seen = await hashes(desk)
+    for change in (
+        desk.config("extra", **{"gres.conf": "AutoDetect=nvml"}),
+        desk.secret("slurm-key", **{"slurm.key": "x" * 64}),
+        desk.secret("jwt-key", **{"jwt.key": "y" * 32}),
+    ):
+        await change
+
+        async def rolled(before: dict[str, str] = seen) -> dict[str, str] | None:
+            now = await hashes(desk)
+            return now if now != before else None
+
+        seen = await desk.until(rolled, "a new hash")
+
+
+async def test_a_label_that_leaves_the_owner_leaves_its_children(desk: Desk) -> None:
+    await secrets(desk)
+    await controller(desk, labels={"team": "a"})
+
+    async def labelled() -> bool:
+        return (await desk.get(SERVICES, "slurm-controller")).metadata.labels.get("team") == "a"
+
+    await desk.until(labelled, "the label")
+    await controller(desk)
+
+    async def plain() -> bool:
+        return "team" not in (await desk.get(SERVICES, "slurm-controller")).metadata.labels
+
+    await desk.until(plain, "its end")
+
+
+async def test_what_somebody_changes_is_put_right_and_what_they_delete_comes_back(desk: Desk) -> None:
+    await secrets(desk)
+    await controller(desk)
+    key = Key(desk.namespace, "slurm-controller")
+    made = await desk.get(SERVICES, key.name)
+    await desk.client.patch(SERVICES, key, {"spec": {"selector": {keys.APP_NAME: "evil"}}})
+
+    async def right() -> bool:
+        return bool((await desk.get(SERVICES, key.name)).spec["selector"][keys.APP_NAME] == "slurmctld")
+
+    await desk.until(right, "the selector")
+    await desk.client.delete(SERVICES, key)
+
+    async def back() -> bool:
+        found = await desk.find(SERVICES, key.name)
+        return found is not None and found.metadata.uid != made.metadata.uid
+
+    await desk.until(back, "the Service")
+
+
+async def test_a_stateful_set_of_another_shape_is_replaced(desk: Desk) -> None:
+    await secrets(desk)
+    old = {
+        "serviceName": "slurm-controller",
+        "selector": {"matchLabels": {keys.APP_NAME: "slurmctld", keys.APP_INSTANCE: "slurm"}},
+        "template": {
+            "metadata": {"labels": {keys.APP_NAME: "slurmctld", keys.APP_INSTANCE: "slurm"}},
+            "spec": {"containers": [{"name": "slurmctld", "image": "x"}]},
+        },
+    }
+    labels = {keys.APP_NAME: "slurmctld", keys.APP_INSTANCE: "slurm", keys.APP_COMPONENT: "controller"}
+    await desk.apply(STATEFUL_SETS, "slurm-controller", labels=labels, spec=old)
+    await controller(desk)
+
+    async def finalized() -> bool:
+        # Without a controller-manager nobody else takes the orphan finalizer away.
+        found = await desk.get(STATEFUL_SETS, "slurm-controller")
+        if found.metadata.finalizers:
+            await desk.client.patch(STATEFUL_SETS, found.key, {"metadata": {"finalizers": None}})
+        return bool(found.spec["serviceName"] == "slurm-controller-internal")
+
+    await desk.until(finalized, "the new one", 20)
+
+
+async def test_host_keys_are_made_once(desk: Desk) -> None:
+    await secrets(desk)
+    await controller(desk)
+    await desk.secret("sssd", **{"sssd.conf": "[sssd]"})
+    login = {"controllerRef": REF, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+    await desk.apply(LOGIN_SETS, "login", spec=login)
+    first = await desk.get(SECRETS, "login-ssh-host-keys")
+    await desk.apply(LOGIN_SETS, "login", spec={**login, "extraSshdConfig": "Banner none"})
+    await desk.rest()
+    assert (await desk.get(SECRETS, "login-ssh-host-keys")).metadata.resource_version == first.metadata.resource_version
+
+
+async def test_a_token_follows_its_key(desk: Desk) -> None:
+    await secrets(desk)
+    await desk.apply(TOKENS, "t", spec={"jwtKeyRef": KEYS["jwtKeyRef"], "username": "alice", "lifetime": "1h"})
+    first = (await desk.get(SECRETS, "t-jwt-alice")).data
+    await desk.rest()
+    assert (await desk.get(SECRETS, "t-jwt-alice")).data == first
+    await desk.secret("jwt-key", **{"jwt.key": "n" * 32})
+
+    async def signed_anew() -> bool:
+        return bool((await desk.get(SECRETS, "t-jwt-alice")).data != first)
+
+    await desk.until(signed_anew, "a token of the new key")
+    assert await desk.condition(TOKENS, "t", "Ready") == ("True", "Issued")
+
+
+async def test_a_set_made_again_under_its_name_gets_its_workers(desk: Desk) -> None:
+    await secrets(desk)
+    await controller(desk)
+    for _ in range(2):
+        await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 2})
+
+        async def both() -> bool:
+            return await desk.names(PODS) == ["gpu-0", "gpu-1"]
+
+        await desk.until(both, "two workers")
+        await desk.client.delete(NODE_SETS, Key(desk.namespace, "gpu"))
+
+        async def gone() -> bool:
+            return await desk.find(NODE_SETS, "gpu") is None
+
+        # Workers that were never placed need no drain, so the set can go although nothing is known of Slurm.
+        await desk.until(gone, "the set's end", 20)
+
+
+async def test_a_set_goes_at_once_when_its_cluster_goes(desk: Desk) -> None:
+    await secrets(desk)
+    await controller(desk)
+    await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})
+    await desk.get(PODS, "gpu-0")
+    await desk.client.delete(CONTROLLERS, Key(desk.namespace, "slurm"))
+    await desk.client.delete(NODE_SETS, Key(desk.namespace, "gpu"))
+
+    async def gone() -> bool:
+        return await desk.find(NODE_SETS, "gpu") is None
+
+    await desk.until(gone, "the set's end")
+
+
+async def test_references_stay_in_their_namespace(desk: Desk) -> None:
+    await secrets(desk)
+    await controller(desk)
+    await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": {"name": "../slurm"}, "replicas": 1})
+
+    async def blocked() -> bool:
+        return await desk.condition(NODE_SETS, "gpu", "Degraded") == ("True", "ControllerMissing")
+
+    await desk.until(blocked, "the condition")
+    assert await desk.names(PODS) == []

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects for tests of the operator, each with only what a test says about it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from slinky.api import keys
+from slinky.api.accounting import Accounting
+from slinky.api.controller import Controller
+from slinky.api.nodeset import NodeSet
+from slinky.kube.types import Condition, Meta
+from slinky.kube.views import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Taint
+from slinky.operator.nodeset.plan import Snapshot
+from slinky.operator.nodeset.workers import Worker, worker
+from slinky.operator.sight import Sight
+from slinky.slurm import Node as Host
+
+NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+REVISION = "rev2"
+
+
+def ago(seconds: float) -> str:
+    return (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def controller(name: str = "slurm", **spec: Any) -> Controller:
+    base = {
+        "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
+        "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
+    }
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "generation": 1}
+    return msgspec.convert({"metadata": meta, "spec": {**base, **spec}}, Controller)
+
+
+def accounting(**spec: Any) -> Accounting:
+    base = {
+        "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
+        "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
+        "storageConfig": {"host": "db", "passwordKeyRef": {"name": "db", "key": "password"}},
+    }
+    meta = {"name": "slurm", "namespace": "ns", "uid": "uid-acct"}
+    return msgspec.convert({"metadata": meta, "spec": {**base, **spec}}, Accounting)
+
+
+def node_set(name: str = "gpu", *, deleting: float | None = None, status: Any = None, **spec: Any) -> NodeSet:
+    meta: dict[str, Any] = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "generation": 3}
+    meta["annotations"] = spec.pop("annotations", {})
+    if deleting is not None:
+        meta["deletionTimestamp"] = ago(deleting)
+    body = {"metadata": meta, "spec": {"controllerRef": {"name": "slurm"}, **spec}, "status": status or {}}
+    return msgspec.convert(body, NodeSet)
+
+
+def pod(
+    name: str = "gpu-0",
+    *,
+    node: str = "node1",
+    ready: float | None = 1000,
+    phase: str = "Running",
+    revision: str = REVISION,
+    mode: str = "StatefulSet",
+    deleting: bool = False,
+    age: float = 2000,
+    labels: dict[str, str] | None = None,
+    **annotations: str,
+) -> Pod:
+    conditions = () if ready is None else (Condition("Ready", "True", last_transition_time=ago(ready)),)
+    marks = {getattr(keys, key.upper(), key): value for key, value in annotations.items()}
+    own = {keys.REVISION: revision, keys.SCALING_MODE: mode, keys.POD_HOSTNAME: name}
+    return Pod(
+        metadata=Meta(
+            name=name,
+            namespace="ns",
+            uid=f"uid-{name}",
+            labels={**own, **(labels or {})},
+            annotations=marks,
+            creation_timestamp=ago(age),
+            deletion_timestamp=ago(1) if deleting else None,
+        ),
+        spec=PodSpec(node_name=node, hostname=name),
+        status=PodStatus(phase=phase, conditions=conditions),
+    )
+
+
+def node(name: str = "node1", *, cordoned: bool = False, taints: tuple[Taint, ...] = (), **more: Any) -> Node:
+    return Node(
+        Meta(name=name, labels=more.get("labels", {}), annotations=more.get("annotations", {})),
+        NodeSpec(unschedulable=cordoned, taints=taints),
+        NodeStatus(conditions=more.get("conditions", ())),
+    )
+
+
+def host(name: str = "gpu-0", state: str = "IDLE", reason: str = "", **more: Any) -> Host:
+    words = tuple(state.split("+"))
+    return Host(name=name, words=(*words, "DYNAMIC_NORM"), reason=reason, **more)
+
+
+def seeing(*hosts: Host, trusted: bool = True) -> Sight:
+    return Sight(connected=True, trusted=trusted, hosts={found.name: found for found in hosts})
+
+
+BLIND = Sight(connected=True, trusted=False)
+
+
+def one(made: Pod, sight: Sight = BLIND, of: NodeSet | None = None, on: Node | None = None) -> Worker:
+    return worker(of or node_set(), made, on or node(made.spec.node_name), sight, NOW)
+
+
+def snapshot(
+    of: NodeSet, pods: list[Pod], sight: Sight = BLIND, nodes: list[Node] | None = None, **more: Any
+) -> Snapshot:
+    known = {found.metadata.name: found for found in (nodes if nodes is not None else [node("node1"), node("node2")])}
+    workers = tuple(worker(of, made, known.get(made.spec.node_name), sight, NOW) for made in pods)
+    return Snapshot(of, workers, known, sight, REVISION, NOW, **more)

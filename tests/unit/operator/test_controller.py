@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+import pytest
+from tests.unit.operator.made import accounting, controller, node_set, seeing
+
+from slinky.api import keys
+from slinky.kube.errors import Blocked
+from slinky.kube.types import Meta
+from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS, ConfigMap, ReplicaStatus
+from slinky.operator.controller.conf import LEAST_NODES, slurm_conf
+from slinky.operator.controller.files import Files, files
+from slinky.operator.controller.objects import service
+from slinky.operator.controller.plan import Facts, plan
+from slinky.operator.controller.status import health
+from slinky.operator.images import Images
+from slinky.operator.monitors import SERVICE_MONITORS
+from slinky.operator.sight import Sight
+from slinky.slurm.conf import ConfError, parse
+
+HA: dict[str, Any] = {"ha": {"enabled": True, "backups": 2}, "persistence": {"existingClaim": "shared"}}
+
+
+def facts(**more: Any) -> Facts:
+    none = Facts(None, (), Files(), slurm_key=b"k", jwt_key=b"j", jwks="", monitors=False)
+    return none._replace(**more)
+
+
+def objects(of: Any, **more: Any) -> dict[str, Any]:
+    made = plan(of, facts(**more), Images("reg/{daemon}:1"))
+    return {f"{resource.kind}/{manifest['metadata']['name']}": manifest for resource, manifest in made.apply}
+
+
+def settings(text: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in parse(text):
+        found.setdefault(line[0].key, []).append(line[0].value)
+    return found
+
+
+def test_the_children_have_the_names_everybody_knows() -> None:
+    assert list(objects(controller())) == [
+        "Service/slurm-controller-internal",
+        "Service/slurm-controller",
+        "ConfigMap/slurm-config",
+        "StatefulSet/slurm-controller",
+    ]
+
+
+def test_the_public_service_needs_no_operator() -> None:
+    for of in (controller(), controller(**HA)):
+        assert service(of)["spec"]["selector"] == {
+            "app.kubernetes.io/name": "slurmctld",
+            "app.kubernetes.io/instance": "slurm",
+        }
+        pod = objects(of)["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]
+        assert pod["containers"][0]["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_standby_controllers_do_not_wait_for_each_other() -> None:
+    spec = objects(controller(**HA))["StatefulSet/slurm-controller"]["spec"]
+    assert (spec["replicas"], spec["podManagementPolicy"]) == (3, "Parallel")
+    assert "volumeClaimTemplates" not in spec
+    conf = objects(controller(**HA))["ConfigMap/slurm-config"]["data"]["slurm.conf"]
+    assert settings(conf)["SlurmctldHost"] == [
+        f"slurm-controller-{n}(slurm-controller-{n}.slurm-controller-internal.ns)" for n in range(3)
+    ]
+
+
+def test_external_addresses_are_dropped_and_our_port_and_selector_win() -> None:
+    of = controller(
+        service={
+            "spec": {
+                "externalIPs": ["1.2.3.4"],
+                "type": "NodePort",
+                "selector": {"app.kubernetes.io/name": "x", "y": "z"},
+            },
+            "port": 7000,
+            "nodePort": 30000,
+        }
+    )
+    spec = service(of)["spec"]
+    assert "externalIPs" not in spec
+    assert spec["type"] == "NodePort"
+    assert spec["selector"] == {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm", "y": "z"}
+    assert spec["ports"] == [
+        {"name": "slurmctld", "port": 7000, "targetPort": "slurmctld", "protocol": "TCP", "nodePort": 30000}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "source"),
+    [
+        ({"persistence": {"enabled": False}}, {"emptyDir": {}}),
+        ({"persistence": {"existingClaim": "mine"}}, {"persistentVolumeClaim": {"claimName": "mine"}}),
+    ],
+    ids=["none", "existing"],
+)
+def test_where_the_state_is_kept(spec: dict[str, Any], source: dict[str, Any]) -> None:
+    made = objects(controller(**spec))["StatefulSet/slurm-controller"]["spec"]
+    volumes = {volume.pop("name"): volume for volume in made["template"]["spec"]["volumes"]}
+    assert volumes["statesave"] == source
+    assert "volumeClaimTemplates" not in made
+
+
+def test_a_claim_is_made_from_the_spec() -> None:
+    made = objects(controller(persistence={"accessModes": ["ReadWriteOnce"]}))["StatefulSet/slurm-controller"]["spec"]
+    assert made["volumeClaimTemplates"] == [
+        {"metadata": {"name": "statesave"}, "spec": {"accessModes": ("ReadWriteOnce",)}}
+    ]
+
+
+def annotations(of: Any, **more: Any) -> dict[str, str]:
+    found: dict[str, str] = objects(of, **more)["StatefulSet/slurm-controller"]["spec"]["template"]["metadata"][
+        "annotations"
+    ]
+    return found
+
+
+def test_a_changed_file_key_or_reference_rolls_the_pod() -> None:
+    before = annotations(controller())
+    for change in (
+        {"slurm_key": b"other"},
+        {"jwt_key": b"other"},
+        {"jwks": "other"},
+        {"files": Files(contents={"extra/gres.conf": "x"})},
+        {"node_sets": (node_set(),)},
+    ):
+        assert annotations(controller(), **change) != before, change
+
+
+def test_reconfiguring_in_place_does_not_replace_the_pod() -> None:
+    of = controller(inplaceReconfigure=True)
+    assert keys.SLURM_CONFIG_HASH not in annotations(of)
+    assert annotations(of) == annotations(of, node_sets=(node_set(),))
+    names = [
+        c["name"] for c in objects(of)["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]["initContainers"]
+    ]
+    assert names == ["reconfigure", "logfile"]
+
+
+def test_slurmctld_waits_for_slurmdbd_with_a_visible_reason() -> None:
+    of = controller(accountingRef={"name": "slurm"})
+    pod = objects(of, accounting=accounting())["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]
+    gate = pod["initContainers"][-1]
+    assert gate["name"] == "await-accounting"
+    assert {"name": "ACCOUNTING_HOST", "value": "slurm-accounting.ns"} in gate["env"]
+    assert "slurm-accounting" not in str(gate["command"])
+
+
+def test_a_missing_accounting_is_said_and_not_guessed() -> None:
+    with pytest.raises(Blocked, match="AccountingMissing"):
+        plan(controller(accountingRef={"name": "x"}), facts(), Images())
+
+
+def test_an_external_accounting_is_where_it_says() -> None:
+    outside = accounting(external=True, externalConfig={"host": "dbd.example", "port": 7777})
+    found = settings(slurm_conf(controller(), outside, (), Files()))
+    assert found["AccountingStorageHost"] == ["dbd.example"]
+    assert found["AccountingStoragePort"] == ["7777"]
+
+
+def test_an_external_controller_has_a_configuration_and_no_pods() -> None:
+    made = plan(controller(external=True, externalConfig={"host": "ctl", "port": 7000}), facts(), Images())
+    assert [resource for resource, _ in made.apply] == [CONFIG_MAPS]
+    assert {resource for resource, _ in made.remove} == {STATEFUL_SETS, SERVICES}
+
+
+def test_node_sets_and_partitions_are_in_the_file_in_order() -> None:
+    sets = (
+        node_set("b", partition={"enabled": True, "config": "State=UP"}),
+        node_set("a", template={"spec": {"hostname": "x-"}}),
+    )
+    lines = slurm_conf(controller(), None, sets, Files()).splitlines()
+    assert [line for line in lines if line.startswith(("NodeSet=", "PartitionName="))] == [
+        "NodeSet=x Feature=x",
+        "NodeSet=b Feature=b",
+        "PartitionName=b Nodes=b State=UP",
+    ]
+
+
+def test_a_set_that_goes_leaves_the_file() -> None:
+    assert "NodeSet=" not in slurm_conf(controller(), None, (node_set(deleting=1),), Files())
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"partition": {"enabled": True, "config": "PartitionName=other"}},
+        {"template": {"spec": {"hostname": "a b"}}},
+    ],
+)
+def test_a_value_cannot_add_a_setting(spec: dict[str, Any]) -> None:
+    with pytest.raises(ConfError):
+        slurm_conf(controller(), None, (node_set(**spec),), Files())
+
+
+def test_two_partitions_of_one_name_are_found_before_slurmctld_dies_of_them() -> None:
+    of = controller(extraConf="PartitionName=gpu Nodes=ALL")
+    with pytest.raises(ConfError, match="gpu is defined 2 times"):
+        slurm_conf(of, None, (node_set(partition={"enabled": True}),), Files())
+
+
+def test_there_is_always_room_for_twice_the_workers() -> None:
+    room = settings(slurm_conf(controller(), None, (node_set(replicas=3000),), Files()))["MaxNodeCount"]
+    assert room == ["8192"]
+    assert settings(slurm_conf(controller(), None, (), Files()))["MaxNodeCount"] == [str(LEAST_NODES)]
+
+
+def test_files_of_the_site_stand_beside_and_never_replace_ours() -> None:
+    of = controller(configFileRefs=[{"name": "extra"}], prologScriptRefs=[{"name": "scripts"}])
+    maps = {
+        "extra": ConfigMap(Meta(name="extra"), {"cgroup.conf": "CgroupPlugin=disabled", "gres.conf": "x"}),
+        "scripts": ConfigMap(Meta(name="scripts"), {"10-check.sh": "#!/bin/sh"}),
+    }
+    found = files(of, maps)
+    made = objects(of, files=found)["ConfigMap/slurm-config"]["data"]
+    assert "cgroup.conf" not in made
+    assert settings(made["slurm.conf"])["Prolog"] == ["10-check.sh"]
+    bad = {**maps, "extra": ConfigMap(Meta(name="extra"), {"slurm.conf": "x"})}
+    with pytest.raises(Blocked, match="ForbiddenFile"):
+        files(of, bad)
+
+
+def test_a_service_monitor_exists_where_it_is_wanted_and_possible() -> None:
+    wanted = controller(metrics={"enabled": True, "serviceMonitor": {"enabled": True, "interval": "30s"}})
+    made = objects(wanted, monitors=True)["ServiceMonitor/slurm-controller"]["spec"]
+    assert [endpoint["interval"] for endpoint in made["endpoints"]] == ["30s"] * 4
+    assert "ServiceMonitor/slurm-controller" not in objects(wanted)
+    assert [r for r, _ in plan(controller(), facts(monitors=True), Images()).remove] == [SERVICE_MONITORS]
+
+
+def test_no_persons_text_is_in_a_script() -> None:
+    of = controller(clusterName="x", extraConf="SchedulerParameters=a=$(reboot)", inplaceReconfigure=True)
+    pod = objects(of, accounting=None)["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]
+    assert "reboot" not in str([c["command"] for c in pod["initContainers"]])
+
+
+STATUS: list[tuple[str, Any, ReplicaStatus | None, Sight, bool]] = [
+    ("nothing yet", controller(), None, Sight(), False),
+    ("one ready", controller(), ReplicaStatus(ready_replicas=1, updated_replicas=1), seeing(), True),
+    ("a standby is never ready", controller(**HA), ReplicaStatus(ready_replicas=1, updated_replicas=3), Sight(), True),
+]
+
+
+@pytest.mark.parametrize(("law", "of", "status", "sight", "ready"), STATUS, ids=[case[0] for case in STATUS])
+def test_when_a_controller_is_ready(law: str, of: Any, status: ReplicaStatus | None, sight: Sight, ready: bool) -> None:
+    assert health(of, status, True, sight).ready.value is ready

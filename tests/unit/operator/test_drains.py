@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+import pytest
+from tests.unit.operator.made import BLIND, host, node, one, pod, seeing
+
+from slinky.api import keys
+from slinky.kube.types import Condition
+from slinky.operator.nodeset import drains
+from slinky.operator.nodeset.objects import LEAVING
+from slinky.operator.sight import Sight
+
+OURS = f"{keys.REASON_PREFIX}Pod ns/gpu-0 was cordoned"
+
+PERMITTED: list[tuple[str, dict[str, Any], Sight, bool]] = [
+    ("drained and idle", {}, seeing(host(state="IDLE+DRAIN")), True),
+    ("drained and down", {}, seeing(host(state="DOWN+DRAIN")), True),
+    ("drained by somebody else", {}, seeing(host(state="IDLE+DRAIN", reason="disk")), True),
+    ("draining with a job", {}, seeing(host(state="MIXED+DRAIN")), False),
+    ("drain with a job just leaving", {}, seeing(host(state="IDLE+DRAIN+COMPLETING")), False),
+    ("drain just being lifted", {}, seeing(host(state="IDLE+DRAIN+UNDRAIN")), False),
+    ("idle and not drained", {}, seeing(host(state="IDLE")), False),
+    ("down and not drained", {}, seeing(host(state="DOWN")), False),
+    ("a state we do not know", {}, seeing(host(state="QUANTUM+DRAIN")), False),
+    ("drained by old knowledge", {}, seeing(host(state="IDLE+DRAIN"), trusted=False), False),
+    ("nothing known", {}, BLIND, False),
+    ("no connection at all", {}, Sight(), False),
+    ("nothing known, not ready", {"ready": None}, BLIND, False),
+    ("absent and silent", {"ready": None}, seeing(host("other")), True),
+    ("absent, but slurmd is well and young", {"ready": 5}, seeing(host("other")), False),
+    ("absent for long although slurmd is well", {"ready": 600}, seeing(host("other")), True),
+    ("never placed", {"node": "", "ready": None}, BLIND, True),
+    ("its containers have ended", {"phase": "Failed", "ready": None}, BLIND, True),
+    ("forced by a person", {drains.FORCE: "true"}, BLIND, True),
+]
+
+
+@pytest.mark.parametrize(("law", "made", "sight", "may"), PERMITTED, ids=[case[0] for case in PERMITTED])
+def test_a_worker_is_deleted_only_on_a_fresh_positive_fact(
+    law: str, made: dict[str, Any], sight: Sight, may: bool
+) -> None:
+    assert bool(drains.permission(one(pod(**made), sight))) is may
+
+
+CHANGES: list[tuple[str, dict[str, Any], bool, str, str, str]] = [
+    # law, pod, node cordoned, state, reason in slurm, what slurm is told
+    ("a cordoned node drains its host", {}, True, "IDLE", "", "drain"),
+    ("a cordoned pod drains its host", {"pod_cordon": "true"}, False, "MIXED", "", "drain"),
+    ("a condemned worker drains its host", {"pod_condemned": "scale-in x"}, False, "IDLE", "", "drain"),
+    ("a drain that is there is not repeated", {"pod_cordon": "true"}, False, "IDLE+DRAIN", OURS, ""),
+    ("a reason that is no longer true is corrected", {"pod_condemned": "update x"}, False, "IDLE+DRAIN", OURS, "drain"),
+    ("a foreign drain keeps its reason", {"pod_condemned": "update x"}, False, "IDLE+DRAIN", "disk", ""),
+    ("a foreign drain is never undone", {}, False, "IDLE+DRAIN", "disk", ""),
+    ("Slurm's own drain is never undone", {}, False, "IDLE+DRAIN+INVALID_REG", "Low RealMemory", ""),
+    ("a drain without a reason is not ours", {}, False, "IDLE+DRAIN", "", ""),
+    ("our drain without a cause is undone", {}, False, "IDLE+DRAIN", OURS, "undrain"),
+    ("an undrain under way is not repeated", {}, False, "IDLE+DRAIN+UNDRAIN", OURS, ""),
+    ("a worker that came back is resumed", {}, False, "DOWN", LEAVING, "resume"),
+    ("one that is not back is not", {"ready": None}, False, "DOWN", LEAVING, ""),
+    ("a foreign DOWN is left alone", {}, False, "DOWN", "Not responding", ""),
+    ("an idle host is left alone", {}, False, "IDLE", "", ""),
+]
+
+
+@pytest.mark.parametrize(("law", "made", "cordoned", "state", "reason", "told"), CHANGES, ids=[c[0] for c in CHANGES])
+def test_drains_have_owners(law: str, made: dict[str, Any], cordoned: bool, state: str, reason: str, told: str) -> None:
+    worker = one(pod(**made), seeing(host(state=state, reason=reason)), on=node(cordoned=cordoned))
+    change = drains.change(worker, drains.cause(worker))
+    assert (change[0] if change else "") == told
+    if told == "drain":
+        assert change is not None
+        assert str(change[1].reason).startswith(keys.REASON_PREFIX)
+
+
+def test_without_knowledge_nothing_is_told() -> None:
+    worker = one(pod(pod_cordon="true"), BLIND)
+    assert drains.change(worker, drains.cause(worker)) is None
+
+
+REASONS = [
+    ("the annotation comes first", {keys.NODE_CORDON_REASON: "fan\nbroken\x00 "}, (), "fan broken"),
+    (
+        "then conditions that are propagated",
+        {},
+        (Condition("GpuBad", "True", "Xid", "error 79"), Condition("Other", "True", "a", "b")),
+        "(Xid: error 79)",
+    ),
+    ("then a sentence", {}, (), "Node node1 was cordoned"),
+]
+
+
+@pytest.mark.parametrize(("law", "annotations", "conditions", "text"), REASONS, ids=[case[0] for case in REASONS])
+def test_the_reason_says_why_the_node_was_cordoned(law: str, annotations: Any, conditions: Any, text: str) -> None:
+    on = node(cordoned=True, annotations=annotations, conditions=conditions)
+    found = drains.cause(one(pod(), BLIND, on=on), ("GpuBad",))
+    assert found == drains.Cause("node", text)
+
+
+def test_a_reason_is_one_short_printable_line() -> None:
+    text = drains.Cause("node", "a\r\nb\t" + "x" * 500).reason
+    assert text.isprintable()
+    assert len(text) <= drains.LONGEST_REASON

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+import pytest
+
+from slinky.operator.merging import merged
+
+BUILT = {
+    "image": "ours",
+    "args": ["-D"],
+    "env": [{"name": "A", "value": "1"}],
+    "securityContext": {"privileged": True, "runAsUser": 401},
+    "livenessProbe": {"httpGet": {"path": "/livez"}, "failureThreshold": 6},
+    "tolerations": [{"key": "worker"}],
+}
+
+CASES: list[tuple[str, dict[str, Any], str, Any]] = [
+    ("a value replaces", {"image": "theirs"}, "image", "theirs"),
+    ("nothing leaves what is there", {"image": "", "args": [], "env": None, "securityContext": {}}, "image", "ours"),
+    (
+        "false is a value",
+        {"securityContext": {"privileged": False}},
+        "securityContext",
+        {"privileged": False, "runAsUser": 401},
+    ),
+    ("zero is a value", {"securityContext": {"runAsUser": 0}}, "securityContext", {"privileged": True, "runAsUser": 0}),
+    ("arguments are added", {"args": ["-v"]}, "args", ["-D", "-v"]),
+    ("tolerations are added", {"tolerations": [{"key": "x"}]}, "tolerations", [{"key": "worker"}, {"key": "x"}]),
+    ("items of one name merge", {"env": [{"name": "A", "value": "2"}]}, "env", [{"name": "A", "value": "2"}]),
+    ("items of another name join", {"env": [{"name": "B"}]}, "env", [{"name": "A", "value": "1"}, {"name": "B"}]),
+    (
+        "another probe keeps the thresholds",
+        {"livenessProbe": {"exec": {"command": ["true"]}}},
+        "livenessProbe",
+        {"exec": {"command": ["true"]}, "failureThreshold": 6},
+    ),
+    ("new fields arrive", {"tty": True}, "tty", True),
+]
+
+
+@pytest.mark.parametrize(("law", "asked", "field", "result"), CASES, ids=[case[0] for case in CASES])
+def test_a_persons_part_over_ours(law: str, asked: dict[str, Any], field: str, result: Any) -> None:
+    assert merged(BUILT, asked)[field] == result
+
+
+def test_neither_side_is_changed() -> None:
+    before = repr(BUILT)
+    merged(BUILT, {"env": [{"name": "A", "value": "2"}], "args": ["x"]})
+    assert repr(BUILT) == before

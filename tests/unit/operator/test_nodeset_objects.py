@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+from tests.unit.operator.made import controller, node_set
+
+from slinky.api import keys
+from slinky.operator.images import Images
+from slinky.operator.nodeset.objects import Hashes, Setting, Slot, claims, pod, worker_budget, worker_service
+from slinky.operator.nodeset.revision import revision
+
+SETTING = Setting(controller(), Hashes("rev", "key"), Images("reg/{daemon}:1"))
+
+
+def made(slot: Slot = Slot(0), **spec: Any) -> dict[str, Any]:  # noqa: B008 - a value, not a state
+    return pod(node_set(**spec), slot, SETTING)
+
+
+def slurmd(**spec: Any) -> dict[str, Any]:
+    found: dict[str, Any] = made(**spec)["spec"]["containers"][0]
+    return found
+
+
+def test_identity_of_a_numbered_worker() -> None:
+    found = made(Slot(7), ordinalPadding=3, template={"spec": {"hostname": "g-"}})
+    assert found["metadata"]["name"] == "gpu-007"
+    assert found["spec"]["hostname"] == "g-007"
+    assert (
+        found["metadata"]["labels"]
+        | {
+            keys.POD_NAME: "gpu-007",
+            keys.POD_INDEX: "007",
+            keys.POD_HOSTNAME: "g-007",
+            keys.SCALING_MODE: "StatefulSet",
+            keys.REVISION: "rev",
+            keys.CLUSTER: "slurm",
+        }
+        == found["metadata"]["labels"]
+    )
+    assert found["spec"]["subdomain"] == "slurm-workers-slurm"
+    assert found["spec"]["dnsConfig"]["searches"] == ["slurm-workers-slurm.ns.svc.cluster.local"]
+
+
+def test_identity_of_a_worker_of_a_node() -> None:
+    slot = Slot(node="node1.example", hostname="node1", topology="default:leaf1")
+    found = made(slot, scalingMode="DaemonSet")
+    again = made(slot, scalingMode="DaemonSet")
+    assert found["metadata"]["name"] == again["metadata"]["name"]
+    assert found["spec"]["hostname"] == "node1"
+    assert found["metadata"]["annotations"][keys.TOPOLOGY] == "default:leaf1"
+    term = found["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["nodeSelectorTerms"][0]["matchFields"][0]["values"] == ["node1.example"]
+    assert "podAntiAffinity" in found["spec"]["affinity"]
+
+
+def test_two_workers_never_share_a_machine_unless_asked() -> None:
+    apart = made()["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    assert apart["namespaceSelector"] == {}
+    assert "affinity" not in made(oversubscribeNode=True)["spec"]
+
+
+def test_privilege_can_be_given_up() -> None:
+    assert slurmd()["securityContext"]["privileged"] is True
+    assert slurmd(slurmd={"securityContext": {"privileged": False}})["securityContext"]["privileged"] is False
+
+
+def test_a_worker_gets_the_slurm_key_and_no_other() -> None:
+    text = str(made()["spec"]["volumes"])
+    assert "slurm-auth-slurm" in text
+    assert "slurm-auth-jwt" not in text
+
+
+def test_ssh_brings_its_files_and_its_port() -> None:
+    ssh = {"enabled": True, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+    found = slurmd(ssh=ssh)
+    assert [port["name"] for port in found["ports"]] == ["slurmd", "ssh"]
+    assert {mount["name"] for mount in found["volumeMounts"]} >= {"ssh-config", "sssd-conf"}
+
+
+def test_claims_have_their_names_and_owners() -> None:
+    template = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    kept = node_set(volumeClaimTemplates=[template])
+    gone = node_set(volumeClaimTemplates=[template], persistentVolumeClaimRetentionPolicy={"whenDeleted": "Delete"})
+    assert [claim["metadata"]["name"] for claim in claims(kept, Slot(2))] == ["data-gpu-2"]
+    assert [len(claim["metadata"]["ownerReferences"]) for of in (kept, gone) for claim in claims(of, Slot(2))] == [0, 1]
+    assert made(volumeClaimTemplates=[template])["spec"]["volumes"][-1] == {
+        "name": "data",
+        "persistentVolumeClaim": {"claimName": "data-gpu-0"},
+    }
+
+
+def test_what_all_workers_share_belongs_to_the_cluster_and_not_to_one_set() -> None:
+    for found in (worker_service(controller()), worker_budget(controller())):
+        assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Controller"]
+    assert worker_budget(controller())["spec"]["maxUnavailable"] == 0
+
+
+def test_what_makes_a_new_revision() -> None:
+    before = revision(node_set(), Hashes())
+    for spec in (
+        {"slurmd": {"image": "x"}},
+        {"extraConf": "Weight=2"},
+        {"ordinalPadding": 2},
+        {"template": {"spec": {"priorityClassName": "x"}}},
+        {"ssh": {"enabled": True, "sssdConfRef": {"name": "a", "key": "b"}}},
+    ):
+        assert revision(node_set(**spec), Hashes()) != before, spec
+    for hashes in (Hashes(slurm_key="x"), Hashes(sssd="x"), Hashes(sshd="x")):
+        assert revision(node_set(), hashes) != before, hashes
+
+
+def test_what_does_not() -> None:
+    before = revision(node_set(), Hashes())
+    for spec in ({"replicas": 9}, {"partition": {"enabled": True}}, {"minReadySeconds": 5}, {"pinToNode": True}):
+        assert revision(node_set(**spec), Hashes()) == before, spec

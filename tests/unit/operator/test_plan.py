@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Laws of the whole plan: what may happen to workers, whatever the world looks like."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.operator.made import BLIND, ago, host, node, node_set, pod, seeing, snapshot
+
+from slinky.api import keys
+from slinky.kube.views import Taint
+from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, DropClaim, Forget, Update
+from slinky.operator.nodeset.drains import FORCE, permission
+from slinky.operator.nodeset.plan import plan
+from slinky.operator.sight import Sight
+
+
+def kinds(actions: list[Action], *wanted: type) -> list[Any]:
+    return [action for action in actions if isinstance(action, wanted)]
+
+
+def settled(name: str, node_name: str) -> Any:
+    comment = f'{{"namespace":"ns","podName":"{name}","node":"{node_name}","nodeSetName":"gpu","nodeSetUID":"uid-gpu"}}'
+    return host(name, comment=comment)
+
+
+def test_a_settled_set_needs_nothing() -> None:
+    seen = seeing(settled("gpu-0", "node1"), settled("gpu-1", "node2"))
+    assert plan(snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1", node="node2")], seen)) == []
+
+
+@pytest.mark.parametrize("sight", [Sight(), BLIND, seeing()], ids=["not connected", "not trusted", "empty"])
+def test_creation_never_waits_for_slurm(sight: Sight) -> None:
+    made = plan(snapshot(node_set(replicas=3), [], sight))
+    assert [action.slot.ordinal for action in kinds(made, Create)] == [0, 1, 2]
+
+
+def test_a_record_of_an_earlier_worker_is_forgotten_before_the_new_one_comes() -> None:
+    stale, busy = host("gpu-0", "DOWN+DRAIN"), host("gpu-1", "MIXED")
+    made = plan(snapshot(node_set(replicas=2), [], seeing(stale, busy)))
+    assert [action.stale for action in kinds(made, Create)] == ["gpu-0", ""]
+
+
+def test_scaling_in_condemns_and_drains_and_does_not_delete() -> None:
+    pods = [pod("gpu-0"), pod("gpu-1", node="node2")]
+    made = plan(snapshot(node_set(replicas=1), pods, seeing(host("gpu-0", "MIXED"), host("gpu-1"))))
+    assert [(a.worker.meta.name, a.cause) for a in kinds(made, Condemn)] == [("gpu-1", "scale-in")]
+    assert kinds(made, Delete) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "trusted", "steps"),
+    [
+        ("MIXED", True, ["drain"]),
+        ("MIXED+DRAIN", True, ["drain"]),
+        ("IDLE+DRAIN", True, ["delete"]),
+        ("IDLE+DRAIN", False, []),
+        ("MIXED", False, []),
+    ],
+    ids=["busy: drain", "our words are put there", "drained: delete", "old news: wait", "unknown: wait"],
+)
+def test_the_way_of_a_condemned_worker(state: str, trusted: bool, steps: list[str]) -> None:
+    doomed = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}")
+    reason = "" if state == "MIXED" else f"{keys.REASON_PREFIX}something else"
+    seen = seeing(host("gpu-0", state, reason), trusted=trusted)
+    made = plan(snapshot(node_set(replicas=0), [doomed], seen))
+    found = [
+        "delete" if isinstance(a, Delete) else a.what
+        for a in made
+        if isinstance(a, Delete) or (isinstance(a, Update) and a.what not in {"comment", "features"})
+    ]
+    assert found == steps
+
+
+def test_an_empty_list_from_slurm_deletes_nobody() -> None:
+    pods = [pod(f"gpu-{n}") for n in range(5)]
+    assert kinds(plan(snapshot(node_set(replicas=5), pods, seeing())), Condemn, Delete) == []
+
+
+def test_a_worker_that_slurm_does_not_know_is_replaced_when_slurm_knows_others() -> None:
+    made = plan(snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1")], seeing(host("gpu-0"))))
+    assert [(a.worker.meta.name, a.cause) for a in kinds(made, Condemn)] == [("gpu-1", "unregistered")]
+
+
+def test_a_persons_cordon_survives_our_own_passes() -> None:
+    seen = seeing(host("gpu-0", "IDLE+DRAIN", f"{keys.REASON_PREFIX}Pod ns/gpu-0 was cordoned"))
+    made = plan(snapshot(node_set(replicas=1), [pod("gpu-0", pod_cordon="true")], seen))
+    assert [a.what for a in kinds(made, Update)] == ["comment"]
+
+
+def test_deleting_a_set_drains_its_workers_first() -> None:
+    of = node_set(deleting=5)
+    made = plan(snapshot(of, [pod("gpu-0")], seeing(host("gpu-0", "MIXED"))))
+    assert [a.cause for a in kinds(made, Condemn)] == ["deletion"]
+    doomed = pod("gpu-0", pod_condemned=f"deletion {ago(3)}")
+    assert [a.what for a in kinds(plan(snapshot(of, [doomed], seeing(host("gpu-0", "MIXED")))), Update)] == ["drain"]
+    assert kinds(plan(snapshot(of, [doomed], BLIND)), Delete) == []
+
+
+def test_the_deadline_of_a_deletion_is_an_override_that_a_person_gave() -> None:
+    doomed = [pod("gpu-0", pod_condemned=f"deletion {ago(99)}")]
+    late = node_set(deleting=100, drain={"deletionDeadline": "1m"})
+    early = node_set(deleting=30, drain={"deletionDeadline": "1m"})
+    assert len(kinds(plan(snapshot(late, doomed, BLIND)), Delete)) == 1
+    assert kinds(plan(snapshot(early, doomed, BLIND)), Delete) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "step"), [("Wait", []), ("Cancel", [Cancel]), ("Requeue", [Update])], ids=["wait", "cancel", "requeue"]
+)
+def test_jobs_that_outstay_a_drain(policy: str, step: list[type]) -> None:
+    of = node_set(replicas=0, drain={"timeout": "1m", "onTimeout": policy})
+    reason = f"{keys.REASON_PREFIX}Pod ns/gpu-0 is scaled in"
+    seen = seeing(host("gpu-0", "MIXED+DRAIN", reason))
+
+    def hurried(seconds: float) -> list[type]:
+        doomed = pod("gpu-0", pod_condemned=f"scale-in {ago(seconds)}", labels={keys.POD_PROTECT: "true"})
+        made = plan(snapshot(of, [doomed], seen))
+        return [type(a) for a in made if isinstance(a, Cancel) or (isinstance(a, Update) and a.what == "down")]
+
+    assert hurried(61) == step
+    assert hurried(59) == []
+
+
+def test_planned_removals_are_free_and_others_are_braked() -> None:
+    drained = host("gpu-0", "IDLE+DRAIN")
+    for cause, braked in (("scale-in", False), ("deletion", False), ("update", True), ("unregistered", True)):
+        made = plan(snapshot(node_set(replicas=0), [pod("gpu-0", pod_condemned=f"{cause} x")], seeing(drained)))
+        assert [a.braked for a in kinds(made, Delete)] == [braked], cause
+
+
+def test_one_worker_on_every_node_that_fits() -> None:
+    of = node_set(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"gpu": "yes"}}})
+    nodes = [
+        node("a.example", labels={"gpu": "yes"}),
+        node("b"),
+        node("c", labels={"gpu": "yes"}, taints=(Taint("x", "NoSchedule"),)),
+    ]
+    made = plan(snapshot(of, [], BLIND, nodes))
+    assert [(a.slot.node, a.slot.hostname) for a in kinds(made, Create)] == [("a.example", "a")]
+
+
+def test_a_node_that_no_longer_fits_lets_its_worker_go_in_peace() -> None:
+    of = node_set(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"gpu": "yes"}}})
+    there = pod("gpu-x", node="b", mode="DaemonSet", labels={keys.POD_HOSTNAME: "b"})
+    made = plan(snapshot(of, [there], seeing(host("b", "MIXED")), [node("b")]))
+    assert [a.cause for a in kinds(made, Condemn)] == ["node"]
+    assert kinds(made, Delete, Create) == []
+
+
+def test_of_two_workers_on_one_node_the_ready_one_stays() -> None:
+    of = node_set(scalingMode="DaemonSet")
+    pods = [
+        pod(f"gpu-{n}", node="b", mode="DaemonSet", labels={keys.POD_HOSTNAME: "b"}, ready=r)
+        for n, r in ((1, None), (2, 50))
+    ]
+    made = plan(snapshot(of, pods, seeing(host("b")), [node("b")]))
+    assert [a.worker.meta.name for a in kinds(made, Condemn)] == ["gpu-1"]
+
+
+def test_a_changed_mode_drains_the_workers_of_the_old_one() -> None:
+    made = plan(snapshot(node_set(scalingMode="DaemonSet"), [pod("gpu-0")], seeing(host("gpu-0")), []))
+    assert [a.cause for a in kinds(made, Condemn)] == ["scaling-mode"]
+
+
+def test_a_record_is_pruned_only_when_its_node_is_gone_and_it_is_ours() -> None:
+    def dead(name: str, uid: str, where: str) -> Any:
+        comment = f'{{"namespace":"ns","node":"{where}","nodeSetUID":"{uid}"}}'
+        return host(name, "DOWN+NOT_RESPONDING", comment=comment)
+
+    of = node_set(
+        scalingMode="DaemonSet", pruneSlurmNodeRecords="NodeNotFound", template={"spec": {"nodeSelector": {"no": "no"}}}
+    )
+    seen = seeing(dead("a", "uid-gpu", "gone"), dead("b", "uid-gpu", "node1"), dead("c", "other", "gone"), host("d"))
+    assert [a.host for a in kinds(plan(snapshot(of, [], seen)), Forget)] == ["a"]
+    assert kinds(plan(snapshot(of, [], seen._replace(trusted=False))), Forget) == []
+
+
+def test_claims_go_with_scale_in_only_if_asked_and_never_by_a_cordon() -> None:
+    names = ("data-gpu-0", "data-gpu-1", "data-gpu-2")
+    policy: dict[str, Any] = {"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}}
+    cordoned = [pod("gpu-0", pod_cordon="true"), pod("gpu-1", node="node2")]
+    made = plan(snapshot(node_set(replicas=1, **policy), cordoned, BLIND, claims=names))
+    assert [a.name for a in kinds(made, DropClaim)] == ["data-gpu-2"]
+    assert kinds(plan(snapshot(node_set(replicas=1), cordoned, BLIND, claims=names)), DropClaim) == []
+
+
+STATES = st.sampled_from(
+    ["IDLE", "MIXED", "ALLOCATED", "DOWN", "IDLE+DRAIN", "MIXED+DRAIN", "DOWN+DRAIN", "WEIRD+DRAIN"]
+)
+MARKS = st.sampled_from(["", "scale-in x", "update x", "deletion x"])
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> Any:
+    count = draw(st.integers(0, 6))
+    pods = [
+        pod(
+            f"gpu-{n}",
+            node=draw(st.sampled_from(["node1", "node2", ""])),
+            ready=draw(st.sampled_from([None, 1.0, 500.0])),
+            revision=draw(st.sampled_from(["rev1", "rev2"])),
+            phase=draw(st.sampled_from(["Running", "Pending", "Failed"])),
+            deleting=draw(st.booleans()),
+            pod_condemned=draw(MARKS),
+        )
+        for n in range(count)
+    ]
+    hosts = [
+        host(f"gpu-{n}", draw(STATES), draw(st.sampled_from(["", "disk", f"{keys.REASON_PREFIX}x"])))
+        for n in range(count)
+        if draw(st.booleans())
+    ]
+    of = node_set(
+        replicas=draw(st.integers(0, 6)),
+        deleting=draw(st.sampled_from([None, None, 10.0])),
+        annotations=draw(st.sampled_from([{}, {}, {FORCE: "true"}])),
+        updateStrategy={"type": draw(st.sampled_from(["RollingUpdate", "OnDelete", "ScheduledUpdate"]))},
+    )
+    return snapshot(of, pods, seeing(*hosts, trusted=draw(st.booleans())))
+
+
+@settings(max_examples=300, deadline=None)
+@given(worlds())
+def test_laws_of_every_plan(seen: Any) -> None:
+    actions = plan(seen)
+    forced = seen.of.metadata.annotations.get(FORCE) == "true"
+    for action in kinds(actions, Delete):
+        assert permission(action.worker, forced=forced), "deleted without permission"
+        assert action.worker.condemned or action.worker.pod.finished, "deleted without having been chosen"
+        assert not action.worker.leaving
+    for action in kinds(actions, Update):
+        found = seen.sight.host(action.host)
+        assert found is not None, "told something about a host that is not known"
+        foreign = found.state.draining and not found.reason.startswith(keys.REASON_PREFIX)
+        assert not (foreign and action.what in {"undrain", "resume", "drain"}), "touched a foreign drain"
+    slots = [action.slot.ordinal for action in kinds(actions, Create)]
+    assert len(slots) == len(set(slots))
+    assert not {f"gpu-{ordinal}" for ordinal in slots} & {worker.meta.name for worker in seen.workers}
+    assert not (slots and seen.going), "a set that goes makes nothing"
+    if not seen.sight.trusted:
+        assert kinds(actions, Update, Cancel, Forget) == []

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+from tests.unit.operator.made import host, node_set, one, pod, seeing, snapshot
+
+from slinky.api.nodeset import NodeSet
+from slinky.operator.nodeset.actions import Condemn
+from slinky.operator.nodeset.plan import plan
+from slinky.operator.nodeset.reservation import Release, Reserve, step
+from slinky.operator.nodeset.status import health
+from slinky.operator.sight import Sight
+from slinky.slurm import Reservation
+
+START = "2026-11-16T12:30:00+00:00"
+NAME = "SlurmOperatorMaint-gpu"
+
+
+def scheduled(made: str = "", **more: Any) -> NodeSet:
+    update = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": START, "duration": "90m", "flags": ["daily"]}}
+    known = [{"type": "ReservationCreated", "status": "True", "message": made}] if made else []
+    return node_set(updateStrategy=update, status={"conditions": known}, **more)
+
+
+def seen(*held: Reservation) -> Sight:
+    return seeing(host("gpu-0"))._replace(reservations={found.name: found for found in held})
+
+
+def next_step(of: NodeSet, sight: Sight) -> Reserve | Release | None:
+    return step(of, (one(pod(), sight),), sight)
+
+
+def test_a_scheduled_update_reserves_its_hosts() -> None:
+    found = next_step(scheduled(), seen())
+    assert isinstance(found, Reserve)
+    assert found.request.flags == ["DAILY", "IGNORE_JOBS", "MAINT"]
+    assert (found.request.name, found.request.node_list) == (NAME, ["gpu-0"])
+    assert found.request.duration is not None
+    assert found.request.duration.value == 90
+
+
+def test_a_reservation_is_made_once_for_a_start_time() -> None:
+    assert next_step(scheduled(START), seen()) is None
+    assert isinstance(next_step(scheduled("2020-01-01T00:00:00Z"), seen()), Reserve)
+
+
+def test_new_hosts_join_and_nothing_else_changes() -> None:
+    assert next_step(scheduled(START), seen(Reservation(NAME, node_list="gpu-0"))) is None
+    found = next_step(scheduled(START), seen(Reservation(NAME, node_list="gpu-[0-4]")))
+    assert isinstance(found, Reserve)
+    assert found.request.node_list == ["gpu-0"]
+    assert found.request.start_time is None
+
+
+def test_it_goes_when_it_is_not_wanted() -> None:
+    held = Reservation(NAME, node_list="gpu-0")
+    for of in (node_set(), scheduled(START, replicas=0), scheduled(START, deleting=5)):
+        assert next_step(of, seen(held)) == Release(NAME)
+    assert next_step(node_set(), seen(Reservation("somebody-elses"))) is None
+
+
+def test_without_knowledge_nothing_is_done() -> None:
+    assert next_step(scheduled(), seen()._replace(trusted=False)) is None
+
+
+def test_a_healthy_worker_is_replaced_only_inside_the_window() -> None:
+    outside = snapshot(scheduled(START), [pod(revision="rev1")], seen(Reservation(NAME, node_list="gpu-0")))
+    assert not [a for a in plan(outside) if isinstance(a, Condemn)]
+    inside = seeing(host("gpu-0", "IDLE+MAINTENANCE", reservation=NAME))
+    assert [
+        a.cause for a in plan(snapshot(scheduled(START), [pod(revision="rev1")], inside)) if isinstance(a, Condemn)
+    ] == ["update"]
+
+
+def test_the_condition_remembers_the_start_time() -> None:
+    made = health(snapshot(scheduled(), [pod()], seen()), reserved=START).reserved
+    assert made is not None
+    assert (made.value, made.message) == (True, START)
+    assert health(snapshot(node_set(), [pod()], seen())).reserved is None

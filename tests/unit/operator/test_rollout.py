@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+import pytest
+from tests.unit.operator.made import BLIND, REVISION, host, node_set, one, pod, seeing
+
+from slinky.operator.nodeset.rollout import budget, halted, outdated
+from slinky.operator.nodeset.workers import Worker
+
+
+def rolling(replicas: int = 4, **strategy: Any) -> Any:
+    return node_set(replicas=replicas, updateStrategy={"rollingUpdate": {"maxUnavailable": 1, **strategy}})
+
+
+def old(name: str, **more: Any) -> Worker:
+    return one(pod(name, revision="rev1", **more))
+
+
+def new(name: str, **more: Any) -> Worker:
+    return one(pod(name, **more))
+
+
+CASES: list[tuple[str, Any, list[Worker], list[str]]] = [
+    ("one at a time", rolling(), [old(f"gpu-{n}") for n in range(4)], ["gpu-3"]),
+    ("a share is rounded up", rolling(maxUnavailable="26%"), [old(f"gpu-{n}") for n in range(4)], ["gpu-3", "gpu-2"]),
+    ("a missing worker uses up the budget", rolling(), [old("gpu-0"), old("gpu-1"), old("gpu-2")], []),
+    (
+        "a broken new one uses up the budget: a bad image drains one worker and no more",
+        rolling(),
+        [new("gpu-0", ready=None), old("gpu-1"), old("gpu-2"), old("gpu-3")],
+        [],
+    ),
+    (
+        "a condemned one uses up the budget",
+        rolling(),
+        [old("gpu-0", pod_condemned="update x"), old("gpu-1"), old("gpu-2"), old("gpu-3")],
+        [],
+    ),
+    (
+        "a broken old one is replaced at once",
+        rolling(),
+        [old("gpu-0", ready=None), *[new(f"gpu-{n}") for n in (1, 2, 3)]],
+        ["gpu-0"],
+    ),
+    ("nothing while paused", rolling(paused=True), [old(f"gpu-{n}") for n in range(4)], []),
+    (
+        "a canary updates the upper ordinals only",
+        rolling(partition=3, maxUnavailable=4),
+        [old(f"gpu-{n}") for n in range(4)],
+        ["gpu-3"],
+    ),
+    ("nothing when all is new", rolling(), [new(f"gpu-{n}") for n in range(4)], []),
+    ("OnDelete leaves it to people", node_set(updateStrategy={"type": "OnDelete"}), [old("gpu-0", ready=None)], []),
+]
+
+
+@pytest.mark.parametrize(("law", "of", "workers", "names"), CASES, ids=[case[0] for case in CASES])
+def test_which_workers_are_replaced_next(law: str, of: Any, workers: list[Worker], names: list[str]) -> None:
+    assert [worker.meta.name for worker in outdated(of, workers, REVISION)] == names
+
+
+def test_with_surge_nothing_goes_before_something_came() -> None:
+    of = rolling(4, maxUnavailable=0, maxSurge=1)
+    four = [old(f"gpu-{n}") for n in range(4)]
+    assert outdated(of, four, REVISION) == []
+    assert len(outdated(of, [*four, new("gpu-4")], REVISION)) == 1
+
+
+def test_an_update_halts_when_too_many_new_ones_fail() -> None:
+    of = rolling(4, maxUnavailable=4, maxFailures=1, progressDeadlineSeconds=60)
+    late, young = new("gpu-0", ready=None, age=61), new("gpu-1", ready=None, age=59)
+    assert halted(of, [late], REVISION)
+    assert not halted(of, [young], REVISION)
+    assert outdated(of, [late, old("gpu-2")], REVISION) == []
+
+
+def test_a_worker_counts_only_after_it_was_ready_for_long_enough() -> None:
+    of = node_set(replicas=1, minReadySeconds=30, updateStrategy={"rollingUpdate": {"maxUnavailable": 1}})
+    assert budget(of, [new("gpu-0", ready=10)]) == 0
+    assert budget(of, [new("gpu-0", ready=31)]) == 1
+
+
+def test_a_scheduled_update_waits_for_its_reservation() -> None:
+    of = node_set(updateStrategy={"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-11-16T12:00:00Z"}})
+    held = host("gpu-0", "IDLE+MAINTENANCE", reservation="SlurmOperatorMaint-gpu")
+    other = host("gpu-0", "IDLE+MAINTENANCE", reservation="theirs")
+    made = pod("gpu-0", revision="rev1")
+    assert len(outdated(of, [one(made, seeing(held))], REVISION)) == 1
+    assert outdated(of, [one(made, seeing(other))], REVISION) == []
+    assert outdated(of, [one(made, BLIND)], REVISION) == []

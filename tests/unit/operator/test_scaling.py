@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from tests.unit.operator.made import REVISION, host, node_set, one, pod, seeing
+
+from slinky.api import keys
+from slinky.operator.nodeset.ordering import least_harm
+from slinky.operator.nodeset.scaling import surplus, target, vacant
+from slinky.operator.nodeset.workers import Worker
+
+
+def workers(*names: str) -> list[Worker]:
+    return [one(pod(name)) for name in names]
+
+
+VACANT: list[tuple[str, list[str], int, list[int | None]]] = [
+    ("none there", [], 3, [0, 1, 2]),
+    ("gaps are filled first", ["gpu-1", "gpu-3"], 4, [0, 2]),
+    ("enough there", ["gpu-0", "gpu-7"], 2, []),
+    ("too many there", ["gpu-0", "gpu-1"], 1, []),
+]
+
+
+@pytest.mark.parametrize(("law", "names", "want", "ordinals"), VACANT, ids=[case[0] for case in VACANT])
+def test_the_lowest_free_ordinals_are_filled(law: str, names: list[str], want: int, ordinals: list[int | None]) -> None:
+    assert [slot.ordinal for slot in vacant(node_set(replicas=want), workers(*names), want)] == ordinals
+
+
+def test_a_slot_is_not_filled_beside_a_worker_that_is_still_leaving() -> None:
+    leaving = [one(pod("gpu-0", deleting=True)), one(pod("gpu-1", pod_condemned="scale-in x"))]
+    assert vacant(node_set(replicas=2), leaving, 2) == []
+
+
+ORDER = [
+    ("not placed", pod("a", node="", ready=None, phase="Pending"), pod("b")),
+    ("not ready", pod("a", ready=None), pod("b")),
+    ("lower cost", pod("a", pod_deletion_cost="-5"), pod("b", pod_deletion_cost="0")),
+    (
+        "earlier end of jobs",
+        pod("a", pod_deadline="2026-01-01T00:00:00Z"),
+        pod("b", pod_deadline="2027-01-01T00:00:00Z"),
+    ),
+    ("asked to drain", pod("a", pod_cordon="true"), pod("b")),
+    ("higher ordinal", pod("gpu-10"), pod("gpu-9")),
+    ("ready more recently", pod("a", ready=10), pod("b", ready=100)),
+    ("made more recently", pod("a", age=10), pod("b", age=100)),
+]
+
+
+@pytest.mark.parametrize(("law", "first", "second"), ORDER, ids=[case[0] for case in ORDER])
+def test_the_one_whose_loss_does_least_harm_goes_first(law: str, first: object, second: object) -> None:
+    of = [one(second), one(first)]  # type: ignore[arg-type]
+    assert least_harm(of)[0].pod == first
+
+
+def test_an_idle_worker_goes_before_a_busy_one_and_before_one_that_is_not_known() -> None:
+    sight = seeing(host("gpu-0", "MIXED"), host("gpu-1", "IDLE"))
+    found = least_harm([one(pod(name), sight) for name in ("gpu-0", "gpu-1", "gpu-2")])
+    assert found[0].meta.name == "gpu-1"
+
+
+def test_what_was_condemned_stays_condemned() -> None:
+    chosen = one(pod("gpu-0", pod_condemned="scale-in x"))
+    cheaper = one(pod("gpu-1", ready=None))
+    assert surplus([chosen, cheaper], 1) == []
+
+
+def test_one_that_is_being_replaced_is_the_first_to_be_too_many() -> None:
+    replaced, idle = one(pod("gpu-0", pod_condemned="update x")), one(pod("gpu-1", ready=None))
+    assert surplus([idle, replaced], 1) == [replaced]
+
+
+def test_an_update_may_surge_only_while_something_is_old() -> None:
+    of = node_set(replicas=4, updateStrategy={"rollingUpdate": {"maxSurge": "50%"}})
+    new, old = one(pod("gpu-0")), one(pod("gpu-1", revision="rev1"))
+    assert target(of, [new], REVISION) == 4
+    assert target(of, [new, old], REVISION) == 6
+
+
+def test_a_pinned_ordinal_returns_to_its_node() -> None:
+    of = node_set(replicas=1, pinToNode=True, status={"ordinalToNode": {"0": "node7"}})
+    assert vacant(of, [], 1)[0].node == "node7"
+
+
+def test_a_cost_that_is_no_number_is_zero() -> None:
+    odd, cheap = one(pod("a", pod_deletion_cost="?")), one(pod("b", pod_deletion_cost="-1"))
+    assert least_harm([odd, cheap])[0] is cheap
+    assert keys.POD_DELETION_COST in odd.meta.annotations

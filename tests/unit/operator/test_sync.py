@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+from tests.unit.operator.made import BLIND, NOW, host, node, node_set, one, pod, seeing, snapshot
+
+from slinky.api import keys
+from slinky.operator.nodeset import conditions
+from slinky.operator.nodeset.status import counts, health, pins
+from slinky.operator.nodeset.sync import Comment, mark, updates
+from slinky.slurm import NodeUpdate
+
+OURS = Comment("ns", "gpu-0", "node1", "gpu", "uid-gpu").text()
+
+
+def told(state: str = "IDLE", annotations: dict[str, str] | None = None, **more: Any) -> list[NodeUpdate]:
+    known: dict[str, Any] = {"comment": OURS, **more}
+    seen = seeing(host("gpu-0", state, **known))
+    return [update.change for update in updates(node_set(), one(pod(), seen, on=node(annotations=annotations or {})))]
+
+
+def test_the_comment_says_whose_the_host_is() -> None:
+    assert told() == []
+    assert [change.comment for change in told(comment="")] == [OURS]
+    assert Comment.parse(OURS) == Comment("ns", "gpu-0", "node1", "gpu", "uid-gpu")
+    assert Comment.parse("written by a person") is None
+
+
+def test_topology_follows_the_node_and_an_empty_one_changes_nothing() -> None:
+    place = {keys.TOPOLOGY: "default:leaf2,nvl:b1"}
+    assert [change.topology_str for change in told(annotations=place, topology="default:leaf1")] == [
+        "default:leaf2,nvl:b1"
+    ]
+    assert told(annotations=place, topology="nvl:b1,default:leaf2") == []
+    assert told(topology="default:leaf1") == []
+
+
+def test_our_features_follow_the_node_and_others_stay() -> None:
+    change = told(annotations={keys.FEATURES: "nvlink, ib"}, features=("gpu", "k8s/old"), active_features=("gpu",))[0]
+    assert change.features == ["gpu", "k8s/ib", "k8s/nvlink"]
+    assert change.features_act == ["gpu", "k8s/ib", "k8s/nvlink"]
+    assert told(annotations={keys.FEATURES: "ib"}, features=("k8s/ib", "gpu"), active_features=("gpu", "k8s/ib")) == []
+
+
+def test_nothing_is_told_about_a_worker_that_is_not_ready_or_not_known() -> None:
+    assert list(updates(node_set(), one(pod(ready=None), seeing(host("gpu-0"))))) == []
+    assert list(updates(node_set(), one(pod(), BLIND))) == []
+
+
+def test_busy_workers_are_protected_and_an_unknown_one_stays_as_it_is() -> None:
+    busy = mark(node_set(), one(pod(), seeing(host("gpu-0", "MIXED"))))
+    assert busy is not None
+    assert busy.labels == {keys.POD_PROTECT: "true"}
+    held = pod(labels={keys.POD_PROTECT: "true"})
+    idle = mark(node_set(), one(held, seeing(host("gpu-0", "IDLE"))))
+    assert idle is not None
+    assert idle.labels == {keys.POD_PROTECT: None}
+    assert mark(node_set(), one(held, BLIND)) is None
+    off = mark(node_set(workloadDisruptionProtection=False), one(held, BLIND))
+    assert off is not None
+    assert off.labels == {keys.POD_PROTECT: None}
+
+
+def test_the_state_of_the_host_is_shown_on_the_pod() -> None:
+    worker = one(pod(), seeing(host("gpu-0", "MIXED+DRAIN+NOT_RESPONDING", "fan")))
+    said = conditions.wanted(worker, NOW)
+    assert said is not None
+    assert [(one["type"], one["message"]) for one in said] == [
+        ("SlurmNodeStateDrain", "fan"),
+        ("SlurmNodeStateMixed", "fan"),
+        ("SlurmNodeStateNotResponding", "fan"),
+    ]
+    assert conditions.wanted(one(pod(), BLIND), NOW) is None
+
+
+def test_the_numbers_of_the_status() -> None:
+    seen = seeing(host("gpu-0", "MIXED"), host("gpu-1", "IDLE+DRAIN"), host("other", "IDLE"))
+    pods = [pod("gpu-0"), pod("gpu-1", revision="rev1", ready=None)]
+    found = counts(snapshot(node_set(replicas=3), pods, seen))
+    assert (found["desired"], found["replicas"], found["updated_replicas"], found["ready_replicas"]) == (3, 2, 1, 1)
+    assert (found["slurm_idle"], found["slurm_allocated"], found["slurm_down"], found["slurm_drain"]) == (1, 1, 0, 1)
+    assert found["selector"] == "app.kubernetes.io/instance=gpu,app.kubernetes.io/name=slurmd"
+
+
+def test_ready_means_that_all_are_available() -> None:
+    assert health(snapshot(node_set(replicas=1), [pod()], seeing(host("gpu-0")))).ready.value is True
+    assert health(snapshot(node_set(replicas=2), [pod()], seeing(host("gpu-0")))).ready.value is False
+    waiting = health(snapshot(node_set(replicas=0), [pod(pod_condemned="scale-in x")], BLIND))
+    assert (waiting.progressing.value, waiting.progressing.reason) == (True, "WaitingForSlurm")
+    assert health(snapshot(node_set(), [], BLIND), braked=3).degraded.reason == "Braked"
+
+
+def test_an_ordinal_is_pinned_where_it_first_ran() -> None:
+    of = node_set(replicas=2, pinToNode=True, status={"ordinalToNode": {"0": "first", "5": "old"}})
+    workers = [one(pod("gpu-0", node="second")), one(pod("gpu-1", node="third"))]
+    assert pins(of, workers) == {"0": "first", "1": "third"}
+    assert pins(node_set(), workers) == {}

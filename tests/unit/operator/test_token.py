@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+import jwt
+import msgspec
+import pytest
+
+from slinky.api.token import Token
+from slinky.operator.token.objects import is_signed_with, secret, signed
+from slinky.operator.token.plan import SOONEST, plan
+from slinky.operator.token.status import health, issued_at
+
+KEY = b"0123456789abcdef0123456789abcdef"
+NOW = 1_800_000_000.0
+
+
+def token(**spec: Any) -> Token:
+    body = {"jwtKeyRef": {"name": "k", "key": "jwt.key"}, "username": "alice", "lifetime": "1000s", **spec}
+    return msgspec.convert({"metadata": {"name": "t", "namespace": "ns", "uid": "u"}, "spec": body}, Token)
+
+
+def held(of: Token, age: float = 0) -> bytes:
+    return signed(of, KEY, NOW - age).encode()
+
+
+CASES: list[tuple[str, Token, bytes | None, bool, bool]] = [
+    ("none yet", token(), None, False, True),
+    ("fresh", token(), held(token()), True, False),
+    ("four fifths of its life are over", token(), held(token(), 801), True, True),
+    ("expired long ago", token(), held(token(), 5000), True, True),
+    ("signed with an older key", token(), held(token()), False, True),
+    ("for somebody else", token(username="bob"), held(token()), True, True),
+    ("garbage", token(), b"garbage", False, True),
+    ("never to be replaced", token(refresh=False), held(token(), 5000), False, False),
+]
+
+
+@pytest.mark.parametrize(("law", "of", "there", "signed_", "mint"), CASES, ids=[case[0] for case in CASES])
+def test_when_a_token_is_made(law: str, of: Token, there: bytes | None, signed_: bool, mint: bool) -> None:
+    assert plan(of, there, signed=signed_, now=NOW).mint is mint
+
+
+@pytest.mark.parametrize("age", [0, 100, 799.9, 800, 5000, -5000])
+def test_we_always_look_again_and_never_at_once(age: float) -> None:
+    again = plan(token(), held(token(), age), signed=True, now=NOW).again
+    assert again is not None
+    assert SOONEST <= again <= 1000
+
+
+def test_the_claims_are_those_that_slurm_knows() -> None:
+    claims = jwt.decode(held(token()), KEY, algorithms=["HS256"], options={"verify_exp": False, "verify_iat": False})
+    assert (claims["sun"], claims["iss"], claims["exp"] - claims["iat"]) == ("alice", "slurm-operator", 1000)
+    assert claims["jti"]
+
+
+def test_the_credential_goes_with_its_token() -> None:
+    found = secret(token(), "x")
+    assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Token"]
+    assert found["metadata"]["name"] == "t-jwt-alice"
+    assert list(found["data"]) == ["SLURM_JWT"]
+    assert "immutable" not in found
+    assert secret(token(refresh=False), "x")["immutable"] is True
+
+
+def test_who_signed_it_can_be_told_even_of_an_old_one() -> None:
+    assert is_signed_with(held(token(), 5000), KEY)
+    assert not is_signed_with(held(token()), b"x" * 32)
+    assert not is_signed_with(b"garbage", KEY)
+
+
+def test_the_status_says_when_it_was_made_and_whether_it_is_good() -> None:
+    assert issued_at(held(token())) == "2027-01-15T08:00:00Z"
+    assert issued_at(b"") is None
+    assert health(held(token()), NOW).ready.value is True
+    assert health(held(token(), 2000), NOW).ready.reason == "Expired"
+    assert health(b"", NOW).ready.value is False
