@@ -18,7 +18,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.integration.bridge.proxy import Proxy, proxy
 from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
@@ -30,7 +29,7 @@ from slinky.lab.lab import Lab
 from slinky.lab.plain import PlainPlane
 from slinky.lab.progress import Progress
 from slinky.slurm import Client as Slurm
-from slinky.slurm import JobSelection, MintedToken
+from slinky.slurm import Exchange, JobSelection, MintedToken
 
 RESULTS = Path(__file__).parent / "results" / "bridge.json"
 
@@ -122,7 +121,7 @@ async def gang(stage: Scene, watch: Stopwatch, count: int) -> dict[str, float]:
     return {"pods": count, "seconds": round(seconds, 2)}
 
 
-async def waiting(stage: Scene, way: Proxy, count: int, seconds: float) -> dict[str, float]:
+async def waiting(stage: Scene, requests: list[Exchange], count: int, seconds: float) -> dict[str, float]:
     """What pods cost that cannot start: requests to Slurm and CPU of this process, which is bridge and client."""
     held = {names.OPTION + "hold": "true"}
     wanted = [f"wait-{number}" for number in range(count)]
@@ -130,14 +129,14 @@ async def waiting(stage: Scene, way: Proxy, count: int, seconds: float) -> dict[
     for name in wanted:
         await stage.job_of(name)
     await asyncio.sleep(10)
-    way.requests.clear()
+    requests.clear()
     used = resource.getrusage(resource.RUSAGE_SELF)
     await asyncio.sleep(seconds)
     now = resource.getrusage(resource.RUSAGE_SELF)
     cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
     return {
         "pods": count,
-        "requests_per_minute": round(len(way.requests) * 60 / seconds),
+        "requests_per_minute": round(len(requests) * 60 / seconds),
         "cpu_percent": round(100 * cpu / seconds, 1),
     }
 
@@ -147,17 +146,17 @@ async def measure(lab: Lab, nodes: int, pods: int) -> dict[str, Any]:
     slurm = lab.slurm
     token = MintedToken(lambda: slurm.jwt_key, "slurm")
     found: dict[str, Any] = {"nodes": nodes}
+    requests: list[Exchange] = []
     with PlainPlane.running() as plane:
         crd = plane.plane.binaries.parent / "manifests" / "podgroup-crds.yaml"
         async with (
             connect(plane.kubeconfig, manager="slurm-bridge") as kube,
             Slurm(slurm.url, token) as direct,
-            proxy(slurm.url) as way,
-            Slurm(way.url, token) as through,
+            Slurm(slurm.url, token, observe=requests.append) as watched,
         ):
             await _define(plane, crd)
             await kube.apply(NAMESPACES, NAMESPACES.manifest(Key("", "kube-system")), manager="bench")
-            async with scene(kube, through) as stage:
+            async with scene(kube, watched) as stage:
                 await stage.start()
                 stage.slurm = direct
                 began = time.monotonic()
@@ -172,7 +171,7 @@ async def measure(lab: Lab, nodes: int, pods: int) -> dict[str, Any]:
                 await clear(stage)
                 found["gang"] = await gang(stage, watch, nodes)
                 await clear(stage)
-                found["waiting"] = await waiting(stage, way, pods, 30)
+                found["waiting"] = await waiting(stage, requests, pods, 30)
                 await clear(stage)
     return found
 
