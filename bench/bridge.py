@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How quick the bridge is, on a real API server without kubelets and a real Slurm with external nodes.
 
-    python bench/bridge.py --nodes 64        a lab of its own
-    python bench/bridge.py --lab NAME        the Slurm of a lab that runs already
+    python -m bench.bridge --nodes 64        a lab of its own
+    python -m bench.bridge --lab NAME        the Slurm of a lab that runs already
 
 Each line is one question of docs/bridge: how long from a pod's creation to its node, what waiting costs, how long a
 gang takes, how soon pods leave when Slurm ends their jobs. Client, bridge, API server and Slurm share the machine.
@@ -10,6 +10,7 @@ gang takes, how soon pods leave when Slurm ends their jobs. Client, bridge, API 
 
 import argparse
 import asyncio
+import contextlib
 import json
 import resource
 import statistics
@@ -17,7 +18,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.integration.bridge.proxy import Proxy, proxy
 from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
@@ -29,7 +29,7 @@ from slinky.lab.lab import Lab
 from slinky.lab.plain import PlainPlane
 from slinky.lab.progress import Progress
 from slinky.slurm import Client as Slurm
-from slinky.slurm import JobSelection, MintedToken
+from slinky.slurm import Exchange, JobSelection, MintedToken
 
 RESULTS = Path(__file__).parent / "results" / "bridge.json"
 
@@ -64,12 +64,10 @@ class Stopwatch:
 async def clear(stage: Scene) -> None:
     """End every pod and wait until Slurm is empty again."""
     for pod in await stage.client.list(OUR_PODS, namespace=stage.namespace):
-        try:
+        with contextlib.suppress(NotFound):
             await stage.client.delete(OUR_PODS, pod.key, grace=0)
-        except NotFound:
-            continue
-        if pod.spec.node_name:
-            await stage.stopped(pod.metadata.name)
+            if pod.spec.node_name:
+                await stage.stopped(pod.metadata.name)
 
     async def empty() -> bool:
         return not await stage.client.list(OUR_PODS, namespace=stage.namespace) and not await stage.jobs()
@@ -123,7 +121,7 @@ async def gang(stage: Scene, watch: Stopwatch, count: int) -> dict[str, float]:
     return {"pods": count, "seconds": round(seconds, 2)}
 
 
-async def waiting(stage: Scene, way: Proxy, count: int, seconds: float) -> dict[str, float]:
+async def waiting(stage: Scene, requests: list[Exchange], count: int, seconds: float) -> dict[str, float]:
     """What pods cost that cannot start: requests to Slurm and CPU of this process, which is bridge and client."""
     held = {names.OPTION + "hold": "true"}
     wanted = [f"wait-{number}" for number in range(count)]
@@ -131,14 +129,14 @@ async def waiting(stage: Scene, way: Proxy, count: int, seconds: float) -> dict[
     for name in wanted:
         await stage.job_of(name)
     await asyncio.sleep(10)
-    way.requests.clear()
+    requests.clear()
     used = resource.getrusage(resource.RUSAGE_SELF)
     await asyncio.sleep(seconds)
     now = resource.getrusage(resource.RUSAGE_SELF)
     cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
     return {
         "pods": count,
-        "requests_per_minute": round(len(way.requests) * 60 / seconds),
+        "requests_per_minute": round(len(requests) * 60 / seconds),
         "cpu_percent": round(100 * cpu / seconds, 1),
     }
 
@@ -148,17 +146,17 @@ async def measure(lab: Lab, nodes: int, pods: int) -> dict[str, Any]:
     slurm = lab.slurm
     token = MintedToken(lambda: slurm.jwt_key, "slurm")
     found: dict[str, Any] = {"nodes": nodes}
+    requests: list[Exchange] = []
     with PlainPlane.running() as plane:
         crd = plane.plane.binaries.parent / "manifests" / "podgroup-crds.yaml"
         async with (
             connect(plane.kubeconfig, manager="slurm-bridge") as kube,
             Slurm(slurm.url, token) as direct,
-            proxy(slurm.url) as way,
-            Slurm(way.url, token) as through,
+            Slurm(slurm.url, token, observe=requests.append) as watched,
         ):
             await _define(plane, crd)
             await kube.apply(NAMESPACES, NAMESPACES.manifest(Key("", "kube-system")), manager="bench")
-            async with scene(kube, through) as stage:
+            async with scene(kube, watched) as stage:
                 await stage.start()
                 stage.slurm = direct
                 began = time.monotonic()
@@ -173,7 +171,7 @@ async def measure(lab: Lab, nodes: int, pods: int) -> dict[str, Any]:
                 await clear(stage)
                 found["gang"] = await gang(stage, watch, nodes)
                 await clear(stage)
-                found["waiting"] = await waiting(stage, way, pods, 30)
+                found["waiting"] = await waiting(stage, requests, pods, 30)
                 await clear(stage)
     return found
 

@@ -60,14 +60,17 @@ class Hands:
 
     async def unlabel(self, pod: Pod) -> None:
         """Take the job off a pod that has no node."""
-        blank = {"labels": {names.JOB_LABEL: None}, "annotations": {names.NODE_ANNOTATION: None}}
+        blank = {
+            "labels": {names.JOB_LABEL: None},
+            "annotations": {names.NODE_ANNOTATION: None, names.SLUID_ANNOTATION: None},
+        }
         await self._patch(pod, {"metadata": blank})
 
-    async def bind(self, pod: Pod, node: str) -> None:
-        """Put a pod on its node, and note the node on it."""
-        await self._select_volumes(pod, node)
+    async def bind(self, pod: Pod, node: str, sluid: str) -> None:
+        """Put a pod on its node, and note node and job on it."""
+        notes = {names.NODE_ANNOTATION: node, **({names.SLUID_ANNOTATION: sluid} if sluid else {})}
         try:
-            await self._client.bind(pod.key, node, uid=pod.metadata.uid, annotations={names.NODE_ANNOTATION: node})
+            await self._client.bind(pod.key, node, uid=pod.metadata.uid, annotations=notes)
         except NotFound:
             return
         except Conflict:
@@ -78,7 +81,7 @@ class Hands:
         BOUND.inc()
         self._recorder.note(OUR_PODS.reference(pod), "Scheduled", f"Slurm assigned {pod.key} to {node}.")
 
-    async def _select_volumes(self, pod: Pod, node: str) -> None:
+    async def select_volumes(self, pod: Pod, node: str) -> None:
         """Volumes that wait for their first pod are told its node; binding waits until they are there."""
         for key in claims_of(pod):
             claim = await self._client.get(VOLUME_CLAIMS, key)

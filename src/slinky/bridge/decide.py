@@ -166,7 +166,7 @@ def _admit(view: View, plan: Plan, newcomers: list[Pod], by_job: Mapping[str, li
         said = view.problem or Said(False, "GroupMissing", f"{view.unit.kind} {view.unit.name} does not exist yet.")
         plan.add(Say(pods, said, warning=view.problem is not None))
         return
-    unsure = [job for job in by_job if _sight(view, job) is Sight.UNKNOWN]
+    unsure = [job for job, group in by_job.items() if _sight(view, job) is Sight.UNKNOWN and _concern(group)]
     if unsure and not view.unit.alone:
         plan.add(Say(pods, Said(None, "SlurmUnknown", f"Slurm does not tell what became of job {unsure[0]}.")))
         return
@@ -268,6 +268,11 @@ def _given_up(view: View, plan: Plan, pod: Pod) -> bool:
     if intake.held(pod):
         plan.add(LetGo(pod, f"Node {pod.spec.node_name} does not answer; the pod is given up and its job ended."))
     return True
+
+
+def _concern(pods: Iterable[Pod]) -> bool:
+    """Some pod still runs, waits, or is held by us."""
+    return any(intake.held(pod) or not intake.gone(pod) for pod in pods)
 
 
 def _mentioned(plan: Plan, pod: Pod) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from slinky.bridge import names
 from slinky.bridge.views import Pod
 from slinky.slurm import JobRequest
 
@@ -64,8 +65,15 @@ def ours(comment: Comment | None, me: Self) -> bool:
     return (comment.slinky.cluster, comment.slinky.bridge) == me
 
 
-def speaks_for(comment: Comment | None, me: Self, pod: Pod) -> bool:
-    """The job under a pod's label is the one it was labelled for: ours, or an older bridge's that names it."""
+def speaks_for(comment: Comment | None, me: Self, pod: Pod, sluid: str = "") -> bool:
+    """The job under a pod's label is the one it was labelled for: ours, or an older bridge's that names it.
+
+    A pod that was placed knows its job by the name that is never used again; then a comment that somebody has
+    rewritten changes nothing.
+    """
+    known = pod.metadata.annotations.get(names.SLUID_ANNOTATION, "")
+    if known and sluid:
+        return known == sluid
     if comment is None or str(pod.metadata.key) not in comment.pods:
         return False
     return ours(comment, me) or not comment.slinky.v

@@ -92,7 +92,7 @@ class Ledger:
         if presence is not Presence.PRESENT or record is None or record.detail is None:
             return Seen(Sight.UNKNOWN, record)
         comment = identity.parse(record.detail.admin_comment)
-        if pods and not any(identity.speaks_for(comment, self.me, pod) for pod in pods):
+        if pods and not any(identity.speaks_for(comment, self.me, pod, record.sluid) for pod in pods):
             return Seen(Sight.FOREIGN, record)
         if record.over:
             return Seen(Sight.OVER, record)

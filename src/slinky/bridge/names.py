@@ -9,6 +9,7 @@ SCHEDULER = "slurm-bridge-scheduler"
 # On pods
 JOB_LABEL = "scheduler.slinky.slurm.net/slurm-jobid"
 NODE_ANNOTATION = "slinky.slurm.net/slurm-node"
+SLUID_ANNOTATION = "slinky.slurm.net/slurm-sluid"  # ours: the job's name that is never used again
 FINALIZER = "scheduler.slinky.slurm.net/finalizer"
 OPTION = "slurmjob.slinky.slurm.net/"  # followed by the name of a job option, see annotations.py
 

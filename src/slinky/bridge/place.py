@@ -45,6 +45,12 @@ def assign(pods: Iterable[Pod], hosts: Sequence[str], nodes: Mapping[str, str], 
     return found
 
 
+def crowding(pods: Sequence[Pod], hosts: Sequence[str]) -> int:
+    """How many pods share a node, told by the pods and hosts alone: for a gang whose options are gone."""
+    there = Counter(pod.spec.node_name for pod in pods if intake.bound(pod))
+    return max(1, -(-len(pods) // max(1, len(hosts))), *there.values())
+
+
 def _remaining(places: Sequence[str], free: Mapping[str, int]) -> list[str]:
     """The free places in Slurm's order."""
     left, open_places = [], dict(free)

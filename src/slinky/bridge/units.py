@@ -7,7 +7,7 @@ holds no state of its own: what it needs after a restart is on the pods and in t
 
 from collections.abc import Iterable
 
-from slinky.bridge import annotations, decide, identity, intake, place, reasons, watch, workload
+from slinky.bridge import decide, identity, intake, place, reasons, watch, workload
 from slinky.bridge.annotations import OptionError
 from slinky.bridge.bind import Hands, each
 from slinky.bridge.claim import Claims
@@ -61,13 +61,14 @@ class Units:
     async def reconcile(self, unit: Unit) -> Again | None:
         """Bring one unit a step further."""
         pods = self._stock.members(unit)
-        jobs = {job for pod in pods if (job := intake.job_id(pod))}
+        # Pods that are done with, and their jobs, are left in peace: there may be thousands of them.
+        jobs = {job for pod in pods if (job := intake.job_id(pod)) and (intake.held(pod) or not intake.gone(pod))}
         for job in jobs:
             self._ledger.follow(job, unit)
         root, wish, problem = await self._wish(unit, pods)
         plan = decide.decide(self._view(unit, pods, jobs, root, wish, problem))
         for action in plan.actions:
-            await self._act(unit, action, wish, root)
+            await self._act(unit, action, wish)
         self._forget(unit, {job for pod in self._stock.members(unit) if (job := intake.job_id(pod))})
         return Again(plan.again) if plan.again is not None else None
 
@@ -129,7 +130,7 @@ class Units:
 
     # --- acting
 
-    async def _act(self, unit: Unit, action: decide.Action, wish: Wish | None, root: Root | None) -> None:
+    async def _act(self, unit: Unit, action: decide.Action, wish: Wish | None) -> None:
         match action:
             case Submit(pods) if wish is not None:
                 await self._submit(unit, wish, pods)
@@ -137,11 +138,11 @@ class Units:
                 if await self._submitter.revise(unit, job, wish, pods):
                     await self._label([pod for pod in pods if intake.job_id(pod) != job], job)
             case Place(job, pods):
-                await self._place(unit, job, pods, root, wish)
+                await self._place(unit, job, pods, wish)
             case Say(pods, said, warning):
-                await each(pods, lambda pod: self._hands.say(pod, said, warning=warning))
+                await self._tell(pods, said, warning=warning)
             case Detach(pods, said):
-                await each(pods, lambda pod: self._hands.say(pod, said, warning=True))
+                await self._tell(pods, said, warning=True)
                 await each(pods, self._hands.unlabel)
             case Cancel(job, outcome, code):
                 await self._releaser.end(job, outcome, code)
@@ -155,11 +156,11 @@ class Units:
             job = await self._submitter.submit(unit, wish, pods)
         except Rejected as error:
             told = reasons.refused(error.number, error.text)
-            await each(pods, lambda pod: self._hands.say(pod, Said(False, "SlurmRefused", str(told)), warning=True))
+            await self._tell(pods, Said(False, "SlurmRefused", str(told)), warning=True)
             raise Later(str(error), after=REFUSED_AGAIN) from error
         except (Retryable, Auth) as error:
             said = Said(False, "SlurmUnreachable", "Slurm does not answer; the pod is submitted as soon as it does.")
-            await each(pods, lambda pod: self._hands.say(pod, said))
+            await self._tell(pods, said)
             raise Later(str(error)) from error
         log.info("submitted", unit=str(unit), job=job, pods=len(pods))
         await self._label(pods, job)
@@ -167,16 +168,19 @@ class Units:
     async def _label(self, pods: Iterable[Pod], job: str) -> None:
         await each(pods, lambda pod: self._hands.label(pod, job))
 
-    async def _place(self, unit: Unit, job: str, pods: tuple[Pod, ...], root: Root | None, wish: Wish | None) -> None:
+    async def _place(self, unit: Unit, job: str, pods: tuple[Pod, ...], wish: Wish | None) -> None:
         record = self._ledger.seen(job, pods, "").record
         if record is None or record.resources is None:
             return
         try:
-            chosen = await self._chosen(unit, record, pods, root)
+            chosen = await self._chosen(record, pods, wish)
             if wish is not None and wish.request.shared:
                 await self._wait_for_empty_nodes(job, pods, set(chosen.values()))
+            unbound = [pod for pod in pods if not intake.bound(pod) and not pod.metadata.deleting]
             with BIND_SECONDS.time():
-                await each(pods, lambda pod: self._start(record, pod, chosen[pod.metadata.uid]))
+                # All or nothing: no pod of a gang starts before every one of them can.
+                await each(unbound, lambda pod: self._ready(record, pod, chosen[pod.metadata.uid]))
+                await each(unbound, lambda pod: self._start(record, pod, chosen[pod.metadata.uid]))
         except Misplaced as error:
             await self._give_back(job, pods, error)
             raise Later(str(error)) from error
@@ -187,7 +191,7 @@ class Units:
         """The nodes do not suit: tell it, and unless some pods run already return them and ask again."""
         said = Said(False, "NodeUnsuitable", f"Slurm job {job} is given back: {error}.")
         unbound = [pod for pod in pods if not intake.bound(pod)]
-        await each(unbound, lambda pod: self._hands.say(pod, said, warning=True))
+        await self._tell(unbound, said, warning=True)
         if len(unbound) == len(pods):
             await each(unbound, self._hands.unlabel)
             await self._releaser.end(job)
@@ -197,13 +201,13 @@ class Units:
         for node in sorted(nodes):
             if late := self._stock.leaving(node, job):
                 message = f"Slurm job {job} has node {node}, where {late[0].key} is still being stopped."
-                await each(pods, lambda pod, text=message: self._hands.say(pod, Said(False, "NodeClearing", text)))  # type: ignore[misc]
+                await self._tell(pods, Said(False, "NodeClearing", message))
                 raise Later(message, after=CLEARING_AGAIN)
 
-    async def _chosen(self, unit: Unit, record: JobRecord, pods: tuple[Pod, ...], root: Root | None) -> dict[str, str]:
+    async def _chosen(self, record: JobRecord, pods: tuple[Pod, ...], wish: Wish | None) -> dict[str, str]:
         hosts = [granted.node for granted in record.resources or ()]
         nodes = {host: node for host in hosts if (node := self._stock.node_of_host(host)) is not None}
-        per_node = 1 if unit.alone or root is None else annotations.read(root.annotations).get("pods-per-node", 1)
+        per_node = wish.pods_per_node if wish else place.crowding(pods, hosts)
         chosen = place.assign(pods, hosts, {host: node.metadata.name for host, node in nodes.items()}, per_node)
         by_name = {node.metadata.name: node for node in nodes.values()}
         for pod in pods:
@@ -211,13 +215,17 @@ class Units:
                 raise Misplaced(f"{chosen[pod.metadata.uid]} does not suit {pod.metadata.name}: {why}")
         return chosen
 
-    async def _start(self, record: JobRecord, pod: Pod, node: str) -> None:
-        """Devices first, then the node: a pod that is bound must have all it needs."""
-        if intake.bound(pod) or pod.metadata.deleting:
-            return
+    async def _ready(self, record: JobRecord, pod: Pod, node: str) -> None:
+        """Devices and volumes first: a pod that is bound must have all it needs."""
         await self._claims.prepare(pod, node, record)
-        await self._hands.bind(pod, node)
+        await self._hands.select_volumes(pod, node)
+
+    async def _start(self, record: JobRecord, pod: Pod, node: str) -> None:
+        await self._hands.bind(pod, node, record.sluid)
         await self._hands.say(pod, watch.of_running(record, node))
+
+    async def _tell(self, pods: Iterable[Pod], said: Said, *, warning: bool = False) -> None:
+        await each(pods, lambda pod: self._hands.say(pod, said, warning=warning))
 
 
 def judge(error: Exception) -> Verdict | None:

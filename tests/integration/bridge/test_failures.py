@@ -150,6 +150,18 @@ async def test_an_id_that_means_somebody_elses_job_is_dropped(stage: Scene) -> N
         await stage.slurm.cancel(foreign)
 
 
+async def test_a_rewritten_comment_costs_no_pod(stage: Scene) -> None:
+    await runs(stage)
+    job = await stage.job_of()
+    await stage.slurm.update_job(job.job_id, JobRequest(admin_comment="mine now"))
+    await stage.crash()
+    await stage.start()
+    await settled()
+    assert not (await stage.get()).metadata.deleting
+    await stage.phase("p", "Succeeded", 0)
+    await stage.state(job, "CANCELLED")
+
+
 async def test_a_new_pod_under_an_old_name_gets_a_job_of_its_own(stage: Scene) -> None:
     await runs(stage)
     old = await stage.job_of()

@@ -110,6 +110,11 @@ def test_a_gang_with_a_job_nobody_can_see_is_not_submitted_again() -> None:
     assert kinds(found) == ["Say"]
 
 
+def test_pods_that_are_done_with_do_not_hold_back_their_successors() -> None:
+    old = pod("a", job="7", phase="Succeeded", held=False)
+    assert plan(old, pod("b"), unit=GROUP).actions == [Submit((pod("b"),))]
+
+
 @pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "FAILED", "COMPLETED"])
 def test_running_pods_of_an_ended_job_are_evicted_with_its_reason(state: str) -> None:
     found = plan(pod(job="7", node="n1", phase="Running"), seen=over(state))

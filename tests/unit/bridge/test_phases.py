@@ -212,6 +212,12 @@ def test_no_place_is_given_twice(count: int, per_node: int, dice: object) -> Non
     assert max(list(found.values()).count(host) for host in hosts) <= per_node
 
 
+def test_a_gang_without_its_options_is_placed_as_it_was() -> None:
+    bound = [pod(f"p-{i}", node="a") for i in range(2)]
+    assert place.crowding([*bound, pod("p-2")], ["a", "b"]) == 2
+    assert place.crowding([pod("p")], ["a"]) == 1
+
+
 # --- identity
 
 
@@ -242,6 +248,12 @@ def test_a_job_of_an_older_bridge_is_recognised_by_name_and_never_ours_to_cancel
     old = identity.parse('{"pods":["ns/p"]}')
     assert identity.speaks_for(old, ME, pod())
     assert not identity.ours(old, ME)
+
+
+def test_a_placed_pod_knows_its_job_whatever_becomes_of_the_comment() -> None:
+    placed = pod(annotations={names.SLUID_ANNOTATION: "s1"})
+    assert identity.speaks_for(None, ME, placed, "s1")
+    assert not identity.speaks_for(identity.parse('{"pods":["ns/p"]}'), ME, placed, "s2")
 
 
 def test_the_digest_follows_the_wish_and_not_the_signature() -> None:

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gangs on a real API server and a real Slurm, with pods made by hand."""
+
+import asyncio
+import contextlib
+
+from slinky.bridge import names
+from slinky.bridge.views import BATCH_JOBS, STORAGE_CLASSES, VOLUME_CLAIMS
+from slinky.kube import AlreadyExists, Key
+
+from .scene import Scene
+
+GANG = {names.OPTION + "gang": "true"}
+
+
+async def batch_job(stage: Scene, size: int) -> dict[str, str]:
+    """A batch job that is a gang; the label of its pods."""
+    template = {"spec": {**stage.manifest("x")["spec"], "restartPolicy": "Never"}}
+    spec = {"parallelism": size, "completions": size, "template": template}
+    manifest = BATCH_JOBS.manifest(Key(stage.namespace, "j"), metadata={"annotations": GANG}, spec=spec)
+    await stage.client.create(BATCH_JOBS, manifest)
+    await asyncio.sleep(0.3)  # the root must be known, or the first pod counts as one of its own
+    return {names.JOB_NAME: "j"}
+
+
+async def test_a_gang_waits_for_its_last_pod_and_then_has_one_job(stage: Scene) -> None:
+    await stage.node(2)
+    label = await batch_job(stage, 2)
+    await stage.pod("a", labels=label)
+    assert "1 of 2" in await stage.says("a", "GangIncomplete")
+    assert await stage.jobs() == []
+    await stage.pod("b", labels=label)
+    places = {(await stage.bound(name)).spec.node_name for name in ("a", "b")}
+    assert places == set(stage.nodes)
+    (job,) = await stage.jobs()
+    assert job.node_count.whole == 2
+
+
+async def test_a_waiting_gang_that_loses_a_pod_is_withdrawn_and_comes_back_whole(stage: Scene) -> None:
+    label = await batch_job(stage, 2)  # two nodes are needed, there is one: refused or waiting, but never half
+    await stage.node(2)
+    await stage.pod("blocker")
+    await stage.bound("blocker")
+    await stage.pod("a", labels=label)
+    await stage.pod("b", labels=label)
+    first = await stage.job_of("a")
+    await stage.delete("b")
+    await stage.gone("b")
+    await stage.says("a", "GangIncomplete")
+    await stage.state(first, "CANCELLED")
+    await stage.pod("b", labels=label)
+    await stage.phase("blocker", "Succeeded", 0)
+    await stage.bound("a")
+    await stage.bound("b")
+    assert (await stage.job_of("a")).job_id == (await stage.job_of("b")).job_id != first.job_id
+
+
+async def test_no_pod_of_a_gang_starts_before_all_have_their_volumes(stage: Scene) -> None:
+    await stage.node(2)
+    late = STORAGE_CLASSES.manifest(
+        Key("", "late"), provisioner="example.com/none", volumeBindingMode="WaitForFirstConsumer"
+    )
+    with contextlib.suppress(AlreadyExists):
+        await stage.client.create(STORAGE_CLASSES, late)
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "late",
+        "resources": {"requests": {"storage": "1Mi"}},
+    }
+    key = Key(stage.namespace, "v")
+    await stage.client.create(VOLUME_CLAIMS, VOLUME_CLAIMS.manifest(key, spec=claim))
+    label = await batch_job(stage, 2)
+    await stage.pod("a", labels=label)
+    await stage.pod("b", labels=label, volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "v"}}])
+    await stage.job_of("b")
+    await asyncio.sleep(2)
+    for name in ("a", "b"):
+        assert not (await stage.get(name)).spec.node_name
+    chosen = (await stage.client.get(VOLUME_CLAIMS, key)).metadata.annotations["volume.kubernetes.io/selected-node"]
+    await stage.client.patch(VOLUME_CLAIMS, key, {"spec": {"volumeName": "made"}})
+    await stage.bound("a")
+    assert (await stage.bound("b")).spec.node_name == chosen
