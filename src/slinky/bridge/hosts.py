@@ -150,6 +150,8 @@ def _replace(facts: Facts, host: Host) -> list[Action] | None:
     elif not host.state.responding:
         why = "the node must be registered anew"
     elif facts.node is not None and not same_size(facts, facts.node, host):
+        if host.comment == signed(facts, facts.node):
+            return [Complain("SizeRefused", _refused(facts, facts.node, host))]
         why = "the node changed its size"
     if not why:
         return None
@@ -174,7 +176,8 @@ def _amend(facts: Facts, host: Host) -> list[Action]:
         return []
     wanted = tuple(partitions(node))
     change = NodeUpdate(
-        comment=signed(facts, node) if host.comment != signed(facts, node) else None,
+        # A node that is not ready may not tell its size; its mark can wait.
+        comment=signed(facts, node) if node.ready and host.comment != signed(facts, node) else None,
         features=wanted if set(host.features) != set(wanted) else None,
         features_act=wanted if set(host.features) != set(wanted) else None,
         topology_str=topology(node) if topology(node) != host.topology and topology(node) else None,
@@ -300,17 +303,35 @@ def line(facts: Facts, node: Node, address: str) -> str:
     return node_conf(facts.name, **settings)
 
 
+def size(facts: Facts, node: Node) -> tuple[int, int, dict[str, int]]:
+    """What the node offers: CPUs, memory, and devices by driver."""
+    wanted = {driver: len(found) for driver, found in facts.inventory.items()}
+    if not wanted and (many := plugin_gpus(node)):
+        wanted = {"": many}
+    return cpus(facts, node), memory(facts, node), wanted
+
+
 def same_size(facts: Facts, node: Node, host: Host) -> bool:
     """Whether Slurm has the node as it is. A node that tells nothing for now keeps its size."""
     if not node.ready or not cpus(facts, node) or not memory(facts, node):
         return True
-    wanted = {driver: len(found) for driver, found in facts.inventory.items()}
-    if not wanted and (many := plugin_gpus(node)):
-        wanted = {"": many}
-    sizes = (host.cpus, host.real_memory) == (cpus(facts, node), memory(facts, node))
-    return sizes and devices.counts(host.gres) == wanted
+    return (host.cpus, host.real_memory, devices.counts(host.gres)) == size(facts, node)
 
 
 def signed(facts: Facts, node: Node) -> str:
-    """Our mark on a host, with the very node it stands for."""
-    return f"{facts.mark} {node.metadata.uid}"
+    """Our mark on a host, with the very node it stands for and the size that Slurm was told.
+
+    The size tells a node that changed from a Slurm that took it otherwise: the second is not mended by trying again.
+    """
+    count, megabytes, held = size(facts, node)
+    told = "".join(f"+{driver or 'gpu'}:{many}" for driver, many in sorted(held.items()))
+    return f"{facts.mark} {node.metadata.uid} {count}/{megabytes}{told}"
+
+
+def _refused(facts: Facts, node: Node, host: Host) -> str:
+    count, megabytes, held = size(facts, node)
+    return (
+        f"Slurm has {host.cpus} CPUs, {host.real_memory} MB and {host.gres or 'no devices'} where the node offers "
+        f"{count} CPUs, {megabytes} MB and {sum(held.values())} devices. "
+        "If devices are lacking, add GresTypes=gpu to slurm.conf."
+    )

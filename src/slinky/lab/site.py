@@ -43,6 +43,7 @@ def cluster_values(workers: int) -> dict[str, Any]:
         "SelectTypeParameters": "CR_Core_Memory",
         "ReturnToService": 2,
         "ProctrackType": "proctrack/linuxproc",
+        "GresTypes": "gpu",
         "SchedulerParameters": "batch_sched_delay=0,bf_interval=5,bf_continue,sched_interval=10",
     }
     # The bridge gives a host the names of its partitions as features; a set of that feature is the partition.

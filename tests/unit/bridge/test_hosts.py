@@ -16,7 +16,7 @@ from .build import node
 
 LABEL = {names.EXTERNAL_LABEL: ""}
 MARK = "slurm-bridge cluster/bridge"
-SIGNED = f"{MARK} uid-n1"
+SIGNED = f"{MARK} uid-n1 4/8192"
 OPEN = {"type": names.HOST_CONDITION, "status": "True", "reason": "Open", "message": "Slurm places jobs here."}
 TAINT = {"key": names.MANAGED_TAINT, "value": names.SCHEDULER, "effect": "NoExecute"}
 
@@ -125,6 +125,12 @@ def test_an_existing_external_host_of_a_labelled_node_is_signed() -> None:
     (found,) = plan(wanted(), host(comment=""))
     assert isinstance(found, Amend)
     assert found.change.comment == SIGNED
+
+
+def test_a_slurm_that_takes_a_node_otherwise_is_told_and_not_asked_again_and_again() -> None:
+    (told, *_) = plan(wanted(), host(cpus=2))
+    assert isinstance(told, Complain)
+    assert "Slurm has 2 CPUs, 8192 MB and no devices where the node offers 4 CPUs" in told.message
 
 
 def test_a_node_that_changed_its_size_is_replaced_once_empty_and_not_undrained_meanwhile() -> None:
