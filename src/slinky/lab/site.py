@@ -128,6 +128,10 @@ class Site:
         """Run a Slurm command where slurmctld runs."""
         return self.lab.kubectl("exec", "-n", SPACE, f"{RELEASE}-controller-0", "-c", "slurmctld", "--", *argv)
 
+    def on_worker(self, host: str, *argv: str) -> str:
+        """Run a command in the pod that is a host of Slurm."""
+        return self.lab.kubectl("exec", "-n", SPACE, f"{RELEASE}-worker-{host}", "-c", "slurmd", "--", *argv)
+
     def helm(self, verb: str, release: str, chart: str, space: str, values: dict[str, Any] | None = None) -> None:
         """Install or upgrade a chart and wait for what it makes."""
         program = self.lab.artifact("helm") / "helm"

@@ -154,10 +154,12 @@ def test_the_demo_runs_real_work_and_goes_without_a_trace() -> None:
     before = machine_wide()
     done = slinky("demo", "-o", "json")
     assert done.returncode == 0, done.stderr
-    pod, job = json.loads(done.stdout)
-    assert pod["OUTPUT"] == f"hello from a container on {pod['WHERE']}"
-    assert job["OUTPUT"].startswith("hello from job ")
-    assert (pod["STATE"], job["STATE"]) == ("Succeeded", "COMPLETED")
+    job, *gang = json.loads(done.stdout)
+    assert job["STATE"] == "COMPLETED"
+    assert job["OUTPUT"] == f"hello from job {job['SLURM JOB']}"
+    assert {row["SLURM JOB"] for row in gang} == {gang[0]["SLURM JOB"]}
+    assert [row["OUTPUT"] for row in gang] == [f"rank {rank} on {row['WHERE']}" for rank, row in enumerate(gang)]
+    assert {row["STATE"] for row in gang} == {"Succeeded"}
     assert slinky("lab", "down", "--name", "demo").returncode == 0
     assert traces("demo") == []
     until(lambda: not machine_wide() - before, "every trace to be gone", 30, lambda: str(machine_wide() - before))

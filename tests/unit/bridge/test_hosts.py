@@ -151,7 +151,8 @@ def test_devices_are_registered_and_compared_by_meaning() -> None:
     (created,) = plan(node(labels=LABEL), None, inventory=devices)
     assert isinstance(created, Create)
     assert "Gres=gpu:gpu.example.com:4 GresConf=Name=gpu,Type=gpu.example.com,Count=4," in created.conf
-    assert plan(wanted(), host(gres="gpu:gpu.example.com:4(S:0)"), inventory=devices) == []
+    there = host(gres="gpu:gpu.example.com:4(S:0)", comment=f"{SIGNED}+gpu.example.com:4")
+    assert plan(wanted(), there, inventory=devices) == []
 
 
 def test_features_and_topology_follow_their_annotations() -> None:
