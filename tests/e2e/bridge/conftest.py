@@ -35,7 +35,7 @@ async def ctld(lab: Lab) -> AsyncIterator[Slurm]:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def bridge(lab: Lab, kube: Client, ctld: Slurm) -> AsyncIterator[str]:
     """A running bridge, with both nodes in Slurm; its scheduler name. The lab is left as it was."""
     mark = [f"{names.EXTERNAL_LABEL}="]

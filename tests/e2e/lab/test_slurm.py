@@ -36,13 +36,13 @@ def test_rest_answers_to_a_token_from_outside_the_machine(slurm: Beside) -> None
 
 
 def test_external_nodes_exist_without_a_daemon(slurm: Beside) -> None:
-    slurm.add_external_nodes(3, gpus=8)
+    names = slurm.add_external_nodes(3, prefix="e00", gpus=8)
     try:
-        states = slurm.exec("sinfo", "-h", "-N", "-p", "ext", "-o", "%N %T %G").splitlines()
-        assert [line.split()[0] for line in states] == ["k001", "k002", "k003"]
+        states = slurm.exec("sinfo", "-h", "-N", "-p", "ext", "-n", ",".join(names), "-o", "%N %T %G").splitlines()
+        assert [line.split()[0] for line in states] == ["e00001", "e00002", "e00003"]
         assert all("idle" in line and "gpu:h100:8" in line for line in states)
     finally:
-        slurm.remove_nodes("k[001-003]")
+        slurm.remove_nodes("e[00001-00003]")
 
 
 @pytest.mark.parametrize("signal", [15, 9])
