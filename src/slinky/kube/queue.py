@@ -56,7 +56,7 @@ class Queue(Generic[K]):
         self._lanes: dict[str, _Lane[K]] = {}
         self._turns: deque[str] = deque()
         self._ready: dict[K, tuple[int, float]] = {}  # priority, since when
-        self._busy: set[K] = set()
+        self._busy: dict[K, str] = {}  # with the lane it came from: the group of a key may change meanwhile
         self._dirty: dict[K, int] = {}  # added while busy, with priority
         self._failures: dict[K, int] = {}
         self._due: dict[K, tuple[float, int]] = {}  # when, priority
@@ -99,8 +99,7 @@ class Queue(Generic[K]):
 
     def done(self, key: K) -> None:
         """The caller of `get` is finished with `key`."""
-        self._busy.discard(key)
-        self._lanes[self._group(key)].busy -= 1
+        self._lanes[self._busy.pop(key)].busy -= 1
         if key in self._dirty:
             self._make_ready(key, self._dirty.pop(key))
         self._wake()
@@ -143,6 +142,7 @@ class Queue(Generic[K]):
             lane = self._lanes[group]
             if lane.busy < self._share and (key := self._best(lane)) is not None:
                 lane.busy += 1
+                self._busy[key] = group
                 return key
             if not lane.heap and not lane.busy:  # groups come and go for as long as we live
                 del self._lanes[group]
@@ -155,7 +155,6 @@ class Queue(Generic[K]):
             # An entry left behind by a raised priority does not match any more.
             if key in self._ready and self._ready[key][0] == -negative:
                 _, since = self._ready.pop(key)
-                self._busy.add(key)
                 self._wait.observe(self._clock.monotonic() - since)
                 return key
         return None

@@ -37,6 +37,17 @@ async def test_a_key_added_twice_is_worked_on_once(queue: Queue[str]) -> None:
     assert await drain(queue) == ["a", "b"]
 
 
+async def test_a_key_may_change_its_group_while_it_is_worked_on(clock: ManualClock) -> None:
+    group = {"a": "one"}
+    queue: Queue[str] = Queue("test", group=lambda key: group[key], clock=clock)
+    queue.add("a")
+    assert await queue.get() == "a"
+    group["a"] = "two"
+    queue.add("a")
+    queue.done("a")
+    assert await drain(queue) == ["a"]
+
+
 async def test_a_key_changed_during_work_comes_again_afterwards(queue: Queue[str]) -> None:
     queue.add("a")
     key = await queue.get()
