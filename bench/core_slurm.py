@@ -14,16 +14,12 @@ import asyncio
 import contextlib
 import gc
 import json
-import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-from slinky.lab import bringup
-from slinky.lab.progress import Progress
 from slinky.slurm import (
     Client,
     Exchange,
@@ -201,23 +197,15 @@ def show(result: dict[str, float]) -> None:
         print(f"{name:{width}}  {text:>14}  {bound}")
 
 
-@contextlib.contextmanager
-def started() -> Iterator[tuple[str, Path]]:
-    """A Slurm of the lab that lasts as long as the run."""
-    lab = bringup.up(bringup.Options(name="bench-slurm", nodes=0, slurm="beside", owner=os.getpid()), Progress())
-    try:
-        yield lab.slurm.url, lab.folder / "slurm/keys/jwt_hs256.key"
-    finally:
-        bringup.down(lab.name)
-
-
 def run(args: argparse.Namespace) -> dict[str, float]:
-    """Fill, measure, empty."""
-    size = ["--jobs", str(args.jobs), "--nodes", str(args.nodes)]
+    """Fill, measure, empty, each in a process of its own."""
+    size = ["--jobs", str(args.jobs), "--nodes", str(args.nodes), "--idle", str(args.idle)]
     again = [sys.executable, __file__, "--url", args.url, "--key", str(args.key), *size, "--phase"]
     try:
         subprocess.run([*again, "fill"], check=True)
-        return asyncio.run(measure(args))
+        measured = subprocess.run([*again, "measure"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        result: dict[str, float] = json.loads(measured)
+        return result
     finally:
         if not args.keep:
             subprocess.run([*again, "empty"], check=True)
@@ -232,13 +220,18 @@ def main() -> int:
     parser.add_argument("--idle", type=float, default=60.0, help="seconds of idleness to measure")
     parser.add_argument("--json", type=Path, default=RESULTS, help="where to write")
     parser.add_argument("--keep", action="store_true", help="leave nodes and jobs where they are")
-    parser.add_argument("--phase", choices=["fill", "empty"], help=argparse.SUPPRESS)
+    parser.add_argument("--phase", choices=["fill", "measure", "empty"], help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.phase == "measure":
+        print(json.dumps(asyncio.run(measure(args))))
+        return 0
     if args.phase:
         asyncio.run({"fill": fill, "empty": empty}[args.phase](args))
         return 0
     with contextlib.ExitStack() as stack:
         if not args.url:
+            from bench.slurm_lab import started  # noqa: PLC0415 - its imports would count as the mirror's memory
+
             args.url, args.key = stack.enter_context(started())
         result = run(args)
     show(result)
