@@ -12,7 +12,9 @@ import pytest
 import yaml
 from tests.chart.helm import Helm, Objects, Refused, one
 from tests.integration.api.conftest import Kubectl
+from typer.main import get_command
 
+from slinky.cli.main import app
 from slinky.kube import NAMESPACES, PODS, Client, Forbidden, Whole, connect
 from slinky.lab.plain import PlainPlane
 from slinky.observe import Health
@@ -63,7 +65,7 @@ async def home(client: Client, installed: list[Whole]) -> str:
     "values",
     [
         {},
-        {"webhook": {"podsBinding": True}, "operator": {"metricsSecure": True, "profile": True}},
+        {"webhook": {"podsBinding": True}, "operator": {"profile": True}},
         {"operator": {"replicas": 1, "leaderElection": False}, "webhook": {"enabled": False}},
         {"propagatedNodeConditions": ["GPUUnhealthy"], "priorityClassName": "system-cluster-critical"},
         {"operator": {"image": "registry.example/slinky:1"}, "webhook": {"pdb": {"maxUnavailable": 1}}},
@@ -229,7 +231,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"webhook": {"validating": {"failurePolicy": "Maybe"}}}, "/webhook/validating/failurePolicy"),
     ({"webhook": {"timeoutSeconds": 60}}, "/webhook/timeoutSeconds"),
     ({"operator": {"image": {"digest": "sha256:1"}}}, "/operator/image"),
-    ({"operator": {"metricsSecure": True, "metricsPort": 0}}, "operator.metricsSecure needs operator.metricsPort"),
+    ({"operator": {"metricsSecure": True}}, "operator.metricsSecure: metrics are not served over TLS yet"),
+    ({"webhook": {"metricsSecure": True}}, "webhook.metricsSecure: metrics are not served over TLS yet"),
     ({"operator": {"leaderElection": False}}, "operator.leaderElection must be true"),
 ]
 
@@ -239,3 +242,13 @@ def test_a_wrong_value_is_refused_by_name(helm: Helm, values: dict[str, Any], wh
     with pytest.raises(Refused) as refusal:
         helm.render("slurm-operator", values)
     assert why in str(refusal.value)
+
+
+def test_every_flag_of_the_chart_is_one_of_the_command(helm: Helm) -> None:
+    commands = getattr(get_command(app), "commands", {})
+    for found in helm.render("slurm-operator", {"webhook": {"metricsPort": 8080}}):
+        if found["kind"] == "Deployment":
+            (container,) = found["spec"]["template"]["spec"]["containers"]
+            verb, *flags = container["args"]
+            known = {option for given in commands[verb].params for option in given.opts}
+            assert {flag.split("=")[0] for flag in flags} <= known
