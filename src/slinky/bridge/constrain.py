@@ -92,8 +92,8 @@ _OPERATORS: dict[str, Callable[[str | None, tuple[str, ...]], bool]] = {
     "NotIn": lambda value, given: value not in given,
     "Exists": lambda value, _: value is not None,
     "DoesNotExist": lambda value, _: value is None,
-    "Gt": lambda value, given: _number(value) is not None and _number(value) > _number(given[0]),  # type: ignore[operator]
-    "Lt": lambda value, given: _number(value) is not None and _number(value) < _number(given[0]),  # type: ignore[operator]
+    "Gt": lambda value, given: (order := _order(value, given)) is not None and order > 0,
+    "Lt": lambda value, given: (order := _order(value, given)) is not None and order < 0,
 }
 
 
@@ -102,9 +102,10 @@ def _matches(match: Match, values: Mapping[str, str]) -> bool:
     return test is not None and test(values.get(match.key), match.values)
 
 
-def _number(text: str | None) -> int | None:
+def _order(value: str | None, given: tuple[str, ...]) -> int | None:
+    """By how much a label is above the number it is compared with; None unless both are numbers."""
     try:
-        return int(text) if text is not None else None
+        return int(value or "") - int(given[0] if given else "")
     except ValueError:
         return None
 
