@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
+"""What groups pods: batch jobs, JobSets, LeaderWorkerSets, and the PodGroups of both APIs."""
+
+from slinky.bridge.views.pods import Amounts
+from slinky.kube import Condition, Object, Resource, View
+
+
+class JobSpec(View, frozen=True):
+    """A batch job's shape."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    active_deadline_seconds: int | None = None
+
+
+class BatchJob(Object, frozen=True):
+    """A batch job."""
+
+    spec: JobSpec = JobSpec()
+
+
+class JobTemplate(View, frozen=True):
+    """The batch job that a JobSet makes."""
+
+    spec: JobSpec = JobSpec()
+
+
+class ReplicatedJob(View, frozen=True):
+    """One kind of batch job in a JobSet."""
+
+    name: str = ""
+    replicas: int = 1
+    template: JobTemplate = JobTemplate()
+
+
+class JobSetSpec(View, frozen=True):
+    """A JobSet's shape."""
+
+    replicated_jobs: tuple[ReplicatedJob, ...] = ()
+
+
+class JobSet(Object, frozen=True):
+    """A JobSet."""
+
+    spec: JobSetSpec = JobSetSpec()
+
+
+class LeaderWorkerTemplate(View, frozen=True):
+    """The size of one group."""
+
+    size: int = 1
+
+
+class LwsSpec(View, frozen=True):
+    """A LeaderWorkerSet's shape."""
+
+    leader_worker_template: LeaderWorkerTemplate = LeaderWorkerTemplate()
+    startup_policy: str = ""
+
+
+class LeaderWorkerSet(Object, frozen=True):
+    """A LeaderWorkerSet."""
+
+    spec: LwsSpec = LwsSpec()
+
+
+class PodGroupSpec(View, frozen=True):
+    """The gang of the coscheduling project."""
+
+    min_member: int = 0
+    min_resources: Amounts = {}
+
+
+class PodGroup(Object, frozen=True):
+    """A PodGroup of scheduling.x-k8s.io."""
+
+    spec: PodGroupSpec = PodGroupSpec()
+
+
+class Gang(View, frozen=True):
+    """All or nothing, from this many on."""
+
+    min_count: int = 0
+
+
+class GangPolicy(View, frozen=True):
+    """How a native PodGroup wants to be scheduled; None for `gang` means one by one."""
+
+    gang: Gang | None = None
+
+
+class WorkloadRef(View, frozen=True):
+    """The Workload and its template that a native PodGroup was made from."""
+
+    workload_name: str = ""
+
+
+class GroupSource(View, frozen=True):
+    """Where a native PodGroup comes from."""
+
+    workload: WorkloadRef | None = None
+
+
+class NativeGroupSpec(View, frozen=True):
+    """A native PodGroup's shape; the reference has changed its name between versions."""
+
+    scheduling_policy: GangPolicy = GangPolicy()
+    pod_group_template_ref: GroupSource | None = None
+
+
+class NativeGroupStatus(View, frozen=True):
+    """How a native PodGroup does."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class NativeGroup(Object, frozen=True):
+    """A PodGroup of scheduling.k8s.io."""
+
+    spec: NativeGroupSpec = NativeGroupSpec()
+    status: NativeGroupStatus = NativeGroupStatus()
+
+
+BATCH_JOBS = Resource("batch/v1", "Job", "jobs", BatchJob)
+JOB_SETS = Resource("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets", JobSet)
+LEADER_WORKER_SETS = Resource("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets", LeaderWorkerSet)
+POD_GROUPS = Resource("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups", PodGroup)
+
+
+def native_groups(version: str) -> Resource[NativeGroup]:
+    """The built-in PodGroup in the version that the server has."""
+    return Resource(f"scheduling.k8s.io/{version}", "PodGroup", "podgroups", NativeGroup)
+
+
+def native_workloads(version: str) -> Resource[Object]:
+    """The built-in Workload, of which only annotations are read."""
+    return Resource(f"scheduling.k8s.io/{version}", "Workload", "workloads", Object)

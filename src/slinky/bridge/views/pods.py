@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
+"""What a pod needs, where it is, and how it does."""
+
+from typing import Any
+
+import msgspec
+
+from slinky.kube import PODS, Condition, Object, View
+from slinky.kube.sharing import share_meta
+
+Amounts = dict[str, str | int]
+
+
+class Claimed(View, frozen=True):
+    """A claim that a container uses."""
+
+    name: str
+    request: str = ""
+
+
+class Resources(View, frozen=True):
+    """Requests and limits."""
+
+    requests: Amounts = {}
+    limits: Amounts = {}
+    claims: tuple[Claimed, ...] = ()
+
+
+class Port(View, frozen=True):
+    """A container's port; only host ports matter here."""
+
+    host_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(default="", name="hostIP")
+
+
+class Container(View, frozen=True):
+    """What a container needs."""
+
+    name: str = ""
+    resources: Resources = Resources()
+    ports: tuple[Port, ...] = ()
+    restart_policy: str = ""
+
+
+class Toleration(View, frozen=True):
+    """Which taints a pod bears."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class Match(View, frozen=True):
+    """One requirement on labels or fields of a node."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class Term(View, frozen=True):
+    """Requirements that must all hold."""
+
+    match_expressions: tuple[Match, ...] = ()
+    match_fields: tuple[Match, ...] = ()
+
+
+class NodeSelector(View, frozen=True):
+    """Terms of which one must hold."""
+
+    node_selector_terms: tuple[Term, ...] = ()
+
+
+class NodeAffinity(View, frozen=True):
+    """Which nodes a pod must have; preferences are Slurm's business."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class PodTerms(View, frozen=True):
+    """Required relations to other pods, which Slurm cannot express."""
+
+    required_during_scheduling_ignored_during_execution: tuple[Any, ...] = ()
+
+
+class Affinity(View, frozen=True, gc=True):
+    """Affinities of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodTerms | None = None
+    pod_anti_affinity: PodTerms | None = None
+
+
+class ClaimRef(View, frozen=True):
+    """A volume that is a PersistentVolumeClaim."""
+
+    claim_name: str
+
+
+class Volume(View, frozen=True):
+    """A volume; only claims restrict where a pod can run."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimRef | None = None
+    ephemeral: dict[str, Any] | None = None
+
+
+class Gate(View, frozen=True):
+    """Somebody holds the pod back."""
+
+    name: str
+
+
+class ResourceClaimRef(View, frozen=True):
+    """A device claim that a pod names."""
+
+    name: str
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
+class SchedulingGroup(View, frozen=True):
+    """The native gang that a pod belongs to."""
+
+    pod_group_name: str = ""
+
+
+class PodSpec(View, frozen=True, gc=True):
+    """What a pod needs and where it is."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    service_account_name: str = ""
+    priority: int = 0
+    priority_class_name: str = ""
+    host_network: bool = False
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resources: Resources = Resources()
+    overhead: Amounts = {}
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    scheduling_gates: tuple[Gate, ...] = ()
+    resource_claims: tuple[ResourceClaimRef, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
+    topology_spread_constraints: tuple[Any, ...] = ()
+    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: int = 30
+
+
+class Terminated(View, frozen=True):
+    """How a container ended."""
+
+    exit_code: int = 0
+    reason: str = ""
+
+
+class ContainerState(View, frozen=True):
+    """What a container does now."""
+
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(View, frozen=True):
+    """How one container does."""
+
+    name: str = ""
+    state: ContainerState = ContainerState()
+
+
+class ClaimStatus(View, frozen=True):
+    """The claim that serves one of the pod's named claims."""
+
+    name: str
+    resource_claim_name: str = ""
+
+
+class ExtendedClaim(View, frozen=True):
+    """The claim that serves the pod's extended resources."""
+
+    resource_claim_name: str = ""
+
+
+class PodStatus(View, frozen=True):
+    """How a pod does."""
+
+    phase: str = ""
+    reason: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[ClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedClaim | None = None
+
+
+class Pod(Object, frozen=True, gc=True):
+    """A pod as the bridge sees it."""
+
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+OUR_PODS = PODS.viewed_as(Pod, share=share_meta)
