@@ -3,6 +3,9 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Two test processes, each with a control plane and a lab of its own; a file stays in one. What looks at the whole
+# machine (tests/e2e/lab) runs by itself afterwards.
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
 
 .DEFAULT_GOAL := help
@@ -39,20 +42,22 @@ unit: setup ## Pure tests, under 30 seconds
 
 integration: setup ## Tests on a real API server and a real Slurm
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest tests/integration
+	$(BIN)/pytest $(SIDE_BY_SIDE) tests/integration
 
 e2e: setup ## Tests on real nodes with real containers
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest tests/e2e
+	$(BIN)/pytest $(SIDE_BY_SIDE) tests/e2e/operator tests/e2e/bridge
+	$(BIN)/pytest tests/e2e/lab
 
 chart: setup ## Tests of the charts with the real helm
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest tests/chart
+	$(BIN)/pytest $(SIDE_BY_SIDE) tests/chart
 
 test: setup lint types ## Set up everything and run every check
 	$(BIN)/pytest tests/unit
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest tests/integration tests/chart tests/e2e
+	$(BIN)/pytest $(SIDE_BY_SIDE) tests/e2e/operator tests/e2e/bridge tests/integration tests/chart
+	$(BIN)/pytest tests/e2e/lab
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .

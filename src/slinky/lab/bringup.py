@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from slinky.lab import addons, cgroups, control, folders, network, pki, record
+from slinky.lab import addons, cgroups, control, folders, host, network, pki, record
 from slinky.lab.api import Api
 from slinky.lab.control import FEATURES
 from slinky.lab.errors import LabError
@@ -130,6 +130,7 @@ def _make_way(name: str) -> None:
 def _begin(options: Options, artifacts: dict[str, str]) -> Lab:
     folder = folders.labs() / options.name
     folder.mkdir(parents=True, mode=0o700)
+    host.raise_limit(folder)
     janitor = _spawn_janitor(folder, options.owner or os.getpid())
     facts = Record(
         name=options.name,
