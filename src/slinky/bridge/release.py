@@ -11,7 +11,7 @@ from collections import deque
 from slinky.bridge.ledger import Ledger
 from slinky.observe import Clock, Log, counter
 from slinky.slurm import Client, Conflict, ExitCode, Mirror, NotFound, SlurmError, number
-from slinky.slurm.accounts import Outcome, PastComment
+from slinky.slurm.past import Outcome, PastComment
 
 log = Log("slinky.bridge.release")
 

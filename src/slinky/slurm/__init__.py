@@ -2,7 +2,7 @@
 """What any program needs of Slurm."""
 
 from .changes import Change, Feed, Kind
-from .client import Client, Conf, Listing, Submitted
+from .client import Client
 from .errors import (
     Auth,
     Busy,
@@ -26,28 +26,19 @@ from .jobbook import Whereabouts
 from .mirror import Mirror
 from .notify import Doorbell, hook
 from .pace import Rhythm
+from .partitions import Partition
 from .records import JobRecord
 from .requests import JobRequest, JobSelection, NodeUpdate, ReservationRequest, node_conf
+from .results import Conf, Listing, Submitted
 from .states import JobState, NodeState
+from .statistics import ControllerPing, Diag
 from .sync import SyncClient
 from .table import Doubt, Presence, Table
 from .tokens import FileToken, FixedToken, MintedToken, TokenError, TokenSource, mint
 from .transport import Exchange
 from .values import INFINITE, ExitCode, Number, Tres, exit_status, number
 from .versions import Version
-from .views import (
-    ControllerPing,
-    Diag,
-    Gres,
-    Job,
-    JobStatus,
-    License,
-    Node,
-    NodeResources,
-    Partition,
-    Reservation,
-    Share,
-)
+from .views import Gres, Job, JobStatus, License, Node, NodeResources, Reservation, Share
 
 __all__ = [
     "INFINITE",

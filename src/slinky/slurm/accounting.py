@@ -10,18 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from .accounts import (
-    Account,
-    Association,
-    Cluster,
-    NewAccounts,
-    NewUsers,
-    Outcome,
-    PastJob,
-    Qos,
-    User,
-    Wckey,
-)
+from .accounts import Account, Association, Cluster, User, Wckey
 from .answers import (
     AccountsAnswer,
     Answer,
@@ -36,11 +25,14 @@ from .answers import (
     present,
 )
 from .endpoints import Dbd
+from .enrolment import NewAccounts, NewUsers
 from .errors import NotFound, Problem
+from .past import Outcome, PastJob
+from .qos import Qos
 from .session import Session
+from .statistics import ControllerPing
 from .transport import query_of
 from .values import Tres, Value
-from .views import ControllerPing
 
 T = TypeVar("T")
 

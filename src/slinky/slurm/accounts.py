@@ -7,8 +7,7 @@ left at its default is not sent. Limits are unset, a number, or infinite, as eve
 
 from __future__ import annotations
 
-from .states import JobState
-from .values import UNSET, ExitCode, Number, Tres, Value
+from .values import UNSET, Number, Tres, Value
 
 Words = tuple[str, ...]
 Amounts = tuple[Tres, ...]
@@ -144,94 +143,6 @@ class Association(Value, frozen=True, gc=False):
     flags: Words = ()
 
 
-class PerWhom(Value, frozen=True, gc=False):
-    """A limit per account and per user."""
-
-    account: Number = UNSET
-    user: Number = UNSET
-
-
-class ActiveJobs(Value, frozen=True, gc=False):
-    """How many jobs may be active."""
-
-    accruing: Number = UNSET
-    count: Number = UNSET
-
-
-class ActivePer(Value, frozen=True, gc=False):
-    """How many jobs may be active per account and per user."""
-
-    per: PerWhom = PerWhom()
-
-
-class QosJobs(Value, frozen=True, gc=False):
-    """How many jobs a QOS takes."""
-
-    count: Number = UNSET
-    active_jobs: ActivePer = ActivePer()
-    per: PerWhom = PerWhom()
-
-
-class QosTres(Value, frozen=True, gc=False):
-    """How much of each resource a QOS grants."""
-
-    total: Amounts = ()
-    minutes: TresMinutes = TresMinutes()
-    per: TresPer = TresPer()
-
-
-class WallPer(Value, frozen=True, gc=False):
-    """Longest run, in minutes."""
-
-    qos: Number = UNSET
-    job: Number = UNSET
-
-
-class WallClock(Value, frozen=True, gc=False):
-    """Limits on time."""
-
-    per: WallPer = WallPer()
-
-
-class QosMax(Value, frozen=True, gc=False):
-    """Upper limits of a QOS."""
-
-    active_jobs: ActiveJobs = ActiveJobs()
-    jobs: QosJobs = QosJobs()
-    tres: QosTres = QosTres()
-    wall_clock: WallClock = WallClock()
-
-
-class QosLimits(Value, frozen=True, gc=False):
-    """Every limit of a QOS."""
-
-    grace_time: int | None = None
-    max: QosMax = QosMax()
-    factor: Number = UNSET
-
-
-class QosPreempt(Value, frozen=True, gc=False):
-    """Whom a QOS preempts and how."""
-
-    list: Words = ()
-    mode: Words = ()
-    exempt_time: Number = UNSET
-
-
-class Qos(Value, frozen=True, gc=False):
-    """A quality of service."""
-
-    name: str
-    description: str = ""
-    id: int | None = None
-    flags: Words = ()
-    priority: Number = UNSET
-    preempt: QosPreempt = QosPreempt()
-    limits: QosLimits = QosLimits()
-    usage_factor: Number = UNSET
-    usage_threshold: Number = UNSET
-
-
 class ClusterController(Value, frozen=True, gc=False):
     """Where a cluster's slurmctld was last seen by slurmdbd; an empty host means that it is not connected."""
 
@@ -250,80 +161,6 @@ class Cluster(Value, frozen=True, gc=False):
     flags: Words = ()
 
 
-class PastState(Value, frozen=True, gc=False):
-    """The last state that was recorded of a job."""
-
-    current: Words = ()
-    reason: str = ""
-
-
-class PastTime(Value, frozen=True, gc=False):
-    """When things happened to a job, in seconds since 1970; 0 is never."""
-
-    submission: int = 0
-    eligible: int = 0
-    start: int = 0
-    end: int = 0
-    elapsed: int = 0
-    suspended: int = 0
-    limit: Number = UNSET
-
-
-class PastTres(Value, frozen=True, gc=False):
-    """What a job asked for and got."""
-
-    requested: Amounts = ()
-    allocated: Amounts = ()
-
-
-class PastComment(Value, frozen=True, gc=False):
-    """Remarks kept with a job."""
-
-    administrator: str = ""
-    job: str = ""
-    system: str = ""
-
-
-class PastJob(Value, frozen=True, gc=False, rename={"past": "state"}):
-    """A job as the accounting database remembers it."""
-
-    job_id: int
-    sluid: str = ""
-    name: str = ""
-    user: str = ""
-    group: str = ""
-    account: str = ""
-    cluster: str = ""
-    partition: str = ""
-    qos: str = ""
-    past: PastState = PastState()
-    time: PastTime = PastTime()
-    exit_code: ExitCode = ExitCode()
-    derived_exit_code: ExitCode = ExitCode()
-    nodes: str = ""
-    allocation_nodes: int = 0
-    failed_node: str = ""
-    tres: PastTres = PastTres()
-    comment: PastComment = PastComment()
-    extra: str = ""
-    flags: Words = ()
-    restart_cnt: int = 0
-
-    @property
-    def state(self) -> JobState:
-        """Base state and flags."""
-        return JobState.of(self.past.current)
-
-
-class Outcome(Value, frozen=True, gc=False):
-    """What may be added to the record of a job after its end (v0.0.44)."""
-
-    comment: PastComment | None = None
-    extra: str | None = None
-    derived_exit_code: ExitCode | None = None
-    wckey: str | None = None
-
-
 class Wckey(Value, frozen=True, gc=False):
     """A workload characterisation key."""
 
@@ -332,70 +169,3 @@ class Wckey(Value, frozen=True, gc=False):
     cluster: str = ""
     id: int | None = None
     flags: Words = ()
-
-
-class AssociationSettings(Value, frozen=True, gc=False):
-    """The settings of associations that are about to be added."""
-
-    parent: str | None = None
-    fairshare: int | None = None
-    defaultqos: str | None = None
-    qoslevel: Words | None = None
-    priority: Number | None = None
-    maxjobs: Number | None = None
-    maxsubmitjobs: Number | None = None
-    maxwalldurationperjob: Number | None = None
-    maxtresperjob: Amounts | None = None
-    grpjobs: Number | None = None
-    grpsubmitjobs: Number | None = None
-    grptres: Amounts | None = None
-    grpwall: Number | None = None
-    comment: str | None = None
-
-
-class AccountsCondition(Value, frozen=True, gc=False):
-    """Which accounts to add, with what, where. Slurm wants `association` even when it is empty."""
-
-    accounts: Words
-    association: AssociationSettings
-    clusters: Words = ()
-
-
-class AccountText(Value, frozen=True, gc=False):
-    """Description and organisation of new accounts."""
-
-    description: str
-    organization: str
-
-
-class NewAccounts(Value, frozen=True, gc=False):
-    """Accounts to add together with their associations."""
-
-    association_condition: AccountsCondition
-    account: AccountText
-
-
-class UsersCondition(Value, frozen=True, gc=False):
-    """Which users to add, to which accounts, with what, where. Slurm wants `association` even when it is
-    empty.
-    """
-
-    users: Words
-    accounts: Words
-    association: AssociationSettings
-    clusters: Words = ()
-    partitions: Words = ()
-
-
-class UserText(Value, frozen=True, gc=False):
-    """Rights and defaults of new users."""
-
-    adminlevel: Words | None = None
-    defaultaccount: str | None = None
-
-
-class NewUsers(Value, frozen=True, gc=False):
-    """Users to add together with their associations."""
-
-    association_condition: UsersCondition
-    user: UserText

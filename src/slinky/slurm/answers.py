@@ -16,22 +16,14 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import force_setattr
 
-from .accounts import Account, Association, Cluster, PastJob, Qos, User, Wckey
+from .accounts import Account, Association, Cluster, User, Wckey
 from .errors import Auth, Denied, Malformed, NotFound, Problem, Rejected, SlurmError, Unreachable, error_for
+from .partitions import Partition
+from .past import PastJob
+from .qos import Qos
+from .statistics import ConfMeta, ControllerPing, Diag
 from .values import UNSET, Number, Tres, Value
-from .views import (
-    ConfMeta,
-    ControllerPing,
-    Diag,
-    Job,
-    JobStatus,
-    License,
-    Node,
-    NodeResources,
-    Partition,
-    Reservation,
-    Share,
-)
+from .views import Job, JobStatus, License, Node, NodeResources, Reservation, Share
 
 #: What slurmrestd itself says, in plain text, when a path or a version is not served.
 NOT_SERVED = (b"Unable to find requested URL", b"Invalid or unknown URL path")

@@ -11,12 +11,10 @@ changed" return None when nothing has. The accounting database is under `Client.
 
 from __future__ import annotations
 
-import logging
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -45,8 +43,9 @@ from .answers import (
     present,
 )
 from .endpoints import Ctld, Endpoint
-from .errors import Malformed, NotFound, Problem, Rejected, error_for
+from .errors import Malformed, Problem, error_for
 from .hostlist import fold
+from .partitions import Partition, PartitionsBody
 from .requests import (
     JobRequest,
     JobSelection,
@@ -57,60 +56,15 @@ from .requests import (
     ReservationsBody,
     SubmitBody,
 )
+from .results import Conf, Listing, Submitted, absence, job_id, only, submitted, told
 from .session import Session
+from .statistics import ConfMeta, ControllerPing, Diag
 from .tokens import FixedToken, TokenSource
 from .transport import CONNECTIONS, Exchange, HttpTransport, query_of
-from .values import Value
 from .versions import Version
-from .views import (
-    ConfMeta,
-    ControllerPing,
-    Diag,
-    Job,
-    JobStatus,
-    License,
-    Node,
-    NodeResources,
-    Partition,
-    Reservation,
-    Share,
-)
+from .views import Job, JobStatus, License, Node, NodeResources, Reservation, Share
 
-log = logging.getLogger(__name__)
-
-#: Which functions of slurmrestd mean "not there" when they complain without a number.
-ABSENCE = frozenset({"_dump_nodes", "slurm_load_reservations()"})
-
-T = TypeVar("T")
 A = TypeVar("A", bound=Answer)
-
-
-class Listing(NamedTuple, Generic[T]):
-    """A list and the server's time of it, to be handed back as `since`."""
-
-    items: tuple[T, ...]
-    at: int
-
-
-class Submitted(NamedTuple):
-    """A job that Slurm has accepted. Warnings name fields that it ignored."""
-
-    job_id: int
-    message: str = ""
-    warnings: tuple[Problem, ...] = ()
-
-
-class Conf(NamedTuple):
-    """The configuration that slurmctld runs with."""
-
-    settings: Mapping[str, Any]
-    meta: ConfMeta
-
-
-class PartitionsBody(Value, frozen=True, gc=False):
-    """Partitions to create or change."""
-
-    partitions: tuple[Partition, ...]
 
 
 class Client:
@@ -222,7 +176,7 @@ class Client:
         if jobs is None:
             wanted: list[tuple[str, str]] = []
         else:
-            wanted = [("job_id", _job_id(job)) for job in jobs]
+            wanted = [("job_id", job_id(job)) for job in jobs]
             if not wanted:
                 return ()
         answer = await self.session.call(Ctld.JOB_STATES, StatesAnswer, query=wanted)
@@ -235,7 +189,7 @@ class Client:
     async def submit(self, job: JobRequest, *components: JobRequest) -> Submitted:
         """Queue a job; with more than one request, the components of a heterogeneous job."""
         body = SubmitBody(jobs=(job, *components)) if components else SubmitBody(job=job)
-        return _submitted(await self.session.call(Ctld.SUBMIT, SubmitAnswer, body=body))
+        return submitted(await self.session.call(Ctld.SUBMIT, SubmitAnswer, body=body))
 
     async def allocate(self, job: JobRequest) -> Submitted:
         """Place a job now or raise `Busy`, in milliseconds.
@@ -244,7 +198,7 @@ class Client:
         Each refusal leaves a FAILED job record behind, so try once and then `submit`.
         """
         now = msgspec.structs.replace(job, immediate=True)
-        return _submitted(await self.session.call(Ctld.ALLOCATE, SubmitAnswer, body=SubmitBody(job=now)))
+        return submitted(await self.session.call(Ctld.ALLOCATE, SubmitAnswer, body=SubmitBody(job=now)))
 
     async def update_job(self, job: int, change: JobRequest) -> tuple[Problem, ...]:
         """Change a job; returns Slurm's warnings. Raises if any of its records refused."""
@@ -252,7 +206,7 @@ class Client:
         failed = [result.problem() for result in answer.results or () if result.error_code]
         if failed:
             raise error_for(failed)
-        return _told(answer)
+        return told(answer)
 
     async def cancel(self, job: int | str, *, signal: str | None = None, flags: Sequence[str] = ()) -> None:
         """End a job, by id or SLUID. Raises `NotFound` or `Denied`, which slurmrestd reports with a 200.
@@ -292,9 +246,9 @@ class Client:
 
     async def node(self, name: str) -> Node:
         """One node. Its allocation numbers and base state are as old as the last full list."""
-        with _absence(f"node {name}", 2018):
+        with absence(f"node {name}", 2018):
             answer = await self.session.call(Ctld.NODE, NodesAnswer, node_name=name)
-        return _only(answer.nodes, 2018, f"node {name}")
+        return only(answer.nodes, 2018, f"node {name}")
 
     async def create_node(self, node_conf: str) -> None:
         """Add nodes by a slurm.conf line, best made by `node_conf` (v0.0.44, operators only). All or
@@ -304,7 +258,7 @@ class Client:
 
     async def update_node(self, name: str, change: NodeUpdate) -> tuple[Problem, ...]:
         """Change one node, or a hostlist of them; returns Slurm's warnings."""
-        return _told(await self.session.call(Ctld.UPDATE_NODE, Answer, body=change, node_name=name))
+        return told(await self.session.call(Ctld.UPDATE_NODE, Answer, body=change, node_name=name))
 
     async def update_nodes(self, names: Iterable[str], change: NodeUpdate) -> tuple[Problem, ...]:
         """Change many nodes in one request; returns Slurm's warnings."""
@@ -312,7 +266,7 @@ class Client:
         if not wanted:
             return ()
         body = msgspec.structs.replace(change, name=(fold(wanted),))
-        return _told(await self.session.call(Ctld.UPDATE_NODES, Answer, body=body))
+        return told(await self.session.call(Ctld.UPDATE_NODES, Answer, body=body))
 
     async def delete_nodes(self, *names: str) -> None:
         """Remove dynamic nodes in one request. Raises `Busy` while one has a job."""
@@ -331,12 +285,12 @@ class Client:
     async def partition(self, name: str) -> Partition:
         """One partition."""
         answer = await self.session.call(Ctld.PARTITION, PartitionsAnswer, partition_name=name)
-        return _only(answer.partitions, 2000, f"partition {name}")
+        return only(answer.partitions, 2000, f"partition {name}")
 
     async def write_partitions(self, *partitions: Partition) -> tuple[Problem, ...]:
         """Create or change partitions until the next reconfigure (v0.0.45); returns Slurm's warnings."""
         body = PartitionsBody(partitions)
-        return _told(await self.session.call(Ctld.WRITE_PARTITIONS, Answer, body=body))
+        return told(await self.session.call(Ctld.WRITE_PARTITIONS, Answer, body=body))
 
     async def delete_partition(self, name: str) -> None:
         """Remove a partition (v0.0.45)."""
@@ -351,16 +305,16 @@ class Client:
 
     async def reservation(self, name: str) -> Reservation:
         """One reservation."""
-        with _absence(f"reservation {name}", 2087):
+        with absence(f"reservation {name}", 2087):
             answer = await self.session.call(Ctld.RESERVATION, ReservationsAnswer, reservation_name=name)
-        return _only(answer.reservations, 2087, f"reservation {name}")
+        return only(answer.reservations, 2087, f"reservation {name}")
 
     async def write_reservation(self, *reservations: ReservationRequest) -> tuple[Problem, ...]:
         """Create reservations, or change those of that name (v0.0.43); returns Slurm's warnings."""
         if len(reservations) == 1:
-            return _told(await self.session.call(Ctld.WRITE_RESERVATION, Answer, body=reservations[0]))
+            return told(await self.session.call(Ctld.WRITE_RESERVATION, Answer, body=reservations[0]))
         body = ReservationsBody(reservations)
-        return _told(await self.session.call(Ctld.WRITE_RESERVATIONS, Answer, body=body))
+        return told(await self.session.call(Ctld.WRITE_RESERVATIONS, Answer, body=body))
 
     async def delete_reservation(self, name: str) -> None:
         """Remove a reservation."""
@@ -372,41 +326,3 @@ class Client:
         if since is not None and reply.status == 304:
             return None
         return await self.session.understand(reply, endpoint, kind)
-
-
-def _job_id(job: int | str) -> str:
-    """A job id for `jobs/state/`, which takes a SLUID or a comma to mean every job."""
-    text = str(job)
-    if not text or not all(part.isdecimal() for part in text.replace("+", "_").split("_")):
-        raise ValueError(f"{text!r} is not a job id")
-    return text
-
-
-def _submitted(answer: SubmitAnswer) -> Submitted:
-    if not answer.job_id:
-        raise Malformed("a submission was accepted without a job id", maybe_applied=True)
-    return Submitted(answer.job_id, answer.job_submit_user_msg or "", _told(answer))
-
-
-def _told(answer: Answer) -> tuple[Problem, ...]:
-    """Slurm's warnings, which are also logged: they are the only sign of a field that it ignored."""
-    for caution in answer.cautions:
-        log.info("slurm warns: %s", caution)
-    return answer.cautions
-
-
-@contextmanager
-def _absence(what: str, number: int) -> Iterator[None]:
-    """Asked for one node or reservation that is not there, slurmrestd fails with number 0 and a 200."""
-    try:
-        yield
-    except Rejected as error:
-        if error.number == 0 and error.source in ABSENCE:
-            raise NotFound(Problem(number, f"no {what}", error.source)) from error
-        raise
-
-
-def _only(found: tuple[T, ...] | None, number: int, what: str) -> T:
-    if not found:
-        raise NotFound(Problem(number, f"no {what}"))
-    return found[0]

@@ -16,10 +16,10 @@ from typing import NamedTuple
 from msgspec import structs
 
 from . import records
-from .accounts import PastJob
 from .changes import Change, Kind
 from .client import Client
 from .errors import NotFound, SlurmError, Unsupported
+from .past import PastJob
 from .records import JobRecord, Question
 from .states import JobState
 from .table import FRESH, Presence, Table

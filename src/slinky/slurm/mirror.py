@@ -24,13 +24,15 @@ from typing import Any, Self, TypeVar
 from msgspec import structs
 
 from .changes import Change, Feed, Kind, Listener
-from .client import Client, Listing
+from .client import Client
 from .errors import SlurmError
 from .jobbook import JobBook, Whereabouts
 from .pace import Hurry, Last, Rhythm, Source, Telltale, due, restarted, stirred
+from .partitions import Partition
 from .records import YOUNG, JobRecord
+from .results import Listing
 from .table import FRESH, Doubt, Table
-from .views import Node, Partition, Reservation
+from .views import Node, Reservation
 
 log = logging.getLogger(__name__)
 

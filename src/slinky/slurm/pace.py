@@ -13,7 +13,7 @@ from enum import Enum, IntEnum
 
 from msgspec import Struct
 
-from .views import Diag
+from .statistics import Diag
 
 
 class Source(Enum):

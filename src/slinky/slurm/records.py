@@ -13,7 +13,7 @@ from enum import Flag, auto
 
 from msgspec import structs
 
-from .accounts import PastJob
+from .past import PastJob
 from .states import JobState
 from .table import FEW, SHARE
 from .values import Value

@@ -28,11 +28,14 @@ from slinky.slurm import (
     Version,
     accounts,
     conf,
+    enrolment,
     exit_status,
     expand,
     fold,
     node_conf,
     number,
+    past,
+    qos,
 )
 
 EXTERNAL = JobRequest(
@@ -249,18 +252,18 @@ async def test_reconfigure_works(clean: Client) -> None:
 
 async def test_accounts_users_and_qos_come_and_go(clean: Client) -> None:
     database = clean.accounting
-    new = accounts.NewAccounts(
-        accounts.AccountsCondition(("k8s",), accounts.AssociationSettings(parent="root", fairshare=10)),
-        accounts.AccountText("pods", "k8s"),
+    new = enrolment.NewAccounts(
+        enrolment.AccountsCondition(("k8s",), enrolment.AssociationSettings(parent="root", fairshare=10)),
+        enrolment.AccountText("pods", "k8s"),
     )
     await database.add_accounts(new)
     await database.add_accounts(new)  # found as wanted: no error
     try:
-        users = accounts.UsersCondition(("bob",), ("k8s",), accounts.AssociationSettings())
-        await database.add_users(accounts.NewUsers(users, accounts.UserText(("None",))))
-        cap = accounts.QosTres(per=accounts.TresPer(user=(Tres("cpu", count=4),)))
-        limits = accounts.QosLimits(max=accounts.QosMax(tres=cap))
-        await database.write_qos(accounts.Qos("pods", priority=number(10), limits=limits))
+        users = enrolment.UsersCondition(("bob",), ("k8s",), enrolment.AssociationSettings())
+        await database.add_users(enrolment.NewUsers(users, enrolment.UserText(("None",))))
+        cap = qos.QosTres(per=accounts.TresPer(user=(Tres("cpu", count=4),)))
+        limits = qos.QosLimits(max=qos.QosMax(tres=cap))
+        await database.write_qos(qos.Qos("pods", priority=number(10), limits=limits))
         (found,) = (await database.one_qos("pods")).limits.max.tres.per.user
         assert (found.type, found.count) == ("cpu", 4)
         (association,) = await database.associations(account="k8s", user="bob")
@@ -282,15 +285,15 @@ async def test_the_outcome_of_a_job_can_be_recorded(clean: Client) -> None:
     deadline = time.monotonic() + 15
     while True:
         try:
-            past = await clean.accounting.job(made.job_id)
-            if past.state.ended:
+            record = await clean.accounting.job(made.job_id)
+            if record.state.ended:
                 break
         except NotFound:
             pass
         assert time.monotonic() < deadline
-    assert past.sluid == sluid
+    assert record.sluid == sluid
     for status, code in ((exit_status(3), 3), (exit_status(0, signal=9), 137), (exit_status(0), 0)):
-        outcome = accounts.Outcome(extra="{}", derived_exit_code=status)
+        outcome = past.Outcome(extra="{}", derived_exit_code=status)
         await clean.accounting.write_outcome(made.job_id, outcome)
         assert (await clean.accounting.job(made.job_id)).derived_exit_code.code == code
     recent = await clean.accounting.jobs(start_time=int(time.time()) - 3600, users=["slurm"])

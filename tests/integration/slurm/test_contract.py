@@ -10,7 +10,19 @@ import msgspec
 import pytest
 
 from slinky.lab.slurm import Beside
-from slinky.slurm import Version, accounts, requests, states, values, views
+from slinky.slurm import (
+    Version,
+    accounts,
+    enrolment,
+    partitions,
+    past,
+    qos,
+    requests,
+    states,
+    statistics,
+    values,
+    views,
+)
 from slinky.slurm.endpoints import TABLE
 from slinky.slurm.errors import MEANING
 
@@ -20,14 +32,14 @@ NEWEST = max(Version)
 SCHEMAS: dict[type[msgspec.Struct], str] = {
     views.Job: "job_info",
     views.Node: "node",
-    views.Partition: "partition_info",
+    partitions.Partition: "partition_info",
     views.Reservation: "reservation_info",
     views.License: "license",
-    views.ControllerPing: "controller_ping",
+    statistics.ControllerPing: "controller_ping",
     views.Share: "assoc_shares_obj_wrap",
-    views.Diag: "stats_msg",
+    statistics.Diag: "stats_msg",
     views.NodeResources: "node_resource_layout",
-    views.ConfMeta: "slurm_conf_meta",
+    statistics.ConfMeta: "slurm_conf_meta",
     requests.JobRequest: "job_desc_msg",
     requests.JobSelection: "kill_jobs_msg",
     requests.NodeUpdate: "update_node_msg",
@@ -38,18 +50,18 @@ SCHEMAS: dict[type[msgspec.Struct], str] = {
     accounts.Account: "account",
     accounts.User: "user",
     accounts.Association: "assoc",
-    accounts.Qos: "qos",
+    qos.Qos: "qos",
     accounts.Cluster: "cluster_rec",
-    accounts.PastJob: "job",
-    accounts.Outcome: "job_modify",
+    past.PastJob: "job",
+    past.Outcome: "job_modify",
     accounts.Wckey: "wckey",
-    accounts.NewAccounts: "openapi_accounts_add_cond_resp",
-    accounts.NewUsers: "openapi_users_add_cond_resp",
+    enrolment.NewAccounts: "openapi_accounts_add_cond_resp",
+    enrolment.NewUsers: "openapi_users_add_cond_resp",
     values.Tres: "tres",
 }
 #: Fields that only older data parsers have, or that only one user of a shared struct has.
 ELSEWHERE = {
-    (views.ControllerPing, "pinged"),
+    (statistics.ControllerPing, "pinged"),
     (accounts.TresPer, "job"),
     (accounts.TresPer, "node"),
     (accounts.TresPer, "user"),
@@ -141,7 +153,7 @@ def test_every_path_exists_from_the_version_that_the_table_says(
 
 
 @pytest.mark.parametrize("version", list(Version))
-@pytest.mark.parametrize("struct", [views.Job, views.Node, views.Partition, views.Reservation])
+@pytest.mark.parametrize("struct", [views.Job, views.Node, partitions.Partition, views.Reservation])
 def test_no_field_changes_its_type_between_versions(
     documents: dict[Version, Document], struct: type[msgspec.Struct], version: Version
 ) -> None:

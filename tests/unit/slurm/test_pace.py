@@ -15,8 +15,8 @@ from slinky.slurm.pace import (
     restarted,
     stirred,
 )
+from slinky.slurm.statistics import Diag, RpcCount
 from slinky.slurm.values import number
-from slinky.slurm.views import Diag, RpcCount
 
 RHYTHM = Rhythm()
 COSTS = st.floats(0, 100)

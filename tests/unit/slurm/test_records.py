@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from slinky.slurm.accounts import PastJob, PastState, PastTime
+from slinky.slurm.past import PastJob, PastState, PastTime
 from slinky.slurm.records import (
     JobRecord,
     Question,

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accounts and users that are about to be added, each with its associations in one request."""
+
+from __future__ import annotations
+
+from .values import Number, Tres, Value
+
+Words = tuple[str, ...]
+Amounts = tuple[Tres, ...]
+
+
+class AssociationSettings(Value, frozen=True, gc=False):
+    """The settings of associations that are about to be added."""
+
+    parent: str | None = None
+    fairshare: int | None = None
+    defaultqos: str | None = None
+    qoslevel: Words | None = None
+    priority: Number | None = None
+    maxjobs: Number | None = None
+    maxsubmitjobs: Number | None = None
+    maxwalldurationperjob: Number | None = None
+    maxtresperjob: Amounts | None = None
+    grpjobs: Number | None = None
+    grpsubmitjobs: Number | None = None
+    grptres: Amounts | None = None
+    grpwall: Number | None = None
+    comment: str | None = None
+
+
+class AccountsCondition(Value, frozen=True, gc=False):
+    """Which accounts to add, with what, where. Slurm wants `association` even when it is empty."""
+
+    accounts: Words
+    association: AssociationSettings
+    clusters: Words = ()
+
+
+class AccountText(Value, frozen=True, gc=False):
+    """Description and organisation of new accounts."""
+
+    description: str
+    organization: str
+
+
+class NewAccounts(Value, frozen=True, gc=False):
+    """Accounts to add together with their associations."""
+
+    association_condition: AccountsCondition
+    account: AccountText
+
+
+class UsersCondition(Value, frozen=True, gc=False):
+    """Which users to add, to which accounts, with what, where. Slurm wants `association` even when it is
+    empty.
+    """
+
+    users: Words
+    accounts: Words
+    association: AssociationSettings
+    clusters: Words = ()
+    partitions: Words = ()
+
+
+class UserText(Value, frozen=True, gc=False):
+    """Rights and defaults of new users."""
+
+    adminlevel: Words | None = None
+    defaultaccount: str | None = None
+
+
+class NewUsers(Value, frozen=True, gc=False):
+    """Users to add together with their associations."""
+
+    association_condition: UsersCondition
+    user: UserText

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs as slurmdbd remembers them, and what may be added to their record."""
+
+from __future__ import annotations
+
+from .states import JobState
+from .values import UNSET, ExitCode, Number, Tres, Value
+
+Words = tuple[str, ...]
+Amounts = tuple[Tres, ...]
+
+
+class PastState(Value, frozen=True, gc=False):
+    """The last state that was recorded of a job."""
+
+    current: Words = ()
+    reason: str = ""
+
+
+class PastTime(Value, frozen=True, gc=False):
+    """When things happened to a job, in seconds since 1970; 0 is never."""
+
+    submission: int = 0
+    eligible: int = 0
+    start: int = 0
+    end: int = 0
+    elapsed: int = 0
+    suspended: int = 0
+    limit: Number = UNSET
+
+
+class PastTres(Value, frozen=True, gc=False):
+    """What a job asked for and got."""
+
+    requested: Amounts = ()
+    allocated: Amounts = ()
+
+
+class PastComment(Value, frozen=True, gc=False):
+    """Remarks kept with a job."""
+
+    administrator: str = ""
+    job: str = ""
+    system: str = ""
+
+
+class PastJob(Value, frozen=True, gc=False, rename={"past": "state"}):
+    """A job as the accounting database remembers it."""
+
+    job_id: int
+    sluid: str = ""
+    name: str = ""
+    user: str = ""
+    group: str = ""
+    account: str = ""
+    cluster: str = ""
+    partition: str = ""
+    qos: str = ""
+    past: PastState = PastState()
+    time: PastTime = PastTime()
+    exit_code: ExitCode = ExitCode()
+    derived_exit_code: ExitCode = ExitCode()
+    nodes: str = ""
+    allocation_nodes: int = 0
+    failed_node: str = ""
+    tres: PastTres = PastTres()
+    comment: PastComment = PastComment()
+    extra: str = ""
+    flags: Words = ()
+    restart_cnt: int = 0
+
+    @property
+    def state(self) -> JobState:
+        """Base state and flags."""
+        return JobState.of(self.past.current)
+
+
+class Outcome(Value, frozen=True, gc=False):
+    """What may be added to the record of a job after its end (v0.0.44)."""
+
+    comment: PastComment | None = None
+    extra: str | None = None
+    derived_exit_code: ExitCode | None = None
+    wckey: str | None = None

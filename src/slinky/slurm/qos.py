@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A quality of service and its limits, read and written alike."""
+
+from __future__ import annotations
+
+from .accounts import TresMinutes, TresPer
+from .values import UNSET, Number, Tres, Value
+
+Words = tuple[str, ...]
+Amounts = tuple[Tres, ...]
+
+
+class PerWhom(Value, frozen=True, gc=False):
+    """A limit per account and per user."""
+
+    account: Number = UNSET
+    user: Number = UNSET
+
+
+class ActiveJobs(Value, frozen=True, gc=False):
+    """How many jobs may be active."""
+
+    accruing: Number = UNSET
+    count: Number = UNSET
+
+
+class ActivePer(Value, frozen=True, gc=False):
+    """How many jobs may be active per account and per user."""
+
+    per: PerWhom = PerWhom()
+
+
+class QosJobs(Value, frozen=True, gc=False):
+    """How many jobs a QOS takes."""
+
+    count: Number = UNSET
+    active_jobs: ActivePer = ActivePer()
+    per: PerWhom = PerWhom()
+
+
+class QosTres(Value, frozen=True, gc=False):
+    """How much of each resource a QOS grants."""
+
+    total: Amounts = ()
+    minutes: TresMinutes = TresMinutes()
+    per: TresPer = TresPer()
+
+
+class WallPer(Value, frozen=True, gc=False):
+    """Longest run, in minutes."""
+
+    qos: Number = UNSET
+    job: Number = UNSET
+
+
+class WallClock(Value, frozen=True, gc=False):
+    """Limits on time."""
+
+    per: WallPer = WallPer()
+
+
+class QosMax(Value, frozen=True, gc=False):
+    """Upper limits of a QOS."""
+
+    active_jobs: ActiveJobs = ActiveJobs()
+    jobs: QosJobs = QosJobs()
+    tres: QosTres = QosTres()
+    wall_clock: WallClock = WallClock()
+
+
+class QosLimits(Value, frozen=True, gc=False):
+    """Every limit of a QOS."""
+
+    grace_time: int | None = None
+    max: QosMax = QosMax()
+    factor: Number = UNSET
+
+
+class QosPreempt(Value, frozen=True, gc=False):
+    """Whom a QOS preempts and how."""
+
+    list: Words = ()
+    mode: Words = ()
+    exempt_time: Number = UNSET
+
+
+class Qos(Value, frozen=True, gc=False):
+    """A quality of service."""
+
+    name: str
+    description: str = ""
+    id: int | None = None
+    flags: Words = ()
+    priority: Number = UNSET
+    preempt: QosPreempt = QosPreempt()
+    limits: QosLimits = QosLimits()
+    usage_factor: Number = UNSET
+    usage_threshold: Number = UNSET
