@@ -21,7 +21,7 @@ class Kind(Enum):
     NODE = "node"
     PARTITION = "partition"
     RESERVATION = "reservation"
-    #: The mirror itself: it lost or regained sight of the cluster, or doubts what it sees.
+    #: The mirror itself: it has seen everything for the first time, or lost or regained sight of the cluster.
     SIGHT = "sight"
 
 

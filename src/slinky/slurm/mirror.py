@@ -71,6 +71,7 @@ class Mirror:
         self.reservations: Table[Reservation] = Table(clock, cautious=False)
         #: The error that keeps the mirror from seeing, or None.
         self.fault: SlurmError | None = None
+        self._whole = False
         self._telltale: Telltale | None = None
         self._since: dict[Source, int] = {}
         self._last = {source: Last() for source in Source}
@@ -182,8 +183,7 @@ class Mirror:
 
     async def synced(self, *, deadline: float = 60.0) -> None:
         """Wait until everything has been seen once. Raises the fault, or TimeoutError, when it is late."""
-        tables = (self.jobs, self.nodes, self.partitions, self.reservations)
-        await self._until(lambda: all(table.synced for table in tables), deadline)
+        await self._until(self._complete, deadline)
 
     async def refresh(self, *, deadline: float = 15.0) -> None:
         """Look at jobs and nodes now; returns when both were read after this call, the freshest of facts."""
@@ -200,6 +200,9 @@ class Mirror:
             if self.fault is not None:
                 raise self.fault from None
             raise
+
+    def _complete(self) -> bool:
+        return all(table.synced for table in (self.jobs, self.nodes, self.partitions, self.reservations))
 
     def _due(self, source: Source) -> float:
         moving = self._clock() - self._moved_at < self._rhythm.calm_after
@@ -225,6 +228,9 @@ class Mirror:
             recovered, last.failures, last.began = last.failures > 0, 0, started
             if recovered:
                 self._recovered()
+            if not self._whole and self._complete():
+                self._whole = True
+                self._tell(Change(Kind.SIGHT, "", None, None))
         last.at = self._clock()
         last.cost = last.at - started
 

@@ -55,6 +55,15 @@ async def mirror(client: Client) -> AsyncIterator[Mirror]:
     await client.cancel_many(JobSelection(user_name="slurm"))
 
 
+async def test_the_first_sight_is_told_like_every_other(client: Client) -> None:
+    mirror = Mirror(client)
+    with mirror.subscribe(Kind.SIGHT) as feed:
+        async with mirror:
+            assert await until(feed, lambda change: change.after is None)
+            assert mirror.nodes.synced
+            assert mirror.reservations.synced
+
+
 async def test_everything_is_seen(mirror: Mirror) -> None:
     assert {"c1", "c2", "k001", "k004"} <= set(mirror.nodes)
     assert {"all", "work", "ext"} <= set(mirror.partitions)
