@@ -19,21 +19,51 @@ RESERVATION_CREATED = "ReservationCreated"
 
 
 class Meaning(NamedTuple):
-    """One row of the table of conditions."""
+    """One row of the table of conditions: its kinds, and what it says when there is nothing more to say."""
 
     type: str
     kinds: str
     true: str
+    false: str
+    unknown: str = "this is not known yet"
 
 
 CONDITIONS = (
-    Meaning(READY, "all", "everything that was asked for is there and works"),
-    Meaning(PROGRESSING, "all", "a change is being carried out"),
-    Meaning(DEGRADED, "all", "something is wrong that needs a person or time; the reason says what"),
-    Meaning(SLURM_REACHABLE, "all but Token", "the Slurm daemon behind this object answers"),
-    Meaning(CONFIG_SYNCED, "all but Token", "the running daemons use the configuration that is wanted"),
-    Meaning(RESERVATION_CREATED, "NodeSet", "the reservation of a scheduled update exists in Slurm"),
+    Meaning(
+        READY,
+        "all",
+        "everything that was asked for is there and works",
+        "not everything that was asked for is there and works",
+    ),
+    Meaning(PROGRESSING, "all", "a change is being carried out", "nothing is under way"),
+    Meaning(
+        DEGRADED,
+        "all",
+        "something is wrong that needs a person or time; the reason says what",
+        "nothing is wrong",
+    ),
+    Meaning(
+        SLURM_REACHABLE,
+        "all",
+        "the Slurm daemon behind this object answers",
+        "the Slurm daemon behind this object does not answer",
+        "it is not known yet whether the Slurm daemon behind this object answers",
+    ),
+    Meaning(
+        CONFIG_SYNCED,
+        "all",
+        "the running daemons use the configuration that is wanted",
+        "the running daemons still use an earlier configuration",
+        "it is not known yet which configuration the running daemons use",
+    ),
+    Meaning(
+        RESERVATION_CREATED,
+        "NodeSet",
+        "the reservation of a scheduled update exists in Slurm",
+        "there is no reservation for a scheduled update",
+    ),
 )
+MEANINGS = {meaning.type: meaning for meaning in CONDITIONS}
 
 
 class Status(View, frozen=True):

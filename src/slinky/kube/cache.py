@@ -36,6 +36,7 @@ class Cache(Generic[T]):
         self._listeners: list[Listener[T]] = []
         self._graves: dict[Key, str] = {}
         self._seen: set[Key] | None = None
+        self._version = -1  # how far the watch has told
         self._rewound = False
         self._blind = False
         self._whole = asyncio.Event()
@@ -108,9 +109,24 @@ class Cache(Generic[T]):
     # --- read your writes
 
     def wrote(self, found: T) -> T:
-        """The server answered a write with this object: show it at once."""
-        self.put(found)
+        """The server answered a write with this object: show it at once.
+
+        Such an answer may be the last version of an object, or come after the event of its end: neither is shown.
+        """
+        meta = found.metadata
+        key, version = meta.key, age(meta.resource_version)
+        if meta.over:
+            self.removed(key, meta.uid)
+        elif key in self._objects or version > self._version or version < 0:
+            self._keep(key, found, version)
         return found
+
+    def deleted(self, gone: T, left: T | None) -> None:
+        """The server answered the deletion of `gone` with what is left of it."""
+        if left is None:
+            self.removed(gone.metadata.key, gone.metadata.uid)
+        else:
+            self.wrote(left)
 
     def removed(self, key: Key, uid: str) -> None:
         """The server answered that this object is gone: hide it, and ignore events from before."""
@@ -124,29 +140,25 @@ class Cache(Generic[T]):
     def begin(self, *, rewound: bool = False) -> None:
         """A whole list starts."""
         self._seen, self._rewound, self._blind = set(), rewound, False
+        if rewound:
+            self._version = -1
 
     def put(self, found: T) -> None:
         """The object exists and looks so."""
         meta = found.metadata
-        key = meta.key
-        if self._seen is not None:
+        key, version = meta.key, age(meta.resource_version)
+        if self._seen is None:
+            self._version = version
+        else:
             self._seen.add(key)
-        if self._graves and self._graves.get(key) == meta.uid:
-            return
-        old = self._objects.get(key)
-        if old is not None and not self._rewound and age(meta.resource_version) <= age(old.metadata.resource_version):
-            return  # an event from before our own write, or a repeated one
-        if self._odd:
-            self._odd.pop(key, None)
-        self._objects[key] = found
-        self._reindex(key, old, found)
-        for listener in self._listeners:
-            listener(old, found)
+        self._keep(key, found, version)
 
     def drop(self, meta: Meta) -> None:
         """The object is gone."""
         key = meta.key
         self._graves.pop(key, None)
+        if self._seen is None:
+            self._version = max(self._version, age(meta.resource_version))
         if not self._newer(key, meta.resource_version):
             self._forget(key)
 
@@ -168,8 +180,22 @@ class Cache(Generic[T]):
                 if self._rewound or not self._newer(key, version):
                     self._forget(key)
         self._graves.clear()
-        self._rewound = False
+        self._rewound, self._version = False, age(version)
         self._whole.set()
+
+    def _keep(self, key: Key, found: T, version: int) -> None:
+        """Hold the object, unless something newer is known."""
+        if self._graves and self._graves.get(key) == found.metadata.uid:
+            return
+        old = self._objects.get(key)
+        if old is not None and not self._rewound and version <= age(old.metadata.resource_version):
+            return  # an event from before our own write, or a repeated one
+        if self._odd:
+            self._odd.pop(key, None)
+        self._objects[key] = found
+        self._reindex(key, old, found)
+        for listener in self._listeners:
+            listener(old, found)
 
     def _newer(self, key: Key, version: str) -> bool:
         found = self._objects.get(key)

@@ -184,7 +184,10 @@ class Client:
         """
         options = _delete_options(uid, version, grace, propagation)
         body = await self.send("DELETE", resource.path(key), body=encode(options))
-        return None if _is_status(body) else resource.decode(body)
+        if _is_status(body):
+            return None
+        left = resource.decode(body)
+        return None if left.metadata.over else left
 
     async def delete_all(
         self, resource: Resource[Any], *, namespace: str, labels: str = "", grace: int | None = None

@@ -73,6 +73,11 @@ class Meta(View, frozen=True):
         return self.deletion_timestamp is not None
 
     @property
+    def over(self) -> bool:
+        """Nothing holds it any more, neither a grace period nor a finalizer: this is its last version."""
+        return self.deleting and not self.deletion_grace_period_seconds and not self.finalizers
+
+    @property
     def controller(self) -> Owner | None:
         """The owner that manages this object, if any."""
         return next((owner for owner in self.owner_references if owner.controller), None)

@@ -29,7 +29,6 @@ from slinky.kube.views import (
     ReplicaStatus,
 )
 from slinky.observe import Log
-from slinky.operator.departures import departed
 from slinky.operator.differing import FINGERPRINT, contains, fingerprint, marked
 from slinky.operator.metrics import WRITES
 
@@ -117,7 +116,7 @@ class Children:
             left = await self._client.delete(resource.viewed_as(Child), live.key, uid=live.metadata.uid)
         except NotFound:
             left = None
-        departed(self.caches[resource.name], live, left)
+        self.caches[resource.name].deleted(live, left)
 
     def _is(self, resource: Resource[Any], live: Child, wanted: Mapping[str, Any]) -> bool:
         mark = wanted["metadata"]["annotations"][FINGERPRINT]

@@ -14,7 +14,7 @@ from slinky.kube.types import Key
 from slinky.observe import Log
 from slinky.operator.metrics import SLURM_AGE, SLURM_CALLS, SLURM_UP
 from slinky.operator.sight import FRESH, Sight
-from slinky.slurm import Change, Client, Exchange, MintedToken, Mirror, SlurmError
+from slinky.slurm import Change, Client, Exchange, MintedToken, Mirror
 from slinky.slurm import Kind as What
 
 log = Log("slinky.operator.clusters")
@@ -107,6 +107,7 @@ class Clusters:
             hosts=dict(nodes),
             reservations=dict(found.mirror.reservations),
             fault=str(fault) if fault else "",
+            doubt=str(nodes.doubt) if nodes.doubt else "",
         )
 
     async def _connect(self, key: Key, url: str, secret: bytes) -> None:
@@ -121,18 +122,9 @@ class Clusters:
         made = self._clusters[key] = _Cluster(url, secret, client, mirror)
         made.stop = mirror.listen(lambda change: self._told(key, change))
         if self._family is not None:
-            made.life = self._family.create_task(self._follow(key, mirror), name=f"mirror-{key}")
+            made.life = self._family.create_task(mirror.run(), name=f"mirror-{key}")
         SLURM_UP.labels(*key).set_function(lambda: 1.0 if mirror.nodes.synced and mirror.fault is None else 0.0)
         SLURM_AGE.labels(*key).set_function(lambda: mirror.nodes.age)
-
-    async def _follow(self, key: Key, mirror: Mirror) -> None:
-        async with asyncio.TaskGroup() as family:
-            family.create_task(mirror.run())
-            # The mirror tells of lost and regained sight, but not of the first.
-            while not mirror.nodes.synced:
-                with contextlib.suppress(SlurmError, TimeoutError):
-                    await mirror.synced()
-            self._told(key, Change(What.SIGHT, "", None, None))
 
     def _told(self, key: Key, change: Change) -> None:
         if change.kind in {What.NODE, What.SIGHT, What.RESERVATION}:

@@ -8,8 +8,16 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from slinky.api.conditions import CONFIG_SYNCED, DEGRADED, PROGRESSING, READY, RESERVATION_CREATED, SLURM_REACHABLE
-from slinky.kube.conditions import Conditions, changed
+from slinky.api.conditions import (
+    CONFIG_SYNCED,
+    DEGRADED,
+    MEANINGS,
+    PROGRESSING,
+    READY,
+    RESERVATION_CREATED,
+    SLURM_REACHABLE,
+)
+from slinky.kube.conditions import Conditions, changed, find
 from slinky.kube.types import Condition
 
 
@@ -20,18 +28,24 @@ class Fact(NamedTuple):
     reason: str
     message: str = ""
 
+    def sentence(self, kind: str) -> str:
+        """What is said of it: the given words, or what the condition means anyway."""
+        meaning = MEANINGS[kind]
+        usual = {True: meaning.true, False: meaning.false, None: meaning.unknown}[self.value]
+        return (self.message or usual)[:1024]
+
 
 GOOD = Fact(False, "AsExpected")
 
 
 class Health(NamedTuple):
-    """How an object does; a fact left out is not reported."""
+    """How an object does. The first five are said by every kind, a reservation only by those that may have one."""
 
     ready: Fact
     progressing: Fact = Fact(False, "Settled")
     degraded: Fact = GOOD
-    slurm: Fact | None = None
-    config: Fact | None = None
+    slurm: Fact = Fact(None, "NotAsked")
+    config: Fact = Fact(None, "NotWritten")
     reserved: Fact | None = None
 
     def facts(self) -> Iterable[tuple[str, Fact | None]]:
@@ -51,13 +65,27 @@ def conditions(before: Iterable[Condition], health: Health, *, generation: int, 
     result = tuple(before)
     for kind, fact in health.facts():
         if fact is not None:
-            result = changed(result, kind, fact.value, fact.reason, fact.message[:1024], generation=generation, now=now)
+            result = changed(result, kind, fact.value, fact.reason, fact.sentence(kind), generation=generation, now=now)
     return result
 
 
-def blocked(reason: str, hint: str) -> Health:
-    """A person must act."""
-    return Health(Fact(False, reason, hint), Fact(False, "Blocked"), Fact(True, reason, hint))
+def held(before: Iterable[Condition], kind: str) -> Fact:
+    """What was last said of this condition."""
+    found = find(before, kind)
+    if found is None:
+        return Fact(None, "NotAsked")
+    return Fact({"True": True, "False": False}.get(found.status), found.reason, found.message)
+
+
+def blocked(reason: str, hint: str, slurm: Fact) -> Health:
+    """A person must act; until then everything stays as it is, whatever configuration that is."""
+    return Health(
+        Fact(False, reason, hint),
+        Fact(False, "Blocked", "waiting for a person, see Degraded"),
+        Fact(True, reason, hint),
+        slurm,
+        Fact(False, "Blocked", "what is wanted is not carried out, see Degraded"),
+    )
 
 
 def of_workload(wanted: int, ready: int, updated: int, observed: bool) -> Health:

@@ -10,14 +10,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from slinky.api.conditions import Status
+from slinky.api.conditions import SLURM_REACHABLE, Status
 from slinky.kube.cache import Cache
 from slinky.kube.conditions import manifests
 from slinky.kube.controller import Again, Controller
 from slinky.kube.errors import Kind, Verdict
 from slinky.kube.resource import Resource, owned_by
 from slinky.kube.types import HasMeta, Key
-from slinky.operator.health import Health, blocked, conditions
+from slinky.operator.health import Health, blocked, conditions, held
 from slinky.operator.metrics import WRITES
 from slinky.operator.world import World
 from slinky.slurm.conf import ConfError
@@ -101,7 +101,9 @@ class Keeper(Generic[T]):
         if found is None:
             return
         self.note(found, judged.reason, judged.message, warning=True)
-        await self.write_status(found, self.with_health(found, blocked(judged.reason, judged.message)))
+        said: Status = found.status  # type: ignore[attr-defined]
+        slurm = held(said.conditions, SLURM_REACHABLE)
+        await self.write_status(found, self.with_health(found, blocked(judged.reason, judged.message, slurm)))
 
     def with_health(self, found: T, health: Health, **fields: Any) -> Status:
         """The object's status with these conditions and fields."""

@@ -23,6 +23,7 @@ class Sight(NamedTuple):
     hosts: Mapping[str, Node] = {}
     reservations: Mapping[str, Reservation] = {}
     fault: str = ""
+    doubt: str = ""
 
     def presence(self, host: str) -> Presence:
         """Whether Slurm has this host."""
@@ -45,4 +46,8 @@ class Sight(NamedTuple):
             return Fact(None, "NoRestApi", "no RestApi speaks for this cluster")
         if self.fault:
             return Fact(False, "Unreachable", self.fault)
-        return Fact(True, "Answering") if self.trusted else Fact(None, "Connecting")
+        if self.doubt:
+            return Fact(None, "Doubtful", f"of Slurm's nodes {self.doubt}: nothing is deleted on that word alone")
+        if self.trusted:
+            return Fact(True, "Answering", "slurmctld answers")
+        return Fact(None, "Connecting", "slurmctld has not been heard for a while")

@@ -119,6 +119,16 @@ async def test_an_object_that_lingers_comes_back_from_delete(client: Client, nam
     assert lingering.metadata.deleting
 
 
+async def test_a_pod_that_ran_nowhere_is_gone_at_once_and_another_lingers(client: Client, namespace: str) -> None:
+    unplaced = await client.create(PODS, pod(namespace, "a"))
+    assert await client.delete(PODS, unplaced.key) is None
+    placed = await client.create(PODS, pod(namespace, "b"))
+    await client.bind(placed.key, "node-1")
+    lingering = await client.delete(PODS, placed.key)
+    assert lingering is not None
+    assert lingering.metadata.deletion_grace_period_seconds
+
+
 async def test_a_pod_is_bound_once(client: Client, namespace: str) -> None:
     made = await client.create(PODS, pod(namespace, "a"))
     await client.bind(made.key, "node-1", uid=made.metadata.uid)

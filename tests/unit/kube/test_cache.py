@@ -4,6 +4,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from slinky.kube import CONFIG_MAPS, Cache, ConfigMap, Key, Later, Meta, Odd, Unreadable, by_label
 
@@ -37,8 +38,7 @@ def test_only_a_complete_list_removes() -> None:
 def test_an_object_newer_than_the_list_stays() -> None:
     cache = whole(config_map("a", 1))
     cache.begin()
-    cache.wrote(config_map("b", 300))
-    cache._seen = set()  # the list is of before our write and does not mention it
+    cache.wrote(config_map("b", 300))  # the list is of before our write and does not mention it
     cache.put(config_map("a", 1))
     cache.finish("200")
     assert set(cache.keys()) == {Key("ns", "a"), Key("ns", "b")}
@@ -68,6 +68,39 @@ def test_a_recreated_object_shows_although_we_deleted_its_namesake() -> None:
     cache.removed(Key("ns", "a"), "uid-a")
     cache.put(config_map("a", 2, uid="another"))
     assert cache.get(Key("ns", "a")) is not None
+
+
+@pytest.mark.parametrize(
+    ("grace", "finalizers", "stays"),
+    [(0, (), False), (None, (), False), (30, (), True), (0, ("x",), True)],
+    ids=["the last version", "the last version of a kind without grace", "a grace period", "a finalizer"],
+)
+def test_what_a_deletion_leaves_is_shown_and_a_last_version_is_not(
+    grace: int | None, finalizers: tuple[str, ...], stays: bool
+) -> None:
+    before = config_map("a", 1)
+    meta = structs.replace(
+        before.metadata,
+        resource_version="200",
+        deletion_timestamp="2026-11-16T12:00:00Z",
+        deletion_grace_period_seconds=grace,
+        finalizers=finalizers,
+    )
+    cache = whole(before)
+    cache.deleted(before, structs.replace(before, metadata=meta))
+    assert (Key("ns", "a") in cache) is stays
+    cache.deleted(before, None)
+    assert Key("ns", "a") not in cache
+
+
+def test_an_answer_that_comes_after_the_end_of_its_object_revives_nothing() -> None:
+    cache = whole(config_map("a", 1))
+    cache.put(config_map("a", 101))
+    cache.drop(Meta("a", "ns", resource_version="103"))
+    cache.wrote(config_map("a", 102))  # our patch was between the two
+    assert Key("ns", "a") not in cache
+    cache.wrote(config_map("a", 104, uid="another"))
+    assert Key("ns", "a") in cache
 
 
 def test_a_server_that_went_back_in_time_is_believed() -> None:

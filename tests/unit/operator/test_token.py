@@ -71,6 +71,6 @@ def test_who_signed_it_can_be_told_even_of_an_old_one() -> None:
 def test_the_status_says_when_it_was_made_and_whether_it_is_good() -> None:
     assert issued_at(held(token())) == "2027-01-15T08:00:00Z"
     assert issued_at(b"") is None
-    assert health(held(token()), NOW).ready.value is True
-    assert health(held(token(), 2000), NOW).ready.reason == "Expired"
-    assert health(b"", NOW).ready.value is False
+    assert health(held(token()), NOW, signed=True).ready.value is True
+    assert health(held(token(), 2000), NOW, signed=True).ready.reason == "Expired"
+    assert health(b"", NOW, signed=False).ready.value is False

@@ -18,7 +18,6 @@ from slinky.kube.views import PODS, VOLUME_CLAIMS
 from slinky.observe import Log
 from slinky.operator.brake import Brake
 from slinky.operator.clusters import Clusters
-from slinky.operator.departures import departed
 from slinky.operator.metrics import ACTIONS, BRAKED, DRAIN_SECONDS, SLURM_WRITES, WRITES
 from slinky.operator.nodeset import objects
 from slinky.operator.nodeset.actions import (
@@ -187,7 +186,7 @@ class _Work:
             self.brake.record(now)
         pod = action.worker.pod
         WRITES.labels("delete", "Pod").inc()
-        departed(self.world.pods, pod, await self.world.client.delete(PODS, pod.key, uid=pod.metadata.uid))
+        self.world.pods.deleted(pod, await self.world.client.delete(PODS, pod.key, uid=pod.metadata.uid))
         ACTIONS.labels("delete").inc()
         if condemned := action.worker.condemned:
             DRAIN_SECONDS.labels(condemned.cause).observe(condemned.seconds(self.world.clock.now()))

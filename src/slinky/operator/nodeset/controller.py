@@ -14,7 +14,6 @@ from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS, SERVICES, VOLUME_CLAIMS, Node
 from slinky.operator import references
 from slinky.operator.clusters import Clusters
-from slinky.operator.departures import departed
 from slinky.operator.domains import cluster_domain
 from slinky.operator.keeper import Keeper, Outcome
 from slinky.operator.metrics import CONDEMNED, WRITES
@@ -143,7 +142,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
     async def _set_finalizers(self, of: NodeSet, names: list[str]) -> None:
         WRITES.labels("patch", "NodeSet").inc()
         meta = {"finalizers": names, "resourceVersion": of.metadata.resource_version}
-        departed(self.cache, of, await self.world.client.patch(NODE_SETS, of.key, {"metadata": meta}))
+        self.cache.wrote(await self.world.client.patch(NODE_SETS, of.key, {"metadata": meta}))
 
     async def _shared(self, of: NodeSet, controller: Controller) -> None:
         children, namespace = self.world.children, of.metadata.namespace

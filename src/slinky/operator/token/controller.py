@@ -33,12 +33,13 @@ class TokenKeeper(Keeper[Token]):
         key = await self.world.contents.secret_value(found.metadata.namespace, ref)
         now = self.world.clock.now().timestamp()
         held = await self._held(found)
-        planned = plan(found, held, signed=held is not None and objects.is_signed_with(held, key), now=now)
+        signed = held is not None and objects.is_signed_with(held, key)
+        planned = plan(found, held, signed=signed, now=now)
         if planned.mint:
             held = objects.signed(found, key, now).encode()
             await self._write(found, held)
             self.note(found, "TokenIssued", f"A new token for {found.username}: {planned.why}")
-        known = health(held or b"", now)
+        known = health(held or b"", now, signed=signed or planned.mint)
         status = self.with_health(found, known, issued_at=issued_at(held or b""))
         return Outcome(status, planned.again)
 

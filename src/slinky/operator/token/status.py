@@ -17,12 +17,18 @@ def issued_at(token: bytes) -> str | None:
     return None if when is None else rfc3339(datetime.fromtimestamp(when, UTC))
 
 
-def health(token: bytes, now: float) -> Health:
-    """Conditions of a Token: ready while Slurm would accept it."""
+def health(token: bytes, now: float, *, signed: bool) -> Health:
+    """Conditions of a Token: ready while Slurm would accept it, in sync while the current key has signed it."""
+    slurm = Fact(None, "NotAsked", "the operator signs tokens by itself and asks no Slurm about them")
+    config = Fact(True, "Signed", "the Secret holds a token that the current key has signed")
+    if not signed:
+        config = Fact(False, "OtherKey", "the key has changed since; delete the Secret for a new token")
     try:
         said = claims(token.decode(errors="replace"))
     except TokenError:
-        return Health(Fact(False, "Unreadable", "the Secret holds no token"))
+        wrong = Fact(True, "Unreadable", "the Secret holds no token; delete it for a new one")
+        return Health(wrong._replace(value=False), degraded=wrong, slurm=slurm, config=config)
     if said.expired(now):
-        return Health(Fact(False, "Expired", "the token is over"), degraded=Fact(True, "Expired"))
-    return Health(Fact(True, "Issued"))
+        wrong = Fact(True, "Expired", "the token is over and `refresh` is off; delete the Secret for a new one")
+        return Health(wrong._replace(value=False), degraded=wrong, slurm=slurm, config=config)
+    return Health(Fact(True, "Issued", "the Secret holds a valid token"), slurm=slurm, config=config)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every kind says the same five things of itself, each in a sentence."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from tests.unit.operator.made import BLIND, NOW, accounting, controller, host, node_set, pod, seeing, snapshot
+
+from slinky.api.conditions import CONFIG_SYNCED, DEGRADED, PROGRESSING, READY, SLURM_REACHABLE
+from slinky.api.loginset import LoginSet
+from slinky.api.restapi import RestApi
+from slinky.kube.views import ReplicaStatus
+from slinky.operator.accounting import status as accounting_status
+from slinky.operator.controller import status as controller_status
+from slinky.operator.health import Fact, Health, blocked, conditions, held
+from slinky.operator.loginset import status as login_status
+from slinky.operator.nodeset import status as node_status
+from slinky.operator.restapi import status as rest_status
+from slinky.operator.sight import Sight
+from slinky.operator.token import status as token_status
+
+T = TypeVar("T")
+
+EVERY = [READY, PROGRESSING, DEGRADED, SLURM_REACHABLE, CONFIG_SYNCED]
+
+SIGHTS = {
+    "no RestApi": Sight(),
+    "blind": BLIND,
+    "down": Sight(connected=True, fault="no answer"),
+    "doubtful": Sight(connected=True, doubt="9 vanished at once"),
+    "seeing": seeing(host("gpu-0")),
+}
+WORKLOADS = {
+    "none": None,
+    "starting": ReplicaStatus(replicas=1),
+    "running": ReplicaStatus(replicas=1, ready_replicas=1, updated_replicas=1),
+}
+
+
+def made(kind: type[T], **spec: object) -> T:
+    meta = {"name": "x", "namespace": "ns", "uid": "u"}
+    return msgspec.convert({"metadata": meta, "spec": {"controllerRef": {"name": "slurm"}, **spec}}, kind)
+
+
+def every_health() -> Iterator[tuple[str, Health]]:
+    outside: Any = {"external": True, "externalConfig": {"host": "h", "port": 1}}
+    rest, login = made(RestApi), made(LoginSet, sssdConfRef={"name": "s", "key": "k"})
+    for (seen, sight), (there, workload) in itertools.product(SIGHTS.items(), WORKLOADS.items()):
+        words = f"{seen}, {there}"
+        for of in (controller(), controller(inplaceReconfigure=True), controller(**outside)):
+            yield f"Controller {words}", controller_status.health(of, workload, True, sight)
+        yield f"RestApi {words}", rest_status.health(rest, workload, True, sight)
+        yield f"LoginSet {words}", login_status.health(login, workload, True, sight)
+    for there, workload in WORKLOADS.items():
+        for database in (accounting(), accounting(**outside)):
+            yield f"Accounting {there}", accounting_status.health(database, workload, True)
+    for seen, sight in SIGHTS.items():
+        for pods in ([], [pod()], [pod(pod_condemned="scale-in 2026-11-16T11:00:00Z")]):
+            found = snapshot(node_set(replicas=1), pods, sight)
+            yield f"NodeSet {seen}, {len(pods)} pods", node_status.health(found)
+            yield f"NodeSet {seen}, braked", node_status.health(found, braked=2)
+    for signed in (True, False):
+        yield "Token", token_status.health(b"no token", 0.0, signed=signed)
+
+
+@pytest.mark.parametrize(("of", "health"), list(every_health()))
+def test_every_kind_says_all_five_conditions_in_sentences(of: str, health: Health) -> None:
+    said = conditions((), health, generation=7, now=NOW)
+    assert [found.type for found in said][:5] == EVERY, of
+    for found in said:
+        assert found.observed_generation == 7
+        assert found.reason.isalnum()
+        assert len(found.message) > 8, (of, found)
+        assert found.last_transition_time
+
+
+def test_what_is_blocked_says_so_in_all_of_them_and_keeps_what_is_known_of_slurm() -> None:
+    before = conditions((), Health(Fact(True, "A"), slurm=Fact(True, "Answering")), generation=1, now=NOW)
+    health = blocked("KeyMissing", "make the Secret x", held(before, SLURM_REACHABLE))
+    said = {found.type: found for found in conditions(before, health, generation=2, now=NOW)}
+    assert {found.observed_generation for found in said.values()} == {2}
+    assert (said[SLURM_REACHABLE].status, said[SLURM_REACHABLE].reason) == ("True", "Answering")
+    assert said[DEGRADED].message == said[READY].message == "make the Secret x"
+    assert said[CONFIG_SYNCED].status == "False"
+    assert held((), SLURM_REACHABLE).value is None
+
+
+def test_saying_the_same_again_changes_nothing() -> None:
+    health = Health(Fact(True, "A"))
+    once = conditions((), health, generation=1, now=NOW)
+    assert conditions(once, health, generation=1, now=NOW.replace(year=2027)) == once
