@@ -204,7 +204,7 @@ class Gres(Value, frozen=True, gc=False):
     name: str = ""
     type: str = ""
     count: int = 0
-    index: str = ""
+    index: str | None = None  # null for a type of which the job has none
 
 
 class NodeResources(Value, frozen=True, gc=False):

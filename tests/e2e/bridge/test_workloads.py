@@ -196,7 +196,7 @@ async def test_a_pod_sees_exactly_the_devices_that_slurm_granted(stage: Stage) -
         log = stage.lab.kubectl("logs", pod.metadata.name, "-n", stage.namespace)
         (granted,) = await stage.ctld.resources(int(pod.metadata.labels[names.JOB_LABEL]))
         assert granted.gres[0].count == 2
-        first, _, last = granted.gres[0].index.partition("-")
+        first, _, last = (granted.gres[0].index or "").partition("-")
         seen[pod.metadata.name] = {f"gpu-{i}" for i in range(int(first), int(last or first) + 1)}
         assert all(device in log for device in seen[pod.metadata.name]), (log, granted, job)
     assert not seen["a"] & seen["b"]

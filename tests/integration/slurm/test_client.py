@@ -97,7 +97,7 @@ async def test_a_job_lives_and_ends(clean: Client) -> None:
     assert await clean.job(job.sluid) == job
     (place,) = await clean.resources(made.job_id)
     assert place.node == job.nodes
-    assert [conf.gres.indices(gres.index) for gres in place.gres] == [(0, 1)]
+    assert [conf.gres.indices(gres.index or "") for gres in place.gres] == [(0, 1)]
     assert [status.state.base for status in await clean.job_states([made.job_id])] == ["RUNNING"]
     assert await clean.update_job(made.job_id, JobRequest(comment="uid-2", time_limit=number(30))) == ()
     assert (await clean.job(made.job_id)).time_limit.value == 30
