@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from slinky.bridge import intake, policy
+from slinky.bridge import intake, policy, profiles
 from slinky.bridge.bind import Hands
 from slinky.bridge.claim import Claims
 from slinky.bridge.config import ConfigError, Settings
@@ -22,10 +22,11 @@ from slinky.bridge.identity import Self
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.nodes import HostName, Nodes
 from slinky.bridge.release import Releaser
-from slinky.bridge.stock import Stock
+from slinky.bridge.stock import UNPLACED, UNSUBMITTED, Stock
 from slinky.bridge.submit import Submitter
 from slinky.bridge.units import Units, judge, units_of_group
-from slinky.bridge.views import Pod
+from slinky.bridge.views import Pod, ResourceClaim
+from slinky.bridge.wants import Wants
 from slinky.bridge.workload import Unit
 from slinky.kube import (
     NAMESPACES,
@@ -54,6 +55,7 @@ AGE = gauge("slinky_bridge_slurm_age_seconds", "Age of what is known of Slurm.")
 async def main(settings: Settings, health: Health | None = None) -> None:
     """Run the bridge until cancelled."""
     policy.check(settings.policy, settings.priority_classes)
+    profiles.check(settings.device_profiles)
     async with connect(manager="slurm-bridge") as client, Slurm(settings.slurm_rest_api, tokens(settings)) as slurm:
         bridge = await assemble(settings, client, slurm, health=health)
         lead = None
@@ -94,7 +96,8 @@ class Bridge:
             submitter,
             self.releaser,
             Hands(client, stock.pods, self.recorder, settings),
-            Claims(client, stock),
+            Wants(client, stock.shelf),
+            Claims(client, stock, self.mirror),
             clock,
         )
         self.nodes = Nodes(settings, client, slurm, self.mirror, stock, self.recorder, me)
@@ -109,10 +112,13 @@ class Bridge:
         self.unit_loop.watches(stock.pods, self._units_of_pod, priority=lambda pod: pod.spec.priority)
         for kind, cache in stock.groups.items():
             self.unit_loop.watches(cache, partial(self._units_of_group, kind))
-        self.unit_loop.watches(stock.classes, lambda _: stock.units_of(stock.waiting()))
+        self.unit_loop.watches(stock.shelf.classes, lambda _: self._units_wanting_devices(UNSUBMITTED))
+        self.unit_loop.watches(stock.shelf.slices, lambda _: self._units_wanting_devices(UNSUBMITTED))
+        self.unit_loop.watches(stock.shelf.claims, self._units_of_claim, when=_freed_or_made)
         self.unit_loop.watches(stock.nodes, self._units_leaving, when=_answers_differently)
         self.node_loop.watches(stock.nodes, self._host_of_node)
-        self.node_loop.watches(stock.slices, lambda part: self._hosts_named(part.spec.node_name))
+        self.node_loop.watches(stock.shelf.slices, lambda part: self._hosts_named(part.spec.node_name))
+        self.node_loop.watches(stock.shelf.classes, lambda _: map(HostName, self._hosts_with_devices()))
         self.mirror.listen(self._slurm_changed)
         self.runtime.control(self.unit_loop)
         self.runtime.control(self.node_loop)
@@ -171,6 +177,18 @@ class Bridge:
         """Units with deleted pods on a node, whose end depends on whether its kubelet answers."""
         return self.stock.units_of(p for p in self.stock.pods.by("node", node.metadata.name) if p.metadata.deleting)
 
+    def _units_of_claim(self, claim: ResourceClaim) -> set[Unit]:
+        """Units that name a claim, and those that may wait for what it held."""
+        naming = self.stock.pods.by("claim", str(claim.key))
+        return self.stock.units_of(naming) | self._units_wanting_devices(UNPLACED)
+
+    def _units_wanting_devices(self, standing: str) -> set[Unit]:
+        return self.stock.units_of(self.stock.pods.by("devices", standing))
+
+    def _hosts_with_devices(self) -> list[str]:
+        found = {part.spec.node_name for part in self.stock.shelf.slices}
+        return [intake.host_of(node) for name in found if (node := self.stock.nodes.get(Key("", name)))]
+
     def _host_of_node(self, node: Node) -> list[HostName]:
         return [HostName(intake.host_of(node))]
 
@@ -193,6 +211,11 @@ class Bridge:
     def _units_of_job(self, job: str) -> set[Unit]:
         known = self.ledger.unit_of(job)
         return self.stock.units_of(self.stock.pods.by("job", job)) | ({known} if known else set())
+
+
+def _freed_or_made(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
+    held = old is not None and old.status.allocation is not None
+    return old is None or (held and (new is None or new.status.allocation is None))
 
 
 def _answers_differently(old: Node | None, new: Node | None) -> bool:

@@ -2,152 +2,239 @@
 """Device claims with exactly the devices that Slurm granted.
 
 Extended resources get one claim of ours per pod; claims that a pod names itself are filled in the same way. No
-device is given while another claim holds it: the claim of a pod that is just leaving is waited for.
+device is given while another claim holds it: the claim of a pod that is just leaving is waited for. What a claim has
+that the pod's job does not is taken back, as long as the pod has not started.
 """
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from slinky.bridge import grant, names
-from slinky.bridge.annotations import OptionError
-from slinky.bridge.devices import Located
-from slinky.bridge.grant import Ask, Held, Unclaimable
+from slinky.bridge import asks, grant, hosts, intake, names
+from slinky.bridge.asks import Ask
+from slinky.bridge.classes import Unclaimable
+from slinky.bridge.devices import CPUS, Inventory, Kind
+from slinky.bridge.grant import Grant, Need
 from slinky.bridge.place import Misplaced
-from slinky.bridge.stock import Stock, device_key
-from slinky.bridge.views import (
-    CLAIM_TEMPLATES,
-    OUR_PODS,
-    RESOURCE_CLAIMS,
-    Pod,
-    ResourceClaim,
-    ResourceClaimRef,
-    ResourceClaimSpec,
-)
-from slinky.kube import AlreadyExists, Client, Key, Later
+from slinky.bridge.shelf import held
+from slinky.bridge.stock import Stock
+from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, Pod, ResourceClaim, ResourceClaimSpec
+from slinky.kube import AlreadyExists, Client, Key, Later, NotFound
 from slinky.kube.client import STRATEGIC
-from slinky.slurm import JobRecord
+from slinky.slurm import JobRecord, Mirror
 
-#: How often granted devices are looked at that somebody else still holds.
-HELD_AGAIN = 0.5
+#: How often is looked for a claim that somebody else has still to make.
+UNMADE_AGAIN = 0.5
+#: Keeps a claim from vanishing under a pod; Kubernetes takes it off when the claim is free again.
+PROTECTION = "resource.kubernetes.io/delete-protection"
 
 
 class Claims:
     """Writes claims."""
 
-    def __init__(self, client: Client, stock: Stock) -> None:
-        self._client, self._stock = client, stock
+    def __init__(self, client: Client, stock: Stock, mirror: Mirror) -> None:
+        self._client, self._stock, self._shelf, self._mirror = client, stock, stock.shelf, mirror
         # Pods of one job may share a node: what one takes the next must see.
         self._turn = asyncio.Lock()
 
-    async def wanted(self, pods: Sequence[Pod]) -> dict[str, dict[str, int]]:
-        """Devices that pods ask for by claims of their own, by pod uid and GRES type. Raises `OptionError`."""
-        found: dict[str, dict[str, int]] = {}
-        for pod in pods:
-            asks: list[Ask] = []
-            for reference in pod.spec.resource_claims:
-                try:
-                    asks += grant.asks_of_claim(await self._spec(pod, reference))
-                except Unclaimable as error:
-                    raise OptionError(f"resource claim {reference.name}: {error}") from None
-            if asks:
-                found[pod.metadata.uid] = grant.counted(asks, self._stock.catalog)
-        return found
-
-    async def _spec(self, pod: Pod, reference: ResourceClaimRef) -> ResourceClaimSpec:
-        namespace = pod.metadata.namespace
-        if reference.resource_claim_template_name:
-            template = await self._client.find(CLAIM_TEMPLATES, Key(namespace, reference.resource_claim_template_name))
-            if template is None:
-                raise Later(f"claim template {reference.resource_claim_template_name} does not exist", after=5)
-            return template.spec.spec
-        claim = await self._client.find(RESOURCE_CLAIMS, Key(namespace, reference.resource_claim_name))
-        if claim is None:
-            raise Later(f"resource claim {reference.resource_claim_name} does not exist", after=5)
-        return claim.spec
-
     async def prepare(self, pod: Pod, node: str, record: JobRecord) -> None:
-        """Make sure that the pod's devices are its own before it is bound. Raises `Misplaced` or `Later`."""
-        asks = grant.asks(pod, self._stock.catalog)
-        if not asks and not pod.spec.resource_claims:
+        """Make sure that the pod's devices are its own before it is bound. Raises `Misplaced`, `Held` or `Later`."""
+        own = asks.of_pod(pod, self._shelf.catalog)
+        if not own and not pod.spec.resource_claims:
             return
         async with self._turn:
             try:
-                await self._fill_named(pod, node, record)
-                if asks:
-                    await self._fill_extended(pod, node, record, asks)
-            except Held as error:
-                raise Later(str(error), after=HELD_AGAIN) from error
+                inventory = self._shelf.inventory(node)
+                given = self._given(node, record, inventory)
+                for claim in self._named(pod):
+                    await self._fill(claim, pod, node, given, inventory, claim.spec)
+                if own:
+                    claim = await self._own_claim(pod, own, given)
+                    await self._fill(claim, pod, node, given, inventory, None, own)
+                    await self._map(pod, claim, own)
             except Unclaimable as error:
                 raise Misplaced(str(error)) from error
 
-    def _shares(self, pod: Pod, node: str, record: JobRecord, asks: Sequence[Ask]) -> dict[str, list[Located]]:
-        given: dict[str, list[Located]] = {}
+    def _given(self, node: str, record: JobRecord, inventory: Inventory) -> Grant:
         for resources in record.resources or ():
             behind = self._stock.node_of_host(resources.node)
             if behind is not None and behind.metadata.name == node:
-                given = grant.granted(resources, self._stock.inventory(node))
-        return grant.share(asks, given, self._stock.catalog, self._taken)
+                host = self._mirror.nodes.get(resources.node)
+                told = hosts.fingerprint(host.comment) if host else ""
+                if told and told != inventory.fingerprint:
+                    raise Unclaimable(f"the devices of {node} changed since Slurm was told of them")
+                return grant.granted(resources, inventory, host.gres if host else "")
+        return Grant()
 
-    def _taken(self, device: Located) -> bool:
-        return bool(self._stock.claims.by("device", device_key(*device)))
+    async def _fill(
+        self,
+        claim: ResourceClaim,
+        pod: Pod,
+        node: str,
+        given: Grant,
+        inventory: Inventory,
+        spec: ResourceClaimSpec | None,
+        own: Sequence[Ask] = (),
+    ) -> None:
+        """Give a claim what its job was granted, unless it has that already."""
+        users = [user.uid for user in claim.status.reserved_for]
+        if claim.status.allocation is not None:
+            if node in _nodes(claim) and set(held(claim)) <= given.keys():
+                if pod.metadata.uid not in users:
+                    await self._reserve(claim, pod)
+                return
+            if set(users) - {pod.metadata.uid}:
+                raise Unclaimable(f"claim {claim.metadata.name} is in use elsewhere")
+            claim = await self._empty(claim)
+        wanted = own or asks.of_claim(spec or ResourceClaimSpec())
+        needs = [Need(ask, self._meant(ask, node)) for ask in wanted]
+        shares = grant.shares(needs, given, lambda at: self._shelf.taken(at, inventory))
+        if spec is not None:
+            claim = await self._protect(claim)
+        settings = _settings(needs, spec, self._shelf.catalog.settings)
+        allocation = grant.allocation(shares, given, node, settings)
+        await self._write(claim, {"allocation": allocation, "reservedFor": [_user(pod)]})
+
+    def _meant(self, ask: Ask, node: str) -> Kind:
+        """What a request means; the devices of the node may have changed since the job was submitted."""
+        meaning = self._shelf.meaning(ask)
+        if node in meaning.unfit or (meaning.only is not None and node not in meaning.only):
+            raise Unclaimable(f"the devices of {node} are not those of {ask}")
+        return meaning.kind
 
     # --- claims that the pod names
 
-    async def _fill_named(self, pod: Pod, node: str, record: JobRecord) -> None:
-        named = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    def _named(self, pod: Pod) -> Iterable[ResourceClaim]:
+        made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         for reference in pod.spec.resource_claims:
-            name = reference.resource_claim_name or named.get(reference.name, "")
-            if not name:
-                raise Later(f"the claim {reference.name} of {pod.key} is not made yet", after=HELD_AGAIN)
-            claim = await self._client.get(RESOURCE_CLAIMS, Key(pod.metadata.namespace, name))
-            if any(consumer.uid == pod.metadata.uid for consumer in claim.status.reserved_for):
-                continue
-            if claim.status.allocation is not None:
-                raise Unclaimable(f"claim {name} is in use; a claim that pods share cannot be placed by Slurm")
-            shared = self._shares(pod, node, record, grant.asks_of_claim(claim.spec))
-            await self._allocate(claim, pod, grant.allocation(shared, node))
+            name = reference.resource_claim_name or made.get(reference.name, "")
+            claim = self._shelf.claims.get(Key(pod.metadata.namespace, name)) if name else None
+            if claim is None or claim.metadata.deleting:
+                raise Later(f"the claim {reference.name} of {pod.key} is not made yet", after=UNMADE_AGAIN)
+            yield claim
+
+    async def _protect(self, claim: ResourceClaim) -> ResourceClaim:
+        if PROTECTION in claim.metadata.finalizers:
+            return claim
+        kept = [*claim.metadata.finalizers, PROTECTION]
+        meta = {"resourceVersion": claim.metadata.resource_version, "finalizers": kept}
+        return self._shelf.claims.wrote(await self._client.patch(RESOURCE_CLAIMS, claim.key, {"metadata": meta}))
+
+    async def _reserve(self, claim: ResourceClaim, pod: Pod) -> None:
+        """One more pod of the unit shares a claim."""
+        users = [_plain(user) for user in claim.status.reserved_for]
+        await self._write(claim, {"reservedFor": [*users, _user(pod)]})
 
     # --- the claim behind extended resources
 
-    async def _fill_extended(self, pod: Pod, node: str, record: JobRecord, asks: list[Ask]) -> None:
-        claim = await self._own_claim(pod, asks)
-        if claim.status.allocation is None:
-            shared = self._shares(pod, node, record, asks)
-            claim = await self._allocate(claim, pod, grant.allocation(shared, node))
-        held = pod.status.extended_resource_claim_status
-        if held is None or held.resource_claim_name != claim.metadata.name:
-            await self._map(pod, claim, asks)
-
-    async def _own_claim(self, pod: Pod, asks: list[Ask]) -> ResourceClaim:
-        # A fixed name makes the second try find the claim of the first.
-        key = Key(pod.metadata.namespace, f"{pod.metadata.name[:200]}-extended-resources-{pod.metadata.uid[:8]}")
-        requests = [
-            {"name": ask.name, "exactly": {"deviceClassName": ask.device_class, "count": ask.count}} for ask in asks
-        ]
+    async def _own_claim(self, pod: Pod, own: Sequence[Ask], given: Grant) -> ResourceClaim:
+        key = own_key(pod)
+        requests = [{"name": ask.name, "exactly": self._exactly(ask, given)} for ask in own]
         meta = {"annotations": {names.CLAIM_ANNOTATION: "true"}, "ownerReferences": [OUR_PODS.owner(pod)]}
         wanted = RESOURCE_CLAIMS.manifest(key, metadata=meta, spec={"devices": {"requests": requests}})
         try:
-            return self._stock.claims.wrote(await self._client.create(RESOURCE_CLAIMS, wanted))
+            return self._shelf.claims.wrote(await self._client.create(RESOURCE_CLAIMS, wanted))
         except AlreadyExists:
             found = await self._client.get(RESOURCE_CLAIMS, key)
         if all(owner.uid != pod.metadata.uid for owner in found.metadata.owner_references):
             raise Unclaimable(f"claim {key.name} belongs to somebody else")
+        if found.metadata.deleting:
+            raise Later(f"the former claim {key.name} is still being removed", after=UNMADE_AGAIN)
         return found
 
-    async def _allocate(self, claim: ResourceClaim, pod: Pod, allocation: dict[str, Any]) -> ResourceClaim:
-        user = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
-        # The version makes this conditional: whoever changed the claim meanwhile wins, and we look again.
-        meta = {"resourceVersion": claim.metadata.resource_version}
-        body = {"metadata": meta, "status": {"allocation": allocation, "reservedFor": [user]}}
-        done = await self._client.patch(RESOURCE_CLAIMS, claim.key, body, subresource="status")
-        return self._stock.claims.wrote(done)
+    def _exactly(self, ask: Ask, given: Grant) -> dict[str, Any]:
+        grouped = given.topology is not None and given.topology.grouped
+        if not grouped or self._shelf.meaning(ask).kind != CPUS or given.topology is None:
+            return {"deviceClassName": ask.device_class, "count": ask.count}
+        driver = next(iter(given.topology.offers.values())).driver
+        capacity = {"requests": {f"{driver}/cpu": str(ask.count)}}
+        return {"deviceClassName": ask.device_class, "count": 1, "capacity": capacity}
 
-    async def _map(self, pod: Pod, claim: ResourceClaim, asks: list[Ask]) -> None:
+    async def _map(self, pod: Pod, claim: ResourceClaim, own: Sequence[Ask]) -> None:
+        known = pod.status.extended_resource_claim_status
+        if known is not None and known.resource_claim_name == claim.metadata.name:
+            return
         mappings = [
-            {"containerName": ask.container, "resourceName": ask.resource, "requestName": ask.name} for ask in asks
+            {"containerName": ask.container, "resourceName": ask.resource, "requestName": ask.name} for ask in own
         ]
         status = {"resourceClaimName": claim.metadata.name, "requestMappings": mappings}
         body = {"metadata": {"uid": pod.metadata.uid}, "status": {"extendedResourceClaimStatus": status}}
         done = await self._client.patch(OUR_PODS, pod.key, body, subresource="status", kind=STRATEGIC)
         self._stock.pods.wrote(done)
+
+    # --- giving back
+
+    async def withdraw(self, pod: Pod) -> None:
+        """Free what was claimed for a pod that lost its job before it started."""
+        if not self._shelf.claims.by("user", pod.metadata.uid):
+            return
+        now = await self._client.find(OUR_PODS, pod.key)
+        if now is not None and now.metadata.uid == pod.metadata.uid and intake.bound(now):
+            return
+        async with self._turn:
+            for claim in self._shelf.claims.by("user", pod.metadata.uid):
+                others = [user for user in claim.status.reserved_for if user.uid != pod.metadata.uid]
+                if claim.key == own_key(pod):
+                    await self._delete(claim)
+                elif others:
+                    await self._write(claim, {"reservedFor": [_plain(user) for user in others]})
+                else:
+                    await self._empty(claim)
+
+    async def drop(self, pod: Pod) -> None:
+        """Remove the claim that was made for a pod that is gone."""
+        claim = self._shelf.claims.get(own_key(pod))
+        if claim is not None and any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references):
+            await self._delete(claim)
+
+    async def _delete(self, claim: ResourceClaim) -> None:
+        with contextlib.suppress(NotFound):
+            await self._client.delete(RESOURCE_CLAIMS, claim.key, uid=claim.metadata.uid)
+
+    async def _empty(self, claim: ResourceClaim) -> ResourceClaim:
+        return await self._write(claim, {"allocation": None, "reservedFor": None})
+
+    async def _write(self, claim: ResourceClaim, status: dict[str, Any]) -> ResourceClaim:
+        # The version makes this conditional: whoever changed the claim meanwhile wins, and we look again.
+        body = {"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": status}
+        done = await self._client.patch(RESOURCE_CLAIMS, claim.key, body, subresource="status")
+        return self._shelf.claims.wrote(done)
+
+
+def own_key(pod: Pod) -> Key:
+    """The claim of a pod's extended resources. A fixed name makes the second try find the claim of the first."""
+    return Key(pod.metadata.namespace, f"{pod.metadata.name[:200]}-extended-resources-{pod.metadata.uid[:8]}")
+
+
+def _user(pod: Pod) -> dict[str, str]:
+    return {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
+
+
+def _plain(user: Any) -> dict[str, str]:
+    group = {"apiGroup": user.api_group} if user.api_group else {}
+    return {**group, "resource": user.resource, "name": user.name, "uid": user.uid}
+
+
+def _nodes(claim: ResourceClaim) -> set[str]:
+    given = claim.status.allocation
+    terms = given.node_selector.node_selector_terms if given and given.node_selector else ()
+    return {name for term in terms for match in term.match_fields for name in match.values}
+
+
+def _settings(needs: Sequence[Need], spec: ResourceClaimSpec | None, of_class: Any) -> list[dict[str, Any]]:
+    """What the drivers are to be told, by the class of each request and by the claim."""
+    found = [
+        {"source": "FromClass", "requests": [need.ask.name], "opaque": _opaque(opaque)}
+        for need in needs
+        for opaque in of_class.get(need.ask.device_class, ())
+    ]
+    for setting in spec.devices.config if spec else ():
+        if setting.opaque:
+            requests = {"requests": list(setting.requests)} if setting.requests else {}
+            found.append({"source": "FromClaim", **requests, "opaque": _opaque(setting.opaque)})
+    return found
+
+
+def _opaque(opaque: Any) -> dict[str, Any]:
+    return {"driver": opaque.driver, "parameters": opaque.parameters}

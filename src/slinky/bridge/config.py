@@ -63,6 +63,23 @@ class PriorityRule(View, frozen=True):
     nice: int | None = None
 
 
+class DeviceProfile(View, frozen=True, forbid_unknown_fields=True):
+    """What the devices of a DRA driver are in Slurm; see `profiles` for what fits together."""
+
+    driver: str
+    # Which of its devices are meant, in CEL; all of them without it.
+    match: str = ""
+    gres: str = "gpu"
+    # The GRES type: fixed, or what devices tell under an attribute; the driver's name without either.
+    type: str = ""
+    type_attribute: str = ""
+    index_attribute: str = "index"
+    # The devices are CPUs, which Slurm counts as such.
+    cores: bool = False
+    # Slurm is not told of them, and no pod gets them by Slurm.
+    ignore: bool = False
+
+
 class Settings(View, frozen=True):
     """How one bridge works."""
 
@@ -92,6 +109,7 @@ class Settings(View, frozen=True):
     doorbell_port: int = 0
     policy: tuple[Rule, ...] = ()
     priority_classes: dict[str, PriorityRule] = {}
+    device_profiles: tuple[DeviceProfile, ...] = ()
 
     @property
     def bridge(self) -> str:

@@ -8,7 +8,7 @@ drained in Slurm by `hosts`, so its taints are not a reason to leave it out of a
 from collections.abc import Callable, Iterable, Mapping
 
 from slinky.bridge import demand, names
-from slinky.bridge.devices import Catalog
+from slinky.bridge.classes import Catalog
 from slinky.bridge.intake import host_of
 from slinky.bridge.views import Match, NodeSelector, Pod, Term, Toleration
 from slinky.kube import Node, Quantity, View
@@ -65,7 +65,7 @@ def _lasting(taint: Taint) -> bool:
 
 def _too_small(shape: Shape, node: Node, catalog: Catalog) -> str:
     for name, nano in shape.amounts:
-        if name in catalog.types:
+        if name in catalog.resources:
             continue  # a device class stands behind it: the claim will be made, not the kubelet asked
         has = Quantity.parse(node.status.allocatable.get(name, "0"))
         if nano > has.nano:

@@ -98,6 +98,13 @@ class Detach:
 
 
 @dataclass(frozen=True)
+class Withdraw:
+    """Free the devices that were claimed for pods which lost their job before they started."""
+
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True)
 class Cancel:
     """End a job that no pod needs; `outcome` is what became of its pods."""
 
@@ -122,7 +129,7 @@ class LetGo:
     warning: str = ""
 
 
-Action = Submit | Revise | Place | Say | Detach | Cancel | Evict | LetGo
+Action = Submit | Revise | Place | Say | Detach | Withdraw | Cancel | Evict | LetGo
 
 
 @dataclass
@@ -241,7 +248,10 @@ def _ended(plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
     unbound = tuple(pod for pod in alive if not intake.bound(pod))
     if unbound:
         said = watch.of_end(job, end, detail, waiting=True)
-        plan.add(Say(unbound, said, warning=True) if end.decision else Detach(unbound, said))
+        if end.decision:
+            plan.add(Say(unbound, said, warning=True), Withdraw(unbound))
+        else:
+            plan.add(Detach(unbound, said))
 
 
 def _finish(plan: Plan, job: str, seen: Seen, pods: list[Pod]) -> None:

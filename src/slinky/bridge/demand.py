@@ -6,8 +6,9 @@ Everything is rounded up, so that Slurm never reserves less than the kubelet wil
 
 from collections.abc import Callable, Iterable
 
-from slinky.bridge.devices import Catalog
-from slinky.bridge.views import Amounts, Container, Pod, Resources
+from slinky.bridge.classes import Catalog
+from slinky.bridge.devices import PLUGIN_GPUS
+from slinky.bridge.views import Amounts, Pod, Resources
 from slinky.kube import Quantity
 
 Sums = dict[str, Quantity]
@@ -53,23 +54,9 @@ def most(pods: Iterable[Pod]) -> Sums:
     return _most(needs(pod) for pod in pods)
 
 
-def gpus(amounts: Sums, catalog: Catalog) -> dict[str, int]:
-    """Devices by GRES type; the empty type is any GPU."""
-    found: dict[str, int] = {}
-    for name, amount in amounts.items():
-        kind = catalog.type_of(name)
-        if kind is not None and (count := amount.whole()) > 0:
-            found[kind] = found.get(kind, 0) + count
-    return found
-
-
-def device_wishes(container: Container, catalog: Catalog) -> dict[str, int]:
-    """Devices that one container asks for as extended resources, by device class."""
-    wishes: dict[str, int] = {}
-    for name, amount in _parsed(requests(container.resources)).items():
-        if (kind := catalog.class_of(name)) and (count := amount.whole()) > 0:
-            wishes[kind] = wishes.get(kind, 0) + count
-    return wishes
+def plugin_gpus(amounts: Sums, catalog: Catalog) -> int:
+    """GPUs of device plugins; a resource with a device class behind it is claimed instead."""
+    return sum(amounts.get(name, ZERO).whole() for name in PLUGIN_GPUS if name not in catalog.resources)
 
 
 def _parsed(amounts: Amounts) -> Sums:

@@ -1,24 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which devices of a grant go to which request of a pod. Pure.
 
-Slurm grants devices of a node to a job by type and index; a pod's requests take theirs from these, in order, and
-never one that somebody else holds. A job that owns the whole node has more than its pods ask for: the rest stays
-free.
+Slurm grants devices of a node to a job by type and index, and cores by bitmap; a pod's requests take theirs from
+these, in order, and never one that somebody else holds. A job that owns the whole node has more than its pods ask
+for: the rest stays free.
 """
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from slinky.bridge import demand, devices
-from slinky.bridge.devices import Catalog, Inventory, Located
-from slinky.bridge.views import Container, Pod, ResourceClaimSpec
-from slinky.kube import Quantity
+from slinky.bridge import cores, devices
+from slinky.bridge.asks import Ask
+from slinky.bridge.classes import Unclaimable
+from slinky.bridge.cores import Core, Cores, Located
+from slinky.bridge.devices import CPUS, Inventory, Kind
 from slinky.slurm import NodeResources
 
+#: A claim has no room for more devices.
+MOST_RESULTS = 32
+#: How the CPU driver wants to be told which CPUs of a group are meant.
+CPU_SETTING = "v1alpha1"
 
-class Unclaimable(ValueError):  # noqa: N818 -- a finding, told to the user
-    """A request for devices that cannot be met this way; the message says why."""
+Taken = Callable[[Located], bool]
 
 
 class Held(Exception):  # noqa: N818 -- a reason to wait
@@ -26,99 +31,154 @@ class Held(Exception):  # noqa: N818 -- a reason to wait
 
 
 @dataclass(frozen=True)
-class Ask:
-    """So many devices of a class, under one name within a claim."""
+class Need:
+    """A request, and what it means to Slurm."""
 
-    name: str
-    device_class: str
-    count: int
-    container: str = ""
-    resource: str = ""
+    ask: Ask
+    kind: Kind
 
 
-def asks(pod: Pod, catalog: Catalog) -> list[Ask]:
-    """The requests that a pod makes by extended resources, container by container."""
-    found: list[Ask] = []
-    containers: Sequence[Container] = (*pod.spec.init_containers, *pod.spec.containers)
-    for number, container in enumerate(containers):
-        amounts = demand.requests(container.resources)
-        for place, (resource, text) in enumerate(sorted(amounts.items())):
-            kind, count = catalog.class_of(resource), Quantity.parse(text).whole()
-            if kind and count > 0:
-                name = f"container-{number}-request-{place}"
-                found.append(Ask(name, kind, count, container.name, resource))
-    return found
+@dataclass(frozen=True)
+class Grant:
+    """What Slurm gave to a job on one node."""
+
+    devices: Mapping[Kind, Sequence[Located]] = field(default_factory=dict)
+    cores: Sequence[Core] = ()
+    topology: Cores | None = None
+
+    def of(self, kind: Kind) -> list[Located]:
+        """The devices of a kind; of every type where none is named."""
+        return [at for own, found in self.devices.items() if kind in (own, Kind(own.gres)) for at in found]
+
+    def keys(self) -> set[Located]:
+        """Everything that was given, as the index of claims knows it."""
+        known = self.topology
+        cpus = {known.key(cpu) for core in self.cores for cpu in core} if known else set()
+        return cpus | {at for found in self.devices.values() for at in found}
 
 
-def asks_of_claim(spec: ResourceClaimSpec) -> list[Ask]:
-    """The requests of a claim that a pod names. Raises `Unclaimable` for what Slurm cannot count."""
-    found: list[Ask] = []
-    for request in spec.devices.requests:
-        exact = request.exactly
-        if exact is None:
-            raise Unclaimable(f"request {request.name} lists alternatives, of which Slurm cannot choose")
-        if exact.allocation_mode != "ExactCount" or exact.admin_access:
-            raise Unclaimable(f"request {request.name} does not ask for a number of devices")
-        if exact.selectors:
-            raise Unclaimable(f"request {request.name} selects devices by expression; use a device class instead")
-        found.append(Ask(request.name, exact.device_class_name, exact.count))
-    return found
+@dataclass(frozen=True)
+class Share:
+    """What one request gets: devices, or CPUs of devices."""
+
+    request: str
+    devices: Sequence[Located] = ()
+    cpus: Sequence[int] = ()
 
 
-def counted(found: Iterable[Ask], catalog: Catalog) -> dict[str, int]:
-    """The requests as GRES types and counts."""
-    counts: dict[str, int] = {}
-    for ask in found:
-        kind = catalog.drivers.get(ask.device_class, ask.device_class)
-        counts[kind] = counts.get(kind, 0) + ask.count
-    return counts
+def granted(resources: NodeResources, inventory: Inventory, told: str = "") -> Grant:
+    """The devices and cores of a node that Slurm gave to a job; `told` are the node's devices as Slurm has them.
 
-
-def granted(resources: NodeResources, inventory: Inventory) -> dict[str, list[Located]]:
-    """The devices of a node that Slurm gave to a job, by driver. Raises `Unclaimable` if it does not tell which."""
-    found: dict[str, list[Located]] = {}
-    for gres in resources.gres:
-        known = inventory.get(gres.type, ())
-        if gres.name != "gpu" or not known:
-            continue
-        numbers = devices.indexes(gres.index)
-        if gres.count and not numbers:
-            raise Unclaimable(f"Slurm granted {gres.count} of {gres.type} without saying which")
-        if any(number >= len(known) for number in numbers):
-            raise Unclaimable(f"Slurm granted a {gres.type} that node {resources.node} does not have")
-        found.setdefault(gres.type, []).extend(known[number] for number in numbers)
-    return found
-
-
-def share(
-    wanted: Sequence[Ask], given: Mapping[str, Sequence[Located]], catalog: Catalog, taken: Callable[[Located], bool]
-) -> dict[str, list[Located]]:
-    """The devices of each request. Raises `Held` if enough were granted but some are still taken, else
-    `Unclaimable`.
+    Raises `Unclaimable` if Slurm does not tell which.
     """
-    left = {kind: list(found) for kind, found in given.items()}
-    result: dict[str, list[Located]] = {}
-    for ask in wanted:
-        kind = catalog.drivers.get(ask.device_class, ask.device_class)
-        if len(given.get(kind, ())) < ask.count:
-            raise Unclaimable(f"Slurm granted {len(given.get(kind, ()))} of {kind}, the pod needs {ask.count}")
-        free = [device for device in left.get(kind, []) if not taken(device)]
-        if len(free) < ask.count:
-            raise Held(f"{ask.count - len(free)} of the granted {kind} are still held by another pod")
-        result[ask.name] = free[: ask.count]
-        left[kind] = [device for device in left[kind] if device not in result[ask.name]]
-    return result
+    found: dict[Kind, list[Located]] = {}
+    order = [kind for kind in devices.counts(told) if kind in inventory.kinds] or list(inventory.gres)
+    for gres in resources.gres:
+        indexed = inventory.indexed(kind for kind in order if kind.gres == gres.name)
+        if not gres.count or not indexed:
+            continue
+        indexes = cores.numbers(gres.index or "")
+        if not indexes:
+            raise Unclaimable(f"Slurm granted {gres.count} of {gres.name}:{gres.type} without saying which")
+        for index in indexes:
+            if index >= len(indexed):
+                raise Unclaimable(f"Slurm granted a {gres.name} that node {resources.node} does not have")
+            kind, item = indexed[index]
+            found.setdefault(kind, []).append(item.at)
+    return Grant(found, _cores(resources, inventory.cores), inventory.cores)
 
 
-def allocation(shared: Mapping[str, Iterable[Located]], node: str) -> dict[str, Any]:
-    """What goes into the status of a claim."""
-    results = [
-        {"request": name, "driver": device.driver, "pool": device.pool, "device": device.device}
-        for name, found in shared.items()
-        for device in found
+def _cores(resources: NodeResources, known: Cores | None) -> list[Core]:
+    if known is None:
+        return []
+    there = resources.sockets_per_node * resources.cores_per_socket
+    chosen = cores.bits(resources.core_bitmap)
+    if there > len(known.cores) or any(bit >= len(known.cores) for bit in chosen):
+        raise Unclaimable(
+            f"Slurm has {there} cores on {resources.node} where the CPU driver offers {len(known.cores)}: "
+            "they cannot be told from each other"
+        )
+    return [known.cores[bit] for bit in chosen]
+
+
+def shares(needs: Sequence[Need], given: Grant, taken: Taken) -> list[Share]:
+    """What each request gets. Raises `Held` if enough was granted but some is still taken, else `Unclaimable`."""
+    found: list[Share] = []
+    used: set[Located] = set()
+    spent: set[Core] = set()
+    for need in needs:
+        if need.kind == CPUS:
+            share = _cpus(need.ask, given, taken, spent)
+        else:
+            share = _devices(need, given, lambda at: at in used or taken(at))
+        used.update(share.devices if need.kind != CPUS else ())
+        found.append(share)
+    results = sum(len(_results(share, given, "")) for share in found)
+    if results > MOST_RESULTS:
+        raise Unclaimable(f"{results} devices are granted, and a claim holds at most {MOST_RESULTS}")
+    return found
+
+
+def _devices(need: Need, given: Grant, taken: Taken) -> Share:
+    everything = given.of(need.kind)
+    count = need.ask.count
+    if len(everything) < count:
+        raise Unclaimable(f"Slurm granted {len(everything)} of {need.kind}, the pod needs {count}")
+    free = [at for at in everything if not taken(at)]
+    if len(free) < count:
+        raise Held(f"{count - len(free)} of the granted {need.kind} are still held by another claim")
+    return Share(need.ask.name, free[:count])
+
+
+def _cpus(ask: Ask, given: Grant, taken: Taken, spent: set[Core]) -> Share:
+    """Whole cores until there are CPUs enough; what is left of the last core stays idle."""
+    if given.topology is None or sum(map(len, given.cores)) < ask.count:
+        raise Unclaimable(f"Slurm granted {sum(map(len, given.cores))} CPUs, the pod needs {ask.count}")
+    free = [
+        core for core in given.cores if core not in spent and not any(taken(given.topology.key(cpu)) for cpu in core)
     ]
+    chosen: list[int] = []
+    for core in free:
+        if len(chosen) < ask.count:
+            spent.add(core)
+            chosen += core
+    if len(chosen) < ask.count:
+        raise Held(f"{ask.count - len(chosen)} of the granted CPUs are still held by another claim")
+    chosen = sorted(chosen[: ask.count])
+    return Share(ask.name, [given.topology.offers[cpu] for cpu in chosen], chosen)
+
+
+# --- what goes into the status of a claim
+
+
+def allocation(found: Sequence[Share], given: Grant, node: str, settings: Iterable[Mapping[str, Any]]) -> Any:
+    """What goes into the status of a claim. The same shares give the same words."""
+    results = [result for share in found for result in _results(share, given, node)]
+    grouped = given.topology is not None and given.topology.grouped
+    config = [*settings, *(_cpu_setting(share) for share in found if share.cpus and grouped)]
     here = {"key": "metadata.name", "operator": "In", "values": [node]}
     return {
-        "devices": {"results": results},
+        "devices": {"results": results, **({"config": config} if config else {})},
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [here]}]},
     }
+
+
+def _results(share: Share, given: Grant, node: str) -> list[dict[str, Any]]:
+    if not (share.cpus and given.topology is not None and given.topology.grouped):
+        return [{"request": share.request, **at._asdict()} for at in share.devices]
+    parts = {at: share.devices.count(at) for at in share.devices}
+    return [
+        {
+            "request": share.request,
+            **at._asdict(),
+            "shareID": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{node}/{at}/{cores.folded(share.cpus)}")),
+            "consumedCapacity": {f"{at.driver}/{cores.CPU_CAPACITY}": str(count)},
+        }
+        for at, count in parts.items()
+    ]
+
+
+def _cpu_setting(share: Share) -> dict[str, Any]:
+    parameters = {"apiVersion": CPU_SETTING, "cpuConfig": {"cpuset": cores.folded(share.cpus)}}
+    opaque = {"driver": share.devices[0].driver, "parameters": parameters}
+    return {"source": "FromClaim", "requests": [share.request], "opaque": opaque}

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from slinky.bridge import devices, names
-from slinky.bridge.devices import PLUGIN_GPUS, Inventory
+from slinky.bridge.devices import ANY_GPU, PLUGIN_GPUS, Inventory, Kind
 from slinky.kube import Node, Quantity
 from slinky.slurm import Node as Host
 from slinky.slurm import NodeUpdate, Presence, node_conf
@@ -29,7 +29,7 @@ class Facts:
     host: Host | None
     presence: Presence
     mark: str  # how we sign hosts that we made
-    inventory: Inventory = field(default_factory=dict)
+    inventory: Inventory = field(default_factory=Inventory)
     partitions: Collection[str] = ()
     size: str = "allocatable"
     silent: bool = False  # not ready for longer than we bear
@@ -134,10 +134,19 @@ def _register(facts: Facts) -> list[Action]:
     unknown = [name for name in partitions(node) if name not in facts.partitions]
     if unknown:
         return [Complain("NoPartition", f"Slurm has no partition {', '.join(unknown)}.")]
+    if unclear := _unclear(facts.inventory):
+        return [Complain("DevicesUnclear", unclear)]
     try:
         return [Create(line(facts, node, address))]
     except ValueError as error:
         return [Complain("BadNode", f"The node cannot be described to Slurm: {error}.")]
+
+
+def _unclear(inventory: Inventory) -> str:
+    """Why nothing can be said of a node's devices for now."""
+    if inventory.missing:
+        return f"Not every ResourceSlice of {', '.join(inventory.missing)} is there yet."
+    return f"The node cannot be told to Slurm: {inventory.fault}." if inventory.fault else ""
 
 
 def _replace(facts: Facts, host: Host) -> list[Action] | None:
@@ -258,8 +267,20 @@ def topology(node: Node) -> str:
 
 
 def cpus(facts: Facts, node: Node) -> int:
-    """Whole CPUs that pods can have."""
-    return int(Quantity.parse(_amounts(facts, node).get("cpu", "0")).nano // 10**9)
+    """Whole CPUs that pods can have; where they are devices, those of whole cores that the driver offers."""
+    count = int(Quantity.parse(_amounts(facts, node).get("cpu", "0")).nano // 10**9)
+    if (own := facts.inventory.cores) is not None:
+        return min(count // own.threads, len(own.cores)) * own.threads
+    return count
+
+
+def _shape(facts: Facts, count: int) -> dict[str, str | int]:
+    """So many CPUs as sockets, cores and threads: as the CPU driver has them, else as one socket of plain cores."""
+    own = facts.inventory.cores
+    threads = own.threads if own else 1
+    sockets = own.sockets if own and len(own.cores) * threads == count else 1
+    each = count // threads // sockets
+    return {"CPUs": count, "Boards": 1, "SocketsPerBoard": sockets, "CoresPerSocket": each, "ThreadsPerCore": threads}
 
 
 def memory(facts: Facts, node: Node) -> int:
@@ -283,17 +304,13 @@ def line(facts: Facts, node: Node, address: str) -> str:
         raise ValueError("it offers no CPU or no memory")
     settings: dict[str, str | int] = {
         "NodeAddr": address,
-        "CPUs": count,
-        "Boards": 1,
-        "SocketsPerBoard": 1,
-        "CoresPerSocket": count,
-        "ThreadsPerCore": 1,
+        **_shape(facts, count),
         "RealMemory": memory(facts, node),
         "State": "EXTERNAL",
     }
     if chosen := partitions(node):
         settings["Feature"] = ",".join(chosen)
-    if facts.inventory:
+    if facts.inventory.gres:
         settings |= {"Gres": devices.gres(facts.inventory), "GresConf": devices.gres_conf(facts.inventory)}
     elif many := plugin_gpus(node):
         files = f"[0-{many - 1}]" if many > 1 else "0"
@@ -303,18 +320,20 @@ def line(facts: Facts, node: Node, address: str) -> str:
     return node_conf(facts.name, **settings)
 
 
-def size(facts: Facts, node: Node) -> tuple[int, int, dict[str, int]]:
-    """What the node offers: CPUs, memory, and devices by driver."""
-    wanted = {driver: len(found) for driver, found in facts.inventory.items()}
+def size(facts: Facts, node: Node) -> tuple[int, int, dict[Kind, int]]:
+    """What the node offers: CPUs, memory, and devices."""
+    wanted = dict(facts.inventory.gres)
     if not wanted and (many := plugin_gpus(node)):
-        wanted = {"": many}
+        wanted = {ANY_GPU: many}
     return cpus(facts, node), memory(facts, node), wanted
 
 
 def same_size(facts: Facts, node: Node, host: Host) -> bool:
     """Whether Slurm has the node as it is. A node that tells nothing for now keeps its size."""
-    if not node.ready or not cpus(facts, node) or not memory(facts, node):
+    if not node.ready or not cpus(facts, node) or not memory(facts, node) or _unclear(facts.inventory):
         return True
+    if (told := fingerprint(host.comment)) and told != facts.inventory.fingerprint:
+        return False
     return (host.cpus, host.real_memory, devices.counts(host.gres)) == size(facts, node)
 
 
@@ -324,14 +343,21 @@ def signed(facts: Facts, node: Node) -> str:
     The size tells a node that changed from a Slurm that took it otherwise: the second is not mended by trying again.
     """
     count, megabytes, held = size(facts, node)
-    told = "".join(f"+{driver or 'gpu'}:{many}" for driver, many in sorted(held.items()))
-    return f"{facts.mark} {node.metadata.uid} {count}/{megabytes}{told}"
+    told = "".join(f"+{kind}:{many}" for kind, many in sorted(held.items()))
+    which = f"#{facts.inventory.fingerprint}" if facts.inventory else ""
+    return f"{facts.mark} {node.metadata.uid} {count}/{megabytes}{told}{which}"
+
+
+def fingerprint(comment: str) -> str:
+    """Which devices a host that we signed stands for; empty if it was not told."""
+    return comment.rpartition("#")[2] if "#" in comment else ""
 
 
 def _refused(facts: Facts, node: Node, host: Host) -> str:
     count, megabytes, held = size(facts, node)
+    types = ",".join(sorted({kind.gres for kind in held})) or "gpu"
     return (
         f"Slurm has {host.cpus} CPUs, {host.real_memory} MB and {host.gres or 'no devices'} where the node offers "
         f"{count} CPUs, {megabytes} MB and {sum(held.values())} devices. "
-        "If devices are lacking, add GresTypes=gpu to slurm.conf."
+        f"If devices are lacking, add GresTypes={types} to slurm.conf."
     )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from slinky.bridge import hosts, names
 from slinky.bridge.config import Settings
+from slinky.bridge.devices import Inventory
 from slinky.bridge.hosts import Amend, Complain, Create, Delete, Drain, Facts, Report, Taint, Undrain
 from slinky.bridge.identity import Self
 from slinky.bridge.stock import Stock
@@ -71,7 +72,7 @@ class Nodes:
             self._mirror.nodes.get(name),
             self._presence(name),
             self._mark,
-            self._stock.inventory(node.metadata.name) if node else {},
+            self._stock.inventory(node.metadata.name) if node else Inventory(),
             frozenset(self._mirror.partitions),
             self._settings.node_size,
             silent,

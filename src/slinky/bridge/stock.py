@@ -8,22 +8,20 @@ out, which discovery tells. Owners of other kinds are read when needed, and reme
 from collections.abc import Iterable
 from typing import Any
 
-from slinky.bridge import devices, intake, names, workload
+from slinky.bridge import intake, names, workload
+from slinky.bridge.classes import Catalog
 from slinky.bridge.config import Settings
-from slinky.bridge.devices import Catalog, Located
+from slinky.bridge.devices import Inventory
+from slinky.bridge.shelf import Shelf
 from slinky.bridge.views import (
     BATCH_JOBS,
-    DEVICE_CLASSES,
     JOB_SETS,
     LEADER_WORKER_SETS,
     OUR_PODS,
     POD_GROUPS,
-    RESOURCE_CLAIMS,
-    SLICES,
     BatchJob,
     NativeGroup,
     Pod,
-    ResourceClaim,
     native_groups,
     native_workloads,
 )
@@ -52,6 +50,8 @@ class Stock:
             "group": workload.groups_of,
             "job": by_label(names.JOB_LABEL),
             "node": lambda pod: (pod.spec.node_name,) if pod.spec.node_name else (),
+            "claim": claims_of,
+            "devices": _wanting_devices,
         }
         self.pods: Cache[Pod] = runtime.cache(OUR_PODS, fields=ours, indexes=indexes)
         self.nodes: Cache[Node] = runtime.cache(NODES, indexes={"host": lambda node: (intake.host_of(node),)})
@@ -60,11 +60,7 @@ class Stock:
             if served.find(resource.group, resource.kind, resource.version):
                 self.groups[kind] = runtime.cache(resource)
         self._native(runtime, served)
-        self.slices = runtime.cache(SLICES, indexes={"node": lambda part: (part.spec.node_name,)})
-        self.classes = runtime.cache(DEVICE_CLASSES)
-        self.claims = runtime.cache(RESOURCE_CLAIMS, indexes={"device": devices_of})
-        self._catalog: Catalog | None = None
-        self.classes.listen(lambda _old, _new: setattr(self, "_catalog", None))
+        self.shelf = Shelf(runtime, settings)
         self._owners: dict[str, tuple[float, Object | None]] = {}
 
     def _native(self, runtime: Runtime, served: Discovery) -> None:
@@ -81,14 +77,12 @@ class Stock:
 
     @property
     def catalog(self) -> Catalog:
-        """What resource names mean."""
-        if self._catalog is None:
-            self._catalog = devices.catalog(self.classes)
-        return self._catalog
+        """The device classes of the cluster."""
+        return self.shelf.catalog
 
-    def inventory(self, node: str) -> dict[str, tuple[Located, ...]]:
+    def inventory(self, node: str) -> Inventory:
         """The devices of a node that some class offers."""
-        return devices.inventory(self.slices.by("node", node), set(self.catalog.drivers.values()))
+        return self.shelf.inventory(node)
 
     # --- units
 
@@ -197,12 +191,22 @@ class Stock:
         return [pod for pod in self.pods if intake.waiting(pod) and not intake.job_id(pod)]
 
 
-def devices_of(claim: ResourceClaim) -> tuple[str, ...]:
-    """The devices that a claim holds."""
-    given = claim.status.allocation
-    return tuple(device_key(r.driver, r.pool, r.device) for r in given.devices.results) if given else ()
+def claims_of(pod: Pod) -> list[str]:
+    """The device claims that a pod names, or that were made for it from its templates."""
+    named = [reference.resource_claim_name for reference in pod.spec.resource_claims]
+    made = [status.resource_claim_name for status in pod.status.resource_claim_statuses]
+    return [f"{pod.metadata.namespace}/{name}" for name in {*named, *made} if name]
 
 
-def device_key(driver: str, pool: str, device: str) -> str:
-    """One device, as the index of claims knows it."""
-    return f"{driver}/{pool}/{device}"
+#: Where pods that want devices stand: not submitted yet, or submitted and without a node.
+UNSUBMITTED, UNPLACED = "unsubmitted", "unplaced"
+
+
+def _wanting_devices(pod: Pod) -> tuple[str, ...]:
+    if not intake.waiting(pod):
+        return ()
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    extended = any("/" in name for one in containers for name in (*one.resources.requests, *one.resources.limits))
+    if not (pod.spec.resource_claims or extended):
+        return ()
+    return (UNPLACED if intake.job_id(pod) else UNSUBMITTED,)

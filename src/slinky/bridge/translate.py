@@ -14,8 +14,9 @@ import msgspec
 
 from slinky.bridge import annotations, demand, policy
 from slinky.bridge.annotations import OptionError
+from slinky.bridge.classes import Catalog
 from slinky.bridge.config import Settings
-from slinky.bridge.devices import Catalog
+from slinky.bridge.devices import ANY_GPU, CPUS, Kind
 from slinky.bridge.views import Pod
 from slinky.bridge.workload import Root, Unit
 from slinky.kube import Quantity
@@ -30,7 +31,9 @@ class World:
 
     settings: Settings
     catalog: Catalog = field(default_factory=Catalog)
-    claimed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by claims: pod uid to GRES type to count
+    claimed: Mapping[str, Mapping[Kind, int]] = field(default_factory=dict)  # devices by pod uid
+    shared: Mapping[Kind, int] = field(default_factory=dict)  # devices that all pods have together
+    threads: int = 1  # of one core, where CPUs are devices
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ def translate(unit: Unit, root: Root, pods: Sequence[Pod], world: World, *, excl
     options = annotations.read(allowed)
     per_node = _pods_per_node(unit, options)
     nodes = -(-len(pods) // per_node)
+    _contradicts(options, world)
     asked = _asked(root, pods, world, per_node)
     request = JobRequest(
         name=root.name or pods[0].metadata.name,
@@ -69,6 +73,15 @@ def translate(unit: Unit, root: Root, pods: Sequence[Pod], world: World, *, excl
     return Wish(_frugal(request), per_node)
 
 
+def _contradicts(options: Mapping[str, Any], world: World) -> None:
+    """Options that would take the place of what claims need."""
+    kinds = {kind for own in (*world.claimed.values(), world.shared) for kind in own}
+    if "gres" in options and kinds - {CPUS}:
+        raise OptionError("gres and devices that pods ask for by class or claim exclude each other")
+    if "cpu-per-task" in options and CPUS in kinds:
+        raise OptionError("cpu-per-task and CPUs that pods ask for by class or claim exclude each other")
+
+
 def _pods_per_node(unit: Unit, options: Mapping[str, Any]) -> int:
     wanted: int = options.get("pods-per-node", 1)
     if wanted > 1 and unit.alone:
@@ -79,27 +92,34 @@ def _pods_per_node(unit: Unit, options: Mapping[str, Any]) -> int:
 def _asked(root: Root, pods: Sequence[Pod], world: World, per_node: int) -> dict[str, Any]:
     """What the pods ask for: every node is sized for the largest of them, as many times as pods share it."""
     need = {name: Quantity.parse(text) for name, text in root.floor.items()} | demand.most(pods)
-    cpus = need.get("cpu", demand.ZERO).whole()
-    memory = need.get("memory", demand.ZERO).mebi() * per_node
     devices = _devices(pods, world)
+    # CPUs that are devices come in whole cores.
+    cpus = max(need.get("cpu", demand.ZERO).whole(), -(-devices.pop(CPUS, 0) // world.threads) * world.threads)
+    memory = need.get("memory", demand.ZERO).mebi() * per_node
     found: dict[str, Any] = {}
     if cpus:
         found["cpus_per_task"] = cpus
     if memory:
         found["memory_per_node"] = number(memory)
-    if devices:
-        terms = (f"gres/gpu{':' if kind else ''}{kind}:{count * per_node}" for kind, count in sorted(devices.items()))
-        found["tres_per_node"] = ",".join(terms)
+    if world.shared and len(pods) > per_node:
+        raise OptionError(
+            f"pods that share a resource claim must be on one node; set pods-per-node to {len(pods)}, "
+            "or give each pod its own claim by a template"
+        )
+    counts = {kind: count * per_node for kind, count in devices.items()}
+    counts |= {kind: counts.get(kind, 0) + count for kind, count in world.shared.items()}
+    if counts:
+        found["tres_per_node"] = ",".join(f"gres/{kind}:{count}" for kind, count in sorted(counts.items()))
     return found
 
 
-def _devices(pods: Sequence[Pod], world: World) -> dict[str, int]:
-    """Devices by GRES type that the hungriest pod needs, asked for as resources or by claims of its own."""
-    found: dict[str, int] = {}
+def _devices(pods: Sequence[Pod], world: World) -> dict[Kind, int]:
+    """Devices that the hungriest pod needs, as resources of a device plugin or by claims."""
+    found: dict[Kind, int] = {}
     for pod in pods:
-        own = demand.gpus(demand.needs(pod), world.catalog)
-        for kind, count in world.claimed.get(pod.metadata.uid, {}).items():
-            own[kind] = own.get(kind, 0) + count
+        own = dict(world.claimed.get(pod.metadata.uid, {}))
+        if plain := demand.plugin_gpus(demand.needs(pod), world.catalog):
+            own[ANY_GPU] = own.get(ANY_GPU, 0) + plain
         for kind, count in own.items():
             found[kind] = max(found.get(kind, 0), count)
     return found

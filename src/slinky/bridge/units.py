@@ -12,8 +12,9 @@ from slinky.bridge.annotations import OptionError
 from slinky.bridge.bind import Hands, each
 from slinky.bridge.claim import Claims
 from slinky.bridge.config import Settings
-from slinky.bridge.decide import Cancel, Detach, Evict, LetGo, Place, Revise, Say, Submit, View
+from slinky.bridge.decide import Cancel, Detach, Evict, LetGo, Place, Revise, Say, Submit, View, Withdraw
 from slinky.bridge.feasible import Feasible
+from slinky.bridge.grant import Held
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.place import Misplaced
 from slinky.bridge.release import Releaser
@@ -21,6 +22,7 @@ from slinky.bridge.stock import Stock
 from slinky.bridge.submit import Submitter
 from slinky.bridge.translate import Wish, World, translate
 from slinky.bridge.views import Pod
+from slinky.bridge.wants import NotYet, Wants
 from slinky.bridge.watch import Said
 from slinky.bridge.workload import Missing, Root, Unit
 from slinky.kube import Again, Kind, Later, Verdict
@@ -35,6 +37,11 @@ BIND_SECONDS = histogram("slinky_bridge_place_seconds", "From a seen allocation 
 REFUSED_AGAIN = 60.0
 
 
+#: Why a pod waits that names a claim which is not there, or somebody else's; and how often that is looked at.
+CLAIM_PENDING = "ClaimPending"
+CLAIM_AGAIN = 10.0
+#: How often granted devices are looked at that somebody else still holds.
+HELD_AGAIN = 5.0
 #: How often a node that is being cleared is looked at.
 CLEARING_AGAIN = 0.5
 
@@ -51,12 +58,13 @@ class Units:
         submitter: Submitter,
         releaser: Releaser,
         hands: Hands,
+        wants: Wants,
         claims: Claims,
         clock: Clock,
     ) -> None:
         self._settings, self._stock, self._ledger, self._feasible = settings, stock, ledger, feasible
-        self._submitter, self._releaser, self._hands, self._claims = submitter, releaser, hands, claims
-        self._clock = clock
+        self._submitter, self._releaser, self._hands = submitter, releaser, hands
+        self._wants, self._claims, self._clock = wants, claims, clock
 
     async def reconcile(self, unit: Unit) -> Again | None:
         """Bring one unit a step further."""
@@ -67,6 +75,8 @@ class Units:
             self._ledger.follow(job, unit)
         root, wish, problem = await self._wish(unit, pods)
         plan = decide.decide(self._view(unit, pods, jobs, root, wish, problem))
+        if problem is not None and problem.reason == CLAIM_PENDING:
+            plan.look_again(CLAIM_AGAIN)
         for action in plan.actions:
             await self._act(unit, action, wish)
         self._forget(unit, {job for pod in self._stock.members(unit) if (job := intake.job_id(pod))})
@@ -85,14 +95,18 @@ class Units:
             return None, None, None
         try:
             wish = await self._translated(unit, root, wanting) if wanting else None
+        except NotYet as error:
+            return root, None, Said(False, CLAIM_PENDING, f"{error}.")
         except OptionError as error:
             return root, None, Said(False, "InvalidOption", f"{error}.")
         return root, wish, None
 
     async def _translated(self, unit: Unit, root: Root, pods: list[Pod]) -> Wish:
-        world = World(self._settings, self._stock.catalog, await self._claims.wanted(pods))
+        needed = await self._wants.of(pods)
+        world = World(self._settings, self._stock.catalog, needed.by_pod, needed.shared, needed.threads)
         first = translate(unit, root, pods, world)
         excluded = await self._feasible.excluded(pods, first.request.partition or "")
+        excluded |= {intake.host_of(node) for node in self._stock.nodes if not needed.suits(node.metadata.name)}
         return translate(unit, root, pods, world, excluded=excluded) if excluded else first
 
     def _view(
@@ -143,12 +157,16 @@ class Units:
                 await self._tell(pods, said, warning=warning)
             case Detach(pods, said):
                 await self._tell(pods, said, warning=True)
+                await each(pods, self._claims.withdraw)
                 await each(pods, self._hands.unlabel)
+            case Withdraw(pods):
+                await each(pods, self._claims.withdraw)
             case Cancel(job, outcome, code):
                 await self._releaser.end(job, outcome, code)
             case Evict(pod, said):
                 await self._hands.evict(pod, said)
             case LetGo(pod, complaint):
+                await self._claims.drop(pod)
                 await self._hands.let_go(pod, complaint)
 
     async def _submit(self, unit: Unit, wish: Wish, pods: tuple[Pod, ...]) -> None:
@@ -184,6 +202,11 @@ class Units:
         except Misplaced as error:
             await self._give_back(job, pods, error)
             raise Later(str(error)) from error
+        except Held as error:
+            # A claim that is freed wakes us; this is for claims that nobody frees.
+            waiting = [pod for pod in pods if not intake.bound(pod)]
+            await self._tell(waiting, Said(False, "DevicesHeld", f"Slurm job {job} has its nodes, but {error}."))
+            raise Later(str(error), after=HELD_AGAIN) from error
         if unit.kind == "NativeGroup":
             await self._stock.mark_scheduled(unit.key)
 
@@ -193,6 +216,7 @@ class Units:
         unbound = [pod for pod in pods if not intake.bound(pod)]
         await self._tell(unbound, said, warning=True)
         if len(unbound) == len(pods):
+            await each(unbound, self._claims.withdraw)
             await each(unbound, self._hands.unlabel)
             await self._releaser.end(job)
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from slinky.bridge import names
-from slinky.bridge.views import Pod
+from slinky.bridge.views import DeviceClass, Pod, Slice
 from slinky.kube import Node
 from slinky.slurm import Job, JobRecord, JobState, NodeResources
 
@@ -65,3 +65,78 @@ def record(job: str = "7", *words: str, hosts: tuple[str, ...] = (), reason: str
     detail = Job(int(job), job_state=words, state_reason=reason)
     resources = tuple(NodeResources(host) for host in hosts) if hosts else None
     return JobRecord(job, JobState.of(words), "sluid", detail, resources, lost=lost)
+
+
+# --- devices
+
+GPU_DRIVER = "gpu.example.com"
+
+
+def device_class(name: str = "lab-gpu", *expressions: str, resource: str = "") -> DeviceClass:
+    """A device class; without expressions, the lab's GPUs."""
+    chosen = expressions or (f'device.driver == "{GPU_DRIVER}"',)
+    spec = {"extendedResourceName": resource, "selectors": [{"cel": {"expression": text}} for text in chosen]}
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, DeviceClass)
+
+
+def slice_of(devices: list[dict[str, Any]], driver: str = GPU_DRIVER, **more: Any) -> Slice:
+    """A slice of a node; `more` are `node`, `pool`, `generation`, `count`, `counters`."""
+    place = more.get("node", "n1")
+    pool = {
+        "name": more.get("pool", place),
+        "generation": more.get("generation", 1),
+        "resourceSliceCount": more.get("count", 1),
+    }
+    spec = {"driver": driver, "pool": pool, "nodeName": place, "devices": devices}
+    return msgspec.convert(
+        {"metadata": {"name": "s"}, "spec": {**spec, "sharedCounters": more.get("counters", [])}}, Slice
+    )
+
+
+def gpus(number: int, model: str = "M1", first: int = 0, **more: Any) -> Slice:
+    """A slice with so many GPUs, as the lab's driver publishes them."""
+    devices = [
+        {
+            "name": f"gpu-{i}",
+            "attributes": {"index": {"int": i}, "model": {"string": model}, "driverVersion": {"version": "1.2.3"}},
+            "capacity": {"memory": {"value": "80Gi"}},
+        }
+        for i in range(first, first + number)
+    ]
+    return slice_of(devices, **more)
+
+
+def cpu_singles(*, sockets: int = 1, cores: int = 4, threads: int = 1, **more: Any) -> Slice:
+    """A slice in which every CPU is a device; siblings are numbered apart, as Linux does."""
+    total = sockets * cores
+    devices = [
+        {
+            "name": f"cpudev{cpu:03}",
+            "attributes": {
+                "dra.cpu/cpuID": {"int": cpu},
+                "dra.cpu/coreID": {"int": cpu % total % cores},
+                "dra.cpu/socketID": {"int": cpu % total // cores},
+                "dra.cpu/coreType": {"string": "standard"},
+            },
+        }
+        for cpu in range(total * threads)
+    ]
+    return slice_of(devices, "dra.cpu", **more)
+
+
+def cpu_groups(groups: Mapping[str, str], layout: str = "", **more: Any) -> Slice:
+    """A slice in which groups of CPUs are devices: name to cpuset, one socket each."""
+    devices = [
+        {
+            "name": name,
+            "allowMultipleAllocations": True,
+            "attributes": {
+                "dra.cpu/socketID": {"int": number},
+                "dra.cpu/cpuIDs": {"string": cpus},
+                "dra.cpu/smtLayout": {"string": layout},
+            },
+            "capacity": {"dra.cpu/cpu": {"value": "64"}},
+        }
+        for number, (name, cpus) in enumerate(groups.items())
+    ]
+    return slice_of(devices, "dra.cpu", **more)

@@ -134,7 +134,7 @@ def test_eviction_looks_at_binding_and_not_at_readiness() -> None:
 
 def test_a_users_cancel_of_a_waiting_job_sticks() -> None:
     for state in ("CANCELLED", "DEADLINE", "COMPLETED"):
-        assert kinds(plan(pod(job="7"), seen=over(state))) == ["Say"]
+        assert kinds(plan(pod(job="7"), seen=over(state))) == ["Say", "Withdraw"]
 
 
 @pytest.mark.parametrize("state", ["TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "FAILED"])

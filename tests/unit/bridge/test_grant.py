@@ -1,87 +1,218 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices from a grant to requests."""
+"""Devices and cores from a grant to requests."""
+
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge import grant
-from slinky.bridge.devices import Catalog, Located
-from slinky.bridge.grant import Ask, Held, Unclaimable
-from slinky.bridge.views import ResourceClaimSpec
+from slinky.bridge import asks, grant
+from slinky.bridge.asks import Ask
+from slinky.bridge.classes import Unclaimable, catalog
+from slinky.bridge.config import DeviceProfile
+from slinky.bridge.cores import Located
+from slinky.bridge.devices import CPUS, Kind, inventory
+from slinky.bridge.grant import Grant, Held, Need
+from slinky.bridge.shelf import held
+from slinky.bridge.views import ResourceClaim, ResourceClaimSpec
 from slinky.slurm import Gres, NodeResources
 
-from .build import pod
+from .build import GPU_DRIVER, cpu_groups, cpu_singles, device_class, gpus, pod
 
-KIND = "gpu.example.com"
-CATALOG = Catalog({"example.com/gpu": KIND}, {"example.com/gpu": "lab-gpu"}, {"lab-gpu": KIND})
-DEVICES = tuple(Located(KIND, "n1", f"gpu-{i}") for i in range(8))
+CATALOG = catalog([device_class(resource="example.com/gpu")])
+GPU = Kind("gpu", GPU_DRIVER)
+EIGHT = inventory([gpus(8)], [GPU_DRIVER])
+DEVICES = [item.at for item in EIGHT.kinds[GPU]]
 
 
 def free(_: Located) -> bool:
     return False
 
 
+def need(count: int, name: str = "r", kind: Kind = GPU) -> Need:
+    return Need(Ask(name, "c", count), kind)
+
+
+def given_on(inventory_: Any, *found: Gres, told: str = "", **more: Any) -> Grant:
+    return grant.granted(NodeResources("n1", gres=found, **more), inventory_, told)
+
+
+# --- what pods ask for
+
+
 def test_every_container_has_a_request_of_its_own() -> None:
     limits = {"resources": {"limits": {"example.com/gpu": "2", "cpu": "1"}}}
-    found = grant.asks(pod(spec={"containers": [{"name": "a", **limits}, {"name": "b", **limits}]}), CATALOG)
-    assert [(ask.container, ask.device_class, ask.count) for ask in found] == [("a", "lab-gpu", 2), ("b", "lab-gpu", 2)]
-    assert len({ask.name for ask in found}) == 2
+    spec = {
+        "containers": [{"name": "a", **limits}, {"name": "b", **limits}],
+        "initContainers": [{"name": "i", **limits}],
+    }
+    found = asks.of_pod(pod(spec=spec), CATALOG)
+    assert [(ask.container, ask.device_class, ask.count) for ask in found] == [
+        ("i", "lab-gpu", 2),
+        ("a", "lab-gpu", 2),
+        ("b", "lab-gpu", 2),
+    ]
+    assert len({ask.name for ask in found}) == 3
+
+
+def claim_spec(**exactly: Any) -> ResourceClaimSpec:
+    request = {"name": "r", "exactly": {"deviceClassName": "c", **exactly}}
+    return msgspec.convert({"devices": {"requests": [request]}}, ResourceClaimSpec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"requests": [{"name": "r", "firstAvailable": [{"name": "a"}]}]}, "alternatives"),
+        ({"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "allocationMode": "All"}}]}, "all devices"),
+        ({"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "adminAccess": True}}]}, "admin access"),
+        ({"requests": [], "constraints": [{"distinctAttribute": "d/numa"}]}, "distinctAttribute d/numa"),
+        (
+            {"requests": [{"name": "r", "exactly": {"capacity": {"requests": {"a": "1", "b": "2"}}}}]},
+            "several capacities",
+        ),
+    ],
+)
+def test_claims_that_slurm_cannot_count_are_told(spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(Unclaimable, match=said):
+        asks.of_claim(msgspec.convert({"devices": spec}, ResourceClaimSpec))
+
+
+def test_requests_carry_their_selectors_and_capacity() -> None:
+    (found,) = asks.of_claim(claim_spec(count=2, selectors=[{"cel": {"expression": "true"}}]))
+    assert (found.count, found.expressions, found.capacity) == (2, ("true",), "")
+    (found,) = asks.of_claim(claim_spec(capacity={"requests": {"dra.cpu/cpu": "40"}}))
+    assert (found.count, found.capacity) == (40, "dra.cpu/cpu")
+
+
+# --- devices
 
 
 def test_exactly_the_granted_devices_are_given() -> None:
-    resources = NodeResources("n1", gres=(Gres("gpu", KIND, 3, "1,4-5"),))
-    found = grant.granted(resources, {KIND: DEVICES})
-    assert [device.device for device in found[KIND]] == ["gpu-1", "gpu-4", "gpu-5"]
+    found = given_on(EIGHT, Gres("gpu", GPU_DRIVER, 3, "1,4-5"))
+    assert [at.device for at in found.of(GPU)] == ["gpu-1", "gpu-4", "gpu-5"]
 
 
-@pytest.mark.parametrize("gres", [Gres("gpu", KIND, 2, ""), Gres("gpu", KIND, 1, "9")])
+@pytest.mark.parametrize("gres", [Gres("gpu", GPU_DRIVER, 2, None), Gres("gpu", GPU_DRIVER, 1, "9")])
 def test_a_grant_that_does_not_tell_which_devices_is_refused(gres: Gres) -> None:
     with pytest.raises(Unclaimable):
-        grant.granted(NodeResources("n1", gres=(gres,)), {KIND: DEVICES})
+        given_on(EIGHT, gres)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [("gpu:a:2,gpu:b:2", {"a": ["gpu-1"], "b": ["gpu-2"]}), ("gpu:b:2,gpu:a:2(S:0)", {"b": ["gpu-3"], "a": ["gpu-0"]})],
+)
+def test_slurm_counts_the_index_through_all_types_of_a_name(told: str, expected: dict[str, list[str]]) -> None:
+    """Measured on slurmctld; the order is that of its own list, and a type of which nothing is given has no index."""
+    both = inventory(
+        [gpus(2, "a", pool="p"), gpus(2, "b", first=2, pool="q")],
+        [GPU_DRIVER],
+        [DeviceProfile(driver=GPU_DRIVER, type_attribute="model")],
+    )
+    found = given_on(both, Gres("gpu", "a", 1, "1"), Gres("gpu", "b", 1, "2"), Gres("gpu", "c", 0, None), told=told)
+    assert {kind.type: [at.device for at in ats] for kind, ats in found.devices.items()} == expected
+    assert len(found.of(Kind("gpu"))) == 2
 
 
 def test_a_device_that_somebody_holds_is_waited_for() -> None:
     with pytest.raises(Held):
-        grant.share([Ask("r", "lab-gpu", 2)], {KIND: DEVICES[:2]}, CATALOG, lambda device: device.device == "gpu-0")
+        grant.shares([need(2)], Grant({GPU: DEVICES[:2]}), lambda at: at.device == "gpu-0")
 
 
 def test_a_grant_that_is_too_small_is_told() -> None:
-    with pytest.raises(Unclaimable):
-        grant.share([Ask("r", "lab-gpu", 3)], {KIND: DEVICES[:2]}, CATALOG, free)
+    with pytest.raises(Unclaimable, match=r"granted 2 of gpu:gpu\.example\.com, the pod needs 3"):
+        grant.shares([need(3)], Grant({GPU: DEVICES[:2]}), free)
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.sets(st.integers(0, 7)))
-def test_no_device_is_given_twice_and_none_that_is_taken(counts: list[int], held: set[int]) -> None:
-    asks = [Ask(f"r{i}", "lab-gpu", count) for i, count in enumerate(counts)]
+def test_no_device_is_given_twice_and_none_that_is_taken(counts: list[int], busy: set[int]) -> None:
+    needs = [need(count, f"r{number}") for number, count in enumerate(counts)]
     try:
-        found = grant.share(asks, {KIND: DEVICES}, CATALOG, lambda device: int(device.device[4:]) in held)
+        found = grant.shares(needs, Grant({GPU: DEVICES}), lambda at: int(at.device[4:]) in busy)
     except (Held, Unclaimable):
-        assert sum(counts) > 8 - len(held)
+        assert sum(counts) > 8 - len(busy)
         return
-    everything = [device for devices in found.values() for device in devices]
+    everything = [at for share in found for at in share.devices]
     assert len(everything) == len(set(everything)) == sum(counts)
-    assert not {int(device.device[4:]) for device in everything} & held
+    assert not {int(at.device[4:]) for at in everything} & busy
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        {"name": "r", "firstAvailable": [{"name": "a"}]},
-        {"name": "r", "exactly": {"deviceClassName": "c", "allocationMode": "All"}},
-        {"name": "r", "exactly": {"deviceClassName": "c", "selectors": [{"cel": {"expression": "true"}}]}},
-    ],
+# --- cores
+
+
+def cpus(*, grouped: bool, cores: int = 64, threads: int = 1) -> Any:
+    if not grouped:
+        return inventory([cpu_singles(cores=cores, threads=threads)], ["dra.cpu"])
+    half, last = cores // 2, cores * threads - 1
+    layout = f"0-{last}>{cores}" if threads == 2 else f"0-{last}"
+    upper = [f",{cores}-{cores + half - 1}", f",{cores + half}-{last}"] if threads == 2 else ["", ""]
+    sets = {"numa0": f"0-{half - 1}{upper[0]}", "numa1": f"{half}-{cores - 1}{upper[1]}"}
+    return inventory([cpu_groups(sets, layout)], ["dra.cpu"])
+
+
+def test_granted_cores_are_the_cpus_of_a_claim() -> None:
+    own = cpus(grouped=False, cores=8, threads=2)
+    given_ = given_on(own, core_bitmap="0x78", sockets_per_node=1, cores_per_socket=8)
+    (share,) = grant.shares([need(5, kind=CPUS)], given_, free)
+    assert share.cpus == [3, 4, 5, 11, 12]
+    words = grant.allocation([share], given_, "n1", [])
+    assert [result["device"] for result in words["devices"]["results"]] == [f"cpudev{i:03}" for i in (3, 4, 5, 11, 12)]
+
+
+def test_more_cpus_than_a_claim_has_room_for_come_from_groups() -> None:
+    own = cpus(grouped=True)
+    given_ = given_on(own, core_bitmap="0x0000000FFFFFFFF8", sockets_per_node=2, cores_per_socket=32)
+    shares = grant.shares([need(33, kind=CPUS)], given_, free)
+    words = grant.allocation(shares, given_, "n1", [])
+    results = words["devices"]["results"]
+    assert [(one["device"], one["consumedCapacity"]) for one in results] == [
+        ("numa0", {"dra.cpu/cpu": "29"}),
+        ("numa1", {"dra.cpu/cpu": "4"}),
+    ]
+    (setting,) = words["devices"]["config"]
+    assert setting["opaque"]["parameters"] == {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "3-35"}}
+    assert words == grant.allocation(shares, given_, "n1", [])
+    with pytest.raises(Unclaimable, match="at most 32"):
+        single = cpus(grouped=False)
+        grant.shares([need(33, kind=CPUS)], given_on(single, core_bitmap="0x1FFFFFFFF", cores_per_socket=64), free)
+
+
+def test_a_claim_on_groups_holds_the_cpus_that_it_names() -> None:
+    own = cpus(grouped=True)
+    given_ = given_on(own, core_bitmap="0x1C0000000", sockets_per_node=2, cores_per_socket=32)
+    words = grant.allocation(grant.shares([need(3, kind=CPUS)], given_, free), given_, "n1", [])
+    claim = msgspec.convert({"metadata": {"name": "c"}, "status": {"allocation": words}}, ResourceClaim)
+    assert set(held(claim)) == given_.keys() == {Located("dra.cpu", "n1", f"cpu {cpu}") for cpu in (30, 31, 32)}
+
+
+def test_slurm_and_the_driver_must_agree_about_the_number_of_cores() -> None:
+    with pytest.raises(Unclaimable, match="Slurm has 9 cores on n1 where the CPU driver offers 8"):
+        given_on(cpus(grouped=False, cores=8), core_bitmap="0x1", sockets_per_node=1, cores_per_socket=9)
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    st.sets(st.integers(0, 7), min_size=1),
+    st.sets(st.integers(0, 15)),
+    st.booleans(),
 )
-def test_claims_that_slurm_cannot_count_are_told(request_: dict[str, object]) -> None:
-    spec = msgspec.convert({"devices": {"requests": [request_]}}, ResourceClaimSpec)
-    with pytest.raises(Unclaimable):
-        grant.asks_of_claim(spec)
-
-
-def test_a_claim_is_counted_as_the_type_behind_its_class() -> None:
-    spec = msgspec.convert(
-        {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "lab-gpu", "count": 2}}]}},
-        ResourceClaimSpec,
-    )
-    assert grant.counted(grant.asks_of_claim(spec), CATALOG) == {KIND: 2}
+def test_no_core_is_given_twice(counts: list[int], granted: set[int], busy: set[int], grouped: bool) -> None:
+    own = cpus(grouped=grouped, cores=8, threads=2)
+    bitmap = hex(sum(1 << core for core in granted))
+    given_ = given_on(own, core_bitmap=bitmap, sockets_per_node=1, cores_per_socket=8)
+    busy_keys = {own.cores.key(cpu) for cpu in busy}
+    needs = [need(count, f"r{number}", CPUS) for number, count in enumerate(counts)]
+    try:
+        found = grant.shares(needs, given_, lambda at: at in busy_keys)
+    except (Held, Unclaimable):
+        free_cores = sum(not {core, core + 8} & busy for core in granted)
+        assert sum(-(-count // 2) for count in counts) > free_cores
+        return
+    cores_of = [{cpu % 8 for cpu in share.cpus} for share in found]
+    assert [len(share.cpus) for share in found] == counts
+    assert sum(map(len, cores_of)) == len(set().union(*cores_of))
+    assert set().union(*cores_of) <= granted
+    assert not {cpu for share in found for cpu in share.cpus} & busy

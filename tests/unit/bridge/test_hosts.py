@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from slinky.bridge import hosts, names
-from slinky.bridge.devices import Located
+from slinky.bridge.devices import inventory
 from slinky.bridge.hosts import Amend, Complain, Create, Delete, Drain, Facts, Report, Taint, Undrain
 from slinky.kube import Node
 from slinky.slurm import Node as Host
 from slinky.slurm import Presence
 
-from .build import node
+from .build import GPU_DRIVER, cpu_singles, gpus, node
 
 LABEL = {names.EXTERNAL_LABEL: ""}
 MARK = "slurm-bridge cluster/bridge"
@@ -146,13 +146,49 @@ def test_a_poisoned_host_is_registered_anew() -> None:
     assert isinstance(plan(wanted(), host("IDLE", "EXTERNAL", "NOT_RESPONDING"))[0], Drain)
 
 
+GPUS = inventory([gpus(4)], [GPU_DRIVER])
+CPUS_16 = inventory([cpu_singles(sockets=2, cores=4, threads=2)], ["dra.cpu"])
+
+
 def test_devices_are_registered_and_compared_by_meaning() -> None:
-    devices = {"gpu.example.com": tuple(Located("gpu.example.com", "n1", f"gpu-{i}") for i in range(4))}
-    (created,) = plan(node(labels=LABEL), None, inventory=devices)
+    (created,) = plan(node(labels=LABEL), None, inventory=GPUS)
     assert isinstance(created, Create)
     assert "Gres=gpu:gpu.example.com:4 GresConf=Name=gpu,Type=gpu.example.com,Count=4," in created.conf
-    there = host(gres="gpu:gpu.example.com:4(S:0)", comment=f"{SIGNED}+gpu.example.com:4")
-    assert plan(wanted(), there, inventory=devices) == []
+    comment = f"{SIGNED}+gpu:gpu.example.com:4#{GPUS.fingerprint}"
+    there = host(gres="gpu:gpu.example.com:4(S:0)", comment=comment)
+    assert plan(wanted(), there, inventory=GPUS) == []
+
+
+def test_a_host_that_stands_for_other_devices_is_replaced() -> None:
+    there = host(gres="gpu:gpu.example.com:4", comment=f"{SIGNED}+gpu:gpu.example.com:4#{GPUS.fingerprint}")
+    other = inventory([gpus(4, pool="elsewhere")], [GPU_DRIVER])
+    assert other.gres == GPUS.gres
+    assert isinstance(plan(wanted(), there, inventory=other)[0], Drain)
+
+
+@pytest.mark.parametrize("parts", [[gpus(4, count=2)], [gpus(4, generation=2, count=2), gpus(4)]])
+def test_a_node_whose_slices_are_not_all_there_keeps_its_size(parts: list[Any]) -> None:
+    unclear = inventory(parts, [GPU_DRIVER])
+    there = host(gres="gpu:gpu.example.com:4", comment=f"{SIGNED}+gpu:gpu.example.com:4#{GPUS.fingerprint}")
+    assert not [a for a in plan(wanted(), there, inventory=unclear) if isinstance(a, Drain | Delete)]
+    (told,) = plan(node(labels=LABEL), None, inventory=unclear)
+    assert isinstance(told, Complain)
+    assert "gpu.example.com/n1" in told.message
+
+
+@pytest.mark.parametrize(
+    ("cpus", "shape"),
+    [
+        ("16", "CPUs=16 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2"),
+        ("99", "CPUs=16 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2"),
+        ("13500m", "CPUs=12 Boards=1 SocketsPerBoard=1 CoresPerSocket=6 ThreadsPerCore=2"),
+    ],
+)
+def test_cpus_of_a_driver_are_registered_as_the_cores_they_are(cpus: str, shape: str) -> None:
+    (created,) = plan(node(labels=LABEL, amounts={"cpu": cpus}), None, inventory=CPUS_16)
+    assert isinstance(created, Create)
+    assert shape in created.conf
+    assert "Gres" not in created.conf
 
 
 def test_features_and_topology_follow_their_annotations() -> None:

@@ -9,19 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slinky.bridge import config, constrain, identity, intake, names, place, policy, reasons, watch, workload
+from slinky.bridge.classes import Catalog
 from slinky.bridge.config import ConfigError, PriorityRule, Rule
-from slinky.bridge.devices import Catalog, catalog, counts, gres, gres_conf, indexes, inventory
 from slinky.bridge.identity import Self
 from slinky.bridge.place import Misplaced
 from slinky.bridge.views import (
     BatchJob,
-    DeviceClass,
     JobSet,
     LeaderWorkerSet,
     NativeGroup,
     NodeSelector,
     PodGroup,
-    Slice,
 )
 from slinky.bridge.workload import Missing, Unit
 from slinky.kube import Key, Object
@@ -305,59 +303,6 @@ def test_a_deletion_timestamp_already_holds_the_grace() -> None:
 @pytest.mark.parametrize("label", ["", "x7", "-7", "7 ", "\u0667"])
 def test_a_label_that_is_no_number_names_no_job(label: str) -> None:
     assert intake.job_id(pod(labels={names.JOB_LABEL: label})) == ""
-
-
-# --- devices
-
-CLASS = msgspec.convert(
-    {
-        "metadata": {"name": "lab-gpu"},
-        "spec": {
-            "extendedResourceName": "example.com/gpu",
-            "selectors": [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}],
-        },
-    },
-    DeviceClass,
-)
-
-
-def slice_of(devices: list[str], generation: int = 1, count: int = 1, pool: str = "n1") -> Slice:
-    spec = {
-        "driver": "gpu.example.com",
-        "pool": {"name": pool, "generation": generation, "resourceSliceCount": count},
-        "nodeName": "n1",
-        "devices": [{"name": name} for name in devices],
-    }
-    return msgspec.convert({"metadata": {"name": "s"}, "spec": spec}, Slice)
-
-
-def test_a_resource_name_means_the_driver_behind_its_class() -> None:
-    found = catalog([CLASS])
-    assert found.type_of("example.com/gpu") == "gpu.example.com"
-    assert found.type_of("deviceclass.resource.kubernetes.io/lab-gpu") == "gpu.example.com"
-    assert found.class_of("example.com/gpu") == "lab-gpu"
-    assert found.type_of("nvidia.com/gpu") == ""
-    assert found.type_of("cpu") is None
-
-
-def test_a_device_has_its_own_index() -> None:
-    found = inventory([slice_of(["gpu-1", "gpu-0"]), slice_of(["x"], generation=0)], ["gpu.example.com"])
-    assert [device.device for device in found["gpu.example.com"]] == ["gpu-0", "gpu-1"]
-    assert gres(found) == "gpu:gpu.example.com:2"
-    assert gres_conf(found) == "Name=gpu,Type=gpu.example.com,Count=2,File=/dev/gpu.example.com/[0-1]"
-
-
-def test_slices_of_one_pool_are_merged_once_all_are_there() -> None:
-    halves = [slice_of(["gpu-0"], count=2), slice_of(["gpu-1"], count=2)]
-    assert len(inventory(halves, ["gpu.example.com"])["gpu.example.com"]) == 2
-    assert inventory(halves[:1], ["gpu.example.com"]) == {}
-
-
-def test_slurms_words_about_devices() -> None:
-    assert counts("gpu:gpu.example.com:4(S:0-1),gpu:2") == {"gpu.example.com": 4, "": 2}
-    assert counts("") == {}
-    assert indexes("0-1,3") == [0, 1, 3]
-    assert indexes("") == []
 
 
 # --- configuration

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from slinky.bridge import annotations, names
 from slinky.bridge.annotations import TABLE, OptionError
+from slinky.bridge.classes import Catalog
 from slinky.bridge.config import PriorityRule, Rule, Settings
-from slinky.bridge.devices import Catalog
+from slinky.bridge.devices import CPUS, Kind
 from slinky.bridge.policy import Refused
 from slinky.bridge.translate import World, translate
 from slinky.bridge.views import Pod
@@ -21,7 +22,7 @@ from .build import needing, pod
 
 ALONE = Unit("ns", "Pod", "p")
 GROUP = Unit("ns", "PodGroup", "g")
-CATALOG = Catalog({"example.com/gpu": "gpu.example.com"}, {"example.com/gpu": "gpu.example.com"})
+CATALOG = Catalog({"example.com/gpu": "gpu.example.com"})
 
 
 def request(*pods: Pod, unit: Unit = ALONE, options: dict[str, str] | None = None, **settings: Any) -> JobRequest:
@@ -43,9 +44,8 @@ def test_the_default_job_is_external_exclusive_and_in_the_configured_partition()
         ({"cpu": "1500m"}, "cpus_per_task", 2),
         ({"memory": "100M"}, "memory_per_node", number(96)),  # 95.4 MiB: never less than the kubelet admits
         ({"nvidia.com/gpu": "2"}, "tres_per_node", "gres/gpu:2"),
-        ({"deviceclass.resource.kubernetes.io/gpu.example.com": "1"}, "tres_per_node", "gres/gpu:gpu.example.com:1"),
-        ({"example.com/gpu": "3"}, "tres_per_node", "gres/gpu:gpu.example.com:3"),
-        ({"example.com/gpu": "1", "amd.com/gpu": "2"}, "tres_per_node", "gres/gpu:2,gres/gpu:gpu.example.com:1"),
+        ({"nvidia.com/gpu": "1", "amd.com/gpu": "2"}, "tres_per_node", "gres/gpu:3"),
+        ({"example.com/gpu": "3"}, "tres_per_node", None),
         ({"ephemeral-storage": "1Gi"}, "tres_per_node", None),
     ],
 )
@@ -198,3 +198,44 @@ def test_a_priority_class_means_what_the_settings_say() -> None:
     assert (
         request(pod(spec={"priorityClassName": "urgent"}), options={"qos": "low"}, priority_classes=ranks).qos == "low"
     )
+
+
+# --- devices
+
+GPU = Kind("gpu", "h100")
+
+
+def wish(pods: list[Pod], **more: Any) -> JobRequest:
+    per_node = more.pop("per_node", 1)
+    gang = Unit("ns", "PodGroup", "g")
+    root = Root({names.OPTION + "pods-per-node": str(per_node)} if per_node > 1 else {})
+    return translate(gang, root, pods, World(Settings(), CATALOG, **more)).request
+
+
+def test_every_node_has_the_devices_of_its_pods() -> None:
+    pods = [pod(f"p-{i}") for i in range(4)]
+    claimed = {"uid-p-0": {GPU: 2, Kind("nic", "x"): 1}, "uid-p-1": {GPU: 1}}
+    assert wish(pods, claimed=claimed, per_node=2).tres_per_node == "gres/gpu:h100:4,gres/nic:x:2"
+
+
+def test_a_claim_that_pods_share_is_counted_once_and_keeps_them_on_one_node() -> None:
+    pods = [pod(f"p-{i}") for i in range(3)]
+    assert wish(pods, shared={GPU: 2}, per_node=3).tres_per_node == "gres/gpu:h100:2"
+    with pytest.raises(OptionError, match="pods-per-node to 3"):
+        wish(pods, shared={GPU: 2}, per_node=2)
+
+
+@pytest.mark.parametrize(("plain", "claimed", "threads", "expected"), [("2", 5, 1, 5), ("8", 5, 1, 8), ("1", 5, 2, 6)])
+def test_cpus_that_are_devices_come_in_whole_cores(plain: str, claimed: int, threads: int, expected: int) -> None:
+    pods = [needing({"cpu": plain})]
+    found = wish(pods, claimed={"uid-p": {CPUS: claimed}}, threads=threads)
+    assert (found.cpus_per_task, found.tres_per_node) == (expected, None)
+
+
+@pytest.mark.parametrize(("option", "kind"), [("gres", GPU), ("cpu-per-task", CPUS)])
+def test_an_option_that_would_replace_claimed_devices_is_refused(option: str, kind: Kind) -> None:
+    world = World(Settings(), CATALOG, {"uid-p": {kind: 1}})
+    root = Root({names.OPTION + option: "gres/gpu:1" if option == "gres" else "2"})
+    with pytest.raises(OptionError, match=f"{option} and .* exclude each other"):
+        translate(ALONE, root, [pod()], world)
+    translate(ALONE, root, [pod()], World(Settings(), CATALOG))

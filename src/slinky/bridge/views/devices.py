@@ -6,13 +6,37 @@ from typing import Any
 
 import msgspec
 
+from slinky.bridge.views.pods import NodeSelector
 from slinky.kube import Object, Resource, View
 
 
 class Attribute(View, frozen=True):
-    """A value that a driver tells of a device."""
+    """A value that a driver tells of a device: one of these."""
 
     number: int | None = msgspec.field(default=None, name="int")
+    text: str | None = msgspec.field(default=None, name="string")
+    truth: bool | None = msgspec.field(default=None, name="bool")
+    version: str | None = None
+
+
+class Amount(View, frozen=True):
+    """A quantity of something that a device or a counter has."""
+
+    value: str | int = 0
+
+
+class CounterUse(View, frozen=True):
+    """What a device takes of a set of counters that it shares with others."""
+
+    counter_set: str = ""
+    counters: dict[str, Amount] = {}
+
+
+class DeviceTaint(View, frozen=True):
+    """Why a device should be left alone."""
+
+    key: str = ""
+    effect: str = ""
 
 
 class Device(View, frozen=True):
@@ -20,6 +44,11 @@ class Device(View, frozen=True):
 
     name: str
     attributes: dict[str, Attribute] = {}
+    capacity: dict[str, Amount] = {}
+    consumes_counters: tuple[CounterUse, ...] = ()
+    taints: tuple[DeviceTaint, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: bool = False
 
 
 class Pool(View, frozen=True):
@@ -30,6 +59,13 @@ class Pool(View, frozen=True):
     resource_slice_count: int = 1
 
 
+class CounterSet(View, frozen=True):
+    """What the devices of a pool share, under one name."""
+
+    name: str
+    counters: dict[str, Amount] = {}
+
+
 class SliceSpec(View, frozen=True):
     """Devices that one driver has on one node."""
 
@@ -37,12 +73,20 @@ class SliceSpec(View, frozen=True):
     pool: Pool
     node_name: str = ""
     devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
 
 
 class Slice(Object, frozen=True):
     """A ResourceSlice."""
 
     spec: SliceSpec
+
+
+class Opaque(View, frozen=True, gc=True):
+    """Settings that only a driver understands."""
+
+    driver: str = ""
+    parameters: Any = None
 
 
 class Cel(View, frozen=True):
@@ -57,17 +101,30 @@ class DeviceSelector(View, frozen=True):
     cel: Cel | None = None
 
 
-class DeviceClassSpec(View, frozen=True):
+class ClassSetting(View, frozen=True, gc=True):
+    """Settings that come with every device of a class."""
+
+    opaque: Opaque | None = None
+
+
+class DeviceClassSpec(View, frozen=True, gc=True):
     """The devices of a class, and the extended resource by which they can be asked for."""
 
     extended_resource_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[ClassSetting, ...] = ()
 
 
-class DeviceClass(Object, frozen=True):
+class DeviceClass(Object, frozen=True, gc=True):
     """A DeviceClass."""
 
     spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class CapacityRequest(View, frozen=True):
+    """How much is wanted of devices that several may share."""
+
+    requests: dict[str, str | int] = {}
 
 
 class ExactRequest(View, frozen=True):
@@ -78,6 +135,7 @@ class ExactRequest(View, frozen=True):
     allocation_mode: str = "ExactCount"
     selectors: tuple[DeviceSelector, ...] = ()
     admin_access: bool = False
+    capacity: CapacityRequest = CapacityRequest()
 
 
 class DeviceRequest(View, frozen=True):
@@ -88,13 +146,31 @@ class DeviceRequest(View, frozen=True):
     first_available: tuple[Any, ...] = ()
 
 
-class Wanted(View, frozen=True):
+class Constraint(View, frozen=True):
+    """How the devices of some requests must be related."""
+
+    requests: tuple[str, ...] = ()
+    match_attribute: str = ""
+    distinct_attribute: str = ""
+
+
+class Setting(View, frozen=True, gc=True):
+    """Settings for the devices of some requests; in an allocation also where they come from."""
+
+    requests: tuple[str, ...] = ()
+    opaque: Opaque | None = None
+    source: str = ""
+
+
+class Wanted(View, frozen=True, gc=True):
     """The requests of a claim."""
 
     requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    config: tuple[Setting, ...] = ()
 
 
-class ResourceClaimSpec(View, frozen=True):
+class ResourceClaimSpec(View, frozen=True, gc=True):
     """What a claim asks for."""
 
     devices: Wanted = Wanted()
@@ -107,18 +183,21 @@ class Result(View, frozen=True):
     driver: str
     pool: str
     device: str
+    share_id: str = msgspec.field(default="", name="shareID")
 
 
-class Results(View, frozen=True):
+class Results(View, frozen=True, gc=True):
     """The devices that a claim was given."""
 
     results: tuple[Result, ...] = ()
+    config: tuple[Setting, ...] = ()
 
 
-class Allocation(View, frozen=True):
-    """What a claim was given."""
+class Allocation(View, frozen=True, gc=True):
+    """What a claim was given, and where."""
 
     devices: Results = Results()
+    node_selector: NodeSelector | None = None
 
 
 class Consumer(View, frozen=True):
@@ -127,9 +206,10 @@ class Consumer(View, frozen=True):
     name: str = ""
     uid: str = ""
     resource: str = ""
+    api_group: str = ""
 
 
-class ResourceClaimStatus(View, frozen=True):
+class ResourceClaimStatus(View, frozen=True, gc=True):
     """What became of a claim."""
 
     allocation: Allocation | None = None

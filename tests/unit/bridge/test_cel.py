@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expressions over devices: what is true, what fails, what is refused."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.bridge import cel
+from slinky.bridge.celvalues import Absent, Undecidable
+from slinky.bridge.cores import Located as At
+from slinky.bridge.devices import Item, fits
+from slinky.bridge.views import Device
+
+from .build import GPU_DRIVER, gpus
+
+GPU = Item(At(GPU_DRIVER, "n1", "gpu-1"), gpus(2).spec.devices[1])
+OWN = f'device.attributes["{GPU_DRIVER}"]'
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f'device.driver == "{GPU_DRIVER}"',
+        f"device.driver=='{GPU_DRIVER}' && {OWN}.model == 'M1'",
+        f'{OWN}["index"] == 1 && {OWN}.index >= 1 && {OWN}.index < 2',
+        f"{OWN}.index in [0, 1]",
+        f'"index" in {OWN} && !("uuid" in {OWN})',
+        f"has({OWN}.index) && !has({OWN}.uuid)",
+        f'{OWN}.model.startsWith("M") && {OWN}.model.lowerAscii() == "m1"',
+        f'device.capacity["{GPU_DRIVER}"].memory.compareTo(quantity("40Gi")) >= 0',
+        f'device.capacity["{GPU_DRIVER}"].memory.isGreaterThan(quantity("79Gi"))',
+        f'{OWN}.driverVersion.compareTo(semver("1.2.0")) > 0',
+        f'cel.bind(own, {OWN}, own.model == "M1" && own.index == 1)',
+        f'["M0", "M1"].exists(m, m == {OWN}.model)',
+        f'{OWN}.?uuid.orValue("none") == "none"',
+        'device.attributes["other.example.com"].?x.hasValue() ? false : true',
+        f"({OWN}.uuid == 'x') || true",
+        "!(device.allowMultipleAllocations)",
+        "1 != 'a' && -1 < 0 && 1.5 > 1",
+        r'r"\d" == "\\d" && size("abc") == 3',
+    ],
+)
+def test_this_is_true_of_the_device(expression: str) -> None:
+    assert fits(cel.compiled(expression), GPU)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "device.driver == 'other'",
+        f"{OWN}.uuid == 'x'",
+        'device.attributes["other.example.com"].x == 1',
+        f"{OWN}.model > 1",
+        f"{OWN}.index == true",
+        f"{OWN}.uuid == 'x' && true",
+        f"{OWN}.index",
+        "nothing == 1",
+    ],
+)
+def test_a_device_that_lacks_what_is_looked_at_is_not_chosen(expression: str) -> None:
+    assert not fits(cel.compiled(expression), GPU)
+
+
+@pytest.mark.parametrize(
+    ("expression", "word"),
+    [
+        (f"{OWN}.model.matches('a+')", "matches"),
+        ("1 + 1 == 2", "+"),
+        ("timestamp('x') == 1", "timestamp"),
+        ("device.driver ==", "the end"),
+        ("(" * 200 + "true" + ")" * 200, "nested"),
+        ("!" * 200 + "true", "nested"),
+        ("cel.block([1], true)", "cel.bind"),
+        ('"\\x41" == "A"', "escape"),
+        ("true true", "true"),
+        ("a.startsWith()", "arguments"),
+    ],
+)
+def test_what_is_not_known_is_refused_and_named(expression: str, word: str) -> None:
+    with pytest.raises(Undecidable) as told:
+        cel.compiled(expression)
+    assert word in str(told.value)
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_decided_or_refused(text: str) -> None:
+    try:
+        test = cel.compiled(text)
+    except Undecidable:
+        return
+    fits(test, GPU)
+
+
+TRUTHS = st.sampled_from([("true", True), ("false", False), ("(nothing == 1)", None)])
+
+
+@given(TRUTHS, TRUTHS)
+def test_logic_decides_wherever_one_side_does(left: tuple[str, bool | None], right: tuple[str, bool | None]) -> None:
+    def decided(expression: str) -> bool | None:
+        try:
+            return cel.compiled(expression)({})
+        except Absent:
+            return None
+
+    def expected(sides: set[Any], decisive: bool) -> bool | None:
+        return decisive if decisive in sides else None if None in sides else not decisive
+
+    sides = {left[1], right[1]}
+    assert decided(f"{left[0]} || {right[0]}") is expected(sides, True)
+    assert decided(f"{left[0]} && {right[0]}") is expected(sides, False)
+
+
+def test_names_without_a_domain_are_the_drivers_own() -> None:
+    bare = Item(At("d.example.com", "n1", "x"), Device("x", gpus(1).spec.devices[0].attributes))
+    assert fits(cel.compiled('device.attributes["d.example.com"].model == "M1"'), bare)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPUs as devices: Slurm's cores, and theirs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.bridge import cores
+from slinky.bridge.devices import CPUS, inventory
+from slinky.bridge.views import Slice
+
+from .build import cpu_groups, cpu_singles, slice_of
+
+
+def read(*parts: Slice) -> cores.Cores:
+    found = inventory(parts, ["dra.cpu"]).cores
+    assert found is not None
+    return found
+
+
+def test_cores_stand_by_socket_with_all_their_threads() -> None:
+    found = read(cpu_singles(sockets=2, cores=2, threads=2))
+    assert found.cores == ((0, 4), (1, 5), (2, 6), (3, 7))
+    assert (found.sockets, found.threads, found.grouped) == (2, 2, False)
+    assert found.key(5).device == "cpudev005"
+
+
+@pytest.mark.parametrize(
+    ("groups", "layout", "expected", "sockets"),
+    [
+        ({"cpudevmachine": "0-3"}, "0-3", ((0,), (1,), (2,), (3,)), 1),
+        ({"cpudevmachine": "0-7"}, "0-7>4", ((0, 4), (1, 5), (2, 6), (3, 7)), 1),
+        ({"numa0": "0-1,4-5", "numa1": "2-3,6-7"}, "0-7>4", ((0, 4), (1, 5), (2, 6), (3, 7)), 2),
+        # Reserved CPUs are in the layout and not in the group; a core that lacks a thread is left out.
+        ({"cpudevmachine": "1-7"}, "0-7>4", ((1, 5), (2, 6), (3, 7)), 1),
+        ({"cpudevmachine": "0-7"}, "2-7>3;0-1", ((2, 5), (3, 6), (4, 7)), 1),
+    ],
+)
+def test_groups_tell_their_cpus_and_siblings(
+    groups: dict[str, str], layout: str, expected: tuple[cores.Core, ...], sockets: int
+) -> None:
+    found = read(cpu_groups(groups, layout))
+    assert (found.cores, found.sockets, found.grouped) == (expected, sockets, True)
+
+
+def test_efficiency_cores_are_left_out() -> None:
+    devices = [
+        {"name": f"c{i}", "attributes": {"cpuID": {"int": i}, "coreType": {"string": "e-core" if i < 2 else "p-core"}}}
+        for i in range(4)
+    ]
+    assert read(slice_of(devices, "dra.cpu")).cores == ((2,), (3,))
+
+
+def test_groups_that_do_not_tell_their_cpus_have_no_cores() -> None:
+    found = inventory([cpu_groups({"cpudevmachine": ""})], ["dra.cpu"])
+    assert CPUS in found.kinds
+    assert found.cores is None
+
+
+@given(st.sets(st.integers(0, 600)))
+def test_sets_of_numbers_survive_their_ways_of_writing(found: set[int]) -> None:
+    assert set(cores.numbers(cores.folded(found))) == found
+    assert set(cores.bits(hex(sum(1 << number for number in found)))) == found
+
+
+@pytest.mark.parametrize(
+    ("bitmap", "expected"), [("0x0000000FFFFFFFF8", list(range(3, 36))), ("0x78", [3, 4, 5, 6]), ("", [])]
+)
+def test_slurms_bitmap_counts_from_the_right(bitmap: str, expected: list[int]) -> None:
+    assert cores.bits(bitmap) == expected
+
+
+def test_words_that_are_no_numbers_are_left_out() -> None:
+    assert cores.numbers("0-1,x,3, 5-6,7-") == [0, 1, 3, 5, 6, 7]

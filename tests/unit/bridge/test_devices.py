@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices of a node on both sides, and what asking for them means to Slurm."""
+
+from typing import Any
+
+import pytest
+
+from slinky.bridge import classes, config, devices, profiles
+from slinky.bridge.classes import Meaning, Unclaimable
+from slinky.bridge.config import ConfigError, DeviceProfile
+from slinky.bridge.devices import Inventory, Kind, inventory
+from slinky.bridge.views import Slice
+
+from .build import GPU_DRIVER, device_class, gpus, slice_of
+
+BY_MODEL = DeviceProfile(driver=GPU_DRIVER, type_attribute="model")
+GPU = Kind("gpu", GPU_DRIVER)
+
+
+def read(
+    *parts: Slice, profiles: tuple[DeviceProfile, ...] = (), drivers: tuple[str, ...] = (GPU_DRIVER,)
+) -> Inventory:
+    return inventory(parts, drivers, profiles)
+
+
+def names_of(found: Inventory, kind: Kind) -> list[str]:
+    return [item.device.name for item in found.kinds[kind]]
+
+
+# --- inventories
+
+
+def test_a_device_has_its_own_index() -> None:
+    found = read(slice_of([{"name": "gpu-1"}, {"name": "gpu-0"}]), slice_of([{"name": "x"}], generation=0))
+    assert names_of(found, GPU) == ["gpu-0", "gpu-1"]
+    assert devices.gres(found) == "gpu:gpu.example.com:2"
+    assert devices.gres_conf(found) == "Name=gpu,Type=gpu.example.com,Count=2,File=/dev/gpu/gpu.example.com/[0-1]"
+
+
+def test_slices_of_one_pool_are_merged_once_all_are_there() -> None:
+    halves = [gpus(1, count=2), gpus(1, first=1, count=2)]
+    assert names_of(read(*halves), GPU) == ["gpu-0", "gpu-1"]
+    assert read(halves[0]).missing == ("gpu.example.com/n1",)
+    assert not read(halves[0])
+
+
+def test_a_newer_generation_that_is_not_complete_hides_the_older_one() -> None:
+    found = read(gpus(4), gpus(2, generation=2, count=2))
+    assert not found
+    assert found.missing
+
+
+def test_an_index_that_means_another_device_changes_the_fingerprint() -> None:
+    same = [read(gpus(2)), read(gpus(2, generation=5))]
+    assert same[0].fingerprint == same[1].fingerprint
+    other = [read(gpus(3)), read(gpus(2, pool="p")), read(gpus(2), profiles=(BY_MODEL,)), read()]
+    assert len({found.fingerprint for found in (*same, *other)}) == 5
+
+
+@pytest.mark.parametrize(
+    "trouble", [{"taints": [{"key": "k", "effect": "NoSchedule"}]}, {"bindingConditions": ["attached"]}]
+)
+def test_a_device_that_not_everybody_may_have_is_not_offered(trouble: dict[str, Any]) -> None:
+    found = read(slice_of([{"name": "gpu-0"}, {"name": "gpu-1", **trouble}]))
+    assert names_of(found, GPU) == ["gpu-0"]
+
+
+def test_slurms_words_about_devices() -> None:
+    assert devices.counts("gpu:b:4(S:0-1),gpu:2,nic:x:1") == {Kind("gpu", "b"): 4, Kind("gpu"): 2, Kind("nic", "x"): 1}
+    assert devices.counts("") == {}
+
+
+# --- profiles
+
+
+def test_a_profile_gives_type_and_name() -> None:
+    nic = DeviceProfile(driver="nic.example.com", gres="nic", type="roce")
+    parts = (gpus(2, model="NVIDIA H100 80GB"), gpus(1, model="A100", pool="b"), slice_of([{"name": "e0"}], nic.driver))
+    found = read(*parts, profiles=(BY_MODEL, nic), drivers=(GPU_DRIVER, nic.driver))
+    assert devices.gres(found) == "gpu:a100:1,gpu:nvidia_h100_80gb:2,nic:roce:1"
+
+
+def test_the_first_profile_that_fits_decides_and_the_rest_is_not_offered() -> None:
+    chosen = (
+        DeviceProfile(driver=GPU_DRIVER, match=f'device.attributes["{GPU_DRIVER}"].index == 0', ignore=True),
+        DeviceProfile(driver=GPU_DRIVER, match=f'device.attributes["{GPU_DRIVER}"].index <= 1', type="first"),
+    )
+    found = read(gpus(3), profiles=chosen)
+    assert {str(kind): names_of(found, kind) for kind in found.kinds} == {"gpu:first": ["gpu-1"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([{"driver": "Bad Name"}], "deviceProfiles[0] (Bad Name): driver"),
+        ([{"driver": "d", "gres": "a:b"}], "gres: 'a:b' is no name of a GRES"),
+        ([{"driver": "d", "gres": "shard"}], "gres: shard cannot be a device"),
+        ([{"driver": "d", "type": "a b"}], "type: 'a b'"),
+        ([{"driver": "d", "type": "a", "typeAttribute": "model"}], "typeAttribute: a profile has either"),
+        ([{"driver": "d", "cores": True, "gres": "nic"}], "cores: CPUs have no GRES"),
+        ([{"driver": "d", "match": "device.x.matches('a')"}], "match: the function matches is not known here"),
+        (
+            [{"driver": "d"}, {"driver": "d", "type": "x"}],
+            "deviceProfiles[1] (d): match: deviceProfiles[0] takes every",
+        ),
+        ([{"driver": "d", "typAttribute": "model"}], "unknown field `typAttribute` - at `$.deviceProfiles[0]`"),
+        ([{"gres": "gpu"}], "missing required field `driver`"),
+        ([{"driver": 3}], "$.deviceProfiles[0].driver"),
+    ],
+)
+def test_a_bad_profile_is_refused_at_the_start_with_its_place(given: list[Any], said: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        settings, _ = config.parse(f"deviceProfiles: {given}")
+        profiles.check(settings.device_profiles)
+    assert said in str(told.value)
+
+
+def test_good_profiles_are_taken() -> None:
+    settings, unknown = config.parse(
+        """
+        deviceProfiles:
+        - {driver: gpu.nvidia.com, match: 'device.attributes["gpu.nvidia.com"].type == "mig"', typeAttribute: profile}
+        - {driver: gpu.nvidia.com, typeAttribute: productName}
+        - {driver: dra.net, gres: nic, indexAttribute: dra.net/ifIndex}
+        - {driver: cpu.example.com, cores: true}
+        """
+    )
+    profiles.check(settings.device_profiles)
+    assert not unknown
+
+
+# --- partitions of devices
+
+
+def mig(name: str, slices: int, first: int = 0, kind: str = "mig") -> dict[str, Any]:
+    """A GPU or a part of it; parts take counters of the GPU."""
+    uses = {f"slice-{number}": {"value": "1"} for number in range(first, first + slices)}
+    return {
+        "name": name,
+        "attributes": {"type": {"string": kind}, "profile": {"string": f"{slices}g"}},
+        "consumesCounters": [{"counterSet": "gpu-0", "counters": uses}],
+    }
+
+
+COUNTERS: dict[str, Any] = {
+    "counters": [{"name": "gpu-0", "counters": {f"slice-{i}": {"value": "1"} for i in range(4)}}]
+}
+PARTS = slice_of(
+    [mig("gpu-0", 4, kind="gpu"), *(mig(f"gpu-0-mig-{i}", 1, i) for i in range(4)), mig("gpu-0-mig-2g", 2)], **COUNTERS
+)
+ONE_G = DeviceProfile(driver=GPU_DRIVER, match=f'device.attributes["{GPU_DRIVER}"].profile == "1g"', type="1g")
+
+
+def test_devices_that_are_parts_of_one_another_are_refused_until_a_profile_chooses() -> None:
+    assert "overlap in gpu-0/slice-" in read(PARTS).fault
+    found = read(PARTS, profiles=(ONE_G,))
+    assert not found.fault
+    assert devices.gres(found) == "gpu:1g:4"
+
+
+def test_a_part_cannot_be_held_beside_the_whole() -> None:
+    counters = read(PARTS, profiles=(ONE_G,)).pools[GPU_DRIVER, "n1"]
+    assert not counters.exceeded(["gpu-0-mig-0", "gpu-0-mig-3"])
+    assert counters.exceeded(["gpu-0", "gpu-0-mig-3"]) == "gpu-0/slice-3"
+    assert counters.exceeded(["gpu-0-mig-1", "gpu-0-mig-2g"])
+    assert not counters.exceeded(["gpu-0-mig-2", "gpu-0-mig-2g"])
+
+
+# --- what a class means
+
+
+def nodes(**parts: list[Slice]) -> dict[str, Inventory]:
+    return {name: read(*found, profiles=(BY_MODEL,)) for name, found in parts.items()}
+
+
+H, A = Kind("gpu", "h"), Kind("gpu", "a")
+CLUSTER = nodes(
+    both=[gpus(2, "H", pool="h"), gpus(2, "A", first=2, pool="a")], only_h=[gpus(4, "H")], only_a=[gpus(4, "A")]
+)
+MODEL = f'device.attributes["{GPU_DRIVER}"].model'
+INDEX = f'device.attributes["{GPU_DRIVER}"].index'
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (f'{MODEL} == "H"', Meaning(H)),
+        (f'{MODEL} == "A" && {INDEX} >= 2', Meaning(A, frozenset({"only_a"}))),
+        (f'device.driver == "{GPU_DRIVER}"', Meaning(Kind("gpu"))),
+        (f"{INDEX} < 2 || {INDEX} >= 2", Meaning(Kind("gpu"))),
+        (f"{INDEX} >= 0 && {INDEX} < 2", Meaning(H, frozenset({"only_h"}))),
+    ],
+)
+def test_a_class_means_the_type_that_it_fits_wholly(expression: str, expected: Meaning) -> None:
+    assert classes.meaning("the class", (expression,), CLUSTER) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        (f"{INDEX} == 3", "which it cannot tell apart"),
+        (f'{MODEL} == "B"', "fits no device of any node"),
+        (f"{MODEL}.matches('H')", "cannot be decided here: the function matches"),
+        ("", "cannot be decided here"),
+    ],
+)
+def test_a_class_that_slurm_cannot_count_is_refused_with_the_reason(expression: str, said: str) -> None:
+    with pytest.raises(Unclaimable, match="the class") as told:
+        classes.meaning("the class", (expression,), CLUSTER)
+    assert said in str(told.value)
+
+
+def test_types_of_which_no_node_has_both_whole_are_asked_for_one_by_one() -> None:
+    with pytest.raises(Unclaimable, match="gpu:a and nic:x"):
+        nic = DeviceProfile(driver="n", gres="nic", type="x")
+        found = {
+            "n1": read(
+                gpus(1, "A"), slice_of([{"name": "e0"}], "n"), profiles=(BY_MODEL, nic), drivers=(GPU_DRIVER, "n")
+            )
+        }
+        classes.meaning("the class", ("true",), found)
+
+
+def test_a_driver_whose_devices_are_alike_needs_no_look_at_them() -> None:
+    only = (f'device.driver == "{GPU_DRIVER}"',)
+    assert classes.bare(only, ()) == Meaning(GPU)
+    assert classes.bare(('device.driver == "dra.cpu"',), ()) == Meaning(devices.CPUS)
+    assert classes.bare(only, (BY_MODEL,)) is None
+    assert classes.bare((*only, "true"), ()) is None
+
+
+def test_a_resource_name_means_the_class_behind_it() -> None:
+    found = classes.catalog([device_class(resource="example.com/gpu")])
+    assert found.class_of("example.com/gpu") == "lab-gpu"
+    assert found.class_of("deviceclass.resource.kubernetes.io/lab-gpu") == "lab-gpu"
+    assert found.class_of("deviceclass.resource.kubernetes.io/none") == "none"
+    assert found.class_of("nvidia.com/gpu") is None
+    assert found.drivers == {"lab-gpu", GPU_DRIVER}
+
+
+def test_devices_are_alike_only_if_all_tell_the_same() -> None:
+    assert classes.alike(CLUSTER["only_h"], [H], "model")
+    assert classes.alike(CLUSTER["only_h"], [H], f"{GPU_DRIVER}/model")
+    assert not classes.alike(CLUSTER["both"], [H, A], "model")
+    assert not classes.alike(CLUSTER["both"], [H], "absent")
