@@ -43,11 +43,15 @@ class Scene:
     def __init__(self, client: Client, slurm: Slurm, namespace: str, **settings: Any) -> None:
         self.client, self.slurm, self.namespace = client, slurm, namespace
         self.name = namespace.replace("_", "-")
-        given = {"scheduler_name": f"sched-{self.name}", "partition": "ext", "leader_elect": False, **settings}
-        self.settings = Settings(**given)
+        self.configure(**settings)
         self.bridge: Bridge | None = None
         self._task: asyncio.Task[None] | None = None
         self.nodes: list[str] = []
+
+    def configure(self, **settings: Any) -> None:
+        """Set what the bridge will be told."""
+        given = {"scheduler_name": f"sched-{self.name}", "partition": "ext", "leader_elect": False, **settings}
+        self.settings = Settings(**given)
 
     # --- the bridge
 
@@ -80,7 +84,7 @@ class Scene:
         self.nodes.append(name)
         await self.ready(name, **more)
         if host:
-            await eventually(lambda: self._idle(name), f"host {name}")
+            await eventually(lambda: self._idle(name), f"host {name}", more.get("seconds", PATIENCE))
         return name
 
     async def _idle(self, name: str) -> bool:
@@ -119,7 +123,8 @@ class Scene:
 
     def manifest(self, name: str, **more: Any) -> dict[str, Any]:
         """A pod of this scheduler."""
-        container = {"name": "c", "image": "x", "resources": {"requests": more.pop("requests", {})}}
+        amounts = {side: more.pop(side, {}) for side in ("requests", "limits")}
+        container = {"name": "c", "image": "x", "resources": amounts}
         meta = {key: more.pop(key) for key in ("labels", "annotations", "ownerReferences") if key in more}
         spec = {"schedulerName": self.settings.scheduler_name, "containers": [container], **more}
         return OUR_PODS.manifest(Key(self.namespace, name), metadata=meta, spec=spec)

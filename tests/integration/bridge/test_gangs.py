@@ -13,14 +13,14 @@ from .scene import Scene
 GANG = {names.OPTION + "gang": "true"}
 
 
-async def batch_job(stage: Scene, size: int) -> dict[str, str]:
+async def batch_job(stage: Scene, size: int, name: str = "j", **options: str) -> dict[str, str]:
     """A batch job that is a gang; the label of its pods."""
     template = {"spec": {**stage.manifest("x")["spec"], "restartPolicy": "Never"}}
     spec = {"parallelism": size, "completions": size, "template": template}
-    manifest = BATCH_JOBS.manifest(Key(stage.namespace, "j"), metadata={"annotations": GANG}, spec=spec)
+    manifest = BATCH_JOBS.manifest(Key(stage.namespace, name), metadata={"annotations": GANG | options}, spec=spec)
     await stage.client.create(BATCH_JOBS, manifest)
     await asyncio.sleep(0.3)  # the root must be known, or the first pod counts as one of its own
-    return {names.JOB_NAME: "j"}
+    return {names.JOB_NAME: name}
 
 
 async def test_a_gang_waits_for_its_last_pod_and_then_has_one_job(stage: Scene) -> None:
