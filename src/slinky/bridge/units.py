@@ -5,9 +5,9 @@ The reconcile gathers a view from the caches and the mirror, asks `decide`, and 
 holds no state of its own: what it needs after a restart is on the pods and in the jobs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from slinky.bridge import decide, identity, intake, place, reasons, watch, workload
+from slinky.bridge import decide, identity, intake, place, reasons, room, watch, workload
 from slinky.bridge.annotations import OptionError
 from slinky.bridge.bind import Hands, each
 from slinky.bridge.claim import Claims
@@ -25,7 +25,7 @@ from slinky.bridge.views import Pod
 from slinky.bridge.wants import NotYet, Wants
 from slinky.bridge.watch import Said
 from slinky.bridge.workload import Missing, Root, Unit
-from slinky.kube import Again, Kind, Later, Verdict
+from slinky.kube import Again, Key, Kind, Later, Verdict
 from slinky.observe import Clock, Log, histogram
 from slinky.slurm import Auth, Busy, Conflict, JobRecord, NotFound, Rejected, Retryable, SlurmError
 
@@ -194,6 +194,8 @@ class Units:
             chosen = await self._chosen(record, pods, wish)
             if wish is not None and wish.request.shared:
                 await self._wait_for_empty_nodes(job, pods, set(chosen.values()))
+            else:
+                await self._wait_for_room(job, pods, chosen)
             unbound = [pod for pod in pods if not intake.bound(pod) and not pod.metadata.deleting]
             with BIND_SECONDS.time():
                 # All or nothing: no pod of a gang starts before every one of them can.
@@ -226,6 +228,19 @@ class Units:
             if late := self._stock.leaving(node, job):
                 message = f"Slurm job {job} has node {node}, where {late[0].key} is still being stopped."
                 await self._tell(pods, Said(False, "NodeClearing", message))
+                raise Later(message, after=CLEARING_AGAIN)
+
+    async def _wait_for_room(self, job: str, pods: tuple[Pod, ...], chosen: Mapping[str, str]) -> None:
+        """On shared nodes, pods whose job is over must make room before others take their place."""
+        for name in sorted(set(chosen.values())):
+            there = self._stock.leaving(name, job)
+            late = [pod for pod in there if pod.metadata.deleting or not self._ledger.live(intake.job_id(pod))]
+            coming = [pod for pod in pods if chosen[pod.metadata.uid] == name]
+            node = self._stock.nodes.get(Key("", name))
+            if late and node is not None and (lack := room.lacking(node.status.allocatable, there, coming)):
+                message = f"Slurm job {job} has its part of node {name}, where {late[0].key} still uses {lack}."
+                waiting = [pod for pod in coming if not intake.bound(pod)]
+                await self._tell(waiting, Said(False, "NodeClearing", message))
                 raise Later(message, after=CLEARING_AGAIN)
 
     async def _chosen(self, record: JobRecord, pods: tuple[Pod, ...], wish: Wish | None) -> dict[str, str]:

@@ -28,6 +28,8 @@ from slinky.slurm import Job, SlurmError
 
 from .rack import Rack
 
+#: Of every node.
+CPUS = 16
 WHOLE_CLAIMS = RESOURCE_CLAIMS.viewed_as(Whole)
 
 
@@ -231,6 +233,7 @@ class Hands:
                 await self.stage.delete(name, grace=0)
             return
         if phase == "Pending" and not pod.metadata.deleting:
+            self._admit(pod)
             self._prepare(pod)
             self.started += 1
             await self.stage.phase(name, "Running")
@@ -247,6 +250,19 @@ class Hands:
         elif phase == "Running" and name in self.finish:
             self._unprepare(uid)
             await self.stage.phase(name, "Succeeded", 0)
+
+    def _admit(self, pod: Pod) -> None:
+        """A kubelet turns a pod away that does not fit beside what is still there."""
+        there = [
+            one
+            for one in self.seen.pods
+            if one.spec.node_name == pod.spec.node_name and one.status.phase not in {"Succeeded", "Failed"}
+        ]
+        used = sum(
+            int(container.resources.requests.get("cpu", 0)) for one in there for container in one.spec.containers
+        )
+        if used > CPUS:
+            self.seen.wrongs.append(f"{pod.spec.node_name} has {CPUS} CPUs, {pod.key} makes it {used}")
 
     def _prepare(self, pod: Pod) -> None:
         """Take the devices of the pod's claims, as a driver does; one that another pod has is a wrong."""

@@ -25,7 +25,7 @@ from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import SlurmError
 
-from .chaos import Hands, Observer, Process, unclaimed
+from .chaos import CPUS, Hands, Observer, Process, unclaimed
 from .rack import Rack, exactly, gpus, rack, single_cpus
 from .scene import eventually
 
@@ -85,7 +85,7 @@ class Play:
                 {self.made.resource: str(self.chance.randint(1, 3))},
                 {names.DEVICE_CLASS_PREFIX + self.made.cpu: str(self.chance.randint(1, 7))},
                 {self.made.resource: "1", names.DEVICE_CLASS_PREFIX + self.made.cpu: "3"},
-                {"cpu": "2"},
+                {"cpu": str(self.chance.randint(2, 12))},
             ]
         )
         return {"requests": amounts, "limits": amounts}
@@ -183,7 +183,7 @@ async def test_no_device_or_core_is_held_twice(
                 node = f"{made.stage.name}-{number}"
                 await made.publish(node, made.gpu, gpus(4))
                 await made.publish(node, made.cpu, single_cpus(made.cpu, 8, threads=2))
-                await made.stage.node(number, amounts={"cpu": "16"}, seconds=60)
+                await made.stage.node(number, amounts={"cpu": str(CPUS)}, seconds=60)
             for _ in range(STEPS):
                 await play.step()
             await play.clear()

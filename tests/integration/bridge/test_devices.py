@@ -10,7 +10,7 @@ from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.cores import bits, folded, numbers
 from slinky.bridge.shelf import held
-from slinky.bridge.views import RESOURCE_CLAIMS
+from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS
 from slinky.kube import EVENTS, NAMESPACES, Client, Key
 from slinky.slurm import Client as Slurm
 
@@ -79,6 +79,31 @@ async def test_a_device_that_another_claim_holds_is_told_and_waited_for(bay: Rac
     assert not (await bay.stage.get("all")).spec.node_name
     await bay.free("foreign")
     await bay.stage.bound("all")
+
+
+async def test_a_job_that_ends_before_its_pods_start_frees_what_they_claimed(bay: Rack) -> None:
+    await bay.claim("foreign", exactly(bay.gpu))
+    await bay.give("foreign", bay.gpu, bay.stage.nodes[0], "gpu-1")
+    amount = {bay.resource: "2"}
+    label = await batch_job(bay.stage, 2, **{names.OPTION + "pods-per-node": "2"})
+    for number in range(2):
+        await bay.stage.pod(f"gang-{number}", labels=label, requests=amount, limits=amount)
+    await bay.stage.says("gang-1", "DevicesHeld")
+    await eventually(lambda: _hold(bay, 2), "devices of the first pod")
+    await bay.stage.slurm.cancel((await bay.stage.job_of("gang-0")).job_id)
+    await eventually(lambda: _hold(bay, 0), "the end of all claims")
+    await bay.free("foreign")
+    for number in range(2):
+        key = Key(bay.stage.namespace, f"gang-{number}")
+        await bay.client.patch(OUR_PODS, key, {"metadata": {"labels": {names.JOB_LABEL: None}}})
+    for number in range(2):
+        await bay.stage.bound(f"gang-{number}")
+    assert set(await bay.held_by("gang-0")) | set(await bay.held_by("gang-1")) == {f"gpu-{n}" for n in range(4)}
+
+
+async def _hold(made: Rack, count: int) -> bool:
+    found = await made.client.list(RESOURCE_CLAIMS, namespace=made.stage.namespace)
+    return sum(len(held(claim)) for claim in found if claim.metadata.name != "foreign") == count
 
 
 async def test_a_claim_of_ones_own_is_filled_with_its_settings_and_protected(bay: Rack) -> None:
@@ -255,3 +280,18 @@ async def test_a_node_whose_devices_change_is_registered_anew(bay: Rack) -> None
 
 async def _draining(made: Rack, host: str) -> bool:
     return (await made.stage.slurm.node(host)).state.draining
+
+
+async def test_on_a_shared_node_nobody_takes_the_place_of_a_pod_that_still_stops(bay: Rack) -> None:
+    """A kubelet counts it until its containers are gone, and would turn the next one away for good."""
+    amount = {"cpu": "3"}
+    await bay.stage.pod("first", requests=amount, annotations=SHARED)
+    await bay.stage.bound("first")
+    await bay.stage.phase("first", "Running")
+    await bay.stage.pod("second", requests=amount, annotations=SHARED)
+    await bay.stage.says("second", "Resources")
+    await bay.stage.slurm.cancel((await bay.stage.job_of("first")).job_id)
+    assert "first still uses cpu" in await bay.stage.says("second", "NodeClearing")
+    assert not (await bay.stage.get("second")).spec.node_name
+    await bay.stage.stopped("first")
+    await bay.stage.bound("second")

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a kubelet would say."""
+
+import pytest
+
+from slinky.bridge import room
+
+from .build import needing
+
+ALLOCATABLE = {"cpu": "4", "memory": "8Gi"}
+
+
+@pytest.mark.parametrize(
+    ("there", "coming", "lack"),
+    [
+        ({"cpu": "3"}, {"cpu": "1"}, ""),
+        ({"cpu": "3"}, {"cpu": "1001m"}, "cpu"),
+        ({"memory": "8Gi"}, {"memory": "1"}, "memory"),
+        ({"example.com/gpu": "4"}, {"example.com/gpu": "4"}, ""),
+        ({}, {}, ""),
+    ],
+)
+def test_pods_that_are_still_there_count(there: dict[str, str], coming: dict[str, str], lack: str) -> None:
+    assert room.lacking(ALLOCATABLE, [needing(there)], [needing(coming)]) == lack
