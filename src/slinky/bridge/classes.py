@@ -14,7 +14,7 @@ from slinky.bridge import devices, names
 from slinky.bridge.celvalues import Undecidable
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.devices import CPUS, Inventory, Kind
-from slinky.bridge.profiles import known
+from slinky.bridge.profiles import known, type_of
 from slinky.bridge.views import DeviceClass, Opaque
 
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"'\\]+)["']""")
@@ -79,7 +79,7 @@ def bare(expressions: tuple[str, ...], profiles: tuple[DeviceProfile, ...]) -> M
     profile = own[0] if own else DeviceProfile(driver=found[1])
     if profile.match or profile.type_attribute or profile.ignore:
         return None
-    return Meaning(CPUS if profile.cores else Kind(profile.gres, profile.type or profile.driver))
+    return Meaning(CPUS if profile.cores else Kind(profile.gres, type_of(profile)))
 
 
 def meaning(what: str, expressions: tuple[str, ...], nodes: Mapping[str, Inventory]) -> Meaning:

@@ -73,6 +73,7 @@ class DeviceProfile(View, frozen=True, forbid_unknown_fields=True):
     # The GRES type: fixed, or what devices tell under an attribute; the driver's name without either.
     type: str = ""
     type_attribute: str = ""
+    untyped: bool = False  # no type at all, as in a gres.conf without
     index_attribute: str = "index"
     # The devices are CPUs, which Slurm counts as such.
     cores: bool = False

@@ -188,7 +188,7 @@ def _kind(item: Item, profile: DeviceProfile) -> Kind:
     if profile.cores:
         return CPUS
     told = attribute(item, profile.type_attribute) if profile.type_attribute else None
-    return Kind(profile.gres, profiles.typed(str(told)) if told is not None else profile.type or item.at.driver)
+    return Kind(profile.gres, profiles.type_of(profile, told))
 
 
 def _indexed(found: list[tuple[DeviceProfile, Item]]) -> tuple[Item, ...]:
@@ -219,8 +219,15 @@ def gres_conf(found: Inventory) -> str:
     lines = []
     for kind, count in found.gres.items():
         last = f"[0-{count - 1}]" if count > 1 else "0"
-        lines.append(f"Name={kind.gres},Type={kind.type},Count={count},File=/dev/{kind.gres}/{kind.type}/{last}")
+        name = f"Name={kind.gres},Type={kind.type}" if kind.type else f"Name={kind.gres}"
+        lines.append(f"{name},Count={count},File=/dev/{kind.gres}/{kind.type or 'any'}/{last}")
     return "+".join(lines)
+
+
+def differ(there: Mapping[Kind, int], found: Inventory, name: str) -> bool:
+    """Whether Slurm has other devices of a name than the drivers of the node offer."""
+    mine = {kind: count for kind, count in found.gres.items() if kind.gres == name}
+    return mine != {kind: count for kind, count in there.items() if kind.gres == name}
 
 
 def counts(text: str) -> dict[Kind, int]:

@@ -72,11 +72,13 @@ def granted(resources: NodeResources, inventory: Inventory, told: str = "") -> G
     Raises `Unclaimable` if Slurm does not tell which.
     """
     found: dict[Kind, list[Located]] = {}
-    order = [kind for kind in devices.counts(told) if kind in inventory.kinds] or list(inventory.gres)
+    there = devices.counts(told) or inventory.gres
     for gres in resources.gres:
-        indexed = inventory.indexed(kind for kind in order if kind.gres == gres.name)
-        if not gres.count or not indexed:
+        indexed = inventory.indexed(kind for kind in there if kind.gres == gres.name)
+        if not gres.count or all(kind.gres != gres.name for kind in inventory.gres):
             continue
+        if devices.differ(there, inventory, gres.name):
+            raise Unclaimable(f"Slurm has {told} on {resources.node} where its drivers offer {devices.gres(inventory)}")
         indexes = cores.numbers(gres.index or "")
         if not indexes:
             raise Unclaimable(f"Slurm granted {gres.count} of {gres.name}:{gres.type} without saying which")

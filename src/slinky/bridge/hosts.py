@@ -105,7 +105,7 @@ def plan(facts: Facts) -> list[Action]:
         return []
     actions = _replace(facts, facts.host)
     if actions is None:
-        actions = [*_amend(facts, facts.host), *_open_or_close(facts, facts.host)]
+        actions = [*_amend(facts, facts.host), *_open_or_close(facts, facts.host), *_compare(facts, facts.host)]
     return [*actions, *_taint(facts, wanted=facts.effect != "None"), *_report(facts, facts.host)]
 
 
@@ -204,6 +204,18 @@ def _open_or_close(facts: Facts, host: Host) -> list[Action]:
         return [] if host.state.draining else [Drain(reason)]
     mine = host.state.draining and host.reason.startswith(names.DRAIN_PREFIX)
     return [Undrain()] if mine and node.ready else []
+
+
+def _compare(facts: Facts, host: Host) -> list[Action]:
+    """Devices of a host that has a slurmd are its gres.conf's business; where that and the drivers differ is told."""
+    there = devices.counts(host.gres)
+    if host.state.external or not any(
+        devices.differ(there, facts.inventory, kind.gres) for kind in facts.inventory.gres
+    ):
+        return []
+    offer, has = devices.gres(facts.inventory), host.gres or "no devices"
+    text = f"Slurm has {has} where the drivers of the node offer {offer}; claims on them are refused until both agree."
+    return [Complain("DevicesDiffer", f"{text} Change gres.conf or the device profiles.")]
 
 
 def _taint(facts: Facts, *, wanted: bool) -> list[Action]:

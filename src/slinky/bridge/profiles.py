@@ -47,10 +47,10 @@ def _mistakes(profile: DeviceProfile) -> Iterable[tuple[str, str]]:
         yield "gres", f"{profile.gres} cannot be a device: {_TAKEN[profile.gres]}"
     if profile.type and not _TYPE.match(profile.type):
         yield "type", f"{profile.type!r} has other characters than letters, digits, '.', '_' and '-'"
-    if profile.type and profile.type_attribute:
-        yield "typeAttribute", "a profile has either a type or an attribute that tells it"
-    if profile.cores and (profile.gres != "gpu" or profile.type or profile.type_attribute or profile.ignore):
-        yield "cores", "CPUs have no GRES and no type"
+    if sum(map(bool, (profile.type, profile.type_attribute, profile.untyped))) > 1:
+        yield "type", "a profile has one of type, typeAttribute and untyped"
+    if profile.cores and profile != DeviceProfile(driver=profile.driver, match=profile.match, cores=True):
+        yield "cores", "CPUs have no GRES, no type and no index"
     try:
         cel.compiled(profile.match or "true")
     except Undecidable as error:
@@ -63,6 +63,12 @@ def known(profiles: Sequence[DeviceProfile]) -> tuple[DeviceProfile, ...]:
     return (*profiles, *(profile for profile in BUILT_IN if profile.driver not in named))
 
 
-def typed(text: str) -> str:
-    """A value as a GRES type."""
+def type_of(profile: DeviceProfile, told: object = None) -> str:
+    """The GRES type of a device that tells this under the profile's attribute."""
+    if profile.untyped:
+        return ""
+    return _typed(str(told)) if told is not None else profile.type or profile.driver
+
+
+def _typed(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("_").lower()

@@ -289,7 +289,7 @@ async def test_on_a_shared_node_nobody_takes_the_place_of_a_pod_that_still_stops
     await bay.stage.bound("first")
     await bay.stage.phase("first", "Running")
     await bay.stage.pod("second", requests=amount, annotations=SHARED)
-    await bay.stage.says("second", "Resources")
+    await bay.stage.state(await bay.stage.job_of("second"), "PENDING")
     await bay.stage.slurm.cancel((await bay.stage.job_of("first")).job_id)
     assert "first still uses cpu" in await bay.stage.says("second", "NodeClearing")
     assert not (await bay.stage.get("second")).spec.node_name

@@ -80,6 +80,14 @@ def test_a_profile_gives_type_and_name() -> None:
     assert devices.gres(found) == "gpu:a100:1,gpu:nvidia_h100_80gb:2,nic:roce:1"
 
 
+def test_devices_without_a_type_are_counted_by_name() -> None:
+    plain = DeviceProfile(driver=GPU_DRIVER, untyped=True)
+    found = read(gpus(2), profiles=(plain,))
+    assert devices.gres(found) == "gpu:2"
+    assert devices.gres_conf(found) == "Name=gpu,Count=2,File=/dev/gpu/any/[0-1]"
+    assert classes.bare((f'device.driver == "{GPU_DRIVER}"',), (plain,)) == Meaning(Kind("gpu"))
+
+
 def test_the_first_profile_that_fits_decides_and_the_rest_is_not_offered() -> None:
     chosen = (
         DeviceProfile(driver=GPU_DRIVER, match=f'device.attributes["{GPU_DRIVER}"].index == 0', ignore=True),
@@ -96,7 +104,7 @@ def test_the_first_profile_that_fits_decides_and_the_rest_is_not_offered() -> No
         ([{"driver": "d", "gres": "a:b"}], "gres: 'a:b' is no name of a GRES"),
         ([{"driver": "d", "gres": "shard"}], "gres: shard cannot be a device"),
         ([{"driver": "d", "type": "a b"}], "type: 'a b'"),
-        ([{"driver": "d", "type": "a", "typeAttribute": "model"}], "typeAttribute: a profile has either"),
+        ([{"driver": "d", "type": "a", "typeAttribute": "model"}], "type: a profile has one of"),
         ([{"driver": "d", "cores": True, "gres": "nic"}], "cores: CPUs have no GRES"),
         ([{"driver": "d", "match": "device.x.matches('a')"}], "match: the function matches is not known here"),
         (

@@ -101,6 +101,12 @@ def test_a_grant_that_does_not_tell_which_devices_is_refused(gres: Gres) -> None
         given_on(EIGHT, gres)
 
 
+def test_a_slurm_that_has_other_devices_is_not_believed() -> None:
+    for told in ("gpu:8", f"gpu:{GPU_DRIVER}:4", f"gpu:{GPU_DRIVER}:8,gpu:other:1"):
+        with pytest.raises(Unclaimable, match=f"Slurm has {told} on n1 where its drivers offer gpu:{GPU_DRIVER}:8"):
+            given_on(EIGHT, Gres("gpu", GPU_DRIVER, 1, "0"), told=told)
+
+
 @pytest.mark.parametrize(
     ("told", "expected"),
     [("gpu:a:2,gpu:b:2", {"a": ["gpu-1"], "b": ["gpu-2"]}), ("gpu:b:2,gpu:a:2(S:0)", {"b": ["gpu-3"], "a": ["gpu-0"]})],

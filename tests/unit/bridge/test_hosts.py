@@ -166,6 +166,14 @@ def test_a_host_that_stands_for_other_devices_is_replaced() -> None:
     assert isinstance(plan(wanted(), there, inventory=other)[0], Drain)
 
 
+def test_a_slurmd_with_other_devices_than_the_drivers_is_told_of() -> None:
+    there = Host("n1", words=("IDLE",), cpus=4, real_memory=8192, gres="gpu:8")
+    told = [action for action in plan(wanted(labels={}), there, inventory=GPUS) if isinstance(action, Complain)]
+    assert [(one.reason, "Slurm has gpu:8 where" in one.message) for one in told] == [("DevicesDiffer", True)]
+    same = Host("n1", words=("IDLE",), cpus=4, real_memory=8192, gres="gpu:gpu.example.com:4(S:0)")
+    assert not [action for action in plan(wanted(labels={}), same, inventory=GPUS) if isinstance(action, Complain)]
+
+
 @pytest.mark.parametrize("parts", [[gpus(4, count=2)], [gpus(4, generation=2, count=2), gpus(4)]])
 def test_a_node_whose_slices_are_not_all_there_keeps_its_size(parts: list[Any]) -> None:
     unclear = inventory(parts, [GPU_DRIVER])
