@@ -5,7 +5,7 @@ The reconcile gathers a view from the caches and the mirror, asks `decide`, and 
 holds no state of its own: what it needs after a restart is on the pods and in the jobs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from slinky.bridge import decide, identity, intake, place, reasons, room, watch, workload
 from slinky.bridge.annotations import OptionError
@@ -231,14 +231,13 @@ class Units:
                 raise Later(message, after=CLEARING_AGAIN)
 
     async def _wait_for_room(self, job: str, pods: tuple[Pod, ...], chosen: Mapping[str, str]) -> None:
-        """On shared nodes, pods whose job is over must make room before others take their place."""
+        """On shared nodes, pods whose job is over make room first; Slurm may have told of the new job before the old."""
         for name in sorted(set(chosen.values())):
             there = self._stock.leaving(name, job)
-            late = [pod for pod in there if pod.metadata.deleting or not self._ledger.live(intake.job_id(pod))]
             coming = [pod for pod in pods if chosen[pod.metadata.uid] == name]
             node = self._stock.nodes.get(Key("", name))
-            if late and node is not None and (lack := room.lacking(node.status.allocatable, there, coming)):
-                message = f"Slurm job {job} has its part of node {name}, where {late[0].key} still uses {lack}."
+            if there and node is not None and (lack := room.lacking(node.status.allocatable, there, coming)):
+                message = f"Slurm job {job} has its part of node {name}, where {_leaving(there).key} still uses {lack}."
                 waiting = [pod for pod in coming if not intake.bound(pod)]
                 await self._tell(waiting, Said(False, "NodeClearing", message))
                 raise Later(message, after=CLEARING_AGAIN)
@@ -265,6 +264,11 @@ class Units:
 
     async def _tell(self, pods: Iterable[Pod], said: Said, *, warning: bool = False) -> None:
         await each(pods, lambda pod: self._hands.say(pod, said, warning=warning))
+
+
+def _leaving(pods: Sequence[Pod]) -> Pod:
+    """The pod that is most likely to go next."""
+    return max(pods, key=lambda pod: pod.metadata.deleting)
 
 
 def judge(error: Exception) -> Verdict | None:

@@ -29,8 +29,8 @@ from .chaos import CPUS, Hands, Observer, Process, unclaimed
 from .rack import Rack, exactly, gpus, rack, single_cpus
 from .scene import eventually
 
-SEEDS = [int(os.environ["SLINKY_SEED"])] if "SLINKY_SEED" in os.environ else [1, 2]
-STEPS = int(os.environ.get("SLINKY_STEPS", "45"))
+SEEDS = [int(os.environ["SLINKY_SEED"])] if "SLINKY_SEED" in os.environ else [1]
+STEPS = int(os.environ.get("SLINKY_STEPS", "60"))
 SHARED = {names.OPTION + "exclusive": "false"}
 
 
