@@ -231,7 +231,7 @@ class Units:
                 raise Later(message, after=CLEARING_AGAIN)
 
     async def _wait_for_room(self, job: str, pods: tuple[Pod, ...], chosen: Mapping[str, str]) -> None:
-        """On shared nodes, pods whose job is over make room first; Slurm may have told of the new job before the old."""
+        """On shared nodes, former pods make room first; Slurm may have told of the new job before the end of theirs."""
         for name in sorted(set(chosen.values())):
             there = self._stock.leaving(name, job)
             coming = [pod for pod in pods if chosen[pod.metadata.uid] == name]
