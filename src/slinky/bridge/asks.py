@@ -34,8 +34,8 @@ def of_pod(pod: Pod, catalog: Catalog) -> list[Ask]:
     for number, container in enumerate(containers):
         amounts = demand.requests(container.resources)
         for place, (resource, text) in enumerate(sorted(amounts.items())):
-            kind, count = catalog.class_of(resource), Quantity.parse(text).whole()
-            if kind and count > 0:
+            kind = catalog.class_of(resource)
+            if kind and (count := Quantity.parse(text).whole()) > 0:
                 name = f"container-{number}-request-{place}"
                 found.append(Ask(name, kind, count, container.name, resource))
     return found

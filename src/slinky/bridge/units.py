@@ -106,7 +106,8 @@ class Units:
         world = World(self._settings, self._stock.catalog, needed.by_pod, needed.shared, needed.threads)
         first = translate(unit, root, pods, world)
         excluded = await self._feasible.excluded(pods, first.request.partition or "")
-        excluded |= {intake.host_of(node) for node in self._stock.nodes if not needed.suits(node.metadata.name)}
+        if needed.choosy:
+            excluded |= {intake.host_of(node) for node in self._stock.nodes if not needed.suits(node.metadata.name)}
         return translate(unit, root, pods, world, excluded=excluded) if excluded else first
 
     def _view(

@@ -33,6 +33,11 @@ class Needed:
     only: frozenset[str] | None = None
     threads: int = 1
 
+    @property
+    def choosy(self) -> bool:
+        """Whether not every node will do."""
+        return bool(self.unfit) or self.only is not None
+
     def suits(self, node: str) -> bool:
         """Whether a node can have all of it."""
         return node not in self.unfit and (self.only is None or node in self.only)
