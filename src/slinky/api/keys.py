@@ -24,6 +24,10 @@ POD_CORDON_OWNER = "nodeset.slinky.slurm.net/pod-cordon-owner"
 POD_CONDEMNED = "nodeset.slinky.slurm.net/pod-condemned"
 POD_DELETION_COST = "nodeset.slinky.slurm.net/pod-deletion-cost"
 POD_DEADLINE = "nodeset.slinky.slurm.net/pod-deadline"
+POD_NODE = "nodeset.slinky.slurm.net/node"
+FORCE_DELETE = "nodeset.slinky.slurm.net/force-delete"
+ROLLBACK_TO = "nodeset.slinky.slurm.net/rollback-to"
+REVISION_CONTENTS = "nodeset.slinky.slurm.net/revision-contents"
 NODE_CORDON_REASON = "nodeset.slinky.slurm.net/node-cordon-reason"
 HOSTNAME_OVERRIDE = "nodeset.slinky.slurm.net/hostname-override"
 TOPOLOGY = "topology.slinky.slurm.net/spec"
@@ -47,6 +51,10 @@ ANNOTATIONS = (
     Entry(POD_CONDEMNED, "pod", "operator", "why this worker was chosen to go; a choice is never taken back silently"),
     Entry(POD_DELETION_COST, "pod", "user", "an integer; workers with a lower one go first"),
     Entry(POD_DEADLINE, "pod", "operator", "RFC 3339 time at which the last job on the worker ends at the latest"),
+    Entry(POD_NODE, "pod", "operator", "the node that a worker of DaemonSet mode, or a pinned one, is meant for"),
+    Entry(FORCE_DELETE, "pod, NodeSet", "user", '"true" lets a worker that has to go be deleted without asking Slurm'),
+    Entry(ROLLBACK_TO, "NodeSet", "user", 'go back to a kept revision: its number, its name, or "previous"'),
+    Entry(REVISION_CONTENTS, "revision", "operator", "digest of the keys and files that its workers have read"),
     Entry(NODE_CORDON_REASON, "node", "user", "reason to give Slurm when the node is cordoned"),
     Entry(HOSTNAME_OVERRIDE, "node", "user", "host name of the worker on this node, in DaemonSet mode"),
     Entry(TOPOLOGY, "node, copied to pod", "user or tool", "Slurm's dynamic topology of the node"),
@@ -81,6 +89,9 @@ REVISION = "controller.kubernetes.io/hash"
 APP_NAME = "app.kubernetes.io/name"
 APP_INSTANCE = "app.kubernetes.io/instance"
 APP_COMPONENT = "app.kubernetes.io/component"
+
+#: Wishes about a NodeSet itself, which must not reach its children.
+OF_THE_SET = (FORCE_DELETE, ROLLBACK_TO)
 
 LABELS = (
     Entry(ACTIVE, "controller pod", "operator", '"true" on the slurmctld that is in charge'),

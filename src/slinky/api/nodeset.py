@@ -71,7 +71,9 @@ class NodeSetSpec(View, frozen=True):
     ] = ()
     update_strategy: Annotated[UpdateStrategy, described("How workers get a new revision.")] = UpdateStrategy()
     drain: Annotated[Drain, described("What happens to jobs when a worker has to go.")] = Drain()
-    revision_history_limit: Annotated[Count, described("How many old revisions to keep.")] = 0
+    revision_history_limit: Annotated[
+        Count, described("How many old revisions to keep for going back; those in use are kept anyway.")
+    ] = 0
     persistent_volume_claim_retention_policy: Annotated[ClaimRetention, described("What happens to the claims.")] = (
         ClaimRetention()
     )
@@ -101,6 +103,8 @@ class NodeSetStatus(ScaledStatus, frozen=True):
     slurm_down: Annotated[int, described("Down in Slurm.")] = 0
     slurm_drain: Annotated[int, described("Draining or drained in Slurm.")] = 0
     node_set_hash: Annotated[str, described("Hash of the newest revision.")] = ""
+    current_revision: Annotated[str, described("ControllerRevision that most workers have.")] = ""
+    update_revision: Annotated[str, described("ControllerRevision that all workers are to have.")] = ""
     collision_count: Annotated[int | None, described("Hash collisions met so far.")] = None
     ordinal_to_node: Annotated[dict[str, str], described("Where each ordinal is pinned, with pinToNode.")] = {}
 

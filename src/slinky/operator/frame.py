@@ -8,6 +8,7 @@ else manages on the owner (Helm's marks, the last applied manifest) stays there.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from slinky.api import keys
 from slinky.api.names import Role
 from slinky.kube.resource import Resource
 from slinky.kube.types import HasMeta, Key
@@ -57,4 +58,5 @@ def framed(
 
 def inherited(owner: HasMeta) -> dict[str, str]:
     """Annotations of the owner that its children share."""
-    return {key: value for key, value in owner.metadata.annotations.items() if not key.startswith(PRIVATE)}
+    found = owner.metadata.annotations
+    return {key: value for key, value in found.items() if not key.startswith(PRIVATE) and key not in keys.OF_THE_SET}

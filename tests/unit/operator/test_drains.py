@@ -31,7 +31,7 @@ PERMITTED: list[tuple[str, dict[str, Any], Sight, bool]] = [
     ("absent for long although slurmd is well", {"ready": 600}, seeing(host("other")), True),
     ("never placed", {"node": "", "ready": None}, BLIND, True),
     ("its containers have ended", {"phase": "Failed", "ready": None}, BLIND, True),
-    ("forced by a person", {drains.FORCE: "true"}, BLIND, True),
+    ("forced by a person", {keys.FORCE_DELETE: "true"}, BLIND, True),
 ]
 
 

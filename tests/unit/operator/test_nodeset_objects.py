@@ -6,7 +6,6 @@ from tests.unit.operator.made import controller, node_set
 from slinky.api import keys
 from slinky.operator.images import Images
 from slinky.operator.nodeset.objects import Hashes, Setting, Slot, claims, pod, worker_budget, worker_service
-from slinky.operator.nodeset.revision import revision
 
 SETTING = Setting(controller(), Hashes("rev", "key"), Images("reg/{daemon}:1"))
 
@@ -92,23 +91,3 @@ def test_what_all_workers_share_belongs_to_the_cluster_and_not_to_one_set() -> N
     for found in (worker_service(controller()), worker_budget(controller())):
         assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Controller"]
     assert worker_budget(controller())["spec"]["maxUnavailable"] == 0
-
-
-def test_what_makes_a_new_revision() -> None:
-    before = revision(node_set(), Hashes())
-    for spec in (
-        {"slurmd": {"image": "x"}},
-        {"extraConf": "Weight=2"},
-        {"ordinalPadding": 2},
-        {"template": {"spec": {"priorityClassName": "x"}}},
-        {"ssh": {"enabled": True, "sssdConfRef": {"name": "a", "key": "b"}}},
-    ):
-        assert revision(node_set(**spec), Hashes()) != before, spec
-    for hashes in (Hashes(slurm_key="x"), Hashes(sssd="x"), Hashes(sshd="x")):
-        assert revision(node_set(), hashes) != before, hashes
-
-
-def test_what_does_not() -> None:
-    before = revision(node_set(), Hashes())
-    for spec in ({"replicas": 9}, {"partition": {"enabled": True}}, {"minReadySeconds": 5}, {"pinToNode": True}):
-        assert revision(node_set(**spec), Hashes()) == before, spec

@@ -11,7 +11,7 @@ from tests.unit.operator.made import BLIND, ago, host, node, node_set, pod, seei
 from slinky.api import keys
 from slinky.kube.views import Taint
 from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, DropClaim, Forget, Update
-from slinky.operator.nodeset.drains import FORCE, permission
+from slinky.operator.nodeset.drains import permission
 from slinky.operator.nodeset.plan import plan
 from slinky.operator.sight import Sight
 
@@ -215,7 +215,7 @@ def worlds(draw: st.DrawFn) -> Any:
     of = node_set(
         replicas=draw(st.integers(0, 6)),
         deleting=draw(st.sampled_from([None, None, 10.0])),
-        annotations=draw(st.sampled_from([{}, {}, {FORCE: "true"}])),
+        annotations=draw(st.sampled_from([{}, {}, {keys.FORCE_DELETE: "true"}])),
         updateStrategy={"type": draw(st.sampled_from(["RollingUpdate", "OnDelete", "ScheduledUpdate"]))},
     )
     return snapshot(of, pods, seeing(*hosts, trusted=draw(st.booleans())))
@@ -225,7 +225,7 @@ def worlds(draw: st.DrawFn) -> Any:
 @given(worlds())
 def test_laws_of_every_plan(seen: Any) -> None:
     actions = plan(seen)
-    forced = seen.of.metadata.annotations.get(FORCE) == "true"
+    forced = seen.of.metadata.annotations.get(keys.FORCE_DELETE) == "true"
     for action in kinds(actions, Delete):
         assert permission(action.worker, forced=forced), "deleted without permission"
         assert action.worker.condemned or action.worker.pod.finished, "deleted without having been chosen"

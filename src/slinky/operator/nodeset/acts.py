@@ -6,7 +6,7 @@ of Kubernetes lets the remaining steps be tried and is raised at the end.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from dataclasses import dataclass, field
 
 from slinky.api import keys
@@ -66,9 +66,9 @@ class Acts:
         self.clusters = clusters
         self._brakes: dict[str, Brake] = {}
 
-    def forget(self, uid: str) -> None:
-        """A NodeSet is gone, and with it what was remembered of it."""
-        self._brakes.pop(uid, None)
+    def keep_only(self, alive: Set[str]) -> None:
+        """Remember nothing but of these NodeSets, by uid."""
+        self._brakes = {uid: brake for uid, brake in self._brakes.items() if uid in alive}
 
     async def carry_out(self, of: NodeSet, actions: Iterable[Action], setting: Setting | None, note: Note) -> Report:
         """Do all of it, as far as possible."""

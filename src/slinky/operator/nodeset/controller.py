@@ -2,6 +2,7 @@
 """Glue: takes a snapshot of a NodeSet, has it planned, carries out the plan, writes the status."""
 
 import asyncio
+from collections import Counter
 from functools import partial
 
 from slinky.api import keys
@@ -19,9 +20,10 @@ from slinky.operator.keeper import Keeper, Outcome
 from slinky.operator.metrics import CONDEMNED, WRITES
 from slinky.operator.nodeset import conditions, objects, status
 from slinky.operator.nodeset.acts import Acts, Report
+from slinky.operator.nodeset.history import History, Standing
 from slinky.operator.nodeset.objects import Hashes, Setting
 from slinky.operator.nodeset.plan import Snapshot, plan
-from slinky.operator.nodeset.revision import revision
+from slinky.operator.nodeset.revision import contents
 from slinky.operator.nodeset.workers import worker
 from slinky.operator.pieces import digest
 from slinky.operator.references import users
@@ -43,6 +45,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         super().__init__(world, world.node_sets, group=lambda key: key.namespace)
         self.clusters = clusters
         self.acts = Acts(world, clusters)
+        self.history = History(world)
         self.domain = cluster_domain(world.settings.cluster_domain)
         world.node_sets.add_indexes(
             {
@@ -69,16 +72,20 @@ class NodeSetKeeper(Keeper[NodeSet]):
         controller = self.world.controllers.get(found.controller_key)
         if controller is None:
             raise Blocked("ControllerMissing", f"there is no Controller {found.spec.controller_ref.name}; create it")
+        found = await self.history.go_back(found, partial(self.note, found))
         await self._hold(found)
         await self._shared(found, controller)
         hashes = await self._hashes(found, controller)
+        standing = await self.history.settle(found, contents(hashes), self._carried(found))
+        hashes = hashes._replace(revision=standing.wanted.hash)
         setting = Setting(controller, hashes, self.world.settings.images, self.domain)
         report = await self.acts.carry_out(
             found, plan(self._snapshot(found, hashes.revision)), setting, partial(self.note, found)
         )
         seen = self._snapshot(found, hashes.revision)
         await self._show(seen)
-        return self._outcome(seen, report)
+        await self.history.prune(found, {hashes.revision, *self._carried(found)})
+        return self._outcome(seen, report, standing)
 
     async def depart(self, found: NodeSet) -> Again | None:
         """Drain and delete every worker, then let the NodeSet go; at once if its cluster is going too."""
@@ -98,6 +105,10 @@ class NodeSetKeeper(Keeper[NodeSet]):
     def forget(self, key: Key) -> None:
         """Drop what was remembered under its name."""
         CONDEMNED.labels(*key).set(0)
+        # Nothing that was remembered of sets that are gone may reach one that takes their name.
+        alive = {found.metadata.uid for found in self.world.node_sets}
+        self.acts.keep_only(alive)
+        self.history.keep_only(alive)
 
     # --- seeing
 
@@ -123,15 +134,19 @@ class NodeSetKeeper(Keeper[NodeSet]):
             tuple(claims) if of.spec.volume_claim_templates else (),
         )
 
+    def _carried(self, of: NodeSet) -> Counter[str]:
+        """How many workers have which revision."""
+        labels = (pod.metadata.labels.get(keys.REVISION, "") for pod in self.world.pods.by("owner", of.metadata.uid))
+        return Counter(filter(None, labels))
+
     async def _hashes(self, of: NodeSet, controller: Controller) -> Hashes:
         contents, namespace = self.world.contents, of.metadata.namespace
         key, sssd = controller.spec.slurm_key_ref, of.spec.ssh.sssd_conf_ref if of.spec.ssh.enabled else None
-        found = Hashes(
+        return Hashes(
             slurm_key=digest({"": await contents.secret_value(namespace, key)}) if key else "",
             sshd=digest({"": worker_config(of.spec.ssh.extra_sshd_config)}) if of.spec.ssh.enabled else "",
             sssd=digest({"": await contents.secret_value(namespace, sssd)}) if sssd else "",
         )
-        return found._replace(revision=revision(of, found))
 
     # --- doing
 
@@ -181,7 +196,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
             if not isinstance(made, BaseException):
                 self.world.pods.wrote(made)
 
-    def _outcome(self, seen: Snapshot, report: Report) -> Outcome:
+    def _outcome(self, seen: Snapshot, report: Report, standing: Standing) -> Outcome:
         going = sum(found.condemned is not None for found in seen.workers)
         CONDEMNED.labels(*seen.of.key).set(going)
         if going and not seen.sight.trusted:
@@ -190,7 +205,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
             raise report.errors[0]
         known = status.health(seen, braked=report.braked, refused=report.slurm, reserved=report.reserved)
         settled = not going and not report.braked and not report.slurm and known.ready.value
-        said = self.with_health(seen.of, known, **status.counts(seen))
+        said = self.with_health(seen.of, known, **status.counts(seen), **standing.status())
         return Outcome(said, CALM_AGAIN if settled else BUSY_AGAIN)
 
     # --- being woken

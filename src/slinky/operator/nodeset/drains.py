@@ -16,8 +16,6 @@ from slinky.operator.nodeset.workers import UNREGISTERED_AFTER, Worker
 from slinky.slurm import NodeUpdate, Presence
 
 LONGEST_REASON = 256
-#: On a pod or a NodeSet: delete without asking Slurm. The only way around the rule, and always a person's.
-FORCE = "nodeset.slinky.slurm.net/force-delete"
 
 _CAUSES = {
     "scale-in": "scaled in",
@@ -80,7 +78,7 @@ def unregistered(worker: Worker) -> bool:
 PERMISSIONS: tuple[tuple[Callable[[Worker], bool], str], ...] = (
     (lambda worker: worker.pod.finished, "its containers have ended"),
     (lambda worker: not worker.pod.spec.node_name, "it was never placed"),
-    (lambda worker: worker.meta.annotations.get(FORCE) == "true", "forced by a person"),
+    (lambda worker: worker.meta.annotations.get(keys.FORCE_DELETE) == "true", "forced by a person"),
     (lambda worker: worker.drained, "drained"),
     (
         lambda worker: worker.presence is Presence.ABSENT and not worker.ready,

@@ -35,9 +35,6 @@ from slinky.operator.sshd import worker_config
 LEAVING = f"{keys.REASON_PREFIX}Pod is terminating"
 _PRE_STOP = f"scontrol update nodename=\"$(hostname)\" state=down reason='{LEAVING}'"
 
-#: On pods that are meant for one node: which.
-NODE = "nodeset.slinky.slurm.net/node"
-
 
 class Slot(NamedTuple):
     """A place for a worker: an ordinal, or a Kubernetes node with the host name it gives."""
@@ -152,7 +149,7 @@ def _annotations(of: NodeSet, slot: Slot, hashes: Hashes) -> dict[str, str]:
     found = {**default_container("slurmd"), keys.SLURM_KEY_HASH: hashes.slurm_key}
     if of.spec.ssh.enabled:
         found |= {keys.SSHD_CONF_HASH: hashes.sshd, keys.SSSD_CONF_HASH: hashes.sssd}
-    found |= {NODE: slot.node} if slot.node else {}
+    found |= {keys.POD_NODE: slot.node} if slot.node else {}
     return found | ({keys.TOPOLOGY: slot.topology} if slot.topology else {})
 
 

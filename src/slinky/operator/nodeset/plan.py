@@ -17,8 +17,7 @@ from slinky.api.nodeset import NodeSet
 from slinky.kube.views import Node
 from slinky.operator.nodeset import drains, placement, scaling, sync
 from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, DropClaim, Forget, Update
-from slinky.operator.nodeset.drains import FORCE
-from slinky.operator.nodeset.objects import NODE, Slot, hostname
+from slinky.operator.nodeset.objects import Slot, hostname
 from slinky.operator.nodeset.reservation import step
 from slinky.operator.nodeset.rollout import outdated
 from slinky.operator.nodeset.workers import Worker
@@ -89,7 +88,7 @@ def _vacant(seen: Snapshot) -> Sequence[Slot]:
 
 def node_of(worker: Worker) -> str:
     """The node a worker runs on or is meant for."""
-    return worker.pod.spec.node_name or worker.meta.annotations.get(NODE, "")
+    return worker.pod.spec.node_name or worker.meta.annotations.get(keys.POD_NODE, "")
 
 
 def _stale(seen: Snapshot, slot: Slot) -> str:
@@ -139,7 +138,7 @@ def _misplaced(seen: Snapshot, workers: Sequence[Worker]) -> Iterable[Worker]:
 
 def _departures(seen: Snapshot) -> Iterable[Action]:
     """Everything about workers that have to go: drain, hurry, delete."""
-    forced = seen.of.metadata.annotations.get(FORCE) == "true"
+    forced = seen.of.metadata.annotations.get(keys.FORCE_DELETE) == "true"
     if seen.going:
         forced = forced or deletion_overdue(seen, seen.of.spec.drain.deletion_seconds)
     for worker in seen.workers:

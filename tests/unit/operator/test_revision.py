@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When two workers are the same, which revisions are kept, and how one goes back to them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.operator.made import node_set
+
+from slinky.api import keys
+from slinky.api.nodeset import NodeSetSpec
+from slinky.kube.types import Meta
+from slinky.operator.nodeset.objects import Hashes
+from slinky.operator.nodeset.revision import (
+    Revision,
+    asked,
+    chosen,
+    contents,
+    current,
+    manifest,
+    restored,
+    same,
+    surplus,
+    template,
+)
+
+READ = contents(Hashes())
+
+
+def kept(number: int, read: str = READ, **spec: Any) -> Revision:
+    made = manifest(node_set(**spec), template(node_set(**spec)), read, number)
+    return msgspec.convert({**made, "metadata": {**made["metadata"], "uid": f"uid-{number}"}}, Revision)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"slurmd": {"image": "x"}},
+        {"extraConf": "Weight=2"},
+        {"ordinalPadding": 2},
+        {"oversubscribeNode": True},
+        {"template": {"spec": {"priorityClassName": "x"}}},
+        {"ssh": {"enabled": True, "sssdConfRef": {"name": "a", "key": "b"}}},
+        {"slurmd": {"securityContext": {"privileged": False}}},
+    ],
+    ids=str,
+)
+def test_what_makes_a_new_revision(spec: dict[str, Any]) -> None:
+    assert chosen([kept(1)], template(node_set(**spec)), READ) is None
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"replicas": 9},
+        {"partition": {"enabled": True}},
+        {"minReadySeconds": 5},
+        {"pinToNode": True},
+        {"ssh": {"extraSshdConfig": "Banner none"}},  # while it is off
+    ],
+    ids=str,
+)
+def test_what_does_not(spec: dict[str, Any]) -> None:
+    assert chosen([kept(1)], template(node_set(**spec)), READ) == kept(1)
+
+
+@pytest.mark.parametrize("hashes", [Hashes(slurm_key="x"), Hashes(sssd="x"), Hashes(sshd="x")], ids=str)
+def test_what_workers_have_read_makes_a_revision_too(hashes: Hashes) -> None:
+    assert chosen([kept(1)], template(node_set()), contents(hashes)) is None
+
+
+def test_one_that_another_operator_has_kept_is_the_same_if_it_means_the_same() -> None:
+    spec: dict[str, Any] = {
+        "slurmd": {"image": "x", "resources": {"limits": {"cpu": "1000m", "memory": "1Gi"}}},
+        "template": {"spec": {"hostname": "g-", "tolerations": []}},
+    }
+    theirs = {
+        "spec": {
+            "template": {"metadata": {"creationTimestamp": None}, "spec": {"hostname": "g-"}, "$patch": "replace"},
+            "slurmd": {"image": "x", "name": "", "resources": {"limits": {"cpu": "1", "memory": "1024Mi"}}},
+            "logfile": {},
+            "ssh": {"enabled": False, "sssdConfRef": {"key": "", "name": ""}},
+            "extraConf": "",
+            "ordinalPadding": 0,
+            "oversubscribeNode": False,
+        }
+    }
+    foreign = Revision(Meta(name="gpu-6d4f", labels={keys.REVISION: "6d4f"}), 1, theirs)
+    assert chosen([foreign], template(node_set(**spec)), READ) == foreign
+    assert chosen([foreign], template(node_set(**spec, extraConf="Weight=2")), READ) is None
+
+
+def test_the_same_template_read_again_is_found_and_not_made_anew() -> None:
+    found = [kept(1), kept(2, slurmd={"image": "x"}), kept(3, "other")]
+    assert chosen(found, template(node_set()), READ) == found[0]
+
+
+def test_revisions_beyond_the_limit_go_but_never_one_that_a_worker_carries() -> None:
+    found = [kept(n, slurmd={"image": str(n)}) for n in range(1, 6)]
+    used = {found[0].hash, found[4].hash}
+    assert [one.revision for one in surplus(found, used, 1)] == [2, 3]
+    assert [one.revision for one in surplus(found, used, 0)] == [2, 3, 4]
+    assert surplus(found, used, 3) == []
+
+
+def test_the_current_revision_is_the_one_most_have_until_all_have_the_wanted_one() -> None:
+    old, new = kept(1), kept(2, slurmd={"image": "x"})
+    assert current([old, new], {old.hash: 3, new.hash: 1}, new) == old.metadata.name
+    assert current([old, new], {new.hash: 4}, new) == new.metadata.name
+    assert current([old, new], {"never kept": 4}, new) == new.metadata.name
+
+
+def test_a_person_names_a_revision_by_number_by_name_or_as_the_previous_one() -> None:
+    found = [kept(7, slurmd={"image": "b"}), kept(2)]
+    assert asked(found, "previous") == asked(found, "2") == asked(found, found[1].metadata.name) == found[1]
+    assert asked(found, "3") is None
+    assert asked(found[:1], "previous") is None
+
+
+IMAGES = st.sampled_from([None, "a", "b"])
+SPECS = st.builds(
+    lambda image, env, conf, padding, labels: {
+        "slurmd": {**({"image": image} if image else {}), **({"env": env} if env else {})},
+        "extraConf": conf,
+        "ordinalPadding": padding,
+        "template": {"metadata": {"labels": labels}, "spec": {"priorityClassName": conf} if conf else {}},
+    },
+    IMAGES,
+    st.lists(st.fixed_dictionaries({"name": st.sampled_from("xy")}), max_size=2),
+    st.sampled_from(["", "Weight=2"]),
+    st.integers(0, 3),
+    st.dictionaries(st.sampled_from("ab"), st.sampled_from("cd"), max_size=2),
+)
+
+
+def patched(live: Any, patch: Any) -> Any:
+    """RFC 7386, as the API server does it."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(live) if isinstance(live, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = patched(found.get(key), value)
+    return found
+
+
+@given(SPECS, SPECS)
+def test_going_back_gives_exactly_the_kept_template_and_touches_nothing_else(one: Any, other: Any) -> None:
+    before, wanted = node_set(replicas=7, **one), template(node_set(**other))
+    spec = patched(msgspec.to_builtins(before.spec), restored(before, wanted))
+    after = msgspec.structs.replace(before, spec=msgspec.convert(spec, NodeSetSpec))
+    assert same(template(after), wanted)
+    assert after.spec.replicas == 7
+    assert restored(after, wanted) == {}
