@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from slinky.kube.types import Key
 from slinky.observe import Log
+from slinky.operator.deadlines import Deadlines
 from slinky.operator.metrics import SLURM_AGE, SLURM_CALLS, SLURM_UP
 from slinky.operator.sight import FRESH, Sight
 from slinky.slurm import Change, Client, Exchange, MintedToken, Mirror
@@ -31,7 +32,8 @@ class _Cluster:
     key: bytes
     client: Client
     mirror: Mirror
-    life: asyncio.Task[None] | None = None
+    deadlines: Deadlines
+    lives: list[asyncio.Task[None]] = field(default_factory=list)
     stop: Callable[[], None] = field(default=lambda: None)
 
 
@@ -71,10 +73,10 @@ class Clusters:
         if found is None:
             return
         found.stop()
-        if found.life is not None:
-            found.life.cancel()
+        for life in found.lives:
+            life.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await found.life
+                await life
         await found.client.close()
         for gauge in (SLURM_UP, SLURM_AGE):
             with contextlib.suppress(KeyError):
@@ -108,6 +110,7 @@ class Clusters:
             reservations=dict(found.mirror.reservations),
             fault=str(fault) if fault else "",
             doubt=str(nodes.doubt) if nodes.doubt else "",
+            deadlines=found.deadlines.of_host,
         )
 
     async def _connect(self, key: Key, url: str, secret: bytes) -> None:
@@ -119,17 +122,26 @@ class Clusters:
 
         client = Client(url, MintedToken(current, USER), observe=_observed)
         mirror = Mirror(client, all_jobs=False)
-        made = self._clusters[key] = _Cluster(url, secret, client, mirror)
+        deadlines = Deadlines(client, mirror.nodes, lambda: self._tell(key, Change(What.JOB, "", None, None)))
+        made = self._clusters[key] = _Cluster(url, secret, client, mirror, deadlines)
         made.stop = mirror.listen(lambda change: self._told(key, change))
         if self._family is not None:
-            made.life = self._family.create_task(mirror.run(), name=f"mirror-{key}")
+            made.lives = [
+                self._family.create_task(mirror.run(), name=f"mirror-{key}"),
+                self._family.create_task(deadlines.run(), name=f"deadlines-{key}"),
+            ]
         SLURM_UP.labels(*key).set_function(lambda: 1.0 if mirror.nodes.synced and mirror.fault is None else 0.0)
         SLURM_AGE.labels(*key).set_function(lambda: mirror.nodes.age)
 
     def _told(self, key: Key, change: Change) -> None:
         if change.kind in {What.NODE, What.SIGHT, What.RESERVATION}:
-            for listener in self._listeners:
-                listener(key, change)
+            if change.kind is not What.RESERVATION and (found := self._clusters.get(key)):
+                found.deadlines.stir()
+            self._tell(key, change)
+
+    def _tell(self, key: Key, change: Change) -> None:
+        for listener in self._listeners:
+            listener(key, change)
 
 
 def _observed(exchange: Exchange) -> None:

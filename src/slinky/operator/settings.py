@@ -27,6 +27,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     brake_share: float = 0.25
     brake_least: int = 10
     brake_window: float = 60.0
+    #: How long a worker that is ready may be missing from Slurm's list before it is replaced.
+    unregistered_seconds: float = 90.0
     #: Leader election.
     leader_elect: bool = False
     leader_elect_namespace: str = ""

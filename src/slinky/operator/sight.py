@@ -24,6 +24,7 @@ class Sight(NamedTuple):
     reservations: Mapping[str, Reservation] = {}
     fault: str = ""
     doubt: str = ""
+    deadlines: Mapping[str, float] = {}  # when the jobs of a host are over at the latest, in seconds since 1970
 
     def presence(self, host: str) -> Presence:
         """Whether Slurm has this host."""

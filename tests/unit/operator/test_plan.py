@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from tests.unit.operator.made import BLIND, ago, host, node, node_set, pod, seeing, snapshot
 
 from slinky.api import keys
+from slinky.kube.types import Meta, Owner
 from slinky.kube.views import Taint
-from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, DropClaim, Forget, Update
+from slinky.operator.children import Child
+from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, DropClaim, Forget, OwnClaim, Update
 from slinky.operator.nodeset.drains import permission
 from slinky.operator.nodeset.plan import plan
 from slinky.operator.sight import Sight
@@ -172,18 +174,52 @@ def test_a_record_is_pruned_only_when_its_node_is_gone_and_it_is_ours() -> None:
     of = node_set(
         scalingMode="DaemonSet", pruneSlurmNodeRecords="NodeNotFound", template={"spec": {"nodeSelector": {"no": "no"}}}
     )
-    seen = seeing(dead("a", "uid-gpu", "gone"), dead("b", "uid-gpu", "node1"), dead("c", "other", "gone"), host("d"))
-    assert [a.host for a in kinds(plan(snapshot(of, [], seen)), Forget)] == ["a"]
+    seen = seeing(
+        dead("a", "uid-gpu", "gone"),
+        dead("node1", "uid-gpu", "node1"),
+        dead("alias", "uid-gpu", "node1"),
+        dead("c", "other", "gone"),
+        host("d"),
+    )
+    found = [(a.host, a.why) for a in kinds(plan(snapshot(of, [], seen)), Forget)]
+    assert found == [("a", "node gone is gone"), ("alias", "node node1 has the host name node1 now")]
     assert kinds(plan(snapshot(of, [], seen._replace(trusted=False))), Forget) == []
 
 
+def claim(name: str, *owners: Owner) -> Child:
+    return Child(Meta(name=name, namespace="ns", owner_references=owners))
+
+
 def test_claims_go_with_scale_in_only_if_asked_and_never_by_a_cordon() -> None:
-    names = ("data-gpu-0", "data-gpu-1", "data-gpu-2")
-    policy: dict[str, Any] = {"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}}
+    held = tuple(claim(f"data-gpu-{name}") for name in ("0", "1", "2", "07", "x"))
+    templates: dict[str, Any] = {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}
+    policy: dict[str, Any] = {"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}, **templates}
     cordoned = [pod("gpu-0", pod_cordon="true"), pod("gpu-1", node="node2")]
-    made = plan(snapshot(node_set(replicas=1, **policy), cordoned, BLIND, claims=names))
-    assert [a.name for a in kinds(made, DropClaim)] == ["data-gpu-2"]
-    assert kinds(plan(snapshot(node_set(replicas=1), cordoned, BLIND, claims=names)), DropClaim) == []
+
+    def dropped(replicas: int, pods: list[Any], **spec: Any) -> list[str]:
+        made = plan(snapshot(node_set(replicas=replicas, **spec), pods, BLIND, claims=held))
+        return [action.claim.metadata.name for action in kinds(made, DropClaim)]
+
+    assert dropped(1, cordoned, **policy) == ["data-gpu-2"]
+    assert dropped(1, cordoned, **templates) == []
+    assert dropped(1, cordoned[1:], **policy) == ["data-gpu-0", "data-gpu-2"], "the one that stayed is not the first"
+    assert dropped(2, cordoned[1:], **policy) == ["data-gpu-2"], "a worker that is being replaced keeps its claim"
+
+
+def test_claims_go_with_the_set_or_stay_as_the_policy_says_now() -> None:
+    templates: dict[str, Any] = {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}
+    ours, theirs = Owner("v", "NodeSet", "gpu", "uid-gpu", True), Owner("v", "Other", "x", "uid-x", True)
+
+    def owners(policy: str, *live: Owner) -> list[list[str]]:
+        of = node_set(persistentVolumeClaimRetentionPolicy={"whenDeleted": policy}, **templates)
+        made = plan(snapshot(of, [pod("gpu-0")], BLIND, claims=(claim("data-gpu-0", *live),)))
+        return [[owner["uid"] for owner in action.owners] for action in kinds(made, OwnClaim)]
+
+    assert owners("Retain") == owners("Delete", ours) == []
+    assert owners("Delete") == [["uid-gpu"]]
+    assert owners("Retain", ours) == [[]]
+    assert owners("Delete", theirs) == [], "a claim that another controller owns is left to it"
+    assert owners("Retain", ours, theirs) == [["uid-x"]]
 
 
 STATES = st.sampled_from(

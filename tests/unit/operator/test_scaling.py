@@ -76,6 +76,23 @@ def test_an_update_may_surge_only_while_something_is_old() -> None:
     assert target(of, [new, old], REVISION) == 6
 
 
+def test_a_canary_does_not_surge_for_those_it_leaves_alone_and_a_pause_ends_the_surge() -> None:
+    def surging(**rolling: object) -> int:
+        of = node_set(replicas=4, updateStrategy={"rollingUpdate": {"maxSurge": 1, **rolling}})
+        return target(of, [one(pod("gpu-0", revision="rev1")), one(pod("gpu-3"))], REVISION)
+
+    assert surging() == 5
+    assert surging(partition=1) == 4
+    assert surging(paused=True) == 4
+
+
+def test_a_halted_update_keeps_the_worker_that_shows_why() -> None:
+    rolling = {"maxSurge": 1, "maxFailures": 1, "progressDeadlineSeconds": 60}
+    of = node_set(replicas=1, updateStrategy={"rollingUpdate": rolling})
+    found = [one(pod("gpu-0", revision="rev1")), one(pod("gpu-1", ready=None, age=61))]
+    assert target(of, found, REVISION) == 2
+
+
 def test_a_pinned_ordinal_returns_to_its_node() -> None:
     of = node_set(replicas=1, pinToNode=True, status={"ordinalToNode": {"0": "node7"}})
     assert vacant(of, [], 1)[0].node == "node7"

@@ -4,9 +4,11 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from slinky.operator.children import Child
 from slinky.operator.nodeset.objects import Slot
 from slinky.operator.nodeset.reservation import Release, Reserve
 from slinky.operator.nodeset.workers import Worker
+from slinky.operator.pieces import Piece
 from slinky.slurm import NodeUpdate
 
 
@@ -66,7 +68,14 @@ class Forget(NamedTuple):
 class DropClaim(NamedTuple):
     """Delete a claim of a worker that was scaled away."""
 
-    name: str
+    claim: Child
 
 
-Action = Create | Condemn | Delete | Update | Cancel | Mark | Forget | DropClaim | Reserve | Release
+class OwnClaim(NamedTuple):
+    """Let a claim go with its NodeSet, or outlive it."""
+
+    claim: Child
+    owners: tuple[Piece, ...]
+
+
+Action = Create | Condemn | Delete | Update | Cancel | Mark | Forget | DropClaim | OwnClaim | Reserve | Release

@@ -6,6 +6,7 @@ of Kubernetes lets the remaining steps be tried and is raised at the end.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Set
 from dataclasses import dataclass, field
 
@@ -13,7 +14,6 @@ from slinky.api import keys
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import rfc3339
 from slinky.kube.errors import AlreadyExists, Forbidden, Later, NotFound
-from slinky.kube.types import Key
 from slinky.kube.views import PODS, VOLUME_CLAIMS
 from slinky.observe import Log
 from slinky.operator.brake import Brake
@@ -29,6 +29,7 @@ from slinky.operator.nodeset.actions import (
     DropClaim,
     Forget,
     Mark,
+    OwnClaim,
     Update,
 )
 from slinky.operator.nodeset.objects import Setting
@@ -36,7 +37,7 @@ from slinky.operator.nodeset.reservation import Release, Reserve
 from slinky.operator.nodeset.workers import Condemned
 from slinky.operator.world import World
 from slinky.slurm import Client, JobSelection, SlurmError
-from slinky.slurm import NotFound as NoSuchHost
+from slinky.slurm import NotFound as NotThere
 
 log = Log("slinky.operator.nodeset")
 
@@ -45,6 +46,15 @@ ABREAST = 16
 MOST = 250
 
 Note = Callable[..., None]
+
+#: What is done first: choices and creations, then Kubernetes, then Slurm; deletions last.
+ORDER: tuple[tuple[type, ...], ...] = (
+    (Condemn,),
+    (Create,),
+    (Mark, DropClaim, OwnClaim),
+    (Update, Cancel, Forget, Reserve, Release),
+    (Delete,),
+)
 
 
 @dataclass
@@ -74,7 +84,7 @@ class Acts:
         """Do all of it, as far as possible."""
         work = _Work(self, of, setting, note)
         planned = list(actions)
-        for kinds in ((Condemn,), (Create,), (Mark, DropClaim), (Update, Cancel, Forget, Reserve, Release), (Delete,)):
+        for kinds in ORDER:
             chosen = [action for action in planned if isinstance(action, kinds)]
             await work.all(chosen[:MOST])
         return work.report
@@ -128,10 +138,10 @@ class _Work:
                 return
             case Mark():
                 await self._patch(action)
-            case DropClaim(name):
-                claim = self.world.children.find(VOLUME_CLAIMS, Key(self.of.metadata.namespace, name))
-                if claim is not None and not claim.metadata.deleting:
-                    await self.world.children.delete(VOLUME_CLAIMS, claim)
+            case DropClaim(claim):
+                await self.world.children.delete(VOLUME_CLAIMS, claim)
+            case OwnClaim(claim, owners):
+                await self.world.children.patch(VOLUME_CLAIMS, claim, {"ownerReferences": list(owners)})
             case Update():
                 await self._update(action)
             case Cancel(host):
@@ -145,8 +155,9 @@ class _Work:
                 self.report.reserved = start
                 self.note("ScheduledUpdate", f"Reservation {request.name} holds {len(request.node_list or ())} hosts")
             case Release(name):
-                await self._slurm("release", lambda client: client.delete_reservation(name))
-                self.note("ScheduledUpdate", f"Reservation {name} was removed")
+                with contextlib.suppress(NotThere):
+                    await self._slurm("release", lambda client: client.delete_reservation(name))
+                    self.note("ScheduledUpdate", f"Reservation {name} was removed")
         ACTIONS.labels(type(action).__name__.lower()).inc()
 
     async def _create(self, action: Create) -> None:
@@ -220,10 +231,8 @@ class _Work:
 
     async def _forget(self, host: str) -> None:
         self.acts.clusters.expect_removal(self.of.controller_key, (host,))
-        try:
+        with contextlib.suppress(NotThere):
             await self._slurm("forget", lambda client: client.delete_nodes(host))
-        except NoSuchHost:
-            return
 
     async def _slurm(self, what: str, call: Callable[[Client], Awaitable[object]]) -> None:
         client = self.acts.clusters.client(self.of.controller_key)

@@ -18,11 +18,13 @@ from slinky.operator.clusters import Clusters
 from slinky.operator.domains import cluster_domain
 from slinky.operator.keeper import Keeper, Outcome
 from slinky.operator.metrics import CONDEMNED, WRITES
-from slinky.operator.nodeset import conditions, objects, status
+from slinky.operator.nodeset import conditions, objects, reservation, status
+from slinky.operator.nodeset.actions import Action
 from slinky.operator.nodeset.acts import Acts, Report
 from slinky.operator.nodeset.history import History, Standing
 from slinky.operator.nodeset.objects import Hashes, Setting
 from slinky.operator.nodeset.plan import Snapshot, plan
+from slinky.operator.nodeset.reservation import Release
 from slinky.operator.nodeset.revision import contents
 from slinky.operator.nodeset.workers import worker
 from slinky.operator.pieces import digest
@@ -94,12 +96,16 @@ class NodeSetKeeper(Keeper[NodeSet]):
             return None
         controller = self.world.controllers.get(found.controller_key)
         seen = self._snapshot(found, found.status.node_set_hash)
-        if not seen.workers or controller is None or controller.metadata.deleting:
-            await self._set_finalizers(found, [name for name in found.metadata.finalizers if name not in ours])
-            return None
-        report = await self.acts.carry_out(found, plan(seen), None, partial(self.note, found))
+        alone = controller is None or controller.metadata.deleting
+        steps: list[Action] = [] if alone else plan(seen)
+        if not seen.workers and not alone and keys.RESERVATION_FINALIZER in found.metadata.finalizers:
+            steps = [Release(found.reservation_name)]  # whatever was seen of it last: Slurm knows
+        report = await self.acts.carry_out(found, steps, None, partial(self.note, found))
         if report.errors:
             raise report.errors[0]
+        if alone or not (seen.workers or (report.slurm and not seen.forced)):
+            await self._set_finalizers(found, [name for name in found.metadata.finalizers if name not in ours])
+            return None
         return Again(BUSY_AGAIN)
 
     def forget(self, key: Key) -> None:
@@ -118,7 +124,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         nodes = {node.metadata.name: node for node in self.world.nodes}
         workers = (worker(of, pod, nodes.get(pod.spec.node_name), sight, now) for pod in pods)
         claims = (
-            claim.metadata.name
+            claim
             for claim in self.world.children.caches[VOLUME_CLAIMS.name]
             if of.selector.items() <= claim.metadata.labels.items()
             and claim.metadata.namespace == of.metadata.namespace
@@ -132,6 +138,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
             now,
             self.world.settings.propagated_node_conditions,
             tuple(claims) if of.spec.volume_claim_templates else (),
+            self.world.settings.unregistered_seconds,
         )
 
     def _carried(self, of: NodeSet) -> Counter[str]:
@@ -151,8 +158,10 @@ class NodeSetKeeper(Keeper[NodeSet]):
     # --- doing
 
     async def _hold(self, of: NodeSet) -> None:
-        if keys.DRAIN_FINALIZER not in of.metadata.finalizers:
-            await self._set_finalizers(of, [*of.metadata.finalizers, keys.DRAIN_FINALIZER])
+        held = set(of.metadata.finalizers)
+        wanted = reservation.finalizers(of, self.clusters.sight(of.controller_key), held)
+        if wanted != held:
+            await self._set_finalizers(of, sorted(wanted))
 
     async def _set_finalizers(self, of: NodeSet, names: list[str]) -> None:
         WRITES.labels("patch", "NodeSet").inc()

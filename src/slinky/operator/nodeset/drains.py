@@ -16,6 +16,7 @@ from slinky.operator.nodeset.workers import UNREGISTERED_AFTER, Worker
 from slinky.slurm import NodeUpdate, Presence
 
 LONGEST_REASON = 256
+LOST = "unregistered"
 
 _CAUSES = {
     "scale-in": "scaled in",
@@ -23,7 +24,7 @@ _CAUSES = {
     "deletion": "deleted with its NodeSet",
     "scaling-mode": "of another scaling mode",
     "node": "on a node that no longer fits",
-    "unregistered": "not registered in Slurm",
+    LOST: "not registered in Slurm",
 }
 
 
@@ -69,9 +70,14 @@ def change(worker: Worker, why: Cause | None) -> tuple[str, NodeUpdate] | None:
     return None
 
 
-def unregistered(worker: Worker) -> bool:
+def unregistered(worker: Worker, patience: float = UNREGISTERED_AFTER) -> bool:
     """Slurmd is well and Slurm freshly says that it has no such host, for longer than registering takes."""
-    return worker.presence is Presence.ABSENT and worker.ready_seconds > UNREGISTERED_AFTER
+    return worker.presence is Presence.ABSENT and worker.ready_seconds > patience
+
+
+def _given_up(worker: Worker) -> bool:
+    """Chosen because Slurm did not know it, and it still does not."""
+    return worker.presence is Presence.ABSENT and worker.condemned is not None and worker.condemned.cause == LOST
 
 
 #: What permits the deletion of a worker, in words for its event; everything else forbids it.
@@ -84,6 +90,7 @@ PERMISSIONS: tuple[tuple[Callable[[Worker], bool], str], ...] = (
         lambda worker: worker.presence is Presence.ABSENT and not worker.ready,
         "Slurm does not know it and its slurmd does not answer",
     ),
+    (_given_up, "not registered in Slurm"),
     (unregistered, "not registered in Slurm"),
 )
 

@@ -192,13 +192,17 @@ def _slurmd(of: NodeSet, setting: Setting) -> Piece:
         "livenessProbe": http_probe("/livez", "slurmd", **PATIENT),
         "readinessProbe": http_probe("/readyz", "slurmd", periodSeconds=5),
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", _PRE_STOP]}}},
-        "securityContext": {
-            "privileged": True,
-            "capabilities": {"add": ["BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE"]},
-        },
+        "securityContext": _security(of),
         "volumeMounts": _mounts(of),
     }
     return merged(built, of.spec.slurmd)
+
+
+def _security(of: NodeSet) -> Piece:
+    """What slurmd needs to keep jobs in cgroups; one that is asked to be unprivileged gets nothing of it."""
+    if (of.spec.slurmd.get("securityContext") or {}).get("privileged") is False:
+        return {"privileged": False}
+    return {"privileged": True, "capabilities": {"add": ["BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE"]}}
 
 
 def _mounts(of: NodeSet) -> list[Piece]:

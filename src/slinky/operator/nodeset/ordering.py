@@ -21,7 +21,7 @@ def harm(worker: Worker) -> tuple[object, ...]:
         worker.ready,
         _cost(worker),
         worker.busy is not False,
-        worker.meta.annotations.get(keys.POD_DEADLINE, ""),
+        worker.deadline,
         not worker.cordoned,
         -(worker.ordinal if worker.ordinal is not None else -1),
         worker.ready_seconds,

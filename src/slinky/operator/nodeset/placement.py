@@ -46,6 +46,14 @@ def slot(node: Node) -> Slot:
     return Slot(node=meta.name, hostname=name, topology=meta.annotations.get(keys.TOPOLOGY, ""))
 
 
+def lost(node: Node | None, name: str, host: str) -> str:
+    """Why no worker on the node of this name will have this host name any more; empty if one may."""
+    if node is None:
+        return f"node {name} is gone"
+    now = slot(node).hostname
+    return "" if now == host else f"node {name} has the host name {now} now"
+
+
 def _selected(spec: Mapping[str, Any], node: Node) -> bool:
     return all(node.metadata.labels.get(key) == value for key, value in (spec.get("nodeSelector") or {}).items())
 

@@ -15,14 +15,15 @@ from typing import NamedTuple
 from slinky.api import keys
 from slinky.api.nodeset import NodeSet
 from slinky.kube.views import Node
-from slinky.operator.nodeset import drains, placement, scaling, sync
-from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, DropClaim, Forget, Update
+from slinky.operator.children import Child
+from slinky.operator.nodeset import claims, drains, placement, scaling, sync
+from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, Forget, Update
 from slinky.operator.nodeset.objects import Slot, hostname
 from slinky.operator.nodeset.reservation import step
 from slinky.operator.nodeset.rollout import outdated
-from slinky.operator.nodeset.workers import Worker
+from slinky.operator.nodeset.workers import UNREGISTERED_AFTER, Worker
 from slinky.operator.sight import Sight
-from slinky.slurm import NodeUpdate, Presence
+from slinky.slurm import NodeUpdate
 
 
 class Snapshot(NamedTuple):
@@ -35,12 +36,18 @@ class Snapshot(NamedTuple):
     revision: str
     now: datetime
     propagated: tuple[str, ...] = ()
-    claims: tuple[str, ...] = ()
+    claims: tuple[Child, ...] = ()
+    patience: float = UNREGISTERED_AFTER
 
     @property
     def going(self) -> bool:
         """The NodeSet itself is being deleted."""
         return self.of.metadata.deleting
+
+    @property
+    def forced(self) -> bool:
+        """A person wants workers that have to go deleted without asking Slurm."""
+        return self.of.metadata.annotations.get(keys.FORCE_DELETE) == "true"
 
 
 def plan(seen: Snapshot) -> list[Action]:
@@ -114,7 +121,7 @@ def _choices(seen: Snapshot) -> Iterable[Condemn]:
             yield Condemn(worker, scaling.SCALE_IN)
     for worker in mode:
         # With no host of the whole cluster in sight it is Slurm that lost its memory, not the worker.
-        if worker.staying and drains.unregistered(worker) and seen.sight.hosts:
+        if worker.staying and drains.unregistered(worker, seen.patience) and seen.sight.hosts:
             chosen.add(worker.meta.uid)
             yield Condemn(worker, "unregistered")
     for worker in outdated(of, mode, seen.revision):
@@ -138,9 +145,7 @@ def _misplaced(seen: Snapshot, workers: Sequence[Worker]) -> Iterable[Worker]:
 
 def _departures(seen: Snapshot) -> Iterable[Action]:
     """Everything about workers that have to go: drain, hurry, delete."""
-    forced = seen.of.metadata.annotations.get(keys.FORCE_DELETE) == "true"
-    if seen.going:
-        forced = forced or deletion_overdue(seen, seen.of.spec.drain.deletion_seconds)
+    forced = seen.forced or (seen.going and deletion_overdue(seen, seen.of.spec.drain.deletion_seconds))
     for worker in seen.workers:
         if worker.leaving or not (worker.condemned or worker.pod.finished):
             continue
@@ -194,22 +199,14 @@ def _told(seen: Snapshot) -> Iterable[Action]:
 def _leftovers(seen: Snapshot) -> Iterable[Action]:
     """Hosts and claims that no worker will use again, where the owner asked for their removal."""
     of = seen.of
-    if of.spec.prune_slurm_node_records == "NodeNotFound" and of.per_node:
+    if of.spec.prune_slurm_node_records == "NodeNotFound" and of.per_node and seen.sight.trusted:
         used = {worker.hostname for worker in seen.workers}
         for host in seen.sight.hosts.values():
             whose = sync.Comment.parse(host.comment)
             if whose is None or whose.node_set_uid != of.metadata.uid or whose.namespace != of.metadata.namespace:
                 continue
-            lost = host.state.down and not host.state.responding and seen.sight.presence(host.name) is Presence.PRESENT
-            if lost and host.name not in used and whose.node and whose.node not in seen.nodes:
-                yield Forget(host.name, f"node {whose.node} is gone")
-    if of.spec.persistent_volume_claim_retention_policy.when_scaled == "Delete" and not of.per_node:
-        yield from (DropClaim(name) for name in _unused_claims(seen))
-
-
-def _unused_claims(seen: Snapshot) -> Iterable[str]:
-    taken = {worker.ordinal for worker in seen.workers}
-    for name in seen.claims:
-        digits = name.rpartition("-")[2]
-        if digits.isdigit() and int(digits) >= seen.of.spec.replicas and int(digits) not in taken:
-            yield name
+            lost = host.state.down and not host.state.responding and host.name not in used
+            if lost and whose.node and (why := placement.lost(seen.nodes.get(whose.node), whose.node, host.name)):
+                yield Forget(host.name, why)
+    if seen.claims:
+        yield from claims.steps(of, seen.claims, seen.workers, _vacant(seen))

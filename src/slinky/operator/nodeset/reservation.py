@@ -5,9 +5,11 @@ A reservation that ended is reaped by Slurm, so having made one for a start time
 is made only for another start time. One that repeats itself keeps the time to which Slurm has moved it.
 """
 
+from collections.abc import Set
 from datetime import datetime
 from typing import NamedTuple
 
+from slinky.api import keys
 from slinky.api.conditions import RESERVATION_CREATED
 from slinky.api.durations import seconds
 from slinky.api.nodeset import NodeSet
@@ -37,6 +39,14 @@ def wanted(of: NodeSet) -> bool:
     """A scheduled update is asked for."""
     going = of.metadata.deleting or not (of.per_node or of.spec.replicas)
     return of.spec.update_strategy.type == "ScheduledUpdate" and not going and bool(_start(of))
+
+
+def finalizers(of: NodeSet, sight: Sight, held: Set[str]) -> Set[str]:
+    """What holds a NodeSet until it has been cleared up after, beside what somebody else put there."""
+    gone = sight.trusted and of.reservation_name not in sight.reservations
+    needed = wanted(of) or (keys.RESERVATION_FINALIZER in held and not gone)
+    ours = {keys.DRAIN_FINALIZER, keys.RESERVATION_FINALIZER} if needed else {keys.DRAIN_FINALIZER}
+    return (held - {keys.RESERVATION_FINALIZER}) | ours
 
 
 def step(of: NodeSet, workers: tuple[Worker, ...], sight: Sight) -> Reserve | Release | None:

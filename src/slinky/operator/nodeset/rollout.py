@@ -16,20 +16,27 @@ from slinky.operator.nodeset.workers import Worker
 
 def outdated(of: NodeSet, workers: Sequence[Worker], revision: str) -> list[Worker]:
     """Workers that are to be replaced now."""
-    strategy = of.spec.update_strategy
+    kind = of.spec.update_strategy.type
     old = [worker for worker in workers if worker.staying and not worker.revised(revision)]
-    if strategy.type == "OnDelete" or not old:
+    if kind == "OnDelete" or not old:
         return []
-    broken = [worker for worker in old if not worker.ready]
-    if strategy.type == "ScheduledUpdate":
-        return [*broken, *(w for w in old if w.ready and in_maintenance(w, of.reservation_name))]
-    rolling = strategy.rolling_update
-    if rolling.paused or halted(of, workers, revision):
+    if kind == "ScheduledUpdate":
+        return [worker for worker in old if not worker.ready or in_maintenance(worker, of.reservation_name)]
+    if halted(of, workers, revision):
         return []
-    canary = [worker for worker in old if worker.ordinal is None or worker.ordinal >= rolling.partition]
-    broken = [worker for worker in canary if not worker.ready]
-    healthy = least_harm(worker for worker in canary if worker.ready)
+    due = [worker for worker in awaiting(of, workers, revision) if worker.staying]
+    broken = [worker for worker in due if not worker.ready]
+    healthy = least_harm(worker for worker in due if worker.ready)
     return [*broken, *healthy[: budget(of, workers)]]
+
+
+def awaiting(of: NodeSet, workers: Sequence[Worker], revision: str) -> list[Worker]:
+    """Workers that a rolling update has still to replace; none while it is paused."""
+    rolling = of.spec.update_strategy.rolling_update
+    if of.spec.update_strategy.type != "RollingUpdate" or rolling.paused:
+        return []
+    old = (worker for worker in workers if not worker.leaving and not worker.revised(revision))
+    return [worker for worker in old if worker.ordinal is None or worker.ordinal >= rolling.partition]
 
 
 def budget(of: NodeSet, workers: Sequence[Worker]) -> int:

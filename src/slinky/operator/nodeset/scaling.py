@@ -10,21 +10,19 @@ from slinky.api.nodeset import NodeSet
 from slinky.api.update import scaled
 from slinky.operator.nodeset.objects import Slot
 from slinky.operator.nodeset.ordering import least_harm
+from slinky.operator.nodeset.rollout import awaiting
 from slinky.operator.nodeset.workers import Worker
 
-#: Causes of condemnation after which the slot is filled again.
-REPLACED = frozenset({"update", "unregistered"})
+#: Causes of condemnation after which the slot is not filled again.
 SCALE_IN = "scale-in"
 MODE = "scaling-mode"
 
 
 def target(of: NodeSet, workers: Sequence[Worker], revision: str) -> int:
     """How many workers should exist now: more than asked for while a rolling update may surge."""
-    rolling = of.spec.update_strategy.rolling_update
-    old = any(not worker.revised(revision) for worker in workers if not worker.leaving)
-    if of.spec.update_strategy.type != "RollingUpdate" or rolling.paused or not old:
+    if not awaiting(of, workers, revision):
         return of.spec.replicas
-    return of.spec.replicas + scaled(rolling.max_surge, of.spec.replicas)
+    return of.spec.replicas + scaled(of.spec.update_strategy.rolling_update.max_surge, of.spec.replicas)
 
 
 def vacant(of: NodeSet, workers: Sequence[Worker], want: int) -> list[Slot]:

@@ -66,8 +66,9 @@ def mark(of: NodeSet, worker: Worker) -> Mark | None:
         labels[keys.POD_HOSTNAME] = worker.hostname
     annotations: dict[str, str | None] = {}
     if worker.node is not None:
-        place = worker.node.metadata.annotations.get(keys.TOPOLOGY)
-        annotations[keys.TOPOLOGY] = place
+        annotations[keys.TOPOLOGY] = worker.node.metadata.annotations.get(keys.TOPOLOGY)
+    if worker.busy is False or (worker.busy and worker.ends is not None):
+        annotations[keys.POD_DEADLINE] = worker.deadline or None
     new_labels = {key: value for key, value in labels.items() if worker.meta.labels.get(key) != value}
     new_annotations = {key: value for key, value in annotations.items() if worker.meta.annotations.get(key) != value}
     return Mark(worker, new_labels, new_annotations) if new_labels or new_annotations else None

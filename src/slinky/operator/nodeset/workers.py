@@ -5,11 +5,12 @@
 turns that into "idle" or "drained".
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from slinky.api import keys
 from slinky.api.nodeset import NodeSet
+from slinky.kube.conditions import rfc3339
 from slinky.kube.types import Meta
 from slinky.kube.views import Node, Pod
 from slinky.operator.sight import Sight
@@ -18,6 +19,9 @@ from slinky.slurm import Presence
 
 #: How long a healthy worker may be missing from Slurm's list before its pod is replaced.
 UNREGISTERED_AFTER = 90.0
+#: The deadline of work without one, and the time from which a deadline counts as none.
+NEVER = "9999-12-31T23:59:59Z"
+LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 class Condemned(NamedTuple):
@@ -50,6 +54,7 @@ class Worker(NamedTuple):
     host: Host | None
     presence: Presence
     now: datetime
+    ends: float | None = None  # when its jobs are over at the latest, in seconds since 1970; None if not known
 
     @property
     def meta(self) -> Meta:
@@ -101,6 +106,15 @@ class Worker(NamedTuple):
         return self.host.state.busy if self.host else None
 
     @property
+    def deadline(self) -> str:
+        """When its jobs are over at the latest, RFC 3339; empty if it has none, the end of time if not known."""
+        if self.busy is False:
+            return ""
+        if self.ends is None:
+            return self.meta.annotations.get(keys.POD_DEADLINE, NEVER)
+        return rfc3339(datetime.fromtimestamp(self.ends, UTC)) if self.ends < LATEST else NEVER
+
+    @property
     def drained(self) -> bool:
         """A fresh, positive word of slurmctld."""
         return self.host is not None and self.host.state.drained
@@ -117,7 +131,9 @@ class Worker(NamedTuple):
 def worker(of: NodeSet, pod: Pod, node: Node | None, sight: Sight, now: datetime) -> Worker:
     """A worker from what is known of it."""
     name = host_name(of, pod)
-    return Worker(pod, name, of.ordinal(pod.metadata.name), node, sight.host(name), sight.presence(name), now)
+    per_node = pod.metadata.labels.get(keys.SCALING_MODE) == "DaemonSet"
+    ordinal = None if per_node else of.ordinal(pod.metadata.name)
+    return Worker(pod, name, ordinal, node, sight.host(name), sight.presence(name), now, sight.deadlines.get(name))
 
 
 def host_name(of: NodeSet, pod: Pod) -> str:
