@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every way in which workers change, on real kubelets with a real Slurm, while jobs run.
+
+The tests share one cluster, in order. Its workers are unprivileged and have a volume each; the last test removes it.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.e2e.operator.site import Operator, Site, cluster, node_set, until
+
+from slinky.api import keys
+
+pytestmark = pytest.mark.lab
+
+TOPOLOGY = "SwitchName=root Switches=leaf[1-2]\nSwitchName=leaf1\nSwitchName=leaf2\n"
+CLAIM = {
+    "metadata": {"name": "data"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+}
+
+
+def gpu(replicas: int = 2, *, image: str = "", mode: str = "StatefulSet", **spec: Any) -> dict[str, Any]:
+    """The workers of this module: unprivileged, each with a claim."""
+    slurmd: dict[str, Any] = {
+        "securityContext": {"privileged": False, "allowPrivilegeEscalation": False},
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    if image:
+        slurmd["image"] = image
+    whole = {"slurmd": slurmd, "volumeClaimTemplates": [CLAIM], "revisionHistoryLimit": 5, **spec}
+    return node_set(replicas, scalingMode=mode, **whole)
+
+
+@pytest.fixture(scope="module")
+def modes(site: Site, operator: Operator) -> Iterator[Site]:
+    manifests = [found for found in cluster() if found["kind"] != "NodeSet"]
+    for found in manifests:
+        if found["kind"] == "ConfigMap":
+            found["data"]["topology.conf"] = TOPOLOGY
+        if found["kind"] == "Controller":
+            found["spec"]["extraConf"] += "TopologyPlugin=topology/tree\nSlurmdTimeout=10\nUnkillableStepTimeout=10\n"
+    site.apply(*manifests, gpu())
+    until(lambda: site.settled(2), "two workers", 180)
+    yield site
+    for name in ("node1", "node2"):
+        marks = [f"{key}-" for key in (keys.TOPOLOGY, keys.FEATURES, keys.HOSTNAME_OVERRIDE)]
+        site.lab.kubectl("annotate", "node", name, *marks)
+        site.lab.kubectl("uncordon", name)
+
+
+def start(site: Site, host: str, pod: str, seconds: int, *more: str) -> str:
+    """A job on a host, running."""
+    argv = ("sbatch", "--parsable", "-w", host, "--chdir=/tmp", "-o", "/dev/null", *more, f"--wrap=sleep {seconds}")
+    job = site.on(pod, *argv).strip()
+    until(lambda: state(site, job) == "RUNNING", f"job {job} on {host}", 30)
+    return job
+
+
+def state(site: Site, job: str) -> str:
+    words = site.slurm("scontrol", "show", "job", job, check=False).split()
+    return next((word.partition("=")[2] for word in words if word.startswith("JobState=")), "")
+
+
+def completed(site: Site, job: str) -> None:
+    until(lambda: state(site, job) == "COMPLETED", f"the end of job {job}", 60)
+    assert "Restarts=0" in site.slurm("scontrol", "show", "job", job)
+
+
+def uids(site: Site) -> dict[str, str]:
+    return {name: pod["metadata"]["uid"] for name, pod in site.pods().items()}
+
+
+def marks(site: Site, pod: str) -> dict[str, str]:
+    found: dict[str, str] = site.pods()[pod]["metadata"].get("annotations", {})
+    return found
+
+
+def shown(site: Site, pod: str) -> set[str]:
+    """The states of Slurm that a pod shows."""
+    found = site.pods().get(pod, {}).get("status", {}).get("conditions", [])
+    return {one["type"].removeprefix("SlurmNodeState") for one in found if one["type"].startswith("SlurmNodeState")}
+
+
+def reason(site: Site, kind: str) -> str:
+    found = site.get("nodeset", "gpu")["status"].get("conditions", [])
+    return next((one["reason"] for one in found if one["type"] == kind and one["status"] == "True"), "")
+
+
+def patch(site: Site, **spec: Any) -> None:
+    site.kubectl("patch", "nodeset/gpu", "--type=merge", "-p", json.dumps({"spec": spec}))
+
+
+def test_an_unprivileged_worker_registers_and_runs_jobs_on_its_volume(modes: Site) -> None:
+    for pod in modes.pods().values():
+        (slurmd,) = [found for found in pod["spec"]["containers"] if found["name"] == "slurmd"]
+        assert slurmd["securityContext"] == {"privileged": False, "allowPrivilegeEscalation": False}
+    status = modes.on("gpu-0", "cat", "/proc/1/status")
+    held = int(next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff")), 16)
+    assert not held & (1 << 21), "CAP_SYS_ADMIN"
+    for number in (0, 1):
+        write = "hostname > /data/name && cat /data/name"
+        assert modes.on("gpu-0", "srun", "-w", f"g-{number}", "sh", "-c", write).strip() == f"g-{number}"
+
+
+def test_the_end_of_running_work_is_known_and_the_soonest_ending_goes_first(modes: Site) -> None:
+    long = start(modes, "g-1", "gpu-0", 600, "--time=60")
+    short = start(modes, "g-0", "gpu-0", 12, "--time=1")
+    until(
+        lambda: keys.POD_DEADLINE in marks(modes, "gpu-0") and keys.POD_DEADLINE in marks(modes, "gpu-1"),
+        "deadlines",
+        30,
+    )
+    begun = modes.slurm("scontrol", "show", "job", long, "-o")
+    ends = next(word.partition("=")[2] for word in begun.split() if word.startswith("EndTime="))
+    offset = modes.slurm("date", "+%z").strip()
+    wanted = datetime.strptime(f"{ends}{offset}", "%Y-%m-%dT%H:%M:%S%z").astimezone(UTC)
+    assert marks(modes, "gpu-1")[keys.POD_DEADLINE] == wanted.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert shown(modes, "gpu-1") <= {"Allocated", "Mixed"}
+    # Both are busy; the higher ordinal would go first, but its work takes longer.
+    modes.kubectl("scale", "nodeset/gpu", "--replicas=1")
+    until(lambda: keys.POD_CONDEMNED in marks(modes, "gpu-0"), "the choice", 20)
+    assert keys.POD_CONDEMNED not in marks(modes, "gpu-1")
+    until(lambda: "gpu-0" not in modes.pods(), "its end", 60)
+    completed(modes, short)
+    # It was not the last ordinal that went, and its claim stays, as the policy says.
+    assert "data-gpu-0" in modes.kubectl("get", "pvc")
+    patch(modes, persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete"})
+    until(lambda: "data-gpu-0" not in modes.kubectl("get", "pvc"), "the claim's end, as the policy says now", 30)
+    assert state(modes, long) == "RUNNING"
+    modes.slurm("scancel", long)
+    until(lambda: keys.POD_DEADLINE not in marks(modes, "gpu-1"), "the end of the deadline", 30)
+    until(lambda: shown(modes, "gpu-1") == {"Idle"}, "idleness, on the pod", 30)
+    patch(modes, replicas=2, persistentVolumeClaimRetentionPolicy={"whenScaled": "Retain"})
+    until(lambda: modes.settled(2), "both back", 90)
+    assert modes.on("gpu-1", "cat", "/data/name").strip() == "g-1"
+
+
+def test_a_busy_worker_is_not_evicted_and_an_idle_one_is(modes: Site) -> None:
+    job = start(modes, "g-0", "gpu-0", 8)
+    until(lambda: modes.pods()["gpu-0"]["metadata"]["labels"].get(keys.POD_PROTECT) == "true", "protection", 20)
+    budget = "slurm-workers-pdb-slurm"
+    until(lambda: modes.get("pdb", budget)["status"].get("expectedPods") == 1, "the budget's own view", 20)
+    before = uids(modes)
+
+    def evict(pod: str) -> str:
+        path = f"/api/v1/namespaces/{modes.namespace}/pods/{pod}/eviction"
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": modes.namespace}}
+        argv = [str(modes.lab.artifact("kubernetes") / "kubectl"), f"--kubeconfig={modes.lab.kubeconfig}"]
+        asked = [*argv, "create", "--raw", path, "-f", "-"]
+        return subprocess.run(asked, input=json.dumps(body), capture_output=True, text=True, check=False).stderr
+
+    assert "disruption budget" in evict("gpu-0")
+    assert evict("gpu-1") == ""
+    until(lambda: uids(modes).get("gpu-1") not in {None, before["gpu-1"]}, "another idle worker", 60)
+    assert uids(modes)["gpu-0"] == before["gpu-0"]
+    completed(modes, job)
+    until(lambda: modes.settled(2), "rest", 90)
+
+
+def test_kubectl_drain_reaches_slurm_waits_for_the_job_and_comes_back(modes: Site) -> None:
+    node = modes.pods()["gpu-0"]["spec"]["nodeName"]
+    job = start(modes, "g-0", "gpu-0", 15)
+    until(lambda: modes.pods()["gpu-0"]["metadata"]["labels"].get(keys.POD_PROTECT) == "true", "protection", 20)
+    argv = [str(modes.lab.artifact("kubernetes") / "kubectl"), f"--kubeconfig={modes.lab.kubeconfig}", "drain", node]
+    select = f"--pod-selector={keys.APP_NAME}=slurmd,{keys.CLUSTER}=slurm"
+    before = uids(modes)["gpu-0"]
+    draining = subprocess.Popen(
+        [*argv, select, "--force", "--timeout=120s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        until(lambda: "Drain" in shown(modes, "gpu-0"), "the drain, on the pod", 30)
+        assert modes.reasons()["g-0"] == f"slurm-operator: Node {node} was cordoned"
+        assert state(modes, job) == "RUNNING"
+        _, errors = draining.communicate(timeout=120)
+        assert draining.returncode == 0, errors
+    finally:
+        draining.kill()
+    completed(modes, job)
+    modes.lab.kubectl("uncordon", node)
+    until(lambda: uids(modes).get("gpu-0") not in {None, before} and modes.settled(2), "a worker in its place", 120)
+
+
+def test_a_bad_image_halts_by_itself_and_going_back_mends_it(modes: Site) -> None:
+    good = modes.get("nodeset", "gpu")["status"]["updateRevision"]
+    job = start(modes, "g-0", "gpu-0", 40, "--time=60")
+    before = uids(modes)
+    rolling = {"maxUnavailable": 2, "maxFailures": 1, "progressDeadlineSeconds": 5}
+    bad = gpu(image="example.test/no/such:1", updateStrategy={"rollingUpdate": rolling})
+    modes.apply(bad)
+    until(lambda: reason(modes, "Degraded") == "UpdateHalted", "the halt", 90)
+    status = modes.get("nodeset", "gpu")["status"]
+    assert (status["currentRevision"] == good) is not (status["updateRevision"] == good)
+    # The busy one was asked to drain within the budget, and is still there with its job.
+    assert uids(modes)["gpu-0"] == before["gpu-0"]
+    assert uids(modes)["gpu-1"] != before["gpu-1"]
+    modes.kubectl("annotate", "nodeset/gpu", f"{keys.ROLLBACK_TO}=previous")
+    until(lambda: modes.get("nodeset", "gpu")["status"]["updateRevision"] == good, "the earlier revision", 30)
+    live = modes.get("nodeset", "gpu")
+    assert "image" not in live["spec"]["slurmd"]
+    assert live["spec"]["updateStrategy"]["rollingUpdate"]["maxFailures"] == 1
+    completed(modes, job)
+    until(lambda: modes.settled(2) and not reason(modes, "Degraded"), "health", 120)
+
+
+def test_a_canary_a_pause_and_a_surge(modes: Site) -> None:
+    def weights() -> dict[str, str]:
+        lines = modes.slurm("sinfo", "-h", "-N", "-p", "all", "-o", "%N %w").splitlines()
+        return dict(line.split() for line in lines)
+
+    def updated(number: int) -> bool:
+        return modes.get("nodeset", "gpu")["status"].get("updatedReplicas") == number
+
+    patch(modes, extraConf="Weight=3", updateStrategy={"rollingUpdate": {"partition": 1, "maxFailures": None}})
+    until(lambda: weights() == {"g-0": "1", "g-1": "3"}, "the canary", 90)
+    before = uids(modes)
+    patch(modes, updateStrategy={"rollingUpdate": {"partition": 0, "paused": True}})
+    until(lambda: reason(modes, "Progressing") == "Paused", "the pause", 20)
+    assert uids(modes) == before
+    # With one worker of two nodes a surge has room: the new one comes first, then the old one goes.
+    patch(modes, replicas=1)
+    until(lambda: len(modes.pods()) == 1, "one worker", 60)
+    (left,) = modes.pods()
+    seen: set[int] = set()
+    surge = {"paused": False, "maxUnavailable": 0, "maxSurge": 1}
+    patch(modes, extraConf="Weight=4", updateStrategy={"rollingUpdate": surge})
+
+    def over() -> bool:
+        seen.add(modes.get("nodeset", "gpu")["status"].get("availableReplicas", 0))
+        return set(modes.pods()) != {left} and modes.settled(1) and set(weights().values()) == {"4"}
+
+    until(over, "the surge's end", 120)
+    assert 0 not in seen
+    patch(modes, replicas=2, updateStrategy={"rollingUpdate": {"maxUnavailable": "50%", "maxSurge": 0}})
+    until(lambda: modes.settled(2), "both back", 90)
+
+
+@pytest.mark.parametrize(("policy", "outcome"), [("Cancel", "CANCELLED"), ("Requeue", "RUNNING")])
+def test_jobs_that_outstay_a_drain(modes: Site, policy: str, outcome: str) -> None:
+    modes.kubectl("annotate", "--overwrite", "pod", "gpu-1", f"{keys.POD_DELETION_COST}=-1")
+    argv = ("sbatch", "--parsable", "-w", "g-1", "--requeue", "--chdir=/tmp", "-o", "/dev/null", "--wrap=sleep 600")
+    job = modes.on("gpu-0", *argv).strip()
+    until(lambda: state(modes, job) == "RUNNING", "the job", 30)
+    if policy == "Requeue":
+        modes.slurm("scontrol", "update", f"jobid={job}", "nodelist=", check=False)
+    patch(modes, drain={"timeout": "1s", "onTimeout": policy})
+    modes.kubectl("scale", "nodeset/gpu", "--replicas=1")
+    until(lambda: "gpu-1" not in modes.pods(), "the worker's end", 90)
+    if policy == "Cancel":
+        assert state(modes, job) == outcome
+    else:
+        assert "Restarts=1" in until(
+            lambda: (text := modes.slurm("scontrol", "show", "job", job)) and "Restarts=1" in text and text,
+            "a requeue",
+            60,
+        )
+        modes.slurm("scancel", job)
+    modes.kubectl("scale", "nodeset/gpu", "--replicas=2")
+    until(lambda: modes.settled(2), "both back", 90)
+    patch(modes, drain=None)
+
+
+def test_a_scheduled_update_happens_inside_its_reservation(modes: Site) -> None:
+    begin = datetime.now(UTC) + timedelta(seconds=20)
+    scheduled = {"startTime": begin.strftime("%Y-%m-%dT%H:%M:%SZ"), "duration": "10m"}
+    before = uids(modes)
+    patch(modes, extraConf="Weight=5", updateStrategy={"type": "ScheduledUpdate", "scheduledUpdate": scheduled})
+    show = ("scontrol", "show", "reservation", "SlurmOperatorMaint-gpu")
+    held = until(lambda: modes.slurm(*show, check=False), "the reservation", 20)
+    assert "Nodes=g-[0-1]" in held
+    assert "MAINT" in held
+    assert keys.RESERVATION_FINALIZER in modes.get("nodeset", "gpu")["metadata"]["finalizers"]
+    if datetime.now(UTC) < begin:
+        assert uids(modes) == before
+    until(lambda: not set(before.values()) & set(uids(modes).values()), "the update", 120)
+    patch(modes, updateStrategy={"type": "RollingUpdate"})
+    until(lambda: not modes.slurm(*show, check=False), "the reservation's end", 30)
+    until(lambda: modes.settled(2), "rest", 90)
+
+
+def test_one_worker_per_node_and_back_with_a_job_running(modes: Site) -> None:
+    first = modes.pods()["gpu-0"]["spec"]["nodeName"]
+    other = modes.pods()["gpu-1"]["spec"]["nodeName"]
+    modes.lab.kubectl("annotate", "node", first, f"{keys.FEATURES}=nvlink,ib", f"{keys.TOPOLOGY}=default:leaf2")
+    # One has a place in the network and the other has none, and both register with all else that they say.
+    until(lambda: "Topology=default:leaf2" in modes.slurm("scontrol", "show", "node", "g-0", "-o"), "the place", 30)
+    until(lambda: "k8s/ib,k8s/nvlink" in modes.slurm("scontrol", "show", "node", "g-0", "-o"), "the features", 30)
+    job = start(modes, "g-0", "gpu-0", 25)
+    patch(modes, scalingMode="DaemonSet", pruneSlurmNodeRecords="NodeNotFound")
+    until(lambda: modes.states().get(other) == "idle", "a worker named after its node", 90)
+    assert "gpu-0" in modes.pods(), "it still has its job"
+    assert state(modes, job) == "RUNNING"
+    until(lambda: modes.states().get(first) == "idle", "one on the other node too", 120)
+    completed(modes, job)
+    shape = modes.slurm("scontrol", "show", "node", first, "-o")
+    assert "Topology=default:leaf2" in shape
+    assert "k8s/ib,k8s/nvlink" in shape
+    assert "Weight=5" in modes.slurm("scontrol", "show", "node", other, "-o")
+    assert modes.get("nodeset", "gpu")["status"]["desired"] == 2
+
+    # Another name for a node: its worker is replaced, and the record of the old name is pruned.
+    modes.lab.kubectl("annotate", "node", other, f"{keys.HOSTNAME_OVERRIDE}=alias")
+    until(lambda: modes.states().get("alias") == "idle", "the worker under its new name", 90)
+    until(lambda: other not in modes.states(), "the end of the old record", 120)
+    found = modes.on(next(iter(modes.pods())), "getent", "hosts", "alias")
+    assert found.split()[1].startswith("alias.slurm-workers-slurm.")
+
+    (pod,) = [name for name, found in modes.pods().items() if found["spec"]["nodeName"] == first]
+    job = start(modes, first, pod, 20)
+    patch(modes, scalingMode="StatefulSet")
+    until(lambda: modes.settled(2) and sorted(modes.pods()) == ["gpu-0", "gpu-1"], "ordinals again", 150)
+    completed(modes, job)
+    until(lambda: reason(modes, "Ready") == "Available", "readiness", 30)
+
+
+def test_a_worker_that_slurm_has_lost_is_replaced_and_the_brake_holds_the_next(modes: Site, operator: Operator) -> None:
+    operator.stop()
+    operator.settings |= {"unregistered_seconds": 3, "brake_share": 0, "brake_least": 1, "brake_window": 25}
+    operator.start()
+    until(lambda: modes.settled(2), "rest", 60)
+    before = uids(modes)
+    # slurmctld goes on knowing others: a host that stands for nobody, so that its list is not empty.
+    modes.slurm("scontrol", "create", "nodename=other", "state=external", "cpus=1")
+    modes.slurm("scontrol", "delete", "nodename=g-0")
+    modes.slurm("scontrol", "delete", "nodename=g-1")
+    until(lambda: len(set(before.values()) - set(uids(modes).values())) == 1, "one replaced", 60)
+    until(lambda: reason(modes, "Degraded") == "Braked", "the brake", 20)
+    until(lambda: not set(before.values()) & set(uids(modes).values()), "the other one too", 90)
+    modes.slurm("scontrol", "delete", "nodename=other")
+    until(lambda: modes.settled(2), "both back", 90)
+
+
+def test_deleting_a_set_waits_until_its_deadline_and_no_longer(modes: Site) -> None:
+    start(modes, "g-0", "gpu-0", 600)
+    patch(modes, drain={"deletionDeadline": "12s"})
+    modes.kubectl("delete", "nodeset", "gpu", "--wait=false")
+    until(lambda: "gpu-1" not in modes.pods(), "the idle worker's end", 30)
+    assert "gpu-0" in modes.pods()
+    until(lambda: not modes.kubectl("get", "nodeset", "gpu", "--ignore-not-found"), "the set's end", 90)
+    claims = modes.kubectl("get", "pvc")
+    assert "data-gpu-0" in claims
+    assert "data-gpu-1" in claims
