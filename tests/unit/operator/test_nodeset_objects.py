@@ -59,7 +59,15 @@ def test_two_workers_never_share_a_machine_unless_asked() -> None:
 
 def test_privilege_can_be_given_up() -> None:
     assert slurmd()["securityContext"]["privileged"] is True
-    assert slurmd(slurmd={"securityContext": {"privileged": False}})["securityContext"]["privileged"] is False
+    given_up = {"securityContext": {"privileged": False}}
+    assert slurmd(slurmd=given_up)["securityContext"] == given_up["securityContext"], "nor any capability"
+    asked = {"securityContext": {"privileged": False, "capabilities": {"add": ["SYS_NICE"]}, "runAsUser": 0}}
+    assert slurmd(slurmd=asked)["securityContext"] == asked["securityContext"]
+
+
+def test_wishes_about_a_set_do_not_reach_its_workers() -> None:
+    marked = {keys.FORCE_DELETE: "true", keys.ROLLBACK_TO: "previous", "team": "a"}
+    assert {*marked} & {*made(annotations=marked)["metadata"]["annotations"]} == {"team"}
 
 
 def test_a_worker_gets_the_slurm_key_and_no_other() -> None:

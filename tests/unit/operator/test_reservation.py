@@ -3,10 +3,11 @@ from typing import Any
 
 from tests.unit.operator.made import host, node_set, one, pod, seeing, snapshot
 
+from slinky.api import keys
 from slinky.api.nodeset import NodeSet
 from slinky.operator.nodeset.actions import Condemn
 from slinky.operator.nodeset.plan import plan
-from slinky.operator.nodeset.reservation import Release, Reserve, step
+from slinky.operator.nodeset.reservation import Release, Reserve, finalizers, step
 from slinky.operator.nodeset.status import health
 from slinky.operator.sight import Sight
 from slinky.slurm import Reservation
@@ -76,3 +77,12 @@ def test_the_condition_remembers_the_start_time() -> None:
     assert made is not None
     assert (made.value, made.message) == (True, START)
     assert health(snapshot(node_set(), [pod()], seen())).reserved is None
+
+
+def test_a_set_is_held_until_its_reservation_is_positively_gone() -> None:
+    drain, held = {keys.DRAIN_FINALIZER}, {keys.DRAIN_FINALIZER, keys.RESERVATION_FINALIZER}
+    there, blind = seen(Reservation(NAME)), seen()._replace(trusted=False)
+    assert finalizers(node_set(), seen(), set()) == drain
+    assert finalizers(scheduled(), seen(), drain) == held
+    assert finalizers(node_set(), there, held) == finalizers(node_set(), blind, held) == held
+    assert finalizers(node_set(), seen(), {*held, "example.com/theirs"}) == {*drain, "example.com/theirs"}

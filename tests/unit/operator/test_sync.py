@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
 from tests.unit.operator.made import BLIND, NOW, host, node, node_set, one, pod, seeing, snapshot
 
 from slinky.api import keys
+from slinky.kube.types import Condition
 from slinky.operator.nodeset import conditions
 from slinky.operator.nodeset.status import counts, health, pins
 from slinky.operator.nodeset.sync import Comment, mark, updates
@@ -70,6 +73,42 @@ def test_the_state_of_the_host_is_shown_on_the_pod() -> None:
         ("SlurmNodeStateNotResponding", "fan"),
     ]
     assert conditions.wanted(one(pod(), BLIND), NOW) is None
+
+
+EVERY = {
+    "ALLOCATED": "Allocated",
+    "DOWN": "Down",
+    "ERROR": "Error",
+    "FUTURE": "Future",
+    "IDLE": "Idle",
+    "MIXED": "Mixed",
+    "UNKNOWN": "Unknown",
+    "INVALID": "Invalid",
+    "IDLE+COMPLETING": "Completing",
+    "IDLE+DRAIN": "Drain",
+    "IDLE+FAIL": "Fail",
+    "DOWN+INVALID_REG": "InvalidReg",
+    "IDLE+MAINTENANCE": "Maintenance",
+    "DOWN+NOT_RESPONDING": "NotResponding",
+    "IDLE+UNDRAIN": "Undrain",
+}
+
+
+@pytest.mark.parametrize(("words", "shown"), EVERY.items(), ids=list(EVERY))
+def test_every_state_comes_and_goes_and_is_written_once(words: str, shown: str) -> None:
+    def told(state: str, **held: str) -> set[str] | None:
+        made = pod()
+        kept = tuple(Condition(f"SlurmNodeState{kind}", "True", message=text) for kind, text in held.items())
+        made = replace(made, status=replace(made.status, conditions=(*made.status.conditions, *kept)))
+        said = conditions.wanted(one(made, seeing(host("gpu-0", state, "why"))), NOW)
+        return None if said is None else {found["type"].removeprefix("SlurmNodeState") for found in said}
+
+    base = words.partition("+")[0].capitalize()
+    assert told(words) == {base, shown}
+    assert told(words, **{base: "why", shown: "why"}) is None
+    assert told(words, **{base: "why", shown: "another reason"}) == {base, shown}
+    gone = told("ALLOCATED", **{base: "why", shown: "why"})
+    assert gone == (None if shown == "Allocated" else {"Allocated"})
 
 
 def test_the_numbers_of_the_status() -> None:
