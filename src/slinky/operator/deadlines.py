@@ -20,10 +20,10 @@ log = Log("slinky.operator.deadlines")
 #: Jobs read at once, and jobs read again in one round.
 ABREAST = 4
 AGAIN = 20
-#: Seconds between rounds: after a sign, without one, and as a multiple of what the states cost.
-SOONEST = 2.0
+#: Seconds between rounds: after a sign, without one, and as a multiple of what the last one cost.
+SOONEST = 1.0
 REFRESH = 60.0
-BURDEN = 20.0
+BURDEN = 5.0
 
 
 class Ending(NamedTuple):

@@ -56,9 +56,9 @@ def modes(site: Site, operator: Operator) -> Iterator[Site]:
 
 def start(site: Site, host: str, pod: str, seconds: int, *more: str) -> str:
     """A job on a host, running."""
-    argv = ("sbatch", "--parsable", "-w", host, "--chdir=/tmp", "-o", "/dev/null", *more, f"--wrap=sleep {seconds}")
-    job = site.on(pod, *argv).strip()
-    until(lambda: state(site, job) == "RUNNING", f"job {job} on {host}", 30)
+    where = ("-N1", "-w", host, "--chdir=/tmp", "-o", "/dev/null")
+    job = site.on(pod, "sbatch", "--parsable", *where, *more, f"--wrap=sleep {seconds}").strip()
+    until(lambda: state(site, job) == "RUNNING", f"job {job} on {host}", 60)
     return job
 
 
@@ -96,6 +96,22 @@ def patch(site: Site, **spec: Any) -> None:
     site.kubectl("patch", "nodeset/gpu", "--type=merge", "-p", json.dumps({"spec": spec}))
 
 
+def guarded(site: Site) -> int:
+    """How many workers the disruption budget sees."""
+    return int(site.get("pdb", "slurm-workers-pdb-slurm")["status"].get("expectedPods", 0))
+
+
+def evict(site: Site, pod: str) -> str:
+    """Ask for an eviction; what the API server says against it."""
+    path = f"/api/v1/namespaces/{site.namespace}/pods/{pod}/eviction"
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": site.namespace}}
+    try:
+        site.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(body))
+    except LabError as error:
+        return str(error)
+    return ""
+
+
 def test_an_unprivileged_worker_registers_and_runs_jobs_on_its_volume(modes: Site) -> None:
     for pod in modes.pods().values():
         (slurmd,) = [found for found in pod["spec"]["containers"] if found["name"] == "slurmd"]
@@ -105,13 +121,13 @@ def test_an_unprivileged_worker_registers_and_runs_jobs_on_its_volume(modes: Sit
     assert not held & (1 << 21), "CAP_SYS_ADMIN"
     for number in (0, 1):
         write = "hostname > /data/name && cat /data/name"
-        assert modes.on("gpu-0", "srun", "-w", f"g-{number}", "sh", "-c", write).strip() == f"g-{number}"
+        assert modes.on("gpu-0", "srun", "-N1", "-w", f"g-{number}", "sh", "-c", write).strip() == f"g-{number}"
 
 
 def test_the_end_of_running_work_is_known_and_the_soonest_ending_goes_first(modes: Site) -> None:
     long = start(modes, "g-1", "gpu-0", 600, "--time=60")
-    short = start(modes, "g-0", "gpu-0", 12, "--time=1")
-    until(lambda: all(keys.POD_DEADLINE in marks(modes, pod) for pod in ("gpu-0", "gpu-1")), "deadlines", 30)
+    short = start(modes, "g-0", "gpu-0", 40, "--time=2")
+    until(lambda: all(keys.POD_DEADLINE in marks(modes, pod) for pod in ("gpu-0", "gpu-1")), "deadlines", 60)
     begun = modes.slurm("scontrol", "show", "job", long, "-o")
     ends = next(word.partition("=")[2] for word in begun.split() if word.startswith("EndTime="))
     offset = modes.slurm("date", "+%z").strip()
@@ -120,18 +136,20 @@ def test_the_end_of_running_work_is_known_and_the_soonest_ending_goes_first(mode
     assert shown(modes, "gpu-1") <= {"Allocated", "Mixed"}
     # Both are busy; the higher ordinal would go first, but its work takes longer.
     modes.kubectl("scale", "nodeset/gpu", "--replicas=1")
-    until(lambda: keys.POD_CONDEMNED in marks(modes, "gpu-0"), "the choice", 20)
+    until(lambda: keys.POD_CONDEMNED in marks(modes, "gpu-0"), "the choice", 60)
     assert keys.POD_CONDEMNED not in marks(modes, "gpu-1")
+    until(lambda: guarded(modes) == 2, "both guarded, although one is asked for", 60)
+    assert "disruption budget" in evict(modes, "gpu-1")
     until(lambda: "gpu-0" not in modes.pods(), "its end", 60)
     completed(modes, short)
     # It was not the last ordinal that went, and its claim stays, as the policy says.
     assert "data-gpu-0" in modes.kubectl("get", "pvc")
     patch(modes, persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete"})
-    until(lambda: "data-gpu-0" not in modes.kubectl("get", "pvc"), "the claim's end, as the policy says now", 30)
+    until(lambda: "data-gpu-0" not in modes.kubectl("get", "pvc"), "the claim's end, as the policy says now", 60)
     assert state(modes, long) == "RUNNING"
     modes.slurm("scancel", long)
-    until(lambda: keys.POD_DEADLINE not in marks(modes, "gpu-1"), "the end of the deadline", 30)
-    until(lambda: shown(modes, "gpu-1") == {"Idle"}, "idleness, on the pod", 30)
+    until(lambda: keys.POD_DEADLINE not in marks(modes, "gpu-1"), "the end of the deadline", 60)
+    until(lambda: shown(modes, "gpu-1") == {"Idle"}, "idleness, on the pod", 60)
     patch(modes, replicas=2, persistentVolumeClaimRetentionPolicy={"whenScaled": "Retain"})
     until(lambda: modes.settled(2), "both back", 90)
     assert modes.on("gpu-1", "cat", "/data/name").strip() == "g-1"
@@ -139,22 +157,12 @@ def test_the_end_of_running_work_is_known_and_the_soonest_ending_goes_first(mode
 
 def test_a_busy_worker_is_not_evicted_and_an_idle_one_is(modes: Site) -> None:
     job = start(modes, "g-0", "gpu-0", 8)
-    until(lambda: modes.pods()["gpu-0"]["metadata"]["labels"].get(keys.POD_PROTECT) == "true", "protection", 20)
-    budget = "slurm-workers-pdb-slurm"
-    until(lambda: modes.get("pdb", budget)["status"].get("expectedPods") == 1, "the budget's own view", 20)
+    until(lambda: modes.pods()["gpu-0"]["metadata"]["labels"].get(keys.POD_PROTECT) == "true", "protection", 60)
+    until(lambda: guarded(modes) == 1, "the budget's own view", 60)
     before = uids(modes)
 
-    def evict(pod: str) -> str:
-        path = f"/api/v1/namespaces/{modes.namespace}/pods/{pod}/eviction"
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": modes.namespace}}
-        try:
-            modes.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(body))
-        except LabError as error:
-            return str(error)
-        return ""
-
-    assert "disruption budget" in evict("gpu-0")
-    assert evict("gpu-1") == ""
+    assert "disruption budget" in evict(modes, "gpu-0")
+    assert evict(modes, "gpu-1") == ""
     until(lambda: uids(modes).get("gpu-1") not in {None, before["gpu-1"]}, "another idle worker", 60)
     assert uids(modes)["gpu-0"] == before["gpu-0"]
     completed(modes, job)
@@ -164,13 +172,14 @@ def test_a_busy_worker_is_not_evicted_and_an_idle_one_is(modes: Site) -> None:
 def test_kubectl_drain_reaches_slurm_waits_for_the_job_and_comes_back(modes: Site) -> None:
     node = modes.pods()["gpu-0"]["spec"]["nodeName"]
     job = start(modes, "g-0", "gpu-0", 15)
-    until(lambda: modes.pods()["gpu-0"]["metadata"]["labels"].get(keys.POD_PROTECT) == "true", "protection", 20)
+    until(lambda: modes.pods()["gpu-0"]["metadata"]["labels"].get(keys.POD_PROTECT) == "true", "protection", 60)
     argv = [modes.lab.plane.binaries / "kubectl", f"--kubeconfig={modes.lab.kubeconfig}", "drain", node, "--force"]
+    argv += ["--delete-emptydir-data"]
     select = f"--pod-selector={keys.APP_NAME}=slurmd,{keys.CLUSTER}=slurm"
     before = uids(modes)["gpu-0"]
     draining = subprocess.Popen([*argv, select, "--timeout=120s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        until(lambda: "Drain" in shown(modes, "gpu-0"), "the drain, on the pod", 30)
+        until(lambda: "Drain" in shown(modes, "gpu-0"), "the drain, on the pod", 60)
         assert modes.reasons()["g-0"] == f"slurm-operator: Node {node} was cordoned"
         assert state(modes, job) == "RUNNING"
         _, errors = draining.communicate(timeout=120)
@@ -196,7 +205,7 @@ def test_a_bad_image_halts_by_itself_and_going_back_mends_it(modes: Site) -> Non
     assert uids(modes)["gpu-0"] == before["gpu-0"]
     assert uids(modes)["gpu-1"] != before["gpu-1"]
     modes.kubectl("annotate", "nodeset/gpu", f"{keys.ROLLBACK_TO}=previous")
-    until(lambda: modes.get("nodeset", "gpu")["status"]["updateRevision"] == good, "the earlier revision", 30)
+    until(lambda: modes.get("nodeset", "gpu")["status"]["updateRevision"] == good, "the earlier revision", 60)
     live = modes.get("nodeset", "gpu")
     assert "image" not in live["spec"]["slurmd"]
     assert live["spec"]["updateStrategy"]["rollingUpdate"]["maxFailures"] == 1
@@ -213,7 +222,7 @@ def test_a_canary_a_pause_and_a_surge(modes: Site) -> None:
     until(lambda: weights() == {"g-0": "1", "g-1": "3"}, "the canary", 90)
     before = uids(modes)
     patch(modes, updateStrategy={"rollingUpdate": {"partition": 0, "paused": True}})
-    until(lambda: reason(modes, "Progressing") == "Paused", "the pause", 20)
+    until(lambda: reason(modes, "Progressing") == "Paused", "the pause", 60)
     assert uids(modes) == before
     # With one worker of two nodes a surge has room: the new one comes first, then the old one goes.
     patch(modes, replicas=1)
@@ -236,9 +245,7 @@ def test_a_canary_a_pause_and_a_surge(modes: Site) -> None:
 @pytest.mark.parametrize(("policy", "outcome"), [("Cancel", "JobState=CANCELLED"), ("Requeue", "Restarts=1")])
 def test_jobs_that_outstay_a_drain(modes: Site, policy: str, outcome: str) -> None:
     modes.kubectl("annotate", "--overwrite", "pod", "gpu-1", f"{keys.POD_DELETION_COST}=-1")
-    argv = ("sbatch", "--parsable", "-w", "g-1", "--requeue", "--chdir=/tmp", "-o", "/dev/null", "--wrap=sleep 600")
-    job = modes.on("gpu-0", *argv).strip()
-    until(lambda: state(modes, job) == "RUNNING", "the job", 30)
+    job = start(modes, "g-1", "gpu-0", 600, "--requeue")
     patch(modes, drain={"timeout": "1s", "onTimeout": policy})
     modes.kubectl("scale", "nodeset/gpu", "--replicas=1")
     until(lambda: "gpu-1" not in modes.pods(), "the worker's end", 90)
@@ -255,7 +262,7 @@ def test_a_scheduled_update_happens_inside_its_reservation(modes: Site) -> None:
     before = uids(modes)
     patch(modes, extraConf="Weight=5", updateStrategy={"type": "ScheduledUpdate", "scheduledUpdate": scheduled})
     show = ("scontrol", "show", "reservation", "SlurmOperatorMaint-gpu")
-    held = until(lambda: modes.slurm(*show, check=False), "the reservation", 20)
+    held = until(lambda: modes.slurm(*show, check=False), "the reservation", 60)
     assert "Nodes=g-[0-1]" in held
     assert "MAINT" in held
     assert keys.RESERVATION_FINALIZER in modes.get("nodeset", "gpu")["metadata"]["finalizers"]
@@ -263,7 +270,7 @@ def test_a_scheduled_update_happens_inside_its_reservation(modes: Site) -> None:
         assert uids(modes) == before
     until(lambda: not set(before.values()) & set(uids(modes).values()), "the update", 120)
     patch(modes, updateStrategy={"type": "RollingUpdate"})
-    until(lambda: not modes.slurm(*show, check=False), "the reservation's end", 30)
+    until(lambda: not modes.slurm(*show, check=False), "the reservation's end", 60)
     until(lambda: modes.settled(2), "rest", 90)
 
 
@@ -272,8 +279,8 @@ def test_one_worker_per_node_and_back_with_a_job_running(modes: Site) -> None:
     other = modes.pods()["gpu-1"]["spec"]["nodeName"]
     modes.lab.kubectl("annotate", "node", first, f"{keys.FEATURES}=nvlink,ib", f"{keys.TOPOLOGY}=default:leaf2")
     # One has a place in the network and the other has none, and both register with all else that they say.
-    until(lambda: "Topology=default:leaf2" in modes.slurm("scontrol", "show", "node", "g-0", "-o"), "the place", 30)
-    until(lambda: "k8s/ib,k8s/nvlink" in modes.slurm("scontrol", "show", "node", "g-0", "-o"), "the features", 30)
+    until(lambda: "Topology=default:leaf2" in modes.slurm("scontrol", "show", "node", "g-0", "-o"), "the place", 60)
+    until(lambda: "k8s/ib,k8s/nvlink" in modes.slurm("scontrol", "show", "node", "g-0", "-o"), "the features", 60)
     job = start(modes, "g-0", "gpu-0", 25)
     patch(modes, scalingMode="DaemonSet", pruneSlurmNodeRecords="NodeNotFound")
     until(lambda: modes.states().get(other) == "idle", "a worker named after its node", 90)
@@ -295,11 +302,11 @@ def test_one_worker_per_node_and_back_with_a_job_running(modes: Site) -> None:
     assert found.split()[1].startswith("alias.slurm-workers-slurm.")
 
     (pod,) = [name for name, found in modes.pods().items() if found["spec"]["nodeName"] == first]
-    job = start(modes, first, pod, 20)
+    job = start(modes, first, pod, 60)
     patch(modes, scalingMode="StatefulSet")
     until(lambda: modes.settled(2) and sorted(modes.pods()) == ["gpu-0", "gpu-1"], "ordinals again", 150)
     completed(modes, job)
-    until(lambda: reason(modes, "Ready") == "Available", "readiness", 30)
+    until(lambda: reason(modes, "Ready") == "Available", "readiness", 60)
 
 
 def test_a_worker_that_slurm_has_lost_is_replaced_and_the_brake_holds_the_next(modes: Site, operator: Operator) -> None:
@@ -313,7 +320,7 @@ def test_a_worker_that_slurm_has_lost_is_replaced_and_the_brake_holds_the_next(m
     modes.slurm("scontrol", "delete", "nodename=g-0")
     modes.slurm("scontrol", "delete", "nodename=g-1")
     until(lambda: len(set(before.values()) - set(uids(modes).values())) == 1, "one replaced", 60)
-    until(lambda: reason(modes, "Degraded") == "Braked", "the brake", 20)
+    until(lambda: reason(modes, "Degraded") == "Braked", "the brake", 60)
     until(lambda: not set(before.values()) & set(uids(modes).values()), "the other one too", 90)
     modes.slurm("scontrol", "delete", "nodename=other")
     until(lambda: modes.settled(2), "both back", 90)
@@ -323,7 +330,7 @@ def test_deleting_a_set_waits_until_its_deadline_and_no_longer(modes: Site) -> N
     start(modes, "g-0", "gpu-0", 600)
     patch(modes, drain={"deletionDeadline": "12s"})
     modes.kubectl("delete", "nodeset", "gpu", "--wait=false")
-    until(lambda: "gpu-1" not in modes.pods(), "the idle worker's end", 30)
+    until(lambda: "gpu-1" not in modes.pods(), "the idle worker's end", 60)
     assert "gpu-0" in modes.pods()
     until(lambda: not modes.kubectl("get", "nodeset", "gpu", "--ignore-not-found"), "the set's end", 90)
     claims = modes.kubectl("get", "pvc")

@@ -98,4 +98,4 @@ def test_claims_have_their_names_and_owners() -> None:
 def test_what_all_workers_share_belongs_to_the_cluster_and_not_to_one_set() -> None:
     for found in (worker_service(controller()), worker_budget(controller())):
         assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Controller"]
-    assert worker_budget(controller())["spec"]["maxUnavailable"] == 0
+    assert worker_budget(controller())["spec"]["minAvailable"] == 2**31 - 1

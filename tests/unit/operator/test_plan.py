@@ -91,6 +91,16 @@ def test_a_persons_cordon_survives_our_own_passes() -> None:
     assert [a.what for a in kinds(made, Update)] == ["comment"]
 
 
+def test_a_wait_is_said_once_and_not_on_every_pass() -> None:
+    """Whatever is done or noted comes from an action, so a wait without one makes neither a request nor an event."""
+    doomed = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}", labels={keys.POD_PROTECT: "true"})
+    comment = settled("gpu-0", "node1").comment
+    busy = host("gpu-0", "MIXED+DRAIN", f"{keys.REASON_PREFIX}Pod ns/gpu-0 is scaled in", comment=comment)
+    assert plan(snapshot(node_set(replicas=0), [doomed], seeing(busy))) == []
+    drained = host("gpu-0", "IDLE+DRAIN", f"{keys.REASON_PREFIX}Node node1 was cordoned", comment=busy.comment)
+    assert plan(snapshot(node_set(replicas=1), [pod("gpu-0")], seeing(drained), [node("node1", cordoned=True)])) == []
+
+
 def test_deleting_a_set_drains_its_workers_first() -> None:
     of = node_set(deleting=5)
     made = plan(snapshot(of, [pod("gpu-0")], seeing(host("gpu-0", "MIXED"))))

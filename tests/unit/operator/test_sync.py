@@ -133,3 +133,14 @@ def test_an_ordinal_is_pinned_where_it_first_ran() -> None:
     workers = [one(pod("gpu-0", node="second")), one(pod("gpu-1", node="third"))]
     assert pins(of, workers) == {"0": "first", "1": "third"}
     assert pins(node_set(), workers) == {}
+
+
+def test_a_worker_on_its_nodes_network_gets_its_name_when_the_node_is_known() -> None:
+    of = node_set(template={"spec": {"hostNetwork": True}})
+
+    def named(where: str) -> str | None:
+        made = mark(of, one(pod(node=where), BLIND, of))
+        return made.labels.get(keys.POD_HOSTNAME) if made else None
+
+    assert named("") is None
+    assert named("node7") == "node7"

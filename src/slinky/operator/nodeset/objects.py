@@ -71,9 +71,13 @@ def worker_service(of: Controller) -> Piece:
 
 
 def worker_budget(of: Controller) -> Piece:
-    """Keeps everybody but us from evicting workers that have jobs."""
+    """Keeps everybody but us from evicting workers that have jobs.
+
+    A number that is never reached refuses every eviction. `maxUnavailable: 0` would not: it counts from the replicas
+    that a NodeSet asks for, and while one shrinks, or has a worker per node, more are busy than that.
+    """
     selector = {keys.POD_PROTECT: "true", keys.CLUSTER: of.metadata.name}
-    spec = {"maxUnavailable": 0, "selector": {"matchLabels": selector}}
+    spec = {"minAvailable": 2**31 - 1, "maxUnavailable": None, "selector": {"matchLabels": selector}}
     key = Key(of.metadata.namespace, of.worker_budget_name)
     return framed(CONTROLLERS, of, SLURMD, DISRUPTION_BUDGETS, key, spec=spec)
 
