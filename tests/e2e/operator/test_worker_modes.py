@@ -6,6 +6,7 @@ The tests share one cluster, in order. Its workers are unprivileged and have a v
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -33,7 +34,13 @@ def gpu(replicas: int = 2, *, image: str = "", mode: str = "StatefulSet", **spec
     }
     if image:
         slurmd["image"] = image
-    whole = {"slurmd": slurmd, "volumeClaimTemplates": [CLAIM], "revisionHistoryLimit": 5, **spec}
+    whole = {
+        "slurmd": slurmd,
+        "partition": {"enabled": True},
+        "volumeClaimTemplates": [CLAIM],
+        "revisionHistoryLimit": 5,
+        **spec,
+    }
     return node_set(replicas, scalingMode=mode, **whole)
 
 
@@ -234,7 +241,9 @@ def test_a_canary_a_pause_and_a_surge(modes: Site) -> None:
 
     def over() -> bool:
         seen.add(modes.get("nodeset", "gpu")["status"].get("availableReplicas", 0))
-        return set(modes.pods()) != {left} and modes.settled(1) and set(weights().values()) == {"4"}
+        # The record of the one that left stays in Slurm, as it was, until another takes its name.
+        new = {weights().get(name.replace("gpu-", "g-")) for name in modes.pods()}
+        return set(modes.pods()) != {left} and modes.settled(1) and new == {"4"}
 
     until(over, "the surge's end", 120)
     assert 0 not in seen
@@ -326,8 +335,23 @@ def test_a_worker_that_slurm_has_lost_is_replaced_and_the_brake_holds_the_next(m
     until(lambda: modes.settled(2), "both back", 90)
 
 
+def test_a_slurmctld_that_lost_its_memory_costs_no_worker(modes: Site) -> None:
+    before = uids(modes)
+    modes.slurm("sh", "-c", "rm -rf /var/spool/slurmctld/*")
+    modes.kubectl("delete", "pod", "slurm-controller-0", "--grace-period=0", "--force")
+    until(lambda: modes.slurm("scontrol", "ping", check=False).startswith("Slurmctld(primary)"), "slurmctld", 90)
+    until(lambda: "g-0" not in modes.slurm("sinfo", "-h", "-N"), "an empty list", 60)
+    time.sleep(15)  # five times as long as a worker may be missing when others are there
+    assert uids(modes) == before
+    # One that registers anew shows that Slurm is well, and then the other is replaced too.
+    modes.kubectl("delete", "pod", "gpu-0", "--wait=false")
+    until(lambda: modes.settled(2), "both back", 150)
+    assert not set(before.values()) & set(uids(modes).values())
+
+
 def test_deleting_a_set_waits_until_its_deadline_and_no_longer(modes: Site) -> None:
     start(modes, "g-0", "gpu-0", 600)
+    waiting = modes.on("gpu-0", "sbatch", "--parsable", "-p", "gpu", "-w", "g-0", "--exclusive", "--wrap=true").strip()
     patch(modes, drain={"deletionDeadline": "12s"})
     modes.kubectl("delete", "nodeset", "gpu", "--wait=false")
     until(lambda: "gpu-1" not in modes.pods(), "the idle worker's end", 60)
@@ -336,3 +360,14 @@ def test_deleting_a_set_waits_until_its_deadline_and_no_longer(modes: Site) -> N
     claims = modes.kubectl("get", "pvc")
     assert "data-gpu-0" in claims
     assert "data-gpu-1" in claims
+    # A job of its partition is still in the books of slurmctld, which lives on without the partition.
+    until(lambda: modes.get("controller", "slurm")["status"]["observedGeneration"], "the controller", 60)
+
+    def alive() -> bool:
+        pod = modes.pods("slurmctld").get("slurm-controller-0", {})
+        ready = [found["ready"] for found in pod.get("status", {}).get("containerStatuses", [])]
+        partitions = modes.slurm("sinfo", "-h", "-o", "%R", check=False).split()
+        return bool(ready) and all(ready) and "all" in partitions and "gpu" not in partitions
+
+    until(alive, "slurmctld without the partition", 120)
+    assert waiting in modes.slurm("squeue", "-h", "-o", "%i") or state(modes, waiting)

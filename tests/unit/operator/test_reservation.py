@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from typing import Any
 
+import pytest
 from tests.unit.operator.made import host, node_set, one, pod, seeing, snapshot
 
 from slinky.api import keys
 from slinky.api.nodeset import NodeSet
-from slinky.operator.nodeset.actions import Condemn
+from slinky.operator.nodeset.actions import Condemn, Create
 from slinky.operator.nodeset.plan import plan
 from slinky.operator.nodeset.reservation import Release, Reserve, finalizers, step
 from slinky.operator.nodeset.status import health
@@ -77,6 +78,29 @@ def test_the_condition_remembers_the_start_time() -> None:
     assert made is not None
     assert (made.value, made.message) == (True, START)
     assert health(snapshot(node_set(), [pod()], seen())).reserved is None
+
+
+@pytest.mark.parametrize(
+    ("hosts", "flags", "steps"),
+    [
+        ("gpu-[0-2]", (), Reserve),
+        ("gpu-[0-1]", (), Release),
+        ("gpu-[0-1]", ("DAILY",), None),
+        ("gpu-[2-3]", (), None),
+    ],
+    ids=["others stay", "nothing is left", "nothing is left, but it repeats itself", "not in it"],
+)
+def test_slurm_forgets_no_host_that_is_reserved_so_it_leaves_first(
+    hosts: str, flags: tuple[str, ...], steps: type | None
+) -> None:
+    stale = [host(name, "DOWN+DRAIN", reservation=NAME) for name in ("gpu-0", "gpu-1")]
+    sight = seeing(*stale)._replace(reservations={NAME: Reservation(NAME, node_list=hosts, flags=flags)})
+    made = [found for found in plan(snapshot(scheduled(START, replicas=2), [], sight)) if isinstance(found, Create)]
+    assert [found.stale for found in made] == ["gpu-0", "gpu-1"]
+    for found in made:
+        assert type(found.freed) is (steps or type(None))
+        if isinstance(found.freed, Reserve):
+            assert found.freed.request.node_list == ["gpu-2"], "neither of them, whichever is freed first"
 
 
 def test_a_set_is_held_until_its_reservation_is_positively_gone() -> None:

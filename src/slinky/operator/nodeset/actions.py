@@ -17,6 +17,7 @@ class Create(NamedTuple):
 
     slot: Slot
     stale: str = ""
+    freed: Reserve | Release | None = None  # takes it out of our reservation before
 
 
 class Condemn(NamedTuple):

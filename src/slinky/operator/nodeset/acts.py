@@ -164,6 +164,8 @@ class _Work:
         assert self.setting is not None  # noqa: S101 - a NodeSet that goes makes nothing
         if action.stale:
             try:
+                if action.freed:
+                    await self._do(action.freed)
                 await self._forget(action.stale)
             except SlurmError as error:  # a worker is made all the same
                 log.info("a stale host stays", host=action.stale, why=str(error))

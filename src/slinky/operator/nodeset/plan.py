@@ -19,7 +19,7 @@ from slinky.operator.children import Child
 from slinky.operator.nodeset import claims, drains, placement, scaling, sync
 from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, Forget, Update
 from slinky.operator.nodeset.objects import Slot, hostname
-from slinky.operator.nodeset.reservation import step
+from slinky.operator.nodeset.reservation import step, without
 from slinky.operator.nodeset.rollout import outdated
 from slinky.operator.nodeset.workers import UNREGISTERED_AFTER, Worker
 from slinky.operator.sight import Sight
@@ -81,7 +81,9 @@ def _in_mode(seen: Snapshot) -> list[Worker]:
 
 
 def _creations(seen: Snapshot) -> Iterable[Create]:
-    return [Create(slot, _stale(seen, slot)) for slot in _vacant(seen)]
+    slots = {slot: _stale(seen, slot) for slot in _vacant(seen)}
+    freed = without(seen.of, [host for host in slots.values() if host], seen.sight)
+    return [Create(slot, stale, freed if stale else None) for slot, stale in slots.items()]
 
 
 def _vacant(seen: Snapshot) -> Sequence[Slot]:

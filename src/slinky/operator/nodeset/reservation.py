@@ -5,7 +5,7 @@ A reservation that ended is reaped by Slurm, so having made one for a start time
 is made only for another start time. One that repeats itself keeps the time to which Slurm has moved it.
 """
 
-from collections.abc import Set
+from collections.abc import Collection, Set
 from datetime import datetime
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from slinky.slurm import HostlistError, ReservationRequest, expand, number
 
 USER = "slurm"
 FLAGS = ("IGNORE_JOBS", "MAINT")
+RECURRING = frozenset({"HOURLY", "DAILY", "WEEKLY", "WEEKDAY", "WEEKEND"})
 
 
 class Reserve(NamedTuple):
@@ -64,6 +65,21 @@ def step(of: NodeSet, workers: tuple[Worker, ...], sight: Sight) -> Reserve | Re
     if _hosts(held.node_list) != hosts:
         return Reserve(ReservationRequest(name=held.name, node_list=hosts), _start(of))
     return None
+
+
+def without(of: NodeSet, gone: Collection[str], sight: Sight) -> Reserve | Release | None:
+    """Takes hosts out of the reservation, since Slurm forgets no host that is reserved; they join when they return.
+
+    One that holds nothing else is removed instead: its update is under way. One that repeats itself is left as it is.
+    """
+    held = sight.reservations.get(of.reservation_name) if sight.trusted else None
+    hosts = _hosts(held.node_list) if held else []
+    left = [host for host in hosts if host not in gone]
+    if held is None or left == hosts:
+        return None
+    if left:
+        return Reserve(ReservationRequest(name=held.name, node_list=left), _start(of))
+    return None if RECURRING & set(held.flags) else Release(held.name)
 
 
 def made_for(of: NodeSet) -> str:
