@@ -23,7 +23,7 @@ AGAIN = 20
 #: Seconds between rounds: after a sign, without one, and as a multiple of what the last one cost.
 SOONEST = 1.0
 REFRESH = 60.0
-BURDEN = 5.0
+BURDEN = 10.0
 
 
 class Ending(NamedTuple):

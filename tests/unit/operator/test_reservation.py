@@ -83,8 +83,8 @@ def test_the_condition_remembers_the_start_time() -> None:
 @pytest.mark.parametrize(
     ("hosts", "flags", "steps"),
     [
-        ("gpu-[0-2]", (), Reserve),
-        ("gpu-[0-1]", (), Release),
+        ("gpu-[0-3]", (), Reserve),
+        ("gpu-[0-1,3]", (), Release),
         ("gpu-[0-1]", ("DAILY",), None),
         ("gpu-[2-3]", (), None),
     ],
@@ -94,13 +94,15 @@ def test_slurm_forgets_no_host_that_is_reserved_so_it_leaves_first(
     hosts: str, flags: tuple[str, ...], steps: type | None
 ) -> None:
     stale = [host(name, "DOWN+DRAIN", reservation=NAME) for name in ("gpu-0", "gpu-1")]
-    sight = seeing(*stale)._replace(reservations={NAME: Reservation(NAME, node_list=hosts, flags=flags)})
-    made = [found for found in plan(snapshot(scheduled(START, replicas=2), [], sight)) if isinstance(found, Create)]
+    sight = seeing(*stale, host("gpu-2"), host("gpu-3"))
+    sight = sight._replace(reservations={NAME: Reservation(NAME, node_list=hosts, flags=flags)})
+    pods = [pod("gpu-2"), pod("gpu-3", node="node2", ready=None)]
+    made = [found for found in plan(snapshot(scheduled(START, replicas=4), pods, sight)) if isinstance(found, Create)]
     assert [found.stale for found in made] == ["gpu-0", "gpu-1"]
     for found in made:
         assert type(found.freed) is (steps or type(None))
         if isinstance(found.freed, Reserve):
-            assert found.freed.request.node_list == ["gpu-2"], "neither of them, whichever is freed first"
+            assert found.freed.request.node_list == ["gpu-2"], "neither of them, nor one that is not there"
 
 
 def test_a_set_is_held_until_its_reservation_is_positively_gone() -> None:

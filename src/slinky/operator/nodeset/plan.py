@@ -82,7 +82,7 @@ def _in_mode(seen: Snapshot) -> list[Worker]:
 
 def _creations(seen: Snapshot) -> Iterable[Create]:
     slots = {slot: _stale(seen, slot) for slot in _vacant(seen)}
-    freed = without(seen.of, [host for host in slots.values() if host], seen.sight)
+    freed = without(seen.of, [host for host in slots.values() if host], seen.workers, seen.sight)
     return [Create(slot, stale, freed if stale else None) for slot, stale in slots.items()]
 
 

@@ -5,7 +5,7 @@ A reservation that ended is reaped by Slurm, so having made one for a start time
 is made only for another start time. One that repeats itself keeps the time to which Slurm has moved it.
 """
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Iterable, Set
 from datetime import datetime
 from typing import NamedTuple
 
@@ -67,16 +67,18 @@ def step(of: NodeSet, workers: tuple[Worker, ...], sight: Sight) -> Reserve | Re
     return None
 
 
-def without(of: NodeSet, gone: Collection[str], sight: Sight) -> Reserve | Release | None:
+def without(of: NodeSet, gone: Collection[str], workers: Iterable[Worker], sight: Sight) -> Reserve | Release | None:
     """Takes hosts out of the reservation, since Slurm forgets no host that is reserved; they join when they return.
 
     One that holds nothing else is removed instead: its update is under way. One that repeats itself is left as it is.
     """
     held = sight.reservations.get(of.reservation_name) if sight.trusted else None
     hosts = _hosts(held.node_list) if held else []
-    left = [host for host in hosts if host not in gone]
-    if held is None or left == hosts:
+    if held is None or not set(gone) & set(hosts):
         return None
+    # What is seen of the reservation may be a few seconds old and name hosts that were forgotten meanwhile.
+    there = {worker.hostname for worker in workers if worker.ready and worker.host is not None}
+    left = [host for host in hosts if host in there and host not in gone]
     if left:
         return Reserve(ReservationRequest(name=held.name, node_list=left), _start(of))
     return None if RECURRING & set(held.flags) else Release(held.name)
