@@ -203,6 +203,18 @@ def test_kubectl_drain_reaches_slurm_waits_for_the_job_and_comes_back(modes: Sit
     until(lambda: uids(modes).get("gpu-0") not in {None, before} and modes.settled(2), "a worker in its place", 120)
 
 
+def test_a_single_worker_is_drained_by_hand_and_stays_so_until_the_hand_lets_go(modes: Site) -> None:
+    modes.kubectl("annotate", "pod", "gpu-1", f"{keys.POD_CORDON}=true")
+    until(lambda: "Drain" in shown(modes, "gpu-1"), "the drain, on the pod", 60)
+    assert modes.reasons()["g-1"].startswith("slurm-operator: ")
+    # Many passes later, a pass of another cause among them, it is still so.
+    modes.kubectl("annotate", "nodeset/gpu", "example.test/touched=1")
+    time.sleep(8)
+    assert modes.states()["g-1"] == "drain"
+    modes.kubectl("annotate", "pod", "gpu-1", f"{keys.POD_CORDON}-")
+    until(lambda: shown(modes, "gpu-1") == {"Idle"}, "idleness", 60)
+
+
 def test_a_bad_image_halts_by_itself_and_going_back_mends_it(modes: Site) -> None:
     good = modes.get("nodeset", "gpu")["status"]["updateRevision"]
     job = start(modes, "g-0", "gpu-0", 40, "--time=60")

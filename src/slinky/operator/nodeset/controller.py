@@ -208,12 +208,15 @@ class NodeSetKeeper(Keeper[NodeSet]):
     def _outcome(self, seen: Snapshot, report: Report, standing: Standing) -> Outcome:
         going = sum(found.condemned is not None for found in seen.workers)
         CONDEMNED.labels(*seen.of.key).set(going)
-        if going and not seen.sight.trusted:
-            self.clusters.stir(seen.of.controller_key)  # a large cluster is read rarely, and someone waits for news
+        # A large cluster, or a slow one, is read rarely, and here someone waits for news: of a drain, or of a worker
+        # that has registered by now and must not be taken for lost.
+        unseen = any(found.ready and found.host is None for found in seen.workers)
+        if unseen or (going and not seen.sight.trusted):
+            self.clusters.stir(seen.of.controller_key)
         if report.errors:
             raise report.errors[0]
         known = status.health(seen, braked=report.braked, refused=report.slurm, reserved=report.reserved)
-        settled = not going and not report.braked and not report.slurm and known.ready.value
+        settled = not (going or unseen or report.braked or report.slurm) and known.ready.value
         said = self.with_health(seen.of, known, **status.counts(seen), **standing.status())
         return Outcome(said, CALM_AGAIN if settled else BUSY_AGAIN)
 
