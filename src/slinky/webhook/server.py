@@ -11,9 +11,9 @@ from pathlib import Path
 from slinky.api.wellknown import WEBHOOK_PORT
 from slinky.kube import Client, Key, connect
 from slinky.kube.admission import Handler, application, serve
+from slinky.kube.keeper import CERTIFICATE, PRIVATE, Keeper, service_names
 from slinky.observe import Health, Log
 from slinky.webhook.application import handlers
-from slinky.webhook.keeper import CERTIFICATE, PRIVATE, Keeper
 
 log = Log("slinky.webhook.server")
 
@@ -41,8 +41,7 @@ class Settings:
     @property
     def names(self) -> tuple[str, ...]:
         """Names the certificate is for."""
-        inside = f"{self.service}.{self.namespace}.svc"
-        return (inside, f"{self.service}.{self.namespace}", f"{inside}.cluster.local", *self.hosts)
+        return (*service_names(Key(self.namespace, self.service)), *self.hosts)
 
 
 async def main(
@@ -69,23 +68,11 @@ async def serving(
         folder = settings.certificates
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slinky-webhook-")))
-            await stack.enter_async_context(_kept(settings, health, client, folder))
+            secret = Key(settings.namespace, settings.secret)
+            keeper = Keeper(client, secret, folder, settings.names, settings.configuration)
+            keeper.watched_by(health)
+            await stack.enter_async_context(keeper.keeping(settings.look_every))
         pair = folder / CERTIFICATE, folder / PRIVATE
         port = await stack.enter_async_context(serve(app, *pair, host=settings.host, port=settings.port))
         listening = True
         yield port
-
-
-@contextlib.asynccontextmanager
-async def _kept(settings: Settings, health: Health, client: Client, folder: Path) -> AsyncIterator[None]:
-    """Certificates that are there now and stay fresh while inside."""
-    secret = Key(settings.namespace, settings.secret)
-    keeper = Keeper(client, secret, folder, settings.names, settings.configuration)
-    keeper.watched_by(health)
-    await keeper.look()
-    async with asyncio.TaskGroup() as family:
-        task = family.create_task(keeper.run(settings.look_every))
-        try:
-            yield
-        finally:
-            task.cancel()

@@ -25,10 +25,10 @@ from slinky.kube import (
     Whole,
 )
 from slinky.kube.admission import application, serve
+from slinky.kube.keeper import MUTATING, VALIDATING, Keeper
 from slinky.lab.plain import free_port
 from slinky.observe import Health, ManualClock
 from slinky.webhook.application import BINDING_PATH, RULES, path
-from slinky.webhook.keeper import MUTATING, VALIDATING, Keeper
 from slinky.webhook.server import Settings, serving
 
 from .conftest import Kubectl

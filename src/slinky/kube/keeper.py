@@ -1,24 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the webhook's certificates: in a Secret that all replicas share, in files, and in the API server's trust.
+"""Keeps a webhook's certificates: in a Secret that all replicas share, in files, and in the API server's trust.
 
 Every replica does the same and none leads: the Secret is replaced only in the version that was read, so of two that
 renew at once one loses and takes what the other made. Files come last, so that nobody serves a certificate that is
 not trusted yet.
 """
 
+import asyncio
 import base64
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from slinky.kube import SECRETS, AlreadyExists, Client, Conflict, Key, KubeError, Object, Resource, Secret
+from slinky.kube.certificates import Pouch, kept
+from slinky.kube.client import Client
+from slinky.kube.errors import AlreadyExists, Conflict, KubeError
+from slinky.kube.resource import Resource
+from slinky.kube.types import Key, Object
+from slinky.kube.views import SECRETS, Secret
 from slinky.observe import Clock, Health, Log, SystemClock
-from slinky.webhook.certificates import Pouch, kept
 
-log = Log("slinky.webhook.keeper")
+log = Log("slinky.kube.keeper")
 
 POUCH = "pouch.json"
 CERTIFICATE, PRIVATE, TRUST = "tls.crt", "tls.key", "ca.crt"
@@ -83,6 +89,17 @@ class Keeper:
         """Not ready while there is no certificate that works."""
         health.ready("certificates", lambda: self._trouble)
 
+    @contextlib.asynccontextmanager
+    async def keeping(self, every: float = 60.0) -> AsyncIterator[None]:
+        """Certificates that are there now and stay fresh while inside."""
+        await self.look()
+        async with asyncio.TaskGroup() as family:
+            task = family.create_task(self.run(every))
+            try:
+                yield
+            finally:
+                task.cancel()
+
     async def run(self, every: float = 60.0) -> None:
         """Keep them for good; what fails is tried again."""
         while True:
@@ -141,6 +158,12 @@ class Keeper:
                 fresh.touch(mode=0o600)
                 fresh.write_text(text)
                 os.replace(fresh, path)  # noqa: PTH105 -- atomic, as a reader may look at any moment
+
+
+def service_names(service: Key) -> tuple[str, ...]:
+    """What the API server and others may call a Service."""
+    inside = f"{service.name}.{service.namespace}.svc"
+    return inside, f"{service.name}.{service.namespace}", f"{inside}.cluster.local"
 
 
 def entrust(webhooks: Sequence[Entry], trust: bytes) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 
-from slinky.webhook.certificates import AUTHORITY_LIFE, SERVING_LIFE, SETTLE, Pouch, issuer, kept
-from slinky.webhook.keeper import ClientConfig, Entry, entrust
+from slinky.kube.certificates import AUTHORITY_LIFE, SERVING_LIFE, SETTLE, Pouch, issuer, kept
+from slinky.kube.keeper import ClientConfig, Entry, entrust
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS = ("hook.slinky.svc", "127.0.0.1")

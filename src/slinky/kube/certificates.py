@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates for the webhook, and when to replace them. Pure but for the dice: time comes as an argument.
+"""Certificates for a webhook, and when to replace them. Pure but for the dice: time comes as an argument.
 
 A `Pouch` holds authorities, oldest first, and the pair that serves. A new authority is trusted for a while before
 anything is signed by it, so that the API server knows it in time; an old one is trusted until it ends. Nothing ever
