@@ -6,17 +6,17 @@
 
 import asyncio
 import contextlib
-import os
 import platform
 import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 
 from slinky.bridge import intake, policy, profiles
 from slinky.bridge.bind import Hands
 from slinky.bridge.claim import Claims
-from slinky.bridge.config import ConfigError, Settings
+from slinky.bridge.complete import Completer
+from slinky.bridge.config import Settings
+from slinky.bridge.credentials import Trust, tokens
 from slinky.bridge.feasible import Feasible
 from slinky.bridge.identity import Self
 from slinky.bridge.ledger import Ledger
@@ -43,7 +43,7 @@ from slinky.kube import (
 )
 from slinky.kube.runtime import Lead
 from slinky.observe import Health, Log, gauge
-from slinky.slurm import Change, Doorbell, FileToken, Kind, MintedToken, Mirror, SlurmError, TokenSource
+from slinky.slurm import Change, Doorbell, Kind, Mirror, SlurmError
 from slinky.slurm import Client as Slurm
 
 log = Log("slinky.bridge")
@@ -56,25 +56,18 @@ async def main(settings: Settings, health: Health | None = None) -> None:
     """Run the bridge until cancelled."""
     policy.check(settings.policy, settings.priority_classes)
     profiles.check(settings.device_profiles)
-    async with connect(manager="slurm-bridge") as client, Slurm(settings.slurm_rest_api, tokens(settings)) as slurm:
+    trust = Trust(settings.tls_folder) if settings.tls_folder else None
+    slurm = Slurm(settings.slurm_rest_api, tokens(settings), tls=trust.context if trust else None)
+    async with connect(manager="slurm-bridge") as client, slurm:
         bridge = await assemble(settings, client, slurm, health=health)
+        if trust:
+            bridge.runtime.serve(trust.run)
         lead = None
         if settings.leader_elect:
             lease = Key(settings.lease_namespace or client.namespace, settings.bridge)
             me = f"{platform.node()}-{uuid.uuid4().hex[:8]}"
             lead = Election(client, lease, me, health=health).lead
         await bridge.run(lead)
-
-
-def tokens(settings: Settings) -> TokenSource:
-    """Where the token comes from: minted with a key, or kept in a file by somebody else. Raises `ConfigError`."""
-    if settings.jwt_key_file:
-        key = Path(settings.jwt_key_file)
-        return MintedToken(key.read_bytes, settings.slurm_user)
-    path = settings.token_file or os.environ.get("SLURM_JWT_FILE", "")
-    if not path:
-        raise ConfigError("no token: set tokenFile, jwtKeyFile, or the variable SLURM_JWT_FILE")
-    return FileToken(path)
 
 
 class Bridge:
@@ -86,7 +79,8 @@ class Bridge:
         self.mirror = Mirror(slurm, all_jobs=False)
         self.ledger = Ledger(slurm, self.mirror, me)
         self.recorder = Recorder(client, settings.scheduler_name)
-        self.releaser = Releaser(slurm, self.mirror, self.ledger, clock)
+        completer = Completer(settings.completer_socket) if settings.completer_socket else None
+        self.releaser = Releaser(slurm, self.mirror, self.ledger, clock, completer)
         submitter = Submitter(slurm, self.mirror, self.ledger, clock, allocate_first=settings.allocate_first)
         self.units = Units(
             settings,

@@ -96,6 +96,10 @@ class Settings(View, frozen=True):
     token_file: str = ""
     slurm_user: str = "slurm"
     jwt_key_file: str = ""
+    # For https: a folder with ca.crt and, where slurmrestd asks for them, tls.crt and tls.key; followed as they change.
+    tls_folder: str = ""
+    # Where slurm-complete answers, which ends jobs as COMPLETED or FAILED; without it they end as CANCELLED.
+    completer_socket: str = ""
     taint: Effect = "NoExecute"
     # What an external node offers: what the kubelet will admit, or all that the machine has.
     node_size: Literal["allocatable", "capacity"] = "allocatable"

@@ -294,7 +294,7 @@ def _sight(view: View, job: str) -> Sight:
 
 
 def outcome(pods: Iterable[Pod]) -> tuple[str, int]:
-    """What became of the pods together, and the worst exit code."""
+    """What became of the pods together, and the worst exit code. One that was stopped by its deletion did not fail."""
     group = list(pods)
     codes = [
         status.state.terminated.exit_code
@@ -302,9 +302,8 @@ def outcome(pods: Iterable[Pod]) -> tuple[str, int]:
         for status in pod.status.container_statuses
         if status.state.terminated is not None
     ]
-    phases = {pod.status.phase for pod in group}
-    if "Failed" in phases:
+    if any(pod.status.phase == "Failed" and not pod.metadata.deleting for pod in group):
         return "Failed", max(codes, default=1) or 1
-    if phases == {"Succeeded"}:
+    if all(pod.status.phase == "Succeeded" for pod in group):
         return "Succeeded", 0
     return "Deleted", max(codes, default=0)

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The end of a job, and the truth about it.
 
-A job is ended by the name that is never used again. REST ends every external job as CANCELLED, so what became of its
-pods is added to the accounting record afterwards, from a queue that gives up rather than hold anybody up.
+A job is ended by the name that is never used again: natively as COMPLETED or FAILED where a completer is there. REST
+ends every external job as CANCELLED, so what became of its pods is also added to the accounting record afterwards,
+from a queue that gives up rather than hold anybody up.
 """
 
 import asyncio
 from collections import deque
 
+from slinky.bridge.complete import Completer
 from slinky.bridge.ledger import Ledger
 from slinky.observe import Clock, Log, counter
 from slinky.slurm import Client, Conflict, ExitCode, Mirror, NotFound, SlurmError, number
@@ -17,6 +19,8 @@ log = Log("slinky.bridge.release")
 
 ENDED = counter("slinky_bridge_jobs_ended_total", "Jobs ended because their pods were gone, by outcome.", "outcome")
 
+#: Outcomes that Slurm has states for; a job whose pods were deleted was cancelled indeed.
+NATIVE = ("Succeeded", "Failed")
 #: slurmdbd hears of an end some moments later.
 FIRST, EVERY, TRIES = 1.0, 5.0, 4
 #: Outcomes beyond this are dropped: slurmdbd has been away for long, and pods matter more.
@@ -26,15 +30,21 @@ MOST = 10_000
 class Releaser:
     """Ends jobs and records outcomes."""
 
-    def __init__(self, client: Client, mirror: Mirror, ledger: Ledger, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, mirror: Mirror, ledger: Ledger, clock: Clock, completer: Completer | None = None
+    ) -> None:
         self._client, self._mirror, self._ledger, self._clock = client, mirror, ledger, clock
+        self._completer = completer
         self._outcomes: deque[tuple[float, int, str, Outcome]] = deque(maxlen=MOST)
         self._work = asyncio.Event()
 
     async def end(self, job: str, outcome: str = "", code: int = 0) -> None:
         """End a job; one that is over already is fine."""
+        name = self._ledger.sluid(job) or job
+        native = self._completer if outcome in NATIVE else None
         try:
-            await self._client.cancel(self._ledger.sluid(job) or job)
+            if native is None or not await native.complete(name, code):
+                await self._client.cancel(name)
         except (NotFound, Conflict):
             pass
         else:

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from slinky.bridge import app
-from slinky.bridge.config import ConfigError, Settings
 from slinky.kube import Client
 from slinky.lab.plain import PlainPlane
 from slinky.lab.slurm import Beside
@@ -51,9 +50,3 @@ async def test_another_replica_takes_over_and_submits_nothing_twice(
                 await ended(second)
         finally:
             await ended(first)
-
-
-def test_a_bridge_without_a_token_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SLURM_JWT_FILE", raising=False)
-    with pytest.raises(ConfigError, match="SLURM_JWT_FILE"):
-        app.tokens(Settings())

@@ -196,6 +196,8 @@ def test_a_job_without_pods_is_cancelled() -> None:
         (["Succeeded", "Failed"], [0, 3], ("Failed", 3)),
         (["Failed"], [], ("Failed", 1)),
         (["Running"], [], ("Deleted", 0)),
+        (["Failed!"], [137], ("Deleted", 137)),
+        (["Failed", "Failed!"], [3, 137], ("Failed", 137)),
     ],
 )
 def test_the_outcome_tells_success_from_failure(phases: list[str], codes: list[int], expected: tuple[str, int]) -> None:
@@ -203,7 +205,8 @@ def test_the_outcome_tells_success_from_failure(phases: list[str], codes: list[i
     pods = []
     for phase, code in zip(phases, given, strict=True):
         ended = [{"name": "c", "state": {"terminated": {"exitCode": code}}}] if code is not None else []
-        pods.append(pod(phase=phase, status={"containerStatuses": ended}))
+        deleted = "2026-01-01T00:00:00Z" if phase.endswith("!") else None
+        pods.append(pod(phase=phase.rstrip("!"), deleted=deleted, status={"containerStatuses": ended}))
     assert decide.outcome(pods) == expected
 
 

@@ -36,6 +36,6 @@ def test_every_setting_is_documented() -> None:
 @pytest.mark.parametrize("file", sorted((ROOT / "examples" / "bridge").glob("*.yaml")), ids=lambda file: file.name)
 def test_examples_use_options_that_exist(file: Path) -> None:
     for document in yaml.safe_load_all(file.read_text()):
-        given = document["metadata"].get("annotations", {})
+        given = document.get("metadata", {}).get("annotations", {})  # values of the chart have none
         annotations.read(given)
         assert not annotations.unknown(given)

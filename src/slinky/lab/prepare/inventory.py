@@ -44,6 +44,7 @@ class Inventory:
             "busybox": builder.image("busybox", base),
             "slurm": slurm,
             "mariadb": builder.image("mariadb", base),
+            "completer": builder.image("completer", slurm),
             **{name: builder.image(name, daemon) for name in DAEMONS},
         }
         return {

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the bridge proves itself to Slurm and trusts it: the token, and TLS. Both follow their files."""
+
+import os
+import ssl
+from pathlib import Path
+
+from slinky.bridge.config import ConfigError, Settings
+from slinky.kube.tls import Followed, load_pair
+from slinky.observe import Clock, SystemClock
+from slinky.slurm import FileToken, MintedToken, TokenSource
+
+LOOK_EVERY = 30.0
+
+
+def tokens(settings: Settings) -> TokenSource:
+    """Where the token comes from: minted with a key, or kept in a file by somebody else. Raises `ConfigError`."""
+    if settings.jwt_key_file:
+        return MintedToken(Path(settings.jwt_key_file).read_bytes, settings.slurm_user)
+    path = settings.token_file or os.environ.get("SLURM_JWT_FILE", "")
+    if not path:
+        raise ConfigError("no token: set tokenFile, jwtKeyFile, or the variable SLURM_JWT_FILE")
+    return FileToken(path)
+
+
+class Trust:
+    """A TLS context from a folder with ca.crt, tls.crt and tls.key, each of them optional but the pair together.
+
+    New authorities are added to those that are trusted already, so that a change of them needs no common moment.
+    """
+
+    def __init__(self, folder: str, clock: Clock | None = None) -> None:
+        authority, *pair = (Path(folder) / name for name in ("ca.crt", "tls.crt", "tls.key"))
+        self._clock = clock or SystemClock()
+        self.context = ssl.create_default_context()
+
+        def load() -> None:
+            if authority.exists():
+                self.context.load_verify_locations(cadata=authority.read_text())
+            if pair[0].exists():
+                load_pair(self.context, *(path.read_bytes() for path in pair))
+
+        try:
+            self._followed = Followed(load, authority, *pair)
+        except (OSError, ssl.SSLError, ValueError) as error:
+            raise ConfigError(f"tlsFolder {folder}: {error}") from error
+
+    async def run(self) -> None:
+        """Take up what changes, until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK_EVERY)
+            self._followed.get()

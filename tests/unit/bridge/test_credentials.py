@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the bridge shows to Slurm and what it trusts follow their files."""
+
+import asyncio
+import os
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from slinky.bridge.config import ConfigError, Settings
+from slinky.bridge.credentials import Trust, tokens
+from slinky.kube.certificates import Pair, authority, serving
+from slinky.kube.tls import load_pair
+from slinky.observe import ManualClock
+
+NOW = datetime.now(UTC)
+
+
+def write(path: Path, text: str) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text)
+    os.replace(fresh, path)  # noqa: PTH105
+
+
+async def shakes_hands(trust: Trust, signer: Pair) -> bool:
+    """Whether a server with a certificate of that authority is believed."""
+    pair = serving(signer, ("localhost",), NOW)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_pair(server, pair.certificate.encode(), pair.key.encode())
+    listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=server)
+    async with listener:
+        port = listener.sockets[0].getsockname()[1]
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust.context, server_hostname="localhost")
+        except ssl.SSLError:
+            return False
+        writer.close()
+        return True
+
+
+async def test_a_new_authority_is_trusted_without_a_restart_and_the_old_one_still(tmp_path: Path) -> None:
+    first, second = authority(NOW), authority(NOW)
+    write(tmp_path / "ca.crt", first.certificate)
+    clock = ManualClock()
+    trust = Trust(str(tmp_path), clock)
+    assert await shakes_hands(trust, first)
+    assert not await shakes_hands(trust, second)
+    task = asyncio.create_task(trust.run())
+    await asyncio.sleep(0)
+    write(tmp_path / "ca.crt", "half a file")
+    await clock.advance(31)
+    assert await shakes_hands(trust, first)
+    write(tmp_path / "ca.crt", second.certificate)
+    await clock.advance(31)
+    assert await shakes_hands(trust, second)
+    assert await shakes_hands(trust, first)
+    task.cancel()
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("not a certificate")
+    with pytest.raises(ConfigError, match=f"tlsFolder {tmp_path}"):
+        Trust(str(tmp_path))
+
+
+def test_no_token_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JWT_FILE", raising=False)
+    with pytest.raises(ConfigError, match="tokenFile, jwtKeyFile"):
+        tokens(Settings())
