@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from charts.schemas import values
+from charts.schemas.bridge import BRIDGE
 
 from slinky.api import crds
 
@@ -20,7 +21,12 @@ KEEP = {"helm.sh/resource-policy": "keep"}
 
 def files() -> dict[Path, str]:
     """Every generated file and what must be in it."""
-    schemas = {"slurm-operator": values.OPERATOR, "slurm-operator-crds": values.DEFINITIONS, "slurm": values.CLUSTER}
+    schemas = {
+        "slurm-operator": values.OPERATOR,
+        "slurm-operator-crds": values.DEFINITIONS,
+        "slurm": values.CLUSTER,
+        "slurm-bridge": BRIDGE,
+    }
     made = {
         HERE / chart / "values.schema.json": json.dumps(schema, indent=1) + "\n" for chart, schema in schemas.items()
     }

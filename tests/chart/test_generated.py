@@ -8,7 +8,7 @@ import yaml
 from charts import generate
 from tests.chart.helm import CHARTS, Helm
 
-NAMES = ("slurm-operator-crds", "slurm-operator", "slurm")
+NAMES = ("slurm-operator-crds", "slurm-operator", "slurm", "slurm-bridge")
 
 
 @pytest.mark.parametrize("path", generate.files(), ids=lambda path: str(path.relative_to(CHARTS)))
@@ -35,6 +35,6 @@ def test_no_template_looks_into_the_cluster_or_rolls_dice(chart: str) -> None:
             assert word not in text, path
 
 
-@pytest.mark.parametrize("chart", ["slurm-operator", "slurm"])
+@pytest.mark.parametrize("chart", ["slurm-operator", "slurm", "slurm-bridge"])
 def test_rendering_twice_gives_the_same_text(helm: Helm, chart: str) -> None:
     assert helm.text(chart, "{}") == helm.text(chart, "{}")

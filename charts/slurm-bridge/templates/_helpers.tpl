@@ -35,6 +35,43 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
 {{- end -}}
 
+{{- define "bridge.admission" -}}
+{{- printf "%s-admission" (include "bridge.fullname" .) -}}
+{{- end -}}
+
+{{- define "bridge.image" -}}
+{{- $root := index . 0 -}}{{- $image := index . 1 -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository (default $root.Chart.AppVersion $image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret with the token, as name and key. */}}
+{{- define "bridge.token" -}}
+{{- $given := .Values.sharedConfig.slurmJwtSecret -}}
+{{- if kindIs "map" $given -}}
+name: {{ required "sharedConfig.slurmJwtSecret.name: a Secret must be named" $given.name }}
+key: {{ default "SLURM_JWT" $given.key }}
+{{- else -}}
+name: {{ required "sharedConfig.slurmJwtSecret: a Secret must be named" $given }}
+key: auth-token
+{{- end -}}
+{{- end -}}
+
+{{/* Who keeps the webhook's certificates: files, cert-manager or itself. */}}
+{{- define "bridge.certificates" -}}
+{{- if .Values.admission.tls.existingSecret -}}files
+{{- else if .Values.admission.certManager.enabled -}}cert-manager
+{{- else -}}itself
+{{- end -}}
+{{- end -}}
+
+{{- define "bridge.certificates.secret" -}}
+{{- default (printf "%s-tls" (include "bridge.admission" .)) .Values.admission.tls.existingSecret -}}
+{{- end -}}
+
 {{/* The configuration file that all processes read. */}}
 {{- define "bridge.config" -}}
 {{- $own := dict
@@ -46,13 +83,34 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
   "managedNamespaceSelector" .Values.admission.managedNamespaceSelector
   "leaderElect" (or .Values.scheduler.leaderElect (gt (int .Values.scheduler.replicaCount) 1))
   "leaseNamespace" (include "bridge.namespace" .) -}}
-{{- mergeOverwrite $own (deepCopy .Values.extraConfig) | toYaml -}}
+{{- with .Values.sharedConfig.slurmTlsSecret -}}{{- $_ := set $own "tlsFolder" "/run/slurm-tls" -}}{{- end -}}
+{{- if .Values.completer.enabled -}}{{- $_ := set $own "completerSocket" "/run/slurm-complete/socket" -}}{{- end -}}
+{{- mergeOverwrite $own (deepCopy (default dict .Values.extraConfig)) | toYaml -}}
 {{- end -}}
 
-{{/* What both Deployments share below spec.template.spec: (list $ part account). */}}
+{{/* The name of the bridge in its jobs, and of its Lease. */}}
+{{- define "bridge.id" -}}
+{{- $config := include "bridge.config" . | fromYaml -}}
+{{- default $config.schedulerName $config.bridgeId -}}
+{{- end -}}
+
+{{/* All that slurm-complete has to know of Slurm: where it is, and that a token is the proof. */}}
+{{- define "bridge.slurm.conf" -}}
+{{- $part := .Values.completer -}}
+ClusterName={{ $part.clusterName }}
+{{- range $index, $host := $part.slurmctldHosts }}
+SlurmctldHost=slurmctld{{ $index }}({{ $host }})
+{{- else }}
+{{- fail "completer.slurmctldHosts: name at least one host" }}
+{{- end }}
+SlurmctldPort={{ int $part.slurmctldPort }}
+AuthType=auth/jwt
+{{- end -}}
+
+{{/* What both Deployments share below spec.template.spec: (list $ part component). */}}
 {{- define "bridge.pod" -}}
 {{- $root := index . 0 -}}{{- $part := index . 1 -}}
-serviceAccountName: {{ index . 2 }}
+serviceAccountName: {{ include "bridge.fullname" $root }}-{{ index . 2 }}
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 0 }}
 {{- end }}
@@ -74,13 +132,22 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- with $part.tolerations }}
 tolerations: {{- toYaml . | nindent 0 }}
 {{- end }}
+topologySpreadConstraints:
+{{- if $part.topologySpreadConstraints }}
+{{- toYaml $part.topologySpreadConstraints | nindent 0 }}
+{{- else }}
+- maxSkew: 1
+  topologyKey: kubernetes.io/hostname
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels: {{- include "bridge.selector" (list $root (index . 2)) | nindent 6 }}
+{{- end }}
 {{- end -}}
 
-{{/* What both containers share: (list $ part). */}}
-{{- define "bridge.container" -}}
-{{- $root := index . 0 -}}{{- $part := index . 1 -}}
-{{- $image := $root.Values.scheduler.image -}}
-image: {{ printf "%s:%s" $image.repository (default $root.Chart.AppVersion $image.tag) | quote }}
+{{/* What all containers share: (list $ part image). */}}
+{{- define "bridge.box" -}}
+{{- $root := index . 0 -}}{{- $part := index . 1 -}}{{- $image := index . 2 -}}
+image: {{ include "bridge.image" (list $root $image) | quote }}
 imagePullPolicy: {{ $image.pullPolicy }}
 securityContext:
   allowPrivilegeEscalation: false
@@ -89,10 +156,29 @@ securityContext:
 {{- with $part.resources }}
 resources: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{/* What the containers with our own code share: (list $ part). */}}
+{{- define "bridge.container" -}}
+{{- $root := index . 0 -}}
+{{ include "bridge.box" (append . $root.Values.scheduler.image) }}
+startupProbe:
+  httpGet: {path: /healthz, port: health}
+  periodSeconds: 2
+  failureThreshold: 150
 livenessProbe:
   httpGet: {path: /healthz, port: health}
   periodSeconds: 20
+  timeoutSeconds: 5
 readinessProbe:
   httpGet: {path: /readyz, port: health}
   periodSeconds: 5
+{{- end -}}
+
+{{- define "bridge.pdb" -}}
+{{- if not (kindIs "invalid" .pdb.maxUnavailable) -}}
+maxUnavailable: {{ .pdb.maxUnavailable }}
+{{- else -}}
+minAvailable: {{ default 1 .pdb.minAvailable }}
+{{- end -}}
 {{- end -}}

@@ -13,6 +13,7 @@ from slinky.bridge import app as bridge_app
 from slinky.bridge import config as bridge_config
 from slinky.bridge import webhook as bridge_webhook
 from slinky.cli.output import explained
+from slinky.kube import Key
 from slinky.observe import log
 from slinky.observe.process import Address, Main, run
 from slinky.operator import app as operator_app
@@ -108,7 +109,14 @@ def bridge(
 
 def bridge_admission(
     config: Config,
-    certificates: Annotated[Path, typer.Option(help="A folder with tls.crt and tls.key.")],
+    certificates: Annotated[Path | None, typer.Option(help="A folder whose certificates others renew.")] = None,
+    namespace: Annotated[str, typer.Option(help="Where the Secret and the Service are.")] = "slurm",
+    name: Annotated[str, typer.Option(help="Name of the Service and of the webhook configurations.")] = (
+        "slurm-bridge-admission"
+    ),
+    secret: Annotated[str, typer.Option(help="Where self-managed certificates are kept.")] = (
+        "slurm-bridge-admission-tls"  # noqa: S107 - a name
+    ),
     port: Annotated[int, typer.Option(help="Where the API server asks.")] = 9443,
     health_addr: Health = ":8081",
     metrics_addr: Metrics = "0",
@@ -116,8 +124,9 @@ def bridge_admission(
 ) -> None:
     """Check the options of pods that Slurm will schedule."""
     settings = _bridge_settings(config)
+    own = bridge_webhook.Own(Key(namespace, name), Key(namespace, secret), name)
     _serve(
-        lambda health: bridge_webhook.main(settings, certificates, port=port, health=health),
+        lambda health: bridge_webhook.main(settings, certificates or own, port=port, health=health),
         log_level,
         health_addr,
         metrics_addr,

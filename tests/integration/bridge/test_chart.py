@@ -5,17 +5,20 @@ import asyncio
 import base64
 import contextlib
 import json
+import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
-from tests.chart.helm import Helm, Objects, one, program
+from tests.chart.helm import CHARTS, Helm, Objects, Refused, one, program
 
-from slinky.bridge import config, names, webhook
+from slinky.api import Token
+from slinky.bridge import config, names, policy, webhook
 from slinky.bridge.views import BATCH_JOBS, OUR_PODS
-from slinky.kube import Client, Invalid, Key, Resource, Whole, connect
+from slinky.kube import NAMESPACES, Client, Forbidden, Invalid, Key, Resource, Whole, connect
 from slinky.lab.pki import Authority
 from slinky.lab.plain import PlainPlane, free_port
 from slinky.slurm import Client as Slurm
@@ -26,12 +29,63 @@ FAMILIAR = """
 schedulerConfig: {schedulerName: my-scheduler, partition: gpu, mcsLabel: kubernetes}
 sharedConfig: {slurmRestApi: "http://slurm-restapi.slurm:6820", slurmJwtSecret: slurm-bridge-token}
 scheduler: {replicaCount: 2, leaderElect: true, pdb: {enabled: true}, verbosity: 4}
-controllers: {replicas: 1, image: {repository: x, tag: y}, verbosity: info, leaderElect: false, pdb: {enabled: true}}
+controllers: {replicas: 1, image: {repository: x, tag: "1.2"}, verbosity: 2, leaderElect: false, pdb: {enabled: true}}
 admission:
   managedNamespaces: []
   managedNamespaceSelector: {matchLabels: {bridge: "yes"}}
   certManager: {enabled: true, duration: 43800h, renewBefore: 8760h}
 """
+RICH: dict[str, Any] = {
+    "imagePullSecrets": [{"name": "pull"}],
+    "scheduler": {
+        "image": {"repository": "x/y", "digest": f"sha256:{'0' * 64}"},
+        "featureGates": {"DRAExtendedResource": True},
+        "metricsPort": 0,
+        "tolerations": [{"operator": "Exists"}],
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
+        ],
+        "priorityClassName": "system-cluster-critical",
+    },
+    "admission": {"pdb": {"enabled": True, "maxUnavailable": "50%"}, "managedNamespaces": ["a", "b"]},
+    "controllers": {"podWorkers": 4, "pdb": {"enabled": True}, "resources": {}},
+    "sharedConfig": {
+        "slurmRestApi": "https://slurm.example:6820",
+        "slurmTlsSecret": "tls",
+        "slurmJwtSecret": {"name": "mine", "key": "SLURM_JWT"},
+        "token": {"create": True, "username": "slurm", "lifetime": "30m", "jwtKeyRef": {"name": "k", "key": "jwt.key"}},
+    },
+    "completer": {"enabled": True, "slurmctldHosts": ["a.example", "b.example"], "clusterName": "hpc"},
+    "extraConfig": {
+        "taint": "NoSchedule",
+        "policy": [{"namespaces": ["team-a"], "force": {"account": "a"}, "allow": {"qos": ["x"]}}],
+        "priorityClasses": {"urgent": {"qos": "high"}},
+    },
+}
+#: What is wrong, and what Helm says of it.
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"schedulr": {}}, "'schedulr' not allowed"),
+    ({"scheduler": {"replicas": 2}}, "/scheduler'.*'replicas' not allowed"),
+    ({"scheduler": {"replicaCount": "two"}}, "/scheduler/replicaCount'"),
+    ({"scheduler": {"image": {"tagg": "x"}}}, "/scheduler/image'.*'tagg' not allowed"),
+    ({"scheduler": {"verbosity": "loud"}}, "/scheduler/verbosity'"),
+    ({"schedulerConfig": {"partition": "a b"}}, "/schedulerConfig/partition'"),
+    ({"schedulerConfig": {"schedulerName": "My Scheduler"}}, "/schedulerConfig/schedulerName'"),
+    ({"admission": {"managedNamespaces": "all"}}, "/admission/managedNamespaces'"),
+    ({"admission": {"failurePolicy": "Maybe"}}, "/admission/failurePolicy'"),
+    ({"admission": {"certManager": {"duration": "a year"}}}, "/admission/certManager/duration'"),
+    ({"admission": {"managedNamespaceSelector": {"labels": {}}}}, "'labels' not allowed"),
+    ({"controllers": {"worker": 2}}, "/controllers'.*'worker' not allowed"),
+    ({"sharedConfig": {"slurmRestApi": "slurm:6820"}}, "/sharedConfig/slurmRestApi'"),
+    ({"sharedConfig": {"slurmJwtSecret": {"secret": "x"}}}, "/sharedConfig/slurmJwtSecret'"),
+    ({"sharedConfig": {"slurmJwtSecret": ""}}, "sharedConfig.slurmJwtSecret: a Secret must be named"),
+    ({"sharedConfig": {"token": {"create": True, "jwtKeyRef": {"name": ""}}}}, "sharedConfig.token.jwtKeyRef.name"),
+    ({"completer": {"enabled": True, "slurmctldHosts": []}}, "completer.slurmctldHosts: name at least one host"),
+    ({"completer": {"slurmctldHosts": ["a\nSlurmUser=root"]}}, "/completer/slurmctldHosts/0'"),
+    ({"extraConfig": {"tain": "None"}}, "/extraConfig'.*'tain' not allowed"),
+    ({"extraConfig": {"taint": "Sometimes"}}, "/extraConfig/taint'"),
+    ({"extraConfig": {"policy": [{"forced": {}}]}}, "/extraConfig/policy/0'.*'forced' not allowed"),
+]
 PATHS = {
     "ClusterRole": ("rbac.authorization.k8s.io/v1", "clusterroles", False),
     "ClusterRoleBinding": ("rbac.authorization.k8s.io/v1", "clusterrolebindings", False),
@@ -53,6 +107,13 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     return Helm(program(), tmp_path_factory.mktemp("helm"))
 
 
+def settings_of(objects: Objects) -> config.Settings:
+    """The configuration file, which nothing in it may puzzle."""
+    settings, unknown = config.parse(one(objects, "ConfigMap")["data"]["config.yaml"])
+    assert unknown == ()
+    return settings
+
+
 async def apply(client: Client, objects: Objects, *, dry_run: bool = False) -> None:
     for found in objects:
         version, plural, namespaced = PATHS[found["kind"]]
@@ -62,20 +123,100 @@ async def apply(client: Client, objects: Objects, *, dry_run: bool = False) -> N
 
 def test_familiar_values_work_unchanged(helm: Helm) -> None:
     objects = helm.render("slurm-bridge", yaml.safe_load(FAMILIAR))
-    text = one(objects, "ConfigMap")["data"]["config.yaml"]
-    settings, unknown = config.parse(text)
-    assert unknown == ()
+    settings = settings_of(objects)
     assert (settings.scheduler_name, settings.partition, settings.leader_elect) == ("my-scheduler", "gpu", True)
     assert settings.managed_namespace_selector.match_labels == {"bridge": "yes"}
-    assert helm.lint("slurm-bridge") == ""
 
 
-async def test_the_api_server_takes_every_object(helm: Helm, kube: Client) -> None:
-    values = {
-        "admission": {"certManager": {"enabled": False}, "replicas": 2, "pdb": {"enabled": True}},
-        "scheduler": {"replicaCount": 2, "pdb": {"enabled": True}},
-    }
-    await apply(kube, helm.render("slurm-bridge", values, space="kube-system"), dry_run=True)
+@pytest.mark.parametrize("values", [{}, RICH], ids=["smallest", "rich"])
+async def test_the_api_server_takes_every_object(helm: Helm, kube: Client, values: dict[str, Any]) -> None:
+    objects = helm.render("slurm-bridge", values, space="kube-system")
+    await apply(kube, [found for found in objects if found["kind"] != "Token"], dry_run=True)
+
+
+def test_two_replicas_come_with_a_leader_and_budgets(helm: Helm) -> None:
+    objects = helm.render("slurm-bridge", {"scheduler": {"leaderElect": False}})
+    assert [found["spec"]["replicas"] for found in objects if found["kind"] == "Deployment"] == [2, 2]
+    assert len([found for found in objects if found["kind"] == "PodDisruptionBudget"]) == 2
+    assert settings_of(objects).leader_elect
+    alone = {"scheduler": {"replicaCount": 1, "leaderElect": False}, "admission": {"replicas": 1}}
+    objects = helm.render("slurm-bridge", alone)
+    assert not [found for found in objects if found["kind"] == "PodDisruptionBudget"]
+    assert not settings_of(objects).leader_elect
+
+
+def test_the_example_of_values_is_a_good_one(helm: Helm) -> None:
+    example = CHARTS.parent / "examples" / "bridge" / "values.yaml"
+    settings = settings_of(helm.render("slurm-bridge", yaml.safe_load(example.read_text())))
+    policy.check(settings.policy, settings.priority_classes)
+    assert settings.priority_classes["urgent"].qos == "high"
+
+
+def test_everything_configurable_reaches_the_configuration(helm: Helm) -> None:
+    objects = helm.render("slurm-bridge", RICH)
+    settings = settings_of(objects)
+    assert settings.policy[0].force == {"account": "a"}
+    assert (settings.taint, settings.tls_folder, settings.completer_socket) == (
+        "NoSchedule",
+        "/run/slurm-tls",
+        "/run/slurm-complete/socket",
+    )
+    token = msgspec.convert(one(objects, "Token"), Token)
+    pod = one(objects, "Deployment", "slurm-slurm-bridge-scheduler")["spec"]["template"]["spec"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert volumes["token"]["secret"]["secretName"] == token.secret_name == "mine"
+    bridge, completer = pod["containers"]
+    assert bridge["env"][0]["value"] == completer["args"][1] == f"/run/slurm-bridge/{token.secret_key}"
+    conf = one(objects, "ConfigMap")["data"]["slurm.conf"].splitlines()
+    assert conf[:3] == ["ClusterName=hpc", "SlurmctldHost=slurmctld0(a.example)", "SlurmctldHost=slurmctld1(b.example)"]
+
+
+@pytest.mark.parametrize(("values", "said"), WRONG, ids=[str(values) for values, _ in WRONG])
+def test_a_wrong_value_is_refused_by_its_name(
+    helm: Helm, plane: PlainPlane, tmp_path: Path, values: dict[str, Any], said: str
+) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    with pytest.raises(Refused, match=said):
+        helm.into(plane.kubeconfig, "install", "slurm-bridge", "--values", str(file), space="default")
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds", "argument"),
+    [
+        ({}, {"Secret"}, "--secret=slurm-slurm-bridge-admission-tls"),
+        ({"certManager": {"enabled": True}}, {"Issuer", "Certificate"}, "--certificates=/certificates"),
+        ({"tls": {"existingSecret": "own", "caBundle": "Zm9v"}}, set(), "--certificates=/certificates"),
+    ],
+    ids=["own", "cert-manager", "given"],
+)
+def test_certificates_have_one_keeper(helm: Helm, values: dict[str, Any], kinds: set[str], argument: str) -> None:
+    objects = helm.render("slurm-bridge", {"admission": values})
+    assert {found["kind"] for found in objects} & {"Secret", "Issuer", "Certificate"} == kinds
+    pod = one(objects, "Deployment", "slurm-slurm-bridge-admission")["spec"]["template"]["spec"]
+    assert argument in pod["containers"][0]["args"]
+    hooks = one(objects, "ValidatingWebhookConfiguration")["webhooks"]
+    assert {hook["clientConfig"].get("caBundle", "") for hook in hooks} == {values.get("tls", {}).get("caBundle", "")}
+
+
+async def test_pods_meet_the_restricted_standard(helm: Helm, kube: Client) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    space = Key("", f"br-{secrets.token_hex(3)}")
+    await kube.create(NAMESPACES, NAMESPACES.manifest(space, metadata={"labels": labels}))
+    objects = helm.render("slurm-bridge", RICH, space=space.name)
+    for found in objects:
+        if found["kind"] == "ServiceAccount":
+            await apply(kube, [found])
+    for found in objects:
+        if found["kind"] == "Deployment":
+            pod = {"apiVersion": "v1", "kind": "Pod", **found["spec"]["template"]}
+            pod["metadata"] = {"name": found["metadata"]["name"], "namespace": space.name}
+            body = json.dumps(pod).encode()
+            await kube.send("POST", f"/api/v1/namespaces/{space.name}/pods?dryRun=All", body=body)
+    loose = {"name": "c", "image": "x"}
+    body = json.dumps({"kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [loose]}}).encode()
+    with pytest.raises(Forbidden, match="PodSecurity"):
+        await kube.send("POST", f"/api/v1/namespaces/{space.name}/pods?dryRun=All", body=body)
 
 
 @pytest.fixture
