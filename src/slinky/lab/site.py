@@ -134,17 +134,28 @@ class Site:
 
     def helm(self, verb: str, release: str, chart: str, space: str, values: dict[str, Any] | None = None) -> None:
         """Install or upgrade a chart and wait for what it makes."""
-        program = self.lab.artifact("helm") / "helm"
+        words = (verb, release, str(CHECKOUT / "charts" / chart), "--create-namespace", "--values=-")
+        self.run_helm(*words, space=space, given=yaml.safe_dump(values or {}))
+
+    def uninstall(self, release: str, space: str, *words: str) -> None:
+        """Remove a release and wait until what it made is gone."""
+        self.run_helm("uninstall", release, *words, space=space)
+
+    def run_helm(self, *words: str, space: str, given: str = "") -> str:
+        """Any helm command in a namespace, and what it prints."""
         home = self.lab.folder / "helm"
         settings = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
-        words = [verb, release, str(CHECKOUT / "charts" / chart), "--namespace", space, "--create-namespace"]
+        settings["HOME"] = str(home)  # else what it learns of the API is kept in the current folder
+        place = ["--namespace", space, "--kubeconfig", str(self.lab.kubeconfig), "--timeout=3m"]
+        wait = [] if words[0] == "test" else ["--wait=legacy" if words[0] != "uninstall" else "--wait"]
         done = subprocess.run(
-            [program, *words, "--kubeconfig", self.lab.kubeconfig, "--wait=legacy", "--timeout=3m", "--values=-"],
-            input=yaml.safe_dump(values or {}),
+            [self.lab.artifact("helm") / "helm", *words, *place, *wait],
+            input=given,
             env=settings,
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
-            raise LabError(f"helm {verb} {release}: {done.stderr.strip()[-1500:]}", f"kubectl get pods -n {space}")
+            raise LabError(f"helm {' '.join(words[:2])}: {done.stderr.strip()[-1500:]}", f"kubectl get pods -n {space}")
+        return done.stdout

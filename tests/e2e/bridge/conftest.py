@@ -1,24 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bridge over the shared lab: real kubelets, real containers, real controllers, real Slurm."""
+"""The bridge over the shared lab, installed by its chart: real kubelets, containers, controllers and Slurm."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from slinky.bridge import names
-from slinky.bridge.app import assemble
-from slinky.bridge.config import Settings
+from slinky.bridge.views import OUR_PODS
 from slinky.kube import Client, connect
 from slinky.lab.lab import Lab
-from slinky.lab.prepare.images import reference
+from slinky.lab.progress import Progress
+from slinky.lab.site import Site, image
 from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
 
-SCHEDULER = "e2e-bridge"
+from .stage import Stage
+
+SCHEDULER, RELEASE, SPACE = "e2e-bridge", "e2e-bridge", "e2e-bridge"
 NODES = ("node1", "node2")
+MANAGED = "e2e-bridge/managed"
+ANNOTATIONS = {names.PARTITIONS_ANNOTATION: "ext", names.TOPOLOGY_ANNOTATION: "default:leaf1"}
+
+
+def values(lab: Lab) -> dict[str, Any]:
+    """Two bridges of which one leads, admission with its own certificates, and native ends of jobs."""
+    # The bridge lives on the very nodes that it taints.
+    tolerations = [{"key": names.MANAGED_TAINT, "operator": "Exists"}]
+    return {
+        "fullnameOverride": RELEASE,
+        "scheduler": {"image": image("slinky"), "replicaCount": 2, "tolerations": tolerations},
+        "schedulerConfig": {"schedulerName": SCHEDULER, "partition": "ext", "mcsLabel": ""},
+        "extraConfig": {"taint": "NoSchedule"},
+        "admission": {
+            "replicas": 1,
+            "tolerations": tolerations,
+            "managedNamespaces": [],
+            "managedNamespaceSelector": {"matchLabels": {MANAGED: "yes"}},
+        },
+        "sharedConfig": {"slurmRestApi": lab.slurm.url, "slurmJwtSecret": {"name": "token", "key": "jwt"}},
+        "completer": {
+            "enabled": True,
+            "image": image("completer"),
+            "slurmctldHosts": [lab.slurm.address],
+            "clusterName": "lab",
+        },
+    }
 
 
 @pytest.fixture(scope="session")
@@ -36,25 +64,24 @@ async def ctld(lab: Lab) -> AsyncIterator[Slurm]:
 
 
 @pytest.fixture(scope="module")
-async def bridge(lab: Lab, kube: Client, ctld: Slurm) -> AsyncIterator[str]:
-    """A running bridge, with both nodes in Slurm; its scheduler name. The lab is left as it was."""
-    mark = [f"{names.EXTERNAL_LABEL}="]
-    notes = [f"{names.PARTITIONS_ANNOTATION}=ext", f"{names.TOPOLOGY_ANNOTATION}=default:leaf1"]
-    lab.kubectl("label", "node", *NODES, *mark)
-    lab.kubectl("annotate", "node", *NODES, *notes)
-    settings = Settings(scheduler_name=SCHEDULER, partition="ext", leader_elect=False, taint="NoSchedule")
-    task = asyncio.create_task((await assemble(settings, kube, ctld)).run())
-    try:
-        await _hosts(ctld, set(NODES))
-        yield SCHEDULER
-        lab.kubectl("label", "node", *NODES, f"{names.EXTERNAL_LABEL}-")
-        await _hosts(ctld, set())
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, BaseExceptionGroup):
-            await task
-        keys = (names.PARTITIONS_ANNOTATION, names.TOPOLOGY_ANNOTATION)
-        lab.kubectl("annotate", "node", *NODES, *(f"{key}-" for key in keys))
+async def bridge(lab: Lab, ctld: Slurm) -> AsyncIterator[str]:
+    """The bridge with both nodes in Slurm; its scheduler name. The lab is left as it was."""
+    site = Site(lab)
+    site.load_slinky(Progress(quiet=True))
+    lab.kubectl("create", "namespace", SPACE)
+    lab.kubectl("label", "namespace", SPACE, "pod-security.kubernetes.io/enforce=restricted")
+    token = f"--from-literal=jwt={lab.slurm.token(lifespan=86400)}"
+    lab.kubectl("create", "secret", "generic", "token", "-n", SPACE, token)
+    site.helm("install", RELEASE, "slurm-bridge", SPACE, values(lab))
+    lab.kubectl("annotate", "node", *NODES, *(f"{key}={value}" for key, value in ANNOTATIONS.items()))
+    lab.kubectl("label", "node", *NODES, f"{names.EXTERNAL_LABEL}=")
+    await _hosts(ctld, set(NODES))
+    yield SCHEDULER
+    lab.kubectl("label", "node", *NODES, f"{names.EXTERNAL_LABEL}-")
+    await _hosts(ctld, set())
+    site.uninstall(RELEASE, SPACE)
+    lab.kubectl("delete", "namespace", SPACE)
+    lab.kubectl("annotate", "node", *NODES, *(f"{key}-" for key in ANNOTATIONS))
 
 
 async def _hosts(ctld: Slurm, wanted: set[str]) -> None:
@@ -67,19 +94,12 @@ async def _hosts(ctld: Slurm, wanted: set[str]) -> None:
             await asyncio.sleep(0.2)
 
 
-def template(scheduler: str, command: str = "sleep 3", **more: Any) -> dict[str, Any]:
-    """The spec of a pod that runs a shell command."""
-    container = {
-        "name": "c",
-        "image": reference("busybox"),
-        "imagePullPolicy": "Never",
-        "command": ["sh", "-c", command],
-        **more.pop("container", {}),
-    }
-    return {
-        "schedulerName": scheduler,
-        "terminationGracePeriodSeconds": 1,
-        "restartPolicy": "Never",
-        "containers": [container],
-        **more,
-    }
+@pytest.fixture
+async def stage(lab: Lab, kube: Client, ctld: Slurm, namespace: str, bridge: str) -> AsyncIterator[Stage]:
+    """A namespace whose pods are gone afterwards."""
+    yield Stage(lab, kube, ctld, namespace, bridge)
+    lab.kubectl("delete", "pods,jobs,jobsets,leaderworkersets", "--all", "-n", namespace, "--wait=false")
+    for _ in range(300):
+        if not await kube.list(OUR_PODS, namespace=namespace):
+            break
+        await asyncio.sleep(0.2)

@@ -10,11 +10,9 @@ from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS
 from slinky.slurm import SlurmError
 
-from .conftest import template
-from .test_workloads import GANG, Stage, running, stage, succeeded
+from .stage import Stage, running, succeeded, template
 
-__all__ = ["stage"]
-
+GANG = {names.OPTION + "gang": "true"}
 SHARED = {names.OPTION + "exclusive": "false"}
 SEES = "echo $GPU_DEVICES; sleep 60"
 

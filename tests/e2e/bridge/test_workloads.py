@@ -1,93 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of workload, made by its real controller, on real nodes."""
+"""Every kind of workload, made by its real controller, on real nodes, through the bridge that our chart installs."""
 
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from slinky.bridge import names
-from slinky.bridge.views import OUR_PODS, Pod
-from slinky.kube import Client
-from slinky.kube.conditions import find
-from slinky.lab.lab import Lab
-from slinky.slurm import Client as Slurm
-from slinky.slurm import Job
+from slinky.lab.errors import LabError
 
-from .conftest import template
+from .conftest import MANAGED, SCHEDULER, SPACE
+from .stage import Stage, running, said, succeeded, template
 
 GANG = {names.OPTION + "gang": "true"}
 
 
-class Stage:
-    """One namespace of the lab."""
-
-    def __init__(self, lab: Lab, kube: Client, ctld: Slurm, namespace: str, scheduler: str) -> None:
-        self.lab, self.kube, self.ctld, self.namespace, self.scheduler = lab, kube, ctld, namespace, scheduler
-
-    def apply(self, api: str, kind: str, name: str, spec: dict[str, Any], **meta: Any) -> None:
-        document = {
-            "apiVersion": api,
-            "kind": kind,
-            "metadata": {"name": name, "namespace": self.namespace, **meta},
-            "spec": spec,
-        }
-        self.lab.kubectl("apply", "-f", "-", input=json.dumps(document))
-
-    def pod(self, name: str, command: str = "sleep 60", *, labels: dict[str, str] | None = None, **more: Any) -> None:
-        self.apply("v1", "Pod", name, template(self.scheduler, command, **more), labels=labels or {})
-
-    async def pods(self, count: int, check: Callable[[Pod], bool], what: str, seconds: float = 60) -> list[Pod]:
-        end = time.monotonic() + seconds
-        found: list[Pod] = []
-        while time.monotonic() < end:
-            found = await self.kube.list(OUR_PODS, namespace=self.namespace)
-            if len(found) == count and all(check(pod) for pod in found):
-                return found
-            await asyncio.sleep(0.2)
-        states = {pod.metadata.name: (pod.status.phase, _said(pod)) for pod in found}
-        raise AssertionError(f"{count} pods {what}: {states}")
-
-    async def jobs(self, pods: list[Pod]) -> list[Job]:
-        ids = {pod.metadata.labels[names.JOB_LABEL] for pod in pods}
-        return [await self.ctld.job(job) for job in sorted(ids, key=int)]
+def ended(pods: dict[str, str], stage: Stage) -> dict[str, str]:
+    """State and exit code of jobs in accounting, by the pod they stood for."""
+    told = stage.lab.slurm.exec("sacct", "-anXP", "-o", "JobID,State,ExitCode", "-j", ",".join(pods.values()))
+    found = {job: f"{state.split()[0]} {code}" for job, state, code in (line.split("|") for line in told.splitlines())}
+    return {name: found.get(job, "") for name, job in pods.items()}
 
 
-def _said(pod: Pod) -> str:
-    condition = find(pod.status.conditions, names.SCHEDULED)
-    return f"{condition.reason}: {condition.message}" if condition else ""
+async def test_what_becomes_of_a_pod_becomes_of_its_job(stage: Stage) -> None:
+    shared = {names.OPTION + "exclusive": "false"}
+    for name, command in {"good": "exit 0", "bad": "exit 3", "withdrawn": "sleep 600"}.items():
+        small = {"resources": {"requests": {"cpu": "100m", "memory": "16Mi"}}}
+        stage.apply("v1", "Pod", name, template(stage.scheduler, command, container=small), annotations=shared)
+    pods = await stage.pods(3, lambda pod: pod.status.phase in ("Running", "Succeeded", "Failed"), "start")
+    jobs = {pod.metadata.name: pod.metadata.labels[names.JOB_LABEL] for pod in pods}
+    stage.lab.kubectl("delete", "pod", "withdrawn", "-n", stage.namespace)
+    wanted = {"good": "COMPLETED 0:0", "bad": "FAILED 3:0", "withdrawn": "CANCELLED 0:0"}
+    end = time.monotonic() + 60
+    while (found := ended(jobs, stage)) != wanted:
+        assert time.monotonic() < end, found
+        await asyncio.sleep(0.5)
 
 
-def running(pod: Pod) -> bool:
-    return pod.status.phase == "Running"
+async def test_another_replica_takes_over_when_the_leader_is_gone(stage: Stage) -> None:
+    def leader() -> str:
+        return stage.lab.kubectl("get", "lease", SCHEDULER, "-n", SPACE, "-o", "jsonpath={.spec.holderIdentity}")
+
+    former = leader()
+    for name in ("a", "b", "late"):
+        stage.pod(name)
+    await stage.pods(3, lambda pod: names.JOB_LABEL in pod.metadata.labels, "be submitted")
+    # The last nine characters are the process's own.
+    stage.lab.kubectl("delete", "pod", former[:-9], "-n", SPACE, "--grace-period=0", "--force")
+    stage.lab.kubectl("delete", "pod", "a", "-n", stage.namespace, "--wait=false")
+    pods = await stage.pods(2, running, "run", 120)
+    assert leader() != former
+    assert len(await stage.jobs(pods)) == 2
+    stage.lab.kubectl("rollout", "status", f"deployment/{SPACE}-scheduler", "-n", SPACE, "--timeout=120s")
 
 
-def succeeded(pod: Pod) -> bool:
-    return pod.status.phase == "Succeeded"
-
-
-@pytest.fixture
-async def stage(lab: Lab, kube: Client, ctld: Slurm, namespace: str, bridge: str) -> Any:
-    yield Stage(lab, kube, ctld, namespace, bridge)
-    lab.kubectl("delete", "pods,jobs,jobsets,leaderworkersets", "--all", "-n", namespace, "--wait=false")
-    for _ in range(300):
-        if not await kube.list(OUR_PODS, namespace=namespace):
-            break
-        await asyncio.sleep(0.2)
-
-
-async def test_a_pod_runs_to_its_end_and_so_does_its_job(stage: Stage) -> None:
-    stage.pod("p", "exit 0")
-    pods = await stage.pods(1, succeeded, "end")
-    (job,) = await stage.jobs(pods)
-    for _ in range(50):
-        if (await stage.ctld.job(job.job_id)).state.ended:
-            break
-        await asyncio.sleep(0.1)
-    assert (await stage.ctld.job(job.job_id)).state.ended
+async def test_pods_of_a_managed_namespace_are_handed_over_and_checked(stage: Stage) -> None:
+    stage.lab.kubectl("label", "namespace", stage.namespace, f"{MANAGED}=yes")
+    spec = template("default-scheduler", "exit 0")
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    stage.lab.kubectl("create", "-n", stage.namespace, "-f", "-", input=json.dumps(document))
+    (pod,) = await stage.pods(1, succeeded, "end")
+    assert pod.spec.scheduler_name == stage.scheduler
+    document["metadata"] = {"name": "q", "annotations": {names.OPTION + "timelimit": "soon"}}
+    with pytest.raises(LabError, match="timelimit"):
+        stage.lab.kubectl("create", "-n", stage.namespace, "-f", "-", input=json.dumps(document))
 
 
 async def test_a_batch_job_has_a_slurm_job_per_pod_and_options_from_itself(stage: Stage) -> None:
@@ -132,7 +110,7 @@ async def test_a_pod_group_starts_whole_or_not_at_all(stage: Stage) -> None:
     stage.apply("scheduling.x-k8s.io/v1alpha1", "PodGroup", "g", {"minMember": 2})
     label = {names.POD_GROUP_LABEL: "g"}
     stage.pod("a", labels=label)
-    await stage.pods(1, lambda pod: _said(pod).startswith("GangIncomplete: 1 of 2"), "wait for the other")
+    await stage.pods(1, lambda pod: said(pod).startswith("GangIncomplete: 1 of 2"), "wait for the other")
     stage.pod("b", labels=label)
     pods = await stage.pods(2, running, "run together")
     (job,) = await stage.jobs(pods)
