@@ -6,6 +6,7 @@ The tests share one cluster, in order. Its workers are unprivileged and have a v
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -205,6 +206,18 @@ def test_kubectl_drain_reaches_slurm_waits_for_the_job_and_comes_back(modes: Sit
     until(lambda: uids(modes).get("gpu-0") not in {None, before} and modes.settled(2), "a worker in its place", 120)
 
 
+def test_a_single_worker_is_drained_by_hand_and_stays_so_until_the_hand_lets_go(modes: Site) -> None:
+    modes.kubectl("annotate", "pod", "gpu-1", f"{keys.POD_CORDON}=true")
+    until(lambda: "Drain" in shown(modes, "gpu-1"), "the drain, on the pod", 60)
+    assert modes.reasons()["g-1"].startswith("slurm-operator: ")
+    # Many passes later, a pass of another cause among them, it is still so.
+    modes.kubectl("annotate", "nodeset/gpu", "example.test/touched=1")
+    time.sleep(8)
+    assert modes.states()["g-1"] == "drain"
+    modes.kubectl("annotate", "pod", "gpu-1", f"{keys.POD_CORDON}-")
+    until(lambda: shown(modes, "gpu-1") == {"Idle"}, "idleness", 60)
+
+
 def test_a_bad_image_halts_by_itself_and_going_back_mends_it(modes: Site) -> None:
     good = modes.get("nodeset", "gpu")["status"]["updateRevision"]
     job = start(modes, "g-0", "gpu-0", 40, "--time=60")
@@ -291,6 +304,40 @@ def test_a_scheduled_update_happens_inside_its_reservation(modes: Site) -> None:
     assert set(weights(modes).values()) == {"5"}, "what they say of themselves, and not an old record"
 
 
+def test_one_worker_per_node_and_back_with_a_job_running(modes: Site) -> None:
+    first = modes.pods()["gpu-0"]["spec"]["nodeName"]
+    other = modes.pods()["gpu-1"]["spec"]["nodeName"]
+    modes.lab.kubectl("annotate", "node", first, f"{keys.FEATURES}=nvlink,ib", f"{keys.TOPOLOGY}=default:leaf2")
+    # One has a place in the network and the other has none, and both register with all else that they say.
+    until(lambda: "Topology=default:leaf2" in modes.slurm("scontrol", "show", "node", "g-0", "-o"), "the place", 60)
+    until(lambda: "k8s/ib,k8s/nvlink" in modes.slurm("scontrol", "show", "node", "g-0", "-o"), "the features", 60)
+    job = start(modes, "g-0", "gpu-0", 25)
+    patch(modes, scalingMode="DaemonSet", pruneSlurmNodeRecords="NodeNotFound")
+    until(lambda: modes.states().get(other) == "idle", "a worker named after its node", 90)
+    assert "gpu-0" in modes.pods(), "it still has its job"
+    assert state(modes, job) == "RUNNING"
+    until(lambda: modes.states().get(first) == "idle", "one on the other node too", 120)
+    completed(modes, job)
+    until(lambda: "k8s/ib,k8s/nvlink" in modes.slurm("scontrol", "show", "node", first, "-o"), "the features", 60)
+    assert "Topology=default:leaf2" in modes.slurm("scontrol", "show", "node", first, "-o")
+    assert "Weight=5" in modes.slurm("scontrol", "show", "node", other, "-o")
+    assert modes.get("nodeset", "gpu")["status"]["desired"] == 2
+
+    # Another name for a node: its worker is replaced, and the record of the old name is pruned.
+    modes.lab.kubectl("annotate", "node", other, f"{keys.HOSTNAME_OVERRIDE}=alias")
+    until(lambda: modes.states().get("alias") == "idle", "the worker under its new name", 90)
+    until(lambda: other not in modes.states(), "the end of the old record", 400)
+    (pod,) = [name for name, found in modes.pods().items() if found["spec"]["nodeName"] == first]
+    found = modes.on(pod, "getent", "hosts", "alias")
+    assert found.split()[1].startswith("alias.slurm-workers-slurm.")
+
+    job = start(modes, first, pod, 20)
+    patch(modes, scalingMode="StatefulSet")
+    until(lambda: modes.settled(2) and sorted(modes.pods()) == ["gpu-0", "gpu-1"], "ordinals again", 150)
+    completed(modes, job)
+    until(lambda: reason(modes, "Ready") == "Available", "readiness", 60)
+
+
 def test_a_worker_that_slurm_has_lost_is_replaced_and_the_brake_holds_the_next(modes: Site, operator: Operator) -> None:
     operator.stop()
     operator.settings |= HASTY
@@ -306,3 +353,44 @@ def test_a_worker_that_slurm_has_lost_is_replaced_and_the_brake_holds_the_next(m
     until(lambda: not set(before.values()) & set(uids(modes).values()), "the other one too", 90)
     modes.slurm("scontrol", "delete", "nodename=other")
     until(lambda: modes.settled(2), "both back", 90)
+
+
+def test_a_slurmctld_that_lost_its_memory_costs_no_worker(modes: Site, operator: Operator) -> None:
+    before = uids(modes)
+    # Killed at once, or it would save what it knows.
+    modes.slurm("sh", "-c", "find /var/spool/slurmctld -type f -delete; kill -9 $(pidof slurmctld)", check=False)
+    until(lambda: modes.slurm("scontrol", "ping", check=False).startswith("Slurmctld(primary)"), "slurmctld", 90)
+    until(lambda: "g-0" not in modes.slurm("sinfo", "-h", "-N"), "an empty list", 60)
+    time.sleep(25)  # longer than a worker may be missing when others are there
+    assert uids(modes) == before
+    # One that registers anew shows that Slurm is well, and then the other is replaced too.
+    modes.kubectl("delete", "pod", "gpu-0", "--wait=false")
+    until(lambda: modes.settled(2), "both back", 150)
+    assert not set(before.values()) & set(uids(modes).values())
+    operator.stop()
+    operator.settings = {key: value for key, value in operator.settings.items() if key not in HASTY}
+    operator.start()
+
+
+def test_deleting_a_set_waits_until_its_deadline_and_no_longer(modes: Site) -> None:
+    start(modes, "g-0", "gpu-0", 600)
+    asked = ("-N1", "-p", "g", "-w", "g-0", "--exclusive", "--wrap=true")
+    waiting = modes.on("gpu-0", "sbatch", "--parsable", *asked).strip()
+    patch(modes, drain={"deletionDeadline": "45s"})
+    modes.kubectl("delete", "nodeset", "gpu", "--wait=false")
+    until(lambda: "gpu-1" not in modes.pods(), "the idle worker's end", 60)
+    assert "gpu-0" in modes.pods()
+    until(lambda: not modes.kubectl("get", "nodeset", "gpu", "--ignore-not-found"), "the set's end", 90)
+    claims = modes.kubectl("get", "pvc")
+    assert "data-gpu-0" in claims
+    assert "data-gpu-1" in claims
+
+    # A job of its partition is still in the books of slurmctld, which lives on without the partition.
+    def alive() -> bool:
+        pod = modes.pods("slurmctld").get("slurm-controller-0", {})
+        ready = [found["ready"] for found in pod.get("status", {}).get("containerStatuses", [])]
+        partitions = modes.slurm("sinfo", "-h", "-o", "%R", check=False).split()
+        return bool(ready) and all(ready) and "all" in partitions and "g" not in partitions
+
+    until(alive, "slurmctld without the partition", 120)
+    assert waiting in modes.slurm("squeue", "-h", "-o", "%i") or state(modes, waiting)
