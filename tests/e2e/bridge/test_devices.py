@@ -47,9 +47,9 @@ async def test_pods_of_a_gang_share_the_devices_of_one_claim(stage: Stage) -> No
 
 
 async def test_devices_go_from_pod_to_pod_and_no_kubelet_sees_one_twice(stage: Stage) -> None:
-    """Sixteen pods want 24 GPUs of 8, some of their jobs are cancelled; every start is a driver's yes."""
+    """Ten pods want 15 GPUs of 8, some of their jobs are cancelled; every start is a driver's yes."""
     mine = {"resources": {"limits": {"example.com/gpu": "2", "cpu": "50m", "memory": "16Mi"}}}
-    for number in range(16):
+    for number in range(10):
         gpus = {"limits": {**mine["resources"]["limits"], "example.com/gpu": str(1 + number % 2)}}
         spec = template(stage.scheduler, "echo $GPU_DEVICES; sleep 2", container={"resources": gpus})
         stage.apply("v1", "Pod", f"p{number}", spec, annotations=SHARED)
