@@ -9,6 +9,7 @@ that the pod's job does not is taken back, as long as the pod has not started.
 import asyncio
 import contextlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from slinky.bridge import asks, grant, hosts, intake, names
@@ -30,6 +31,16 @@ UNMADE_AGAIN = 0.5
 PROTECTION = "resource.kubernetes.io/delete-protection"
 
 
+@dataclass(frozen=True)
+class Spot:
+    """Where a pod is about to start: its node, what that has, and what Slurm gave of it to the pod's job."""
+
+    pod: Pod
+    node: str
+    inventory: Inventory
+    given: Grant
+
+
 class Claims:
     """Writes claims."""
 
@@ -45,18 +56,19 @@ class Claims:
             return
         async with self._turn:
             try:
-                inventory = self._shelf.inventory(node)
-                given = self._given(node, record, inventory)
+                spot = self._spot(pod, node, record)
                 for claim in self._named(pod):
-                    await self._fill(claim, pod, node, given, inventory, claim.spec)
+                    await self._fill(claim, spot, asks.of_claim(claim.spec), claim.spec)
                 if own:
-                    claim = await self._own_claim(pod, own, given)
-                    await self._fill(claim, pod, node, given, inventory, None, own)
+                    claim = await self._own_claim(pod, own, spot.given)
+                    await self._fill(claim, spot, own)
                     await self._map(pod, claim, own)
             except Unclaimable as error:
                 raise Misplaced(str(error)) from error
 
-    def _given(self, node: str, record: JobRecord, inventory: Inventory) -> Grant:
+    def _spot(self, pod: Pod, node: str, record: JobRecord) -> Spot:
+        """What a pod's job has on a node. Raises `Unclaimable` if Slurm and the node speak of different devices."""
+        inventory = self._shelf.inventory(node)
         for resources in record.resources or ():
             behind = self._stock.node_of_host(resources.node)
             if behind is not None and behind.metadata.name == node:
@@ -64,32 +76,25 @@ class Claims:
                 told = hosts.fingerprint(host.comment) if host else ""
                 if told and told != inventory.fingerprint:
                     raise Unclaimable(f"the devices of {node} changed since Slurm was told of them")
-                return grant.granted(resources, inventory, host.gres if host else "")
-        return Grant()
+                return Spot(pod, node, inventory, grant.granted(resources, inventory, host.gres if host else ""))
+        return Spot(pod, node, inventory, Grant())
 
     async def _fill(
-        self,
-        claim: ResourceClaim,
-        pod: Pod,
-        node: str,
-        given: Grant,
-        inventory: Inventory,
-        spec: ResourceClaimSpec | None,
-        own: Sequence[Ask] = (),
+        self, claim: ResourceClaim, spot: Spot, wanted: Sequence[Ask], spec: ResourceClaimSpec | None = None
     ) -> None:
-        """Give a claim what its job was granted, unless it has that already."""
-        users = [user.uid for user in claim.status.reserved_for]
+        """Give a claim what the job was granted, unless it has that already; `spec` if it is somebody's own."""
+        pod, node, given = spot.pod, spot.node, spot.given
+        users = {user.uid for user in claim.status.reserved_for}
         if claim.status.allocation is not None:
             if node in _nodes(claim) and set(held(claim)) <= given.keys():
                 if pod.metadata.uid not in users:
                     await self._reserve(claim, pod)
                 return
-            if set(users) - {pod.metadata.uid}:
+            if users - {pod.metadata.uid}:
                 raise Unclaimable(f"claim {claim.metadata.name} is in use elsewhere")
             claim = await self._empty(claim)
-        wanted = own or asks.of_claim(spec or ResourceClaimSpec())
         needs = [Need(ask, self._meant(ask, node)) for ask in wanted]
-        shares = grant.shares(needs, given, lambda at: self._shelf.taken(at, inventory))
+        shares = grant.shares(needs, given, lambda at: self._shelf.taken(at, spot.inventory))
         if spec is not None:
             claim = await self._protect(claim)
         settings = _settings(needs, spec, self._shelf.catalog.settings)
