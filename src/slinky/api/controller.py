@@ -13,7 +13,7 @@ from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.api.refs import DAEMON_RULES, DaemonKeyRefs, LocalRef
 from slinky.api.templates import ClaimSpec, Container, ExternalHost, PodTemplate, ServicePart
 from slinky.kube.resource import Resource
-from slinky.kube.schema import AGE, default, definition, described, immutable, list_atomic, rule
+from slinky.kube.schema import AGE, Column, default, definition, described, immutable, list_atomic, rule
 from slinky.kube.types import Key, Object, View
 
 #: Slurm's own limit.
@@ -114,6 +114,9 @@ class ControllerSpec(DaemonKeyRefs, frozen=True):
 class ControllerStatus(Status, frozen=True):
     """Observed state of a Slurm cluster's controller."""
 
+    wanted_config: Annotated[str, described("Generation of the configuration that the spec asks for.")] = ""
+    loaded_config: Annotated[str, described("Generation that slurmctld itself says it runs.")] = ""
+
 
 class Controller(Object, frozen=True):
     """A Slurm cluster."""
@@ -206,7 +209,7 @@ DEFINITION = definition(
     spec=ControllerSpec,
     status=ControllerStatus,
     description="A Slurm cluster, by its slurmctld.",
-    columns=[*HEALTH, AGE],
+    columns=[*HEALTH, Column("CONFIG", "string", ".status.loadedConfig", wide=True), AGE],
     short_names=["slurmctld"],
     categories=CATEGORIES,
 )

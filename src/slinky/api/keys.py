@@ -39,6 +39,12 @@ SLURMDBD_CONF_HASH = "slinky.slurm.net/slurmdbd-conf-hash"
 SSHD_CONF_HASH = "slinky.slurm.net/sshd-conf-hash"
 SSSD_CONF_HASH = "slinky.slurm.net/sssd-conf-hash"
 SSH_HOST_KEYS_HASH = "slinky.slurm.net/ssh-host-keys-hash"
+CONFIG_GENERATION = "slinky.slurm.net/config-generation"
+CONFIG_VERDICT = "slinky.slurm.net/config-verdict"
+CONFIG_WORDS = "slinky.slurm.net/config-words"
+CONFIG_GOOD = "slinky.slurm.net/config-last-good"
+CONFIG_SINCE = "slinky.slurm.net/config-since"
+CONFIG_TRIAL = "slinky.slurm.net/config-trial"
 GENERATE_KEYS = "slinky.slurm.net/generate-keys"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 MINIMUM_SLURM_VERSION = "slinky.slurm.net/minimum-slurm-version"
@@ -71,6 +77,12 @@ ANNOTATIONS = (
             SSH_HOST_KEYS_HASH,
         )
     ),
+    Entry(CONFIG_GENERATION, "ConfigMap", "operator", "number and digest of the configuration in it"),
+    Entry(CONFIG_VERDICT, "ConfigMap", "operator", "of a generation: untried, good, unknown, bad, loaded or failed"),
+    Entry(CONFIG_WORDS, "ConfigMap", "operator", "of a generation: what slurmctld said against it"),
+    Entry(CONFIG_GOOD, "ConfigMap", "operator", "the generation that slurmctld last ran, to go back to"),
+    Entry(CONFIG_SINCE, "ConfigMap", "operator", "RFC 3339 time at which the generation in it was put to use"),
+    Entry(CONFIG_TRIAL, "Controller", "user", '"off": configurations are used without being tried first'),
     Entry(GENERATE_KEYS, "Secret", "chart or user", "comma list; each key that is missing is made at random, once"),
     Entry(DEFAULT_CONTAINER, "pod", "operator", "the container kubectl logs and exec choose"),
     Entry(MINIMUM_SLURM_VERSION, "chart", "chart", "the oldest Slurm that works with it"),

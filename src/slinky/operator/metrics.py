@@ -11,6 +11,13 @@ BRAKED = counter("slinky_operator_braked_total", "Deletions put off by the brake
 SLURM_UP = gauge("slinky_operator_slurm_up", "1 while slurmctld answers.", "namespace", "controller")
 SLURM_AGE = gauge("slinky_operator_slurm_view_age_seconds", "Age of what is known of Slurm.", "namespace", "controller")
 SLURM_CALLS = histogram("slinky_operator_slurm_call_seconds", "Time of calls to slurmrestd.", "method", "status")
+CONFIG_WANTED = gauge(
+    "slinky_operator_config_generation_wanted", "Configuration that the spec asks for.", "namespace", "controller"
+)
+CONFIG_LOADED = gauge(
+    "slinky_operator_config_generation_loaded", "Configuration that slurmctld says it runs.", "namespace", "controller"
+)
+CONFIG_TRIALS = counter("slinky_operator_config_trials_total", "Trials of configurations that ended.", "verdict")
 DRAIN_SECONDS = histogram(
     "slinky_operator_drain_seconds",
     "From the choice of a worker to its deletion.",

@@ -3,7 +3,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from slinky.api import keys
 from slinky.api.templates import PodTemplate, ServicePart
@@ -20,6 +20,19 @@ def digest(data: Mapping[str, bytes | str]) -> str:
     for _, value in sorted(data.items()):
         found.update(value.encode() if isinstance(value, str) else value)
     return found.hexdigest()
+
+
+def hashed(content: bytes | str) -> str:
+    """The digest of one thing; empty for nothing."""
+    return digest({"": content}) if content else ""
+
+
+class Hashes(NamedTuple):
+    """Digests of what a running daemon has read: keys, and its own configuration."""
+
+    slurm_key: str = ""
+    jwt_key: str = ""
+    config: str = ""
 
 
 def http_probe(path: str, port: str, **settings: int) -> Piece:

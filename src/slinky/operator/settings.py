@@ -29,6 +29,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     brake_window: float = 60.0
     #: How long a worker that is ready may be missing from Slurm's list before it is replaced.
     unregistered_seconds: float = 90.0
+    #: How long the trial of a configuration may keep it from being used; 0 tries none. A cluster that runs nothing yet
+    #: waits for `trial_first` only.
+    trial_seconds: float = 120.0
+    trial_first: float = 15.0
     #: Leader election.
     leader_elect: bool = False
     leader_elect_namespace: str = ""

@@ -91,7 +91,9 @@ def crds(plane: PlainPlane) -> None:
 @pytest.fixture
 async def desk(plane: PlainPlane, crds: None) -> AsyncIterator[Desk]:
     name = f"op-{secrets.token_hex(3)}"
-    settings = Settings(kubeconfig=str(plane.kubeconfig), namespaces=(name,), cluster_domain="cluster.local")
+    settings = Settings(
+        kubeconfig=str(plane.kubeconfig), namespaces=(name,), cluster_domain="cluster.local", trial_seconds=0
+    )
     async with connect(str(plane.kubeconfig)) as client:
         await client.create(NAMESPACES, {"metadata": {"name": name}})
         # Usually the controller-manager's work, and usually a little late.

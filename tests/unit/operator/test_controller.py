@@ -10,8 +10,9 @@ from slinky.kube.types import Meta
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS, ConfigMap, ReplicaStatus
 from slinky.operator.controller.conf import LEAST_NODES, slurm_conf
 from slinky.operator.controller.files import Files, files
-from slinky.operator.controller.objects import service
-from slinky.operator.controller.plan import Facts, plan
+from slinky.operator.controller.generation import Decision, Generation, Verdict
+from slinky.operator.controller.objects import Running, service
+from slinky.operator.controller.plan import Facts, Plan, data, digest_of, plan
 from slinky.operator.controller.status import health
 from slinky.operator.images import Images
 from slinky.operator.monitors import SERVICE_MONITORS
@@ -26,8 +27,13 @@ def facts(**more: Any) -> Facts:
     return none._replace(**more)
 
 
+def planned(of: Any, **more: Any) -> Plan:
+    known, images = facts(**more), Images("reg/{daemon}:1")
+    return plan(of, known, images, Running(data(of, known), digest_of(of, known, images)))
+
+
 def objects(of: Any, **more: Any) -> dict[str, Any]:
-    made = plan(of, facts(**more), Images("reg/{daemon}:1"))
+    made = planned(of, **more)
     return {f"{resource.kind}/{manifest['metadata']['name']}": manifest for resource, manifest in made.apply}
 
 
@@ -150,7 +156,7 @@ def test_slurmctld_waits_for_slurmdbd_with_a_visible_reason() -> None:
 
 def test_a_missing_accounting_is_said_and_not_guessed() -> None:
     with pytest.raises(Blocked, match="AccountingMissing"):
-        plan(controller(accountingRef={"name": "x"}), facts(), Images())
+        planned(controller(accountingRef={"name": "x"}))
 
 
 def test_an_external_accounting_is_where_it_says() -> None:
@@ -161,7 +167,7 @@ def test_an_external_accounting_is_where_it_says() -> None:
 
 
 def test_an_external_controller_has_a_configuration_and_no_pods() -> None:
-    made = plan(controller(external=True, externalConfig={"host": "ctl", "port": 7000}), facts(), Images())
+    made = planned(controller(external=True, externalConfig={"host": "ctl", "port": 7000}))
     assert [resource for resource, _ in made.apply] == [CONFIG_MAPS]
     assert {resource for resource, _ in made.remove} == {STATEFUL_SETS, SERVICES}
 
@@ -215,7 +221,7 @@ def test_files_of_the_site_stand_beside_and_never_replace_ours() -> None:
     }
     found = files(of, maps)
     made = objects(of, files=found)["ConfigMap/slurm-config"]["data"]
-    assert "cgroup.conf" not in made
+    assert (made["cgroup.conf"], made["10-check.sh"]) == ("CgroupPlugin=disabled", "#!/bin/sh")
     assert settings(made["slurm.conf"])["Prolog"] == ["10-check.sh"]
     bad = {**maps, "extra": ConfigMap(Meta(name="extra"), {"slurm.conf": "x"})}
     with pytest.raises(Blocked, match="ForbiddenFile"):
@@ -227,7 +233,7 @@ def test_a_service_monitor_exists_where_it_is_wanted_and_possible() -> None:
     made = objects(wanted, monitors=True)["ServiceMonitor/slurm-controller"]["spec"]
     assert [endpoint["interval"] for endpoint in made["endpoints"]] == ["30s"] * 4
     assert "ServiceMonitor/slurm-controller" not in objects(wanted)
-    assert [r for r, _ in plan(controller(), facts(monitors=True), Images()).remove] == [SERVICE_MONITORS]
+    assert [r for r, _ in planned(controller(), monitors=True).remove] == [SERVICE_MONITORS]
 
 
 def test_no_persons_text_is_in_a_script() -> None:
@@ -245,4 +251,5 @@ STATUS: list[tuple[str, Any, ReplicaStatus | None, Sight, bool]] = [
 
 @pytest.mark.parametrize(("law", "of", "status", "sight", "ready"), STATUS, ids=[case[0] for case in STATUS])
 def test_when_a_controller_is_ready(law: str, of: Any, status: ReplicaStatus | None, sight: Sight, ready: bool) -> None:
-    assert health(of, status, True, sight).ready.value is ready
+    made = Generation(1, "d", {}, Verdict.LOADED)
+    assert health(of, status, True, sight, Decision(made, made, made.mark), made.mark).ready.value is ready

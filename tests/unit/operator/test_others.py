@@ -22,6 +22,7 @@ from slinky.operator.images import Images
 from slinky.operator.loginset import objects as login
 from slinky.operator.loginset.hostkeys import KINDS, host_keys, private_name, public_name
 from slinky.operator.loginset.plan import plan as login_plan
+from slinky.operator.pieces import Hashes
 from slinky.operator.references import accounting_secrets, controller_maps, login_secrets
 from slinky.operator.restapi import objects as rest
 from slinky.operator.sight import Sight
@@ -72,15 +73,15 @@ def test_an_external_accounting_leaves_nothing_inside() -> None:
 
 
 def test_slurmrestd_is_restarted_by_a_new_key_or_file() -> None:
-    def seen(hashes: rest.Hashes) -> Any:
+    def seen(hashes: Hashes) -> Any:
         return rest.deployment(rest_api(), controller(), hashes, IMAGES)["spec"]["template"]["metadata"]["annotations"]
 
-    assert len({str(seen(found)) for found in (rest.Hashes(), rest.Hashes("a"), rest.Hashes("", "b"))}) == 3
+    assert len({str(seen(found)) for found in (Hashes(), Hashes("a"), Hashes(config="b"))}) == 3
 
 
 def test_slurmrestd_speaks_of_accounting_only_if_there_is_any() -> None:
     def args(of: Any, **spec: Any) -> Any:
-        made = rest.deployment(rest_api(slurmrestd=spec), of, rest.Hashes(), IMAGES)
+        made = rest.deployment(rest_api(slurmrestd=spec), of, Hashes(), IMAGES)
         return made["spec"]["template"]["spec"]["containers"][0]["args"]
 
     assert args(controller(), args=["-v"]) == ["-s", "openapi/slurmctld", "-v", "0.0.0.0:6820"]

@@ -3,7 +3,7 @@
 
 from base64 import b64encode
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from slinky.api import keys, wellknown
 from slinky.api.accounting import ACCOUNTINGS, Accounting
@@ -15,6 +15,7 @@ from slinky.operator.images import Images
 from slinky.operator.merging import merged
 from slinky.operator.pieces import (
     PATIENT,
+    Hashes,
     Piece,
     default_container,
     memory,
@@ -27,14 +28,6 @@ from slinky.operator.pieces import (
 )
 
 RUN_AS = {"runAsNonRoot": True, "runAsUser": wellknown.SLURM_ID, "runAsGroup": wellknown.SLURM_ID}
-
-
-class Hashes(NamedTuple):
-    """Digests of what a running slurmdbd has read."""
-
-    slurm_key: str = ""
-    jwt_key: str = ""
-    config: str = ""
 
 
 def _own(of: Accounting, resource: Any, name: str, **sections: Any) -> Piece:
@@ -108,6 +101,8 @@ def _slurmdbd(of: Accounting, images: Images) -> Piece:
         "livenessProbe": tcp_probe("slurmdbd", **PATIENT),
         "readinessProbe": tcp_probe("slurmdbd", periodSeconds=5),
         "securityContext": RUN_AS,
+        # What the database answered is in the end of its output, and so in the pod's status and our conditions.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [mount(wellknown.ETC_VOLUME, wellknown.ETC, read_only=True), mount("run", "/run")],
     }
     return merged(built, of.spec.slurmdbd)

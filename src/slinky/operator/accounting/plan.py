@@ -9,9 +9,8 @@ from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS
 from slinky.operator.accounting import objects
 from slinky.operator.accounting.conf import slurmdbd_conf
-from slinky.operator.accounting.objects import Hashes
 from slinky.operator.images import Images
-from slinky.operator.pieces import Piece, digest
+from slinky.operator.pieces import Hashes, Piece, digest, hashed
 
 
 class Facts(NamedTuple):
@@ -38,8 +37,8 @@ def plan(of: Accounting, facts: Facts, images: Images) -> Plan:
         return Plan(remove=tuple((resource, Key(namespace, name)) for resource, name in names))
     text = slurmdbd_conf(of, facts.password)
     hashes = Hashes(
-        digest({"": facts.slurm_key}) if facts.slurm_key else "",
-        digest({"": facts.jwt_key}) if facts.jwt_key else "",
+        hashed(facts.slurm_key),
+        hashed(facts.jwt_key),
         digest({"conf": text, "jwks": facts.jwks}),
     )
     return Plan(

@@ -16,10 +16,14 @@ from slinky.slurm import conf
 
 #: Slurm wants to know how many nodes may ever join; room for more costs little.
 LEAST_NODES = 1024
+#: An option that means nothing to slurmctld and that it reports with the rest of what it has loaded.
+MARK = "slinky_generation="
 
 
-def slurm_conf(of: Controller, accounting: Accounting | None, node_sets: Iterable[NodeSet], files: Files) -> str:
-    """The file that slurmctld reads and hands to everybody else."""
+def slurm_conf(
+    of: Controller, accounting: Accounting | None, node_sets: Iterable[NodeSet], files: Files, mark: str = ""
+) -> str:
+    """The file that slurmctld reads and hands to everybody else; `mark` says which generation it is."""
     sets = sorted((found for found in node_sets if not found.metadata.deleting), key=lambda found: found.metadata.name)
     text = conf.SlurmConf(
         cluster_name=of.cluster_name,
@@ -33,7 +37,7 @@ def slurm_conf(of: Controller, accounting: Accounting | None, node_sets: Iterabl
         sched_log=f"{wellknown.LOGS}/slurmctld.log",
         slurmd_log=f"{wellknown.LOGS}/slurmd.log",
         auth_alt_parameters=_jwt(of),
-        slurmctld_parameters=() if of.spec.external else ("enable_configless", "reconfig_on_restart"),
+        slurmctld_parameters=_parameters(of, mark),
         metrics=of.spec.metrics.enabled,
         accounting_host=accounting.host if accounting else None,
         accounting_port=accounting.port if accounting else wellknown.SLURMDBD_PORT,
@@ -52,9 +56,21 @@ def slurm_conf(of: Controller, accounting: Accounting | None, node_sets: Iterabl
 
 def config_data(of: Controller, slurm: str, files: Files) -> Mapping[str, str]:
     """What the ConfigMap holds; a site's own cgroup.conf replaces ours."""
-    if of.spec.external or wellknown.CGROUP_CONF in files.config:
+    if of.spec.external:
         return {wellknown.SLURM_CONF: slurm}
-    return {wellknown.SLURM_CONF: slurm, wellknown.CGROUP_CONF: conf.CgroupConf().text()}
+    own = {} if wellknown.CGROUP_CONF in files.config else {wellknown.CGROUP_CONF: conf.CgroupConf().text()}
+    return {**files.copied, wellknown.SLURM_CONF: slurm, **own}
+
+
+def loaded_mark(parameters: Iterable[str]) -> str:
+    """Which generation a slurmctld with these SlurmctldParameters runs; empty for one without a mark."""
+    return next((found.removeprefix(MARK) for found in parameters if found.startswith(MARK)), "")
+
+
+def _parameters(of: Controller, mark: str) -> tuple[str, ...]:
+    if of.spec.external:
+        return ()
+    return ("enable_configless", "reconfig_on_restart", *((f"{MARK}{mark}",) if mark else ()))
 
 
 def _controllers(of: Controller) -> tuple[conf.Controller, ...]:

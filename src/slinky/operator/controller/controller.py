@@ -12,6 +12,8 @@ from slinky.kube.views import STATEFUL_SETS, Pod
 from slinky.operator import references
 from slinky.operator.clusters import Clusters
 from slinky.operator.controller.files import Files, files, referenced
+from slinky.operator.controller.generation import Decision, Verdict
+from slinky.operator.controller.history import History, Story
 from slinky.operator.controller.plan import Facts, plan
 from slinky.operator.controller.status import health
 from slinky.operator.keeper import Keeper, Outcome
@@ -19,6 +21,16 @@ from slinky.operator.metrics import WRITES
 from slinky.operator.references import users
 from slinky.operator.world import World
 from slinky.slurm import Kind as What
+
+#: Seconds between looks at a configuration that is tried or being loaded.
+LOOK = 3.0
+#: What is said of a generation that gets a verdict: reason, words, and whether it is a warning.
+EVENTS = {
+    Verdict.UNKNOWN: ("ConfigUntried", "is used without a trial", False),
+    Verdict.BAD: ("ConfigRefused", "is not used, since slurmctld refuses it", True),
+    Verdict.LOADED: ("ConfigLoaded", "is what slurmctld runs now", False),
+    Verdict.FAILED: ("ConfigRolledBack", "is taken back, since slurmctld fails with it", True),
+}
 
 
 class ControllerKeeper(Keeper[Controller]):
@@ -29,6 +41,7 @@ class ControllerKeeper(Keeper[Controller]):
     def __init__(self, world: World, clusters: Clusters) -> None:
         super().__init__(world, world.controllers)
         self.clusters = clusters
+        self.history = History(world, clusters)
         world.controllers.add_indexes(
             {
                 references.SECRETS: references.local(references.controller_secrets),
@@ -47,17 +60,49 @@ class ControllerKeeper(Keeper[Controller]):
 
     async def act(self, found: Controller) -> Outcome:
         """Apply everything the Controller consists of."""
-        planned = plan(found, await self._facts(found), self.world.settings.images)
+        facts = await self._facts(found)
+        story = None if found.spec.external else await self.history.advance(found, facts)
+        planned = plan(found, facts, self.world.settings.images, story.running if story else None)
         for resource, manifest in planned.apply:
             await self.world.children.ensure(resource, manifest)
         for resource, key in planned.remove:
             await self.world.children.remove(resource, key, found.metadata.uid)
+        if story is not None:
+            self._tell(found, story.decision)
+            await self.history.unstick(found, story)
         await self._mark_active(found)
+        return self._outcome(found, facts, story)
+
+    def forget(self, key: Key) -> None:
+        """The Controller is gone."""
+        self.history.forget(key)
+
+    def _outcome(self, found: Controller, facts: Facts, story: Story | None) -> Outcome:
         live = self.world.children.find(STATEFUL_SETS, Key(found.metadata.namespace, found.workload_name))
         observed = live is not None and live.status.observed_generation >= live.metadata.generation
-        sight = self.clusters.sight(found.key)
-        known = health(found, live.status if live else None, observed, sight)
-        return Outcome(self.with_health(found, known))
+        status, sight = live.status if live else None, self.clusters.sight(found.key)
+        if story is None:
+            return Outcome(self.with_health(found, health(found, status, observed, sight)))
+        decision, crashed = story.decision, story.crash.words if story.crash else None
+        known = health(found, status, observed, sight, decision, story.loaded, crashed, facts.accounting)
+        said = self.with_health(found, known, wanted_config=decision.wanted.mark, loaded_config=story.loaded or "")
+        return Outcome(said, self._again(found, story))
+
+    def _again(self, found: Controller, story: Story) -> float | None:
+        """Trials end and daemons load without telling; ask while something is open."""
+        if story.decision.trying:
+            return LOOK
+        if story.decision.used is None or story.loaded == story.decision.used.mark:
+            return None
+        pods = (self.world.pods.get(Key(found.metadata.namespace, name)) for name in found.pod_names)
+        return LOOK if any(pod is not None and pod.ready for pod in pods) else None
+
+    def _tell(self, found: Controller, decision: Decision) -> None:
+        for generation in decision.changed:
+            if generation.verdict in EVENTS:
+                reason, words, warning = EVENTS[generation.verdict]
+                about = f": {generation.words}" if generation.words else ""
+                self.note(found, reason, f"Generation {generation.mark} {words}{about}", warning=warning)
 
     async def _facts(self, of: Controller) -> Facts:
         namespace, contents = of.metadata.namespace, self.world.contents

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands beside slurm.conf: files and scripts from ConfigMaps that a Controller refers to. Pure."""
+"""What stands beside slurm.conf: files and scripts from ConfigMaps that a Controller refers to. Pure.
+
+Texts are copied into the ConfigMap that the operator keeps, so that a configuration can be tried and taken back whole.
+What does not fit there (bytes, or more than `ROOM`) is mounted from where it is.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -9,10 +13,14 @@ from slinky.api.controller import Controller
 from slinky.api.refs import LocalRef
 from slinky.kube.errors import Blocked
 from slinky.kube.views import ConfigMap
+from slinky.operator.pieces import Piece, config_source
+
+#: Bytes of a site's texts that are copied; an object of Kubernetes ends at 1 MiB.
+ROOM = 700_000
 
 
 class Files(NamedTuple):
-    """Names of files by what they are for, and a digest of everything in them."""
+    """Names of files by what they are for, their texts, and what is mounted from elsewhere."""
 
     config: tuple[str, ...] = ()
     prolog: tuple[str, ...] = ()
@@ -20,6 +28,12 @@ class Files(NamedTuple):
     prolog_slurmctld: tuple[str, ...] = ()
     epilog_slurmctld: tuple[str, ...] = ()
     contents: Mapping[str, str] = {}
+    copied: Mapping[str, str] = {}
+    elsewhere: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def sources(self) -> Iterable[Piece]:
+        """For a projected volume: what our own ConfigMap does not hold."""
+        return (config_source(name, *keys) for name, keys in self.elsewhere)
 
 
 #: Which field of a Controller names the ConfigMaps of which files.
@@ -43,8 +57,15 @@ def files(of: Controller, maps: Mapping[str, ConfigMap]) -> Files:
     for name in names["config"]:
         if name in wellknown.OWN_FILES:
             raise Blocked("ForbiddenFile", f"{name} is written by the operator; use extraConf instead")
-    contents = {f"{name}/{key}": value for name in referenced(of) for key, value in maps[name].data.items()}
-    return Files(**names, contents=contents)
+    used = referenced(of)
+    contents = {
+        f"{name}/{key}": value for name in used for key, value in (maps[name].data | maps[name].binary_data).items()
+    }
+    texts = {key: value for name in used for key, value in maps[name].data.items()}
+    if sum(len(value.encode()) for value in texts.values()) > ROOM:
+        return Files(**names, contents=contents, copied={}, elsewhere=tuple((name, ()) for name in used))
+    bytes_ = tuple((name, tuple(sorted(maps[name].binary_data))) for name in used if maps[name].binary_data)
+    return Files(**names, contents=contents, copied=texts, elsewhere=bytes_)
 
 
 def _keys(maps: Mapping[str, ConfigMap], refs: Iterable[LocalRef]) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from slinky.api.names import SLURMCTLD
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS
 from slinky.operator import sidecars
-from slinky.operator.controller.files import referenced
+from slinky.operator.controller.files import Files
+from slinky.operator.controller.generation import Generation
 from slinky.operator.frame import framed
 from slinky.operator.images import Images
 from slinky.operator.merging import merged
@@ -23,6 +24,7 @@ from slinky.operator.monitors import SERVICE_MONITORS
 from slinky.operator.pieces import (
     PATIENT,
     STARTING,
+    Hashes,
     Piece,
     config_source,
     default_container,
@@ -41,12 +43,12 @@ METRICS_PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/met
 RUN_AS = {"runAsNonRoot": True, "runAsUser": wellknown.SLURM_ID, "runAsGroup": wellknown.SLURM_ID}
 
 
-class Hashes(NamedTuple):
-    """Digests of what a running slurmctld has read."""
+class Running(NamedTuple):
+    """What slurmctld is to run: files, their digest, and what has to be remembered about them."""
 
-    slurm_key: str = ""
-    jwt_key: str = ""
-    config: str = ""
+    data: Mapping[str, str]
+    digest: str = ""
+    marks: Mapping[str, str] = {}
 
 
 def _own(of: Controller, resource: Any, name: str, **sections: Any) -> Piece:
@@ -71,12 +73,32 @@ def internal_service(of: Controller) -> Piece:
     return _own(of, SERVICES, of.internal_service_name, spec=spec)
 
 
-def config_map(of: Controller, data: Mapping[str, str]) -> Piece:
-    """The files that the operator writes."""
-    return _own(of, CONFIG_MAPS, of.config_name, data=dict(data))
+def config_map(of: Controller, running: Running) -> Piece:
+    """The files that slurmctld reads."""
+    made = _own(of, CONFIG_MAPS, of.config_name, data=dict(running.data))
+    made["metadata"]["annotations"].update(running.marks)
+    return made
 
 
-def stateful_set(of: Controller, accounting: Accounting | None, hashes: Hashes, images: Images) -> Piece:
+def generation(of: Controller, kept: Generation) -> Piece:
+    """The record of one generation: its files, for ever the same, and what is known of them."""
+    made = _own(of, CONFIG_MAPS, generation_name(of, kept.number), data=dict(kept.data), immutable=True)
+    made["metadata"]["annotations"].update(
+        {
+            keys.CONFIG_GENERATION: f"{kept.number}-{kept.digest}",
+            keys.CONFIG_VERDICT: kept.verdict.value,
+            keys.CONFIG_WORDS: kept.words[:1024],
+        }
+    )
+    return made
+
+
+def generation_name(of: Controller, number: int) -> str:
+    """The ConfigMap of one generation."""
+    return f"{of.config_name}-{number}"
+
+
+def stateful_set(of: Controller, accounting: Accounting | None, hashes: Hashes, files: Files, images: Images) -> Piece:
     """The slurmctld pods."""
     spec: Piece = {
         "replicas": of.replicas,
@@ -84,7 +106,10 @@ def stateful_set(of: Controller, accounting: Accounting | None, hashes: Hashes, 
         "serviceName": of.internal_service_name,
         "selector": {"matchLabels": SLURMCTLD.selector(of.metadata.name)},
         "template": pod_template(
-            of.spec.template, _pod(of, accounting, images), SLURMCTLD.labels(of.metadata.name), _annotations(of, hashes)
+            of.spec.template,
+            _pod(of, accounting, files, images),
+            SLURMCTLD.labels(of.metadata.name),
+            _annotations(of, hashes),
         ),
     }
     if of.spec.ha.enabled:
@@ -128,14 +153,14 @@ def _annotations(of: Controller, hashes: Hashes) -> dict[str, str]:
     return found if of.spec.inplace_reconfigure else {**found, keys.SLURM_CONFIG_HASH: hashes.config}
 
 
-def _pod(of: Controller, accounting: Accounting | None, images: Images) -> Piece:
+def _pod(of: Controller, accounting: Accounting | None, files: Files, images: Images) -> Piece:
     return {
         "automountServiceAccountToken": False,
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_apart(of)]}},
         "securityContext": {**RUN_AS, "fsGroup": wellknown.SLURM_ID},
         "initContainers": list(_sidecars(of, accounting, images)),
         "containers": [_slurmctld(of, images)],
-        "volumes": _volumes(of),
+        "volumes": _volumes(of, files),
     }
 
 
@@ -164,6 +189,8 @@ def _slurmctld(of: Controller, images: Images) -> Piece:
         "livenessProbe": http_probe("/livez", "slurmctld", **PATIENT),
         "readinessProbe": http_probe("/readyz", "slurmctld", periodSeconds=5),
         "securityContext": RUN_AS,
+        # The end of its output goes into the pod's status, and from there into our conditions.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": _mounts(of),
     }
     return merged(built, of.spec.slurmctld)
@@ -183,9 +210,9 @@ def _state_mount(of: Controller) -> Piece:
     return mount(wellknown.STATE_VOLUME, of.state_folder)
 
 
-def _volumes(of: Controller) -> list[Piece]:
+def _volumes(of: Controller, files: Files) -> list[Piece]:
     found = [
-        projected(wellknown.ETC_VOLUME, 0o610, _sources(of)),
+        projected(wellknown.ETC_VOLUME, 0o610, _sources(of, files)),
         memory("run"),
         {"name": "slurm-authsocket", "emptyDir": {}},
         memory(sidecars.LOG_VOLUME),
@@ -199,12 +226,12 @@ def _volumes(of: Controller) -> list[Piece]:
     return found
 
 
-def _sources(of: Controller) -> Iterable[Piece]:
+def _sources(of: Controller, files: Files) -> Iterable[Piece]:
     yield config_source(of.config_name)
     if slurm := of.spec.slurm_key_ref:
         yield secret_source(slurm.name, slurm.key, wellknown.SLURM_KEY)
     if jwt := of.spec.jwt_key:
         yield secret_source(jwt.name, jwt.key, wellknown.JWT_KEY)
-    yield from (config_source(name) for name in referenced(of))
+    yield from files.sources()
     if jwks := of.spec.jwks_key_ref:
         yield {"configMap": {"name": jwks.name, "items": [{"key": jwks.key, "path": wellknown.JWKS}]}}

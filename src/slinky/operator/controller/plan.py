@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which objects a Controller needs, and which it no longer does. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from slinky.api.accounting import Accounting
@@ -14,10 +14,11 @@ from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS
 from slinky.operator.controller import objects
 from slinky.operator.controller.conf import config_data, slurm_conf
 from slinky.operator.controller.files import Files
-from slinky.operator.controller.objects import Hashes
+from slinky.operator.controller.objects import Running
+from slinky.operator.differing import fingerprint
 from slinky.operator.images import Images
 from slinky.operator.monitors import SERVICE_MONITORS
-from slinky.operator.pieces import Piece, digest
+from slinky.operator.pieces import Hashes, Piece, hashed
 
 
 class Facts(NamedTuple):
@@ -39,33 +40,39 @@ class Plan(NamedTuple):
     """Manifests to apply, in order, and objects that must not be there."""
 
     apply: tuple[Manifests, ...]
-    remove: tuple[tuple[Resource[Any], Key], ...]
-    config_hash: str
+    remove: tuple[tuple[Resource[Any], Key], ...] = ()
 
 
-def plan(of: Controller, facts: Facts, images: Images) -> Plan:
-    """What to do for this Controller."""
+def digest_of(of: Controller, facts: Facts, images: Images) -> str:
+    """A digest of everything that decides whether slurmctld starts: its files, and its own image."""
     if of.accounting_key and facts.accounting is None:
         raise Blocked("AccountingMissing", f"there is no Accounting {of.accounting_key.name}; create it")
-    text = slurm_conf(of, facts.accounting, facts.node_sets, facts.files)
-    data = config_data(of, text, facts.files)
-    config: list[Manifests] = [(CONFIG_MAPS, objects.config_map(of, data))]
-    seen = digest({**data, **facts.files.contents, "~jwks": facts.jwks})
+    image = of.spec.slurmctld.get("image") or images.of("slurmctld")
+    return fingerprint({"data": data(of, facts), "more": facts.files.contents, "jwks": facts.jwks, "image": image})
+
+
+def data(of: Controller, facts: Facts, mark: str = "") -> Mapping[str, str]:
+    """The files of a generation."""
+    text = slurm_conf(of, facts.accounting, facts.node_sets, facts.files, mark)
+    return config_data(of, text, facts.files)
+
+
+def plan(of: Controller, facts: Facts, images: Images, running: Running | None) -> Plan:
+    """What to do for this Controller, given the generation it is to run; without one, no daemon is touched."""
     if of.spec.external:
-        return Plan(tuple(config), tuple(_inside(of)), seen)
-    hashes = Hashes(_hash(facts.slurm_key), _hash(facts.jwt_key), seen)
-    made: list[Manifests] = [
-        (SERVICES, objects.internal_service(of)),
-        (SERVICES, objects.service(of)),
-        *config,
-        (STATEFUL_SETS, objects.stateful_set(of, facts.accounting, hashes, images)),
-    ]
-    monitor = (SERVICE_MONITORS, Key(of.metadata.namespace, of.workload_name))
+        return Plan(((CONFIG_MAPS, objects.config_map(of, Running(data(of, facts)))),), tuple(_inside(of)))
+    made: list[Manifests] = [(SERVICES, objects.internal_service(of)), (SERVICES, objects.service(of))]
+    if running is not None:
+        hashes = Hashes(hashed(facts.slurm_key), hashed(facts.jwt_key), running.digest)
+        made += [
+            (CONFIG_MAPS, objects.config_map(of, running)),
+            (STATEFUL_SETS, objects.stateful_set(of, facts.accounting, hashes, facts.files, images)),
+        ]
     if not facts.monitors:
-        return Plan(tuple(made), (), seen)
+        return Plan(tuple(made))
     if of.spec.metrics.enabled and of.spec.metrics.service_monitor.enabled:
-        return Plan((*made, (SERVICE_MONITORS, objects.service_monitor(of))), (), seen)
-    return Plan(tuple(made), (monitor,), seen)
+        return Plan((*made, (SERVICE_MONITORS, objects.service_monitor(of))))
+    return Plan(tuple(made), ((SERVICE_MONITORS, Key(of.metadata.namespace, of.workload_name)),))
 
 
 def _inside(of: Controller) -> Iterable[tuple[Resource[Any], Key]]:
@@ -74,7 +81,3 @@ def _inside(of: Controller) -> Iterable[tuple[Resource[Any], Key]]:
     yield STATEFUL_SETS, Key(namespace, of.workload_name)
     yield SERVICES, Key(namespace, of.service_name)
     yield SERVICES, Key(namespace, of.internal_service_name)
-
-
-def _hash(key: bytes) -> str:
-    return digest({"": key}) if key else ""

@@ -1,22 +1,70 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a Controller does. Pure."""
 
+from slinky.api.accounting import Accounting
+from slinky.api.conditions import READY
 from slinky.api.controller import Controller
+from slinky.kube.conditions import is_true
 from slinky.kube.views import ReplicaStatus
+from slinky.operator.controller.generation import Decision, Verdict
 from slinky.operator.health import Fact, Health, of_workload
 from slinky.operator.sight import Sight
 
 
-def health(of: Controller, workload: ReplicaStatus | None, observed: bool, sight: Sight) -> Health:
+def health(
+    of: Controller,
+    workload: ReplicaStatus | None,
+    observed: bool,
+    sight: Sight,
+    decision: Decision | None = None,
+    loaded: str | None = None,
+    crashed: str | None = None,
+    accounting: Accounting | None = None,
+) -> Health:
     """Conditions of a Controller: one ready slurmctld is enough, standby ones never are."""
     reachable = sight.fact()
-    if of.spec.external:
+    if of.spec.external or decision is None:
         value = True if reachable.value is None else reachable.value
         return Health(Fact(value, "External"), slurm=reachable, config=Fact(True, "Written"))
     status = workload or ReplicaStatus()
     found = of_workload(1, status.ready_replicas, min(1, status.updated_replicas), observed)
-    rolled = observed and status.updated_replicas >= of.replicas
-    config = Fact(rolled, "Loaded" if rolled else "Rolling")
-    if of.spec.inplace_reconfigure:
-        config = Fact(True, "Written", "the running slurmctld reads it again within two minutes")
-    return found._replace(slurm=reachable, config=config)
+    found = found._replace(slurm=reachable, config=config(decision, loaded))
+    if not found.ready.value:
+        found = found._replace(ready=_waiting(found.ready, decision, crashed, accounting))
+    return found._replace(degraded=_degraded(found, decision, crashed))
+
+
+def config(decision: Decision, loaded: str | None) -> Fact:
+    """Which generation is wanted, and which one slurmctld runs."""
+    wanted, used = decision.wanted, decision.used
+    runs = f"slurmctld runs generation {loaded}" if loaded else "what slurmctld runs is not known yet"
+    if wanted.verdict is Verdict.UNTRIED:
+        return Fact(False, "Trying", f"generation {wanted.mark} is tried before it is used; {runs}")
+    if wanted.verdict is Verdict.BAD:
+        return Fact(False, "Refused", f"slurmctld refuses generation {wanted.mark}: {wanted.words}; {runs}")
+    if wanted.verdict is Verdict.FAILED:
+        back = f"went back to {used.mark}" if used else "there is none to go back to"
+        return Fact(False, "RolledBack", f"slurmctld fails with generation {wanted.mark}: {wanted.words}; {back}")
+    if loaded == wanted.mark:
+        return Fact(True, "Loaded", runs)
+    if loaded is None:
+        return Fact(None, "NotKnown", f"generation {wanted.mark} is written; {runs}")
+    return Fact(False, "Rolling", f"generation {wanted.mark} is written; {runs}")
+
+
+def _waiting(ready: Fact, decision: Decision, crashed: str | None, accounting: Accounting | None) -> Fact:
+    """What slurmctld waits for before it is ready, in the order in which things start."""
+    if crashed:
+        return Fact(False, "Failing", f"slurmctld ends: {crashed}")
+    if decision.used is None:
+        return config(decision, None)._replace(value=False)
+    if accounting is not None and not accounting.spec.external and not is_true(accounting.status.conditions, READY):
+        words = f"slurmctld starts after slurmdbd, and Accounting {accounting.key.name} is not ready"
+        return Fact(False, "WaitingForAccounting", words)
+    return ready
+
+
+def _degraded(found: Health, decision: Decision, crashed: str | None) -> Fact:
+    if decision.wanted.verdict in {Verdict.BAD, Verdict.FAILED}:
+        return Fact(True, found.config.reason, f"{found.config.message}; edit the configuration to try again")
+    return Fact(True, "Failing", f"slurmctld ends: {crashed}") if crashed else found.degraded

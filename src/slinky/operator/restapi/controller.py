@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Glue: carries out the plan of a RestApi, writes its status."""
 
+from slinky.api import wellknown
 from slinky.api.controller import Controller
 from slinky.api.names import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
@@ -11,8 +12,7 @@ from slinky.operator import references
 from slinky.operator.children import Child
 from slinky.operator.clusters import Clusters
 from slinky.operator.keeper import Keeper, Outcome
-from slinky.operator.pieces import digest
-from slinky.operator.restapi.objects import Hashes
+from slinky.operator.pieces import Hashes, hashed
 from slinky.operator.restapi.plan import plan
 from slinky.operator.restapi.status import health
 from slinky.operator.world import World
@@ -58,7 +58,8 @@ class RestApiKeeper(Keeper[RestApi]):
             raise Later(f"the configuration of {of.key} is not written yet", after=1)
         ref = of.spec.slurm_key_ref
         key = await self.world.contents.secret_value(of.metadata.namespace, ref) if ref else b""
-        return Hashes(digest({"": key}) if key else "", digest(config.data or {}))
+        # Of all the files slurmrestd reads one.
+        return Hashes(hashed(key), config=hashed((config.data or {}).get(wellknown.SLURM_CONF, "")))
 
     def _speaking_for(self, controller: Key) -> tuple[Key, ...]:
         return tuple(found.key for found in self.world.rest_apis.by(references.CONTROLLER, str(controller)))

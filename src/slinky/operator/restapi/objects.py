@@ -4,7 +4,7 @@
 slurmrestd cannot fetch its configuration from slurmctld, so it mounts slurm.conf; a changed file or key rolls the pods.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from slinky.api import keys, wellknown
 from slinky.api.controller import Controller
@@ -17,6 +17,7 @@ from slinky.operator.images import Images
 from slinky.operator.merging import merged
 from slinky.operator.pieces import (
     PATIENT,
+    Hashes,
     Piece,
     config_source,
     default_container,
@@ -30,13 +31,6 @@ from slinky.operator.pieces import (
 
 NOBODY = wellknown.SLURMRESTD_ID
 RUN_AS = {"runAsNonRoot": True, "runAsUser": NOBODY, "runAsGroup": NOBODY}
-
-
-class Hashes(NamedTuple):
-    """Digests of what a running slurmrestd has read."""
-
-    slurm_key: str = ""
-    config: str = ""
 
 
 def _own(of: RestApi, resource: Any, name: str, **sections: Any) -> Piece:

@@ -9,9 +9,8 @@ from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
 from slinky.kube.views import DEPLOYMENTS, SERVICES
 from slinky.operator.images import Images
-from slinky.operator.pieces import Piece
+from slinky.operator.pieces import Hashes, Piece
 from slinky.operator.restapi import objects
-from slinky.operator.restapi.objects import Hashes
 
 
 def plan(

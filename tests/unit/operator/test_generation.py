@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which configuration slurmctld is to run."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.operator.made import accounting, controller
+
+from slinky.api import keys
+from slinky.kube.types import Meta
+from slinky.kube.views import ConfigMap, ReplicaStatus, Whole
+from slinky.operator.controller import trial
+from slinky.operator.controller.conf import loaded_mark, slurm_conf
+from slinky.operator.controller.files import ROOM, Files, files
+from slinky.operator.controller.generation import USABLE, Decision, Generation, Past, Seen, Verdict, decide, superfluous
+from slinky.operator.controller.status import config, health
+from slinky.operator.images import Images
+from slinky.operator.lastwords import crash, placed, words
+from slinky.operator.sight import Sight
+
+V = Verdict
+NEW = Generation(3, "c", {"slurm.conf": "new"}, made=100.0)
+
+
+def made(number: int, verdict: Verdict = V.LOADED) -> Generation:
+    return Generation(number, "abcdefgh"[number - 1], {}, verdict)
+
+
+OLD = made(1)
+
+
+def past(*generations: Generation, used: Generation | None = OLD, good: Generation | None = OLD) -> Past:
+    return Past(generations, used.mark if used else "", good.mark if good else "", 50.0)
+
+
+def seen(**more: Any) -> Seen:
+    return Seen(now=110.0, patience=60.0)._replace(**more)
+
+
+# law, wanted, past, seen, expected verdict of what is wanted, expected number in use
+CHOICES: list[tuple[str, Generation, Past, Seen, Verdict, int | None]] = [
+    ("nothing is used before it was tried", NEW, past(used=None, good=None), seen(), V.UNTRIED, None),
+    ("the old one runs while the new one is tried", NEW, past(OLD), seen(), V.UNTRIED, 1),
+    ("what was tried well is used", NEW, past(OLD), seen(tried=V.GOOD), V.GOOD, 3),
+    ("what slurmctld refused is held back", NEW, past(OLD), seen(tried=V.BAD), V.BAD, 1),
+    ("a bad first one is not used at all", NEW, past(used=None, good=None), seen(tried=V.BAD), V.BAD, None),
+    ("a trial that cannot run holds nothing up", NEW, past(OLD), seen(tried=V.UNKNOWN), V.UNKNOWN, 3),
+    ("nor one that does not end", NEW, past(OLD), seen(now=160.0), V.UNKNOWN, 3),
+    ("a verdict stands", made(2, V.BAD), past(OLD, made(2, V.BAD)), seen(tried=V.GOOD), V.BAD, 1),
+    ("what fails is taken back", made(2, V.GOOD), past(OLD, made(2, V.GOOD), used=made(2)), seen(crashed="x"),
+     V.FAILED, 1),
+    ("and stays so", made(2, V.FAILED), past(OLD, made(2, V.FAILED)), seen(loaded=OLD.mark), V.FAILED, 1),
+    ("an edit tries again", NEW, past(OLD, made(2, V.FAILED)), seen(tried=V.GOOD), V.GOOD, 3),
+    ("what has run before is not blamed", OLD, past(OLD, made(2)), seen(crashed="x"), V.LOADED, 1),
+    ("nor what nothing could replace", made(2, V.GOOD), past(made(2, V.GOOD), used=made(2), good=None),
+     seen(crashed="x"), V.GOOD, 2),
+    ("a killed operator goes on: failed, not yet taken back", made(2, V.FAILED),
+     past(OLD, made(2, V.FAILED), used=made(2)), seen(), V.FAILED, 1),
+    ("a failed one gives way though another is wanted by now", NEW, past(OLD, made(2, V.GOOD), used=made(2)),
+     seen(crashed="x"), V.UNTRIED, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("law", "wanted", "before", "now", "verdict", "used"), CHOICES, ids=[c[0] for c in CHOICES])
+def test_the_choice(law: str, wanted: Generation, before: Past, now: Seen, verdict: Verdict, used: int | None) -> None:
+    found = decide(wanted, before, now)
+    assert found.wanted.verdict is verdict
+    assert (found.used.number if found.used else None) == used
+
+
+def test_what_slurmctld_says_it_runs_is_remembered_as_good() -> None:
+    used = made(2, V.GOOD)
+    found = decide(used, past(OLD, used, used=used), seen(loaded=used.mark))
+    assert (found.wanted.verdict, found.good) == (V.LOADED, used.mark)
+    # An answer of the slurmctld before is none about this one.
+    assert decide(used, past(OLD, used, used=used), seen(loaded=OLD.mark)).good == OLD.mark
+
+
+def test_going_back_is_to_what_ran_last_and_not_to_the_highest_number() -> None:
+    bad = made(4, V.GOOD)
+    before = past(made(1), made(2), made(3), bad, used=bad, good=made(2))
+    assert decide(bad, before, seen(crashed="x")).used == made(2)
+
+
+@given(st.lists(st.sampled_from(list(V)), min_size=1, max_size=5), st.integers(0, 4), st.integers(0, 4), st.data())
+def test_laws_of_every_choice(verdicts: list[Verdict], used: int, good: int, data: st.DataObject) -> None:
+    known = [made(number, verdict) for number, verdict in enumerate(verdicts, 1)]
+    before = past(*known, used=known[used % len(known)], good=known[good % len(known)])
+    wanted = data.draw(st.sampled_from([*known, NEW._replace(number=9)]))
+    now = seen(
+        tried=data.draw(st.sampled_from([None, V.GOOD, V.BAD, V.UNKNOWN])),
+        loaded=data.draw(st.sampled_from([None, *(found.mark for found in known)])),
+        crashed=data.draw(st.sampled_from([None, "x"])),
+    )
+    found = decide(wanted, before, now)
+    assert found.used is None or found.used.verdict is not V.BAD or found.used.mark == before.good
+    again = decide(found.wanted, before._replace(generations=_with(before, found), good=found.good), now)
+    assert again.wanted == found.wanted, "a choice is stable: no flapping"
+    assert {g.mark for g in superfluous(before, found)}.isdisjoint({found.wanted.mark, before.used, before.good})
+    if found.wanted.verdict in USABLE:
+        assert found.used == found.wanted
+
+
+def _with(before: Past, found: Decision) -> tuple[Generation, ...]:
+    new = {g.mark: g for g in found.changed}
+    return (*(new.pop(g.mark, g) for g in before.generations), *new.values())
+
+
+SAID: list[tuple[str, Generation, str | None, bool | None, str]] = [
+    ("loaded", OLD, OLD.mark, True, "Loaded"),
+    ("written, not loaded", made(2, V.GOOD), OLD.mark, False, "Rolling"),
+    ("nobody to ask", made(2, V.GOOD), None, None, "NotKnown"),
+    ("tried", NEW, OLD.mark, False, "Trying"),
+    ("refused", NEW._replace(verdict=V.BAD, words="no such"), OLD.mark, False, "Refused"),
+    ("taken back", NEW._replace(verdict=V.FAILED, words="no such"), OLD.mark, False, "RolledBack"),
+]
+
+
+@pytest.mark.parametrize(("law", "wanted", "loaded", "value", "reason"), SAID, ids=[c[0] for c in SAID])
+def test_what_is_said(law: str, wanted: Generation, loaded: str | None, value: bool | None, reason: str) -> None:
+    found = config(Decision(wanted, OLD, OLD.mark), loaded)
+    assert (found.value, found.reason) == (value, reason)
+    assert wanted.words in found.message
+    assert wanted.mark in found.message
+    assert not found.message.endswith("; ")
+
+
+def test_slurmctld_says_what_it_waits_for() -> None:
+    of = controller(accountingRef={"name": "slurm"})
+    choice, none = Decision(OLD, OLD, OLD.mark), ReplicaStatus()
+    said = health(of, none, True, Sight(), choice, None, None, accounting())
+    assert said.ready.reason == "WaitingForAccounting"
+    assert health(of, none, True, Sight(), choice, None, "no disk", accounting()).ready.reason == "Failing"
+    assert health(of, none, True, Sight(), Decision(NEW, None, ""), None, None, accounting()).ready.reason == "Trying"
+
+
+OUTPUT = """
+[2026-11-16T05:14:05.078] error: Configured MailProg is invalid
+slurmctld: error: ################################################
+slurmctld: error: CPUs value "abc" is not a valid number
+slurmctld: error: Parse error in file /etc/slurm/slurm.conf line 25: " CPUs=abc"
+slurmctld: fatal: Unable to process configuration file
+slurmctld: error: something after
+"""
+
+
+def test_the_words_are_slurmctlds_own_without_noise() -> None:
+    assert words(OUTPUT) == (
+        'CPUs value "abc" is not a valid number; Parse error in file /etc/slurm/slurm.conf line 25: " CPUs=abc"; '
+        "Unable to process configuration file"
+    )
+    assert words("") == ""
+
+
+def test_a_key_without_a_line_is_looked_up() -> None:
+    said = placed("Parsing error at unrecognized key: Nonsense", {"slurm.conf": "A=1\nB=2 nonsense=3\n"})
+    assert said.endswith("(slurm.conf line 2)")
+
+
+def pod(phase: str = "Running", **container: Any) -> Whole:
+    return Whole(Meta(name="x"), status={"phase": phase, "containerStatuses": [{"name": "slurmctld", **container}]})
+
+
+ENDED = {"exitCode": 1, "finishedAt": "2026-11-16T05:14:05Z", "message": OUTPUT}
+
+
+def test_only_a_container_that_keeps_ending_crashes() -> None:
+    assert crash(pod(state={"running": {}}, lastState={"terminated": ENDED}), "slurmctld") is None
+    assert crash(pod(state={"terminated": {"exitCode": 0}}), "slurmctld") is None
+    found = crash(pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": ENDED}), "slurmctld")
+    assert found is not None
+    assert "line 25" in found.words
+    assert found.when > 0
+
+
+ENDS: list[tuple[str, Whole, Verdict | None]] = [
+    ("goes on", pod("Running", state={"running": {}}), None),
+    ("started", pod("Succeeded"), V.GOOD),
+    ("refused", pod("Failed", state={"terminated": {**ENDED, "exitCode": trial.REFUSED}}), V.BAD),
+    ("ended without a word", pod("Failed", state={"terminated": {"exitCode": trial.REFUSED}}), V.UNKNOWN),
+    ("was killed", pod("Failed", state={"terminated": {**ENDED, "exitCode": 137}}), V.UNKNOWN),
+    ("was never run", Whole(Meta(name="x"), status={"phase": "Failed", "reason": "Evicted"}), V.UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(("law", "found", "verdict"), ENDS, ids=[c[0] for c in ENDS])
+def test_only_slurmctlds_own_refusal_is_bad(law: str, found: Whole, verdict: Verdict | None) -> None:
+    result = trial.verdict(found, NEW)
+    assert (result[0] if result else None) is verdict
+
+
+def test_the_trial_has_no_key_no_state_no_rights_and_no_text_of_a_person() -> None:
+    volumes = [{"name": "certs", "secret": {"secretName": "tls"}}, {"name": "big", "persistentVolumeClaim": {}}]
+    mounts = [{"name": "certs", "mountPath": "/certs"}, {"name": "big", "mountPath": "/big"}]
+    of = controller(
+        extraConf="SchedulerParameters=$(reboot)",
+        slurmctld={"volumeMounts": mounts},
+        template={"spec": {"volumes": volumes, "nodeSelector": {"a": "b"}}},
+    )
+    made_pod = trial.pod(of, NEW, "slurm-config-3", Files(), Images("reg/{daemon}:1"))
+    spec, text = made_pod["spec"], str(made_pod)
+    assert "slurm-auth-slurm" not in text
+    assert "slurm-auth-jwt" not in text
+    assert "statesave" not in text
+    assert "reboot" not in text
+    assert [volume["name"] for volume in spec["volumes"]] == ["candidate", "slurm-etc", "run", "tmp", "certs"]
+    assert spec["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert spec["activeDeadlineSeconds"] > 0
+    # No Service, budget or StatefulSet of the cluster takes it for a slurmctld.
+    assert made_pod["metadata"]["labels"][keys.APP_NAME] != "slurmctld"
+
+
+def test_the_file_says_which_generation_it_is_and_slurmctld_says_it_back() -> None:
+    of = controller(extraConf="SlurmctldParameters=idle_on_node_suspend")
+    text = slurm_conf(of, None, (), Files(), "7-abc")
+    line = text.splitlines()[-1]
+    assert line.startswith("SlurmctldParameters=")
+    assert loaded_mark(line.partition("=")[2].split(",")) == "7-abc"
+    assert loaded_mark(["enable_configless"]) == ""
+
+
+def test_texts_are_copied_as_long_as_they_fit() -> None:
+    of = controller(configFileRefs=[{"name": "a"}])
+    small = files(of, {"a": ConfigMap(Meta(name="a"), {"gres.conf": "x"}, {"blob": "eA=="})})
+    assert (small.copied, small.elsewhere) == ({"gres.conf": "x"}, (("a", ("blob",)),))
+    large = files(of, {"a": ConfigMap(Meta(name="a"), {"gres.conf": "x" * (ROOM + 1)})})
+    assert (large.copied, large.elsewhere) == ({}, (("a", ()),))
