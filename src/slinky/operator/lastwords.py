@@ -17,7 +17,7 @@ NOISE = ("MailProg", "glob parsing", '"Include" failed', "###", "specified more 
 BEFORE = 3
 
 _HEAD = re.compile(r"^(?:\[[^]]*\] )?(?:\w+: )?(?=error: |fatal: )")
-_KEY = re.compile(r"unrecognized key: (\S+)")
+_KEY = re.compile(r"unrecognized key: (\w+)")
 
 
 class Crash(NamedTuple):

@@ -155,7 +155,7 @@ def test_the_words_are_slurmctlds_own_without_noise() -> None:
 
 
 def test_a_key_without_a_line_is_looked_up() -> None:
-    said = placed("Parsing error at unrecognized key: Nonsense", {"slurm.conf": "A=1\nB=2 nonsense=3\n"})
+    said = placed("Parsing error at unrecognized key: Nonsense; fatal", {"slurm.conf": "A=1\nB=2 nonsense=3\n"})
     assert said.endswith("(slurm.conf line 2)")
 
 
