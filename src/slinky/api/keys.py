@@ -45,6 +45,12 @@ CONFIG_WORDS = "slinky.slurm.net/config-words"
 CONFIG_GOOD = "slinky.slurm.net/config-last-good"
 CONFIG_SINCE = "slinky.slurm.net/config-since"
 CONFIG_TRIAL = "slinky.slurm.net/config-trial"
+KEY_STAGE = "slinky.slurm.net/key-stage"
+KEY_SINCE = "slinky.slurm.net/key-stage-since"
+KEY_TOLD = "slinky.slurm.net/key-workers-told"
+KEY_MOUNTED = "slinky.slurm.net/slurm-key-mounted"
+KEY_ORIGIN = "slinky.slurm.net/key-origin"
+KEY_ROTATION = "slinky.slurm.net/key-rotation"
 GENERATE_KEYS = "slinky.slurm.net/generate-keys"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 MINIMUM_SLURM_VERSION = "slinky.slurm.net/minimum-slurm-version"
@@ -83,6 +89,12 @@ ANNOTATIONS = (
     Entry(CONFIG_GOOD, "ConfigMap", "operator", "the generation that slurmctld last ran, to go back to"),
     Entry(CONFIG_SINCE, "ConfigMap", "operator", "RFC 3339 time at which the generation in it was put to use"),
     Entry(CONFIG_TRIAL, "Controller", "user", '"off": configurations are used without being tried first'),
+    Entry(KEY_STAGE, "keyring", "operator", "of the slurm key: Settled, Adding, Switching or Retiring"),
+    Entry(KEY_SINCE, "keyring", "operator", "RFC 3339 time at which that stage began"),
+    Entry(KEY_TOLD, "keyring", "operator", "RFC 3339 time at which workers were told to read their keys again"),
+    Entry(KEY_MOUNTED, "worker pod", "operator", "digest of the slurm keys that the pod is to find in its files"),
+    Entry(KEY_ORIGIN, "keyring", "operator", "digest of the first key, by which workers are known"),
+    Entry(KEY_ROTATION, "keyring", "operator", "what a rotation does and waits for, in words"),
     Entry(GENERATE_KEYS, "Secret", "chart or user", "comma list; each key that is missing is made at random, once"),
     Entry(DEFAULT_CONTAINER, "pod", "operator", "the container kubectl logs and exec choose"),
     Entry(MINIMUM_SLURM_VERSION, "chart", "chart", "the oldest Slurm that works with it"),

@@ -20,6 +20,7 @@ from slinky.operator.loginset.controller import LoginSetKeeper
 from slinky.operator.monitors import SERVICE_MONITORS
 from slinky.operator.nodeset.controller import NodeSetKeeper
 from slinky.operator.restapi.controller import RestApiKeeper
+from slinky.operator.rotation import Rotation
 from slinky.operator.settings import Settings
 from slinky.operator.token.controller import TokenKeeper
 from slinky.operator.world import World
@@ -54,6 +55,7 @@ def wire(world: World) -> Clusters:
         keeper(world, clusters)
     TokenKeeper(world)
     KeyMaker(world)
+    Rotation(world, clusters)
     Connections(world, clusters)
     return clusters
 

@@ -7,14 +7,17 @@ kept until its version moves. References never leave their namespace: a caller g
 
 from typing import TypeVar
 
+from slinky.api.keys import KEY_ORIGIN, KEY_ROTATION
 from slinky.api.refs import ConfigKeyRef, KeyRef
 from slinky.kube.cache import Cache
 from slinky.kube.client import Client
-from slinky.kube.errors import Blocked
+from slinky.kube.errors import Blocked, Later
 from slinky.kube.resource import Resource
 from slinky.kube.runtime import Runtime
 from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, SECRETS, ConfigMap, Secret
+from slinky.operator import keyring
+from slinky.operator.keyring import mounted
 
 T = TypeVar("T", ConfigMap, Secret)
 
@@ -50,6 +53,24 @@ class Contents:
         if not found:
             raise Blocked("KeyMissing", f"ConfigMap {ref.name} has no key {ref.key}; add it")
         return found
+
+    async def slurm_keys(self, namespace: str, ref: KeyRef | None) -> str:
+        """A digest of the slurm keys that daemons mount. Raises `Blocked` while nobody has written one."""
+        return mounted(await self._ring(namespace, ref)) if ref else ""
+
+    async def first_slurm_key(self, namespace: str, ref: KeyRef | None) -> str:
+        """A digest that stays through every rotation, for pods that read their keys again without a restart."""
+        return (await self._ring(namespace, ref)).metadata.annotations.get(KEY_ORIGIN, "") if ref else ""
+
+    async def rotation(self, namespace: str, ref: KeyRef | None) -> str:
+        """What a rotation of this key is at, in words; empty for none."""
+        return (await self._ring(namespace, ref)).metadata.annotations.get(KEY_ROTATION, "") if ref else ""
+
+    async def _ring(self, namespace: str, ref: KeyRef) -> Secret:
+        await self.secret_value(namespace, ref)
+        if self.secrets.get(Key(namespace, keyring.name(ref))) is None:
+            raise Later(f"the keyring of Secret {ref.name} is not made yet", after=1)
+        return await self.secret(namespace, keyring.name(ref))
 
     def remember(self, made: Secret) -> None:
         """We have just written this Secret."""

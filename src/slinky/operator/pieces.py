@@ -5,8 +5,10 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from slinky.api import keys
+from slinky.api import keys, wellknown
+from slinky.api.refs import KeyRef
 from slinky.api.templates import PodTemplate, ServicePart
+from slinky.operator import keyring
 from slinky.operator.merging import merged
 
 Piece = dict[str, Any]
@@ -55,6 +57,16 @@ def secret_source(name: str, key: str, path: str, mode: int | None = None) -> Pi
     """One key of a Secret as a file of a projected volume."""
     item = {"key": key, "path": path} | ({"mode": mode} if mode is not None else {})
     return {"secret": {"name": name, "items": [item]}}
+
+
+def key_sources(ref: KeyRef | None) -> list[Piece]:
+    """The slurm key, and during a rotation both, as every daemon mounts them."""
+    if ref is None:
+        return []
+    ring = keyring.name(ref)
+    jwks = secret_source(ring, keyring.SLURM_JWKS, keyring.SLURM_JWKS)
+    jwks["secret"]["optional"] = True
+    return [secret_source(ring, wellknown.SLURM_KEY, wellknown.SLURM_KEY), jwks]
 
 
 def config_source(name: str, *keys_: str, mode: int | None = None) -> Piece:

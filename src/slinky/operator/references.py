@@ -12,6 +12,7 @@ from slinky.api.refs import ConfigKeyRef, DaemonKeyRefs, KeyRef
 from slinky.api.token import Token
 from slinky.kube.cache import Cache
 from slinky.kube.types import HasMeta, Key
+from slinky.operator import keyring
 from slinky.operator.controller.files import referenced
 
 T = TypeVar("T", bound=HasMeta)
@@ -28,7 +29,9 @@ def _names(*refs: KeyRef | ConfigKeyRef | None) -> list[str]:
 
 
 def _daemon_secrets(spec: DaemonKeyRefs) -> list[str]:
-    return _names(spec.slurm_key_ref, spec.jwt_key)
+    """Keys that a person wrote, and the ring that daemons read."""
+    ring = [keyring.name(spec.slurm_key_ref)] if spec.slurm_key_ref else []
+    return [*_names(spec.slurm_key_ref, spec.jwt_key), *ring]
 
 
 def controller_secrets(of: Controller) -> Iterable[str]:

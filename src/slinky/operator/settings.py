@@ -33,6 +33,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     #: waits for `trial_first` only.
     trial_seconds: float = 120.0
     trial_first: float = 15.0
+    #: Seconds until a changed Secret has certainly reached every pod that mounts it (the kubelets' sync period and
+    #: more), and until every credential signed with an old slurm key has ended.
+    key_settle: float = 90.0
+    key_retire: float = 300.0
     #: Leader election.
     leader_elect: bool = False
     leader_elect_namespace: str = ""

@@ -67,7 +67,7 @@ def test_what_slurmctld_would_die_of_is_held_back_with_its_own_words(running: Si
     words = condition(running, "ConfigSynced")["message"]
     assert "sched/bogus" in words
     assert before in words
-    assert any("sched/bogus" in message for message in events(running, "ConfigRefused"))
+    until(lambda: any("sched/bogus" in message for message in events(running, "ConfigRefused")), "the event")
     assert slurmctld(running)["metadata"]["uid"] == pod, "slurmctld has not noticed"
     edit(running, extraConf=f"{EXTRA_CONF}\nNonsense=1\n")
     until(lambda: "Nonsense" in condition(running, "ConfigSynced").get("message", ""), "the second refusal", 90)
@@ -89,7 +89,7 @@ def test_what_stops_the_running_slurmctld_is_taken_back_and_an_edit_tries_again(
     words = condition(running, "ConfigSynced")["message"]
     assert "accounting_storage" in words
     assert before in words
-    assert any("bogus" in message for message in events(running, "ConfigRolledBack"))
+    until(lambda: any("bogus" in message for message in events(running, "ConfigRolledBack")), "the event")
     until(lambda: condition(running, "Ready").get("status") == "True", "a ready slurmctld", 60)
     assert "RUNNING" in running.slurm("squeue", "-h", "-j", job, "-o", "%T"), "the job has lived through it"
     edit(running, extraConf=f"{EXTRA_CONF}\nFirstJobId=1000\n")

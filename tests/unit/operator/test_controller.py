@@ -23,7 +23,7 @@ HA: dict[str, Any] = {"ha": {"enabled": True, "backups": 2}, "persistence": {"ex
 
 
 def facts(**more: Any) -> Facts:
-    none = Facts(None, (), Files(), slurm_key=b"k", jwt_key=b"j", jwks="", monitors=False)
+    none = Facts(None, (), Files(), slurm_key="k", jwt_key=b"j", jwks="", monitors=False)
     return none._replace(**more)
 
 
@@ -126,7 +126,7 @@ def annotations(of: Any, **more: Any) -> dict[str, str]:
 def test_a_changed_file_key_or_reference_rolls_the_pod() -> None:
     before = annotations(controller())
     for change in (
-        {"slurm_key": b"other"},
+        {"slurm_key": "other"},
         {"jwt_key": b"other"},
         {"jwks": "other"},
         {"files": Files(contents={"extra/gres.conf": "x"})},

@@ -13,9 +13,10 @@ from slinky.api import keys
 from slinky.api.loginset import LoginSet
 from slinky.api.restapi import RestApi
 from slinky.kube.errors import Blocked
-from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS
+from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS, ReplicaStatus
 from slinky.operator.accounting.plan import Facts
 from slinky.operator.accounting.plan import plan as accounting_plan
+from slinky.operator.accounting.status import health as accounting_health
 from slinky.operator.brake import Brake
 from slinky.operator.connections import oldest
 from slinky.operator.images import Images
@@ -44,7 +45,7 @@ def login_set(**spec: Any) -> LoginSet:
 
 
 def test_slurmdbd_gets_its_password_through_a_secret_only() -> None:
-    made = accounting_plan(accounting(), Facts(b"k", b"j", "", "geheim"), IMAGES)
+    made = accounting_plan(accounting(), Facts("k", b"j", "", "geheim"), IMAGES)
     assert [resource for resource, _ in made.apply] == [SERVICES, SECRETS, STATEFUL_SETS]
     conf = b64decode(made.apply[1][1]["data"]["slurmdbd.conf"]).decode()
     assert [line[0].value for line in parse(conf) if line[0].is_("StoragePass")] == ["geheim"]
@@ -53,7 +54,7 @@ def test_slurmdbd_gets_its_password_through_a_secret_only() -> None:
 
 def test_a_changed_password_restarts_slurmdbd() -> None:
     def seen(password: str) -> str:
-        made = accounting_plan(accounting(), Facts(b"k", b"j", "", password), IMAGES).apply[2][1]
+        made = accounting_plan(accounting(), Facts("k", b"j", "", password), IMAGES).apply[2][1]
         return str(made["spec"]["template"]["metadata"]["annotations"][keys.SLURMDBD_CONF_HASH])
 
     assert seen("a") != seen("b")
@@ -158,3 +159,22 @@ def test_every_reference_is_watched() -> None:
         field: [{"name": field}] for field in ("configFileRefs", "prologScriptRefs", "epilogSlurmctldScriptRefs")
     }
     assert set(controller_maps(controller(**refs, jwksKeyRef={"name": "jwks", "key": "k"}))) == {*refs, "jwks"}
+
+
+SAID = [
+    ("", None, ""),
+    ("error: mysql_real_connect failed: 1045 Access denied for user 'slurm'@'x'", "DatabaseRefuses", "Secret db"),
+    ("error: mysql_real_connect failed: 2002 Can't connect to server on 'db'", "DatabaseUnreachable", "db:3306"),
+    ("error: x\nfatal: no such plugin", "Failing", "no such plugin"),
+    ("error: only a complaint", None, ""),
+]
+
+
+@pytest.mark.parametrize(("output", "reason", "words"), SAID, ids=[str(case[1]) + case[2] for case in SAID])
+def test_what_slurmdbd_complains_of_is_said(output: str, reason: str | None, words: str) -> None:
+    said = accounting_health(accounting(), ReplicaStatus(), True, output)
+    assert said.degraded.value is (reason is not None)
+    assert reason is None or (said.degraded.reason, said.ready.reason) == (reason, reason)
+    assert words in said.degraded.message
+    ready = ReplicaStatus(ready_replicas=1, updated_replicas=1)
+    assert accounting_health(accounting(), ready, True, output).degraded.value is False

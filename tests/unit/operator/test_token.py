@@ -40,6 +40,12 @@ def test_when_a_token_is_made(law: str, of: Token, there: bytes | None, signed_:
     assert plan(of, there, signed=signed_, now=NOW).mint is mint
 
 
+def test_an_older_token_stays_until_slurmctld_knows_the_new_key() -> None:
+    assert plan(token(), held(token()), signed=False, now=NOW, known=False).mint is False
+    assert plan(token(), held(token(), 900), signed=False, now=NOW, known=False).mint is True, "it ends anyway"
+    assert plan(token(), b"garbage", signed=False, now=NOW, known=False).mint is True
+
+
 @pytest.mark.parametrize("age", [0, 100, 799.9, 800, 5000, -5000])
 def test_we_always_look_again_and_never_at_once(age: float) -> None:
     again = plan(token(), held(token(), age), signed=True, now=NOW).again

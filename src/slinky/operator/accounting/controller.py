@@ -2,9 +2,9 @@
 """Glue: reads what an Accounting refers to, carries out its plan, writes its status."""
 
 from slinky.api.accounting import ACCOUNTINGS, Accounting
-from slinky.kube.errors import Blocked
+from slinky.kube.errors import ApiError, Blocked
 from slinky.kube.types import Key
-from slinky.kube.views import STATEFUL_SETS
+from slinky.kube.views import PODS, STATEFUL_SETS
 from slinky.operator import references
 from slinky.operator.accounting.plan import Facts, plan
 from slinky.operator.accounting.status import health
@@ -12,6 +12,9 @@ from slinky.operator.clusters import Clusters
 from slinky.operator.keeper import Keeper, Outcome
 from slinky.operator.references import users
 from slinky.operator.world import World
+
+#: Seconds between looks at a slurmdbd that is not ready.
+LOOK = 5.0
 
 
 class AccountingKeeper(Keeper[Accounting]):
@@ -40,7 +43,24 @@ class AccountingKeeper(Keeper[Accounting]):
             await self.world.children.remove(resource, key, found.metadata.uid)
         live = self.world.children.find(STATEFUL_SETS, Key(found.metadata.namespace, found.workload_name))
         observed = live is not None and live.status.observed_generation >= live.metadata.generation
-        return Outcome(self.with_health(found, health(found, live.status if live else None, observed)))
+        output = await self._output(found)
+        known = health(found, live.status if live else None, observed, output)
+        if known.degraded.value:
+            self.note(found, known.degraded.reason, known.degraded.message, warning=True)
+        waiting = live is not None and not live.status.ready_replicas
+        return Outcome(self.with_health(found, known), LOOK if waiting else None)
+
+    async def _output(self, of: Accounting) -> str:
+        """The end of what a slurmdbd says that runs and is not ready; it complains there and nowhere else."""
+        pod = self.world.pods.get(Key(of.metadata.namespace, of.pod_name))
+        if of.spec.external or pod is None or pod.ready or pod.status.phase != "Running":
+            return ""
+        query = {"container": "slurmdbd", "tailLines": 20}
+        try:
+            text = await self.world.client.send("GET", PODS.path(pod.key, subresource="log"), query, accept="*/*")
+        except ApiError:
+            return ""
+        return text.decode(errors="replace")
 
     async def _facts(self, of: Accounting) -> Facts:
         namespace, contents, spec = of.metadata.namespace, self.world.contents, of.spec
@@ -48,7 +68,7 @@ class AccountingKeeper(Keeper[Accounting]):
             raise Blocked("StorageMissing", "set storageConfig: slurmdbd needs a database")
         password = await contents.secret_value(namespace, spec.storage_config.password_key_ref)
         return Facts(
-            slurm_key=await contents.secret_value(namespace, spec.slurm_key_ref) if spec.slurm_key_ref else b"",
+            slurm_key=await contents.slurm_keys(namespace, spec.slurm_key_ref),
             jwt_key=await contents.secret_value(namespace, spec.jwt_key) if spec.jwt_key else b"",
             jwks=await contents.config_value(namespace, spec.jwks_key_ref) if spec.jwks_key_ref else "",
             password=password.decode(errors="replace").rstrip("\n"),

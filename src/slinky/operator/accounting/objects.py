@@ -18,6 +18,7 @@ from slinky.operator.pieces import (
     Hashes,
     Piece,
     default_container,
+    key_sources,
     memory,
     mount,
     pod_template,
@@ -110,8 +111,7 @@ def _slurmdbd(of: Accounting, images: Images) -> Piece:
 
 def _sources(of: Accounting) -> Iterable[Piece]:
     yield secret_source(of.config_name, wellknown.SLURMDBD_CONF, wellknown.SLURMDBD_CONF)
-    if slurm := of.spec.slurm_key_ref:
-        yield secret_source(slurm.name, slurm.key, wellknown.SLURM_KEY)
+    yield from key_sources(of.spec.slurm_key_ref)
     if jwt := of.spec.jwt_key:
         yield secret_source(jwt.name, jwt.key, wellknown.JWT_KEY)
     if jwks := of.spec.jwks_key_ref:

@@ -16,7 +16,7 @@ from slinky.operator.pieces import Hashes, Piece, digest, hashed
 class Facts(NamedTuple):
     """What an Accounting's plan is made from."""
 
-    slurm_key: bytes = b""
+    slurm_key: str = ""  # a digest
     jwt_key: bytes = b""
     jwks: str = ""
     password: str = ""
@@ -37,7 +37,7 @@ def plan(of: Accounting, facts: Facts, images: Images) -> Plan:
         return Plan(remove=tuple((resource, Key(namespace, name)) for resource, name in names))
     text = slurmdbd_conf(of, facts.password)
     hashes = Hashes(
-        hashed(facts.slurm_key),
+        facts.slurm_key,
         hashed(facts.jwt_key),
         digest({"conf": text, "jwks": facts.jwks}),
     )

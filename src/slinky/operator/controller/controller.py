@@ -16,6 +16,7 @@ from slinky.operator.controller.generation import Decision, Verdict
 from slinky.operator.controller.history import History, Story
 from slinky.operator.controller.plan import Facts, plan
 from slinky.operator.controller.status import health
+from slinky.operator.health import Fact
 from slinky.operator.keeper import Keeper, Outcome
 from slinky.operator.metrics import WRITES
 from slinky.operator.references import users
@@ -70,6 +71,7 @@ class ControllerKeeper(Keeper[Controller]):
         if story is not None:
             self._tell(found, story.decision)
             await self.history.unstick(found, story)
+            await self.history.spread(found, story)
         await self._mark_active(found)
         return self._outcome(found, facts, story)
 
@@ -85,6 +87,8 @@ class ControllerKeeper(Keeper[Controller]):
             return Outcome(self.with_health(found, health(found, status, observed, sight)))
         decision, crashed = story.decision, story.crash.words if story.crash else None
         known = health(found, status, observed, sight, decision, story.loaded, crashed, facts.accounting)
+        if facts.rotation:
+            known = known._replace(progressing=Fact(True, "RotatingKey", facts.rotation))
         said = self.with_health(found, known, wanted_config=decision.wanted.mark, loaded_config=story.loaded or "")
         return Outcome(said, self._again(found, story))
 
@@ -113,7 +117,8 @@ class ControllerKeeper(Keeper[Controller]):
             accounting=self.world.accountings.get(of.accounting_key) if of.accounting_key else None,
             node_sets=tuple(self.world.node_sets.by(references.CONTROLLER, str(of.key))),
             files=files(of, dict(zip(names, maps, strict=True))) if names else Files(),
-            slurm_key=await contents.secret_value(namespace, spec.slurm_key_ref) if spec.slurm_key_ref else b"",
+            slurm_key=await contents.slurm_keys(namespace, spec.slurm_key_ref),
+            rotation=await contents.rotation(namespace, spec.slurm_key_ref),
             jwt_key=await contents.secret_value(namespace, spec.jwt_key) if spec.jwt_key else b"",
             jwks=await contents.config_value(namespace, spec.jwks_key_ref) if spec.jwks_key_ref else "",
             monitors=self.world.monitors,

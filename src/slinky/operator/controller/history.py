@@ -25,6 +25,7 @@ from slinky.operator.controller.objects import Running
 from slinky.operator.controller.plan import Facts, data, digest_of
 from slinky.operator.lastwords import Crash, crash, seconds
 from slinky.operator.metrics import CONFIG_LOADED, CONFIG_TRIALS, CONFIG_WANTED, WRITES
+from slinky.operator.refresh import refresh
 from slinky.operator.world import World
 from slinky.slurm import SlurmError, Unsupported
 
@@ -98,6 +99,12 @@ class History:
             found = await self._crash(pod)
             if found is not None and not self._is_of(pod, found, of, past, story.decision.used.digest):
                 await self._delete(pod)
+
+    async def spread(self, of: Controller, story: Story) -> None:
+        """Bring the files to a slurmctld that reads them in place."""
+        if of.spec.inplace_reconfigure and story.decision.used is not None:
+            for pod in self._pods(of):
+                await refresh(self.world, pod, keys.CONFIG_GENERATION, story.decision.used.mark)
 
     def forget(self, key: Key) -> None:
         """The Controller is gone."""

@@ -30,6 +30,7 @@ from slinky.operator.pieces import (
     default_container,
     headless_spec,
     http_probe,
+    key_sources,
     memory,
     mount,
     pod_template,
@@ -228,8 +229,7 @@ def _volumes(of: Controller, files: Files) -> list[Piece]:
 
 def _sources(of: Controller, files: Files) -> Iterable[Piece]:
     yield config_source(of.config_name)
-    if slurm := of.spec.slurm_key_ref:
-        yield secret_source(slurm.name, slurm.key, wellknown.SLURM_KEY)
+    yield from key_sources(of.spec.slurm_key_ref)
     if jwt := of.spec.jwt_key:
         yield secret_source(jwt.name, jwt.key, wellknown.JWT_KEY)
     yield from files.sources()

@@ -27,10 +27,11 @@ class Facts(NamedTuple):
     accounting: Accounting | None
     node_sets: tuple[NodeSet, ...]
     files: Files
-    slurm_key: bytes
+    slurm_key: str  # a digest
     jwt_key: bytes
     jwks: str
     monitors: bool  # the API server has ServiceMonitors
+    rotation: str = ""  # what goes on with the slurm key
 
 
 Manifests = tuple[Resource[Any], Piece]
@@ -63,7 +64,7 @@ def plan(of: Controller, facts: Facts, images: Images, running: Running | None) 
         return Plan(((CONFIG_MAPS, objects.config_map(of, Running(data(of, facts)))),), tuple(_inside(of)))
     made: list[Manifests] = [(SERVICES, objects.internal_service(of)), (SERVICES, objects.service(of))]
     if running is not None:
-        hashes = Hashes(hashed(facts.slurm_key), hashed(facts.jwt_key), running.digest)
+        hashes = Hashes(facts.slurm_key, hashed(facts.jwt_key), running.digest)
         made += [
             (CONFIG_MAPS, objects.config_map(of, running)),
             (STATEFUL_SETS, objects.stateful_set(of, facts.accounting, hashes, facts.files, images)),

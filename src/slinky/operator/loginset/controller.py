@@ -83,7 +83,7 @@ class LoginSetKeeper(Keeper[LoginSet]):
         contents, namespace, key = self.world.contents, of.metadata.namespace, controller.spec.slurm_key_ref
         held = await contents.secret(namespace, of.host_keys_name)
         return Hashes(
-            slurm_key=digest({"": await contents.secret_value(namespace, key)}) if key else "",
+            slurm_key=await contents.slurm_keys(namespace, key),
             host_keys=digest(held.data),
             sshd=digest(objects.ssh_data(of)),
             sssd=digest({"": await contents.secret_value(namespace, of.spec.sssd_conf_ref)}),

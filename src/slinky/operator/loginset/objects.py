@@ -20,6 +20,7 @@ from slinky.operator.merging import merged
 from slinky.operator.pieces import (
     Piece,
     default_container,
+    key_sources,
     memory,
     mount,
     pod_template,
@@ -157,8 +158,7 @@ def _mounts() -> Iterable[Piece]:
 def _volumes(of: LoginSet, controller: Controller) -> Iterable[Piece]:
     yield memory(wellknown.ETC_VOLUME)
     yield memory("sackd-dir")
-    key = controller.spec.slurm_key_ref
-    yield projected("slurm-config", 0o600, [secret_source(key.name, key.key, wellknown.SLURM_KEY)] if key else [])
+    yield projected("slurm-config", 0o600, key_sources(controller.spec.slurm_key_ref))
     items = [
         {"key": name, "path": name, "mode": mode}
         for kind in KINDS

@@ -150,7 +150,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         contents, namespace = self.world.contents, of.metadata.namespace
         key, sssd = controller.spec.slurm_key_ref, of.spec.ssh.sssd_conf_ref if of.spec.ssh.enabled else None
         return Hashes(
-            slurm_key=digest({"": await contents.secret_value(namespace, key)}) if key else "",
+            slurm_key=await contents.first_slurm_key(namespace, key),
             sshd=digest({"": worker_config(of.spec.ssh.extra_sshd_config)}) if of.spec.ssh.enabled else "",
             sssd=digest({"": await contents.secret_value(namespace, sssd)}) if sssd else "",
         )

@@ -23,6 +23,7 @@ from slinky.operator.pieces import (
     default_container,
     headless_spec,
     http_probe,
+    key_sources,
     memory,
     mount,
     pod_template,
@@ -220,8 +221,7 @@ def _mounts(of: NodeSet) -> list[Piece]:
 
 
 def _volumes(of: NodeSet, controller: Controller) -> list[Piece]:
-    key = controller.spec.slurm_key_ref
-    sources = [secret_source(key.name, key.key, wellknown.SLURM_KEY)] if key else []
+    sources = key_sources(controller.spec.slurm_key_ref)
     found = [projected(wellknown.ETC_VOLUME, 0o600, sources), memory(sidecars.LOG_VOLUME)]
     sssd = of.spec.ssh.sssd_conf_ref
     if of.spec.ssh.enabled and sssd:

@@ -56,10 +56,9 @@ class RestApiKeeper(Keeper[RestApi]):
         config = self.world.children.find(CONFIG_MAPS, Key(of.metadata.namespace, of.config_name))
         if config is None:
             raise Later(f"the configuration of {of.key} is not written yet", after=1)
-        ref = of.spec.slurm_key_ref
-        key = await self.world.contents.secret_value(of.metadata.namespace, ref) if ref else b""
+        key = await self.world.contents.slurm_keys(of.metadata.namespace, of.spec.slurm_key_ref)
         # Of all the files slurmrestd reads one.
-        return Hashes(hashed(key), config=hashed((config.data or {}).get(wellknown.SLURM_CONF, "")))
+        return Hashes(key, config=hashed((config.data or {}).get(wellknown.SLURM_CONF, "")))
 
     def _speaking_for(self, controller: Key) -> tuple[Key, ...]:
         return tuple(found.key for found in self.world.rest_apis.by(references.CONTROLLER, str(controller)))

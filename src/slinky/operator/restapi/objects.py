@@ -21,10 +21,10 @@ from slinky.operator.pieces import (
     Piece,
     config_source,
     default_container,
+    key_sources,
     mount,
     pod_template,
     projected,
-    secret_source,
     service_spec,
     tcp_probe,
 )
@@ -92,7 +92,4 @@ def _slurmrestd(of: RestApi, controller: Controller, images: Images) -> Piece:
 
 
 def _sources(controller: Controller) -> list[Piece]:
-    found = [config_source(controller.config_name, wellknown.SLURM_CONF)]
-    if key := controller.spec.slurm_key_ref:
-        found.append(secret_source(key.name, key.key, wellknown.SLURM_KEY))
-    return found
+    return [config_source(controller.config_name, wellknown.SLURM_CONF), *key_sources(controller.spec.slurm_key_ref)]

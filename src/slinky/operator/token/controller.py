@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Glue: mints a Token's credential, writes it into its Secret, looks again in time."""
 
+from slinky.api import keys
+from slinky.api.controller import Controller
+from slinky.api.refs import KeyRef
 from slinky.api.token import TOKENS, Token
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
@@ -8,6 +11,7 @@ from slinky.kube.views import SECRETS
 from slinky.operator import references
 from slinky.operator.keeper import Keeper, Outcome
 from slinky.operator.metrics import WRITES
+from slinky.operator.pieces import hashed
 from slinky.operator.references import users
 from slinky.operator.token import objects
 from slinky.operator.token.plan import plan
@@ -34,7 +38,7 @@ class TokenKeeper(Keeper[Token]):
         now = self.world.clock.now().timestamp()
         held = await self._held(found)
         signed = held is not None and objects.is_signed_with(held, key)
-        planned = plan(found, held, signed=signed, now=now)
+        planned = plan(found, held, signed=signed, now=now, known=self._known(found, ref, key))
         if planned.mint:
             held = objects.signed(found, key, now).encode()
             await self._write(found, held)
@@ -42,6 +46,20 @@ class TokenKeeper(Keeper[Token]):
         known = health(held or b"", now, signed=signed or planned.mint)
         status = self.with_health(found, known, issued_at=issued_at(held or b""))
         return Outcome(status, planned.again)
+
+    def _known(self, of: Token, ref: KeyRef, key: bytes) -> bool:
+        """Whether every slurmctld that goes by this key has been started with it; true where none of ours does."""
+        wanted = hashed(key)
+        return all(
+            self._started(cluster, wanted)
+            for cluster in self.world.controllers.by(references.SECRETS, str(Key(of.metadata.namespace, ref.name)))
+            if cluster.spec.jwt_key == ref and not cluster.spec.external
+        )
+
+    def _started(self, of: Controller, wanted: str) -> bool:
+        pods = (self.world.pods.get(Key(of.metadata.namespace, name)) for name in of.pod_names)
+        running = [pod for pod in pods if pod is not None and pod.ready]
+        return all(pod.metadata.annotations.get(keys.JWT_KEY_HASH) == wanted for pod in running)
 
     async def _held(self, of: Token) -> bytes | None:
         key = Key(of.metadata.namespace, of.secret_name)

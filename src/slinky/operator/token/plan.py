@@ -10,6 +10,10 @@ from slinky.slurm.tokens import TokenError, claims, refresh_after
 SOONEST = 1.0
 
 
+#: While slurmctld is on its way to another key.
+LOOK = 2.0
+
+
 class Plan(NamedTuple):
     """Make a new token now, or look again after so many seconds (None: never)."""
 
@@ -18,21 +22,29 @@ class Plan(NamedTuple):
     why: str = ""
 
 
-def plan(of: Token, held: bytes | None, *, signed: bool, now: float) -> Plan:
-    """What to do, given the token in the Secret and whether it is signed with the key that is valid now."""
+def plan(of: Token, held: bytes | None, *, signed: bool, now: float, known: bool = True) -> Plan:
+    """What to do, given the token in the Secret, whether it is signed with the key that is valid now, and whether
+    slurmctld knows that key: until then an older token is the one that works.
+    """
     if held is None:
         return Plan(True, _later(of), "there is no token yet")
     if not of.spec.refresh:
         return Plan(False, None)
     text = held.decode(errors="replace")
-    if not signed:
-        return Plan(True, _later(of), "the signing key has changed")
-    if not _is_for(text, of.username):
-        return Plan(True, _later(of), "it is for somebody else")
     left = refresh_after(text, now=now, lifetime=of.lifetime)
-    if left <= 0:
-        return Plan(True, _later(of), "it ends soon")
-    return Plan(False, max(SOONEST, left))
+    if not signed and not known and left > 0:
+        return Plan(False, LOOK)
+    why = _flaw(of, text, signed=signed, left=left)
+    return Plan(True, _later(of), why) if why else Plan(False, max(SOONEST, left))
+
+
+def _flaw(of: Token, text: str, *, signed: bool, left: float) -> str:
+    """Why this token has to be replaced; empty if it has not."""
+    if not signed:
+        return "the signing key has changed"
+    if not _is_for(text, of.username):
+        return "it is for somebody else"
+    return "it ends soon" if left <= 0 else ""
 
 
 def _later(of: Token) -> float | None:

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Glue: keeps a ring beside every slurm key, and carries a change of the key through its stages.
+
+Where a rotation stands is in the ring's own Secret, so that another operator goes on with it. Control daemons are
+replaced by the hash of what they mount; workers are told to read their files again and are not restarted.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from slinky.api import keys
+from slinky.api.accounting import ACCOUNTINGS, Accounting
+from slinky.api.controller import CONTROLLERS
+from slinky.api.controller import Controller as Cluster
+from slinky.api.names import SLURMD
+from slinky.api.refs import KeyRef
+from slinky.kube.controller import Again, Controller
+from slinky.kube.resource import Resource
+from slinky.kube.types import Key
+from slinky.kube.views import DEPLOYMENTS, SECRETS, STATEFUL_SETS, Secret
+from slinky.operator import keyring, references
+from slinky.operator.clusters import Clusters
+from slinky.operator.keeper import WORKERS, judge
+from slinky.operator.keyring import MEANING, Reach, Ring, Stage, Step, describe, mounted, read, secret
+from slinky.operator.metrics import SLURM_WRITES, WRITES
+from slinky.operator.pieces import hashed
+from slinky.operator.refresh import refresh
+from slinky.operator.world import World
+from slinky.slurm import Node, SlurmError
+
+#: Seconds between looks at a rotation; it has no event of its own.
+LOOK = 3.0
+WORKERS_OF = "workers-of"
+
+User = Cluster | Accounting
+
+
+class Rotation:
+    """Keeps the rings."""
+
+    def __init__(self, world: World, clusters: Clusters) -> None:
+        self.world = world
+        self.clusters = clusters
+        self.controller: Controller[Key] = Controller(
+            "keyring-controller", self.reconcile, workers=WORKERS, judges=(judge,), clock=world.clock
+        )
+        watch = self.controller.watches
+        watch(world.contents.secrets)
+        watch(world.controllers, lambda of: _secret(of.metadata.namespace, of.spec.slurm_key_ref))
+        watch(world.accountings, lambda of: _secret(of.metadata.namespace, of.spec.slurm_key_ref))
+        world.pods.add_indexes({WORKERS_OF: _cluster_of})
+        world.runtime.control(self.controller)
+
+    async def reconcile(self, key: Key) -> Again | None:
+        """Look at one Secret that may hold a slurm key."""
+        asked = str(key)
+        users: list[User] = [
+            *(of for of in self.world.controllers.by(references.SECRETS, asked) if _names(of.spec.slurm_key_ref, key)),
+            *(of for of in self.world.accountings.by(references.SECRETS, asked) if _names(of.spec.slurm_key_ref, key)),
+        ]
+        refs = {of.spec.slurm_key_ref for of in users if of.spec.slurm_key_ref}
+        turns = [await self._turn(key.namespace, r, [of for of in users if of.spec.slurm_key_ref == r]) for r in refs]
+        return next((again for again in turns if again), None)
+
+    async def _turn(self, namespace: str, ref: KeyRef, users: Sequence[User]) -> Again | None:
+        source = await self.world.contents.secret(namespace, ref.name)
+        wanted = await self.world.contents.secret_value(namespace, ref)
+        held = await self._held(namespace, ref)
+        if held is None:
+            await self._write(source, ref, Ring(wanted, origin=hashed(wanted)), "")
+            return None
+        before = read(held)
+        if before.stage is Stage.SETTLED and before.current == wanted:
+            return None
+        found = await self._step(before, wanted, users, held)
+        said = describe(found)
+        if (found.ring, said) != (before, held.metadata.annotations.get(keys.KEY_ROTATION, "")):
+            await self._write(source, ref, found.ring, said)
+            self._tell(users, before, found)
+        return None if found.ring.stage is Stage.SETTLED else Again(LOOK)
+
+    async def _step(self, ring: Ring, wanted: bytes, users: Sequence[User], held: Secret) -> Step:
+        settings = self.world.settings
+        await self._spread(users, mounted(held))
+        reach, now = self._reach(ring, users, held), self.world.clock.now().timestamp()
+        found = keyring.step(ring, wanted, reach, now, settle=settings.key_settle, retire=settings.key_retire)
+        if not found.tell:
+            return found
+        for of in users:
+            if isinstance(of, Cluster) and self._hosts(of):
+                client = self.clusters.client(of.key)
+                if client is None:
+                    return Step(ring, waits=f"a RestApi for Controller {of.key.name}, to tell its workers")
+                try:
+                    SLURM_WRITES.labels("reconfigure").inc()
+                    await client.reconfigure()
+                except (SlurmError, TimeoutError) as error:
+                    return Step(ring, waits=f"Controller {of.key.name} to reconfigure: {error}")
+        return found
+
+    async def _spread(self, users: Sequence[User], wanted: str) -> None:
+        """Have kubelets bring the files of this stage to the workers."""
+        for of in users:
+            for pod in self.world.pods.by(WORKERS_OF, str(of.key)) if isinstance(of, Cluster) else ():
+                await refresh(self.world, pod, keys.KEY_MOUNTED, wanted)
+
+    def _reach(self, ring: Ring, users: Sequence[User], held: Secret) -> Reach:
+        wanted = mounted(held)
+        behind = [str(key) for kind, key in self._workloads(users) if not self._up_to_date(kind, key, wanted)]
+        late: list[str] = []
+        hosts = {of.key: self._hosts(of) for of in users if isinstance(of, Cluster)}
+        for key, names in hosts.items():
+            sight = self.clusters.sight(key)
+            late += [name for name in names if not _has_read(sight.host(name), ring.told)]
+        return Reach(tuple(behind), tuple(sorted(late)), any(hosts.values()))
+
+    def _workloads(self, users: Iterable[User]) -> Iterable[tuple[Resource[Any], Key]]:
+        """Every StatefulSet and Deployment that mounts the ring."""
+        for of in users:
+            if not of.spec.external:
+                yield STATEFUL_SETS, Key(of.metadata.namespace, of.workload_name)
+            if isinstance(of, Cluster):
+                for api in self.world.rest_apis.by(references.CONTROLLER, str(of.key)):
+                    yield DEPLOYMENTS, Key(api.metadata.namespace, api.workload_name)
+                for login in self.world.login_sets.by(references.CONTROLLER, str(of.key)):
+                    yield DEPLOYMENTS, Key(login.metadata.namespace, login.workload_name)
+
+    def _up_to_date(self, kind: Resource[Any], key: Key, wanted: str) -> bool:
+        live = self.world.children.find(kind, key)
+        if live is None:
+            return False
+        marks = live.spec["template"]["metadata"].get("annotations", {})
+        status, replicas = live.status, live.spec.get("replicas", 1)
+        observed = status.observed_generation >= live.metadata.generation
+        rolled = observed and status.updated_replicas == status.replicas == replicas
+        return marks.get(keys.SLURM_KEY_HASH) == wanted and rolled and (status.ready_replicas > 0 or not replicas)
+
+    def _hosts(self, of: Cluster) -> list[str]:
+        pods = self.world.pods.by(WORKERS_OF, str(of.key))
+        return [pod.metadata.labels.get(keys.POD_HOSTNAME, "") for pod in pods if not pod.metadata.deleting]
+
+    async def _held(self, namespace: str, ref: KeyRef) -> Secret | None:
+        key = Key(namespace, keyring.name(ref))
+        if self.world.contents.secrets.get(key) is None:
+            return None
+        return await self.world.contents.secret(*key)
+
+    async def _write(self, source: Secret, ref: KeyRef, ring: Ring, said: str) -> None:
+        WRITES.labels("apply", "Secret").inc()
+        manifest = secret(source, ref, ring, said)
+        made = await self.world.client.apply(SECRETS, manifest, manager=self.world.settings.manager)
+        self.world.contents.remember(made)
+
+    def _tell(self, users: Sequence[User], before: Ring, found: Step) -> None:
+        if before.stage is found.ring.stage:
+            return
+        words = MEANING.get(found.ring.stage, "done, only the new slurm key is left")
+        for of in users:
+            about = CONTROLLERS.reference(of) if isinstance(of, Cluster) else ACCOUNTINGS.reference(of)
+            self.world.recorder.note(about, "KeyRotation", f"Rotation of the slurm key: {words}")
+
+
+def _has_read(host: Node | None, told: float) -> bool:
+    """Slurmd starts anew when it is told to read its files, and says since when it runs."""
+    return host is not None and host.state.responding and (host.slurmd_start_time.value or 0) >= told - 1
+
+
+def _secret(namespace: str, ref: KeyRef | None) -> tuple[Key, ...]:
+    return (Key(namespace, ref.name),) if ref else ()
+
+
+def _names(ref: KeyRef | None, key: Key) -> bool:
+    return ref is not None and ref.name == key.name
+
+
+def _cluster_of(pod: Any) -> tuple[str, ...]:
+    labels = pod.metadata.labels
+    if labels.get(keys.APP_NAME) != SLURMD.app or not labels.get(keys.CLUSTER):
+        return ()
+    return (str(Key(pod.metadata.namespace, labels[keys.CLUSTER])),)
