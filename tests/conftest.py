@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import settings
 
 from slinky.lab import bringup
 from slinky.lab.bringup import Options
@@ -18,6 +19,10 @@ from slinky.lab.lab import Lab
 from slinky.lab.plain import PlainPlane
 from slinky.lab.progress import Progress
 from slinky.lab.slurm import Beside
+
+# A busy machine is no failure: no test asserts a time, and none of hypothesis' examples does.
+settings.register_profile("slinky", deadline=None)
+settings.load_profile("slinky")
 
 MakeLab = Callable[..., Lab]
 

@@ -89,6 +89,13 @@ class Children:
         """The live object."""
         return self.caches[resource.name].get(key)
 
+    def progress(self, resource: Resource[Any], key: Key) -> tuple[ReplicaStatus | None, bool]:
+        """How a workload does, and whether that is about its latest spec."""
+        live = self.find(resource, key)
+        if live is None:
+            return None, False
+        return live.status, live.status.observed_generation >= live.metadata.generation
+
     async def ensure(self, resource: Resource[Any], manifest: Mapping[str, Any]) -> Child:
         """Make the object as wanted."""
         wanted = marked(manifest)

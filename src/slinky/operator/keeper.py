@@ -17,6 +17,7 @@ from slinky.kube.controller import Again, Controller
 from slinky.kube.errors import Kind, Verdict
 from slinky.kube.resource import Resource, owned_by
 from slinky.kube.types import HasMeta, Key
+from slinky.kube.views import ReplicaStatus
 from slinky.operator.health import Health, blocked, conditions, held
 from slinky.operator.metrics import WRITES
 from slinky.operator.world import World
@@ -111,6 +112,12 @@ class Keeper(Generic[T]):
         generation = found.metadata.generation
         said = conditions(live.conditions, health, generation=generation, now=self.world.clock.now())
         return msgspec.structs.replace(live, conditions=said, observed_generation=generation, **fields)
+
+    def with_scale(self, found: T, health: Health, workload: ReplicaStatus | None, selector: str) -> Status:
+        """The status of a kind that `kubectl scale` knows."""
+        there = workload or ReplicaStatus()
+        counts = {"replicas": there.replicas, "ready_replicas": there.ready_replicas, "selector": selector}
+        return self.with_health(found, health, **counts)
 
     def note(self, found: T, reason: str, message: str, *, warning: bool = False) -> None:
         """An event on the object."""

@@ -73,6 +73,13 @@ class Operator:
             assert self.process.wait(20) == 0, self.log.read_text()[-2000:]
             self.process = None
 
+    def kill(self) -> None:
+        """End it in the middle of whatever it does."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(20)
+            self.process = None
+
     def get(self, path: str) -> str:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:

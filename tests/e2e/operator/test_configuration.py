@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.operator.site import EXTRA_CONF, Operator, Site, cluster, until
+from tests.e2e.operator.site import EXTRA_CONF, Operator, Site, cluster, secret, until
 
 pytestmark = pytest.mark.lab
 
@@ -113,3 +113,37 @@ def test_in_place_an_edited_file_reaches_slurmctld_without_a_new_pod(running: Si
     assert slurmctld(running)["status"]["containerStatuses"][0]["restartCount"] == 0
     loaded = [line for line in operator.get("/metrics").splitlines() if "config_generation_loaded{" in line]
     assert [line.rpartition(" ")[2] for line in loaded] == [f"{now.partition('-')[0]}.0"]
+
+
+def key_of(site: Site) -> dict[str, str]:
+    """What the keyring says of itself."""
+    found: dict[str, str] = site.get("secret", "slurm-key-keyring")["metadata"]["annotations"]
+    return {name.rpartition("/")[2]: value for name, value in found.items()}
+
+
+def reach(site: Site, stage: str) -> None:
+    until(lambda: key_of(site)["key-stage"] == stage, f"stage {stage}", 180)
+
+
+def test_another_slurm_key_reaches_every_daemon_and_no_job_or_worker_notices(running: Site, operator: Operator) -> None:
+    """The operator is killed at every stage and goes on with the next one."""
+    operator.settings |= {"key_settle": 20.0, "key_retire": 15.0}
+    operator.kill()
+    operator.start()
+    job = running.job("g-0", 900)
+    workers = {name: pod["metadata"]["uid"] for name, pod in running.pods().items()}
+    running.apply(secret("slurm-key", **{"slurm.key": "another " * 16}))
+    for stage in ("Adding", "Switching", "Retiring", "Settled"):
+        reach(running, stage)
+        if stage != "Settled":
+            until(lambda: condition(running, "Progressing").get("reason") == "RotatingKey", "the condition", 60)
+            operator.kill()
+            operator.start()
+    ring = running.get("secret", "slurm-key-keyring")["data"]
+    assert list(ring) == ["slurm.key"]
+    assert ring["slurm.key"] == running.get("secret", "slurm-key")["data"]["slurm.key"]
+    assert {name: pod["metadata"]["uid"] for name, pod in running.pods().items()} == workers
+    assert "RUNNING" in running.slurm("squeue", "-h", "-j", job, "-o", "%T")
+    until(lambda: set(running.states().values()) <= {"idle", "mix", "alloc"}, "workers that answer", 60)
+    assert running.on("gpu-1", "srun", "--chdir=/tmp", "-w", "g-1", "hostname").split() == ["g-1"]
+    running.slurm("scancel", job)

@@ -116,3 +116,10 @@ def test_a_changed_password_reaches_slurmdbd(whole: Site) -> None:
         return found is not None and found["metadata"]["uid"] != before
 
     until(replaced, "a new slurmdbd", 60)
+
+    def refused() -> bool:
+        said = whole.get("accounting", "slurm")["status"]["conditions"]
+        return any(c["reason"] == "DatabaseRefuses" and "Access denied" in c["message"] for c in said)
+
+    # The database still has the old one.
+    until(refused, "the refusal in the database's own words", 90)

@@ -193,12 +193,22 @@ def test_a_set_that_goes_leaves_the_file() -> None:
     "spec",
     [
         {"partition": {"enabled": True, "config": "PartitionName=other"}},
+        {"partition": {"enabled": True, "config": "State=UP # PrologSlurmctld=/bin/sh"}},
+        {"partition": {"enabled": True, "config": "State=UP \\"}},
         {"template": {"spec": {"hostname": "a b"}}},
+        {"template": {"spec": {"hostname": "a\nPrologSlurmctld=/bin/sh"}}},
+        {"template": {"spec": {"hostname": "$(reboot)"}}},
     ],
 )
 def test_a_value_cannot_add_a_setting(spec: dict[str, Any]) -> None:
     with pytest.raises(ConfError):
         slurm_conf(controller(), None, (node_set(**spec),), Files())
+
+
+@pytest.mark.parametrize("text", ["Include /etc/passwd", "include\t/x", "A=1 \\\ninclude /x", "no equals sign", "A="])
+def test_extra_text_pulls_nothing_in_and_reads_as_it_is_meant(text: str) -> None:
+    with pytest.raises(ConfError):
+        slurm_conf(controller(extraConf=text), None, (), Files())
 
 
 def test_two_partitions_of_one_name_are_found_before_slurmctld_dies_of_them() -> None:

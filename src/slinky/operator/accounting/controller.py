@@ -41,13 +41,13 @@ class AccountingKeeper(Keeper[Accounting]):
             await self.world.children.ensure(resource, manifest)
         for resource, key in planned.remove:
             await self.world.children.remove(resource, key, found.metadata.uid)
-        live = self.world.children.find(STATEFUL_SETS, Key(found.metadata.namespace, found.workload_name))
-        observed = live is not None and live.status.observed_generation >= live.metadata.generation
+        workload = Key(found.metadata.namespace, found.workload_name)
+        live, observed = self.world.children.progress(STATEFUL_SETS, workload)
         output = await self._output(found)
-        known = health(found, live.status if live else None, observed, output)
+        known = health(found, live, observed, output)
         if known.degraded.value:
             self.note(found, known.degraded.reason, known.degraded.message, warning=True)
-        waiting = live is not None and not live.status.ready_replicas
+        waiting = live is not None and not live.ready_replicas
         return Outcome(self.with_health(found, known), LOOK if waiting else None)
 
     async def _output(self, of: Accounting) -> str:

@@ -80,9 +80,9 @@ class ControllerKeeper(Keeper[Controller]):
         self.history.forget(key)
 
     def _outcome(self, found: Controller, facts: Facts, story: Story | None) -> Outcome:
-        live = self.world.children.find(STATEFUL_SETS, Key(found.metadata.namespace, found.workload_name))
-        observed = live is not None and live.status.observed_generation >= live.metadata.generation
-        status, sight = live.status if live else None, self.clusters.sight(found.key)
+        workload = Key(found.metadata.namespace, found.workload_name)
+        status, observed = self.world.children.progress(STATEFUL_SETS, workload)
+        sight = self.clusters.sight(found.key)
         if story is None:
             return Outcome(self.with_health(found, health(found, status, observed, sight)))
         decision, crashed = story.decision, story.crash.words if story.crash else None

@@ -6,6 +6,7 @@ which one it holds and which one last ran. A verdict is written before it is act
 in between goes on where it was.
 """
 
+import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -32,6 +33,8 @@ from slinky.slurm import SlurmError, Unsupported
 OWNER = "generations"
 TRIALS = "trials"
 OFF = "off"
+#: Seconds for slurmctld to say what it runs; a slurmrestd whose slurmctld is gone takes longer to say nothing.
+ANSWER = 5.0
 
 
 class Story(NamedTuple):
@@ -170,9 +173,12 @@ class History:
         pods = tuple((p.metadata.uid, _restarts(p), p.ready) for p in self._pods(of))
         if self._confirmed.get(of.key) == (past.used, pods):
             return past.used
+        if not any(pod.ready for pod in self._pods(of)):
+            return None
         client = self.clusters.client(of.key)
         try:
-            found = loaded_mark((await client.conf()).settings.get("SlurmctldParameters", ())) if client else None
+            async with asyncio.timeout(ANSWER):
+                found = loaded_mark((await client.conf()).settings.get("SlurmctldParameters", ())) if client else None
         except Unsupported:
             found = None
         except (SlurmError, TimeoutError):

@@ -55,17 +55,10 @@ class LoginSetKeeper(Keeper[LoginSet]):
         hashes = await self._hashes(found, controller)
         for resource, manifest in plan(found, controller, hashes, self.world.settings.images, self.domain):
             await self.world.children.ensure(resource, manifest)
-        live = self.world.children.find(DEPLOYMENTS, Key(found.metadata.namespace, found.workload_name))
-        observed = live is not None and live.status.observed_generation >= live.metadata.generation
-        known = health(found, live.status if live else None, observed, self.clusters.sight(found.controller_key))
-        status = self.with_health(
-            found,
-            known,
-            replicas=live.status.replicas if live else 0,
-            ready_replicas=live.status.ready_replicas if live else 0,
-            selector=LOGIN.selector_text(found.metadata.name),
-        )
-        return Outcome(status)
+        workload = Key(found.metadata.namespace, found.workload_name)
+        live, observed = self.world.children.progress(DEPLOYMENTS, workload)
+        known = health(found, live, observed, self.clusters.sight(found.controller_key))
+        return Outcome(self.with_scale(found, known, live, LOGIN.selector_text(found.metadata.name)))
 
     async def _host_keys(self, of: LoginSet) -> None:
         """Make the host keys if there are none. What exists is never touched, whoever made it."""

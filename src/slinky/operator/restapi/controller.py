@@ -40,17 +40,10 @@ class RestApiKeeper(Keeper[RestApi]):
         hashes = await self._hashes(controller) if controller else Hashes()
         for resource, manifest in plan(found, controller, hashes, self.world.settings.images):
             await self.world.children.ensure(resource, manifest)
-        live = self.world.children.find(DEPLOYMENTS, Key(found.metadata.namespace, found.workload_name))
-        observed = live is not None and live.status.observed_generation >= live.metadata.generation
-        known = health(found, live.status if live else None, observed, self.clusters.sight(found.controller_key))
-        status = self.with_health(
-            found,
-            known,
-            replicas=live.status.replicas if live else 0,
-            ready_replicas=live.status.ready_replicas if live else 0,
-            selector=SLURMRESTD.selector_text(found.metadata.name),
-        )
-        return Outcome(status)
+        workload = Key(found.metadata.namespace, found.workload_name)
+        live, observed = self.world.children.progress(DEPLOYMENTS, workload)
+        known = health(found, live, observed, self.clusters.sight(found.controller_key))
+        return Outcome(self.with_scale(found, known, live, SLURMRESTD.selector_text(found.metadata.name)))
 
     async def _hashes(self, of: Controller) -> Hashes:
         config = self.world.children.find(CONFIG_MAPS, Key(of.metadata.namespace, of.config_name))

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two slurmctld: when the primary hangs the standby takes over, and jobs live on."""
+
+from typing import Any
+
+import pytest
+from tests.e2e.operator.site import Operator, Site, cluster, until
+
+pytestmark = pytest.mark.lab
+
+# The lab's volumes belong to one node, which both controllers may share here.
+TOGETHER = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"nobody": "has-this"}}}
+        ]
+    }
+}
+PRIMARY, STANDBY = "slurm-controller-0", "slurm-controller-1"
+
+
+@pytest.fixture(scope="module")
+def pair(site: Site, operator: Operator) -> Site:
+    manifests = cluster(ha={"enabled": True, "backups": 1}, template={"spec": {"affinity": TOGETHER}})
+    spec = next(found["spec"] for found in manifests if found["kind"] == "Controller")
+    spec["persistence"] = {"existingClaim": "shared"}
+    spec["extraConf"] += "SlurmctldTimeout=10\n"
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    site.apply(
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "shared"}, "spec": claim}, *manifests
+    )
+    until(lambda: site.settled(2), "two workers", 180)
+    return site
+
+
+def ready(site: Site) -> list[str]:
+    def is_ready(pod: dict[str, Any]) -> bool:
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
+
+    return [name for name, pod in site.pods("slurmctld").items() if is_ready(pod)]
+
+
+def asked(site: Site, pod: str, *argv: str) -> str:
+    return site.kubectl("exec", pod, "-c", "slurmctld", "--", *argv, check=False)
+
+
+def test_a_standby_takes_over_and_gives_back(pair: Site) -> None:
+    until(lambda: ready(pair) == [PRIMARY], "a primary in charge and a standby", 60)
+    node = pair.pods("slurmctld")[PRIMARY]["spec"]["nodeName"]
+    job = pair.job("g-0", 900)
+    until(lambda: "RUNNING" in asked(pair, PRIMARY, "squeue", "-h", "-j", job, "-o", "%T"), "the job")
+    # The primary goes and finds no place to come back to, since the volume is on this node.
+    pair.lab.kubectl("cordon", node)
+    try:
+        pair.kubectl("delete", "pod", PRIMARY, "--wait=false")
+        until(lambda: ready(pair) == [STANDBY], "the standby in charge, and the Service leading to it", 120)
+        until(lambda: "RUNNING" in asked(pair, STANDBY, "squeue", "-h", "-j", job, "-o", "%T"), "the job there", 90)
+    finally:
+        pair.lab.kubectl("uncordon", node)
+    until(lambda: ready(pair) == [PRIMARY], "the primary again", 180)
+    until(lambda: "RUNNING" in asked(pair, PRIMARY, "squeue", "-h", "-j", job, "-o", "%T"), "the same job", 60)
