@@ -11,7 +11,7 @@ other.
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -108,10 +108,10 @@ def step(ring: Ring, wanted: bytes, reach: Reach, now: float, *, settle: float, 
     return Step(Ring(ring.next, since=now, origin=ring.origin))
 
 
-def secret(source: Secret, ref: KeyRef, ring: Ring, said: str) -> dict[str, Any]:
-    """The ring's Secret; it goes with the one it was made for."""
-    meta = source.metadata
-    owner = {"apiVersion": "v1", "kind": "Secret", "name": meta.name, "uid": meta.uid}
+def secret(namespace: str, ref: KeyRef, ring: Ring, said: str, owners: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The ring's Secret. It belongs to the daemons and not to the Secret beside it, which may be replaced by another
+    one under its name.
+    """
     marks = {
         keys.KEY_STAGE: ring.stage.value,
         keys.KEY_SINCE: _stamp(ring.since),
@@ -121,7 +121,7 @@ def secret(source: Secret, ref: KeyRef, ring: Ring, said: str) -> dict[str, Any]
     }
     data = {name: b64encode(value).decode() for name, value in files(ring).items()}
     return SECRETS.manifest(
-        Key(meta.namespace, name(ref)), metadata={"annotations": marks, "ownerReferences": [owner]}, data=data
+        Key(namespace, name(ref)), metadata={"annotations": marks, "ownerReferences": list(owners)}, data=data
     )
 
 

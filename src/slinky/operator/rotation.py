@@ -15,8 +15,9 @@ from slinky.api.controller import Controller as Cluster
 from slinky.api.names import SLURMD
 from slinky.api.refs import KeyRef
 from slinky.kube.controller import Again, Controller
+from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
-from slinky.kube.types import Key
+from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import DEPLOYMENTS, SECRETS, STATEFUL_SETS, Secret
 from slinky.operator import keyring, references
 from slinky.operator.clusters import Clusters
@@ -45,11 +46,20 @@ class Rotation:
             "keyring-controller", self.reconcile, workers=WORKERS, judges=(judge,), clock=world.clock
         )
         watch = self.controller.watches
-        watch(world.contents.secrets)
+        watch(world.contents.secrets, self._sources)
         watch(world.controllers, lambda of: _secret(of.metadata.namespace, of.spec.slurm_key_ref))
         watch(world.accountings, lambda of: _secret(of.metadata.namespace, of.spec.slurm_key_ref))
         world.pods.add_indexes({WORKERS_OF: _cluster_of})
         world.runtime.control(self.controller)
+
+    def _sources(self, changed: HasMeta) -> tuple[Key, ...]:
+        """The Secrets with the keys that a changed Secret has to do with: itself, or the one it is the ring of."""
+        asked = str(changed.metadata.key)
+        found: list[User] = [
+            *self.world.controllers.by(references.SECRETS, asked),
+            *self.world.accountings.by(references.SECRETS, asked),
+        ]
+        return tuple({key for of in found for key in _secret(of.metadata.namespace, of.spec.slurm_key_ref)})
 
     async def reconcile(self, key: Key) -> Again | None:
         """Look at one Secret that may hold a slurm key."""
@@ -63,19 +73,19 @@ class Rotation:
         return next((again for again in turns if again), None)
 
     async def _turn(self, namespace: str, ref: KeyRef, users: Sequence[User]) -> Again | None:
-        source = await self.world.contents.secret(namespace, ref.name)
         wanted = await self.world.contents.secret_value(namespace, ref)
         held = await self._held(namespace, ref)
         if held is None:
-            await self._write(source, ref, Ring(wanted, origin=hashed(wanted)), "")
+            await self._write(namespace, ref, Ring(wanted, origin=hashed(wanted)), "", users)
             return None
         before = read(held)
-        if before.stage is Stage.SETTLED and before.current == wanted:
-            return None
-        found = await self._step(before, wanted, users, held)
+        settled = before.stage is Stage.SETTLED and before.current == wanted
+        found = Step(before) if settled else await self._step(before, wanted, users, held)
         said = describe(found)
-        if (found.ring, said) != (before, held.metadata.annotations.get(keys.KEY_ROTATION, "")):
-            await self._write(source, ref, found.ring, said)
+        if (found.ring, said) != (before, held.metadata.annotations.get(keys.KEY_ROTATION, "")) or _strange(
+            held, users
+        ):
+            await self._write(namespace, ref, found.ring, said, users)
             self._tell(users, before, found)
         return None if found.ring.stage is Stage.SETTLED else Again(LOOK)
 
@@ -143,11 +153,14 @@ class Rotation:
         key = Key(namespace, keyring.name(ref))
         if self.world.contents.secrets.get(key) is None:
             return None
-        return await self.world.contents.secret(*key)
+        found = await self.world.contents.secret(*key)
+        if keys.KEY_STAGE not in found.metadata.annotations:
+            raise Blocked("NameTaken", f"Secret {key.name} is not a keyring of the operator; rename it")
+        return found
 
-    async def _write(self, source: Secret, ref: KeyRef, ring: Ring, said: str) -> None:
+    async def _write(self, namespace: str, ref: KeyRef, ring: Ring, said: str, users: Sequence[User]) -> None:
         WRITES.labels("apply", "Secret").inc()
-        manifest = secret(source, ref, ring, said)
+        manifest = secret(namespace, ref, ring, said, [_owner(of) for of in users])
         made = await self.world.client.apply(SECRETS, manifest, manager=self.world.settings.manager)
         self.world.contents.remember(made)
 
@@ -156,8 +169,23 @@ class Rotation:
             return
         words = MEANING.get(found.ring.stage, "done, only the new slurm key is left")
         for of in users:
-            about = CONTROLLERS.reference(of) if isinstance(of, Cluster) else ACCOUNTINGS.reference(of)
+            about = _kind(of).reference(of)
             self.world.recorder.note(about, "KeyRotation", f"Rotation of the slurm key: {words}")
+
+
+def _kind(of: User) -> Resource[Any]:
+    return CONTROLLERS if isinstance(of, Cluster) else ACCOUNTINGS
+
+
+def _owner(of: User) -> dict[str, Any]:
+    """One of several owners, none of them in charge."""
+    kind = _kind(of)
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "name": of.metadata.name, "uid": of.metadata.uid}
+
+
+def _strange(held: Secret, users: Sequence[User]) -> bool:
+    """Whether a ring belongs to others than those who use it."""
+    return {found.uid for found in held.metadata.owner_references} != {of.metadata.uid for of in users}
 
 
 def _has_read(host: Node | None, told: float) -> bool:

@@ -14,7 +14,6 @@ from slinky.kube.views import Secret
 from slinky.operator.keyring import Reach, Ring, Stage, Step, describe, files, mounted, name, read, secret, step
 
 OLD, NEW, OTHER = b"o" * 64, b"n" * 64, b"x" * 64
-SOURCE = Secret(Meta(name="slurm-key", namespace="ns", uid="u"), {"slurm.key": NEW})
 REF = KeyRef(key="slurm.key", name="slurm-key")
 TIMES = {"settle": 100.0, "retire": 200.0}
 
@@ -100,7 +99,7 @@ def test_neighbouring_stages_always_understand_each_other(edits: list[tuple[byte
 def test_a_ring_is_read_back_from_its_secret_so_that_another_operator_goes_on() -> None:
     for stage in (Stage.ADDING, Stage.SWITCHING):
         there = ring(stage, told=1200.0, origin="first")
-        made = secret(SOURCE, REF, there, "words")
+        made = secret("ns", REF, there, "words", [{"uid": "u"}])
         marks = made["metadata"]["annotations"]
         data = {key: b64decode(value) for key, value in made["data"].items()}
         assert read(Secret(Meta(name="r", annotations=marks), data)) == there
@@ -120,7 +119,7 @@ def test_what_is_mounted_changes_with_every_stage_but_not_at_the_end() -> None:
 def test_the_words_hold_no_key() -> None:
     for stage in Stage:
         text = describe(after(ring(stage), reach=Reach(behind=("x",)))) + str(
-            secret(SOURCE, REF, ring(stage), "")["metadata"]
+            secret("ns", REF, ring(stage), "", [])["metadata"]
         )
         assert "nnnn" not in text
         assert "oooo" not in text
