@@ -29,18 +29,18 @@ SHARED = ("imagePullSecrets", "nodeSelector", "tolerations", "priorityClassName"
 #: Kinds of a person's volumes that can be mounted twice without effect.
 HARMLESS = frozenset({"configMap", "secret", "projected", "downwardAPI", "emptyDir", "image"})
 
-# What the real daemon shares with others is set aside: its name and place, its state, and whom it reports to. Lines
-# keep their numbers, since slurmctld names them.
+# What the real daemon shares with others is set aside: its name and place, its state, how it proves itself, and whom it
+# reports to. Lines keep their numbers, since slurmctld names them.
 _SCRIPT = r"""
 umask 077
 cp -L /candidate/* /etc/slurm/
 head -c 1024 /dev/urandom >/etc/slurm/slurm.key
 head -c 64 /dev/urandom >/etc/slurm/jwt.key
-apart='SlurmctldHost|SlurmctldAddr|SlurmctldPort|StateSaveLocation|SlurmctldLogFile|SlurmSchedLogFile'
+apart='AuthType|CredType|SlurmctldHost|SlurmctldAddr|SlurmctldPort|StateSaveLocation|SlurmctldLogFile|SlurmSchedLogFile'
 apart="$apart|SlurmctldPidFile|SlurmctldPrimaryO(n|ff)Prog|(Suspend|Resume|ResumeFail)Program|JobComp[A-Za-z]*"
 sed -i -E "s/^($apart|AccountingStorage(Type|ExternalHost))=/#&/I" /etc/slurm/slurm.conf
 printf '%s\n' "SlurmctldHost=$HOSTNAME(127.0.0.1)" SlurmctldPort=6817 StateSaveLocation=/tmp/state \
-    SlurmctldPidFile=/tmp/pid AccountingStorageType=accounting_storage/none >>/etc/slurm/slurm.conf
+    AuthType=auth/slurm CredType=cred/slurm SlurmctldPidFile=/tmp/pid AccountingStorageType=accounting_storage/none >>/etc/slurm/slurm.conf
 mkdir -p /tmp/state /run/slurmctld
 RUNTIME_DIRECTORY=/run/slurmctld slurmctld -D -c >/tmp/output 2>&1 &
 daemon=$!
