@@ -40,7 +40,8 @@ apart='AuthType|CredType|SlurmctldHost|SlurmctldAddr|SlurmctldPort|StateSaveLoca
 apart="$apart|SlurmctldPidFile|SlurmctldPrimaryO(n|ff)Prog|(Suspend|Resume|ResumeFail)Program|JobComp[A-Za-z]*"
 sed -i -E "s/^($apart|AccountingStorage(Type|ExternalHost))=/#&/I" /etc/slurm/slurm.conf
 printf '%s\n' "SlurmctldHost=$HOSTNAME(127.0.0.1)" SlurmctldPort=6817 StateSaveLocation=/tmp/state \
-    AuthType=auth/slurm CredType=cred/slurm SlurmctldPidFile=/tmp/pid AccountingStorageType=accounting_storage/none >>/etc/slurm/slurm.conf
+    AuthType=auth/slurm CredType=cred/slurm SlurmctldPidFile=/tmp/pid \
+    AccountingStorageType=accounting_storage/none >>/etc/slurm/slurm.conf
 mkdir -p /tmp/state /run/slurmctld
 RUNTIME_DIRECTORY=/run/slurmctld slurmctld -D -c >/tmp/output 2>&1 &
 daemon=$!
