@@ -3,9 +3,8 @@
 
 A person's Secret says which key is wanted. Daemons read a Secret beside it, the ring, which moves in stages: both keys
 are known and the old one signs, both are known and the new one signs, the new one is alone. Each stage is over only
-when every daemon has read it. Measured: auth/slurm prefers slurm.jwks to slurm.key, a daemon with one key does not look
-at key ids, and a token without an id is checked with the default key, so neighbouring stages always understand each
-other.
+when every daemon has read it. Measured: auth/slurm prefers slurm.jwks to slurm.key, and a slurmd that is told to read
+its files again keeps to the one it was started with; hence slurm.jwks is always there, also for a single key.
 """
 
 import hashlib
@@ -83,11 +82,12 @@ def name(ref: KeyRef) -> str:
 def files(ring: Ring) -> Mapping[str, bytes]:
     """What the ring's Secret holds."""
     if ring.stage is Stage.SETTLED:
-        return {wellknown.SLURM_KEY: ring.current}
+        return {wellknown.SLURM_KEY: ring.current, SLURM_JWKS: _jwks((ring.current,), ring.current)}
     if ring.stage is Stage.RETIRING:
-        return {wellknown.SLURM_KEY: ring.next, NEXT: ring.next}
+        return {wellknown.SLURM_KEY: ring.next, NEXT: ring.next, SLURM_JWKS: _jwks((ring.next,), ring.next)}
     signer = ring.current if ring.stage is Stage.ADDING else ring.next
-    return {wellknown.SLURM_KEY: ring.current, NEXT: ring.next, SLURM_JWKS: _jwks(ring, signer)}
+    jwks = _jwks((ring.current, ring.next), signer)
+    return {wellknown.SLURM_KEY: ring.current, NEXT: ring.next, SLURM_JWKS: jwks}
 
 
 def step(ring: Ring, wanted: bytes, reach: Reach, now: float, *, settle: float, retire: float) -> Step:
@@ -143,8 +143,7 @@ def read(held: Secret) -> Ring:
 
 def mounted(held: Secret) -> str:
     """A digest of what daemons find in their folder."""
-    jwks = held.data.get(SLURM_JWKS, b"")
-    return _digest(held.data.get(wellknown.SLURM_KEY, b"") + (b"\0" + jwks if jwks else b""))
+    return _digest(held.data.get(SLURM_JWKS, b""))
 
 
 def describe(found: Step) -> str:
@@ -175,9 +174,9 @@ def _enter(ring: Ring, stage: Stage, now: float) -> Step:
     return Step(ring._replace(stage=stage, since=now, told=0.0))
 
 
-def _jwks(ring: Ring, signer: bytes) -> bytes:
+def _jwks(known: Sequence[bytes], signer: bytes) -> bytes:
     listed = []
-    for key in (ring.current, ring.next):
+    for key in known:
         entry = {"alg": "HS256", "kty": "oct", "kid": _id(key), "k": b64encode(key).decode()}
         listed.append({**entry, "use": "default"} if key == signer else entry)
     return json.dumps({"keys": listed}).encode()

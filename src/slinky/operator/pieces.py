@@ -63,10 +63,8 @@ def key_sources(ref: KeyRef | None) -> list[Piece]:
     """The slurm key, and during a rotation both, as every daemon mounts them."""
     if ref is None:
         return []
-    ring = keyring.name(ref)
-    jwks = secret_source(ring, keyring.SLURM_JWKS, keyring.SLURM_JWKS)
-    jwks["secret"]["optional"] = True
-    return [secret_source(ring, wellknown.SLURM_KEY, wellknown.SLURM_KEY), jwks]
+    items = [{"key": name, "path": name} for name in (wellknown.SLURM_KEY, keyring.SLURM_JWKS)]
+    return [{"secret": {"name": keyring.name(ref), "items": items}}]
 
 
 def config_source(name: str, *keys_: str, mode: int | None = None) -> Piece:

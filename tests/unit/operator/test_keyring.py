@@ -40,7 +40,8 @@ def test_the_stages_follow_each_other_and_the_end_is_the_new_key_alone() -> None
         found = after(found, now=now).ring
         seen.append(found.stage)
     assert seen == [Stage.ADDING, Stage.SWITCHING, Stage.RETIRING, Stage.SETTLED]
-    assert files(found) == {"slurm.key": NEW}
+    assert _known(found) == (NEW, {NEW})
+    assert files(found)["slurm.key"] == NEW
 
 
 def test_no_stage_ends_before_every_daemon_has_read_it() -> None:
@@ -72,10 +73,7 @@ def test_another_edit_in_between() -> None:
 
 def _known(found: Ring) -> tuple[bytes, set[bytes]]:
     """What signs, and what is accepted, as auth/slurm has it: slurm.jwks before slurm.key."""
-    held = files(found)
-    if "slurm.jwks" not in held:
-        return held["slurm.key"], {held["slurm.key"]}
-    listed = json.loads(held["slurm.jwks"])["keys"]
+    listed = json.loads(files(found)["slurm.jwks"])["keys"]
     signs = [b64decode(one["k"]) for one in listed if one.get("use") == "default"]
     assert len(signs) == 1
     assert len({one["kid"] for one in listed}) == len(listed)
