@@ -127,7 +127,7 @@ def reach(site: Site, stage: str) -> None:
 
 def test_another_slurm_key_reaches_every_daemon_and_no_job_or_worker_notices(running: Site, operator: Operator) -> None:
     """The operator is killed at every stage and goes on with the next one."""
-    operator.settings |= {"key_settle": 20.0, "key_retire": 15.0}
+    operator.settings |= {"key_settle": 8.0, "key_retire": 5.0}
     operator.kill()
     operator.start()
     job = running.job("g-0", 900)

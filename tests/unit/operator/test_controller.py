@@ -139,10 +139,10 @@ def test_reconfiguring_in_place_does_not_replace_the_pod() -> None:
     of = controller(inplaceReconfigure=True)
     assert keys.SLURM_CONFIG_HASH not in annotations(of)
     assert annotations(of) == annotations(of, node_sets=(node_set(),))
-    names = [
-        c["name"] for c in objects(of)["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]["initContainers"]
-    ]
-    assert names == ["reconfigure", "logfile"]
+    made = objects(of)["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]["initContainers"]
+    assert [container["name"] for container in made] == ["reconfigure", "logfile"]
+    # scontrol proves itself through slurmctld's own socket.
+    assert "/run/slurmctld" in [found["mountPath"] for found in made[0]["volumeMounts"]]
 
 
 def test_slurmctld_waits_for_slurmdbd_with_a_visible_reason() -> None:

@@ -175,7 +175,7 @@ def _apart(of: Controller) -> Piece:
 def _sidecars(of: Controller, accounting: Accounting | None, images: Images) -> Iterable[Piece]:
     image = of.spec.slurmctld.get("image") or images.of("slurmctld")
     if of.spec.inplace_reconfigure:
-        yield merged(sidecars.reconfigure(image, *_mounts(of)[:2]), of.spec.reconfigure)
+        yield merged(sidecars.reconfigure(image, *_mounts(of)[:3]), of.spec.reconfigure)
     yield merged(sidecars.logfile(image, "slurmctld"), of.spec.logfile)
     if accounting is not None:
         yield sidecars.await_accounting(image, accounting.host, accounting.port, _state_mount(of))
