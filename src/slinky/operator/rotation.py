@@ -18,7 +18,7 @@ from slinky.kube.controller import Again, Controller
 from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
 from slinky.kube.types import HasMeta, Key
-from slinky.kube.views import DEPLOYMENTS, SECRETS, STATEFUL_SETS, Secret
+from slinky.kube.views import DEPLOYMENTS, SECRETS, STATEFUL_SETS, Pod, Secret
 from slinky.operator import keyring, references
 from slinky.operator.clusters import Clusters
 from slinky.operator.keeper import WORKERS, judge
@@ -117,12 +117,20 @@ class Rotation:
     def _reach(self, ring: Ring, users: Sequence[User], held: Secret) -> Reach:
         wanted = mounted(held)
         behind = [str(key) for kind, key in self._workloads(users) if not self._up_to_date(kind, key, wanted)]
+        behind += [f"pod {pod.key.name}, made without a keyring; delete it" for pod in self._ringless(users)]
         late: list[str] = []
         hosts = {of.key: self._hosts(of) for of in users if isinstance(of, Cluster)}
         for key, names in hosts.items():
             sight = self.clusters.sight(key)
             late += [name for name in names if not _has_read(sight.host(name), ring.told)]
         return Reach(tuple(behind), tuple(sorted(late)), any(hosts.values()))
+
+    def _ringless(self, users: Iterable[User]) -> Iterable[Pod]:
+        """Workers that another operator made: they mount the key itself and would be left behind."""
+        for of in users:
+            for pod in self.world.pods.by(WORKERS_OF, str(of.key)) if isinstance(of, Cluster) else ():
+                if keys.SLURM_KEY_HASH not in pod.metadata.annotations and not pod.metadata.deleting:
+                    yield pod
 
     def _workloads(self, users: Iterable[User]) -> Iterable[tuple[Resource[Any], Key]]:
         """Every StatefulSet and Deployment that mounts the ring."""
