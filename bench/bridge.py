@@ -1,214 +1,299 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How quick the bridge is, on a real API server without kubelets and a real Slurm with external nodes.
+"""How quick the bridge is: `make bench-bridge`, or `python -m bench.bridge` with smaller numbers.
 
-    python -m bench.bridge --nodes 64        a lab of its own
-    python -m bench.bridge --lab NAME        the Slurm of a lab that runs already
-
-Each line is one question of docs/bridge: how long from a pod's creation to its node, what waiting costs, how long a
-gang takes, how soon pods leave when Slurm ends their jobs. Client, bridge, API server and Slurm share the machine.
+A real API server without kubelets, a real Slurm with external nodes, the bridge in a process of its own; this process
+makes pods and watches them. Each line is one promise of docs/bridge/performance.md, with the limit it is held to; where
+the limit is a ratio, the floor is the same calls in a bare loop in the same run. All share the machine.
 """
 
 import argparse
 import asyncio
 import contextlib
 import json
-import resource
+import os
 import statistics
+import sys
+import tempfile
 import time
+from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from tests.integration.bridge.scene import Scene, eventually, scene
+import msgspec
 
+from bench.bridge_process import BridgeProcess
+from bench.bridge_stage import JOB, NAMESPACE, SCHEDULER, Stage, many
 from slinky.bridge import names
-from slinky.bridge.views import OUR_PODS, POD_GROUPS
-from slinky.kube import NAMESPACES, Key, NotFound, connect
+from slinky.bridge.views import POD_GROUPS
+from slinky.kube import NAMESPACES, NODES, Key, connect
 from slinky.lab import bringup
-from slinky.lab.bringup import Options
 from slinky.lab.lab import Lab
 from slinky.lab.plain import PlainPlane
 from slinky.lab.progress import Progress
 from slinky.slurm import Client as Slurm
-from slinky.slurm import Exchange, JobSelection, MintedToken
+from slinky.slurm import JobRequest, JobSelection, MintedToken
 
 RESULTS = Path(__file__).parent / "results" / "bridge.json"
+SPARE = {names.OPTION + "partition": "dyn"}
 
 
-class Stopwatch:
-    """Sees every pod of a scene the moment the bridge's own cache does."""
+class Line(NamedTuple):
+    """One measured promise."""
 
-    def __init__(self, stage: Scene) -> None:
-        assert stage.bridge is not None
-        self.bound: dict[str, float] = {}
-        self.leaving: dict[str, float] = {}
-        stage.bridge.stock.pods.listen(self._changed)
+    what: str
+    value: float
+    unit: str
+    limit: float | None = None
+    floor: float | None = None
 
-    def _changed(self, _old: Any, new: Any) -> None:
-        if new is None:
-            return
-        if new.spec.node_name:
-            self.bound.setdefault(new.metadata.name, time.monotonic())
-        if new.metadata.deleting:
-            self.leaving.setdefault(new.metadata.name, time.monotonic())
-
-    async def all_of(self, table: dict[str, float], wanted: list[str], seconds: float = 120) -> float:
-        """The moment the last of them was seen."""
-
-        async def there() -> bool:
-            return all(name in table for name in wanted)
-
-        await eventually(there, f"{len(wanted)} pods", seconds)
-        return max(table[name] for name in wanted)
+    @property
+    def met(self) -> bool:
+        """Whether it is kept."""
+        return self.limit is None or self.value < self.limit
 
 
-async def clear(stage: Scene) -> None:
-    """End every pod and wait until Slurm is empty again."""
-    for pod in await stage.client.list(OUR_PODS, namespace=stage.namespace):
-        with contextlib.suppress(NotFound):
-            await stage.client.delete(OUR_PODS, pod.key, grace=0)
-            if pod.spec.node_name:
-                await stage.stopped(pod.metadata.name)
+class Bench:
+    """The lines, one after the other, on one stage."""
 
-    async def empty() -> bool:
-        return not await stage.client.list(OUR_PODS, namespace=stage.namespace) and not await stage.jobs()
+    def __init__(self, stage: Stage, bridge: BridgeProcess, given: argparse.Namespace) -> None:
+        self.stage, self.bridge, self.given = stage, bridge, given
+        self.lines: list[Line] = []
+        self.calls: dict[str, int] = {}
 
-    await eventually(empty, "an empty stage", 120)
-    await asyncio.sleep(6)
+    def note(self, what: str, value: float, unit: str, limit: float | None = None, floor: float | None = None) -> None:
+        """Keep and show a line."""
+        self.lines.append(Line(what, round(value, 3), unit, limit, floor if floor is None else round(floor, 3)))
+        print(row(self.lines[-1]), flush=True)
 
+    async def run(self) -> None:
+        """Every line of the table, or those that were asked for."""
+        await self.register()
+        for what in self.given.only or ("single", "burst", "gang", "cordon", "waiting"):
+            await getattr(self, what)()
 
-async def single(stage: Scene, watch: Stopwatch, rounds: int) -> dict[str, float]:
-    """Creation to binding on an idle cluster, one pod after the other."""
-    taken = []
-    for number in range(rounds):
-        name = f"one-{number}"
+    async def register(self) -> None:
+        """The nodes become hosts."""
         began = time.monotonic()
-        await stage.pod(name)
-        taken.append(await watch.all_of(watch.bound, [name]) - began)
-        await stage.phase(name, "Succeeded", 0)
-        await asyncio.sleep(0.5)
-    cuts = statistics.quantiles(taken, n=20)
-    return {"p50_ms": round(statistics.median(taken) * 1000), "p95_ms": round(cuts[18] * 1000)}
+        ext = await self.stage.add_nodes("n", self.given.nodes, "ext")
+        spare = await self.stage.add_nodes("s", 2, "dyn")
+        await self.stage.hosts(lambda host: host.state.idle and host.comment, [*ext, *spare])
+        self.note(f"{len(ext)} nodes made and registered", time.monotonic() - began, "s")
+        await asyncio.sleep(6)
+
+    async def single(self) -> None:
+        """One pod after the other on an idle cluster."""
+        taken = [await self._one(f"one-{number}") for number in range(self.given.rounds)]
+        bare = [await self.stage.floor_pod(f"floor-{number}") for number in range(self.given.rounds)]
+        await self.stage.clear_floor(self.given.rounds)
+        floor = statistics.median(bare) * 1000
+        self.note("1 pod, create -> bound, p50", statistics.median(taken) * 1000, "ms", 150, floor)
+        self.note("1 pod, create -> bound, p99", statistics.quantiles(taken, n=100)[98] * 1000, "ms", 1000)
+        await self.stage.ended([f"one-{number}" for number in range(self.given.rounds)])
+
+    async def _one(self, name: str, **meta: dict[str, str]) -> float:
+        began = time.monotonic()
+        await self.stage.pod(name, **meta)
+        await self.stage.seen(self.stage.bound, [name])
+        return self.stage.bound[name] - began
+
+    async def burst(self) -> None:
+        """A node's worth of pods at once, then the end of half of them by Slurm."""
+        count = self.given.nodes
+        floor = await self.stage.floor_pods(count)
+        await self.stage.clear_floor(count)
+        wanted = [f"burst-{number}" for number in range(count)]
+        began = time.monotonic()
+        await many(wanted, self.stage.pod)
+        await self.stage.seen(self.stage.bound, wanted)
+        taken = max(self.stage.bound[name] for name in wanted) - began
+        self.note(f"{count} pods, create -> bound", taken, "s", 1.5 * floor, floor)
+        await self.scancel(wanted[: count // 2])
+        await self.stage.ended(wanted)
+
+    async def scancel(self, wanted: list[str]) -> None:
+        """One scancel for many running jobs."""
+        await asyncio.sleep(10)
+        jobs = [
+            pod.metadata.labels[names.JOB_LABEL]
+            for name in wanted
+            if (pod := self.stage.pods.get(Key(NAMESPACE, name)))
+        ]
+        began = time.monotonic()
+        await self.stage.slurm.cancel_many(JobSelection(jobs=jobs))
+        await self.stage.seen(self.stage.leaving, wanted)
+        taken = [self.stage.leaving[name] - began for name in wanted]
+        self.note(f"{len(jobs)} running, scancel -> deleted, p95", statistics.quantiles(taken, n=20)[18], "s", 2)
+        self.note(f"{len(jobs)} running, scancel -> deleted, last", max(taken), "s")
+
+    async def gang(self) -> None:
+        """A gang, a node for each pod: from Slurm's answer to the last binding."""
+        count = self.given.gang
+        floor = await self.stage.floor_binds([f"n-{number}" for number in range(count)])
+        await self.stage.clear_floor(count)
+        await self.stage.kube.create(POD_GROUPS, POD_GROUPS.manifest(Key(NAMESPACE, "gang"), spec={"minMember": count}))
+        wanted = [f"gang-{number}" for number in range(count)]
+        label = {names.POD_GROUP_LABEL: "gang"}
+        began = time.monotonic()
+        await many(wanted, lambda name: self.stage.pod(name, labels=label))
+        made = time.monotonic()
+        await self.stage.seen(self.stage.bound, wanted)
+        last = max(self.stage.bound[name] for name in wanted)
+        (allocated,) = [call for call in self.bridge.calls(began) if "job/allocate" in call.path]
+        self.note(f"gang of {count}, allocation -> all bound", last - allocated.at, "s", 1.5 * floor, floor)
+        self.note(f"gang of {count}, last created -> all bound", last - made, "s")
+        await self.stage.ended(wanted)
+
+    async def cordon(self) -> None:
+        """Every node is cordoned: until the last host drains."""
+        wanted = [f"n-{number}" for number in range(self.given.nodes)]
+        closed = {"spec": {"unschedulable": True}}
+        began = time.monotonic()
+        await many(wanted, lambda name: self.stage.kube.patch(NODES, Key("", name), closed))
+        floor = time.monotonic() - began
+        await self.stage.hosts(lambda host: host.state.draining, wanted)
+        drains = [call for call in self.bridge.calls(began) if call.method == "POST" and "node" in call.path]
+        self.note(f"{len(wanted)} nodes cordoned -> drained", max(call.at for call in drains) - began, "s", 5, floor)
+        self.note("... calls to Slurm for that", len(drains), "")
+        opened = {"spec": {"unschedulable": False}}
+        await many(wanted, lambda name: self.stage.kube.patch(NODES, Key("", name), opened))
+        await self.stage.hosts(lambda host: host.state.idle and not host.state.draining, wanted)
+        await asyncio.sleep(6)
+
+    async def waiting(self) -> None:
+        """What pods cost that wait for nodes, and how soon one starts that need not."""
+        count, nodes = self.given.pods, self.given.nodes
+        whole = {"nodes": str(nodes), "minimum_nodes": nodes, "maximum_nodes": nodes}
+        await self.stage.slurm.allocate(msgspec.structs.replace(JOB, **whole))
+        wanted = [f"wait-{number}" for number in range(count)]
+        began = time.monotonic()
+        await many(wanted, self.stage.pod)
+        await self.stage.seen(self.stage.labelled, wanted)
+        self.note(f"{count} pods made and queued", time.monotonic() - began, "s")
+        await self._settled()
+        began, used = time.monotonic(), self.bridge.cpu
+        await asyncio.sleep(self.given.minute)
+        seconds = time.monotonic() - began
+        cpu, calls = self.bridge.cpu - used, self.bridge.calls(began)
+        self.calls = dict(Counter(call.kind for call in calls).most_common())
+        self.note(f"{count} pending, Slurm calls a minute", len(calls) * 60 / seconds, "", 120)
+        self.note(f"{count} pending, of a core", 100 * cpu / seconds, "%", 10)
+        self.note(f"{count} pending, memory", self.bridge.memory, "MB", 250)
+        quick = [await self._spare(f"small-{number}") for number in range(10)]
+        self.note(f"{count} pending, a new small pod starts, slowest of 10", max(quick), "s", 2)
+        freed = [await self._freed(f"wait-{number}") for number in range(10)]
+        self.note(f"{count} pending, one of them becomes runnable, slowest of 10", max(freed), "s", 2)
+
+    async def _settled(self) -> None:
+        """Wait until the bridge has nothing left to say about a wave of pods, and asks no more for it."""
+        async with asyncio.timeout(600):
+            while True:
+                began, used = time.monotonic(), self.bridge.cpu
+                await asyncio.sleep(10)
+                if self.bridge.cpu - used < 0.5 and len(self.bridge.calls(began)) < 30:
+                    return
+
+    async def _spare(self, name: str) -> float:
+        taken = await self._one(name, annotations=SPARE)
+        await self.stage.succeed(name)
+        await asyncio.sleep(3)
+        return taken
+
+    async def _freed(self, name: str) -> float:
+        began = time.monotonic()
+        await self.stage.slurm.update_job(int(self.stage.job_of(name)), JobRequest(partition="dyn"))
+        await self.stage.seen(self.stage.bound, [name], 60)
+        taken = self.stage.bound[name] - began
+        await self.stage.succeed(name)
+        await asyncio.sleep(3)
+        return taken
 
 
-async def burst(stage: Scene, watch: Stopwatch, count: int) -> dict[str, float]:
-    """Many pods at once on an idle cluster, a node for each."""
-    wanted = [f"burst-{number}" for number in range(count)]
-    began = time.monotonic()
-    await asyncio.gather(*(stage.pod(name) for name in wanted))
-    seconds = await watch.all_of(watch.bound, wanted) - began
-    return {"pods": count, "seconds": round(seconds, 2), "pods_per_second": round(count / seconds, 1)}
+def row(line: Line) -> str:
+    """A line of the table."""
+    limit = "" if line.limit is None else f"< {line.limit:.3g}"
+    ratio = "" if not line.floor else f"{line.value / line.floor:.2f}x"
+    mark = "" if line.limit is None else "met" if line.met else "MISSED"
+    figures = f"{line.value:>9.3f} {line.unit:<2} | {limit:>7} | {line.floor or '':>8} | {ratio:>6} | {mark:<6}"
+    return f"| {line.what:<58} | {figures} |"
 
 
-async def cancelled(stage: Scene, watch: Stopwatch) -> dict[str, float]:
-    """One scancel for every running job: until the last pod was told to go."""
-    wanted = [name for name in watch.bound if name.startswith("burst-")]
-    jobs = [str(job.job_id) for job in await stage.jobs()]
-    began = time.monotonic()
-    await stage.slurm.cancel_many(JobSelection(jobs=jobs))
-    seconds = await watch.all_of(watch.leaving, wanted) - began
-    return {"pods": len(wanted), "seconds": round(seconds, 2)}
-
-
-async def gang(stage: Scene, watch: Stopwatch, count: int) -> dict[str, float]:
-    """A gang, a node for each pod: from its last pod's creation to the last binding."""
-    group = POD_GROUPS.manifest(Key(stage.namespace, "gang"), spec={"minMember": count})
-    await stage.client.create(POD_GROUPS, group)
-    wanted = [f"gang-{number}" for number in range(count)]
-    label = {names.POD_GROUP_LABEL: "gang"}
-    await asyncio.gather(*(stage.pod(name, labels=label) for name in wanted))
-    began = time.monotonic()
-    seconds = await watch.all_of(watch.bound, wanted) - began
-    return {"pods": count, "seconds": round(seconds, 2)}
-
-
-async def waiting(stage: Scene, requests: list[Exchange], count: int, seconds: float) -> dict[str, float]:
-    """What pods cost that cannot start: requests to Slurm and CPU of this process, which is bridge and client."""
-    held = {names.OPTION + "hold": "true"}
-    wanted = [f"wait-{number}" for number in range(count)]
-    await asyncio.gather(*(stage.pod(name, annotations=held) for name in wanted))
-    for name in wanted:
-        await stage.job_of(name)
-    await asyncio.sleep(10)
-    requests.clear()
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    await asyncio.sleep(seconds)
-    now = resource.getrusage(resource.RUSAGE_SELF)
-    cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-    return {
-        "pods": count,
-        "requests_per_minute": round(len(requests) * 60 / seconds),
-        "cpu_percent": round(100 * cpu / seconds, 1),
+@contextlib.asynccontextmanager
+async def staged(lab: Lab, folder: Path) -> AsyncIterator[tuple[Stage, BridgeProcess]]:
+    """An API server of our own, and the bridge between it and the lab's Slurm."""
+    key = lab.slurm.jwt_key
+    (folder / "key").write_bytes(key)
+    settings = {
+        "schedulerName": SCHEDULER,
+        "slurmRestApi": lab.slurm.url,
+        "jwtKeyFile": str(folder / "key"),
+        "partition": "ext",
+        "leaderElect": False,
     }
-
-
-async def measure(lab: Lab, nodes: int, pods: int) -> dict[str, Any]:
-    """Every line of the table."""
-    slurm = lab.slurm
-    token = MintedToken(lambda: slurm.jwt_key, "slurm")
-    found: dict[str, Any] = {"nodes": nodes}
-    requests: list[Exchange] = []
+    (folder / "settings.yaml").write_text(json.dumps(settings))
     with PlainPlane.running() as plane:
-        crd = plane.plane.binaries.parent / "manifests" / "podgroup-crds.yaml"
+        await _define(plane, plane.plane.binaries.parent / "manifests" / "podgroup-crds.yaml")
         async with (
-            connect(plane.kubeconfig, manager="slurm-bridge") as kube,
-            Slurm(slurm.url, token) as direct,
-            Slurm(slurm.url, token, observe=requests.append) as watched,
+            connect(plane.kubeconfig, manager="bench") as kube,
+            Slurm(lab.slurm.url, MintedToken(lambda: key, "slurm")) as slurm,
         ):
-            await _define(plane, crd)
             await kube.apply(NAMESPACES, NAMESPACES.manifest(Key("", "kube-system")), manager="bench")
-            async with scene(kube, watched) as stage:
-                await stage.start()
-                stage.slurm = direct
-                began = time.monotonic()
-                await asyncio.gather(*(stage.node(number, host=False) for number in range(nodes)))
-                await eventually(lambda: _registered(stage, nodes), "the hosts", 180)
-                found["nodes_registered_seconds"] = round(time.monotonic() - began, 2)
-                watch = Stopwatch(stage)
-                found["single"] = await single(stage, watch, 20)
-                await clear(stage)
-                found["burst"] = await burst(stage, watch, nodes)
-                found["cancelled"] = await cancelled(stage, watch)
-                await clear(stage)
-                found["gang"] = await gang(stage, watch, nodes)
-                await clear(stage)
-                found["waiting"] = await waiting(stage, requests, pods, 30)
-                await clear(stage)
-    return found
+            await kube.create(NAMESPACES, NAMESPACES.manifest(Key("", NAMESPACE)))
+            stage = Stage(kube, slurm)
+            watching = asyncio.create_task(stage.runtime.run())
+            await stage.pods.wait_synced(60)
+            try:
+                with BridgeProcess(folder, folder / "settings.yaml", plane.kubeconfig) as bridge:
+                    yield stage, bridge
+            finally:
+                watching.cancel()
 
 
 async def _define(plane: PlainPlane, crd: Path) -> None:
     command = [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), "apply", "--server-side", "-f", str(crd)]
-    done = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
-    assert await done.wait() == 0
     wait = [*command[:3], "wait", "--for=condition=Established", "crd/podgroups.scheduling.x-k8s.io"]
-    done = await asyncio.create_subprocess_exec(*wait, stdout=asyncio.subprocess.DEVNULL)
-    assert await done.wait() == 0
+    for argv in (command, wait):
+        done = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.DEVNULL)
+        assert await done.wait() == 0
 
 
-async def _registered(stage: Scene, count: int) -> bool:
-    listing = await stage.slurm.nodes()
-    ours = [host for host in (listing.items if listing else ()) if host.name.startswith(f"{stage.name}-")]
-    return len([host for host in ours if host.state.idle and host.comment]) == count
+async def measure(lab: Lab, given: argparse.Namespace) -> Bench:
+    """Every line, on a stage of its own."""
+    with tempfile.TemporaryDirectory(prefix="slinky-bench-") as folder:
+        async with staged(lab, Path(folder)) as (stage, bridge):
+            bench = Bench(stage, bridge, given)
+            try:
+                await bench.run()
+            except BaseException:
+                print((Path(folder) / "bridge.log").read_text()[-3000:], file=sys.stderr)
+                raise
+            return bench
 
 
-def main() -> None:
+def main() -> int:
     """Measure, print, keep."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lab", default="", help="a lab with Slurm beside that runs already")
-    parser.add_argument("--nodes", type=int, default=64)
-    parser.add_argument("--pods", type=int, default=200, help="waiting pods")
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--gang", type=int, default=256)
+    parser.add_argument("--pods", type=int, default=10_000, help="waiting pods")
+    parser.add_argument("--rounds", type=int, default=100, help="pods one after the other")
+    parser.add_argument("--minute", type=float, default=60, help="seconds to watch waiting pods")
+    parser.add_argument("--only", nargs="*", help="single, burst, gang, cordon, waiting; nothing is kept then")
     given = parser.parse_args()
-    name = given.lab or "bench-bridge"
-    lab = Lab.find(name) if given.lab else bringup.up(Options(name=name, nodes=1, slurm="beside"), Progress())
+    options = bringup.Options(name="bench-bridge", nodes=0, slurm="beside", slurm_nodes=0, owner=os.getpid())
+    lab = Lab.find(given.lab) if given.lab else bringup.up(options, Progress())
     try:
-        found = asyncio.run(measure(lab, given.nodes, given.pods))
+        bench = asyncio.run(measure(lab, given))
     finally:
         if not given.lab:
-            bringup.down(name)
-    print(json.dumps(found, indent=2))
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(found, indent=2) + "\n")
+            bringup.down(lab.name)
+    if not given.only:
+        found = {"lines": [line._asdict() for line in bench.lines], "calls while waiting": bench.calls}
+        RESULTS.write_text(json.dumps(found, indent=2) + "\n")
+    print(json.dumps(bench.calls))
+    return 0 if all(line.met for line in bench.lines) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

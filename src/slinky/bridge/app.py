@@ -96,7 +96,7 @@ class Bridge:
         )
         self.nodes = Nodes(settings, client, slurm, self.mirror, stock, self.recorder, me)
         self.unit_loop: Controller[Unit] = Controller("units", self.units.reconcile, workers=16, judges=[judge])
-        self.node_loop: Controller[HostName] = Controller("hosts", self.nodes.reconcile, workers=4, judges=[judge])
+        self.node_loop: Controller[HostName] = Controller("hosts", self.nodes.reconcile, workers=64, judges=[judge])
         JOBS.set_function(lambda: len(self.ledger))
         AGE.set_function(lambda: self.mirror.age)
 

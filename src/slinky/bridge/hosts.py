@@ -199,9 +199,9 @@ def _open_or_close(facts: Facts, host: Host) -> list[Action]:
     if node is None:
         return []
     why = "cordoned in Kubernetes" if node.spec.unschedulable else "the kubelet does not answer" if facts.silent else ""
-    reason = f"{names.DRAIN_PREFIX} {why} (node {node.metadata.name})"
     if why:
-        return [] if host.state.draining else [Drain(reason)]
+        # The same words for every node, so that many drains can go in one request.
+        return [] if host.state.draining else [Drain(f"{names.DRAIN_PREFIX} {why}")]
     mine = host.state.draining and host.reason.startswith(names.DRAIN_PREFIX)
     return [Undrain()] if mine and node.ready else []
 

@@ -13,6 +13,7 @@ from slinky.bridge.devices import Inventory
 from slinky.bridge.hosts import Amend, Complain, Create, Delete, Drain, Facts, Report, Taint, Undrain
 from slinky.bridge.identity import Self
 from slinky.bridge.stock import Stock
+from slinky.bridge.together import Together
 from slinky.kube import NODES, Again, Client, Node, Recorder
 from slinky.kube.client import STRATEGIC
 from slinky.kube.conditions import find, rfc3339, truth
@@ -50,6 +51,8 @@ class Nodes:
     ) -> None:
         self._settings, self._client, self._slurm, self._mirror = settings, client, slurm, mirror
         self._stock, self._recorder = stock, recorder
+        self._updates: Together[NodeUpdate] = Together(slurm.update_nodes)
+        self._lines: Together[str] = Together(self._create_all)
         self._mark = f"{hosts.SIGNATURE}{me.cluster}/{me.bridge}"
         self._silent_since: dict[str, float] = {}
 
@@ -105,10 +108,10 @@ class Nodes:
                 await self._slurm.update_node(name, change)
             case Drain(reason):
                 log.info("draining a host", host=name, reason=reason)
-                await self._slurm.update_node(name, NodeUpdate(state=("DRAIN",), reason=reason))
+                await self._updates.ask(name, NodeUpdate(state=("DRAIN",), reason=reason))
             case Undrain():
                 log.info("undraining a host", host=name)
-                await self._slurm.update_node(name, NodeUpdate(state=("UNDRAIN",)))
+                await self._updates.ask(name, NodeUpdate(state=("UNDRAIN",)))
             case Delete():
                 await self._delete(name)
             case Taint(on) if node is not None:
@@ -125,10 +128,17 @@ class Nodes:
     async def _create(self, name: str, conf: str, comment: str) -> None:
         log.info("registering a node", host=name)
         try:
-            await self._slurm.create_node(conf)
+            named, _, line = conf.partition(" NodeAddr=")
+            address, _, shape = line.partition(" ")
+            await self._lines.ask(f"{named.removeprefix('NodeName=')} {address}", shape)
         except Conflict:
             return  # it is there already and we have not seen it yet; if it lacks our mark, the next look adds it
         await self._slurm.update_node(name, NodeUpdate(comment=comment))
+
+    async def _create_all(self, hosts: list[str], shape: str) -> None:
+        """Make hosts of one shape, each with an address of its own."""
+        named, addresses = zip(*(host.split(" ") for host in hosts), strict=True)
+        await self._slurm.create_node(f"NodeName={','.join(named)} NodeAddr={','.join(addresses)} {shape}")
 
     async def _delete(self, name: str) -> None:
         log.info("deleting a host", host=name)

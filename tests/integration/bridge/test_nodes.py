@@ -58,6 +58,21 @@ async def test_a_cordon_drains_and_its_end_undrains(stage: Scene) -> None:
     await host(stage, without=("DRAIN",))
 
 
+async def test_a_crowd_of_nodes_is_registered_drained_and_opened_whole(stage: Scene) -> None:
+    await asyncio.gather(*(stage.node(number) for number in range(2, 22)))
+
+    async def all_are(draining: bool) -> bool:
+        listing = await stage.slurm.nodes()
+        ours = [found for found in (listing.items if listing else ()) if found.name in stage.nodes]
+        assert {found.address for found in ours} == {"127.0.0.1"}
+        return len(ours) == len(stage.nodes) and all(found.state.draining is draining for found in ours)
+
+    for closed in (True, False):
+        spec = {"spec": {"unschedulable": closed}}
+        await asyncio.gather(*(stage.client.patch(NODES, Key("", name), spec) for name in stage.nodes))
+        await eventually(lambda closed=closed: all_are(closed), f"every host to have draining {closed}")  # type: ignore[misc]
+
+
 async def test_somebody_elses_drain_stays_and_shows_on_the_node(stage: Scene) -> None:
     await stage.slurm.update_node(stage.nodes[0], NodeUpdate(state=("DRAIN",), reason="disk broken"))
 

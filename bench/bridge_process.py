@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bridge as a process of its own, so that its CPU and memory are its own, with a journal of its calls to Slurm.
+
+    python -m bench.bridge_process SETTINGS KUBECONFIG JOURNAL
+
+It is the bridge that `slinky bridge` runs; only the journal is added: a line for each call with the moment of its
+answer on the machine's monotonic clock, method, path, status and seconds.
+"""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from slinky.bridge import config
+from slinky.bridge.app import assemble, tokens
+from slinky.kube import connect
+from slinky.observe import Health, log
+from slinky.observe.process import run
+from slinky.slurm import Client, Exchange
+
+NAMED = re.compile(r"(?:(?<=^job)|(?<=^node)|(?<=^resources))/(?!submit|allocate).+")
+TICKS = 100  # of /proc's CPU times, per second
+
+
+class Call(NamedTuple):
+    """One call to Slurm."""
+
+    at: float
+    method: str
+    path: str
+    status: str
+    seconds: float
+
+    @property
+    def kind(self) -> str:
+        """What it asked for, whichever job or host it named."""
+        path = re.sub(r"/(slurm|slurmdb)/v[\d.]+/", "", self.path)
+        return f"{self.method} {NAMED.sub('/{}', path)}"
+
+
+class BridgeProcess:
+    """A running bridge and what it has done."""
+
+    def __init__(self, folder: Path, settings: Path, kubeconfig: Path) -> None:
+        self._journal, self._log = folder / "journal", folder / "bridge.log"
+        self._argv = [sys.executable, "-m", "bench.bridge_process", str(settings), str(kubeconfig), str(self._journal)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self._journal.write_text("")
+        with self._log.open("ab") as words:
+            self._process = subprocess.Popen(self._argv, stdout=words, stderr=words)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(30)
+
+    def calls(self, since: float = 0.0) -> list[Call]:
+        """Calls to Slurm that were answered since a moment."""
+        rows = (line.split() for line in self._journal.read_text().splitlines())
+        return [call for row in rows if len(row) == 5 and (call := _read(row)).at >= since]
+
+    @property
+    def cpu(self) -> float:
+        """Processor seconds used so far."""
+        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    @property
+    def memory(self) -> float:
+        """Resident megabytes."""
+        (line,) = [row for row in Path(f"/proc/{self._pid}/status").read_text().splitlines() if row.startswith("VmRSS")]
+        return int(line.split()[1]) / 1024
+
+    @property
+    def _pid(self) -> int:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RuntimeError(f"the bridge ended:\n{self._log.read_text()[-2000:]}")
+        return self._process.pid
+
+
+def _read(row: list[str]) -> Call:
+    return Call(float(row[0]), row[1], row[2], row[3], float(row[4]))
+
+
+async def main(health: Health) -> None:
+    """Run the bridge until a signal."""
+    settings, _ = config.load(Path(sys.argv[1]))
+    with Path(sys.argv[3]).open("a", buffering=1) as journal:  # noqa: ASYNC230
+
+        def note(call: Exchange) -> None:
+            journal.write(f"{time.monotonic():.6f} {call.method} {call.path} {call.status} {call.seconds:.6f}\n")
+
+        async with (
+            connect(sys.argv[2], manager="slurm-bridge") as kube,
+            Client(settings.slurm_rest_api, tokens(settings), observe=note) as slurm,
+        ):
+            await (await assemble(settings, kube, slurm, health=health)).run()
+
+
+if __name__ == "__main__":
+    log.setup("human", "WARNING")
+    sys.exit(run(main, ()))
