@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from slinky.bridge import config
-from slinky.bridge.app import assemble, tokens
+from slinky.bridge.app import assemble
+from slinky.bridge.credentials import tokens
 from slinky.kube import connect
 from slinky.observe import Health, log
 from slinky.observe.process import run
