@@ -8,11 +8,12 @@ from typing import Any, cast
 from tests.unit.operator.made import host, node_set, one, pod
 
 from slinky.kube.cache import Cache
+from slinky.kube.errors import NotFound, Status
 from slinky.kube.types import Key
 from slinky.kube.views import PODS
 from slinky.observe import ManualClock
 from slinky.operator.clusters import Clusters
-from slinky.operator.nodeset.actions import Action, Delete, Forget, Update
+from slinky.operator.nodeset.actions import Action, Delete, Forget, Mark, Update
 from slinky.operator.nodeset.acts import Acts, Report
 from slinky.operator.settings import Settings
 from slinky.operator.world import World
@@ -47,9 +48,15 @@ class Kubernetes:
     """An API server that remembers what was deleted."""
 
     deleted: list[str] = field(default_factory=list)
+    gone: tuple[str, ...] = ()
 
     async def delete(self, resource: object, key: Key, *, uid: str) -> None:
+        if key.name in self.gone:
+            raise NotFound(Status(code=404, reason="NotFound"))
         self.deleted.append(key.name)
+
+    async def patch(self, resource: object, key: Key, patch: object) -> None:
+        raise NotFound(Status(code=404, reason="NotFound"))
 
 
 class Desk:
@@ -97,6 +104,16 @@ async def test_the_brake_holds_what_nobody_planned_and_lets_go_after_a_while() -
     assert planned.braked == 0
     await desk.clock.advance(61)
     assert (await desk.do(unplanned[2])).braked == 0
+
+
+async def test_a_pod_that_is_gone_already_stops_nothing() -> None:
+    desk = Desk(workers=2)
+    desk.kube.gone = ("gpu-0",)
+    first, second = one(pod("gpu-0")), one(pod("gpu-1"))
+    report = await desk.do(Mark(first, {"a": "b"}, {}), Delete(first, "drained"), Delete(second, "drained"))
+    assert report.errors == []
+    assert report.done == 3, "somebody was faster, and that is progress"
+    assert desk.kube.deleted == ["gpu-1"]
 
 
 async def test_a_host_that_is_removed_on_purpose_is_announced() -> None:

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of promises names tests; each of them is there."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs/operator/promises.md"
+FOLDERS = {"u": "tests/unit/operator", "i": "tests/integration/operator", "e": "tests/e2e/operator"}
+
+
+def named() -> Iterable[str]:
+    """What stands in backticks in the last column of a table, and is a test."""
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("| ") and not line.startswith("| ---"):
+            yield from re.findall(r"`((?:[uie]/|tests/)?[\w/.]*test_?[^`]*)`", line.rstrip("| ").rpartition(" | ")[2])
+
+
+def found(name: str) -> list[Path]:
+    """The files that a name may mean."""
+    path = name.partition("::")[0]
+    folder, _, rest = path.partition("/")
+    if folder == "tests":
+        return [file for file in (ROOT / path, ROOT / f"{path}.py") if file.exists()]
+    if not rest:
+        return list((ROOT / "tests").rglob(f"{path.removesuffix('.py')}.py"))
+    return [file for file in [ROOT / FOLDERS[folder] / f"{rest.removesuffix('.py')}.py"] if file.exists()]
+
+
+@pytest.mark.parametrize("name", sorted(set(named())))
+def test_every_test_that_is_promised_exists(name: str) -> None:
+    files = found(name)
+    assert files, f"no file for {name}"
+    function = name.partition("::")[2].removesuffix("...")
+    assert any(f"def {function}" in file.read_text() for file in files if file.is_file()) or not function, name
