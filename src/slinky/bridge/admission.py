@@ -8,7 +8,7 @@ scheduler could still do is refused: only what Slurm cannot honour, and what wou
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from slinky.bridge import annotations, demand, names
+from slinky.bridge import annotations, constrain, demand, names
 from slinky.bridge.annotations import OptionError
 from slinky.bridge.config import Requirement, Selector, Settings
 from slinky.bridge.views import Pod
@@ -69,13 +69,6 @@ def _poses(pod: Pod) -> Iterable[str]:
         yield f"the annotation {names.NODE_ANNOTATION} is set by the scheduler alone"
 
 
-def _spreads(pod: Pod) -> Iterable[str]:
-    for constraint in pod.spec.topology_spread_constraints:
-        if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
-            yield "topologySpreadConstraints cannot be honoured: Slurm chooses the nodes"
-            return
-
-
 def _contradicts(pod: Pod) -> Iterable[str]:
     resources = [container.resources for container in (*pod.spec.containers, *pod.spec.init_containers)]
     asked = {name for found in resources for name in demand.requests(found)}
@@ -94,7 +87,17 @@ def _options(found: Object) -> Iterable[str]:
         yield str(error)
 
 
-ON_CREATE: tuple[Callable[[Pod], Iterable[str]], ...] = (_poses, _spreads, _contradicts, _options)
+def _unknown(found: Object) -> list[str]:
+    return [f"{key} is no option of Slurm jobs" for key in annotations.unknown(found.metadata.annotations)]
+
+
+def _new(old: Object, new: Object) -> list[str]:
+    """Unknown options that an update brings; what is there already must not keep an object from changing."""
+    known = set(_unknown(old))
+    return [complaint for complaint in _unknown(new) if complaint not in known]
+
+
+ON_CREATE: tuple[Callable[[Pod], Iterable[str]], ...] = (_poses, constrain.beyond, _contradicts, _options, _unknown)
 ON_UPDATE: tuple[Callable[[Pod], Iterable[str]], ...] = (_contradicts, _options)
 
 
@@ -105,16 +108,15 @@ def complaints(pod: Pod, rules: Iterable[Callable[[Pod], Iterable[str]]] = ON_CR
 
 def warnings(pod: Pod) -> list[str]:
     """What is taken but will not be honoured."""
-    told = [
-        f"{key} is not an option of Slurm jobs and is ignored" for key in annotations.unknown(pod.metadata.annotations)
-    ]
+    told = []
     affinity = pod.spec.affinity
     for kind, terms in (
+        ("nodeAffinity", affinity and affinity.node_affinity),
         ("podAffinity", affinity and affinity.pod_affinity),
         ("podAntiAffinity", affinity and affinity.pod_anti_affinity),
     ):
-        if terms and terms.required_during_scheduling_ignored_during_execution:
-            told.append(f"required {kind} is ignored: Slurm chooses the nodes")
+        if terms and terms.preferred_during_scheduling_ignored_during_execution:
+            told.append(f"preferred {kind} is ignored: Slurm chooses the nodes; see the option prefer")
     if pod.spec.topology_spread_constraints:
         told.append("topologySpreadConstraints are ignored: Slurm chooses the nodes")
     return told
@@ -154,17 +156,15 @@ def handlers(settings: Settings, labels_of: LabelsOf) -> dict[str, Callable[[Ask
         if ask.operation == "CREATE":
             told = complaints(pod)
         else:
-            told = [*complaints(pod, ON_UPDATE), *frozen(ask.old(Pod), pod)]
+            old = ask.old(Pod)
+            told = [*complaints(pod, ON_UPDATE), *_new(old, pod), *frozen(old, pod)]
         if told:
             return deny("; ".join(told))
         return Reply(warnings=tuple(warnings(pod)) if ask.operation == "CREATE" else ())
 
     async def options(ask: Ask) -> Reply:
         found = ask.new(Object)
-        told = list(_options(found))
-        if told:
-            return deny("; ".join(told))
-        unknown = annotations.unknown(found.metadata.annotations)
-        return Reply(warnings=tuple(f"{key} is not an option of Slurm jobs and is ignored" for key in unknown))
+        told = [*_options(found), *(_new(ask.old(Object), found) if ask.operation == "UPDATE" else _unknown(found))]
+        return deny("; ".join(told)) if told else Reply()
 
     return {MUTATE: mutate, VALIDATE: validate, OPTIONS: options}

@@ -2,13 +2,15 @@
 """Job options that a workload may set: one table of name, parser, meaning; the documentation is printed from it.
 
 Every value is parsed before Slurm sees it, so a mistake is told in the user's words and at once. A name under our
-prefix that is not in the table changes nothing, as ever, but is pointed out.
+prefix that is not in the table is refused at admission; where it got in all the same it changes nothing, as ever.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 from slinky.bridge import names
@@ -24,8 +26,11 @@ Parse = Callable[[str], Any]
 
 _WORD = re.compile(r"[^\s\x00-\x1f\x7f]{1,1024}\Z")
 _LINE = re.compile(r"[^\x00-\x1f\x7f]{1,1024}\Z")
-_SPAN = re.compile(r"(\d{1,9})([smhdw])\Z")
-_MINUTES = {"s": 1 / 60, "m": 1, "h": 60, "d": 1440, "w": 10080}
+_PIECE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|[smhdw])")
+_SPAN = re.compile(rf"(?:{_PIECE.pattern})+\Z")
+_SECONDS: dict[str, int | Fraction] = {
+    "ms": Fraction(1, 1000), "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800,
+}  # fmt: skip
 _DAYS = re.compile(r"(?:(\d{1,5})-)?(\d{1,9})(?::(\d{1,2}))?(?::(\d{1,2}))?\Z")
 
 
@@ -81,20 +86,25 @@ def mebibytes(text: str) -> Number:
 
 
 def minutes(text: str) -> Number:
-    """Minutes: a number, a number with a unit (90s, 15m, 2h, 1d, 1w), or Slurm's [days-]hours:minutes[:seconds]."""
+    """Minutes: a number, a duration (90s, 15m, 1h30m, 1.5h, 1d, 1w), or Slurm's [days-]hours:minutes[:seconds].
+
+    Always rounded up.
+    """
     given = text.strip().lower()
     if given in {"infinite", "unlimited"}:
         return number(float("inf"))
-    if span := _SPAN.match(given):
-        value = -(-int(span[1]) * _MINUTES[span[2]] // 1)
-        return number(max(1, int(value)))
+    if _SPAN.match(given):
+        seconds = sum(Fraction(amount) * _SECONDS[unit] for amount, unit in _PIECE.findall(given))
+        if seconds <= 0:
+            raise ValueError("must be more than zero")
+        return number(math.ceil(seconds / 60))
     return number(_slurm_minutes(given))
 
 
 def _slurm_minutes(text: str) -> int:
     found = _DAYS.match(text)
     if found is None:
-        raise ValueError("must be minutes, like 90, 2h or 1-12:00:00")
+        raise ValueError("must be minutes, like 90, 1h30m or 1-12:00:00")
     days, first, second, third = found.groups()
     if days is not None:
         hours, mins, secs = int(first), int(second or 0), int(third or 0)
@@ -175,7 +185,7 @@ TABLE = (
     Option("priority", counted(0, _INT32), "priority", "an explicit priority", "1000", policed=True),
     Option("qos", word, "qos", "the quality of service", "high", policed=True),
     Option("reservation", word, "reservation", "the reservation to run in", "course", policed=True),
-    Option("timelimit", minutes, "time_limit", "the longest run time: minutes, 2h, 1-12:00:00", "2h"),
+    Option("timelimit", minutes, "time_limit", "the longest run time: minutes, 1h30m, 1-12:00:00", "2h"),
     Option("user-id", word, "user_id", "the user the job belongs to", "alice", policed=True),
     Option("wckey", word, "wckey", "the workload characterisation key", "genome"),
     Option("begin", timestamp, "begin_time", "not before this time", "2027-01-31T06:00:00Z", ours=True),
@@ -187,7 +197,7 @@ TABLE = (
     Option("hold", switch, "hold", "submit, but wait for a release", "true", ours=True),
     Option("nice", whole(-(2**31) + 3, _INT32), "nice", "yield to others", "100", ours=True, policed=True),
     Option("prefer", line, "prefer", "features the nodes should have", "nvlink", ours=True),
-    Option("segment-size", counted(1, 65533), "segment_size", "nodes per segment (topology/block)", "16", ours=True),
+    Option("segment", counted(1, 65533), "segment_size", "nodes per segment (topology/block)", "16", ours=True),
     Option("switches", counted(1, 65533), "required_switches", "the most leaf switches", "1", ours=True),
     Option("time-min", minutes, "time_minimum", "accept a shorter limit if that starts sooner", "30m", ours=True),
     Option("gang", switch, "", "on a batch job or JobSet: its pods are one job and start together", "true", ours=True),
@@ -198,7 +208,7 @@ BY_NAME = {option.name: option for option in TABLE}
 
 
 def unknown(annotations: Mapping[str, str]) -> list[str]:
-    """Names under our prefix that mean nothing: most likely misspelt. They are told, and otherwise ignored."""
+    """Names under our prefix that mean nothing: most likely misspelt."""
     given = (key for key in annotations if key.startswith(names.OPTION))
     return sorted(key for key in given if key.removeprefix(names.OPTION) not in BY_NAME)
 

@@ -13,6 +13,7 @@ from functools import partial
 
 from slinky.bridge import intake, policy, profiles
 from slinky.bridge.bind import Hands
+from slinky.bridge.brake import Brake
 from slinky.bridge.claim import Claims
 from slinky.bridge.complete import Completer
 from slinky.bridge.config import Settings
@@ -20,8 +21,11 @@ from slinky.bridge.credentials import Trust, tokens
 from slinky.bridge.feasible import Feasible
 from slinky.bridge.identity import Self
 from slinky.bridge.ledger import Ledger
+from slinky.bridge.line import Line
 from slinky.bridge.nodes import HostName, Nodes
+from slinky.bridge.ports import ports_of
 from slinky.bridge.release import Releaser
+from slinky.bridge.rescue import Rescue
 from slinky.bridge.stock import UNPLACED, UNSUBMITTED, Stock
 from slinky.bridge.submit import Submitter
 from slinky.bridge.units import Units, judge, units_of_group
@@ -82,6 +86,9 @@ class Bridge:
         completer = Completer(settings.completer_socket) if settings.completer_socket else None
         self.releaser = Releaser(slurm, self.mirror, self.ledger, clock, completer)
         submitter = Submitter(slurm, self.mirror, self.ledger, clock, allocate_first=settings.allocate_first)
+        self.line = Line(self.mirror.jobs, self._tell_place, clock)
+        hands = Hands(client, stock.pods, self.recorder, settings)
+        brake = Brake(settings.lost_pods_evicted)
         self.units = Units(
             settings,
             stock,
@@ -89,9 +96,11 @@ class Bridge:
             Feasible(stock, self.mirror),
             submitter,
             self.releaser,
-            Hands(client, stock.pods, self.recorder, settings),
+            hands,
             Wants(client, stock.shelf),
             Claims(client, stock, self.mirror),
+            Rescue(slurm, stock, submitter, hands, brake, clock),
+            self.line,
             clock,
         )
         self.nodes = Nodes(settings, client, slurm, self.mirror, stock, self.recorder, me)
@@ -110,15 +119,18 @@ class Bridge:
         self.unit_loop.watches(stock.shelf.slices, lambda _: self._units_wanting_devices(UNSUBMITTED))
         self.unit_loop.watches(stock.shelf.claims, self._units_of_claim, when=_freed_or_made)
         self.unit_loop.watches(stock.nodes, self._units_leaving, when=_answers_differently)
+        self.unit_loop.watches(stock.pods, self._units_wanting_ports, when=_frees_ports)
         self.node_loop.watches(stock.nodes, self._host_of_node)
         self.node_loop.watches(stock.shelf.slices, lambda part: self._hosts_named(part.spec.node_name))
         self.node_loop.watches(stock.shelf.classes, lambda _: map(HostName, self._hosts_with_devices()))
         self.mirror.listen(self._slurm_changed)
+        self.mirror.listen(self.line.changed)
         self.runtime.control(self.unit_loop)
         self.runtime.control(self.node_loop)
         self.runtime.serve(self.recorder.run)
         self.runtime.serve(self.mirror.run)
         self.runtime.serve(self.releaser.run)
+        self.runtime.serve(self.line.run)
         self.runtime.health.ready("slurm", lambda: str(self.mirror.fault) if self.mirror.fault else None)
 
     async def run(self, lead: Lead | None = None) -> None:
@@ -183,6 +195,10 @@ class Bridge:
         found = {part.spec.node_name for part in self.stock.shelf.slices}
         return [intake.host_of(node) for name in found if (node := self.stock.nodes.get(Key("", name)))]
 
+    def _units_wanting_ports(self, _: Pod) -> set[Unit]:
+        """Units that wait and want host ports, when somebody gives some back."""
+        return self.stock.units_of(pod for pod in self.stock.pods if intake.waiting(pod) and ports_of(pod))
+
     def _host_of_node(self, node: Node) -> list[HostName]:
         return [HostName(intake.host_of(node))]
 
@@ -202,6 +218,10 @@ class Bridge:
         elif change.kind is Kind.SIGHT and change.after is None:
             self._look_at_everything()
 
+    def _tell_place(self, job: str) -> None:
+        if unit := self.ledger.unit_of(job):
+            self.unit_loop.queue.add(unit)
+
     def _units_of_job(self, job: str) -> set[Unit]:
         known = self.ledger.unit_of(job)
         return self.stock.units_of(self.stock.pods.by("job", job)) | ({known} if known else set())
@@ -210,6 +230,13 @@ class Bridge:
 def _freed_or_made(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
     held = old is not None and old.status.allocation is not None
     return old is None or (held and (new is None or new.status.allocation is None))
+
+
+def _frees_ports(old: Pod | None, new: Pod | None) -> bool:
+    """A pod on a node has ended, or is gone, and had host ports."""
+    if old is None or not intake.bound(old) or intake.finished(old) or not ports_of(old):
+        return False
+    return new is None or intake.finished(new)
 
 
 def _answers_differently(old: Node | None, new: Node | None) -> bool:

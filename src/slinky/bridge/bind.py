@@ -58,6 +58,12 @@ class Hands:
         tolerations = tolerating(pod, self._settings)
         await self._patch(pod, {"metadata": meta, **({"spec": {"tolerations": tolerations}} if tolerations else {})})
 
+    async def relabel(self, pod: Pod, job: str, sluid: str) -> None:
+        """Give a pod that runs another job than it had."""
+        notes = {names.SLUID_ANNOTATION: sluid or None}
+        meta = {"labels": {names.JOB_LABEL: job}, "annotations": notes, "finalizers": [names.FINALIZER]}
+        await self._patch(pod, {"metadata": meta})
+
     async def unlabel(self, pod: Pod) -> None:
         """Take the job off a pod that has no node."""
         blank = {

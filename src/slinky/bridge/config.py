@@ -108,6 +108,8 @@ class Settings(View, frozen=True):
     dead_kubelet_seconds: Seconds = 120.0
     # Nodes that stop answering are drained in Slurm after this many seconds.
     not_ready_seconds: Seconds = 30.0
+    # Of running pods whose jobs vanished and cannot be replaced, so many may be deleted in ten minutes.
+    lost_pods_evicted: Annotated[int, msgspec.Meta(ge=0)] = 10
     lease_namespace: str = ""
     leader_elect: bool = True
     # Where PrologSlurmctld and EpilogSlurmctld may ring (UDP); 0 is off.

@@ -17,6 +17,7 @@ from slinky.kube.views import Taint
 #: Taints that come and go with the health of a node.
 PASSING = "node.kubernetes.io/"
 CLOSING = frozenset({"NoSchedule", "NoExecute"})
+DEMAND = "DoNotSchedule"
 
 
 class Shape(View, frozen=True):
@@ -41,6 +42,21 @@ def shape_of(pod: Pod, volumes: Iterable[NodeSelector] = ()) -> Shape:
         tuple(volumes),
         tuple(sorted((name, amount.nano) for name, amount in plain.items() if amount)),
     )
+
+
+def beyond(pod: Pod) -> list[str]:
+    """What a pod demands that Slurm cannot be asked for."""
+    told = []
+    if any(each.get("whenUnsatisfiable", DEMAND) == DEMAND for each in pod.spec.topology_spread_constraints):
+        told.append(f"topologySpreadConstraints with {DEMAND} cannot be honoured: Slurm chooses the nodes")
+    affinity = pod.spec.affinity
+    for kind, terms in (
+        ("podAffinity", affinity and affinity.pod_affinity),
+        ("podAntiAffinity", affinity and affinity.pod_anti_affinity),
+    ):
+        if terms and terms.required_during_scheduling_ignored_during_execution:
+            told.append(f"required {kind} cannot be honoured: Slurm chooses the nodes; whole ones are the default")
+    return told
 
 
 def why_not(shape: Shape, node: Node, catalog: Catalog) -> str:

@@ -3,40 +3,36 @@
 
     new -> (gang complete) -> Submit -> Say why it waits -> Place -> ... -> End -> LetGo
                                   |         |                |
-                              resubmit <- Detach         Evict (the job ended under running pods)
+                              resubmit <- Detach         Evict (the job ended), Reclaim (it was lost)
 
 Pods are sorted by the job that their label names, each job is followed, then those without one are taken in. What
 Slurm does not tell for certain leads to no action at all: unknown is not gone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 
 from slinky.bridge import intake, reasons, watch
+from slinky.bridge.steps import (
+    Cancel,
+    Detach,
+    Evict,
+    LetGo,
+    Place,
+    Plan,
+    Reclaim,
+    Revise,
+    Say,
+    Seen,
+    Sight,
+    Submit,
+    Withdraw,
+)
 from slinky.bridge.views import Pod
 from slinky.bridge.watch import Said
 from slinky.bridge.workload import Root, Unit
 from slinky.slurm import JobRecord
-
-
-class Sight(Enum):
-    """What is known for certain of a job."""
-
-    UNKNOWN = "unknown"
-    LIVE = "live"
-    OVER = "over"  # ended, or positively gone
-    FOREIGN = "foreign"  # the id belongs to somebody else's job: ours is gone
-
-
-@dataclass(frozen=True)
-class Seen:
-    """One job as it looks now."""
-
-    sight: Sight
-    record: JobRecord | None = None
-    stale: bool = False  # it asks for something else than its pods do now
 
 
 @dataclass(frozen=True)
@@ -52,100 +48,7 @@ class View:
     patience: float = 120.0
     reachable: Callable[[str], bool | None] = lambda _: True  # None: no such node
     strays: Sequence[str] = ()  # jobs of this unit that no pod is labelled with
-
-
-# --- actions, in the order in which they appear in a plan
-
-
-@dataclass(frozen=True)
-class Submit:
-    """Give these pods a job."""
-
-    pods: tuple[Pod, ...]
-
-
-@dataclass(frozen=True)
-class Revise:
-    """Bring a waiting job up to what its pods, newcomers among them, ask for now."""
-
-    job: str
-    pods: tuple[Pod, ...]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Put these pods on the nodes of their job."""
-
-    job: str
-    pods: tuple[Pod, ...]
-
-
-@dataclass(frozen=True)
-class Say:
-    """Tell it on the pods."""
-
-    pods: tuple[Pod, ...]
-    said: Said
-    warning: bool = False
-
-
-@dataclass(frozen=True)
-class Detach:
-    """Take the job's name off these pods, so that they are submitted again."""
-
-    pods: tuple[Pod, ...]
-    said: Said
-
-
-@dataclass(frozen=True)
-class Withdraw:
-    """Free the devices that were claimed for pods which lost their job before they started."""
-
-    pods: tuple[Pod, ...]
-
-
-@dataclass(frozen=True)
-class Cancel:
-    """End a job that no pod needs; `outcome` is what became of its pods."""
-
-    job: str
-    outcome: str = ""
-    code: int = 0
-
-
-@dataclass(frozen=True)
-class Evict:
-    """Delete a pod whose job has ended."""
-
-    pod: Pod
-    said: Said
-
-
-@dataclass(frozen=True)
-class LetGo:
-    """Remove our hold on a pod that is gone."""
-
-    pod: Pod
-    warning: str = ""
-
-
-Action = Submit | Revise | Place | Say | Detach | Withdraw | Cancel | Evict | LetGo
-
-
-@dataclass
-class Plan:
-    """What to do, and when to look again even if nothing changes."""
-
-    actions: list[Action] = field(default_factory=list)
-    again: float | None = None
-
-    def add(self, *actions: Action) -> None:
-        """Do these next."""
-        self.actions.extend(actions)
-
-    def look_again(self, after: float) -> None:
-        """Look again after so many seconds at the latest."""
-        self.again = after if self.again is None else min(self.again, after)
+    place: Callable[[JobRecord], str] = lambda _: ""  # where a waiting job stands, in a sentence
 
 
 def decide(view: View) -> Plan:
@@ -203,7 +106,7 @@ def _follow(view: View, plan: Plan, job: str, pods: list[Pod], fresh: list[Pod])
         elif seen.record.state.ready:
             _running(view, plan, job, seen, alive)
         elif seen.record.state.suspended:
-            plan.add(Say(tuple(alive), Said(None, "Suspended", f"Slurm job {job} is suspended.")))
+            plan.add(Say(tuple(alive), watch.of_suspended(job), warning=True))
 
 
 def _pending(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod], fresh: list[Pod]) -> None:
@@ -220,12 +123,17 @@ def _pending(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod], fre
     elif newcomers or seen.stale:
         plan.add(Revise(job, tuple(members)))
     elif seen.record is not None:
-        plan.add(Say(tuple(members), watch.of_pending(seen.record)))
+        plan.add(Say(tuple(members), watch.of_pending(seen.record, view.place(seen.record))))
 
 
 def _running(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
     unbound = [pod for pod in alive if not intake.bound(pod)]
-    if not unbound or seen.record is None:
+    if seen.record is None:
+        return
+    if not unbound:
+        # News only if a crash came in between, or after a suspension.
+        told = ((pod, watch.of_running(seen.record, pod.spec.node_name)) for pod in alive if not pod.metadata.deleting)
+        plan.add(*(Say((pod,), said) for pod, said in told if watch.news(pod, said)))
         return
     broken = view.root is not None and view.root.exact and len(alive) < view.root.needed
     if broken and len(unbound) == len(alive):
@@ -242,9 +150,12 @@ def _ended(plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
     record = seen.record if seen.sight is Sight.OVER else None
     end = reasons.end(record.state.base if record else "", lost=record is None or record.lost)
     detail = record.detail if record else None
-    for pod in alive:
-        if intake.bound(pod) and not pod.metadata.deleting:
-            plan.add(Evict(pod, watch.of_end(job, end, detail, waiting=False)))
+    running = tuple(pod for pod in alive if intake.bound(pod) and not pod.metadata.deleting)
+    said = watch.of_end(job, end, detail, waiting=False)
+    if end is reasons.LOST and running:
+        plan.add(Reclaim(job, running, said))
+    else:
+        plan.add(*(Evict(pod, said) for pod in running))
     unbound = tuple(pod for pod in alive if not intake.bound(pod))
     if unbound:
         said = watch.of_end(job, end, detail, waiting=True)
@@ -252,6 +163,8 @@ def _ended(plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
             plan.add(Say(unbound, said, warning=True), Withdraw(unbound))
         else:
             plan.add(Detach(unbound, said))
+    if seen.remains and len(unbound) == len(alive):
+        plan.add(Cancel(job))
 
 
 def _finish(plan: Plan, job: str, seen: Seen, pods: list[Pod]) -> None:
@@ -259,7 +172,7 @@ def _finish(plan: Plan, job: str, seen: Seen, pods: list[Pod]) -> None:
     held = [pod for pod in pods if intake.held(pod)]
     if seen.sight is Sight.UNKNOWN:
         return
-    if seen.sight is Sight.LIVE:
+    if seen.sight is Sight.LIVE or seen.remains:
         plan.add(Cancel(job, *outcome(pods)))
     plan.add(*(LetGo(pod) for pod in held if not _mentioned(plan, pod)))
 

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which Slurm hosts a workload must not be given, answered once per shape and remembered until nodes change.
 
-A host of the partition that is no Kubernetes node is as unusable as one that the pods cannot bear.
+A host of the partition that is no Kubernetes node is as unusable as one that the pods cannot bear. Host ports come
+and go with other pods, so they are looked at anew each time.
 """
 
 from collections.abc import Iterable
 
-from slinky.bridge import constrain
+from slinky.bridge import constrain, intake
 from slinky.bridge.constrain import Shape
+from slinky.bridge.harbour import Harbour
 from slinky.bridge.stock import Stock
 from slinky.bridge.views import (
     STORAGE_CLASSES,
@@ -29,6 +31,7 @@ class Feasible:
 
     def __init__(self, stock: Stock, mirror: Mirror) -> None:
         self._stock, self._mirror = stock, mirror
+        self._ports = Harbour(stock)
         self._answers: dict[tuple[Shape, str], frozenset[str]] = {}
         stock.nodes.listen(self._node_changed)
         mirror.listen(self._host_changed)
@@ -44,12 +47,19 @@ class Feasible:
         if old is None or new is None or old.partitions != new.partitions:
             self._answers.clear()
 
-    async def excluded(self, pods: Iterable[Pod], partition: str) -> frozenset[str]:
-        """The hosts of a partition that one of the pods cannot use."""
-        found: frozenset[str] = frozenset()
-        for pod in pods:
-            found |= self._excluded(await self.shape(pod), partition)
-        return found
+    async def excluded(self, pods: Iterable[Pod], partition: str) -> dict[str, frozenset[str]]:
+        """The hosts of a partition that a pod cannot use, by its uid."""
+        return {
+            pod.metadata.uid: self._excluded(await self.shape(pod), partition) | await self._without_ports(pod)
+            for pod in pods
+        }
+
+    async def _without_ports(self, pod: Pod) -> frozenset[str]:
+        """Hosts where a port that the pod needs is taken."""
+        busy = await self._ports.busy(pod)
+        nodes = (self._stock.nodes.get(Key("", name)) for name in busy)
+        hosts = (intake.host_of(node) for node in nodes if node is not None)
+        return frozenset(host for host in hosts if host in self._mirror.nodes)
 
     def _excluded(self, shape: Shape, partition: str) -> frozenset[str]:
         known = self._answers.get((shape, partition))
@@ -64,7 +74,8 @@ class Feasible:
 
     async def why_not(self, pod: Pod, node: Node) -> str:
         """Why a node does not suit a pod; nothing if it does."""
-        return constrain.why_not(await self.shape(pod), node, self._stock.catalog)
+        lasting = constrain.why_not(await self.shape(pod), node, self._stock.catalog)
+        return lasting or await self._ports.taken(pod, node.metadata.name)
 
     async def shape(self, pod: Pod) -> Shape:
         """The shape of a pod, with the reach of its volumes."""

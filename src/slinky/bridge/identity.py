@@ -8,7 +8,8 @@ cancelled for anything it lacks.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -29,6 +30,7 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     unit: str = ""
     members: str = ""
     spec: str = ""
+    roles: list[int] = []  # pods per component of a heterogeneous job, in the order of `pods`
 
 
 class Comment(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,15 +87,31 @@ def members(pods: Iterable[Pod]) -> str:
     return hashlib.sha256("\n".join(uids).encode()).hexdigest()[:16]
 
 
-def digest(request: JobRequest) -> str:
+def digest(requests: Iterable[JobRequest]) -> str:
     """A digest of what was asked for, whoever asked."""
-    bare = msgspec.structs.replace(request, admin_comment=None, immediate=None)
+    bare = [msgspec.structs.replace(request, admin_comment=None, immediate=None) for request in requests]
     return hashlib.sha256(msgspec.json.encode(bare)).hexdigest()[:16]
 
 
-def sign(request: JobRequest, me: Self, unit: str, pods: Iterable[Pod]) -> JobRequest:
-    """The request with our identity in it."""
-    group = list(pods)
-    mine = Identity(VERSION, me.cluster, me.bridge, unit, members(group), digest(request))
-    comment = Comment([str(pod.metadata.key) for pod in group], mine)
-    return msgspec.structs.replace(request, admin_comment=msgspec.json.encode(comment).decode())
+def sign(requests: Sequence[JobRequest], roles: Sequence[Sequence[Pod]], me: Self, unit: str) -> list[JobRequest]:
+    """The requests with our identity in them. The first names every pod, the others their own."""
+    everybody = [pod for role in roles for pod in role]
+    sizes = [len(role) for role in roles] if len(roles) > 1 else []
+    mine = Identity(VERSION, me.cluster, me.bridge, unit, members(everybody), digest(requests), sizes)
+    named = [everybody, *roles[1:]]
+    return [
+        msgspec.structs.replace(request, admin_comment=_written(Comment([str(pod.metadata.key) for pod in pods], mine)))
+        for request, pods in zip(requests, named, strict=True)
+    ]
+
+
+def roles_of(comment: Comment | None) -> list[list[str]]:
+    """The pods of each component, by name; empty where a job has no components or does not tell them."""
+    if comment is None or sum(comment.slinky.roles) != len(comment.pods):
+        return []
+    names_left = iter(comment.pods)
+    return [list(islice(names_left, size)) for size in comment.slinky.roles]
+
+
+def _written(comment: Comment) -> str:
+    return msgspec.json.encode(comment).decode()

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from slinky.bridge import identity
-from slinky.bridge.decide import Seen, Sight
+from slinky.bridge import compound, identity
 from slinky.bridge.identity import Comment, Self
+from slinky.bridge.steps import Seen, Sight
 from slinky.bridge.views import Pod
 from slinky.bridge.workload import Unit
 from slinky.observe import Log
-from slinky.slurm import Client, Job, Mirror, NotFound, Presence
+from slinky.slurm import Client, Job, JobRecord, Mirror, NotFound, Presence
 
 log = Log("slinky.bridge.ledger")
 
@@ -45,6 +45,8 @@ class Ledger:
         self._entries: dict[str, Entry] = {}
         self._by_unit: dict[Unit, set[str]] = {}
         self._strangers: set[str] = set()
+        self._leader_of: dict[str, str] = {}  # later components of heterogeneous jobs, by their own ids
+        self._condemned: set[str] = set()  # ended by ourselves, which the mirror may not have seen yet
 
     def note(self, entry: Entry) -> None:
         """Remember and follow a job."""
@@ -66,10 +68,14 @@ class Ledger:
             if not jobs:
                 self._by_unit.pop(entry.unit, None)
             self._mirror.forget(job)
+            self._condemned.discard(job)
+            for part in self._parts_of(job):
+                del self._leader_of[part]
+                self._mirror.forget(part)
 
     def unit_of(self, job: str) -> Unit | None:
-        """What a job stands for."""
-        entry = self._entries.get(job)
+        """What a job, or a component of one, stands for."""
+        entry = self._entries.get(self._leader_of.get(job, job))
         return entry.unit if entry else None
 
     def jobs_of(self, unit: Unit) -> list[Entry]:
@@ -88,15 +94,42 @@ class Ledger:
         """A job as it looks to the pods that carry its name; `wanted` is the digest of what they ask for now."""
         presence, record = self._mirror.whereabouts(job)
         if presence is Presence.ABSENT and record is not None:
-            return Seen(Sight.OVER, record)
+            return Seen(Sight.OVER, record, remains=self._remains(job))
         if presence is not Presence.PRESENT or record is None or record.detail is None:
             return Seen(Sight.UNKNOWN, record)
         comment = identity.parse(record.detail.admin_comment)
         if pods and not any(identity.speaks_for(comment, self.me, pod, record.sluid) for pod in pods):
             return Seen(Sight.FOREIGN, record)
-        if record.over:
-            return Seen(Sight.OVER, record)
-        return Seen(Sight.LIVE, record, stale=self._stale(job, comment, wanted))
+        known = self.components(job)
+        if known is None:
+            return Seen(Sight.UNKNOWN, record)
+        whole = compound.join(known)
+        if whole.over:
+            return Seen(Sight.OVER, whole, remains=self._remains(job))
+        return Seen(Sight.LIVE, whole, stale=self._stale(job, comment, wanted))
+
+    def components(self, job: str) -> list[JobRecord] | None:
+        """The records of a job's components, an ordinary job being its only one; None while one is not known."""
+        leader = self._mirror.jobs.get(job)
+        if leader is None:
+            return None
+        found = [leader]
+        for part in compound.parts(leader.detail):
+            if part not in self._leader_of:
+                self._leader_of[part] = job
+                self._mirror.track(part)
+            presence, record = self._mirror.whereabouts(part)
+            if record is None or presence is Presence.UNKNOWN or not (record.over or record.detail):
+                return None
+            found.append(record)
+        return found
+
+    def _parts_of(self, job: str) -> list[str]:
+        return sorted((part for part, leader in self._leader_of.items() if leader == job), key=int)
+
+    def _remains(self, job: str) -> bool:
+        """Whether a component may still hold or want nodes although another is over."""
+        return any(map(self._alive, (job, *self._parts_of(job))))
 
     def _stale(self, job: str, comment: Comment | None, wanted: str) -> bool:
         entry = self._entries.get(job)
@@ -104,7 +137,16 @@ class Ledger:
         return bool(wanted and sent) and sent != wanted
 
     def live(self, job: str) -> bool:
-        """Whether a job may still hold or want nodes; only a positive end says no."""
+        """Whether a job, or a component of it, may still hold or want nodes; only a positive end says no."""
+        return self._remains(job)
+
+    def condemn(self, job: str) -> None:
+        """Slurm has ended this job at our word: whoever comes next must not adopt it."""
+        self._condemned.add(job)
+
+    def _alive(self, job: str) -> bool:
+        if self._leader_of.get(job, job) in self._condemned:
+            return False
         presence, record = self._mirror.whereabouts(job)
         return not (presence is Presence.ABSENT or (record is not None and record.over))
 
@@ -120,12 +162,20 @@ class Ledger:
         record = self._mirror.jobs.get(job)
         return record.sluid if record else ""
 
+    def handles(self, job: str) -> list[str]:
+        """By which names to end a job: its own ends every component, unless it is over before the others."""
+        if self._alive(job) or not (left := [part for part in self._parts_of(job) if self._alive(part)]):
+            return [self.sluid(job) or job]
+        return [self.sluid(part) or part for part in left]
+
     # --- searching
 
     async def search(self) -> None:
         """Find our live jobs in Slurm and remember those we did not know."""
         states = await self._client.job_states()
-        live = {status.job_id for status in states if status.state.live and status.job_id.isdigit()}
+        # A component of a heterogeneous job is listed as `id+offset`, and its id is its own.
+        ids = (status.job_id.partition("+")[0] for status in states if status.state.live)
+        live = {job for job in ids if job.isdigit()}
         self._strangers &= live
         unknown = live - self._entries.keys() - self._strangers
         found = 0
@@ -135,7 +185,8 @@ class Ledger:
                 self._strangers.add(str(job.job_id))
                 continue
             unit = unit_from(comment.slinky.unit)
-            if unit is not None:
+            follower = job.het_job_id.whole not in {0, job.job_id} and str(job.het_job_id.whole) in live
+            if unit is not None and not follower:
                 found += 1
                 self.note(Entry(str(job.job_id), unit, comment.slinky.members, comment.slinky.spec))
         log.info("searched Slurm for jobs of ours", live=len(live), found=found)

@@ -8,13 +8,37 @@ around.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from slinky.bridge import intake, workload
+from slinky.bridge import identity, intake, workload
 from slinky.bridge.views import Pod
+from slinky.slurm import JobRecord
 
 
 class Misplaced(Exception):  # noqa: N818 -- a finding about a job, judged by its caller
     """The nodes of a job do not suit its pods."""
+
+
+class Seat(NamedTuple):
+    """Where a pod goes: a node, and the component of its job that was granted it."""
+
+    node: str
+    part: JobRecord
+
+
+def teams(pods: Sequence[Pod], record: JobRecord, parts: int) -> list[list[Pod]]:
+    """The pods of each component, as the job itself names them. Raises `Misplaced`."""
+    if parts == 1:
+        return [list(pods)]
+    roles = identity.roles_of(identity.parse(record.detail.admin_comment if record.detail else ""))
+    number = {name: index for index, role in enumerate(roles) for name in role}
+    found: list[list[Pod]] = [[] for _ in range(parts)]
+    for pod in pods:
+        index = number.get(str(pod.metadata.key), parts)
+        if index >= parts:
+            raise Misplaced(f"the job does not name {pod.metadata.name}")
+        found[index].append(pod)
+    return found
 
 
 def assign(pods: Iterable[Pod], hosts: Sequence[str], nodes: Mapping[str, str], per_node: int = 1) -> dict[str, str]:

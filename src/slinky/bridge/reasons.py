@@ -7,6 +7,8 @@ dozens, are told by their prefix.
 
 from dataclasses import dataclass
 
+from slinky.slurm import Job
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -45,7 +47,7 @@ WAITING: dict[str, Reason] = {
     "PartitionTimeLimit": Reason("It asks for more time than the partition gives.", "Lower the option timelimit."),
     "BadConstraints": Reason("No node has what it asks for.", "Check the option constraints and the pod's requests."),
     "NodeDown": Reason("A node it needs is down.", "See `sinfo -R`."),
-    "BlockMaxNodeLimit": Reason("It does not fit the topology's blocks.", "See the option segment-size."),
+    "BlockMaxNodeLimit": Reason("It does not fit the topology's blocks.", "See the option segment."),
     "BurstBufferResources": Reason("It waits for burst buffers."),
     "FrontEndDown": Reason("Slurm's front end is down.", "Ask an administrator."),
     "Cleaning": Reason("Its last run is being cleaned up."),
@@ -62,10 +64,26 @@ PREFIXES: tuple[tuple[str, Reason], ...] = (
     ("Nodes_required_for_job_are_DOWN", Reason("Nodes it could use are down, drained or reserved.", "See `sinfo -R`.")),
 )
 
+#: The field of a job that names what blocks it, by the beginning of the reason.
+CAUSES = {
+    "Dependency": "dependency",
+    "Licenses": "licenses",
+    "Reservation": "resv_name",
+    "InvalidAccount": "account",
+    "AccountNotAllowed": "account",
+    "Assoc": "account",
+    "InvalidQOS": "qos",
+    "QOS": "qos",
+    "Partition": "partition",
+    "BadConstraints": "features",
+}
+
 #: Slurm's numbers for a submission that waiting does not mend.
 REFUSED: dict[int, Reason] = {
     2000: Reason("There is no such partition.", "Change the option partition."),
-    2014: Reason("No node can ever give what the pods ask for.", "Ask for less, or check labels, taints and GRES."),
+    2014: Reason(
+        "No node can ever give what the pods ask for.", "Ask for less; check labels, taints, host ports and GRES."
+    ),
     2018: Reason("A node it names is not known to Slurm."),
     2029: Reason("No node has such a feature.", "Change the option constraints."),
     2045: Reason("There is no such account, or the user is not in it.", "Change the option account or user-id."),
@@ -103,6 +121,27 @@ ENDS: dict[str, End] = {
 LOST = End("SlurmJobLost", "is not known to Slurm any more: neither slurmctld nor accounting has it")
 
 
+#: What the bridge itself says in the condition, where Slurm has no word for it.
+OURS: dict[str, str] = {
+    "Allocated": "The job runs and the pod has its node.",
+    "Pending": "The job waits and Slurm has not said why yet.",
+    "GroupMissing": "The object that groups the pod does not exist yet.",
+    "GangIncomplete": "Pods of the gang are missing; all start together or none.",
+    "GangReshaped": "The gang has other roles than its waiting job; it is submitted anew.",
+    "InvalidOption": "An option cannot be used; the message says which and why.",
+    "NotSupported": "The pod or its group demands what Slurm cannot be asked for.",
+    "ClaimPending": "A claim or template that the pod names is missing, or in use by somebody else.",
+    "SlurmRefused": "Slurm refused the job; it is tried again every minute and when something changes.",
+    "SlurmUnreachable": "Slurm does not answer; the pod is submitted as soon as it does.",
+    "SlurmUnknown": "Slurm does not tell what became of a job of the gang; nothing is done until it does.",
+    "Suspended": "Somebody suspended the job: containers go on, unbound pods wait for `scontrol resume`.",
+    "NodeClearing": "The job has its node, where the last pod is still being stopped.",
+    "NodeUnsuitable": "The node that Slurm gave does not suit; the job is given back and submitted again.",
+    "DevicesHeld": "The job has its nodes, but another claim still holds a device.",
+    "EvictionBraked": "The job is lost and its node given away, but too many pods would leave at once.",
+}
+
+
 def waiting(token: str) -> Reason:
     """What a reason for waiting means."""
     first = token.split(",", 1)[0].strip()
@@ -110,6 +149,13 @@ def waiting(token: str) -> Reason:
         return WAITING[first]
     known = next((reason for prefix, reason in PREFIXES if first.startswith(prefix)), None)
     return known or Reason(f"Slurm says {first}." if first else WAITING["None"].sentence)
+
+
+def blocker(token: str, job: Job) -> str:
+    """What stands in a job's way, by name, as far as the job tells it."""
+    field = next((field for prefix, field in CAUSES.items() if token.startswith(prefix)), "")
+    named = str(getattr(job, field)) if field else ""
+    return "; ".join(filter(None, (named, job.state_description)))
 
 
 def refused(number: int, text: str) -> Reason:
@@ -130,6 +176,8 @@ def document() -> str:
     rows = ["| Slurm says | it means | next step |", "| --- | --- | --- |"]
     rows += [f"| `{token}` | {reason.sentence} | {reason.step} |" for token, reason in sorted(WAITING.items())]
     rows += [f"| `{prefix}...` | {reason.sentence} | {reason.step} |" for prefix, reason in PREFIXES]
+    rows += ["", "| the bridge says | it means |", "| --- | --- |"]
+    rows += [f"| `{token}` | {sentence} |" for token, sentence in sorted(OURS.items())]
     rows += ["", "| error | it means | next step |", "| --- | --- | --- |"]
     rows += [f"| {number} | {reason.sentence} | {reason.step} |" for number, reason in sorted(REFUSED.items())]
     rows += ["", "| the job | event on the pod | submitted again if it had no node yet |", "| --- | --- | --- |"]

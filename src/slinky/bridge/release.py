@@ -40,17 +40,17 @@ class Releaser:
 
     async def end(self, job: str, outcome: str = "", code: int = 0) -> None:
         """End a job; one that is over already is fine."""
-        name = self._ledger.sluid(job) or job
         native = self._completer if outcome in NATIVE else None
-        try:
-            if native is None or not await native.complete(name, code):
-                await self._client.cancel(name)
-        except (NotFound, Conflict):
-            pass
-        else:
+        for name in self._ledger.handles(job):
+            try:
+                if native is None or not await native.complete(name, code):
+                    await self._client.cancel(name)
+            except (NotFound, Conflict):
+                continue
             ENDED.labels(outcome or "withdrawn").inc()
             if outcome:
                 self._record(job, outcome, code)
+        self._ledger.condemn(job)
         self._mirror.poke()
 
     def _record(self, job: str, outcome: str, code: int) -> None:

@@ -6,6 +6,7 @@ out, which discovery tells. Owners of other kinds are read when needed, and reme
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from slinky.bridge import intake, names, workload
@@ -22,13 +23,14 @@ from slinky.bridge.views import (
     BatchJob,
     NativeGroup,
     Pod,
-    native_groups,
-    native_workloads,
+    native,
 )
 from slinky.bridge.workload import Root, Unit
 from slinky.kube import NODES, Cache, Client, Discovery, Key, Node, Object, Owner, Resource, Runtime, by_label
-from slinky.kube.client import STRATEGIC
 from slinky.kube.conditions import is_true, rfc3339
+from slinky.observe import Log
+
+log = Log("slinky.bridge.stock")
 
 #: Owners that are read, not watched: their annotations speak for pods that nothing else groups.
 OWNERS = {
@@ -65,13 +67,15 @@ class Stock:
 
     def _native(self, runtime: Runtime, served: Discovery) -> None:
         """The built-in gang API, in the version that this server has; every release changed it."""
-        self.native: Resource[NativeGroup] | None = None
-        versions = [v for v in served.versions("scheduling.k8s.io", "PodGroup") if v != "v1alpha1"]
-        if versions:
-            self.native = native_groups(versions[0])
-            self.groups["NativeGroup"] = runtime.cache(self.native)
-            if served.find("scheduling.k8s.io", "Workload", versions[0]):
-                self.groups["Workload"] = runtime.cache(native_workloads(versions[0]))
+        versions = served.versions(native.GROUP, "PodGroup")
+        self.native = native.native_groups(versions)
+        if self.native is None:
+            if versions:
+                log.warning("native PodGroups are served in versions that are not understood", versions=versions)
+            return
+        self.groups["NativeGroup"] = runtime.cache(self.native)
+        if served.find(native.GROUP, "Workload", self.native.version):
+            self.groups["Workload"] = runtime.cache(native.native_workloads(self.native.version))
 
     # --- devices
 
@@ -113,7 +117,7 @@ class Stock:
         sizes = [pod.metadata.annotations.get(names.LWS_SIZE, "") for pod in pods]
         root = workload.root_of_group(unit, found, int(sizes[0]) if sizes and sizes[0].isdigit() else 0)
         if isinstance(found, NativeGroup):
-            return Root(self._merged(found), root.name, root.needed)
+            return replace(root, annotations=self._merged(found))
         return root
 
     async def mark_scheduled(self, key: Key) -> None:
@@ -124,8 +128,7 @@ class Stock:
         told = {"reason": "Scheduled", "message": "Slurm has placed every pod of the group."}
         now = rfc3339(self.client.clock.now())
         condition = {"type": PLACED, "status": "True", "lastTransitionTime": now, **told}
-        body = {"status": {"conditions": [condition]}}
-        await self.client.patch(self.native, key, body, subresource="status", kind=STRATEGIC)
+        await self.client.apply_status(self.native, key, {"conditions": [condition]})
 
     def _merged(self, group: NativeGroup) -> dict[str, str]:
         """A native group's annotations, below those of its batch job, below those of its Workload."""
@@ -134,9 +137,8 @@ class Stock:
         layers: list[Object | None] = [group]
         if owner and owner.kind == "Job":
             layers.append(self.find("Job", Key(namespace, owner.name)))
-        source = group.spec.pod_group_template_ref
-        if source and source.workload:
-            layers.append(self.find("Workload", Key(namespace, source.workload.workload_name)))
+        if group.workload:
+            layers.append(self.find("Workload", Key(namespace, group.workload)))
         return {key: text for layer in layers if layer for key, text in layer.metadata.annotations.items()}
 
     async def _root_of_pod(self, pod: Pod) -> Root:

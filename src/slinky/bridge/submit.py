@@ -6,7 +6,7 @@ once (one try: every refusal leaves a record), otherwise and always else it is q
 submission went through, Slurm is searched before the next one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -17,7 +17,7 @@ from slinky.bridge.views import Pod
 from slinky.bridge.workload import Unit
 from slinky.kube import Later
 from slinky.observe import Clock, Log, counter, histogram
-from slinky.slurm import Busy, Client, Conflict, JobRequest, Mirror, NotFound, Retryable
+from slinky.slurm import Busy, Client, Conflict, JobRequest, Mirror, NotFound, Retryable, number
 from slinky.slurm import Node as Host
 
 log = Log("slinky.bridge.submit")
@@ -27,8 +27,15 @@ SUBMIT_SECONDS = histogram("slinky_bridge_submit_seconds", "How long Slurm took 
 
 #: Allocations younger than this may not show in the list of hosts yet.
 UNSEEN = 5.0
+HIGHEST = 2**31 - 1
+#: How long pods that run are given the first choice after a loss of jobs.
+QUIET = 5.0
 #: Fields that a job keeps for life; sending them again in an update is refused or ignored.
 FIXED = ("flags", "current_working_directory", "mcs_label", "shared", "user_id", "group_id", "hold", "immediate")
+
+
+class Reshaped(Exception):  # noqa: N818 -- a finding, judged by its caller
+    """A waiting job has other components than its pods need now: it cannot be changed, only replaced."""
 
 
 class Submitter:
@@ -39,26 +46,50 @@ class Submitter:
         self._allocate_first = allocate_first
         self._doubtful: set[Unit] = set()
         self._taken: list[tuple[float, int]] = []
+        self._quiet_until = float("-inf")
 
-    async def submit(self, unit: Unit, wish: Wish, pods: Iterable[Pod]) -> str:
-        """The job that stands for these pods. Raises what Slurm answers."""
-        group = list(pods)
+    async def submit(self, unit: Unit, wish: Wish) -> str:
+        """The job that stands for the pods of a wish. Raises what Slurm answers."""
+        if (left := self._quiet_until - self._clock.monotonic()) > 0:
+            raise Later("Slurm has lost jobs; pods that run get theirs back first", after=left)
+        with SUBMIT_SECONDS.time():
+            return await self._once(unit, wish, self._send)
+
+    def pause(self) -> None:
+        """Slurm has lost a job: for a short while nothing new is submitted that could take nodes of running pods."""
+        self._quiet_until = self._clock.monotonic() + QUIET
+
+    async def reclaim(self, unit: Unit, wish: Wish, hosts: Sequence[str]) -> str:
+        """A new job for pods that run already, on exactly these hosts. Raises what Slurm answers.
+
+        Its priority is the highest there is: it asks for nothing that its pods do not have.
+        """
+        here = {"required_nodes": tuple(hosts), "excluded_nodes": None, "priority": number(HIGHEST)}
+
+        async def send(requests: Sequence[JobRequest]) -> str:
+            accepted = await self._client.allocate(msgspec.structs.replace(requests[0], **here))
+            SUBMITTED.labels("reclaim").inc()
+            return str(accepted.job_id)
+
+        return await self._once(unit, wish, send)
+
+    async def _once(self, unit: Unit, wish: Wish, send: Callable[[Sequence[JobRequest]], Awaitable[str]]) -> str:
+        """The job that already stands for these pods, or a new one. When nobody knows, Slurm is searched first."""
         if not self._ledger.searched.is_set():
             raise Later("Slurm has not been searched for our jobs yet", after=1)
         if unit in self._doubtful:
             await self._ledger.search()
             self._doubtful.discard(unit)
-        if (known := self.standing(unit, group)) is not None:
+        pods = [pod for role in wish.roles for pod in role]
+        if (known := self.standing(unit, pods)) is not None:
             return known.job
-        request = identity.sign(wish.request, self._ledger.me, str(unit), group)
         try:
-            with SUBMIT_SECONDS.time():
-                job = await self._send(request)
+            job = await send(identity.sign(wish.requests, wish.roles, self._ledger.me, str(unit)))
         except Retryable as error:
             if error.maybe_applied:
                 self._doubtful.add(unit)
             raise
-        self._ledger.note(Entry(job, unit, identity.members(group), identity.digest(wish.request)))
+        self._ledger.note(Entry(job, unit, identity.members(pods), identity.digest(wish.requests)))
         return job
 
     def standing(self, unit: Unit, pods: Iterable[Pod]) -> Entry | None:
@@ -67,8 +98,10 @@ class Submitter:
         fitting = [entry for entry in self._ledger.jobs_of(unit) if entry.members == members]
         return next((entry for entry in fitting if self._ledger.live(entry.job)), None)
 
-    async def _send(self, request: JobRequest) -> str:
-        if self._allocate_first and self._room(request):
+    async def _send(self, requests: Sequence[JobRequest]) -> str:
+        request = requests[0]
+        # Slurm places heterogeneous jobs by its backfill alone.
+        if self._allocate_first and len(requests) == 1 and self._room(request):
             try:
                 accepted = await self._client.allocate(request)
             except Busy as error:
@@ -77,7 +110,7 @@ class Submitter:
                 self._taken.append((self._clock.monotonic(), int(request.nodes or 1)))
                 SUBMITTED.labels("allocate").inc()
                 return str(accepted.job_id)
-        accepted = await self._client.submit(request)
+        accepted = await self._client.submit(*requests)
         SUBMITTED.labels("submit").inc()
         return str(accepted.job_id)
 
@@ -88,16 +121,21 @@ class Submitter:
         return not queue and has_room(request, self._mirror.nodes, sum(nodes for _, nodes in self._taken))
 
     async def revise(self, unit: Unit, job: str, wish: Wish, pods: Iterable[Pod]) -> bool:
-        """Bring a waiting job up to a new wish; False if it does not wait any more."""
+        """Bring a waiting job up to a new wish; False if it does not wait any more. Raises `Reshaped`."""
         group = list(pods)
-        signed = identity.sign(wish.request, self._ledger.me, str(unit), group)
-        change = msgspec.structs.replace(signed, **dict.fromkeys(FIXED))
+        parts = self._ledger.components(job) or []
+        if len(parts) != len(wish.requests):
+            raise Reshaped(f"Slurm job {job} has {len(parts)} components, its pods need {len(wish.requests)}")
+        signed = identity.sign(wish.requests, wish.roles, self._ledger.me, str(unit))
         try:
-            await self._client.update_job(int(job), change)
+            # The first component last: its signature says that all of it is done.
+            for part, request in reversed(list(zip(parts, signed, strict=True))):
+                change = msgspec.structs.replace(request, **dict.fromkeys(FIXED))
+                await self._client.update_job(int(part.job_id), change)
         except (Conflict, NotFound):
             self._mirror.poke()
             return False
-        self._ledger.note(Entry(job, unit, identity.members(group), identity.digest(wish.request)))
+        self._ledger.note(Entry(job, unit, identity.members(group), identity.digest(wish.requests)))
         return True
 
 

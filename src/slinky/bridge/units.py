@@ -7,19 +7,22 @@ holds no state of its own: what it needs after a restart is on the pods and in t
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from slinky.bridge import decide, identity, intake, place, reasons, room, watch, workload
+from slinky.bridge import constrain, decide, identity, intake, place, reasons, room, watch, workload
 from slinky.bridge.annotations import OptionError
 from slinky.bridge.bind import Hands, each
 from slinky.bridge.claim import Claims
 from slinky.bridge.config import Settings
-from slinky.bridge.decide import Cancel, Detach, Evict, LetGo, Place, Revise, Say, Submit, View, Withdraw
+from slinky.bridge.decide import View
 from slinky.bridge.feasible import Feasible
 from slinky.bridge.grant import Held
 from slinky.bridge.ledger import Ledger
-from slinky.bridge.place import Misplaced
+from slinky.bridge.line import Line
+from slinky.bridge.place import Misplaced, Seat
 from slinky.bridge.release import Releaser
+from slinky.bridge.rescue import Rescue
+from slinky.bridge.steps import Action, Cancel, Detach, Evict, LetGo, Place, Reclaim, Revise, Say, Submit, Withdraw
 from slinky.bridge.stock import Stock
-from slinky.bridge.submit import Submitter
+from slinky.bridge.submit import Reshaped, Submitter
 from slinky.bridge.translate import Wish, World, translate
 from slinky.bridge.views import Pod
 from slinky.bridge.wants import NotYet, Wants
@@ -60,11 +63,14 @@ class Units:
         hands: Hands,
         wants: Wants,
         claims: Claims,
+        rescue: Rescue,
+        line: Line,
         clock: Clock,
     ) -> None:
         self._settings, self._stock, self._ledger, self._feasible = settings, stock, ledger, feasible
         self._submitter, self._releaser, self._hands = submitter, releaser, hands
-        self._wants, self._claims, self._clock = wants, claims, clock
+        self._wants, self._claims, self._rescue = wants, claims, rescue
+        self._line, self._clock = line, clock
 
     async def reconcile(self, unit: Unit) -> Again | None:
         """Bring one unit a step further."""
@@ -93,6 +99,8 @@ class Units:
             root = await self._stock.root_of(unit, pods)
         except Missing:
             return None, None, None
+        if told := root.problem or next((told for pod in wanting for told in constrain.beyond(pod)), ""):
+            return root, None, Said(False, "NotSupported", f"{told}.")
         try:
             wish = await self._translated(unit, root, wanting) if wanting else None
         except NotYet as error:
@@ -101,27 +109,37 @@ class Units:
             return root, None, Said(False, "InvalidOption", f"{error}.")
         return root, wish, None
 
+    async def _wish_of(self, unit: Unit, pods: tuple[Pod, ...]) -> Wish | None:
+        """What these pods ask for, if that can be said."""
+        try:
+            return await self._translated(unit, await self._stock.root_of(unit, list(pods)), list(pods))
+        except (Missing, OptionError):
+            return None
+
     async def _translated(self, unit: Unit, root: Root, pods: list[Pod]) -> Wish:
         needed = await self._wants.of(pods)
         world = World(self._settings, self._stock.catalog, needed.by_pod, needed.shared, needed.threads)
         first = translate(unit, root, pods, world)
         excluded = await self._feasible.excluded(pods, first.request.partition or "")
         if needed.choosy:
-            excluded |= {intake.host_of(node) for node in self._stock.nodes if not needed.suits(node.metadata.name)}
-        return translate(unit, root, pods, world, excluded=excluded) if excluded else first
+            unfit = {intake.host_of(node) for node in self._stock.nodes if not needed.suits(node.metadata.name)}
+            excluded = {uid: hosts | unfit for uid, hosts in excluded.items()}
+        return translate(unit, root, pods, world, excluded=excluded) if any(excluded.values()) else first
 
     def _view(
         self, unit: Unit, pods: list[Pod], jobs: set[str], root: Root | None, wish: Wish | None, problem: Said | None
     ) -> View:
-        wanted = identity.digest(wish.request) if wish else ""
+        wanted = identity.digest(wish.requests) if wish else ""
         seen = {job: self._ledger.seen(job, [pod for pod in pods if intake.job_id(pod) == job], wanted) for job in jobs}
         fresh = [pod for pod in pods if intake.waiting(pod) and not intake.job_id(pod)]
-        standing = self._submitter.standing(unit, fresh) if fresh else None
+        # Jobs that already stand for pods without a label, or for running pods whose own job is lost.
+        running = [pod for pod in pods if intake.bound(pod) and not intake.gone(pod) and not pod.metadata.deleting]
+        spoken_for = [self._submitter.standing(unit, group) for group in (fresh, running) if group]
         strays = [
             entry.job
             for entry in self._ledger.jobs_of(unit)
             if entry.job not in jobs
-            and entry != standing
+            and entry not in spoken_for
             and self._ledger.ours(entry.job)
             and self._ledger.live(entry.job)
         ]
@@ -135,6 +153,7 @@ class Units:
             self._settings.dead_kubelet_seconds,
             self._stock.reachable,
             strays,
+            self._line.place,
         )
 
     def _forget(self, unit: Unit, jobs: set[str]) -> None:
@@ -145,18 +164,22 @@ class Units:
 
     # --- acting
 
-    async def _act(self, unit: Unit, action: decide.Action, wish: Wish | None) -> None:
+    async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:
         match action:
             case Submit(pods) if wish is not None:
-                await self._submit(unit, wish, pods)
+                # Others of the unit may wait for the node that their own job has: they are not part of this one.
+                exact = wish if wish.of(pods) else await self._wish_of(unit, pods)
+                if exact is not None:
+                    await self._submit(unit, exact, pods)
             case Revise(job, pods) if wish is not None:
-                if await self._submitter.revise(unit, job, wish, pods):
-                    await self._label([pod for pod in pods if intake.job_id(pod) != job], job)
+                await self._revise(unit, job, wish, pods)
             case Place(job, pods):
                 await self._place(unit, job, pods, wish)
             case Say(pods, said, warning):
                 await self._tell(pods, said, warning=warning)
             case Detach(pods, said):
+                if said.reason == reasons.LOST.reason:
+                    self._submitter.pause()
                 await self._tell(pods, said, warning=True)
                 await each(pods, self._claims.withdraw)
                 await each(pods, self._hands.unlabel)
@@ -166,13 +189,16 @@ class Units:
                 await self._releaser.end(job, outcome, code)
             case Evict(pod, said):
                 await self._hands.evict(pod, said)
+            case Reclaim(_, pods, said):
+                self._submitter.pause()
+                await self._rescue.reclaim(unit, await self._wish_of(unit, pods), pods, said)
             case LetGo(pod, complaint):
                 await self._claims.drop(pod)
                 await self._hands.let_go(pod, complaint)
 
     async def _submit(self, unit: Unit, wish: Wish, pods: tuple[Pod, ...]) -> None:
         try:
-            job = await self._submitter.submit(unit, wish, pods)
+            job = await self._submitter.submit(unit, wish)
         except Rejected as error:
             told = reasons.refused(error.number, error.text)
             await self._tell(pods, Said(False, "SlurmRefused", str(told)), warning=True)
@@ -184,6 +210,17 @@ class Units:
         log.info("submitted", unit=str(unit), job=job, pods=len(pods))
         await self._label(pods, job)
 
+    async def _revise(self, unit: Unit, job: str, wish: Wish, pods: tuple[Pod, ...]) -> None:
+        try:
+            if await self._submitter.revise(unit, job, wish, pods):
+                await self._label([pod for pod in pods if intake.job_id(pod) != job], job)
+        except Reshaped as error:
+            said = Said(False, "GangReshaped", f"{error}; it is withdrawn and submitted anew.")
+            labelled = [pod for pod in pods if intake.job_id(pod) == job]
+            await self._tell(labelled, said)
+            await each(labelled, self._hands.unlabel)
+            await self._releaser.end(job)
+
     async def _label(self, pods: Iterable[Pod], job: str) -> None:
         await each(pods, lambda pod: self._hands.label(pod, job))
 
@@ -192,16 +229,16 @@ class Units:
         if record is None or record.resources is None:
             return
         try:
-            chosen = await self._chosen(record, pods, wish)
+            seats = await self._seats(job, record, pods, wish)
             if wish is not None and wish.request.shared:
-                await self._wait_for_empty_nodes(job, pods, set(chosen.values()))
+                await self._wait_for_empty_nodes(job, pods, {seat.node for seat in seats.values()})
             else:
-                await self._wait_for_room(job, pods, chosen)
+                await self._wait_for_room(job, pods, seats)
             unbound = [pod for pod in pods if not intake.bound(pod) and not pod.metadata.deleting]
             with BIND_SECONDS.time():
                 # All or nothing: no pod of a gang starts before every one of them can.
-                await each(unbound, lambda pod: self._ready(record, pod, chosen[pod.metadata.uid]))
-                await each(unbound, lambda pod: self._start(record, pod, chosen[pod.metadata.uid]))
+                await each(unbound, lambda pod: self._ready(pod, seats[pod.metadata.uid]))
+                await each(unbound, lambda pod: self._start(record, pod, seats[pod.metadata.uid].node))
         except Misplaced as error:
             await self._give_back(job, pods, error)
             raise Later(str(error)) from error
@@ -231,11 +268,11 @@ class Units:
                 await self._tell(pods, Said(False, "NodeClearing", message))
                 raise Later(message, after=CLEARING_AGAIN)
 
-    async def _wait_for_room(self, job: str, pods: tuple[Pod, ...], chosen: Mapping[str, str]) -> None:
+    async def _wait_for_room(self, job: str, pods: tuple[Pod, ...], seats: Mapping[str, Seat]) -> None:
         """On shared nodes, former pods make room first; Slurm may have told of the new job before the end of theirs."""
-        for name in sorted(set(chosen.values())):
+        for name in sorted({seat.node for seat in seats.values()}):
             there = self._stock.leaving(name, job)
-            coming = [pod for pod in pods if chosen[pod.metadata.uid] == name]
+            coming = [pod for pod in pods if seats[pod.metadata.uid].node == name]
             node = self._stock.nodes.get(Key("", name))
             if there and node is not None and (lack := room.lacking(node.status.allocatable, there, coming)):
                 message = f"Slurm job {job} has its part of node {name}, where {_leaving(there).key} still uses {lack}."
@@ -243,21 +280,27 @@ class Units:
                 await self._tell(waiting, Said(False, "NodeClearing", message))
                 raise Later(message, after=CLEARING_AGAIN)
 
-    async def _chosen(self, record: JobRecord, pods: tuple[Pod, ...], wish: Wish | None) -> dict[str, str]:
-        hosts = [granted.node for granted in record.resources or ()]
-        nodes = {host: node for host in hosts if (node := self._stock.node_of_host(host)) is not None}
-        per_node = wish.pods_per_node if wish else place.crowding(pods, hosts)
-        chosen = place.assign(pods, hosts, {host: node.metadata.name for host, node in nodes.items()}, per_node)
-        by_name = {node.metadata.name: node for node in nodes.values()}
-        for pod in pods:
-            if not intake.bound(pod) and (why := await self._feasible.why_not(pod, by_name[chosen[pod.metadata.uid]])):
-                raise Misplaced(f"{chosen[pod.metadata.uid]} does not suit {pod.metadata.name}: {why}")
-        return chosen
+    async def _seats(self, job: str, record: JobRecord, pods: tuple[Pod, ...], wish: Wish | None) -> dict[str, Seat]:
+        """The node of each pod, by its uid, and the component that granted it. Raises `Misplaced`."""
+        parts = self._ledger.components(job) or [record]
+        seats: dict[str, Seat] = {}
+        for part, team in zip(parts, place.teams(pods, record, len(parts)), strict=True):
+            hosts = [granted.node for granted in part.resources or ()]
+            nodes = {host: node for host in hosts if (node := self._stock.node_of_host(host)) is not None}
+            per_node = wish.pods_per_node if wish else place.crowding(team, hosts)
+            chosen = place.assign(team, hosts, {host: node.metadata.name for host, node in nodes.items()}, per_node)
+            by_name = {node.metadata.name: node for node in nodes.values()}
+            for pod in team:
+                node = by_name[chosen[pod.metadata.uid]]
+                if not intake.bound(pod) and (why := await self._feasible.why_not(pod, node)):
+                    raise Misplaced(f"{node.metadata.name} does not suit {pod.metadata.name}: {why}")
+                seats[pod.metadata.uid] = Seat(node.metadata.name, part)
+        return seats
 
-    async def _ready(self, record: JobRecord, pod: Pod, node: str) -> None:
+    async def _ready(self, pod: Pod, seat: Seat) -> None:
         """Devices and volumes first: a pod that is bound must have all it needs."""
-        await self._claims.prepare(pod, node, record)
-        await self._hands.select_volumes(pod, node)
+        await self._claims.prepare(pod, seat.node, seat.part)
+        await self._hands.select_volumes(pod, seat.node)
 
     async def _start(self, record: JobRecord, pod: Pod, node: str) -> None:
         await self._hands.bind(pod, node, record.sluid)

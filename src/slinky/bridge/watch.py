@@ -15,8 +15,8 @@ from slinky.kube.conditions import find
 from slinky.slurm import Job, JobRecord
 
 _REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
-#: An expected start that moved by less than this share of the wait ahead, or this many seconds, is the same.
-SHARE, LEAST = 0.2, 120.0
+#: An expected start that moved by less than so many seconds is the same.
+LEAST = 120.0
 _START = re.compile(r"Expected to start at (\S+?)\.?(?:\s|$)")
 
 
@@ -29,20 +29,34 @@ class Said:
     message: str
 
 
-def of_pending(record: JobRecord) -> Said:
-    """Why a job waits, and until when."""
+def of_pending(record: JobRecord, place: str = "") -> Said:
+    """Why a job waits, what is in its way, how many are before it, and until when."""
     job = record.detail
     token = job.state_reason if job else ""
-    told = reasons.waiting(token)
-    parts = [f"Slurm job {record.job_id} waits.", str(told)]
-    if job is not None and job.start_time.whole:
+    parts = [f"Slurm job {record.job_id} is {record.state.base or 'PENDING'}.", _why(token, job), place]
+    if job is not None and token.startswith("BeginTime") and job.eligible_time.whole:
+        parts.append(f"It may start from {_moment(job.eligible_time.whole)} on.")
+    elif job is not None and job.start_time.whole:
         parts.append(f"Expected to start at {_moment(job.start_time.whole)}.")
-    return Said(False, _camel(token) or "Pending", " ".join(parts))
+    return Said(False, _camel(token) or "Pending", " ".join(filter(None, parts)))
+
+
+def _why(token: str, job: Job | None) -> str:
+    told = reasons.waiting(token)
+    named = reasons.blocker(token, job) if job is not None else ""
+    sentence = f"{told.sentence.rstrip('.')}: {named}." if named else told.sentence
+    return f"{sentence} {told.step}".strip()
 
 
 def of_running(record: JobRecord, node: str) -> Said:
     """Where a job runs."""
     return Said(True, "Allocated", f"Slurm job {record.job_id} has node {node}.")
+
+
+def of_suspended(job: str) -> Said:
+    """A job that somebody suspended. Nothing can pause containers, so those that run go on."""
+    text = f"Slurm job {job} is suspended; containers that run go on, others wait. Resume it with `scontrol resume`."
+    return Said(None, "Suspended", text)
 
 
 def of_end(job_id: str, end: reasons.End, job: Job | None, *, waiting: bool) -> Said:

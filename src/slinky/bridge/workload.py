@@ -58,6 +58,7 @@ class Root:
     deadline: int | None = None  # seconds
     floor: Mapping[str, str | int] = field(default_factory=dict)  # resources asked for by the group itself
     hint: str = ""  # why members may be missing
+    problem: str = ""  # what it demands and nobody can give it
 
 
 class Missing(Exception):  # noqa: N818 -- a decision, not a failure
@@ -120,7 +121,7 @@ def root_of_group(unit: Unit, found: Object | None, size: int = 0) -> Root:
             return Root(annotations, needed=max(1, spec.min_member), floor=spec.min_resources)
         case NativeGroup(spec=spec):
             gang = spec.scheduling_policy.gang
-            return Root(annotations, unit.name, max(1, gang.min_count) if gang else 1)
+            return Root(annotations, unit.name, max(1, gang.min_count) if gang else 1, problem=_beyond(found))
         case LeaderWorkerSet(spec=spec):
             late = spec.startup_policy == "LeaderReady"
             hint = "with startupPolicy LeaderReady its workers wait for a leader that waits for them" if late else ""
@@ -133,6 +134,15 @@ def root_of_group(unit: Unit, found: Object | None, size: int = 0) -> Root:
         case BatchJob(spec=spec):
             return Root(annotations, unit.name, parallelism(spec), deadline=spec.active_deadline_seconds)
     return Root(annotations)
+
+
+def _beyond(group: NativeGroup) -> str:
+    """What a native group demands that Slurm cannot be asked for."""
+    if group.parent:
+        return f"PodGroup {group.metadata.name} is part of {group.parent}; groups of groups cannot be honoured"
+    if group.spec.scheduling_constraints and group.spec.scheduling_constraints.topology:
+        return "schedulingConstraints cannot be honoured; see the options switches and segment"
+    return ""
 
 
 def parallelism(spec: JobSpec) -> int:

@@ -9,6 +9,7 @@ departed only when slurmctld denies it, and accounting is asked for its end firs
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
@@ -33,8 +34,12 @@ IDS_PER_REQUEST = 500
 CONCURRENCY = 4
 #: Records brought up to date before others get a turn.
 SLICE = 1000
-#: Waiting jobs whose reason is refreshed in one turn.
-REFRESHED = 5
+#: Waiting jobs are read again for their reason and expected start: so many a second in the long run ...
+REFRESH_RATE = 0.3
+#: ... and so many at once after a quiet while, so that a short queue is told of a change at once.
+REFRESH_BURST = 15.0
+#: How long after it was first seen a job is waited upon to be looked at by the scheduler.
+CURIOUS = 60.0
 
 
 class Whereabouts(NamedTuple):
@@ -70,6 +75,10 @@ class JobBook:
         self._suspects: set[str] = set()
         self._single = asyncio.Semaphore(CONCURRENCY)
         self._unanswered = False
+        self._allowance = REFRESH_BURST
+        self._allowed_at = clock()
+        #: A young job waits and Slurm has not said why: it is worth another look soon.
+        self.curious = False
 
     def track(self, job_id: str, sluid: str) -> None:
         """Follow a job closely."""
@@ -226,16 +235,26 @@ class JobBook:
             return structs.replace(record, resources=())
 
     async def _refresh_waiting(self) -> None:
-        """Reason and expected start of a few waiting jobs, the longest unread first."""
+        """Reason and expected start of waiting jobs: the unexplained first, then the longest unread."""
         now = self._clock()
-        stale = sorted(
-            (at, key)
+        self._allowance = min(REFRESH_BURST, self._allowance + (now - self._allowed_at) * REFRESH_RATE)
+        self._allowed_at = now
+        waiting = [
+            (record.explained, at, key)
             for key, at in self._read_at.items()
-            if now - at >= self._patience and (record := self.table.get(key)) and record.state.pending
+            if (record := self.table.get(key)) and record.state.pending
+        ]
+        self.curious = any(
+            not explained and now - self._first_seen.get(key, now) < CURIOUS for explained, _, key in waiting
         )
+        chosen = heapq.nsmallest(int(self._allowance), (entry for entry in waiting if self._stale(entry[1], now)))
+        self._allowance -= len(chosen)
         async with asyncio.TaskGroup() as family:
-            for _, key in stale[:REFRESHED]:
+            for _, _, key in chosen:
                 family.create_task(self._settle(key, self.table[key].state, Question.DETAIL))
+
+    def _stale(self, read_at: float, now: float) -> bool:
+        return now - read_at >= self._patience
 
     def _put(self, record: JobRecord) -> None:
         if record.job_id in self._tracked:

@@ -205,7 +205,7 @@ class Mirror:
         return all(table.synced for table in (self.jobs, self.nodes, self.partitions, self.reservations))
 
     def _due(self, source: Source) -> float:
-        moving = self._clock() - self._moved_at < self._rhythm.calm_after
+        moving = self._clock() - self._moved_at < self._rhythm.calm_after or self._book.curious
         return due(source, self._last[source], moving=moving, rhythm=self._rhythm)
 
     def _want(self, source: Source, hurry: Hurry) -> None:

@@ -43,6 +43,11 @@ class JobRecord(Value, frozen=True, gc=False):
         """Ended, or positively gone."""
         return self.lost or self.state.ended
 
+    @property
+    def explained(self) -> bool:
+        """Slurm has given a reason for what it does."""
+        return self.detail is not None and self.detail.state_reason not in {"", "None"}
+
 
 class Question(Flag):
     """What has to be read about one job."""

@@ -145,6 +145,48 @@ async def test_a_leader_worker_set_has_one_job_per_group(stage: Stage) -> None:
     assert leader.spec.node_name == (await stage.ctld.resources(job.job_id))[0].node
 
 
+def sized(scheduler: str, memory: str, command: str = "sleep 20") -> dict[str, Any]:
+    """A pod spec that asks for so much memory."""
+    return template(scheduler, command, container={"resources": {"requests": {"cpu": "100m", "memory": memory}}})
+
+
+async def together(stage: Stage) -> None:
+    """Two pods of different size run as the components of one job, each on the node of its own."""
+    pods = await stage.pods(2, running, "run together", 120)
+    (first,) = {pod.metadata.labels[names.JOB_LABEL] for pod in pods}
+    components = await stage.ctld.job_components(first)
+    assert [job.node_count.whole for job in components] == [1, 1]
+    granted = [node.node for job in components for node in await stage.ctld.resources(job.job_id)]
+    assert sorted(pod.spec.node_name for pod in pods) == sorted(granted) == ["node1", "node2"]
+
+
+async def test_a_leader_and_workers_of_different_size_are_one_heterogeneous_job(stage: Stage) -> None:
+    roles = {
+        "leaderTemplate": {"spec": {**sized(stage.scheduler, "96Mi"), "restartPolicy": "Always"}},
+        "workerTemplate": {"spec": {**sized(stage.scheduler, "32Mi"), "restartPolicy": "Always"}},
+    }
+    spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, **roles}}
+    stage.apply("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "mixed", spec)
+    await together(stage)
+
+
+async def test_replicated_jobs_of_different_size_are_one_heterogeneous_job(stage: Stage) -> None:
+    jobs = [
+        {"name": name, "replicas": 1, "template": {"spec": {"template": {"spec": sized(stage.scheduler, memory)}}}}
+        for name, memory in (("driver", "96Mi"), ("worker", "32Mi"))
+    ]
+    stage.apply("jobset.x-k8s.io/v1alpha2", "JobSet", "mixed", {"replicatedJobs": jobs}, annotations=GANG)
+    await together(stage)
+
+
+async def test_a_pod_group_of_mixed_pods_is_one_heterogeneous_job(stage: Stage) -> None:
+    stage.apply("scheduling.x-k8s.io/v1alpha1", "PodGroup", "mixed", {"minMember": 2})
+    for name, memory in (("big", "96Mi"), ("small", "32Mi")):
+        label = {names.POD_GROUP_LABEL: "mixed"}
+        stage.apply("v1", "Pod", name, sized(stage.scheduler, memory), labels=label)
+    await together(stage)
+
+
 def job_set(scheduler: str) -> dict[str, Any]:
     inner = {"parallelism": 1, "completions": 1, "template": {"spec": template(scheduler, "sleep 3")}}
     return {"replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": inner}}]}

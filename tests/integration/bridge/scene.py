@@ -144,9 +144,10 @@ class Scene:
     async def bound(self, name: str = "p", seconds: float = PATIENCE) -> Pod:
         """Wait until the pod has a node."""
 
-        async def has_node() -> Pod | None:
+        async def has_node() -> Pod:
             found = await self.get(name)
-            return found if found.spec.node_name else None
+            assert found.spec.node_name, find(found.status.conditions, names.SCHEDULED)
+            return found
 
         found: Pod = await eventually(has_node, f"a node for {name}", seconds)
         return found
@@ -228,7 +229,8 @@ class Scene:
         """Leave nothing behind."""
         await self.crash()
         for job in await self.jobs():
-            await self.slurm.cancel(job.job_id)
+            with contextlib.suppress(SlurmError):  # a component ends with the first of its job
+                await self.slurm.cancel(job.job_id)
         for name in self.nodes:
             with contextlib.suppress(SlurmError):
                 await self.slurm.delete_nodes(name)

@@ -62,7 +62,7 @@ async def test_a_pod_that_waits_says_why_and_starts_when_it_can(stage: Scene) ->
     await stage.pod("first")
     await stage.bound("first")
     await stage.pod("second")
-    assert "waits" in await stage.says("second", "Resources")
+    assert "is PENDING" in await stage.says("second", "Resources")
     await stage.phase("first", "Succeeded", 0)
     await stage.bound("second")
 
@@ -231,11 +231,16 @@ async def test_foreign_jobs_are_never_touched(stage: Scene) -> None:
             await stage.slurm.cancel(job)
 
 
+async def _expects(stage: Scene) -> bool:
+    return "Expected to start" in await stage.says("second", "Resources")
+
+
 async def test_a_converged_bridge_writes_nothing(stage: Scene) -> None:
-    await stage.pod("first")
+    limit = {OPTION + "timelimit": "10"}
+    await stage.pod("first", annotations=limit)
     await stage.bound("first")
-    await stage.pod("second")
-    await stage.says("second", "Resources")
+    await stage.pod("second", annotations=limit)
+    await eventually(lambda: _expects(stage), "all that there is to say", 60)
     before = [(await stage.get(name)).metadata.resource_version for name in ("first", "second")]
     await asyncio.sleep(3)
     assert [(await stage.get(name)).metadata.resource_version for name in ("first", "second")] == before

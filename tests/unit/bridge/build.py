@@ -29,7 +29,10 @@ def pod(name: str = "p", *, job: str = "", node: str = "", phase: str = "Pending
     if when := more.get("deleted"):
         meta["deletionTimestamp"] = when
     spec = {"schedulerName": names.SCHEDULER, "nodeName": node, **more.get("spec", {})}
-    return msgspec.convert({"metadata": meta, "spec": spec, "status": {"phase": phase, **more.get("status", {})}}, Pod)
+    told = {"reason": "Allocated", "message": f"Slurm job {job} has node {node}."}
+    conditions = [{"type": names.SCHEDULED, "status": "True", **told}] if job and node else []
+    status = {"phase": phase, "conditions": conditions, **more.get("status", {})}
+    return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Pod)
 
 
 def needing(amounts: Mapping[str, str], name: str = "p", **more: Any) -> Pod:

@@ -81,7 +81,10 @@ def test_selector_operators(operator: Any, values: tuple[str, ...], labels: dict
         {"labels": {names.JOB_LABEL: "7"}},
         {"annotations": {names.NODE_ANNOTATION: "n1"}},
         {"annotations": {OPTION + "timelimit": "soon"}},
+        {"annotations": {OPTION + "timelimt": "5"}},
         {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+        {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "x"}]}}},
+        {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "x"}]}}},
         {
             "annotations": {OPTION + "gres": "gres/gpu:1"},
             "containers": [{"resources": {"limits": {names.DEVICE_CLASS_PREFIX + "gpu.example.com": "1"}}}],
@@ -96,9 +99,9 @@ async def test_what_slurm_cannot_honour_or_would_pose_as_another_is_refused(give
 @pytest.mark.parametrize(
     "given",
     [
-        {"annotations": {OPTION + "timelimt": "5"}},
         {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
-        {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "x"}]}}},
+        {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}},
+        {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}},
     ],
 )
 async def test_what_will_be_ignored_is_said(given: dict[str, Any]) -> None:
@@ -125,8 +128,15 @@ async def test_a_pod_cannot_be_resized() -> None:
 
 async def test_options_are_checked_on_owners_too() -> None:
     assert not (await ask(admission.OPTIONS, manifest(annotations={OPTION + "qos": "a b"}))).allowed
-    assert (await ask(admission.OPTIONS, manifest(annotations={OPTION + "wrong": "x"}))).warnings
+    assert not (await ask(admission.OPTIONS, manifest(annotations={OPTION + "wrong": "x"}))).allowed
     assert (await ask(admission.OPTIONS, manifest())).allowed
+
+
+async def test_an_unknown_option_that_is_there_already_keeps_nobody_from_changing_the_rest() -> None:
+    old = manifest(annotations={OPTION + "wrong": "x"})
+    for path in (admission.OPTIONS, admission.VALIDATE):
+        assert (await ask(path, manifest(annotations={OPTION + "wrong": "y"}), old)).allowed
+        assert not (await ask(path, manifest(annotations={OPTION + "other": "x"}), old)).allowed
 
 
 def test_a_plain_pod_has_nothing_to_complain_about() -> None:

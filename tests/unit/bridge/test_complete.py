@@ -42,6 +42,12 @@ class Rest:
     async def cancel(self, job: str) -> None:
         self.cancelled.append(job)
 
+    def condemn(self, job: str) -> None:
+        pass
+
+    def handles(self, job: str) -> list[str]:
+        return [self.sluid(job)]
+
     def sluid(self, job: str) -> str:
         return f"s{job}"
 

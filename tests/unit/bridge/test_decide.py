@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from slinky.bridge import decide
-from slinky.bridge.decide import Cancel, Detach, Evict, LetGo, Place, Plan, Revise, Say, Seen, Sight, Submit, View
+from slinky.bridge.brake import WINDOW, Brake
+from slinky.bridge.decide import View
+from slinky.bridge.steps import Cancel, Detach, Evict, LetGo, Place, Plan, Revise, Say, Seen, Sight, Submit
 from slinky.bridge.views import Pod
 from slinky.bridge.watch import Said
 from slinky.bridge.workload import Root, Unit
@@ -97,6 +99,30 @@ def test_an_exact_gang_that_lost_a_member_before_its_start_does_not_start() -> N
     assert kinds(found) == ["Detach", "Cancel"]
 
 
+def test_a_suspended_job_keeps_its_pods_and_starts_no_others() -> None:
+    suspended = Seen(Sight.LIVE, record("7", "SUSPENDED"))
+    for member in (pod(job="7"), pod(job="7", node="n1", phase="Running")):
+        found = plan(member, seen=suspended)
+        assert kinds(found) == ["Say"]
+        assert isinstance(found.actions[0], Say)
+        assert found.actions[0].said.reason == "Suspended"
+
+
+def test_a_pod_that_runs_says_so_again_after_a_suspension_or_a_crash() -> None:
+    other = {"type": "SlurmScheduled", "status": "Unknown", "reason": "Suspended"}
+    for conditions in ([other], []):
+        found = plan(pod(job="7", node="n1", phase="Running", status={"conditions": conditions}), seen=RUNNING)
+        assert [action.said.reason for action in found.actions if isinstance(action, Say)] == ["Allocated"]
+    assert plan(pod(job="7", node="n1", phase="Running"), seen=RUNNING).actions == []
+
+
+def test_what_is_left_of_a_half_ended_job_ends_only_after_its_containers() -> None:
+    half = Seen(Sight.OVER, record("7", "CANCELLED"), remains=True)
+    assert kinds(plan(pod(job="7", node="n1", phase="Running"), seen=half)) == ["Evict"]
+    assert kinds(plan(pod(job="7", node="n1", phase="Failed"), seen=half)) == ["Cancel", "LetGo"]
+    assert kinds(plan(pod(job="7"), seen=half)) == ["Say", "Withdraw", "Cancel"]
+
+
 def test_unknown_is_not_gone() -> None:
     running = pod(job="7", node="n1", phase="Running")
     for seen in (None, Seen(Sight.UNKNOWN), Seen(Sight.UNKNOWN, record("7", "RUNNING"))):
@@ -142,9 +168,9 @@ def test_a_job_that_ended_before_its_pods_started_is_submitted_again(state: str)
     assert kinds(plan(pod(job="7"), seen=over(state))) == ["Detach"]
 
 
-def test_a_lost_job_is_submitted_again_or_its_pods_leave() -> None:
+def test_a_lost_job_is_submitted_again_or_reclaimed_for_pods_that_run() -> None:
     assert kinds(plan(pod(job="7"), seen=over("PENDING", lost=True))) == ["Detach"]
-    assert kinds(plan(pod(job="7", node="n1", phase="Running"), seen=over("RUNNING", lost=True))) == ["Evict"]
+    assert kinds(plan(pod(job="7", node="n1", phase="Running"), seen=over("RUNNING", lost=True))) == ["Reclaim"]
 
 
 def test_an_id_that_belongs_to_somebody_else_now_is_never_cancelled() -> None:
@@ -187,6 +213,12 @@ def test_a_pod_on_a_node_that_does_not_exist_is_given_up_after_its_grace() -> No
 
 def test_a_job_without_pods_is_cancelled() -> None:
     assert plan(strays=["9"]).actions == [Cancel("9")]
+
+
+def test_the_brake_lets_a_few_go_and_then_waits() -> None:
+    brake = Brake(2)
+    assert [brake.lets(now) for now in (0.0, 1.0, 2.0, WINDOW, WINDOW + 0.5)] == [True, True, False, True, False]
+    assert not Brake(0).lets(0.0)
 
 
 @pytest.mark.parametrize(

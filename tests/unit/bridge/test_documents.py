@@ -9,23 +9,49 @@ import yaml
 
 from slinky.bridge import annotations, config, reasons
 
+from . import failures
+
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs" / "bridge"
 
 
 @pytest.mark.parametrize(
-    ("page", "text"), [("annotations.md", annotations.document()), ("reasons.md", reasons.document())]
+    ("page", "text"),
+    [
+        ("annotations.md", annotations.document()),
+        ("reasons.md", reasons.document()),
+        ("failures.md", failures.document()),
+    ],
 )
 def test_a_printed_page_is_current(page: str, text: str) -> None:
     assert text in (DOCS / page).read_text()
 
 
-def test_every_named_proof_exists() -> None:
-    named = set(re.findall(r"`(test_\w+)", (DOCS / "failures.md").read_text()))
+def written() -> str:
+    """Every test of the bridge."""
     places = [ROOT / "tests" / kind / "bridge" for kind in ("unit", "integration", "e2e")]
-    written = "".join(file.read_text() for place in places for file in place.glob("test_*.py"))
-    assert named
-    assert not [name for name in named if f"def {name}(" not in written]
+    return "".join(file.read_text() for place in places for file in place.glob("test_*.py"))
+
+
+@pytest.mark.parametrize("line", failures.lines(), ids=lambda line: line.event)
+def test_every_way_to_fail_has_a_proof_that_exists(line: failures.Line) -> None:
+    tests = written()
+    assert line.proofs
+    for proof in line.proofs:
+        name, _, case = proof.partition("[")
+        assert f"def {name}(" in tests
+        assert f'"{case.rstrip("]")}"' in tests
+
+
+def test_no_known_way_to_fail_is_left_without_an_answer() -> None:
+    assert {known for line in failures.lines() for known in line.of} == failures.demanded()
+
+
+def test_every_word_of_ours_is_explained() -> None:
+    code = "".join(file.read_text() for file in (ROOT / "src" / "slinky" / "bridge").glob("*.py"))
+    said = set(re.findall(r'Said\(\s*(?:True|False|None),\s*"(\w+)"', code))
+    assert said
+    assert said <= reasons.OURS.keys()
 
 
 def test_every_setting_is_documented() -> None:

@@ -21,6 +21,7 @@ from slinky.bridge.views import (
     NodeSelector,
     PodGroup,
 )
+from slinky.bridge.views.native import VERSIONS, native_groups
 from slinky.bridge.workload import Missing, Unit
 from slinky.kube import Key, Object
 from slinky.slurm import JobRequest
@@ -80,6 +81,41 @@ def test_batch_jobs_and_jobsets_are_gangs_only_if_they_say_so() -> None:
 def test_how_many_members_make_a_gang(kind: type[Object], spec: dict[str, object], needed: int) -> None:
     found = msgspec.convert({"metadata": META, "spec": spec}, kind)
     assert workload.root_of_group(Unit("ns", "X", "g"), found).needed == needed
+
+
+@pytest.mark.parametrize(
+    ("version", "spec", "name"),
+    [
+        ("v1alpha2", {"podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}}, "w"),
+        ("v1beta1", {"workloadRef": {"workloadName": "w", "templateName": "t"}}, "w"),
+        ("v1alpha3", {"workloadRef": {"workloadName": "w", "templateName": "t"}}, "w"),
+        ("v1beta1", {"podGroupTemplateRef": {"workload": {"workloadName": "w"}}}, ""),
+    ],
+)
+def test_each_version_of_the_native_group_has_its_own_reference(version: str, spec: dict[str, Any], name: str) -> None:
+    found = msgspec.convert({"metadata": META, "spec": {"schedulingPolicy": {}, **spec}}, VERSIONS[version])
+    assert found.workload == name
+
+
+def test_the_best_version_that_is_understood_is_chosen() -> None:
+    chosen = native_groups(["v1", "v1alpha2", "v1beta1"])
+    assert chosen is not None
+    assert chosen.version == "v1beta1"
+    assert native_groups(["v1alpha1", "v2"]) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"parentCompositePodGroupName": "p"}, "groups of groups"),
+        ({"schedulingConstraints": {"topology": [{"key": "rack"}]}}, "switches"),
+        ({"schedulingConstraints": {"topology": []}}, ""),
+    ],
+)
+def test_what_a_native_group_demands_in_vain_is_told(spec: dict[str, Any], words: str) -> None:
+    found = msgspec.convert({"metadata": META, "spec": spec}, VERSIONS["v1beta1"])
+    problem = workload.root_of_group(Unit("ns", "NativeGroup", "g"), found).problem
+    assert words in problem if words else not problem
 
 
 def test_a_group_without_its_object_waits() -> None:
@@ -169,6 +205,10 @@ def test_volumes_keep_a_pod_where_they_are() -> None:
         ("NotIn", ["a"], None, True), ("NotIn", ["a"], "a", False), ("Exists", [], "a", True),
         ("DoesNotExist", [], "a", False), ("Gt", ["3"], "4", True), ("Gt", ["3"], "x", False),
         ("Lt", ["3"], "2", True), ("Weird", [], "a", False),
+        # Numbers are compared as numbers, strictly, and only where both are.
+        ("Gt", ["9"], "10", True), ("Lt", ["10"], "9", True), ("Gt", ["3"], "3", False), ("Lt", ["3"], "3", False),
+        ("Gt", ["-5"], "-4", True), ("Lt", ["-4"], "-5", True), ("Gt", ["3"], None, False), ("Lt", ["3"], None, False),
+        ("Lt", ["3"], "x", False), ("Gt", ["x"], "4", False), ("Gt", [], "4", False), ("Lt", ["3.5"], "3", False),
     ],
 )  # fmt: skip
 def test_label_operators(operator: str, values: list[str], label: str | None, holds: bool) -> None:
@@ -220,7 +260,7 @@ def test_a_gang_without_its_options_is_placed_as_it_was() -> None:
 
 
 def test_a_job_says_whose_it_is_and_for_which_pods() -> None:
-    signed = identity.sign(JobRequest(name="x"), ME, "ns/Pod/p", [pod()])
+    (signed,) = identity.sign([JobRequest(name="x")], [[pod()]], ME, "ns/Pod/p")
     comment = identity.parse(signed.admin_comment or "")
     assert comment is not None
     assert comment.pods == ["ns/p"]
@@ -235,7 +275,7 @@ def test_anybody_elses_comment_is_nobody(text: str) -> None:
 
 
 def test_another_bridge_or_cluster_is_foreign() -> None:
-    signed = identity.sign(JobRequest(), ME, "u", [pod()])
+    (signed,) = identity.sign([JobRequest()], [[pod()]], ME, "u")
     comment = identity.parse(signed.admin_comment or "")
     assert not identity.ours(comment, Self("other", "bridge"))
     assert not identity.ours(comment, Self("cluster-uid", "other"))
@@ -256,8 +296,8 @@ def test_a_placed_pod_knows_its_job_whatever_becomes_of_the_comment() -> None:
 
 def test_the_digest_follows_the_wish_and_not_the_signature() -> None:
     wish = JobRequest(name="x")
-    assert identity.digest(identity.sign(wish, ME, "u", [pod()])) == identity.digest(wish)
-    assert identity.digest(wish) != identity.digest(JobRequest(name="y"))
+    assert identity.digest(identity.sign([wish], [[pod()]], ME, "u")) == identity.digest([wish])
+    assert identity.digest([wish]) != identity.digest([JobRequest(name="y")])
 
 
 # --- words

@@ -74,11 +74,6 @@ def test_pod_level_amounts_stand_for_all_containers() -> None:
     assert request(pod(spec=spec)).cpus_per_task == 3
 
 
-def test_every_node_of_a_gang_is_sized_for_its_largest_pod() -> None:
-    found = request(needing({"cpu": "1"}, "a"), needing({"cpu": "3"}, "b"), unit=GROUP)
-    assert (found.nodes, found.cpus_per_task, found.tasks_per_node) == ("2", 3, 1)
-
-
 def test_pods_that_share_a_node_are_tasks_on_it() -> None:
     pods = [needing({"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}, f"p-{i}") for i in range(5)]
     found = request(*pods, unit=GROUP, options={"pods-per-node": "2"})
@@ -126,6 +121,9 @@ def test_the_example_of_every_option_is_accepted_and_reaches_its_field(option: a
     [
         ("timelimit", "soon"),
         ("timelimit", "0"),
+        ("timelimit", "0s"),
+        ("timelimit", "1h30"),
+        ("timelimit", "-5m"),
         ("min-nodes", "-1"),
         ("cpu-per-task", "0"),
         ("mem-per-node", "much"),
@@ -145,7 +143,7 @@ def test_a_value_that_cannot_be_used_is_told_with_its_name(name: str, value: str
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("90", 90), ("90s", 2), ("2h", 120), ("1d", 1440), ("1w", 10080), ("10:30", 11), ("1:30:00", 90), ("1-12", 2160),
-     ("1-12:30:00", 2190)],
+     ("1-12:30:00", 2190), ("1h30m", 90), ("1h30m1s", 91), ("1.5h", 90), ("90m0s", 90), ("500ms", 1), ("1w2d", 12960)],
 )  # fmt: skip
 def test_times_are_read_as_slurm_reads_them(text: str, expected: int) -> None:
     assert annotations.minutes(text) == number(expected)

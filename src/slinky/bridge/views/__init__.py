@@ -25,11 +25,9 @@ from slinky.bridge.views.groups import (
     JobSet,
     JobSpec,
     LeaderWorkerSet,
-    NativeGroup,
     PodGroup,
-    native_groups,
-    native_workloads,
 )
+from slinky.bridge.views.native import NativeGroup
 from slinky.bridge.views.pods import (
     OUR_PODS,
     Amounts,
@@ -89,6 +87,4 @@ __all__ = [
     "Term",
     "Toleration",
     "VolumeClaim",
-    "native_groups",
-    "native_workloads",
 ]

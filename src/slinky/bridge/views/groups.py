@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
-"""What groups pods: batch jobs, JobSets, LeaderWorkerSets, and the PodGroups of both APIs."""
+"""What groups pods: batch jobs, JobSets, LeaderWorkerSets, and the PodGroup of the coscheduling project."""
 
 from slinky.bridge.views.pods import Amounts
-from slinky.kube import Condition, Object, Resource, View
+from slinky.kube import Object, Resource, View
 
 
 class JobSpec(View, frozen=True):
@@ -78,61 +78,7 @@ class PodGroup(Object, frozen=True):
     spec: PodGroupSpec = PodGroupSpec()
 
 
-class Gang(View, frozen=True):
-    """All or nothing, from this many on."""
-
-    min_count: int = 0
-
-
-class GangPolicy(View, frozen=True):
-    """How a native PodGroup wants to be scheduled; None for `gang` means one by one."""
-
-    gang: Gang | None = None
-
-
-class WorkloadRef(View, frozen=True):
-    """The Workload and its template that a native PodGroup was made from."""
-
-    workload_name: str = ""
-
-
-class GroupSource(View, frozen=True):
-    """Where a native PodGroup comes from."""
-
-    workload: WorkloadRef | None = None
-
-
-class NativeGroupSpec(View, frozen=True):
-    """A native PodGroup's shape; the reference has changed its name between versions."""
-
-    scheduling_policy: GangPolicy = GangPolicy()
-    pod_group_template_ref: GroupSource | None = None
-
-
-class NativeGroupStatus(View, frozen=True):
-    """How a native PodGroup does."""
-
-    conditions: tuple[Condition, ...] = ()
-
-
-class NativeGroup(Object, frozen=True):
-    """A PodGroup of scheduling.k8s.io."""
-
-    spec: NativeGroupSpec = NativeGroupSpec()
-    status: NativeGroupStatus = NativeGroupStatus()
-
-
 BATCH_JOBS = Resource("batch/v1", "Job", "jobs", BatchJob)
 JOB_SETS = Resource("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets", JobSet)
 LEADER_WORKER_SETS = Resource("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets", LeaderWorkerSet)
 POD_GROUPS = Resource("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups", PodGroup)
-
-
-def native_groups(version: str) -> Resource[NativeGroup]:
-    """The built-in PodGroup in the version that the server has."""
-    return Resource(f"scheduling.k8s.io/{version}", "PodGroup", "podgroups", NativeGroup)
-
-
-def native_workloads(version: str) -> Resource[Object]:
-    """The built-in Workload, of which only annotations are read."""
-    return Resource(f"scheduling.k8s.io/{version}", "Workload", "workloads", Object)

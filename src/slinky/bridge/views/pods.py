@@ -76,15 +76,17 @@ class NodeSelector(View, frozen=True):
 
 
 class NodeAffinity(View, frozen=True):
-    """Which nodes a pod must have; preferences are Slurm's business."""
+    """Which nodes a pod must have; preferences are only noticed."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[Any, ...] = ()
 
 
 class PodTerms(View, frozen=True):
-    """Required relations to other pods, which Slurm cannot express."""
+    """Relations to other pods, which Slurm cannot express."""
 
     required_during_scheduling_ignored_during_execution: tuple[Any, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[Any, ...] = ()
 
 
 class Affinity(View, frozen=True, gc=True):

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that run while Slurm has lost their job: they get a new one on their nodes, or leave, a few at a time.
+
+slurmctld forgets the last seconds before a crash, and everything if its state is lost. Containers do not care; what
+must not happen is that their nodes are given to somebody else, or that all of them are deleted because of it.
+"""
+
+from collections.abc import Iterable
+
+from slinky.bridge import intake
+from slinky.bridge.bind import Hands, each
+from slinky.bridge.brake import Brake
+from slinky.bridge.stock import Stock
+from slinky.bridge.submit import Submitter
+from slinky.bridge.translate import Wish
+from slinky.bridge.views import Pod
+from slinky.bridge.watch import Said
+from slinky.bridge.workload import Unit
+from slinky.kube import Key, Later
+from slinky.observe import Clock, Log, counter
+from slinky.slurm import Client, Rejected
+
+log = Log("slinky.bridge.rescue")
+
+RECLAIMED = counter(
+    "slinky_bridge_reclaimed_total", "Running pods whose lost job was replaced, by how that ended.", "how"
+)
+
+#: How soon pods that may not leave yet are looked at again.
+BRAKED_AGAIN = 60.0
+
+
+class Rescue:
+    """Looks after pods whose job is lost."""
+
+    def __init__(
+        self, client: Client, stock: Stock, submitter: Submitter, hands: Hands, brake: Brake, clock: Clock
+    ) -> None:
+        self._client, self._stock, self._submitter, self._hands = client, stock, submitter, hands
+        self._brake, self._clock = brake, clock
+
+    async def reclaim(self, unit: Unit, wish: Wish | None, pods: tuple[Pod, ...], said: Said) -> None:
+        """Give these pods a new job on their nodes; those that cannot have one leave."""
+        hosts = self._hosts(pods)
+        if wish is None or hosts is None or not _repeatable(wish):
+            await self._evict(pods, said)
+            return
+        try:
+            job = await self._submitter.reclaim(unit, wish, hosts)
+            sluid = (await self._client.job(job)).sluid
+        except Rejected as error:
+            log.info("the nodes of a lost job cannot be had again", unit=str(unit), why=str(error))
+            await self._evict(pods, said)
+            return
+        log.info("a lost job is replaced", unit=str(unit), job=job, pods=len(pods))
+        RECLAIMED.labels("kept").inc(len(pods))
+        await each(pods, lambda pod: self._hands.relabel(pod, job, sluid))
+
+    def _hosts(self, pods: Iterable[Pod]) -> list[str] | None:
+        nodes = [self._stock.nodes.get(Key("", pod.spec.node_name)) for pod in pods]
+        known = [intake.host_of(node) for node in nodes if node is not None]
+        return sorted(set(known)) if len(known) == len(nodes) else None
+
+    async def _evict(self, pods: tuple[Pod, ...], said: Said) -> None:
+        for pod in pods:
+            if not self._brake.lets(self._clock.monotonic()):
+                told = f"{said.message} Too many jobs vanished at once: the pod stays until the next few may leave."
+                await self._hands.say(pod, Said(None, "EvictionBraked", told), warning=True)
+                raise Later(told, after=BRAKED_AGAIN)
+            RECLAIMED.labels("evicted").inc()
+            await self._hands.evict(pod, said)
+
+
+def _repeatable(wish: Wish) -> bool:
+    """Whether a new job means the same as the old one: Slurm places components apart, and may choose other devices
+    where a node's are not all the job's.
+    """
+    (first, *more) = wish.requests
+    return not more and (bool(first.shared) or not first.tres_per_node)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that Slurm loses under running pods: the pods keep their nodes, and are never deleted in numbers.
+
+The loss is real: slurmctld is given back its state of a minute ago, as a restored backup or a crash would.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from signal import SIGTERM
+
+import pytest
+
+from slinky.bridge import names
+from slinky.kube import Client
+from slinky.kube.conditions import find
+from slinky.lab.slurm import Beside
+from slinky.slurm import Client as Slurm
+from slinky.slurm import JobRequest
+
+from .scene import Scene, eventually, scene
+from .test_failures import leaves
+
+STATE, KEPT = "/var/lib/slurm/ctld", "/var/lib/slurm/kept"
+
+
+class Memory:
+    """What slurmctld remembers."""
+
+    def __init__(self, slurm: Beside) -> None:
+        self._slurm = slurm
+
+    async def keep(self) -> None:
+        """Write everything down and put a copy aside."""
+        await self._swap(f"rm -rf {KEPT}; cp -a {STATE} {KEPT}")
+
+    async def lose(self) -> None:
+        """Go back to the copy: whatever came since then never happened."""
+        await self._swap(f"rm -rf {STATE}; cp -a {KEPT} {STATE}")
+
+    async def _swap(self, command: str) -> None:
+        def between() -> None:
+            self._slurm.stop("slurmctld", SIGTERM)
+            self._slurm.exec("sh", "-ec", command)
+            self._slurm.start("slurmctld")
+
+        await asyncio.to_thread(between)
+
+
+@pytest.fixture
+async def pair(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
+    """A bridge that may evict one pod whose job is lost, with two nodes."""
+    async with scene(kube, ctld, lost_pods_evicted=1) as stage:
+        await stage.start()
+        await stage.node(1)
+        await stage.node(2)
+        yield stage
+
+
+async def both_run(stage: Scene) -> None:
+    for name in ("a", "b"):
+        await stage.pod(name)
+        await stage.bound(name)
+        await stage.phase(name, "Running")
+
+
+async def squat(stage: Scene, host: str) -> int:
+    """Somebody else takes a host."""
+    request = JobRequest(
+        name="squatter", partition="ext", flags=("EXTERNAL_JOB",), nodes="1", shared=("none",), required_nodes=(host,)
+    )
+    return (await stage.slurm.allocate(request)).job_id
+
+
+async def test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes(pair: Scene, slurm: Beside) -> None:
+    memory = Memory(slurm)
+    await memory.keep()
+    await both_run(pair)
+    await pair.pod("waiting")
+    old = {name: await pair.job_of(name) for name in ("a", "b", "waiting")}
+    await memory.lose()
+
+    async def settled() -> bool:
+        pods = {name: await pair.get(name) for name in old}
+        assert all(names.JOB_LABEL in pod.metadata.labels for pod in pods.values())
+        jobs = {name: await pair.slurm.job(pod.metadata.labels[names.JOB_LABEL]) for name, pod in pods.items()}
+        # Ids are used again after a loss, so it is the name that is never used again that tells them apart.
+        assert all(jobs[name].sluid != old[name].sluid for name in old)
+        assert jobs["waiting"].state.pending
+        return all(jobs[name].nodes == pods[name].spec.node_name and jobs[name].state.running for name in ("a", "b"))
+
+    await eventually(settled, "a new job for every pod", 90)
+    assert not any([(await pair.get(name)).metadata.deleting for name in old])
+    assert len(await pair.jobs()) == 3
+    job = await pair.job_of("a")
+    await pair.phase("a", "Succeeded", 0)
+    await pair.state(job, "CANCELLED")
+    await pair.bound("waiting", 60)
+
+
+async def test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time(pair: Scene, slurm: Beside) -> None:
+    memory = Memory(slurm)
+    await memory.keep()
+    await both_run(pair)
+    await pair.crash()
+    await memory.lose()
+    taken = [await squat(pair, host) for host in pair.nodes]
+    try:
+        await pair.start()
+
+        async def told() -> dict[str, str]:
+            found = {name: find((await pair.get(name)).status.conditions, names.SCHEDULED) for name in ("a", "b")}
+            reasons = {name: condition.reason if condition else "" for name, condition in found.items()}
+            assert set(reasons.values()) == {"SlurmJobLost", "EvictionBraked"}, reasons
+            return reasons
+
+        reasons = await eventually(told, "one pod leaves and one is kept by the brake", 60)
+        gone, kept = sorted(reasons, key=lambda name: reasons[name] == "EvictionBraked")
+        await leaves(pair, gone, "SlurmJobLost")
+        assert not (await pair.get(kept)).metadata.deleting
+        for job in taken:
+            assert (await pair.slurm.job(job)).state.running  # whoever has the nodes now is left alone
+    finally:
+        for job in taken:
+            await pair.slurm.cancel(job)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The placement rules of Kubernetes, as the real Slurm keeps them: of three nodes, each pod may use one."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from slinky.bridge import names
+from slinky.bridge.config import PriorityRule
+from slinky.bridge.views import OUR_PODS, VOLUME_CLAIMS, VOLUMES
+from slinky.kube import Client, Forbidden, Key, Resource, Whole
+from slinky.lab.slurm import Beside
+from slinky.slurm import Client as Slurm
+
+from .scene import Scene, eventually, scene
+
+SHARED = {names.OPTION + "exclusive": "false"}
+RANKS: Resource[Whole] = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", Whole, namespaced=False)
+
+
+@pytest.fixture(scope="module")
+async def stage(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
+    """Three nodes: a green one, a blue and younger one, and one with a taint."""
+    async with scene(kube, ctld, priority_classes={"test-urgent": PriorityRule(nice=77)}) as made:
+        await made.start()
+        await made.node(1, labels={"colour": "green", "generation": "9"})
+        await made.node(2, labels={"colour": "blue", "generation": "10"})
+        await made.node(3, labels={"generation": "8"}, taints=[{"key": "costly", "effect": "NoSchedule"}])
+        yield made
+
+
+def affine(*expressions: dict[str, Any]) -> dict[str, Any]:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
+CASES = {
+    "selector": ({"nodeSelector": {"colour": "blue"}}, 2),
+    "in": (affine({"key": "colour", "operator": "In", "values": ["green", "red"]}), 1),
+    "gt": (affine({"key": "generation", "operator": "Gt", "values": ["9"]}), 2),
+    "lt-and-exists": (
+        affine({"key": "generation", "operator": "Lt", "values": ["10"]}, {"key": "colour", "operator": "Exists"}),
+        1,
+    ),
+    "toleration": (
+        {
+            "tolerations": [{"key": "costly", "operator": "Exists"}],
+            **affine({"key": "colour", "operator": "DoesNotExist"}),
+        },
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_a_pod_gets_the_only_node_that_suits_it(stage: Scene, case: str) -> None:
+    spec, number = CASES[case]
+    await stage.pod(case, annotations=SHARED, requests={"cpu": "100m", "memory": "16Mi"}, **spec)
+    assert (await stage.bound(case)).spec.node_name == stage.nodes[number - 1]
+
+
+async def test_a_pod_goes_where_its_volume_is(stage: Scene) -> None:
+    name = f"{stage.name}-v"
+    match = {"key": "kubernetes.io/hostname", "operator": "In", "values": [stage.nodes[1]]}
+    spec = {
+        "capacity": {"storage": "1Mi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "",
+        "local": {"path": "/nowhere"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [match]}]}},
+    }
+    await stage.client.create(VOLUMES, VOLUMES.manifest(Key("", name), spec=spec))
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "",
+        "volumeName": name,
+        "resources": {"requests": {"storage": "1Mi"}},
+    }
+    await stage.client.create(VOLUME_CLAIMS, VOLUME_CLAIMS.manifest(Key(stage.namespace, "v"), spec=claim))
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "v"}}]
+    await stage.pod("rooted", annotations=SHARED, requests={"cpu": "100m"}, volumes=volumes)
+    assert (await stage.bound("rooted")).spec.node_name == stage.nodes[1]
+    await stage.client.delete(VOLUMES, Key("", name))
+
+
+async def test_a_priority_class_means_in_slurm_what_the_settings_say(stage: Scene, slurm: Beside) -> None:
+    await stage.client.create(RANKS, RANKS.manifest(Key("", "test-urgent"), value=1000))
+    manifest = stage.manifest("urgent", annotations={names.OPTION + "hold": "true"}, priorityClassName="test-urgent")
+
+    async def admitted() -> bool:
+        try:
+            await stage.client.create(OUR_PODS, manifest)
+        except Forbidden:  # admission has not heard of the class yet
+            return False
+        return True
+
+    await eventually(admitted, "the class to be known")
+    job = await stage.job_of("urgent")
+    assert "Nice=77" in slurm.exec("scontrol", "show", "job", str(job.job_id))
+    await stage.client.delete(RANKS, Key("", "test-urgent"))

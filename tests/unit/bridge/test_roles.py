@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods of one gang that need different things: one component each, and one job of them all."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.bridge import compound, identity, names, place
+from slinky.bridge.annotations import OptionError
+from slinky.bridge.config import Settings
+from slinky.bridge.identity import Self
+from slinky.bridge.place import Misplaced
+from slinky.bridge.translate import MOST_ROLES, Wish, World, translate
+from slinky.bridge.views import Pod
+from slinky.bridge.workload import Root, Unit
+from slinky.slurm import Job, JobRecord, JobState, NodeResources, number
+
+from .build import needing, pod
+
+GROUP = Unit("ns", "PodGroup", "g")
+ME = Self("cluster", "bridge")
+
+
+def wish(*pods: Pod, options: dict[str, str] | None = None, excluded: dict[str, frozenset[str]] | None = None) -> Wish:
+    root = Root({names.OPTION + name: value for name, value in (options or {}).items()})
+    return translate(GROUP, root, pods, World(Settings()), excluded=excluded)
+
+
+def workers(count: int, **more: Any) -> list[Pod]:
+    return [needing({"cpu": "1"}, f"w-{i}", **more) for i in range(1, count + 1)]
+
+
+def names_of(found: Wish) -> list[list[str]]:
+    return [[pod.metadata.name for pod in role] for role in found.roles]
+
+
+def test_pods_that_need_the_same_are_one_job() -> None:
+    found = wish(*workers(3))
+    assert len(found.requests) == 1
+    assert (found.request.nodes, found.request.cpus_per_task) == ("3", 1)
+
+
+def test_roles_of_different_size_are_components_in_the_order_of_their_ranks() -> None:
+    leader = needing({"cpu": "4", "memory": "2Gi"}, "w-0")
+    found = wish(*reversed(workers(3)), leader)
+    assert [(request.nodes, request.cpus_per_task) for request in found.requests] == [("1", 4), ("3", 1)]
+    assert found.request.memory_per_node == number(2048)
+    assert names_of(found) == [["w-0"], ["w-1", "w-2", "w-3"]]
+
+
+def test_pods_that_can_use_different_nodes_are_components_with_their_own_exclusions() -> None:
+    one, two = workers(2)
+    found = wish(one, two, excluded={one.metadata.uid: frozenset({"a"}), two.metadata.uid: frozenset({"b"})})
+    assert [request.excluded_nodes for request in found.requests] == [("a",), ("b",)]
+
+
+def test_an_option_that_decides_for_all_pods_makes_no_roles() -> None:
+    found = wish(needing({"cpu": "4"}, "w-0"), *workers(2), options={"cpu-per-task": "2"})
+    assert [(request.nodes, request.cpus_per_task) for request in found.requests] == [("3", 2)]
+
+
+def test_a_licence_is_taken_once_and_other_options_hold_for_every_component() -> None:
+    options = {"licenses": "lic:1", "qos": "high", "timelimit": "5", "hold": "true"}
+    found = wish(needing({"cpu": "4"}, "w-0"), *workers(2), options=options)
+    assert [request.licenses for request in found.requests] == ["lic:1", None]
+    assert {(request.qos, request.time_limit, request.hold) for request in found.requests} == {
+        ("high", number(5), True)
+    }
+
+
+def test_bounds_on_nodes_count_all_components() -> None:
+    wish(needing({"cpu": "4"}, "w-0"), *workers(2), options={"min-nodes": "3", "max-nodes": "3"})
+    with pytest.raises(OptionError, match="3 nodes"):
+        wish(needing({"cpu": "4"}, "w-0"), *workers(2), options={"max-nodes": "2"})
+
+
+def test_pods_of_one_role_share_nodes_and_roles_do_not() -> None:
+    found = wish(needing({"cpu": "4"}, "w-0"), *workers(4), options={"pods-per-node": "2"})
+    assert [(request.nodes, request.tasks) for request in found.requests] == [("1", 1), ("2", 4)]
+
+
+def test_more_shapes_than_slurm_takes_are_told() -> None:
+    pods = [needing({"cpu": str(i)}, f"w-{i}") for i in range(1, MOST_ROLES + 2)]
+    with pytest.raises(OptionError, match="different shapes"):
+        wish(*pods)
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=30))
+def test_every_pod_is_in_one_role_and_every_role_has_nodes_for_its_pods(sizes: list[int]) -> None:
+    pods = [needing({"cpu": str(size)}, f"w-{i}") for i, size in enumerate(sizes)]
+    found = wish(*pods)
+    assert sorted(name for role in names_of(found) for name in role) == sorted(pod.metadata.name for pod in pods)
+    assert len(found.requests) == len(set(sizes))
+    for request, role in zip(found.requests, found.roles, strict=True):
+        assert int(request.nodes or 0) == len(role)
+
+
+# --- what the job says of itself
+
+
+def test_the_first_component_names_every_pod_and_tells_them_apart() -> None:
+    found = wish(needing({"cpu": "4"}, "w-0"), *workers(2))
+    signed = identity.sign(found.requests, found.roles, ME, str(GROUP))
+    comments = [identity.parse(request.admin_comment or "") for request in signed]
+    assert comments[0] is not None and comments[1] is not None
+    assert identity.roles_of(comments[0]) == [["ns/w-0"], ["ns/w-1", "ns/w-2"]]
+    assert comments[1].pods == ["ns/w-1", "ns/w-2"]
+    assert identity.ours(comments[1], ME)
+
+
+def test_pods_go_to_the_component_that_names_them() -> None:
+    leader, *rest = pods = [needing({"cpu": "4"}, "w-0"), *workers(2)]
+    signed = identity.sign(wish(*pods).requests, wish(*pods).roles, ME, str(GROUP))
+    record = JobRecord("7", JobState.of(["RUNNING"]), detail=Job(7, admin_comment=signed[0].admin_comment or ""))
+    assert place.teams(pods, record, 2) == [[leader], rest]
+    assert place.teams(pods, record, 1) == [pods]
+    with pytest.raises(Misplaced, match="does not name"):
+        place.teams([pod("stranger")], record, 2)
+
+
+# --- components as one
+
+
+def part(number_: int, *words: str, hosts: tuple[str, ...] = (), reason: str = "None", **more: Any) -> JobRecord:
+    detail = Job(number_, job_state=words, state_reason=reason, het_job_id=number(7), het_job_id_set="7-8")
+    granted = tuple(NodeResources(host) for host in hosts) if hosts else None
+    return JobRecord(str(number_), JobState.of(words), f"s{number_}", detail, granted, **more)
+
+
+def test_only_the_first_component_tells_its_parts() -> None:
+    assert compound.parts(part(7, "PENDING").detail) == ["8"]
+    assert compound.parts(part(8, "PENDING").detail) == []
+    assert compound.parts(Job(3)) == []
+    assert compound.parts(Job(5, het_job_id=number(5), het_job_id_set="5,8-10")) == ["8", "9", "10"]
+
+
+def test_a_job_has_its_nodes_when_every_component_has() -> None:
+    both = compound.join([part(7, "RUNNING", hosts=("a",)), part(8, "RUNNING", hosts=("b", "c"))])
+    assert [granted.node for granted in both.resources or ()] == ["a", "b", "c"]
+    assert both.job_id == "7"
+    assert compound.join([part(7, "RUNNING", hosts=("a",)), part(8, "RUNNING")]).resources is None
+    assert compound.join([part(7, "RUNNING", hosts=("a",)), part(8, "PENDING")]).state.pending
+
+
+@pytest.mark.parametrize("over", [7, 8])
+def test_a_job_is_over_as_soon_as_one_component_is(over: int) -> None:
+    parts = [part(i, "CANCELLED" if i == over else "RUNNING", hosts=("a",)) for i in (7, 8)]
+    assert compound.join(parts).over
+    assert compound.join(parts).state.base == "CANCELLED"
+
+
+def test_a_waiting_job_gives_the_reason_of_the_component_that_has_one() -> None:
+    joined = compound.join([part(7, "PENDING"), part(8, "PENDING", reason="PartitionConfig")])
+    assert joined.detail is not None
+    assert joined.detail.state_reason == "PartitionConfig"
