@@ -171,8 +171,11 @@ async def test_workers_that_another_operator_made_of_the_same_template_are_left_
     assert set(await revisions(desk)) == {1}
     assert found.metadata.labels[keys.APP_INSTANCE] == "gpu"
 
-    # From here on it is ours: another key makes another revision of the same template.
+    # From here on it is ours. Another slurm key reaches workers without replacing them, another image does not.
     await desk.secret("slurm-key", **{"slurm.key": "z" * 64})
+    await desk.rest()
+    assert set(await revisions(desk)) == {1}
+    await workers(desk, slurmd={"image": "example.test/slurmd:2"})
     second = await rolled_out(desk, 2)
     assert second.hash != "7f9c4"
 
