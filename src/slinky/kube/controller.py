@@ -50,6 +50,7 @@ class Controller(Generic[K]):
         *,
         workers: int = 4,
         deadline: float = 60.0,
+        rest: float = 0.0,
         group: Callable[[K], str] | None = None,
         judges: Iterable[Judge] = (),
         blocked: Callable[[K, Verdict], Awaitable[None]] | None = None,
@@ -65,7 +66,7 @@ class Controller(Generic[K]):
         self._clock = clock or SystemClock()
         # With groups no single one may hold more than half of the workers.
         share = max(1, workers // 2) if group else workers
-        self.queue: Queue[K] = Queue(name, group=group, share=share, clock=self._clock, dice=dice)
+        self.queue: Queue[K] = Queue(name, group=group, share=share, rest=rest, clock=self._clock, dice=dice)
 
     def watches(
         self,

@@ -2,6 +2,7 @@
 """Which key is worked on next.
 
 A key waits at most once, is worked on by one worker at a time, and comes again if it was added meanwhile.
+With `rest` it does not come back sooner than that after its last work, so that a storm of changes costs a few looks.
 Groups (one Slurm cluster, say) take turns and have a share of the workers, so that a slow group delays only
 itself; within a group higher priority goes first, then first come.
 """
@@ -44,12 +45,13 @@ class Queue(Generic[K]):
         share: int = 2**31,
         floor: float = 0.5,
         ceiling: float = 300.0,
+        rest: float = 0.0,
         clock: Clock | None = None,
         dice: random.Random | None = None,
     ) -> None:
         self._group = group or (lambda _: "")
         self._share = share
-        self._floor, self._ceiling = floor, ceiling
+        self._floor, self._ceiling, self._rest = floor, ceiling, rest
         self._clock = clock or SystemClock()
         self._dice = dice or random.Random()  # noqa: S311
         self._order = itertools.count()
@@ -58,6 +60,7 @@ class Queue(Generic[K]):
         self._ready: dict[K, tuple[int, float]] = {}  # priority, since when
         self._busy: dict[K, str] = {}  # with the lane it came from: the group of a key may change meanwhile
         self._dirty: dict[K, int] = {}  # added while busy, with priority
+        self._ended: dict[K, float] = {}  # when work ended that deserves a rest
         self._failures: dict[K, int] = {}
         self._due: dict[K, tuple[float, int]] = {}  # when, priority
         self._delayed: list[tuple[float, int, K]] = []
@@ -78,6 +81,8 @@ class Queue(Generic[K]):
         self._due.pop(key, None)
         if key in self._busy:
             self._dirty[key] = max(priority, self._dirty.get(key, priority))
+        elif (early := self._early(key)) > 0.0:
+            self._delay(key, early, priority)
         elif key not in self._ready or priority > self._ready[key][0]:
             self._make_ready(key, priority)
 
@@ -100,8 +105,10 @@ class Queue(Generic[K]):
     def done(self, key: K) -> None:
         """The caller of `get` is finished with `key`."""
         self._lanes[self._busy.pop(key)].busy -= 1
+        if self._rest:
+            self._ended[key] = self._clock.monotonic()
         if key in self._dirty:
-            self._make_ready(key, self._dirty.pop(key))
+            self.add(key, priority=self._dirty.pop(key))
         self._wake()
 
     def retry(self, key: K, *, after: float | None = None) -> float:
@@ -121,6 +128,14 @@ class Queue(Generic[K]):
     def forget(self, key: K) -> None:
         """`key` succeeded: its next failure starts with a short pause again."""
         self._failures.pop(key, None)
+
+    def _early(self, key: K) -> float:
+        """How many seconds too early it would be to work on `key` now."""
+        ended = self._ended.get(key)
+        early = 0.0 if ended is None else ended + self._rest - self._clock.monotonic()
+        if early <= 0.0:
+            self._ended.pop(key, None)
+        return early
 
     def _make_ready(self, key: K, priority: int) -> None:
         since = self._ready.get(key, (0, self._clock.monotonic()))[1]

@@ -21,12 +21,13 @@ from slinky.kube.config import Access
 from slinky.kube.errors import DeadlineExceeded, Unreachable
 from slinky.kube.tls import Followed, Pem, client_context
 
-# A wake-up of the process costs several times what an event costs. Small chunks that follow one another
-# within
-# BUSY seconds are let gather for GATHER seconds; a lone event is never held up, a bulk transfer neither.
+# A wake-up of the process costs several times what an event costs. Small chunks that follow one another within BUSY
+# seconds are let gather for GATHER seconds, and longer, up to LONGEST, while they keep coming; a lone event is never
+# held up, a bulk transfer neither.
 BUSY = 0.005
 GATHER = 0.01
-BULK = 2**16
+LONGEST = 0.05
+BULK = 2**18
 
 _NO_HEADERS: Mapping[str, str] = {}
 
@@ -90,7 +91,7 @@ class AioTransport:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0),
             headers={"User-Agent": f"slinky/{slinky.__version__}", "Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=2**18,
+            read_bufsize=BULK,
             trust_env=False,
         )
 
@@ -186,14 +187,17 @@ class _AioStream:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         content, clock = self._response.content, asyncio.get_running_loop().time
-        last = float("-inf")
+        last, pause = float("-inf"), 0.0
         while chunk := await content.readany():
             yield chunk
-            if len(chunk) < BULK and clock() - last < BUSY:
-                await self._gather()
+            if clock() - last >= max(BUSY, pause):
+                pause = 0.0
+            elif len(chunk) < BULK:
+                pause = min(max(GATHER, 2 * pause), LONGEST)
+                await self._gather(pause)
             last = clock()
 
-    async def _gather(self) -> None:
+    async def _gather(self, seconds: float) -> None:
         """Leave a busy stream to the kernel for a moment: one wake-up for many events, not one for each."""
         connection = self._response.connection
         socket = connection.transport if connection is not None else None
@@ -201,7 +205,7 @@ class _AioStream:
             return  # the answer has ended; what remains is in our own buffer
         socket.pause_reading()
         try:
-            await asyncio.sleep(GATHER)
+            await asyncio.sleep(seconds)
         finally:
             if not socket.is_closing():
                 socket.resume_reading()

@@ -57,6 +57,24 @@ async def test_a_key_changed_during_work_comes_again_afterwards(queue: Queue[str
     assert await drain(queue) == ["a"]
 
 
+async def test_a_key_rests_after_its_work_however_often_it_changes(clock: ManualClock) -> None:
+    queue: Queue[str] = Queue("test", rest=1.0, clock=clock)
+    queue.add("a")
+    key = await queue.get()
+    queue.add("a")
+    queue.done(key)
+    queue.add("a")
+    assert await drain(queue) == []
+    await clock.advance(0.9)
+    queue.add("b")
+    assert await drain(queue) == ["b"]
+    await clock.advance(0.2)
+    assert await drain(queue) == ["a"]
+    await clock.advance(5)
+    queue.add("a")
+    assert await drain(queue) == ["a"]
+
+
 async def test_higher_priority_goes_first_then_first_come(queue: Queue[str]) -> None:
     queue.add("slow", priority=-1)
     queue.add("a")
