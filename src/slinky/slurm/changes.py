@@ -21,7 +21,7 @@ class Kind(Enum):
     NODE = "node"
     PARTITION = "partition"
     RESERVATION = "reservation"
-    #: The mirror itself: it has seen everything for the first time, or lost or regained sight of the cluster.
+    #: The mirror itself: it sees everything for the first time, loses or regains sight, doubts or believes again.
     SIGHT = "sight"
 
 

@@ -69,6 +69,8 @@ class Mirror:
         self.nodes: Table[Node] = Table(clock)
         self.partitions: Table[Partition] = Table(clock)
         self.reservations: Table[Reservation] = Table(clock, cautious=False)
+        #: Somebody waits for work to leave a node: whenever jobs move, nodes are read at once.
+        self.attentive = False
         #: The error that keeps the mirror from seeing, or None.
         self.fault: SlurmError | None = None
         self._whole = False
@@ -288,7 +290,7 @@ class Mirror:
             self._since.clear()
         signs = stirred(self._telltale, now)
         for source, hurry in signs.items():
-            self._want(source, hurry)
+            self._want(source, Hurry.NOW if self.attentive else hurry)
         for source, table in ((Source.JOBS, self.jobs), (Source.NODES, self.nodes)):
             if source not in signs and table.synced and not self._last[source].hurry:
                 table.confirm()
@@ -300,7 +302,10 @@ class Mirror:
             table.confirm()
             return
         self._last[source].full = self._clock() - self._last[source].started
+        doubt = table.doubt
         changed = table.replace({item.name: item for item in found.items}, same=SAME.get(kind))
+        if (doubt is None) is not (table.doubt is None):
+            self._tell(Change(Kind.SIGHT, "", doubt, table.doubt))
         for key, before, after in changed:
             self._tell(Change(kind, key, before, after))
         if changed and kind is Kind.NODE:
