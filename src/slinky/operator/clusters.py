@@ -7,13 +7,15 @@ token. Losing one never disturbs another. Whoever asks for the sight of a cluste
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from slinky.kube.types import Key
 from slinky.observe import Log
 from slinky.operator.deadlines import Deadlines
-from slinky.operator.metrics import SLURM_AGE, SLURM_CALLS, SLURM_UP
+from slinky.operator.metrics import SLURM_AGE, SLURM_CALLS, SLURM_ERRORS, SLURM_UP, kind_of_failure
 from slinky.operator.sight import FRESH, Sight
 from slinky.slurm import Change, Client, Exchange, MintedToken, Mirror
 from slinky.slurm import Kind as What
@@ -35,6 +37,19 @@ class _Cluster:
     deadlines: Deadlines
     lives: list[asyncio.Task[None]] = field(default_factory=list)
     stop: Callable[[], None] = field(default=lambda: None)
+    sighted: float = field(default_factory=time.monotonic)
+    lost: dict[str, float] = field(default_factory=dict)
+    waiting: set[Key] = field(default_factory=set)
+
+    def note(self, change: Change) -> None:
+        """Remember since when what is said can be relied upon."""
+        if change.kind is What.SIGHT:
+            self.sighted = time.monotonic()
+            self.lost.clear()
+        elif change.kind is What.NODE and change.after is None:
+            self.lost[change.key] = time.monotonic()
+        elif change.kind is What.NODE:
+            self.lost.pop(change.key, None)
 
 
 class Clusters:
@@ -92,6 +107,12 @@ class Clusters:
         if found := self._clusters.get(key):
             found.mirror.poke(nodes=True)
 
+    def attend(self, key: Key, whose: Key, waiting: bool) -> None:
+        """Whether a NodeSet waits for work to leave hosts of this cluster: then every move of jobs is news."""
+        if found := self._clusters.get(key):
+            (found.waiting.add if waiting else found.waiting.discard)(whose)
+            found.mirror.attentive = bool(found.waiting)
+
     def expect_removal(self, key: Key, hosts: tuple[str, ...]) -> None:
         """We are removing these hosts; their absence will be no surprise."""
         if found := self._clusters.get(key):
@@ -102,7 +123,7 @@ class Clusters:
         found = self._clusters.get(key)
         if found is None:
             return Sight()
-        nodes, fault = found.mirror.nodes, found.mirror.fault
+        nodes, fault, now = found.mirror.nodes, found.mirror.fault, time.monotonic()
         return Sight(
             connected=True,
             trusted=nodes.fresh(within) and fault is None,
@@ -111,6 +132,8 @@ class Clusters:
             fault=str(fault) if fault else "",
             doubt=str(nodes.doubt) if nodes.doubt else "",
             deadlines=found.deadlines.of_host,
+            seconds=now - found.sighted,
+            lost={host: now - when for host, when in found.lost.items()},
         )
 
     async def _connect(self, key: Key, url: str, secret: bytes) -> None:
@@ -120,7 +143,7 @@ class Clusters:
             held = self._clusters.get(key)
             return held.key if held else secret
 
-        client = Client(url, MintedToken(current, USER), observe=_observed)
+        client = Client(url, MintedToken(current, USER), observe=partial(_observed, key))
         mirror = Mirror(client, all_jobs=False)
         deadlines = Deadlines(client, mirror.nodes, lambda: self._tell(key, Change(What.JOB, "", None, None)))
         made = self._clusters[key] = _Cluster(url, secret, client, mirror, deadlines)
@@ -134,6 +157,8 @@ class Clusters:
         SLURM_AGE.labels(*key).set_function(lambda: mirror.nodes.age)
 
     def _told(self, key: Key, change: Change) -> None:
+        if found := self._clusters.get(key):
+            found.note(change)
         if change.kind in {What.NODE, What.SIGHT, What.RESERVATION}:
             if change.kind is not What.RESERVATION and (found := self._clusters.get(key)):
                 found.deadlines.stir()
@@ -144,5 +169,7 @@ class Clusters:
             listener(key, change)
 
 
-def _observed(exchange: Exchange) -> None:
-    SLURM_CALLS.labels(exchange.method, exchange.status).observe(exchange.seconds)
+def _observed(key: Key, exchange: Exchange) -> None:
+    SLURM_CALLS.labels(*key, exchange.method, exchange.status).observe(exchange.seconds)
+    if kind := kind_of_failure(exchange.status):
+        SLURM_ERRORS.labels(*key, kind).inc()

@@ -43,7 +43,9 @@ class Keeper(Generic[T]):
 
     resource: Resource[T]
 
-    def __init__(self, world: World, cache: Cache[T], *, group: Callable[[Key], str] | None = None) -> None:
+    def __init__(
+        self, world: World, cache: Cache[T], *, group: Callable[[Key], str] | None = None, rest: float = 0.0
+    ) -> None:
         self.world = world
         self.cache = cache
         name = self.resource.kind.lower()
@@ -52,6 +54,7 @@ class Keeper(Generic[T]):
             self.reconcile,
             workers=world.settings.workers.get(name, WORKERS),
             group=group,
+            rest=rest,
             judges=(judge,),
             blocked=self.tell_blocked,
             clock=world.clock,

@@ -5,6 +5,7 @@ A `Sight` is a snapshot of the mirror's hosts. A host that is missing from it is
 and beyond doubt; without a mirror everything is UNKNOWN.
 """
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -25,12 +26,20 @@ class Sight(NamedTuple):
     fault: str = ""
     doubt: str = ""
     deadlines: Mapping[str, float] = {}  # when the jobs of a host are over at the latest, in seconds since 1970
+    seconds: float = math.inf  # for how long the cluster has been in sight without a break
+    lost: Mapping[str, float] = {}  # hosts that left Slurm's list, by how many seconds ago
 
     def presence(self, host: str) -> Presence:
         """Whether Slurm has this host."""
         if not self.trusted:
             return Presence.UNKNOWN
         return Presence.PRESENT if host in self.hosts else Presence.ABSENT
+
+    def absent_seconds(self, host: str) -> float:
+        """For how long Slurm has said, without a break, that it has no such host; 0 if it has, or if nobody knows."""
+        if self.presence(host) is not Presence.ABSENT:
+            return 0.0
+        return min(self.seconds, self.lost.get(host, math.inf))
 
     def host(self, name: str) -> Node | None:
         """The host, if it is positively known now."""

@@ -29,6 +29,13 @@ PERMITTED: list[tuple[str, dict[str, Any], Sight, bool]] = [
     ("absent and silent", {"ready": None}, seeing(host("other")), True),
     ("absent, but slurmd is well and young", {"ready": 5}, seeing(host("other")), False),
     ("absent for long although slurmd is well", {"ready": 600}, seeing(host("other")), True),
+    (
+        "absent, but Slurm was not in sight before",
+        {"ready": 600},
+        seeing(host("other"))._replace(seconds=5),
+        False,
+    ),
+    ("absent, but only just", {"ready": 600}, seeing(host("other"))._replace(lost={"gpu-0": 5}), False),
     ("never placed", {"node": "", "ready": None}, BLIND, True),
     ("its containers have ended", {"phase": "Failed", "ready": None}, BLIND, True),
     ("forced by a person", {keys.FORCE_DELETE: "true"}, BLIND, True),

@@ -18,7 +18,7 @@ from slinky.kube.views import PODS, VOLUME_CLAIMS
 from slinky.observe import Log
 from slinky.operator.brake import Brake
 from slinky.operator.clusters import Clusters
-from slinky.operator.metrics import ACTIONS, BRAKED, DRAIN_SECONDS, SLURM_WRITES, WRITES
+from slinky.operator.metrics import ACTIONS, BRAKED, DRAIN_SECONDS, SLURM_ERRORS, SLURM_WRITES, WRITES
 from slinky.operator.nodeset import objects
 from slinky.operator.nodeset.actions import (
     Action,
@@ -43,7 +43,7 @@ log = Log("slinky.operator.nodeset")
 
 #: So many requests at once, and so many pods in one pass; the rest follows in the next.
 ABREAST = 16
-MOST = 250
+MOST = 500
 
 Note = Callable[..., None]
 
@@ -118,6 +118,7 @@ class _Work:
             try:
                 await self._do(action)
             except SlurmError as error:
+                SLURM_ERRORS.labels(*self.of.controller_key, "refused").inc()
                 self.report.slurm.append(str(error))
                 log.warning("slurm refused", action=type(action).__name__, why=str(error))
             except (NotFound, AlreadyExists):

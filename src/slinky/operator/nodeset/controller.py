@@ -17,7 +17,7 @@ from slinky.operator import references
 from slinky.operator.clusters import Clusters
 from slinky.operator.domains import cluster_domain
 from slinky.operator.keeper import Keeper, Outcome
-from slinky.operator.metrics import CONDEMNED, WRITES
+from slinky.operator.metrics import WRITES, Awaiting
 from slinky.operator.nodeset import conditions, objects, reservation, status
 from slinky.operator.nodeset.actions import Action
 from slinky.operator.nodeset.acts import Acts, Report
@@ -26,6 +26,7 @@ from slinky.operator.nodeset.objects import Hashes, Setting
 from slinky.operator.nodeset.plan import Snapshot, plan
 from slinky.operator.nodeset.reservation import Release
 from slinky.operator.nodeset.revision import contents
+from slinky.operator.nodeset.waiting import longest, waits
 from slinky.operator.nodeset.workers import worker
 from slinky.operator.pieces import digest
 from slinky.operator.references import users
@@ -36,6 +37,8 @@ from slinky.slurm import Change
 #: While something is under way we look again this often, for what changes without an event: the age of knowledge.
 BUSY_AGAIN = 3.0
 CALM_AGAIN = 60.0
+#: Thousands of workers change one by one: we look at all of them together, this often at most.
+REST = 0.25
 
 
 class NodeSetKeeper(Keeper[NodeSet]):
@@ -44,10 +47,11 @@ class NodeSetKeeper(Keeper[NodeSet]):
     resource = NODE_SETS
 
     def __init__(self, world: World, clusters: Clusters) -> None:
-        super().__init__(world, world.node_sets, group=lambda key: key.namespace)
+        super().__init__(world, world.node_sets, group=self._cluster, rest=REST)
         self.clusters = clusters
         self.acts = Acts(world, clusters)
         self.history = History(world)
+        self.awaiting = Awaiting()
         self.domain = cluster_domain(world.settings.cluster_domain)
         world.node_sets.add_indexes(
             {
@@ -81,10 +85,10 @@ class NodeSetKeeper(Keeper[NodeSet]):
         standing = await self.history.settle(found, contents(hashes), self._carried(found))
         hashes = hashes._replace(revision=standing.wanted.hash)
         setting = Setting(controller, hashes, self.world.settings.images, self.domain)
-        report = await self.acts.carry_out(
-            found, plan(self._snapshot(found, hashes.revision)), setting, partial(self.note, found)
-        )
         seen = self._snapshot(found, hashes.revision)
+        report = await self.acts.carry_out(found, plan(seen), setting, partial(self.note, found))
+        if report.done:
+            seen = self._snapshot(found, hashes.revision)
         await self._show(seen)
         await self.history.prune(found, {hashes.revision, *self._carried(found)})
         return self._outcome(seen, report, standing)
@@ -101,6 +105,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         if not seen.workers and not alone and keys.RESERVATION_FINALIZER in found.metadata.finalizers:
             steps = [Release(found.reservation_name)]  # whatever was seen of it last: Slurm knows
         report = await self.acts.carry_out(found, steps, None, partial(self.note, found))
+        self._tell_waits(seen, report)
         if report.errors:
             raise report.errors[0]
         if alone or not (seen.workers or (report.slurm and not seen.forced)):
@@ -110,7 +115,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
 
     def forget(self, key: Key) -> None:
         """Drop what was remembered under its name."""
-        CONDEMNED.labels(*key).set(0)
+        self.awaiting.forget(key)
         # Nothing that was remembered of sets that are gone may reach one that takes their name.
         alive = {found.metadata.uid for found in self.world.node_sets}
         self.acts.keep_only(alive)
@@ -205,9 +210,15 @@ class NodeSetKeeper(Keeper[NodeSet]):
             if not isinstance(made, BaseException):
                 self.world.pods.wrote(made)
 
+    def _tell_waits(self, seen: Snapshot, report: Report) -> None:
+        """Who waits for what: to those who watch us, and to the mirror, which then looks out for the end of work."""
+        found = waits(seen.workers)
+        self.awaiting.show(seen.of.key, found, longest(seen.workers), report.braked)
+        self.clusters.attend(seen.of.controller_key, seen.of.key, bool(found))
+
     def _outcome(self, seen: Snapshot, report: Report, standing: Standing) -> Outcome:
         going = sum(found.condemned is not None for found in seen.workers)
-        CONDEMNED.labels(*seen.of.key).set(going)
+        self._tell_waits(seen, report)
         # A large cluster, or a slow one, is read rarely, and here someone waits for news: of a drain, or of a worker
         # that has registered by now and must not be taken for lost.
         unseen = any(found.ready and found.host is None for found in seen.workers)
@@ -215,12 +226,18 @@ class NodeSetKeeper(Keeper[NodeSet]):
             self.clusters.stir(seen.of.controller_key)
         if report.errors:
             raise report.errors[0]
-        known = status.health(seen, braked=report.braked, refused=report.slurm, reserved=report.reserved)
+        counted = status.counts(seen)
+        known = status.health(seen, counted, braked=report.braked, refused=report.slurm, reserved=report.reserved)
         settled = not (going or unseen or report.braked or report.slurm) and known.ready.value
-        said = self.with_health(seen.of, known, **status.counts(seen), **standing.status())
+        said = self.with_health(seen.of, known, **counted, **standing.status())
         return Outcome(said, CALM_AGAIN if settled else BUSY_AGAIN)
 
     # --- being woken
+
+    def _cluster(self, key: Key) -> str:
+        """Sets of one cluster share the workers of this controller: a Slurm that hangs delays its own sets only."""
+        found = self.cache.get(key)
+        return str(found.controller_key) if found else ""
 
     def _of_cluster(self, controller: Key) -> tuple[Key, ...]:
         return tuple(found.key for found in self.world.node_sets.by(references.CONTROLLER, str(controller)))

@@ -72,7 +72,8 @@ def change(worker: Worker, why: Cause | None) -> tuple[str, NodeUpdate] | None:
 
 def unregistered(worker: Worker, patience: float = UNREGISTERED_AFTER) -> bool:
     """Slurmd is well and Slurm freshly says that it has no such host, for longer than registering takes."""
-    return worker.presence is Presence.ABSENT and worker.ready_seconds > patience
+    lasting = min(worker.ready_seconds, worker.absent_seconds)
+    return worker.presence is Presence.ABSENT and lasting > patience
 
 
 def _given_up(worker: Worker) -> bool:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a NodeSet does. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slinky.api.conditions import RESERVATION_CREATED
@@ -54,9 +54,16 @@ def pins(of: NodeSet, workers: Sequence[Worker]) -> dict[str, str]:
     return {key: node for key, node in {**placed, **kept}.items() if int(key) < of.spec.replicas}
 
 
-def health(seen: Snapshot, *, braked: int = 0, refused: Sequence[str] = (), reserved: str = "") -> Health:
-    """Conditions of a NodeSet."""
-    found = counts(seen)
+def health(
+    seen: Snapshot,
+    counted: Mapping[str, Any] | None = None,
+    *,
+    braked: int = 0,
+    refused: Sequence[str] = (),
+    reserved: str = "",
+) -> Health:
+    """Conditions of a NodeSet; its counts may be known already."""
+    found = counted or counts(seen)
     wanted, ready, updated = found["desired"], found["available_replicas"], found["updated_replicas"]
     going = [worker for worker in seen.workers if worker.condemned]
     words = f"{ready} of {wanted} available, {updated} up to date"

@@ -5,6 +5,7 @@ Each function gives what differs and nothing else, so that a settled worker cost
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import msgspec
 
@@ -13,7 +14,7 @@ from slinky.api.nodeset import NodeSet
 from slinky.operator.nodeset.actions import Mark, Update
 from slinky.operator.nodeset.workers import Worker
 from slinky.slurm import Node as Host
-from slinky.slurm import NodeUpdate
+from slinky.slurm import NodeState, NodeUpdate
 
 
 class Comment(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,8 +95,7 @@ def conditions(worker: Worker) -> dict[str, str] | None:
     host = worker.host
     if host is None:
         return None
-    words = [host.state.base, *sorted(host.state.flags)] if host.state.base else sorted(host.state.flags)
-    return {f"SlurmNodeState{_camel(word)}": host.reason for word in words if word in SHOWN}
+    return dict.fromkeys(_types(host.state), host.reason)
 
 
 #: States that are shown as pod conditions.
@@ -118,6 +118,12 @@ SHOWN = frozenset(
         "UNDRAIN",
     ]
 )
+
+
+@cache
+def _types(state: NodeState) -> tuple[str, ...]:
+    """Condition types of a state; there are few different ones."""
+    return tuple(f"SlurmNodeState{_camel(word)}" for word in (state.base, *sorted(state.flags)) if word in SHOWN)
 
 
 def _camel(word: str) -> str:

@@ -5,7 +5,10 @@
 turns that into "idle" or "drained".
 """
 
+import math
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import NamedTuple
 
 from slinky.api import keys
@@ -44,8 +47,9 @@ class Condemned(NamedTuple):
         return seconds_since(self.since, now)
 
 
-class Worker(NamedTuple):
-    """One worker."""
+@dataclass(frozen=True)
+class Worker:
+    """One worker. Each question is answered once: a decision about thousands asks the same ones again and again."""
 
     pod: Pod
     hostname: str
@@ -55,34 +59,35 @@ class Worker(NamedTuple):
     presence: Presence
     now: datetime
     ends: float | None = None  # when its jobs are over at the latest, in seconds since 1970; None if not known
+    absent_seconds: float = math.inf
 
-    @property
+    @cached_property
     def meta(self) -> Meta:
         """The pod's metadata."""
         return self.pod.metadata
 
-    @property
+    @cached_property
     def condemned(self) -> Condemned | None:
         """Chosen to go; such a choice stays."""
         text = self.meta.annotations.get(keys.POD_CONDEMNED, "")
         return Condemned.parse(text) if text else None
 
-    @property
+    @cached_property
     def leaving(self) -> bool:
         """Somebody has already deleted its pod."""
         return self.meta.deleting
 
-    @property
+    @cached_property
     def staying(self) -> bool:
         """Neither deleted nor condemned nor ended."""
         return not (self.leaving or self.condemned or self.pod.finished)
 
-    @property
+    @cached_property
     def ready(self) -> bool:
         """Its slurmd answers."""
         return self.pod.ready and not self.leaving
 
-    @property
+    @cached_property
     def ready_seconds(self) -> float:
         """How long it has been ready."""
         if not self.ready:
@@ -90,22 +95,22 @@ class Worker(NamedTuple):
         condition = next(found for found in self.pod.status.conditions if found.type == "Ready")
         return seconds_since(condition.last_transition_time or "", self.now)
 
-    @property
+    @cached_property
     def age(self) -> float:
         """Seconds since its pod was made."""
         return seconds_since(self.meta.creation_timestamp, self.now)
 
-    @property
+    @cached_property
     def cordoned(self) -> bool:
         """A person or tool asked on the pod for a drain."""
         return self.meta.annotations.get(keys.POD_CORDON) == "true"
 
-    @property
+    @cached_property
     def busy(self) -> bool | None:
         """Jobs are on it; None if that is not known."""
         return self.host.state.busy if self.host else None
 
-    @property
+    @cached_property
     def deadline(self) -> str:
         """When its jobs are over at the latest, RFC 3339; empty if it has none, the end of time if not known."""
         if self.busy is False:
@@ -114,7 +119,7 @@ class Worker(NamedTuple):
             return self.meta.annotations.get(keys.POD_DEADLINE, NEVER)
         return rfc3339(datetime.fromtimestamp(self.ends, UTC)) if self.ends < LATEST else NEVER
 
-    @property
+    @cached_property
     def drained(self) -> bool:
         """A fresh, positive word of slurmctld."""
         return self.host is not None and self.host.state.drained
@@ -133,7 +138,9 @@ def worker(of: NodeSet, pod: Pod, node: Node | None, sight: Sight, now: datetime
     name = host_name(of, pod)
     per_node = pod.metadata.labels.get(keys.SCALING_MODE) == "DaemonSet"
     ordinal = None if per_node else of.ordinal(pod.metadata.name)
-    return Worker(pod, name, ordinal, node, sight.host(name), sight.presence(name), now, sight.deadlines.get(name))
+    known = sight.host(name), sight.presence(name)
+    times = sight.deadlines.get(name), sight.absent_seconds(name)
+    return Worker(pod, name, ordinal, node, *known, now, *times)
 
 
 def host_name(of: NodeSet, pod: Pod) -> str:

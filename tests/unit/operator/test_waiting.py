@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the metrics say of workers that have to go."""
+
+import pytest
+from prometheus_client import Gauge
+from tests.unit.operator.made import BLIND, host, one, pod, seeing
+
+from slinky.kube.types import Key
+from slinky.operator.metrics import AWAITING, BRAKING, LONGEST_WAIT, Awaiting, Wait, kind_of_failure
+from slinky.operator.nodeset.waiting import longest, reason, waits
+from slinky.operator.sight import Sight
+
+SINCE = "scale-in 2026-11-16T11:59:00Z"
+
+CASES = [
+    ("its node has yet to stop it", {"deleting": True}, seeing(host("gpu-0", "IDLE+DRAIN")), "termination"),
+    ("Slurm cannot be seen", {}, BLIND, "slurm"),
+    ("drained already", {}, seeing(host("gpu-0", "IDLE+DRAIN")), "brake"),
+    ("work is on it", {}, seeing(host("gpu-0", "ALLOCATED+DRAIN")), "jobs"),
+    ("work has not been told to stay away", {}, seeing(host("gpu-0")), "drain"),
+]
+
+
+def values(metric: Gauge) -> dict[tuple[str, ...], float]:
+    return {tuple(s.labels.values()): s.value for found in metric.collect() for s in found.samples}
+
+
+@pytest.mark.parametrize(("law", "made", "sight", "found"), CASES, ids=[case[0] for case in CASES])
+def test_what_a_condemned_worker_waits_for(law: str, made: dict[str, bool], sight: Sight, found: str) -> None:
+    worker = one(pod(pod_condemned=SINCE, **made), sight)  # type: ignore[arg-type]
+    assert reason(worker) == found
+    assert waits([worker, one(pod("gpu-1"))]) == {Wait("scale-in", found): 1}
+    assert longest([worker]) == 60
+
+
+def test_what_no_longer_holds_is_taken_back() -> None:
+    shown, key = Awaiting(), Key("ns", "gpu")
+    shown.show(key, {Wait("update", "jobs"): 2, Wait("scale-in", "slurm"): 1}, 5.0, 0)
+    shown.show(key, {Wait("update", "jobs"): 1}, 6.0, 3)
+    assert values(AWAITING) == {("ns", "gpu", "update", "jobs"): 1}
+    assert values(LONGEST_WAIT)[key] == 6.0
+    assert values(BRAKING)[key] == 3.0
+    shown.forget(key)
+    assert not values(AWAITING)
+    assert key not in values(BRAKING)
+    shown.forget(key)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(None, "unreachable"), (200, ""), (304, ""), (401, "denied"), (404, ""), (500, "failed")]
+)
+def test_failures_of_calls_have_a_kind(status: int | None, kind: str) -> None:
+    assert kind_of_failure(status) == kind
