@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tests.conftest import MakeLab
 
 from slinky.kube import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, Client, Key, Resource, connect
 from slinky.kube.views import Whole
 from slinky.lab.plain import PlainPlane
+from slinky.lab.slurm import Beside
 from slinky.operator.app import main
 from slinky.operator.metrics import WRITES
 from slinky.operator.settings import Settings
@@ -86,6 +88,12 @@ def crds(plane: PlainPlane) -> None:
     argv = [str(plane.kubectl), f"--kubeconfig={plane.kubeconfig}"]
     subprocess.run([*argv, "apply", "--server-side", "-f", "-"], input=text, check=True, capture_output=True)
     subprocess.run([*argv, "wait", "--for=condition=Established", "crd", "--all"], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def alone(make_lab: MakeLab) -> Beside:
+    """A Slurm that may lose its memory."""
+    return make_lab(nodes=0, slurm="beside", slurm_nodes=1).slurm
 
 
 @pytest.fixture
