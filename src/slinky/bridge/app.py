@@ -81,7 +81,7 @@ class Bridge:
         self.settings, self.runtime, self.slurm, self.stock = settings, runtime, slurm, stock
         client, clock = runtime.client, runtime.client.clock
         self.mirror = Mirror(slurm, all_jobs=False)
-        self.ledger = Ledger(slurm, self.mirror, me)
+        self.ledger = Ledger(slurm, self.mirror, me, lambda: stock.pods.values_of("job"))
         self.recorder = Recorder(client, settings.scheduler_name)
         completer = Completer(settings.completer_socket) if settings.completer_socket else None
         self.releaser = Releaser(slurm, self.mirror, self.ledger, clock, completer)
@@ -106,13 +106,14 @@ class Bridge:
         self.nodes = Nodes(settings, client, slurm, self.mirror, stock, self.recorder, me)
         self.unit_loop: Controller[Unit] = Controller("units", self.units.reconcile, workers=16, judges=[judge])
         self.node_loop: Controller[HostName] = Controller("hosts", self.nodes.reconcile, workers=64, judges=[judge])
+        self._looking: asyncio.Handle | None = None
         JOBS.set_function(lambda: len(self.ledger))
         AGE.set_function(lambda: self.mirror.age)
 
     def wire(self) -> None:
         """Say what wakes whom."""
         stock = self.stock
-        self.unit_loop.watches(stock.pods, self._units_of_pod, priority=lambda pod: pod.spec.priority)
+        self.unit_loop.watches(stock.pods, self._units_of_pod, priority=intake.urgency)
         for kind, cache in stock.groups.items():
             self.unit_loop.watches(cache, partial(self._units_of_group, kind))
         self.unit_loop.watches(stock.shelf.classes, lambda _: self._units_wanting_devices(UNSUBMITTED))
@@ -171,6 +172,16 @@ class Bridge:
         for name in {*self.mirror.nodes, *(intake.host_of(node) for node in self.stock.nodes)}:
             self.node_loop.queue.add(HostName(name))
 
+    def _look_at_waiting_soon(self) -> None:
+        """Hosts came or went, often a thousand at once: one look at those who wait for one is enough."""
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_soon(self._look_at_waiting)
+
+    def _look_at_waiting(self) -> None:
+        self._looking = None
+        for unit in self.stock.units_of(self.stock.waiting()):
+            self.unit_loop.queue.add(unit)
+
     # --- what concerns whom
 
     def _units_of_pod(self, pod: Pod) -> set[Unit]:
@@ -213,8 +224,7 @@ class Bridge:
         elif change.kind is Kind.NODE:
             self.node_loop.queue.add(HostName(change.key))
             if change.before is None or change.after is None:
-                for unit in self.stock.units_of(self.stock.waiting()):
-                    self.unit_loop.queue.add(unit)
+                self._look_at_waiting_soon()
         elif change.kind is Kind.SIGHT and change.after is None:
             self._look_at_everything()
 

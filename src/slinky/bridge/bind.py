@@ -52,9 +52,14 @@ class Hands:
     def __init__(self, client: Client, pods: Cache[Pod], recorder: Recorder, settings: Settings) -> None:
         self._client, self._pods, self._recorder, self._settings = client, pods, recorder, settings
 
-    async def label(self, pod: Pod, job: str) -> None:
+    async def hold(self, pod: Pod) -> None:
+        """Give a pod our hold and the right to run on our nodes; its job comes with its node."""
+        if not intake.held(pod):
+            await self.label(pod)
+
+    async def label(self, pod: Pod, job: str = "") -> None:
         """Give a pod its job, our hold, and the right to run on our nodes; in one write."""
-        meta: dict[str, Any] = {"labels": {names.JOB_LABEL: job}, "finalizers": [names.FINALIZER]}
+        meta: dict[str, Any] = {"finalizers": [names.FINALIZER], **({"labels": {names.JOB_LABEL: job}} if job else {})}
         tolerations = tolerating(pod, self._settings)
         await self._patch(pod, {"metadata": meta, **({"spec": {"tolerations": tolerations}} if tolerations else {})})
 
@@ -72,11 +77,12 @@ class Hands:
         }
         await self._patch(pod, {"metadata": blank})
 
-    async def bind(self, pod: Pod, node: str, sluid: str) -> None:
+    async def bind(self, pod: Pod, node: str, job: str, sluid: str) -> None:
         """Put a pod on its node, and note node and job on it."""
         notes = {names.NODE_ANNOTATION: node, **({names.SLUID_ANNOTATION: sluid} if sluid else {})}
+        label = {names.JOB_LABEL: job}
         try:
-            await self._client.bind(pod.key, node, uid=pod.metadata.uid, annotations=notes)
+            await self._client.bind(pod.key, node, uid=pod.metadata.uid, annotations=notes, labels=label)
         except NotFound:
             return
         except Conflict:
@@ -106,19 +112,22 @@ class Hands:
         if not intake.bound(pod) and not said.scheduled:
             conditions.append(self._condition(pod, "PodScheduled", False, said))
         await self._patch_status(pod, conditions)
-        if old is None or old.reason != said.reason:
+        if not said.scheduled and (old is None or old.reason != said.reason):
             self._recorder.note(OUR_PODS.reference(pod), said.reason, said.message, warning=warning)
 
     async def evict(self, pod: Pod, said: Said) -> None:
-        """Delete a pod whose job ended, with the reason on it, so that its owner can tell it from a failure."""
-        disruption = self._condition(pod, "DisruptionTarget", True, said)
-        await self._patch_status(pod, [self._condition(pod, names.SCHEDULED, False, said), disruption])
+        """Delete a pod whose job ended."""
         self._recorder.note(OUR_PODS.reference(pod), said.reason, said.message, warning=True)
         try:
             await self._client.delete(OUR_PODS, pod.key, uid=pod.metadata.uid)
         except (NotFound, Conflict):
             return
         EVICTED.labels(said.reason).inc()
+
+    async def explain(self, pod: Pod, said: Said) -> None:
+        """Put the end of its job on a pod that leaves for that; owners know the condition of a disruption."""
+        kinds = ((names.SCHEDULED, False), ("DisruptionTarget", True))
+        await self._patch_status(pod, [self._condition(pod, kind, value, said) for kind, value in kinds])
 
     async def let_go(self, pod: Pod, warning: str = "") -> None:
         """Remove our hold and what we made for the pod."""

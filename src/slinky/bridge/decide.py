@@ -10,7 +10,7 @@ Slurm does not tell for certain leads to no action at all: unknown is not gone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from slinky.bridge import intake, reasons, watch
@@ -18,6 +18,8 @@ from slinky.bridge.steps import (
     Cancel,
     Detach,
     Evict,
+    Explain,
+    Label,
     LetGo,
     Place,
     Plan,
@@ -49,6 +51,7 @@ class View:
     reachable: Callable[[str], bool | None] = lambda _: True  # None: no such node
     strays: Sequence[str] = ()  # jobs of this unit that no pod is labelled with
     place: Callable[[JobRecord], str] = lambda _: ""  # where a waiting job stands, in a sentence
+    adopted: Mapping[str, str] = field(default_factory=dict)  # jobs of pods that do not carry their name, by pod uid
 
 
 def decide(view: View) -> Plan:
@@ -56,7 +59,7 @@ def decide(view: View) -> Plan:
     plan = Plan()
     by_job: dict[str, list[Pod]] = {}
     for pod in view.pods:
-        by_job.setdefault(intake.job_id(pod), []).append(pod)
+        by_job.setdefault(intake.job_id(pod) or view.adopted.get(pod.metadata.uid, ""), []).append(pod)
     fresh = by_job.pop("", [])
     for job, pods in sorted(by_job.items(), key=lambda pair: int(pair[0])):
         _follow(view, plan, job, pods, fresh)
@@ -101,12 +104,23 @@ def _follow(view: View, plan: Plan, job: str, pods: list[Pod], fresh: list[Pod])
     if seen.sight in (Sight.OVER, Sight.FOREIGN):
         _ended(plan, job, seen, alive)
     elif seen.sight is Sight.LIVE and seen.record is not None:
-        if seen.record.state.pending:
+        if bare := _bare(seen.record, alive):
+            plan.add(Label(job, bare))
+        elif seen.record.state.pending:
             _pending(view, plan, job, seen, alive, fresh)
         elif seen.record.state.ready:
             _running(view, plan, job, seen, alive)
         elif seen.record.state.suspended:
             plan.add(Say(tuple(alive), watch.of_suspended(job), warning=True))
+
+
+def _bare(record: JobRecord, alive: list[Pod]) -> tuple[Pod, ...]:
+    """Pods that lack the name of their job; those that we hold and that get a node now get it with that."""
+
+    def soon(pod: Pod) -> bool:
+        return record.state.ready and intake.held(pod) and not intake.bound(pod)
+
+    return tuple(pod for pod in alive if not intake.job_id(pod) and not soon(pod))
 
 
 def _pending(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod], fresh: list[Pod]) -> None:
@@ -150,12 +164,12 @@ def _ended(plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
     record = seen.record if seen.sight is Sight.OVER else None
     end = reasons.end(record.state.base if record else "", lost=record is None or record.lost)
     detail = record.detail if record else None
-    running = tuple(pod for pod in alive if intake.bound(pod) and not pod.metadata.deleting)
-    said = watch.of_end(job, end, detail, waiting=False)
-    if end is reasons.LOST and running:
-        plan.add(Reclaim(job, running, said))
-    else:
-        plan.add(*(Evict(pod, said) for pod in running))
+    told = watch.of_end(job, end, detail, waiting=False)
+    bound = [pod for pod in alive if intake.bound(pod)]
+    if running := tuple(pod for pod in bound if not pod.metadata.deleting):
+        plan.add(Reclaim(job, running, told) if end is reasons.LOST else Evict(running, told))
+    if leaving := tuple(pod for pod in bound if pod.metadata.deleting and watch.news(pod, told)):
+        plan.add(Explain(leaving, told))
     unbound = tuple(pod for pod in alive if not intake.bound(pod))
     if unbound:
         said = watch.of_end(job, end, detail, waiting=True)

@@ -12,6 +12,8 @@ from slinky.bridge.views import Pod
 from slinky.kube import Node
 
 FINISHED = frozenset({"Succeeded", "Failed"})
+#: Below every priority that a pod can have.
+QUIET = -(2**31) - 1
 
 
 def ours(pod: Pod, scheduler: str) -> bool:
@@ -58,6 +60,14 @@ def held(pod: Pod) -> bool:
 def assigned(pod: Pod) -> str:
     """The Kubernetes node chosen for it, or nothing."""
     return pod.spec.node_name or pod.metadata.annotations.get(names.NODE_ANNOTATION, "")
+
+
+def urgency(pod: Pod) -> int:
+    """How soon to look at it: those that want a node or end by their priority, those that just run when no other does,
+    since all there is to do for them is to say so.
+    """
+    quiet = bound(pod) and not pod.metadata.deleting and not finished(pod)
+    return QUIET if quiet else pod.spec.priority
 
 
 def overdue(pod: Pod, now: datetime, patience: float) -> float | None:

@@ -7,10 +7,10 @@ ever read; the mirror follows the jobs we name.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from slinky.bridge import compound, identity
+from slinky.bridge import compound, identity, intake
 from slinky.bridge.identity import Comment, Self
 from slinky.bridge.steps import Seen, Sight
 from slinky.bridge.views import Pod
@@ -33,13 +33,15 @@ class Entry:
     unit: Unit
     members: str
     spec: str
+    pods: frozenset[str] = frozenset()  # by name
 
 
 class Ledger:
     """The jobs of this bridge."""
 
-    def __init__(self, client: Client, mirror: Mirror, me: Self) -> None:
-        self._client, self._mirror = client, mirror
+    def __init__(self, client: Client, mirror: Mirror, me: Self, named: Callable[[], Iterable[str]] = tuple) -> None:
+        """`named` tells the jobs that pods are labelled with: they need no search."""
+        self._client, self._mirror, self._named = client, mirror, named
         self.me = me
         self.searched = asyncio.Event()
         self._entries: dict[str, Entry] = {}
@@ -50,9 +52,17 @@ class Ledger:
 
     def note(self, entry: Entry) -> None:
         """Remember and follow a job."""
+        self._remember(entry)
+        self._mirror.track(entry.job)
+
+    async def made(self, entry: Entry) -> None:
+        """Remember a job that was just made, and read what Slurm has given it; nothing else is looked at for that."""
+        self._remember(entry)
+        await self._mirror.look(entry.job)
+
+    def _remember(self, entry: Entry) -> None:
         self._entries[entry.job] = entry
         self._by_unit.setdefault(entry.unit, set()).add(entry.job)
-        self._mirror.track(entry.job)
 
     def follow(self, job: str, unit: Unit) -> None:
         """Follow a job that a pod is labelled with, if that is not done already."""
@@ -81,6 +91,27 @@ class Ledger:
     def jobs_of(self, unit: Unit) -> list[Entry]:
         """The jobs of a unit, oldest first."""
         return [self._entries[job] for job in sorted(self._by_unit.get(unit, ()), key=int)]
+
+    def adopted(self, unit: Unit, pods: Iterable[Pod]) -> dict[str, str]:
+        """The jobs of pods that do not carry their name, by pod uid: live ones that were made for them.
+
+        A job was made for exactly its pods: once one of them is gone, or another under its name, it is nobody's.
+        """
+        bare = [pod for pod in pods if not intake.job_id(pod) and not intake.gone(pod)]
+        found: dict[str, str] = {}
+        for entry in self.jobs_of(unit) if bare else ():
+            members, named = self._made_for(entry)
+            group = [pod for pod in pods if str(pod.key) in named]
+            if group and identity.members(group) == members and self.live(entry.job):
+                found.update((pod.metadata.uid, entry.job) for pod in bare if str(pod.key) in named)
+        return found
+
+    def _made_for(self, entry: Entry) -> tuple[str, Collection[str]]:
+        """The pods that a job was made for: by our own memory, else by its signature."""
+        if entry.members or not self.ours(entry.job):
+            return entry.members, entry.pods
+        comment = self._comment(entry.job) or Comment()
+        return comment.slinky.members, frozenset(comment.pods)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -152,10 +183,16 @@ class Ledger:
 
     def ours(self, job: str) -> bool:
         """Whether a job carries our signature, by slurmctld's word; what is not known is not ours."""
+        return identity.ours(self._comment(job), self.me)
+
+    def _comment(self, job: str) -> Comment | None:
         record = self._mirror.jobs.get(job)
-        if record is None or record.detail is None:
-            return False
-        return identity.ours(identity.parse(record.detail.admin_comment), self.me)
+        return identity.parse(record.detail.admin_comment) if record and record.detail else None
+
+    def running(self, job: str) -> bool:
+        """Whether a job has its nodes, and it is known which."""
+        record = self._mirror.jobs.get(job)
+        return record is not None and record.state.ready and bool(record.resources)
 
     def sluid(self, job: str) -> str:
         """The name of a job that is never used again, if known."""
@@ -177,7 +214,7 @@ class Ledger:
         ids = (status.job_id.partition("+")[0] for status in states if status.state.live)
         live = {job for job in ids if job.isdigit()}
         self._strangers &= live
-        unknown = live - self._entries.keys() - self._strangers
+        unknown = live - self._entries.keys() - self._strangers - set(self._named())
         found = 0
         for job in await self._read(unknown):
             comment = identity.parse(job.admin_comment)
@@ -188,7 +225,8 @@ class Ledger:
             follower = job.het_job_id.whole not in {0, job.job_id} and str(job.het_job_id.whole) in live
             if unit is not None and not follower:
                 found += 1
-                self.note(Entry(str(job.job_id), unit, comment.slinky.members, comment.slinky.spec))
+                mine = comment.slinky
+                self.note(Entry(str(job.job_id), unit, mine.members, mine.spec, frozenset(comment.pods)))
         log.info("searched Slurm for jobs of ours", live=len(live), found=found)
         self.searched.set()
 

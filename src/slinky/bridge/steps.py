@@ -47,6 +47,14 @@ class Revise:
 
 
 @dataclass(frozen=True)
+class Label:
+    """Put the name of their job on these pods."""
+
+    job: str
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True)
 class Place:
     """Put these pods on the nodes of their job."""
 
@@ -89,9 +97,17 @@ class Cancel:
 
 @dataclass(frozen=True)
 class Evict:
-    """Delete a pod whose job has ended."""
+    """Delete pods whose job has ended."""
 
-    pod: Pod
+    pods: tuple[Pod, ...]
+    said: Said
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Tell on pods that leave because their job has ended that it has, so that owners can tell it from a failure."""
+
+    pods: tuple[Pod, ...]
     said: Said
 
 
@@ -112,7 +128,7 @@ class LetGo:
     warning: str = ""
 
 
-Action = Submit | Revise | Place | Say | Detach | Withdraw | Cancel | Evict | Reclaim | LetGo
+Action = Submit | Revise | Label | Place | Say | Detach | Withdraw | Cancel | Evict | Explain | Reclaim | LetGo
 
 
 @dataclass

@@ -6,27 +6,25 @@ once (one try: every refusal leaves a record), otherwise and always else it is q
 submission went through, Slurm is searched before the next one.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
 from slinky.bridge import identity
 from slinky.bridge.ledger import Entry, Ledger
+from slinky.bridge.outlook import Outlook
 from slinky.bridge.translate import Wish
 from slinky.bridge.views import Pod
 from slinky.bridge.workload import Unit
 from slinky.kube import Later
 from slinky.observe import Clock, Log, counter, histogram
 from slinky.slurm import Busy, Client, Conflict, JobRequest, Mirror, NotFound, Retryable, number
-from slinky.slurm import Node as Host
 
 log = Log("slinky.bridge.submit")
 
 SUBMITTED = counter("slinky_bridge_submissions_total", "Jobs submitted, by how.", "how")
 SUBMIT_SECONDS = histogram("slinky_bridge_submit_seconds", "How long Slurm took to accept a job.")
 
-#: Allocations younger than this may not show in the list of hosts yet.
-UNSEEN = 5.0
 HIGHEST = 2**31 - 1
 #: How long pods that run are given the first choice after a loss of jobs.
 QUIET = 5.0
@@ -44,16 +42,16 @@ class Submitter:
     def __init__(self, client: Client, mirror: Mirror, ledger: Ledger, clock: Clock, *, allocate_first: bool) -> None:
         self._client, self._mirror, self._ledger, self._clock = client, mirror, ledger, clock
         self._allocate_first = allocate_first
+        self._outlook = Outlook(mirror)
         self._doubtful: set[Unit] = set()
-        self._taken: list[tuple[float, int]] = []
         self._quiet_until = float("-inf")
 
-    async def submit(self, unit: Unit, wish: Wish) -> str:
-        """The job that stands for the pods of a wish. Raises what Slurm answers."""
+    async def submit(self, unit: Unit, wish: Wish, *, at_once: bool) -> str:
+        """The job that stands for the pods of a wish, placed now if it can be. Raises what Slurm answers."""
         if (left := self._quiet_until - self._clock.monotonic()) > 0:
             raise Later("Slurm has lost jobs; pods that run get theirs back first", after=left)
         with SUBMIT_SECONDS.time():
-            return await self._once(unit, wish, self._send)
+            return await self._once(unit, wish, self._place if at_once else self._queue)
 
     def pause(self) -> None:
         """Slurm has lost a job: for a short while nothing new is submitted that could take nodes of running pods."""
@@ -89,7 +87,7 @@ class Submitter:
             if error.maybe_applied:
                 self._doubtful.add(unit)
             raise
-        self._ledger.note(Entry(job, unit, identity.members(pods), identity.digest(wish.requests)))
+        await self._ledger.made(_entry(job, unit, wish, pods))
         return job
 
     def standing(self, unit: Unit, pods: Iterable[Pod]) -> Entry | None:
@@ -98,27 +96,24 @@ class Submitter:
         fitting = [entry for entry in self._ledger.jobs_of(unit) if entry.members == members]
         return next((entry for entry in fitting if self._ledger.live(entry.job)), None)
 
-    async def _send(self, requests: Sequence[JobRequest]) -> str:
-        request = requests[0]
-        # Slurm places heterogeneous jobs by its backfill alone.
-        if self._allocate_first and len(requests) == 1 and self._room(request):
-            try:
-                accepted = await self._client.allocate(request)
-            except Busy as error:
-                log.info("no room after all, queueing instead", why=str(error))
-            else:
-                self._taken.append((self._clock.monotonic(), int(request.nodes or 1)))
-                SUBMITTED.labels("allocate").inc()
-                return str(accepted.job_id)
+    def at_once(self, wish: Wish) -> bool:
+        """Whether the job would probably start now. Slurm places heterogeneous jobs by its backfill alone."""
+        return self._allocate_first and len(wish.requests) == 1 and self._outlook.fits(wish.request)
+
+    async def _place(self, requests: Sequence[JobRequest]) -> str:
+        try:
+            with self._outlook.asking(requests[0]):
+                accepted = await self._client.allocate(requests[0])
+        except Busy as error:
+            log.info("no room after all, queueing instead", why=str(error))
+            return await self._queue(requests)
+        SUBMITTED.labels("allocate").inc()
+        return str(accepted.job_id)
+
+    async def _queue(self, requests: Sequence[JobRequest]) -> str:
         accepted = await self._client.submit(*requests)
         SUBMITTED.labels("submit").inc()
         return str(accepted.job_id)
-
-    def _room(self, request: JobRequest) -> bool:
-        now = self._clock.monotonic()
-        self._taken = [(at, nodes) for at, nodes in self._taken if now - at < UNSEEN]
-        queue = any(record.state.pending for record in self._mirror.jobs.values())
-        return not queue and has_room(request, self._mirror.nodes, sum(nodes for _, nodes in self._taken))
 
     async def revise(self, unit: Unit, job: str, wish: Wish, pods: Iterable[Pod]) -> bool:
         """Bring a waiting job up to a new wish; False if it does not wait any more. Raises `Reshaped`."""
@@ -135,21 +130,10 @@ class Submitter:
         except (Conflict, NotFound):
             self._mirror.poke()
             return False
-        self._ledger.note(Entry(job, unit, identity.members(group), identity.digest(wish.requests)))
+        self._ledger.note(_entry(job, unit, wish, group))
         return True
 
 
-def has_room(request: JobRequest, hosts: Mapping[str, Host], taken: int) -> bool:
-    """Whether a job would start now, as far as a look at the hosts can tell.
-
-    A guess: it only decides which of two doors is tried first. Jobs that are meant to wait are not tried at all.
-    """
-    if request.hold or request.dependency or request.begin_time or request.reservation or request.licenses:
-        return False
-    excluded = set(request.excluded_nodes or ())
-    idle = sum(
-        host.state.idle and host.state.schedulable and name not in excluded
-        for name, host in hosts.items()
-        if not request.partition or request.partition in host.partitions
-    )
-    return idle - taken >= int(request.nodes or 1)
+def _entry(job: str, unit: Unit, wish: Wish, pods: list[Pod]) -> Entry:
+    named = frozenset(str(pod.key) for pod in pods)
+    return Entry(job, unit, identity.members(pods), identity.digest(wish.requests), named)

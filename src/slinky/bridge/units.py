@@ -7,7 +7,7 @@ holds no state of its own: what it needs after a restart is on the pods and in t
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from slinky.bridge import constrain, decide, identity, intake, place, reasons, room, watch, workload
+from slinky.bridge import constrain, decide, identity, intake, place, reasons, room, workload
 from slinky.bridge.annotations import OptionError
 from slinky.bridge.bind import Hands, each
 from slinky.bridge.claim import Claims
@@ -20,7 +20,21 @@ from slinky.bridge.line import Line
 from slinky.bridge.place import Misplaced, Seat
 from slinky.bridge.release import Releaser
 from slinky.bridge.rescue import Rescue
-from slinky.bridge.steps import Action, Cancel, Detach, Evict, LetGo, Place, Reclaim, Revise, Say, Submit, Withdraw
+from slinky.bridge.steps import (
+    Action,
+    Cancel,
+    Detach,
+    Evict,
+    Explain,
+    Label,
+    LetGo,
+    Place,
+    Reclaim,
+    Revise,
+    Say,
+    Submit,
+    Withdraw,
+)
 from slinky.bridge.stock import Stock
 from slinky.bridge.submit import Reshaped, Submitter
 from slinky.bridge.translate import Wish, World, translate
@@ -130,16 +144,20 @@ class Units:
         self, unit: Unit, pods: list[Pod], jobs: set[str], root: Root | None, wish: Wish | None, problem: Said | None
     ) -> View:
         wanted = identity.digest(wish.requests) if wish else ""
-        seen = {job: self._ledger.seen(job, [pod for pod in pods if intake.job_id(pod) == job], wanted) for job in jobs}
-        fresh = [pod for pod in pods if intake.waiting(pod) and not intake.job_id(pod)]
-        # Jobs that already stand for pods without a label, or for running pods whose own job is lost.
+        adopted = self._ledger.adopted(unit, pods)
+        groups: dict[str, list[Pod]] = {job: [] for job in jobs}
+        for pod in pods:
+            if job := intake.job_id(pod) or adopted.get(pod.metadata.uid, ""):
+                groups.setdefault(job, []).append(pod)
+        seen = {job: self._ledger.seen(job, groups[job], wanted) for job in jobs | set(adopted.values())}
+        # A job may already stand for running pods whose own is lost.
         running = [pod for pod in pods if intake.bound(pod) and not intake.gone(pod) and not pod.metadata.deleting]
-        spoken_for = [self._submitter.standing(unit, group) for group in (fresh, running) if group]
+        spoken_for = self._submitter.standing(unit, running) if running else None
         strays = [
             entry.job
             for entry in self._ledger.jobs_of(unit)
-            if entry.job not in jobs
-            and entry not in spoken_for
+            if entry.job not in seen
+            and entry != spoken_for
             and self._ledger.ours(entry.job)
             and self._ledger.live(entry.job)
         ]
@@ -154,6 +172,7 @@ class Units:
             self._stock.reachable,
             strays,
             self._line.place,
+            adopted,
         )
 
     def _forget(self, unit: Unit, jobs: set[str]) -> None:
@@ -164,7 +183,7 @@ class Units:
 
     # --- acting
 
-    async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:
+    async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:  # noqa: PLR0912 -- a branch a step
         match action:
             case Submit(pods) if wish is not None:
                 # Others of the unit may wait for the node that their own job has: they are not part of this one.
@@ -173,6 +192,8 @@ class Units:
                     await self._submit(unit, exact, pods)
             case Revise(job, pods) if wish is not None:
                 await self._revise(unit, job, wish, pods)
+            case Label(job, pods):
+                await self._label(pods, job)
             case Place(job, pods):
                 await self._place(unit, job, pods, wish)
             case Say(pods, said, warning):
@@ -187,8 +208,9 @@ class Units:
                 await each(pods, self._claims.withdraw)
             case Cancel(job, outcome, code):
                 await self._releaser.end(job, outcome, code)
-            case Evict(pod, said):
-                await self._hands.evict(pod, said)
+            case Evict(pods, said) | Explain(pods, said):
+                deed = self._hands.evict if isinstance(action, Evict) else self._hands.explain
+                await each(pods, lambda pod: deed(pod, said))
             case Reclaim(_, pods, said):
                 self._submitter.pause()
                 await self._rescue.reclaim(unit, await self._wish_of(unit, pods), pods, said)
@@ -197,8 +219,12 @@ class Units:
                 await self._hands.let_go(pod, complaint)
 
     async def _submit(self, unit: Unit, wish: Wish, pods: tuple[Pod, ...]) -> None:
+        at_once = self._submitter.at_once(wish)
+        if at_once:
+            # Before Slurm gives nodes away: they should not idle while we write.
+            await each(pods, self._hands.hold)
         try:
-            job = await self._submitter.submit(unit, wish)
+            job = await self._submitter.submit(unit, wish, at_once=at_once)
         except Rejected as error:
             told = reasons.refused(error.number, error.text)
             await self._tell(pods, Said(False, "SlurmRefused", str(told)), warning=True)
@@ -208,7 +234,8 @@ class Units:
             await self._tell(pods, said)
             raise Later(str(error)) from error
         log.info("submitted", unit=str(unit), job=job, pods=len(pods))
-        await self._label(pods, job)
+        if not (at_once and self._ledger.running(job)):
+            await self._label(pods, job)
 
     async def _revise(self, unit: Unit, job: str, wish: Wish, pods: tuple[Pod, ...]) -> None:
         try:
@@ -220,6 +247,10 @@ class Units:
             await self._tell(labelled, said)
             await each(labelled, self._hands.unlabel)
             await self._releaser.end(job)
+
+    async def _label_bare(self, pods: Iterable[Pod], job: str) -> None:
+        """Pods whose binding, and the name of their job with it, has to wait get the name at once."""
+        await self._label([pod for pod in pods if not intake.job_id(pod)], job)
 
     async def _label(self, pods: Iterable[Pod], job: str) -> None:
         await each(pods, lambda pod: self._hands.label(pod, job))
@@ -246,7 +277,11 @@ class Units:
             # A claim that is freed wakes us; this is for claims that nobody frees.
             waiting = [pod for pod in pods if not intake.bound(pod)]
             await self._tell(waiting, Said(False, "DevicesHeld", f"Slurm job {job} has its nodes, but {error}."))
+            await self._label_bare(waiting, job)
             raise Later(str(error), after=HELD_AGAIN) from error
+        except Later:
+            await self._label_bare(pods, job)
+            raise
         if unit.kind == "NativeGroup":
             await self._stock.mark_scheduled(unit.key)
 
@@ -303,8 +338,8 @@ class Units:
         await self._hands.select_volumes(pod, seat.node)
 
     async def _start(self, record: JobRecord, pod: Pod, node: str) -> None:
-        await self._hands.bind(pod, node, record.sluid)
-        await self._hands.say(pod, watch.of_running(record, node))
+        """What to say of it comes later, when no pod waits for a node: see `intake.urgency`."""
+        await self._hands.bind(pod, node, record.job_id, record.sluid)
 
     async def _tell(self, pods: Iterable[Pod], said: Said, *, warning: bool = False) -> None:
         await each(pods, lambda pod: self._hands.say(pod, said, warning=warning))

@@ -208,10 +208,25 @@ class Client:
         return _scale.decode(await self.send("PATCH", path, body=body, content=MERGE))
 
     async def bind(
-        self, pod: Key, node: str, *, uid: str | None = None, annotations: Mapping[str, str] | None = None
+        self,
+        pod: Key,
+        node: str,
+        *,
+        uid: str | None = None,
+        annotations: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
-        """Put a pod on a node; `Conflict` if it is on one already or the uid is another's."""
-        meta = {"name": pod.name, "namespace": pod.namespace, "uid": uid, "annotations": annotations}
+        """Put a pod on a node; `Conflict` if it is on one already or the uid is another's.
+
+        The pod takes over the annotations, and from Kubernetes 1.35 on those labels that it does not have.
+        """
+        meta = {
+            "name": pod.name,
+            "namespace": pod.namespace,
+            "uid": uid,
+            "annotations": annotations,
+            "labels": labels,
+        }
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",

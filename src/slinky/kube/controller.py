@@ -84,10 +84,12 @@ class Controller(Generic[K]):
         def changed(old: T | None, new: T | None) -> None:
             if when is not None and not when(old, new):
                 return
+            newest = new if new is not None else old
+            urgency = priority(newest) if priority and newest is not None else 0
             for version in (old, new):
                 if version is not None:
                     for key in keys(version):
-                        self.queue.add(key, priority=priority(version) if priority else 0)
+                        self.queue.add(key, priority=urgency)
 
         cache.listen(changed)
 

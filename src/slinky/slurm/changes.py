@@ -37,6 +37,16 @@ class Change(NamedTuple):
 Listener = Callable[[Change], None]
 
 
+def moves(change: Change) -> bool:
+    """Whether something happens, so that more may follow: not when an old job is purged, nor when only more became
+    known of one.
+    """
+    if change.kind is Kind.JOB:
+        before, after = change.before, change.after
+        return after is not None and (before is None or before.state != after.state)
+    return change.kind is Kind.NODE
+
+
 def merged(earlier: Change, later: Change) -> Change | None:
     """Two changes of one thing as one; None if the second undid the first."""
     if earlier.before == later.after:

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 #: `jobs/state/` takes its ids in the URL; this many keep it within what servers accept.
 IDS_PER_REQUEST = 500
+#: Jobs that would take more requests than this are picked from the states of all: 0.3 s at 10,000.
+REQUESTS = 4
 #: Single reads at once: slurmrestd has few threads, and others use them too.
 CONCURRENCY = 4
 #: Records brought up to date before others get a turn.
@@ -40,6 +42,10 @@ REFRESH_RATE = 0.3
 REFRESH_BURST = 15.0
 #: How long after it was first seen a job is waited upon to be looked at by the scheduler.
 CURIOUS = 60.0
+#: Single reads in one turn: states are looked at again in between, so that a crowd does not hide what happens next.
+TURN = 100
+#: So many ends are told with all there is to know; of a greater crowd the state is told first, the rest as it comes.
+CROWD = 8
 
 
 class Whereabouts(NamedTuple):
@@ -73,6 +79,8 @@ class JobBook:
         self._first_seen: dict[str, float] = {}
         self._read_at: dict[str, float] = {}
         self._suspects: set[str] = set()
+        self._closed: set[str] = set()  # ended, and slurmctld has forgotten them: no more will be known
+        self.cost = 0.0  # seconds that the last reading of states took
         self._single = asyncio.Semaphore(CONCURRENCY)
         self._unanswered = False
         self._allowance = REFRESH_BURST
@@ -92,6 +100,7 @@ class JobBook:
         for memory in (self._first_seen, self._read_at):
             memory.pop(job_id, None)
         self._suspects.discard(job_id)
+        self._closed.discard(job_id)
         if not self._everything:
             self.table.drop(job_id)
 
@@ -117,22 +126,30 @@ class JobBook:
         """One reading of all that is of interest. False if something was left unanswered and should be
         asked soon.
         """
+        began = self._clock()
         if self._everything:
             seen = records.sort_states(await self._client.job_states(), self._tracked)
             asked: Collection[str] = {*self.table, *self._tracked}
         else:
             asked = [key for key in self._tracked if not self._finished(key)]
             seen = await self._states_of(asked)
-        self._unanswered = False
+        self.cost, self._unanswered = self._clock() - began, False
         await self._settle_all(seen, asked)
         if self.table.doubt is None:
             self.table.confirm()
         await self._refresh_waiting()
         return not self._unanswered
 
+    async def look(self, key: str) -> None:
+        """Read all about one job that is followed, now; what cannot be read is left to the next reading."""
+        await self._settle(key, None, Question.DETAIL | Question.RESOURCES)
+
     async def _states_of(self, keys: Iterable[str]) -> dict[str, JobState]:
         wanted = list(keys)
         found: list[JobStatus] = []
+        if len(wanted) > REQUESTS * IDS_PER_REQUEST:
+            found += await self._client.job_states()
+            wanted = []
         for start in range(0, len(wanted), IDS_PER_REQUEST):
             found += await self._client.job_states(wanted[start : start + IDS_PER_REQUEST])
         seen = records.sort_states(found, self._tracked)
@@ -145,7 +162,8 @@ class JobBook:
     def _finished(self, key: str) -> bool:
         """Whether nothing more can become of this tracked job."""
         record = self.table.get(key)
-        return key in self._departed or (record is not None and record.state.ended and record.detail is not None)
+        known = record is not None and record.state.ended and records.knows_end(record)
+        return known or key in self._departed or key in self._closed
 
     async def _settle_all(self, seen: dict[str, JobState], asked: Collection[str]) -> None:
         """Bring the records up to these states, reading singly what a state alone cannot tell."""
@@ -168,11 +186,27 @@ class JobBook:
                 self._drop(key)
             elif not self._finished(key):
                 singles[key] = None, Question.DETAIL
-        unseen = self._tracked.keys() - seen.keys() - self.table.keys() - self._departed.keys()
+        unseen = self._tracked.keys() & set(asked) - seen.keys() - self.table.keys() - self._departed.keys()
         singles.update((key, (None, Question.DETAIL)) for key in unseen)
+        await self._settle_singly(singles)
+
+    async def _settle_singly(self, singles: dict[str, tuple[JobState | None, Question]]) -> None:
+        """Read singly what states cannot tell, as much of it as a turn may; starts first, somebody waits for them."""
+        ended = {key: state for key, (state, _) in singles.items() if state is not None and state.ended}
+        if len(ended) > CROWD:
+            self._tell_ends({key: state for key, state in ended.items() if key not in self._suspects})
+        order = sorted(singles, key=lambda key: Question.RESOURCES not in singles[key][1])
+        self._unanswered |= len(order) > TURN
         async with asyncio.TaskGroup() as family:
-            for key, (known, question) in singles.items():
+            for key in order[:TURN]:
+                known, question = singles[key]
                 family.create_task(self._settle(key, known, question))
+
+    def _tell_ends(self, ended: dict[str, JobState]) -> None:
+        """Pass on that known jobs have ended before more is known of it."""
+        for key, state in ended.items():
+            if (record := self.table.get(key)) is not None and record.detail is not None:
+                self._put(structs.replace(record, state=state))
 
     def _believed_missing(self, seen: dict[str, JobState], asked: Collection[str]) -> list[str]:
         """Known jobs that a list lacks; none at all while it lacks suspiciously many that should be there."""
@@ -215,6 +249,7 @@ class JobBook:
             self._tracked[key] = job.sluid or self._tracked.get(key, "")
             return records.with_detail(record, job)
         if record.state.ended and record.detail is not None:
+            self._closed.add(key)
             return record
         return records.departed(record, await self._remembered(key, record))
 

@@ -23,7 +23,7 @@ from typing import Any, Self, TypeVar
 
 from msgspec import structs
 
-from .changes import Change, Feed, Kind, Listener
+from .changes import Change, Feed, Kind, Listener, moves
 from .client import Client
 from .errors import SlurmError
 from .jobbook import JobBook, Whereabouts
@@ -137,6 +137,11 @@ class Mirror:
         self._book.track(str(job_id), sluid)
         self.poke()
 
+    async def look(self, job_id: int | str) -> None:
+        """Follow this job closely, and read all about it now: for one that was just made."""
+        self._book.track(str(job_id), "")
+        await self._book.look(str(job_id))
+
     def forget(self, job_id: int | str) -> None:
         """Follow this job no more."""
         self._book.forget(str(job_id))
@@ -234,7 +239,8 @@ class Mirror:
                 self._whole = True
                 self._tell(Change(Kind.SIGHT, "", None, None))
         last.at = self._clock()
-        last.cost = last.at - started
+        # Single reads are few at a time anyway: what they took is no reason to look at states less often.
+        last.cost = self._book.cost if source is Source.JOBS else last.at - started
 
     async def _read(self, source: Source) -> None:
         match source:
@@ -316,8 +322,7 @@ class Mirror:
             self._since.pop(source, None)
 
     def _tell(self, change: Change) -> None:
-        purged = change.kind is Kind.JOB and change.after is None
-        if change.kind in {Kind.JOB, Kind.NODE} and not purged:
+        if moves(change):
             self._moved_at = self._clock()
             self._wake[Source.JOBS].set()
         for listener in tuple(self._listeners.values()):

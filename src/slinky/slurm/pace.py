@@ -37,16 +37,16 @@ class Hurry(IntEnum):
 class Rhythm(Struct, frozen=True):
     """The intervals, in seconds."""
 
-    tick: float = 1.2  # the tell-tale, always
+    tick: float = 1.0  # the tell-tale, always
     urgent: float = 0.05  # anything that is wanted now
     lively: float = 0.5  # job states while something moves
     calm_after: float = 5.0  # how long after the last change something still counts as moving
     sweep: float = 60.0  # job states when nothing moves: what no tell-tale shows
-    nodes: float = 2.0  # a 304 when nothing changed, and a short list when something did
+    nodes: float = 3.0  # a 304 when nothing changed, and a short list when something did
     heavy: float = 0.25  # a full node list that takes longer is asked for only when there is a sign ...
     node_sweep: float = 300.0  # ... or after this long
     busy: float = 60.0  # how long a heavy list may be put off while jobs move
-    tables: float = 10.0  # partitions and reservations
+    tables: float = 15.0  # partitions and reservations
     pending: float = 1.5  # reason and expected start of one waiting job, at the soonest
     burden: float = 1.5  # pause after a read of job states, in units of what it cost
     node_burden: float = 20.0  # the same for full node lists, which weigh most

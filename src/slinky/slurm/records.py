@@ -60,17 +60,21 @@ class Question(Flag):
 def questions(record: JobRecord | None, state: JobState, *, verify: bool) -> Question:
     """What to read about a tracked job that is now seen in this state."""
     asked = Question.NOTHING
-    unsure = verify or record is None or record.detail is None
-    if unsure or (record is not None and _turned(record.state, state)):
+    if verify or record is None or record.detail is None or _turned(record, state):
         asked |= Question.DETAIL
     if state.running and (record is None or record.resources is None or not record.state.running):
         asked |= Question.RESOURCES
     return asked
 
 
-def _turned(before: JobState, now: JobState) -> bool:
+def _turned(record: JobRecord, now: JobState) -> bool:
     """Whether a state alone does not tell what happened: an end, or a job that seems younger than it was."""
-    return before != now and (now.ended or _went_back(before, now))
+    return (now.ended and not knows_end(record)) or _went_back(record.state, now)
+
+
+def knows_end(record: JobRecord) -> bool:
+    """Whether the job was read after its end."""
+    return record.detail is not None and record.detail.state.ended
 
 
 def _went_back(before: JobState, now: JobState) -> bool:

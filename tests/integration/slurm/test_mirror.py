@@ -26,6 +26,7 @@ from slinky.slurm import (
     Rhythm,
     number,
 )
+from slinky.slurm.jobbook import CROWD
 
 PATIENCE = 30.0
 
@@ -93,6 +94,30 @@ async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: C
         assert ended.detail is not None
         assert ended.detail.state.ended
     mirror.forget(made.job_id)
+
+
+async def test_a_job_that_was_just_made_can_be_read_at_once(mirror: Mirror, client: Client) -> None:
+    made = await client.allocate(external(comment="uid"))
+    await mirror.look(made.job_id)
+    found = mirror.jobs[str(made.job_id)]
+    assert found.state.running
+    assert found.sluid
+    assert found.resources
+
+
+async def test_a_crowd_of_ends_is_told_whole_and_in_the_end_with_all_there_is_to_know(
+    mirror: Mirror, client: Client
+) -> None:
+    made = [str((await client.submit(external(hold=True))).job_id) for _ in range(3 * CROWD)]
+    with mirror.subscribe(Kind.JOB) as feed:
+        for job in made:
+            await mirror.look(job)
+        await client.cancel_many(JobSelection(jobs=made))
+        for job in made:
+            if not mirror.jobs[job].state.ended:
+                await until(feed, becomes(job, "CANCELLED"))
+        while not all((detail := mirror.jobs[job].detail) and detail.state.ended for job in made):
+            await until(feed, lambda change: change.key in made)
 
 
 async def test_a_waiting_job_that_is_cancelled_by_somebody_else_is_told(

@@ -5,10 +5,24 @@ from typing import Any
 
 import pytest
 
-from slinky.bridge import decide
+from slinky.bridge import decide, names
 from slinky.bridge.brake import WINDOW, Brake
 from slinky.bridge.decide import View
-from slinky.bridge.steps import Cancel, Detach, Evict, LetGo, Place, Plan, Revise, Say, Seen, Sight, Submit
+from slinky.bridge.steps import (
+    Cancel,
+    Detach,
+    Evict,
+    Explain,
+    Label,
+    LetGo,
+    Place,
+    Plan,
+    Revise,
+    Say,
+    Seen,
+    Sight,
+    Submit,
+)
 from slinky.bridge.views import Pod
 from slinky.bridge.watch import Said
 from slinky.bridge.workload import Root, Unit
@@ -149,9 +163,20 @@ def test_running_pods_of_an_ended_job_are_evicted_with_its_reason(state: str) ->
     assert found.actions[0].said.message.startswith("Slurm job 7 ")
 
 
-def test_a_pod_that_is_being_deleted_is_not_evicted_again() -> None:
-    leaving = pod(job="7", node="n1", phase="Running", deleted="2026-06-01T12:00:30Z")
+def test_a_pod_that_is_being_deleted_is_told_why_once_and_not_evicted_again() -> None:
+    soon = "2026-06-01T12:00:30Z"
+    (action,) = plan(pod(job="7", node="n1", phase="Running", deleted=soon), seen=over("CANCELLED")).actions
+    assert isinstance(action, Explain)
+    told = {"type": names.SCHEDULED, "status": "False", "reason": action.said.reason, "message": action.said.message}
+    leaving = pod(job="7", node="n1", phase="Running", deleted=soon, status={"conditions": [told]})
     assert plan(leaving, seen=over("CANCELLED")).actions == []
+
+
+def test_a_whole_gang_leaves_in_one_step() -> None:
+    gang = [pod(f"p-{rank}", job="7", node="n1", phase="Running") for rank in range(3)]
+    (action,) = plan(*gang, seen=over("TIMEOUT"), unit=GROUP).actions
+    assert isinstance(action, Evict)
+    assert list(action.pods) == gang
 
 
 def test_eviction_looks_at_binding_and_not_at_readiness() -> None:
@@ -251,3 +276,23 @@ def test_detached_pods_are_told_why() -> None:
     found = plan(pod(job="7"), seen=over("PREEMPTED"))
     assert isinstance(found.actions[0], Detach)
     assert found.actions[0].said.reason == "SlurmJobPreempted"
+
+
+@pytest.mark.parametrize(
+    ("seen", "member", "expected"),
+    [
+        (PENDING, pod(), Label),  # a crash came between submission and label
+        (RUNNING, pod(), Label),  # as above, and Slurm was quick: without our hold it may not be bound
+        (RUNNING, pod(held=True), Place),  # the binding brings the label
+        (RUNNING, pod(held=True, node="n1"), Label),  # an API server that does not copy labels of bindings
+    ],
+)
+def test_a_pod_without_the_name_of_its_job_gets_it_once(seen: Seen, member: Pod, expected: type) -> None:
+    found = plan(member, seen=seen, adopted={member.metadata.uid: "7"})
+    assert [(type(action), getattr(action, "job", "")) for action in found.actions] == [(expected, "7")]
+
+
+def test_the_rest_of_a_gang_whose_binding_was_cut_short_is_placed_with_it() -> None:
+    done, left = pod("a", job="7", node="n1", held=True), pod("b", held=True)
+    found = plan(done, left, seen=RUNNING, unit=GROUP, root=Root(needed=2), adopted={left.metadata.uid: "7"})
+    assert found.actions == [Place("7", (done, left))]

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import msgspec
 import pytest
 
 from slinky.slurm.past import PastJob, PastState, PastTime
@@ -25,7 +26,7 @@ def job(sluid: str = "s1", state: str = "RUNNING", submitted: int = 100) -> Job:
 
 
 def record(state: JobState = PENDING, sluid: str = "s1", *, detailed: bool = True) -> JobRecord:
-    return JobRecord("7", state, sluid, detail=job(sluid) if detailed else None)
+    return JobRecord("7", state, sluid, detail=job(sluid, state.base) if detailed else None)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,7 @@ def record(state: JobState = PENDING, sluid: str = "s1", *, detailed: bool = Tru
         (record(PENDING), RUNNING, False, Question.RESOURCES),
         (record(RUNNING), DONE, False, Question.DETAIL),
         (record(DONE), DONE, False, Question.NOTHING),
+        (msgspec.structs.replace(record(RUNNING), state=DONE), DONE, False, Question.DETAIL),
         (record(DONE), PENDING, False, Question.DETAIL),
         (record(RUNNING), PENDING, False, Question.DETAIL),
         (record(PENDING), PENDING, True, Question.DETAIL),

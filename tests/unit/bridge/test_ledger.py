@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose job is whose, when pods do not say it."""
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from slinky.bridge import identity
+from slinky.bridge.identity import Self
+from slinky.bridge.ledger import Entry, Ledger
+from slinky.bridge.views import Pod
+from slinky.bridge.workload import Unit
+from slinky.slurm import Client, JobRecord, JobRequest, Mirror, Presence, Whereabouts
+
+from .build import pod, record
+
+GANG = Unit("ns", "PodGroup", "g")
+
+
+class Sight:
+    """A mirror that shows one job."""
+
+    def __init__(self, shown: JobRecord) -> None:
+        self.jobs = {shown.job_id: shown}
+
+    def whereabouts(self, job: str) -> Whereabouts:
+        return Whereabouts(Presence.PRESENT, self.jobs.get(job))
+
+    def track(self, job: str) -> None:
+        """Nothing moves here."""
+
+
+def ledger(*made_for: Pod, state: str = "RUNNING") -> Ledger:
+    mirror: Any = Sight(record("7", state, hosts=("n1",)))
+    found = Ledger(cast("Client", None), cast("Mirror", mirror), Self("c", "b"))
+    named = frozenset(str(member.key) for member in made_for)
+    found.note(Entry("7", GANG, identity.members(made_for), "spec", named))
+    return found
+
+
+A, B = pod("a"), pod("b")
+
+
+def test_a_job_is_of_the_pods_that_it_was_made_for() -> None:
+    assert ledger(A, B).adopted(GANG, [A, B, pod("newcomer")]) == {"uid-a": "7", "uid-b": "7"}
+
+
+def test_pods_that_say_it_themselves_count_but_are_not_told_again() -> None:
+    labelled = pod("a", job="7", node="n1")
+    assert ledger(A, B).adopted(GANG, [labelled, B]) == {"uid-b": "7"}
+
+
+@pytest.mark.parametrize("now", [[A], [A, pod("b", uid="another")]])
+def test_a_job_that_lost_one_of_its_pods_is_nobodys(now: list[Pod]) -> None:
+    assert ledger(A, B).adopted(GANG, now) == {}
+
+
+def test_after_a_restart_the_signature_tells_for_whom_a_job_was_made() -> None:
+    (signed,) = identity.sign([JobRequest()], [[A, B]], Self("c", "b"), str(GANG))
+    known = record("7", "RUNNING", hosts=("n1",))
+    assert known.detail is not None
+    detail = msgspec.structs.replace(known.detail, admin_comment=signed.admin_comment)
+    mirror: Any = Sight(msgspec.structs.replace(known, detail=detail))
+    found = Ledger(cast("Client", None), cast("Mirror", mirror), Self("c", "b"))
+    found.follow("7", GANG)
+    assert found.adopted(GANG, [pod("a", job="7", node="n1"), B]) == {"uid-b": "7"}
+
+
+def test_a_job_that_is_over_is_nobodys() -> None:
+    assert ledger(A, state="CANCELLED").adopted(GANG, [A]) == {}
