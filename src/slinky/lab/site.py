@@ -20,6 +20,8 @@ from slinky.lab.progress import Progress
 
 OPERATOR_SPACE, SPACE, RELEASE, WORKERS, PARTITION = "slinky", "slurm", "slurm", "worker", "slurm-bridge"
 BRIDGED = "scheduler.slinky.slurm.net/external-node"
+#: Pods created here are Slurm's without a word about it.
+MANAGED_SPACE = "bridged"
 
 
 def image(name: str) -> dict[str, str]:
@@ -64,24 +66,26 @@ def cluster_values(workers: int) -> dict[str, Any]:
                 "partition": {"enabled": True, "configMap": {"Default": "YES", "MaxTime": "UNLIMITED"}},
             }
         },
-        "tokens": {
-            "bridge": {
-                "username": "slurm",
-                "lifetime": "1h",
-                "secretRef": {"name": "slurm-bridge-token", "key": "auth-token"},
-            }
-        },
     }
 
 
 def bridge_values() -> dict[str, Any]:
-    """The bridge in the cluster's namespace, where its token is."""
+    """The bridge in the cluster's namespace, with a token that the operator keeps and native ends of jobs."""
     return {
-        "scheduler": {"image": {**image("slinky"), "pullPolicy": "IfNotPresent"}},
+        "scheduler": {"image": image("slinky")},
         "schedulerConfig": {"partition": PARTITION, "mcsLabel": ""},
         "extraConfig": {"taint": "None"},
-        "admission": {"certManager": {"enabled": False}, "managedNamespaces": ["bridged"]},
-        "sharedConfig": {"slurmRestApi": f"http://{RELEASE}-restapi.{SPACE}:6820"},
+        "admission": {"managedNamespaces": [MANAGED_SPACE], "replicas": 1},
+        "sharedConfig": {
+            "slurmRestApi": f"http://{RELEASE}-restapi.{SPACE}:6820",
+            "token": {"create": True, "jwtKeyRef": {"name": f"{RELEASE}-auth-jwt", "key": "jwt.key"}},
+        },
+        "completer": {
+            "enabled": True,
+            "image": image("completer"),
+            "slurmctldHosts": [f"{RELEASE}-controller.{SPACE}"],
+            "clusterName": RELEASE,
+        },
     }
 
 
@@ -103,7 +107,7 @@ class Site:
     def install_cluster(self, workers: int = 2) -> None:
         """A Slurm cluster; returns once its workers have registered."""
         self.helm("install", RELEASE, "slurm", SPACE, cluster_values(workers))
-        self.wait_ready("controllers", "restapis", "nodesets", "tokens")
+        self.wait_ready("controllers", "restapis", "nodesets")
 
     def install_bridge(self) -> None:
         """The bridge; returns once every node is a host of Slurm."""

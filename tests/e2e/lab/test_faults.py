@@ -154,12 +154,25 @@ def test_the_demo_runs_real_work_and_goes_without_a_trace() -> None:
     before = machine_wide()
     done = slinky("demo", "-o", "json")
     assert done.returncode == 0, done.stderr
-    job, *gang = json.loads(done.stdout)
-    assert job["STATE"] == "COMPLETED"
-    assert job["OUTPUT"] == f"hello from job {job['SLURM JOB']}"
-    assert {row["SLURM JOB"] for row in gang} == {gang[0]["SLURM JOB"]}
-    assert [row["OUTPUT"] for row in gang] == [f"rank {rank} on {row['WHERE']}" for rank, row in enumerate(gang)]
-    assert {row["STATE"] for row in gang} == {"Succeeded"}
+    rows: dict[str, list[dict[str, str]]] = {}
+    for row in json.loads(done.stdout):
+        rows.setdefault(row["WORKLOAD"], []).append(row)
+    states = {work: [row["STATE"] for row in found] for work, found in rows.items()}
+    assert states == {
+        "Job gpu": ["COMPLETED"],
+        "PodGroup pair": ["COMPLETED"],
+        "JobSet sweep": ["COMPLETED", "COMPLETED"],
+        "LeaderWorkerSet serving": ["RUNNING"],
+        "sbatch": ["COMPLETED"],
+    }
+    (gang,), (batch,), (gpu,) = rows["LeaderWorkerSet serving"], rows["sbatch"], rows["Job gpu"]
+    assert "Resources" in gang["WAITED FOR"]
+    assert gang["NODES"] == "node[1-3]"
+    assert gang["SAID"] == "worker 0 of 3; worker 1 of 3; worker 2 of 3"
+    assert gang["STARTED"] >= max(row["ENDED"] for work in ("Job gpu", "PodGroup pair") for row in rows[work])
+    assert rows["PodGroup pair"][0]["NODES"].startswith("node[")
+    assert gpu["SAID"].startswith("gpu-")
+    assert batch["SAID"] == f"hello from job {batch['JOB']}"
     assert slinky("lab", "down", "--name", "demo").returncode == 0
     assert traces("demo") == []
     until(lambda: not machine_wide() - before, "every trace to be gone", 30, lambda: str(machine_wide() - before))
