@@ -231,8 +231,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"webhook": {"validating": {"failurePolicy": "Maybe"}}}, "/webhook/validating/failurePolicy"),
     ({"webhook": {"timeoutSeconds": 60}}, "/webhook/timeoutSeconds"),
     ({"operator": {"image": {"digest": "sha256:1"}}}, "/operator/image"),
-    ({"operator": {"metricsSecure": True}}, "operator.metricsSecure: metrics are not served over TLS yet"),
-    ({"webhook": {"metricsSecure": True}}, "webhook.metricsSecure: metrics are not served over TLS yet"),
+    ({"operator": {"metricsSecure": True, "metricsPort": 0}}, "operator.metricsSecure needs a port"),
+    ({"webhook": {"metricsSecure": True}}, "webhook.metricsSecure needs a port: set webhook.metricsPort"),
+    ({"operator": {"metricsPort": 8081}}, "operator.metricsPort and operator.healthPort must differ"),
     ({"operator": {"leaderElection": False}}, "operator.leaderElection must be true"),
 ]
 
@@ -246,7 +247,8 @@ def test_a_wrong_value_is_refused_by_name(helm: Helm, values: dict[str, Any], wh
 
 def test_every_flag_of_the_chart_is_one_of_the_command(helm: Helm) -> None:
     commands = getattr(get_command(app), "commands", {})
-    for found in helm.render("slurm-operator", {"webhook": {"metricsPort": 8080}}):
+    secure = {"metricsPort": 8080, "metricsSecure": True}
+    for found in helm.render("slurm-operator", {"operator": secure, "webhook": secure}):
         if found["kind"] == "Deployment":
             (container,) = found["spec"]["template"]["spec"]["containers"]
             verb, *flags = container["args"]

@@ -134,6 +134,43 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
+{{/* The same ports of a Service. */}}
+{{- define "op.doors" -}}
+- {name: health, port: {{ .healthPort }}, targetPort: health}
+{{- if .metricsPort }}
+- {name: metrics, port: {{ .metricsPort }}, targetPort: metrics}
+{{- end }}
+{{- end -}}
+
+{{/* Flags of the metrics. */}}
+{{- define "op.metrics" -}}
+- --metrics-addr={{ if .metricsPort }}:{{ .metricsPort }}{{ else }}0{{ end }}
+{{- if .metricsSecure }}
+- --metrics-secure
+{{- end }}
+{{- end -}}
+
+{{/* Secure metrics need a port of their own: (list name part). */}}
+{{- define "op.secured" -}}
+{{- $name := index . 0 -}}{{- $part := index . 1 -}}
+{{- if and $part.metricsSecure (not $part.metricsPort) -}}
+{{- fail (printf "%s.metricsSecure needs a port: set %s.metricsPort" $name $name) -}}
+{{- end -}}
+{{- if and $part.metricsPort (eq (int $part.metricsPort) (int $part.healthPort)) -}}
+{{- fail (printf "%s.metricsPort and %s.healthPort must differ" $name $name) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What guarding metrics needs: asking the API server about callers. */}}
+{{- define "op.reviews" -}}
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+{{- end -}}
+
 {{- define "op.pdb" -}}
 {{- if and (hasKey .pdb "maxUnavailable") (not (kindIs "invalid" .pdb.maxUnavailable)) -}}
 maxUnavailable: {{ .pdb.maxUnavailable }}

@@ -14,6 +14,7 @@ from slinky.bridge import config as bridge_config
 from slinky.bridge import webhook as bridge_webhook
 from slinky.cli.output import explained
 from slinky.kube import Key
+from slinky.kube.access import guarded
 from slinky.observe import log
 from slinky.observe.process import Address, Main, run
 from slinky.operator import app as operator_app
@@ -23,6 +24,7 @@ from slinky.webhook import server as webhook_server
 
 Health = Annotated[str, typer.Option("--health-addr", help="Where /healthz and /readyz answer, as HOST:PORT.")]
 Metrics = Annotated[str, typer.Option("--metrics-addr", help="Where /metrics answers, as HOST:PORT; 0 turns it off.")]
+Secure = Annotated[bool, typer.Option("--metrics-secure", help="Metrics over TLS, for those who may get /metrics.")]
 Level = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
 Config = Annotated[Path, typer.Option("--config", help="The configuration file.")]
 Workers = Annotated[int, typer.Option(help="Objects of that kind worked on at once.", min=1)]
@@ -32,6 +34,7 @@ WORKERS = 4
 def operator(
     health_addr: Health = ":8081",
     metrics_addr: Metrics = ":8080",
+    metrics_secure: Secure = False,
     log_level: Level = "info",
     leader_elect: Annotated[bool, typer.Option(help="Of several replicas, let one work.")] = False,
     leader_elect_namespace: Annotated[str, typer.Option(help="Where the Lease is.")] = "",
@@ -73,13 +76,15 @@ def operator(
             "slurmclient": slurmclient_workers,
         },
     )
-    _serve(lambda health: operator_app.main(settings, health), log_level, health_addr, metrics_addr)
+    doors = (health_addr, metrics_addr)
+    _serve(lambda health: operator_app.main(settings, health), log_level, *doors, secure=metrics_secure)
 
 
 def webhook(
     server_addr: Annotated[str, typer.Option(help="Where the API server asks, as HOST:PORT.")] = ":9443",
     health_addr: Health = ":8081",
     metrics_addr: Metrics = "0",
+    metrics_secure: Secure = False,
     log_level: Level = "info",
     namespace: Annotated[str, typer.Option(help="Where the Secret and the Service are.")] = "slinky",
     service: Annotated[str, typer.Option(help="The Service in front.")] = "slurm-operator-webhook",
@@ -102,7 +107,8 @@ def webhook(
         host=address[0],
         port=address[1],
     )
-    _serve(lambda health: webhook_server.main(settings, health), log_level, health_addr, metrics_addr)
+    doors = (health_addr, metrics_addr)
+    _serve(lambda health: webhook_server.main(settings, health), log_level, *doors, secure=metrics_secure)
 
 
 def bridge(
@@ -145,13 +151,16 @@ def mount(app: typer.Typer) -> None:
         app.command(verb.__name__.replace("_", "-"))(verb)
 
 
-def _serve(main: Main, level: str, *doors: str) -> None:
-    flags = ("--health-addr", "--metrics-addr")
-    addresses = [_address(door, flag) for flag, door in zip(flags, doors, strict=True) if door != "0"]
+def _serve(main: Main, level: str, health: str, metrics: str, *, secure: bool = False) -> None:
+    flags = {"--health-addr": health, "--metrics-addr": metrics}
+    found = {flag: _address(door, flag) for flag, door in flags.items() if door != "0"}
+    guard = found.pop("--metrics-addr", None) if secure else None
+    if guard is not None and guard in found.values():
+        raise typer.BadParameter("metrics need a port of their own to be secure", param_hint="--metrics-addr")
     if level not in ("debug", "info", "warning", "error"):
         raise typer.BadParameter(f"{level!r} is not debug, info, warning or error", param_hint="--log-level")
     log.setup(level=level)
-    raise typer.Exit(run(main, addresses))
+    raise typer.Exit(run(main, found.values(), [guarded(*guard)] if guard else []))
 
 
 def _bridge_settings(config: Path) -> bridge_config.Settings:

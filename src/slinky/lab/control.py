@@ -30,6 +30,7 @@ FEATURES = {
         gates=(
             "GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption",
             "WorkloadWithJob", "DRAWorkloadResourceClaims", "DRADeviceTaintRules", "DRAListTypeAttributes",
+            "HPAScaleToZero",
         ),
         apis=("resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3",
               "scheduling.k8s.io/v1alpha2"),

@@ -18,18 +18,21 @@ from slinky.observe.log import Log
 log = Log("slinky.observe.process")
 
 Main = Callable[[Health], Awaitable[None]]
+#: Something that serves while it is entered, such as a guarded side door.
+Door = Callable[[Health], contextlib.AbstractAsyncContextManager[object]]
 Address = tuple[str, int]
 
 EVERYWHERE: Address = ("0.0.0.0", 8080)  # noqa: S104 -- the kubelet and Prometheus come from outside the pod
 
 
-def run(main: Main, addresses: Iterable[Address] = (EVERYWHERE,)) -> int:
+def run(main: Main, addresses: Iterable[Address] = (EVERYWHERE,), doors: Iterable[Door] = ()) -> int:
     """Run `main` until it returns or a signal asks to stop; the exit code of the process.
 
     The side door answers at each of the addresses; two of them suit sites that scrape and probe different ports.
+    Further doors are opened beside it.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_supervised(main, tuple(dict.fromkeys(addresses))))
+        return runner.run(_supervised(main, tuple(dict.fromkeys(addresses)), tuple(doors)))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -41,13 +44,15 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _supervised(main: Main, addresses: Iterable[Address]) -> int:
+async def _supervised(main: Main, addresses: Iterable[Address], doors: Iterable[Door]) -> int:
     health, lag, code = Health(), LoopLag(), 1
     health.live("event-loop", lag.check)
     try:
         async with contextlib.AsyncExitStack() as stack:
             for host, port in addresses:
                 await stack.enter_async_context(serve(health, host=host, port=port))
+            for door in doors:
+                await stack.enter_async_context(door(health))
             family = await stack.enter_async_context(asyncio.TaskGroup())
             probe = family.create_task(lag.run())
             code = await until_signal(_awaited(main(health)))

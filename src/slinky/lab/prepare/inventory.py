@@ -11,8 +11,9 @@ from slinky.lab.prepare.images import ARCHIVE, Builder
 from slinky.lab.progress import Progress
 from slinky.lab.store import Artifact, Store
 
-#: Images of single daemons, for the pods that the operator makes.
-DAEMONS = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "login")
+#: Images of single daemons, for the pods that the operator makes, and those among them that people reach by ssh.
+DAEMONS = ("slurmctld", "slurmdbd", "slurmrestd")
+REACHED = ("slurmd", "login")
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Inventory:
         slurm = builder.image("slurm", base)
         lab_slurm = builder.image("lab-slurm", slurm)
         daemon = builder.image("daemon", slurm)
+        people = builder.image("people", daemon)
         images = {
             "pause": builder.image("pause", extra={"bin/pause": programs}),
             "busybox": builder.image("busybox", base),
@@ -46,6 +48,7 @@ class Inventory:
             "mariadb": builder.image("mariadb", base),
             "completer": builder.image("completer", slurm),
             **{name: builder.image(name, daemon) for name in DAEMONS},
+            **{name: builder.image(name, people) for name in REACHED},
         }
         return {
             "debian": debian.base(),
@@ -56,6 +59,7 @@ class Inventory:
             "image-base": base,
             "image-slurm": slurm,
             "image-daemon": daemon,
+            "image-people": people,
             **{f"image-{name}": image for name, image in images.items()},
             "image-lab-slurm": lab_slurm,
             "tree-lab-slurm": builder.tree(lab_slurm, "lab-slurm"),
