@@ -2,7 +2,7 @@
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
 """Controller: one Slurm cluster, by its slurmctld."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -43,6 +43,14 @@ class Persistence(ClaimSpec, frozen=True):
             "persistence.existingClaim is immutable while persistence is enabled",
         ),
     )
+
+    def claim_spec(self) -> dict[str, Any]:
+        """As it goes into the claim; what nobody said is what a cluster of usual size needs."""
+        return {**USUAL_CLAIM, **super().claim_spec()}
+
+
+#: A claim needs both; the chart has the same.
+USUAL_CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "4Gi"}}}
 
 
 class MonitorEndpoint(View, frozen=True):

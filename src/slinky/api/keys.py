@@ -135,11 +135,15 @@ LABELS = (
 
 RESERVATION_FINALIZER = "nodeset.slinky.slurm.net/reservation"
 DRAIN_FINALIZER = "nodeset.slinky.slurm.net/drain"
+USE_FINALIZER = "slinky.slurm.net/in-use"
 WORKER_TAINT = "nodeset.slinky.slurm.net/worker"
 
 MARKERS = (
     Entry(RESERVATION_FINALIZER, "NodeSet", "operator", "finalizer: a reservation in Slurm must go first"),
     Entry(DRAIN_FINALIZER, "NodeSet", "operator", "finalizer: workers are drained before they are deleted"),
+    Entry(
+        USE_FINALIZER, "Controller, RestApi, Accounting", "operator", "finalizer: others need it until they are gone"
+    ),
     Entry(WORKER_TAINT, "node", "user", "taint with effect NoExecute that only workers tolerate"),
 )
 

@@ -41,7 +41,8 @@ class Connections:
     async def reconcile(self, key: Key) -> Again | None:
         """Connect, connect elsewhere, or drop."""
         found = self.world.controllers.get(key)
-        url = self._url(found) if found and not found.metadata.deleting else ""
+        # A cluster that goes is asked to the last: its workers have to be seen drained.
+        url = self._url(found) if found else ""
         if found is None or not url or found.spec.jwt_key is None:
             await self.clusters.drop(key)
             return None
@@ -72,6 +73,9 @@ class Connections:
 
 
 def oldest(apis: Iterable[RestApi]) -> RestApi | None:
-    """Of several RestApis the one that has been there longest."""
-    alive = (found for found in apis if not found.metadata.deleting)
-    return min(alive, key=lambda found: (found.metadata.creation_timestamp, found.metadata.name), default=None)
+    """Of several RestApis the one that stays, and of those the one that has been there longest."""
+
+    def order(found: RestApi) -> tuple[bool, str, str]:
+        return found.metadata.deleting, found.metadata.creation_timestamp, found.metadata.name
+
+    return min(apis, key=order, default=None)

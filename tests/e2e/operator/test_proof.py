@@ -225,10 +225,10 @@ def test_removing_the_cluster_lets_its_job_end(proof: Proof) -> None:
         proof.on(host, "touch", f"/tmp/go-{job}")
         gone.result()
     # slurmdbd is gone too, but not before it had written how the job ended.
-    table = f"select state, exit_code from slurm_acct_db.{SPACE}_{RELEASE}_job_table where id_job={job}"
-    words = ("mariadb", "--socket=/tmp/mysqld.sock", "-N", "-e", table)
+    table = f"select state, exit_code from slurm_acct_db.{SPACE}_{RELEASE}_job_table where id_job={job}"  # noqa: S608 - ours
+    asked = 'mariadb -h 127.0.0.1 -u slurm -p"$MARIADB_PASSWORD" -N -e "$1"'
     complete = "3"
-    assert proof.kubectl("exec", "mariadb", "--", *words).split() == [complete, "0"]
+    assert proof.kubectl("exec", "mariadb", "--", "sh", "-c", asked, "sh", table).split() == [complete, "0"]
     assert not proof.kubectl("get", "pods", "-l", "app.kubernetes.io/name in (slurmd, slurmctld, slurmdbd)").strip()
 
 

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from slinky.api import Accounting, Controller, LoginSet, NodeSet, RestApi, Token, names
+from slinky.api.controller import Persistence
 from slinky.api.templates import ClaimSpec
 
 KEY = {"name": "k", "key": "k"}
@@ -124,6 +125,9 @@ def test_jwt_key_ref_wins_over_its_deprecated_alias() -> None:
 
 
 def test_a_claim_has_only_what_claims_have() -> None:
-    slurm = controller(persistence={"existingClaim": "a", "accessModes": ["ReadWriteOnce"], "storageClassName": ""})
-    assert slurm.spec.persistence.claim_spec() == {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+    slurm = controller(persistence={"existingClaim": "a", "accessModes": ["ReadWriteMany"], "storageClassName": ""})
+    usual = {"requests": {"storage": "4Gi"}}
+    claim = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "resources": usual}
+    assert slurm.spec.persistence.claim_spec() == claim
+    assert Persistence().claim_spec() == {"accessModes": ["ReadWriteOnce"], "resources": usual}
     assert ClaimSpec().claim_spec() == {}

@@ -185,8 +185,13 @@ def test_node_sets_and_partitions_are_in_the_file_in_order() -> None:
     ]
 
 
-def test_a_set_that_goes_leaves_the_file() -> None:
-    assert "NodeSet=" not in slurm_conf(controller(), None, (node_set(deleting=1),), Files())
+def test_a_set_that_goes_keeps_its_partition_until_it_is_gone() -> None:
+    going = node_set(deleting=1, partition={"enabled": True})
+    lines = slurm_conf(controller(), None, (going,), Files()).splitlines()
+    assert [line.split("=")[0] for line in lines if line.startswith(("NodeSet=", "PartitionName="))] == [
+        "NodeSet",
+        "PartitionName",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from slinky.operator import references
 from slinky.operator.accounting.plan import Facts, plan
 from slinky.operator.accounting.status import health
 from slinky.operator.clusters import Clusters
-from slinky.operator.keeper import Keeper, Outcome
+from slinky.operator.holding import HeldKeeper
+from slinky.operator.keeper import Outcome
 from slinky.operator.references import users
 from slinky.operator.world import World
 
@@ -17,7 +18,7 @@ from slinky.operator.world import World
 LOOK = 5.0
 
 
-class AccountingKeeper(Keeper[Accounting]):
+class AccountingKeeper(HeldKeeper[Accounting]):
     """Keeps slurmdbd running."""
 
     resource = ACCOUNTINGS
@@ -61,6 +62,11 @@ class AccountingKeeper(Keeper[Accounting]):
         except ApiError:
             return ""
         return text.decode(errors="replace")
+
+    def needed_by(self, found: Accounting) -> list[str]:
+        """Controllers that name it."""
+        named = self.world.controllers.by(references.ACCOUNTING, str(found.key))
+        return sorted(f"Controller {one.metadata.name}" for one in named)
 
     async def _facts(self, of: Accounting) -> Facts:
         namespace, contents, spec = of.metadata.namespace, self.world.contents, of.spec

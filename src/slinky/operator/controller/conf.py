@@ -24,7 +24,8 @@ def slurm_conf(
     of: Controller, accounting: Accounting | None, node_sets: Iterable[NodeSet], files: Files, mark: str = ""
 ) -> str:
     """The file that slurmctld reads and hands to everybody else; `mark` says which generation it is."""
-    sets = sorted((found for found in node_sets if not found.metadata.deleting), key=lambda found: found.metadata.name)
+    # One that is being deleted stays until its last job has ended: a job cannot live without its partition.
+    sets = sorted(node_sets, key=lambda found: found.metadata.name)
     text = conf.SlurmConf(
         cluster_name=of.cluster_name,
         controllers=_controllers(of),

@@ -17,7 +17,8 @@ from slinky.operator.controller.history import History, Story
 from slinky.operator.controller.plan import Facts, plan
 from slinky.operator.controller.status import health
 from slinky.operator.health import Fact
-from slinky.operator.keeper import Keeper, Outcome
+from slinky.operator.holding import HeldKeeper, workers
+from slinky.operator.keeper import Outcome
 from slinky.operator.metrics import WRITES
 from slinky.operator.references import users
 from slinky.operator.world import World
@@ -34,7 +35,7 @@ EVENTS = {
 }
 
 
-class ControllerKeeper(Keeper[Controller]):
+class ControllerKeeper(HeldKeeper[Controller]):
     """Keeps slurmctld running."""
 
     resource = CONTROLLERS
@@ -107,6 +108,10 @@ class ControllerKeeper(Keeper[Controller]):
                 reason, words, warning = EVENTS[generation.verdict]
                 about = f": {generation.words}" if generation.words else ""
                 self.note(found, reason, f"Generation {generation.mark} {words}{about}", warning=warning)
+
+    def needed_by(self, found: Controller) -> list[str]:
+        """Its workers."""
+        return workers(self.world, found.key)
 
     async def _facts(self, of: Controller) -> Facts:
         namespace, contents = of.metadata.namespace, self.world.contents

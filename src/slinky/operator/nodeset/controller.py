@@ -94,13 +94,13 @@ class NodeSetKeeper(Keeper[NodeSet]):
         return self._outcome(seen, report, standing)
 
     async def depart(self, found: NodeSet) -> Again | None:
-        """Drain and delete every worker, then let the NodeSet go; at once if its cluster is going too."""
+        """Drain and delete every worker, then let the NodeSet go; at once if its cluster is gone."""
         ours = {keys.DRAIN_FINALIZER, keys.RESERVATION_FINALIZER}
         if not ours & set(found.metadata.finalizers):
             return None
         controller = self.world.controllers.get(found.controller_key)
         seen = self._snapshot(found, found.status.node_set_hash)
-        alone = controller is None or controller.metadata.deleting
+        alone = controller is None
         steps: list[Action] = [] if alone else plan(seen)
         if not seen.workers and not alone and keys.RESERVATION_FINALIZER in found.metadata.finalizers:
             steps = [Release(found.reservation_name)]  # whatever was seen of it last: Slurm knows

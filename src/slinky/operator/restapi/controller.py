@@ -11,7 +11,8 @@ from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS
 from slinky.operator import references
 from slinky.operator.children import Child
 from slinky.operator.clusters import Clusters
-from slinky.operator.keeper import Keeper, Outcome
+from slinky.operator.holding import HeldKeeper, workers
+from slinky.operator.keeper import Outcome
 from slinky.operator.pieces import Hashes, hashed
 from slinky.operator.restapi.plan import plan
 from slinky.operator.restapi.status import health
@@ -19,7 +20,7 @@ from slinky.operator.world import World
 from slinky.slurm import Kind as What
 
 
-class RestApiKeeper(Keeper[RestApi]):
+class RestApiKeeper(HeldKeeper[RestApi]):
     """Keeps slurmrestd running."""
 
     resource = REST_APIS
@@ -44,6 +45,13 @@ class RestApiKeeper(Keeper[RestApi]):
         live, observed = self.world.children.progress(DEPLOYMENTS, workload)
         known = health(found, live, observed, self.clusters.sight(found.controller_key))
         return Outcome(self.with_scale(found, known, live, SLURMRESTD.selector_text(found.metadata.name)))
+
+    def needed_by(self, found: RestApi) -> list[str]:
+        """The workers of its cluster, unless another one speaks for it."""
+        speaking = (self.world.rest_apis.get(key) for key in self._speaking_for(found.controller_key))
+        if any(api is not None and not api.metadata.deleting for api in speaking):
+            return []
+        return workers(self.world, found.controller_key)
 
     async def _hashes(self, of: Controller) -> Hashes:
         config = self.world.children.find(CONFIG_MAPS, Key(of.metadata.namespace, of.config_name))

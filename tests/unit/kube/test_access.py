@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whoever cannot be known is not let in, and knowing costs little."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from slinky.kube import Client
+from slinky.kube.access import MOST_REMEMBERED, REMEMBERED, OwnCertificate, Reviewer
+from slinky.kube.certificates import SERVING_LIFE
+from slinky.kube.errors import Unreachable
+from slinky.observe import ManualClock
+
+from .scripted import Scripted, answer
+
+
+def token(known: bool) -> Any:
+    return answer(201, {"status": {"authenticated": known, "user": {"username": "system:serviceaccount:m:p"}}})
+
+
+def access(allowed: bool) -> Any:
+    return answer(201, {"status": {"allowed": allowed}})
+
+
+def reviewer(*script: Any) -> tuple[Reviewer, Scripted, ManualClock]:
+    transport, clock = Scripted([*script]), ManualClock()
+    return Reviewer(Client(transport, clock=clock), clock=clock), transport, clock
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer  ", "Basic eDp5", "token x"])
+async def test_nobody_is_asked_about_a_caller_without_a_token(header: str) -> None:
+    asked, transport, _ = reviewer()
+    assert await asked(header) == 401
+    assert transport.asked == []
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        ([token(False)], 401),
+        ([token(True), access(False)], 403),
+        ([token(True), access(True)], 200),
+        ([Unreachable("down")], 503),
+        ([token(True), Unreachable("down")], 503),
+    ],
+)
+async def test_the_api_server_decides(script: list[Any], status: int) -> None:
+    asked, _, _ = reviewer(*script)
+    assert await asked("Bearer abc") == status
+
+
+async def test_an_answer_holds_for_a_minute_and_a_failure_for_nothing() -> None:
+    asked, transport, clock = reviewer(Unreachable("down"), token(True), access(True), token(False))
+    assert [await asked("Bearer abc") for _ in range(3)] == [503, 200, 200]
+    await clock.advance(REMEMBERED)
+    assert await asked("Bearer abc") == 401
+    assert len(transport.asked) == 4
+
+
+async def test_made_up_tokens_do_not_fill_the_memory() -> None:
+    asked, _, _ = reviewer(*(token(False) for _ in range(2 * MOST_REMEMBERED)))
+    for number in range(2 * MOST_REMEMBERED):
+        await asked(f"Bearer {number}")
+    assert len(asked._told) <= MOST_REMEMBERED
+
+
+def test_a_certificate_is_replaced_before_it_ends() -> None:
+    clock = ManualClock()
+    own = OwnCertificate("localhost", clock)
+    first = own._pair
+    own.refresh()
+    assert own._pair is first
+    clock.jump((SERVING_LIFE - timedelta(days=20)).total_seconds())
+    own.refresh()
+    assert own._pair is not first
