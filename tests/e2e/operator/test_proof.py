@@ -246,9 +246,12 @@ def test_the_same_as_plain_manifests(proof: Proof) -> None:
 
 def test_workers_join_a_slurm_outside_of_kubernetes(proof: Proof) -> None:
     outside = proof.lab.slurm
+    # That Slurm has a tree of switches, and runs work across hosts of a leaf only.
+    proof.lab.kubectl("annotate", "node", "--all", "topology.slinky.slurm.net/spec=default:leaf1")
     proof.plain("hybrid", EXAMPLES / "hybrid.yaml")
     for kind in ("controller/outside", "restapi/outside", "nodeset/cloud"):
         proof.lab.kubectl("wait", "-n", "hybrid", kind, "--for=condition=Ready", "--timeout=180s")
     ran = outside.exec("srun", "-p", "all", "-w", "cloud-[0-1]", "-N2", "--chdir=/tmp", "hostname", user=USER)
     assert sorted(ran.split()) == ["cloud-0", "cloud-1"]
+    proof.until(lambda: not outside.exec("squeue", "-h"), "the job's end on both hosts")
     proof.lab.kubectl("delete", "-n", "hybrid", "-f", str(EXAMPLES / "hybrid.yaml"), "--timeout=120s")

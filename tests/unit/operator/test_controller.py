@@ -110,10 +110,9 @@ def test_where_the_state_is_kept(spec: dict[str, Any], source: dict[str, Any]) -
 
 
 def test_a_claim_is_made_from_the_spec() -> None:
-    made = objects(controller(persistence={"accessModes": ["ReadWriteOnce"]}))["StatefulSet/slurm-controller"]["spec"]
-    assert made["volumeClaimTemplates"] == [
-        {"metadata": {"name": "statesave"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
-    ]
+    asked = {"accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "1Gi"}}}
+    made = objects(controller(persistence=asked))["StatefulSet/slurm-controller"]["spec"]
+    assert made["volumeClaimTemplates"] == [{"metadata": {"name": "statesave"}, "spec": asked}]
 
 
 def annotations(of: Any, **more: Any) -> dict[str, str]:
