@@ -32,6 +32,11 @@ def storage_is_words(change: Change[Accounting]) -> Iterator[str]:
         yield from text.conf_word(f"spec.storageConfig.{name}", getattr(storage, name))
 
 
+def outside_is_a_word(change: Change[Accounting]) -> Iterator[str]:
+    """Nothing hides in the address of a slurmdbd outside."""
+    yield from text.outside(change.new.spec.external_config)
+
+
 def key_stays(change: Change[Accounting]) -> Iterator[str]:
     """The key that tokens are checked with does not change."""
     old = change.old and change.old.spec.jwt_key
@@ -44,15 +49,22 @@ def service_ips(change: Change[Accounting]) -> Iterator[str]:
     yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
 
 
+def moves_out(change: Change[Accounting]) -> Iterator[str]:
+    """Its slurmdbd goes when it is said to run elsewhere."""
+    yield from text.moved(change.old.spec.external if change.old else None, change.new.spec.external)
+
+
 def idle_fields(change: Change[Accounting]) -> Iterator[str]:
     """Fields without effect on a slurmdbd that runs elsewhere."""
     spec = change.new.spec
     if spec.external and (spec.storage_config or spec.extra_conf):
         yield "spec.external: storageConfig and extraConf have no effect on a slurmdbd outside of Kubernetes"
+    if spec.external_config and not spec.external:
+        yield "spec.externalConfig has no effect unless external is true"
 
 
 RULES = Rules(
     Accounting,
-    refuse=(names_fit, extra_conf_is_readable, storage_is_words, key_stays),
-    warn=(service_ips, idle_fields),
+    refuse=(names_fit, extra_conf_is_readable, storage_is_words, outside_is_a_word, key_stays),
+    warn=(service_ips, moves_out, idle_fields),
 )

@@ -98,6 +98,11 @@ def scripts_are_there(change: Change[Controller]) -> Iterator[str]:
                 yield from text.conf_word(f"spec.{field}: ConfigMap {name}", key)
 
 
+def outside_is_a_word(change: Change[Controller]) -> Iterator[str]:
+    """Nothing hides in the address of a slurmctld outside."""
+    yield from text.outside(change.new.spec.external_config)
+
+
 def standbys_share_a_volume(change: Change[Controller]) -> Iterator[str]:
     """The claim, if it exists already, can be mounted by all controllers."""
     claim = change.new.spec.persistence.existing_claim
@@ -143,6 +148,11 @@ def decided_settings(change: Change[Controller]) -> Iterator[str]:
         yield f"spec.extraConf: {key} follows from the rest of this object; setting it may break the cluster"
 
 
+def moves_out(change: Change[Controller]) -> Iterator[str]:
+    """Its slurmctld goes when it is said to run elsewhere."""
+    yield from text.moved(change.old.spec.external if change.old else None, change.new.spec.external)
+
+
 def idle_fields(change: Change[Controller]) -> Iterator[str]:
     """Fields without effect on a controller that runs elsewhere."""
     spec = change.new.spec
@@ -165,8 +175,9 @@ RULES = Rules(
         partitions_are_unique,
         config_files_are_there,
         scripts_are_there,
+        outside_is_a_word,
         standbys_share_a_volume,
         identity_stays,
     ),
-    warn=(unknown_files, service_ips, decided_settings, idle_fields),
+    warn=(unknown_files, service_ips, decided_settings, moves_out, idle_fields),
 )

@@ -7,6 +7,7 @@ Each function yields sentences, none when all is well, and starts each with the 
 import re
 from collections.abc import Iterable, Iterator
 
+from slinky.api.templates import ExternalHost
 from slinky.slurm.conf import ConfError, fragment, parse, word
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
@@ -73,6 +74,18 @@ def named(field: str, name: str, pattern: re.Pattern[str], longest: int, why: st
         yield f"{field}: {name[:80]!r} is longer than {longest} characters, {why}"
     elif not pattern.match(name):
         yield f"{field}: {name[:80]!r} may have lower-case letters, digits and dashes only, {why}"
+
+
+def outside(where: ExternalHost | None) -> Iterator[str]:
+    """Where a daemon runs that is not ours: one word, since it goes into a configuration file."""
+    if where is not None:
+        yield from conf_word("spec.externalConfig.host", where.host)
+
+
+def moved(old: bool | None, new: bool) -> Iterator[str]:
+    """Warn: a daemon that was inside is removed, one that was outside is left alone."""
+    if old is False and new:
+        yield "spec.external: the daemon inside of Kubernetes is removed; its jobs and records do not move along"
 
 
 def external_ips(field: str, service: dict[str, object]) -> Iterator[str]:

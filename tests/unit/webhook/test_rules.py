@@ -97,6 +97,13 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         {"storageConfig": {"host": "db", "username": "a b", "passwordKeyRef": KEY}},
         "spec.storageConfig.username",
     ),
+    # daemons outside
+    (
+        "controller",
+        {"external": True, "externalConfig": {"host": "a\nSlurmUser=root", "port": 1}},
+        "spec.externalConfig.host",
+    ),
+    ("accounting", {"external": True, "externalConfig": {"host": "a b", "port": 1}}, "spec.externalConfig.host"),
     # settings of nodes
     ("nodeset", {"extraConf": "Weight=1 oops"}, "spec.extraConf: 'oops' is not Key=Value"),
     ("nodeset", {"extraConf": "Weight="}, "is not Key=Value"),
@@ -145,6 +152,7 @@ WARNED: list[tuple[str, dict[str, Any], str]] = [
     ("controller", {"service": {"spec": {"externalIPs": ["10.0.0.1"]}}}, "externalIPs are ignored"),
     ("controller", {"extraConf": "ClusterName=x"}, "ClusterName follows from the rest"),
     ("controller", {"externalConfig": {"host": "a", "port": 1}}, "spec.externalConfig has no effect"),
+    ("accounting", {"externalConfig": {"host": "a", "port": 1}}, "spec.externalConfig has no effect"),
     ("accounting", {"service": {"spec": {"externalIPs": ["10.0.0.1"]}}}, "externalIPs are ignored"),
     ("restapi", {"service": {"spec": {"externalIPs": ["10.0.0.1"]}}}, "externalIPs are ignored"),
     ("loginset", {"service": {"spec": {"externalIPs": ["10.0.0.1"]}}}, "externalIPs are ignored"),
@@ -160,6 +168,13 @@ def test_what_is_odd_is_let_in_with_a_warning(kind: str, spec: dict[str, Any], w
     reply = answer(kind, made(kind, **spec), world=WORLD)
     assert reply.allowed, reply.message
     assert any(why in text for text in reply.warnings), reply.warnings
+
+
+@pytest.mark.parametrize("kind", ["controller", "accounting"])
+def test_moving_a_daemon_out_is_let_in_with_a_warning(kind: str) -> None:
+    out = made(kind, external=True, externalConfig={"host": "outside.example", "port": 1})
+    assert any("spec.external: the daemon" in text for text in answer(kind, out, made(kind)).warnings)
+    assert not any("spec.external: the daemon" in text for text in answer(kind, made(kind), out).warnings)
 
 
 WELCOME: list[tuple[str, dict[str, Any]]] = [

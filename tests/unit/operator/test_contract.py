@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods carry exactly the arguments and environment that the published images were made for."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.operator.made import accounting, controller, node_set
+
+from slinky.api import keys
+from slinky.api.loginset import LoginSet
+from slinky.api.restapi import RestApi
+from slinky.operator.accounting.plan import Facts
+from slinky.operator.accounting.plan import plan as accounting_plan
+from slinky.operator.controller import objects as ctld
+from slinky.operator.images import Images
+from slinky.operator.loginset import objects as login
+from slinky.operator.nodeset import objects as workers
+from slinky.operator.restapi import objects as rest
+
+IMAGES = Images()
+REF = {"controllerRef": {"name": "slurm"}}
+
+
+def kind(view: type[Any], **spec: Any) -> Any:
+    return msgspec.convert({"metadata": {"name": "x", "namespace": "ns", "uid": "u"}, "spec": {**REF, **spec}}, view)
+
+
+def slurmd(**spec: Any) -> dict[str, Any]:
+    setting = workers.Setting(controller(), workers.Hashes(), IMAGES)
+    return dict(workers.pod(node_set(**spec), workers.Slot(0), setting)["spec"])
+
+
+def slurmctld() -> dict[str, Any]:
+    return dict(ctld.stateful_set(controller(), None, ctld.Hashes(), IMAGES)["spec"]["template"]["spec"])
+
+
+def slurmdbd() -> dict[str, Any]:
+    return dict(accounting_plan(accounting(), Facts(password="p"), IMAGES).apply[-1][1]["spec"]["template"]["spec"])
+
+
+def slurmrestd() -> dict[str, Any]:
+    made = rest.deployment(kind(RestApi), controller(), rest.Hashes(), IMAGES)
+    return dict(made["spec"]["template"]["spec"])
+
+
+def sackd() -> dict[str, Any]:
+    of = kind(LoginSet, sssdConfRef={"name": "sssd", "key": "sssd.conf"})
+    made = login.deployment(of, controller(), login.Hashes(), IMAGES, "cluster.local")
+    return dict(made["spec"]["template"]["spec"])
+
+
+def main(pod: dict[str, Any]) -> dict[str, Any]:
+    """The daemon's container, whose entrypoint is the image's own."""
+    (found,) = pod["containers"]
+    assert "command" not in found
+    return dict(found)
+
+
+PODS = {
+    "slurmctld": (slurmctld(), []),
+    "slurmdbd": (slurmdbd(), []),
+    "slurmrestd": (slurmrestd(), ["-s", "openapi/slurmctld", "0.0.0.0:6820"]),
+    "login": (sackd(), []),
+    "slurmd": (slurmd(), ["-Z", "--conf-server", "slurm-controller.ns:6817", "--conf", "'Features=gpu'"]),
+}
+
+
+@pytest.mark.parametrize("daemon", PODS)
+def test_arguments(daemon: str) -> None:
+    pod, args = PODS[daemon]
+    assert main(pod).get("args", []) == args
+    assert main(pod)["image"] == f"ghcr.io/slinkyproject/{daemon}:26.05-ubuntu26.04"
+
+
+ENVIRONMENT: dict[str, dict[str, Any]] = {
+    "slurmctld": {},
+    "slurmdbd": {},
+    "slurmrestd": {"SLURM_JWT": "daemon", "SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv"},
+    "login": {"SACKD_OPTIONS": "--conf-server slurm-controller.ns:6817"},
+    "slurmd": {
+        "SLINKY_TOPOLOGY": {"fieldRef": {"fieldPath": f"metadata.annotations['{keys.TOPOLOGY}']"}},
+        "POD_CPUS": "0",
+        "POD_MEMORY": "0",
+    },
+}
+
+
+@pytest.mark.parametrize("daemon", ENVIRONMENT)
+def test_environment(daemon: str) -> None:
+    found = main(PODS[daemon][0]).get("env", [])
+    assert {one["name"]: one.get("value", one.get("valueFrom")) for one in found} == ENVIRONMENT[daemon]
+
+
+def test_limits_become_what_the_entrypoint_reads() -> None:
+    pod = slurmd(slurmd={"resources": {"limits": {"cpu": "3500m", "memory": "4Gi"}}})
+    found = {one["name"]: one.get("value") for one in main(pod)["env"]}
+    assert (found["POD_CPUS"], found["POD_MEMORY"]) == ("4", "4096")
+
+
+PORTS = {"slurmctld": 6817, "slurmdbd": 6819, "slurmrestd": 6820, "login": 22, "slurmd": 6818}
+USERS = {"slurmctld": 401, "slurmdbd": 401, "slurmrestd": 65534, "login": None, "slurmd": None}
+
+
+@pytest.mark.parametrize("daemon", PORTS)
+def test_ports_users_and_the_place_of_files(daemon: str) -> None:
+    pod = PODS[daemon][0]
+    container = main(pod)
+    assert [(one["name"], one["containerPort"]) for one in container["ports"]] == [(daemon, PORTS[daemon])]
+    assert {**pod, **container}.get("securityContext", {}).get("runAsUser") == USERS[daemon]
+    assert "/etc/slurm" in {one["mountPath"] for one in container["volumeMounts"]}
