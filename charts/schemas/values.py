@@ -146,7 +146,19 @@ _SCRIPTS = {
     for name in ("prolog", "epilog", "prologSlurmctld", "epilogSlurmctld")
     for what, shape in (("Scripts", TEXTS), ("ScriptRefs", REFS))
 }
-_NO_ENTRIES = may("array", maxItems=0)
+_GOOGLE = may(
+    "array",
+    items={
+        "type": "object",
+        "properties": {
+            "targetNodeSet": {"type": "string", "minLength": 1},
+            "nodePool": {"type": "string", "minLength": 1},
+            "networks": {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 9, "maxItems": 9},
+        },
+        "required": ["targetNodeSet", "nodePool", "networks"],
+        "additionalProperties": False,
+    },
+)
 
 CLUSTER = chart(
     "slurm",
@@ -188,7 +200,7 @@ CLUSTER = chart(
     tokens=entries(closed(**fields_of(TokenSpec, "username", "lifetime", "refresh", "secretRef"))),
     vendor=closed(
         nvidia=closed(dcgm=closed(enabled=FLAG, jobMappingDir=TEXT, scriptPriority=COUNT)),
-        google=closed(a3mega=_NO_ENTRIES, a3ultra=_NO_ENTRIES),
+        google=closed(a3mega=_GOOGLE, a3ultra=_GOOGLE),
     ),
     extraObjects=ANY_LIST,
 )

@@ -169,6 +169,61 @@ def test_every_field_of_a_node_set_can_be_reached_from_values(helm: Helm) -> Non
     assert fields - set(spec) == {"extraConf"}
 
 
+NETWORKS = ["default", *(f"rdma-{number}" for number in range(8))]
+
+
+def google(**more: Any) -> dict[str, Any]:
+    return {"targetNodeSet": "gpu", "nodePool": "pool", "networks": NETWORKS, **more}
+
+
+@pytest.mark.parametrize(
+    ("machine", "second", "gres", "sidecars"),
+    [("a3mega", "eth1", "Gres=gpu:8", ["tcpxo-daemon"]), ("a3ultra", "eth2", "Gres=gpu:nvidia_h200:8", [])],
+)
+async def test_workers_on_googles_machines_get_what_these_need(
+    kubectl: Kubectl, helm: Helm, space: str, machine: str, second: str, gres: str, sidecars: list[str]
+) -> None:
+    mine = {"env": [{"name": "LD_LIBRARY_PATH", "value": "/mine"}], "volumeMounts": [{"name": "a", "mountPath": "/a"}]}
+    sets = {"gpu": {"slurmd": mine, "podSpec": {"volumes": [{"name": "a", "emptyDir": {}}]}}, "cpu": {}}
+    values = {"nodesets": sets, "vendor": {"google": {machine: [google()]}}}
+    objects = helm.render("slurm", values, space=space)
+    spec = one(objects, "NodeSet", "slurm-worker-gpu")["spec"]
+    pod, worker = spec["template"], spec["slurmd"]
+    assert pod["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux", "cloud.google.com/gke-nodepool": "pool"}
+    interfaces = yaml.safe_load(pod["metadata"]["annotations"]["networking.gke.io/interfaces"])
+    assert [one["network"] for one in interfaces] == NETWORKS
+    assert [one["interfaceName"] for one in interfaces[:2]] == ["eth0", second]
+    assert worker["resources"]["limits"] == worker["resources"]["requests"] == {"nvidia.com/gpu": 8}
+    env = {one["name"]: one["value"] for one in worker["env"]}
+    assert env["LD_LIBRARY_PATH"] == "/mine"
+    volumes = [one["name"] for one in pod["spec"]["volumes"]]
+    assert volumes[0] == worker["volumeMounts"][0]["name"] == "a"
+    assert {one["name"] for one in worker["volumeMounts"]} <= set(volumes)
+    assert [one["name"] for one in pod["spec"].get("containers", [])] == sidecars
+    assert spec["extraConf"] == gres
+    assert one(objects, "ConfigMap", "slurm-config-extra")["data"] == {"gres.conf": "AutoDetect=nvidia\n"}
+    other = one(objects, "NodeSet", "slurm-worker-cpu")["spec"]
+    assert "resources" not in other["slurmd"]
+    done = kubectl(
+        "apply", "--server-side", "--validate=strict", "-n", space, "-f", "-", given=yaml.safe_dump_all(objects)
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_persons_own_words_win_over_googles(helm: Helm) -> None:
+    own = {"extraConf": "Weight=1", "slurmd": {"resources": {"limits": {"nvidia.com/gpu": 4}}}}
+    values = {
+        "nodesets": {"gpu": own},
+        "configFiles": {"gres.conf": "AutoDetect=off"},
+        "vendor": {"google": {"a3ultra": [google()]}},
+    }
+    objects = helm.render("slurm", values)
+    spec = one(objects, "NodeSet")["spec"]
+    assert spec["extraConf"] == "Weight=1"
+    assert spec["slurmd"]["resources"]["limits"] == {"nvidia.com/gpu": 4}
+    assert one(objects, "ConfigMap", "slurm-config-extra")["data"] == {"gres.conf": "AutoDetect=off"}
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"nodeset": {}}, "nodeset"),
     ({"nodesets": {"gpu": {"replicass": 1}}}, "/nodesets/gpu"),
@@ -188,6 +243,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "nodesets.a.partition makes a partition of this name already",
     ),
     ({"configFiles": {"slurm.conf": "x"}}, "slurm.conf is generated"),
+    ({"vendor": {"google": {"a3mega": [google(networks=["a"])]}}}, "/vendor/google/a3mega/0/networks"),
+    ({"vendor": {"google": {"a3mega": [{"nodePool": "a", "networks": NETWORKS}]}}}, "targetNodeSet"),
+    ({"vendor": {"google": {"a3ultra": [google()]}}}, "vendor.google.a3ultra[0].targetNodeSet: gpu is not"),
     ({"controller": {"external": True}}, "controller.externalConfig.host is required"),
     ({"controller": {"slurmctld": {"image": {"repository": "a", "tag": None}}}}, "tag or image.digest is required"),
 ]
