@@ -73,6 +73,16 @@ def test_workers_let_in_who_has_a_job_there(proof: Proof) -> None:
     proof.ended_well(job)
 
 
+def test_a_reconfiguration_restarts_no_container(proof: Proof) -> None:
+    proof.slurm("scontrol", "reconfigure")
+    # slurmctld tells everybody, login hosts included; they start themselves anew in place.
+    proof.until(lambda: "reconfigure requested" in proof.kubectl("logs", f"deploy/{LOGIN}", "-c", "login"), "sackd")
+    assert len(proof.says("srun", "--chdir=/tmp", "-N2", "hostname").split()) == 2
+    label = "app.kubernetes.io/name in (login, slurmd, slurmctld)"
+    counts = "jsonpath={.items[*].status.containerStatuses[*].restartCount}"
+    assert set(proof.kubectl("get", "pods", "-l", label, "-o", counts).split()) == {"0"}
+
+
 def test_the_password_is_nowhere_but_in_secrets(proof: Proof) -> None:
     assert PASSWORD not in proof.kubectl("get", "cm,sts,deploy,pods,accountings,events", "-o", "yaml")
 

@@ -46,3 +46,9 @@ def test_an_init_forwards_signals_to_a_daemon_that_replaced_its_script(path: Pat
     script = path.parent / "entrypoint"
     if script.exists():
         assert re.search(r"^exec ", script.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=named)
+def test_a_daemon_of_slurm_is_started_by_its_path(path: Path) -> None:
+    """When told to reconfigure it starts itself anew by the name it was called with."""
+    assert not re.search(r"(?<![/\w-])(slurmctld|slurmdbd|slurmd|sackd) -D", path.read_text())
