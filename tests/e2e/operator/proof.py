@@ -21,6 +21,7 @@ from slinky.lab.site import OPERATOR_SPACE, RELEASE, SPACE, Site, image
 EXAMPLES = Path(__file__).parents[3] / "examples/operator"
 #: A password that a shell, a configuration file or SQL would stumble over.
 PASSWORD = "it's a $(secret) #1"
+NEW_PASSWORD = "another; one"
 USER, UID = "alice", 2001
 LOGIN = f"{RELEASE}-login-main"
 #: Keys of the Slurm beside the lab, as files of its machine.
@@ -99,6 +100,7 @@ def cluster_values(public: str, *, workers: int = 2, slurmd: str = "slurmd", **m
                 "partition": {"enabled": True, "configMap": {"MaxTime": "UNLIMITED"}},
             },
         },
+        "tokens": {"mine": {"username": "slurm", "lifetime": "20s"}},
         "loginsets": {
             "main": {
                 "login": {"image": image("login"), **known()},
@@ -296,6 +298,11 @@ class Proof:
             pod["metadata"]["name"]: pod
             for pod in json.loads(self.kubectl("get", "pods", "-l", label, "-o", "json"))["items"]
         }
+
+    def sql(self, statement: str, password: str) -> str:
+        """Ask the database itself."""
+        asked = 'mariadb -h 127.0.0.1 -u slurm -p"$2" -N -e "$1"'
+        return self.kubectl("exec", "mariadb", "--", "sh", "-c", asked, "sh", statement, password)
 
     def status(self, kind: str, name: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-o", "json"))

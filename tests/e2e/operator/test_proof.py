@@ -7,11 +7,12 @@ One lab of its own, one site, tests in order: each leaves the site as the next o
 import json
 import os
 import secrets
+from base64 import b64decode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.e2e.operator.proof import CPU, EXAMPLES, LOGIN, PASSWORD, USER, Proof, database, desk, scraper
+from tests.e2e.operator.proof import CPU, EXAMPLES, LOGIN, NEW_PASSWORD, PASSWORD, USER, Proof, database, desk, scraper
 
 from slinky.lab import bringup
 from slinky.lab.bringup import Options
@@ -21,6 +22,7 @@ from slinky.lab.site import OPERATOR_SPACE, RELEASE, SPACE
 
 pytestmark = pytest.mark.lab
 
+TOKEN = f"{RELEASE}-token-mine-jwt-slurm"
 KINDS = {
     "controller": RELEASE,
     "accounting": RELEASE,
@@ -85,6 +87,32 @@ def test_a_reconfiguration_restarts_no_container(proof: Proof) -> None:
 
 def test_the_password_is_nowhere_but_in_secrets(proof: Proof) -> None:
     assert PASSWORD not in proof.kubectl("get", "cm,sts,deploy,pods,accountings,events", "-o", "yaml")
+
+
+def test_a_changed_password_reaches_slurmdbd(proof: Proof) -> None:
+    before = proof.kubectl("get", "pod", f"{RELEASE}-accounting-0", "-o", "jsonpath={.metadata.uid}")
+    proof.sql(f"set password = password('{NEW_PASSWORD}')", PASSWORD)
+    secret = [one for one in database() if one["kind"] == "Secret"]
+    secret[0]["stringData"] = {"password": NEW_PASSWORD}
+    proof.apply(secret)
+    words = ("get", "pod", f"{RELEASE}-accounting-0", "--ignore-not-found", "-o", "jsonpath={.metadata.uid}")
+    proof.until(lambda: proof.kubectl(*words) not in ("", before), "a new slurmdbd")
+    proof.until(lambda: "COMPLETED" in proof.says("sacct", "-nX", "-o", "state", check=False), "its answer")
+
+
+def test_a_token_opens_the_rest_api_and_is_replaced_in_time(proof: Proof) -> None:
+    def token() -> str:
+        return b64decode(json.loads(proof.kubectl("get", "secret", TOKEN, "-o", "json"))["data"]["SLURM_JWT"]).decode()
+
+    first = token()
+    ask = ("curl", "-s", "-H", f"X-SLURM-USER-TOKEN: {first}", f"http://{RELEASE}-restapi:6820/slurm/v0.0.44/nodes/")
+    hosts = {node["name"] for node in json.loads(proof.slurm(*ask))["nodes"]}
+    assert {"cpu-0", "cpu-1"} <= hosts
+    proof.until(lambda: token() != first, "a new token", 60)
+
+
+def test_workers_are_found_by_their_short_names(proof: Proof) -> None:
+    assert proof.says("getent", "hosts", "cpu-0").split()[1].startswith(f"cpu-0.slurm-workers-{RELEASE}.")
 
 
 def test_helm_test_asks_every_part(proof: Proof) -> None:
@@ -236,9 +264,8 @@ def test_removing_the_cluster_lets_its_job_end(proof: Proof) -> None:
         gone.result()
     # slurmdbd is gone too, but not before it had written how the job ended.
     table = f"select state, exit_code from slurm_acct_db.{SPACE}_{RELEASE}_job_table where id_job={job}"  # noqa: S608 - ours
-    asked = 'mariadb -h 127.0.0.1 -u slurm -p"$MARIADB_PASSWORD" -N -e "$1"'
     complete = "3"
-    assert proof.kubectl("exec", "mariadb", "--", "sh", "-c", asked, "sh", table).split() == [complete, "0"]
+    assert proof.sql(table, NEW_PASSWORD).split() == [complete, "0"]
     assert not proof.kubectl("get", "pods", "-l", "app.kubernetes.io/name in (slurmd, slurmctld, slurmdbd)").strip()
 
 
