@@ -224,6 +224,21 @@ def test_a_persons_own_words_win_over_googles(helm: Helm) -> None:
     assert one(objects, "ConfigMap", "slurm-config-extra")["data"] == {"gres.conf": "AutoDetect=off"}
 
 
+def test_a_number_of_workers_can_be_left_to_an_autoscaler(helm: Helm) -> None:
+    sets = helm.render("slurm", {"nodesets": {"burst": {"replicas": None}, "none": {"replicas": 0}, "usual": {}}})
+    found = {item["metadata"]["name"]: item["spec"].get("replicas") for item in sets if item["kind"] == "NodeSet"}
+    assert found == {"slurm-worker-burst": None, "slurm-worker-none": 0, "slurm-worker-usual": 1}
+
+
+def test_a_wrong_value_fails_at_install_and_leaves_nothing(
+    kubectl: Kubectl, plane: PlainPlane, helm: Helm, space: str
+) -> None:
+    with pytest.raises(Refused) as refusal:
+        helm.into(plane.kubeconfig, "install", "slurm", "--set", "nodesets.gpu.replicass=1", space=space)
+    assert "'/nodesets/gpu': additional properties 'replicass' not allowed" in str(refusal.value)
+    assert not kubectl("get", "controllers,nodesets,secrets", "-n", space, "-o", "name").stdout
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"nodeset": {}}, "nodeset"),
     ({"nodesets": {"gpu": {"replicass": 1}}}, "/nodesets/gpu"),

@@ -27,8 +27,9 @@ def operator(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
     found = Operator(site.lab, site.namespace, tmp_path_factory.mktemp("operator") / "log")
     found.start()
     yield found
-    # While the operator lives: it holds NodeSets by a finalizer until their workers are drained.
-    site.kubectl("delete", "controllers,nodesets", "--all", "--timeout=60s")
+    # While the operator lives: it holds what has workers by finalizers until they are drained, or somebody forces it.
+    site.kubectl("annotate", "nodesets", "--all", "--overwrite", "nodeset.slinky.slurm.net/force-delete=true")
+    site.kubectl("delete", "nodesets,controllers,restapis,accountings", "--all", "--timeout=60s")
     found.stop()
 
 

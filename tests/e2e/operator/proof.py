@@ -149,6 +149,12 @@ def database() -> list[dict[str, Any]]:
     ]
 
 
+def strict() -> list[dict[str, Any]]:
+    """The operator's namespace, at the strictest level of pod security."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OPERATOR_SPACE, "labels": labels}}]
+
+
 def desk(private: str) -> list[dict[str, Any]]:
     """Where alice sits: a pod with an ssh client and her key, and nothing of Slurm configured."""
     mount = {"name": "key", "mountPath": "/key", "readOnly": True}

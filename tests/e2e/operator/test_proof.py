@@ -12,7 +12,19 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.e2e.operator.proof import CPU, EXAMPLES, LOGIN, NEW_PASSWORD, PASSWORD, USER, Proof, database, desk, scraper
+from tests.e2e.operator.proof import (
+    CPU,
+    EXAMPLES,
+    LOGIN,
+    NEW_PASSWORD,
+    PASSWORD,
+    USER,
+    Proof,
+    database,
+    desk,
+    scraper,
+    strict,
+)
 
 from slinky.lab import bringup
 from slinky.lab.bringup import Options
@@ -40,7 +52,7 @@ def proof() -> Iterator[Proof]:
     try:
         made = Proof(lab)
         made.site.load_slinky(Progress())
-        made.apply([*database(), *desk(made.private)])
+        made.apply([*strict(), *database(), *desk(made.private)])
         made.site.helm("install", "slurm-operator-crds", "slurm-operator-crds", OPERATOR_SPACE)
         made.operator("install")
         made.cluster("install")
