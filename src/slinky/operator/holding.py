@@ -56,8 +56,10 @@ class HeldKeeper(Keeper[T]):
 
 
 def workers(world: World, cluster: Key) -> list[str]:
-    """The sets of a cluster that still have workers."""
-    sets = world.node_sets.by(references.CONTROLLER, str(cluster))
+    """The sets of a cluster that still have workers, or a reservation that only their Slurm can take back."""
     return sorted(
-        f"workers of NodeSet {one.metadata.name}" for one in sets if any(world.pods.by("owner", one.metadata.uid))
+        f"workers of NodeSet {one.metadata.name}"
+        for one in world.node_sets.by(references.CONTROLLER, str(cluster))
+        if any(world.pods.by("owner", one.metadata.uid))
+        or (one.metadata.deleting and keys.RESERVATION_FINALIZER in one.metadata.finalizers)
     )
