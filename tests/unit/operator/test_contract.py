@@ -13,9 +13,11 @@ from slinky.api.restapi import RestApi
 from slinky.operator.accounting.plan import Facts
 from slinky.operator.accounting.plan import plan as accounting_plan
 from slinky.operator.controller import objects as ctld
+from slinky.operator.controller.files import Files
 from slinky.operator.images import Images
 from slinky.operator.loginset import objects as login
 from slinky.operator.nodeset import objects as workers
+from slinky.operator.pieces import Hashes
 from slinky.operator.restapi import objects as rest
 
 IMAGES = Images()
@@ -32,7 +34,7 @@ def slurmd(**spec: Any) -> dict[str, Any]:
 
 
 def slurmctld() -> dict[str, Any]:
-    return dict(ctld.stateful_set(controller(), None, ctld.Hashes(), IMAGES)["spec"]["template"]["spec"])
+    return dict(ctld.stateful_set(controller(), None, Hashes(), Files(), IMAGES)["spec"]["template"]["spec"])
 
 
 def slurmdbd() -> dict[str, Any]:
@@ -40,7 +42,7 @@ def slurmdbd() -> dict[str, Any]:
 
 
 def slurmrestd() -> dict[str, Any]:
-    made = rest.deployment(kind(RestApi), controller(), rest.Hashes(), IMAGES)
+    made = rest.deployment(kind(RestApi), controller(), Hashes(), IMAGES)
     return dict(made["spec"]["template"]["spec"])
 
 
