@@ -63,7 +63,7 @@ def proof() -> Iterator[Proof]:
 
 def test_every_kind_becomes_ready(proof: Proof) -> None:
     for kind, name in KINDS.items():
-        proof.kubectl("wait", f"{kind}/{name}", "--for=condition=Ready", "--timeout=180s")
+        proof.kubectl("wait", f"{kind}/{name}", "--for=condition=Ready", "--timeout=280s")
     proof.lab.kubectl("wait", "-n", "desk", "pod/desk", "--for=condition=Ready", "--timeout=60s")
 
 
@@ -158,7 +158,7 @@ def test_scaling_out_and_in_loses_nothing(proof: Proof) -> None:
     proof.release(job)
     proof.ended_well(job)
     proof.kubectl("scale", "nodeset", CPU, "--replicas=2")
-    proof.kubectl("wait", f"nodeset/{CPU}", "--for=condition=Ready", "--timeout=120s")
+    proof.kubectl("wait", f"nodeset/{CPU}", "--for=condition=Ready", "--timeout=280s")
 
 
 def test_a_rolling_image_update_loses_nothing(proof: Proof) -> None:
@@ -181,7 +181,7 @@ def test_a_rolling_image_update_loses_nothing(proof: Proof) -> None:
         return images == [reference(new)] * 2
 
     proof.until(replaced, "new workers")
-    proof.kubectl("wait", f"nodeset/{CPU}", "--for=condition=Ready", "--timeout=120s")
+    proof.kubectl("wait", f"nodeset/{CPU}", "--for=condition=Ready", "--timeout=280s")
 
 
 def test_a_drained_node_lets_its_job_end_and_comes_back(proof: Proof) -> None:
@@ -229,14 +229,14 @@ def witness(proof: Proof) -> str:
 
 def test_an_upgrade_of_the_cluster_hurts_no_job(proof: Proof, witness: str) -> None:
     proof.cluster("upgrade", slurmd="slurmd-next", restapi={"replicas": 2})
-    proof.kubectl("wait", f"restapi/{RELEASE}", "--for=condition=Ready", "--timeout=120s")
+    proof.kubectl("wait", f"restapi/{RELEASE}", "--for=condition=Ready", "--timeout=280s")
     assert proof.state(witness) == "RUNNING"
 
 
 def test_an_upgrade_of_the_operator_hurts_no_job(proof: Proof, witness: str) -> None:
     before = proof.workers()
     proof.operator("upgrade", logLevel="debug")
-    proof.kubectl("wait", f"nodeset/{CPU}", "--for=condition=Ready", "--timeout=120s")
+    proof.kubectl("wait", f"nodeset/{CPU}", "--for=condition=Ready", "--timeout=280s")
     assert {pod["metadata"]["uid"] for pod in before.values()} == {
         pod["metadata"]["uid"] for pod in proof.workers().values()
     }
@@ -262,7 +262,7 @@ def test_without_the_operator_work_goes_on(proof: Proof, witness: str) -> None:
     proof.release(witness)
     proof.ended_well(witness)
     proof.operator("install", extraArgs=[f"--image={reference('{daemon}')}"])
-    proof.kubectl("wait", f"nodeset/{CPU}", "--for=condition=Ready", "--timeout=120s")
+    proof.kubectl("wait", f"nodeset/{CPU}", "--for=condition=Ready", "--timeout=280s")
 
 
 def test_removing_the_cluster_lets_its_job_end(proof: Proof) -> None:
@@ -284,13 +284,13 @@ def test_removing_the_cluster_lets_its_job_end(proof: Proof) -> None:
 def test_the_same_as_plain_manifests(proof: Proof) -> None:
     proof.plain("plain", EXAMPLES / "whole.yaml")
     for kind, name in {**dict.fromkeys(("accounting", "controller", "restapi"), "slurm"), "nodeset": "cpu"}.items():
-        proof.lab.kubectl("wait", "-n", "plain", f"{kind}/{name}", "--for=condition=Ready", "--timeout=180s")
+        proof.lab.kubectl("wait", "-n", "plain", f"{kind}/{name}", "--for=condition=Ready", "--timeout=280s")
     proof.lab.kubectl("wait", "-n", "plain", "loginset/login", "--for=condition=Ready", "--timeout=60s")
     login = ("exec", "-n", "plain", "deploy/login", "-c", "login", "--")
     hosts = proof.lab.kubectl(*login, "srun", "--chdir=/tmp", "-N2", "hostname").split()
     assert sorted(hosts) == ["cpu-0", "cpu-1"]
     proof.until(lambda: "COMPLETED" in proof.lab.kubectl(*login, "sacct", "-nXP", "-o", "state"), "its record")
-    proof.lab.kubectl("delete", "-n", "plain", "-f", str(EXAMPLES / "whole.yaml"), "--timeout=120s")
+    proof.lab.kubectl("delete", "-n", "plain", "-f", str(EXAMPLES / "whole.yaml"), "--timeout=280s")
 
 
 def test_workers_join_a_slurm_outside_of_kubernetes(proof: Proof) -> None:
@@ -299,8 +299,8 @@ def test_workers_join_a_slurm_outside_of_kubernetes(proof: Proof) -> None:
     proof.lab.kubectl("annotate", "node", "--all", "topology.slinky.slurm.net/spec=default:leaf1")
     proof.plain("hybrid", EXAMPLES / "hybrid.yaml")
     for kind in ("controller/outside", "restapi/outside", "nodeset/cloud"):
-        proof.lab.kubectl("wait", "-n", "hybrid", kind, "--for=condition=Ready", "--timeout=180s")
+        proof.lab.kubectl("wait", "-n", "hybrid", kind, "--for=condition=Ready", "--timeout=280s")
     ran = outside.exec("srun", "-p", "all", "-w", "cloud-[0-1]", "-N2", "--chdir=/tmp", "hostname", user=USER)
     assert sorted(ran.split()) == ["cloud-0", "cloud-1"]
     proof.until(lambda: not outside.exec("squeue", "-h"), "the job's end on both hosts")
-    proof.lab.kubectl("delete", "-n", "hybrid", "-f", str(EXAMPLES / "hybrid.yaml"), "--timeout=120s")
+    proof.lab.kubectl("delete", "-n", "hybrid", "-f", str(EXAMPLES / "hybrid.yaml"), "--timeout=280s")
