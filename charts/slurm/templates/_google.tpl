@@ -52,7 +52,9 @@
     "slurmd" (dict "resources" (dict "limits" $gpus "requests" $gpus)) -}}
 {{- $out := mergeOverwrite $laid (deepCopy $set) -}}
 {{- $_ := set $out.podSpec "volumes" (concat (default list $pod.volumes) $volumes) -}}
-{{- $_ := set $out.podSpec "containers" (concat (default list $pod.containers) $fact.containers) -}}
+{{- with concat (default list $pod.containers) (default list $fact.containers) -}}
+{{- $_ := set $out.podSpec "containers" . -}}
+{{- end -}}
 {{- $_ := set $out.slurmd "env" (concat (default list $set.slurmd.env) $env) -}}
 {{- $_ := set $out.slurmd "volumeMounts" (concat (default list $set.slurmd.volumeMounts) $mounts) -}}
 {{- if not (or $set.extraConf (dig "Gres" "" (default dict $set.extraConfMap)) (dig "gres" "" (default dict $set.extraConfMap))) -}}
