@@ -110,7 +110,8 @@ class Stage:
         whole = await self.client.list(PODS.viewed_as(Whole), namespace=self.namespace, labels=WORKERS)
         if {pod.spec["containers"][0]["image"] for pod in whole} - {image}:
             return False
-        return (await self.condition("Ready"))[0] == "True" and (await self.condition("Progressing"))[0] == "False"
+        wanted = {"Ready": "True", "Progressing": "False", "SlurmReachable": "True"}
+        return {kind: (await self.condition(kind))[0] for kind in wanted} == wanted
 
     async def picture(self) -> dict[str, Any]:
         """Everything that matters of this namespace, without what differs from run to run."""
