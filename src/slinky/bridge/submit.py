@@ -130,6 +130,8 @@ class Submitter:
         except (Conflict, NotFound):
             self._mirror.poke()
             return False
+        # Ids are used again after a loss: whatever was known under this one is about another job.
+        self._ledger.forget(job)
         self._ledger.note(_entry(job, unit, wish, group))
         return True
 
