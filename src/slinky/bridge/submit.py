@@ -87,6 +87,8 @@ class Submitter:
             if error.maybe_applied:
                 self._doubtful.add(unit)
             raise
+        # Ids are used again after a loss: whatever was known under this one is about another job.
+        self._ledger.forget(job)
         await self._ledger.made(_entry(job, unit, wish, pods))
         return job
 
@@ -130,8 +132,6 @@ class Submitter:
         except (Conflict, NotFound):
             self._mirror.poke()
             return False
-        # Ids are used again after a loss: whatever was known under this one is about another job.
-        self._ledger.forget(job)
         self._ledger.note(_entry(job, unit, wish, group))
         return True
 
