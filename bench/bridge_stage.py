@@ -63,7 +63,8 @@ class Stage:
         self.leaving: dict[str, float] = {}
         self.labelled: set[str] = set()
         self.runtime = Runtime(kube)
-        self.pods = self.runtime.cache(OUR_PODS, fields=f"spec.schedulerName={SCHEDULER}")
+        # Those of the floor too: being watched costs the same for both.
+        self.pods = self.runtime.cache(OUR_PODS, namespace=NAMESPACE)
         self.pods.listen(self._changed)
 
     def _changed(self, _old: Pod | None, new: Pod | None) -> None:

@@ -104,7 +104,7 @@ class Bridge:
             clock,
         )
         self.nodes = Nodes(settings, client, slurm, self.mirror, stock, self.recorder, me)
-        self.unit_loop: Controller[Unit] = Controller("units", self.units.reconcile, workers=16, judges=[judge])
+        self.unit_loop: Controller[Unit] = Controller("units", self.units.reconcile, workers=32, judges=[judge])
         self.node_loop: Controller[HostName] = Controller("hosts", self.nodes.reconcile, workers=64, judges=[judge])
         self._looking: asyncio.Handle | None = None
         JOBS.set_function(lambda: len(self.ledger))

@@ -91,7 +91,6 @@ class Hands:
                 return
             raise
         BOUND.inc()
-        self._recorder.note(OUR_PODS.reference(pod), "Scheduled", f"Slurm assigned {pod.key} to {node}.")
 
     async def select_volumes(self, pod: Pod, node: str) -> None:
         """Volumes that wait for their first pod are told its node; binding waits until they are there."""
@@ -112,8 +111,9 @@ class Hands:
         if not intake.bound(pod) and not said.scheduled:
             conditions.append(self._condition(pod, "PodScheduled", False, said))
         await self._patch_status(pod, conditions)
-        if not said.scheduled and (old is None or old.reason != said.reason):
-            self._recorder.note(OUR_PODS.reference(pod), said.reason, said.message, warning=warning)
+        if old is None or old.reason != said.reason:
+            reason = "Scheduled" if said.scheduled else said.reason
+            self._recorder.note(OUR_PODS.reference(pod), reason, said.message, warning=warning)
 
     async def evict(self, pod: Pod, said: Said) -> None:
         """Delete a pod whose job ended."""

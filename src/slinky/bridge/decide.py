@@ -34,7 +34,13 @@ from slinky.bridge.steps import (
 from slinky.bridge.views import Pod
 from slinky.bridge.watch import Said
 from slinky.bridge.workload import Root, Unit
+from slinky.kube.conditions import find
 from slinky.slurm import JobRecord
+
+#: How long no pod has come to a gang that is told that some are missing.
+STILL = 2.0
+#: How often it is asked whether those that want a node have it, and how long words wait for that at most.
+LISTEN, LATEST = 1.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ class View:
     strays: Sequence[str] = ()  # jobs of this unit that no pod is labelled with
     place: Callable[[JobRecord], str] = lambda _: ""  # where a waiting job stands, in a sentence
     adopted: Mapping[str, str] = field(default_factory=dict)  # jobs of pods that do not carry their name, by pod uid
+    busy: bool = False  # others are being given their nodes right now
 
 
 def decide(view: View) -> Plan:
@@ -86,11 +93,33 @@ def _admit(view: View, plan: Plan, newcomers: list[Pod], by_job: Mapping[str, li
     running = [pod for job, group in by_job.items() if _sight(view, job) is Sight.LIVE for pod in group]
     there = len(pods) + sum(not intake.gone(pod) for pod in running)
     if there < view.root.needed:
+        if (left := _arriving(view, pods)) > 0:
+            plan.look_again(left)
+            return
         missing = f"{there} of {view.root.needed} pods exist; all start together or none."
         hint = f" {view.root.hint}." if view.root.hint else ""
         plan.add(Say(pods, Said(False, "GangIncomplete", missing + hint)))
         return
     plan.add(Submit(pods))
+
+
+def _just_bound(view: View, pod: Pod) -> bool:
+    """Whether a pod got its node a moment ago: what there is to say of that can wait while others want theirs."""
+    condition = find(pod.status.conditions, "PodScheduled")
+    since = (condition.last_transition_time if condition else None) or ""
+    return bool(since) and 0 <= _seconds(view, since) < LATEST
+
+
+def _arriving(view: View, pods: Sequence[Pod]) -> float:
+    """Seconds until a gang whose pods are being made counts as still: to tell each of every other would cost more than
+    all the rest. A pod from the future means that clocks differ, and nothing can be said about its age.
+    """
+    ages = (_seconds(view, made) for pod in pods if (made := pod.metadata.creation_timestamp))
+    return STILL - min((age for age in ages if age >= 0), default=STILL)
+
+
+def _seconds(view: View, since: str) -> float:
+    return (view.now - datetime.fromisoformat(since)).total_seconds()
 
 
 def _follow(view: View, plan: Plan, job: str, pods: list[Pod], fresh: list[Pod]) -> None:
@@ -147,7 +176,11 @@ def _running(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> 
     if not unbound:
         # News only if a crash came in between, or after a suspension.
         told = ((pod, watch.of_running(seen.record, pod.spec.node_name)) for pod in alive if not pod.metadata.deleting)
-        plan.add(*(Say((pod,), said) for pod, said in told if watch.news(pod, said)))
+        words = [Say((pod,), said) for pod, said in told if watch.news(pod, said)]
+        if words and view.busy and all(_just_bound(view, say.pods[0]) for say in words):
+            plan.look_again(LISTEN)
+        else:
+            plan.add(*words)
         return
     broken = view.root is not None and view.root.exact and len(alive) < view.root.needed
     if broken and len(unbound) == len(alive):

@@ -12,8 +12,8 @@ from slinky.bridge.views import Pod
 from slinky.kube import Node
 
 FINISHED = frozenset({"Succeeded", "Failed"})
-#: Below every priority that a pod can have.
-QUIET = -(2**31) - 1
+#: Below and above every priority that a pod can have.
+QUIET, NEXT = -(2**31) - 1, 2**31
 
 
 def ours(pod: Pod, scheduler: str) -> bool:
@@ -63,9 +63,12 @@ def assigned(pod: Pod) -> str:
 
 
 def urgency(pod: Pod) -> int:
-    """How soon to look at it: those that want a node or end by their priority, those that just run when no other does,
-    since all there is to do for them is to say so.
+    """How soon to look at it: first those for which Slurm was just asked, since nodes idle until they are bound; then
+    those that want a node or end, by their priority; those that just run when no other does, since all there is to do
+    for them is to say so.
     """
+    if waiting(pod) and held(pod) and not job_id(pod):
+        return NEXT
     quiet = bound(pod) and not pod.metadata.deleting and not finished(pod)
     return QUIET if quiet else pod.spec.priority
 

@@ -2,10 +2,11 @@
 """One unit at a time: look, decide, act.
 
 The reconcile gathers a view from the caches and the mirror, asks `decide`, and carries the plan out in order. It
-holds no state of its own: what it needs after a restart is on the pods and in the jobs.
+holds no state of its own but who is at work: what it needs after a restart is on the pods and in the jobs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from slinky.bridge import constrain, decide, identity, intake, place, reasons, room, workload
 from slinky.bridge.annotations import OptionError
@@ -85,6 +86,7 @@ class Units:
         self._submitter, self._releaser, self._hands = submitter, releaser, hands
         self._wants, self._claims, self._rescue = wants, claims, rescue
         self._line, self._clock = line, clock
+        self._placing = 0  # units that are being given their nodes
 
     async def reconcile(self, unit: Unit) -> Again | None:
         """Bring one unit a step further."""
@@ -173,6 +175,7 @@ class Units:
             strays,
             self._line.place,
             adopted,
+            self._placing > 0,
         )
 
     def _forget(self, unit: Unit, jobs: set[str]) -> None:
@@ -183,19 +186,30 @@ class Units:
 
     # --- acting
 
+    @contextlib.contextmanager
+    def _busy(self) -> Iterator[None]:
+        """While a unit gets its nodes, words to others that have theirs wait."""
+        self._placing += 1
+        try:
+            yield
+        finally:
+            self._placing -= 1
+
     async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:  # noqa: PLR0912 -- a branch a step
         match action:
             case Submit(pods) if wish is not None:
                 # Others of the unit may wait for the node that their own job has: they are not part of this one.
                 exact = wish if wish.of(pods) else await self._wish_of(unit, pods)
                 if exact is not None:
-                    await self._submit(unit, exact, pods)
+                    with self._busy():
+                        await self._submit(unit, exact, pods)
             case Revise(job, pods) if wish is not None:
                 await self._revise(unit, job, wish, pods)
             case Label(job, pods):
                 await self._label(pods, job)
             case Place(job, pods):
-                await self._place(unit, job, pods, wish)
+                with self._busy():
+                    await self._place(unit, job, pods, wish)
             case Say(pods, said, warning):
                 await self._tell(pods, said, warning=warning)
             case Detach(pods, said):

@@ -9,6 +9,7 @@ departed only when slurmctld denies it, and accounting is asked for its end firs
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import logging
 from collections.abc import Callable, Collection, Iterable
@@ -79,6 +80,7 @@ class JobBook:
         self._first_seen: dict[str, float] = {}
         self._read_at: dict[str, float] = {}
         self._suspects: set[str] = set()
+        self._looking: set[str] = set()  # read by `look` right now, and so by nobody else
         self._closed: set[str] = set()  # ended, and slurmctld has forgotten them: no more will be known
         self.cost = 0.0  # seconds that the last reading of states took
         self._single = asyncio.Semaphore(CONCURRENCY)
@@ -140,9 +142,13 @@ class JobBook:
         await self._refresh_waiting()
         return not self._unanswered
 
-    async def look(self, key: str) -> None:
-        """Read all about one job that is followed, now; what cannot be read is left to the next reading."""
-        await self._settle(key, None, Question.DETAIL | Question.RESOURCES)
+    async def look(self, key: str) -> bool:
+        """Read all about one job that is followed, now. False if that could not be: the next reading asks again."""
+        self._looking.add(key)
+        try:
+            return await self._settle(key, None, Question.DETAIL | Question.RESOURCES, turn=contextlib.nullcontext())
+        finally:
+            self._looking.discard(key)
 
     async def _states_of(self, keys: Iterable[str]) -> dict[str, JobState]:
         wanted = list(keys)
@@ -171,6 +177,8 @@ class JobBook:
         for count, (key, state) in enumerate(seen.items(), 1):
             if count % SLICE == 0:
                 await asyncio.sleep(0)  # ten thousand new jobs must not hold the event loop
+            if key in self._looking:
+                continue
             record = self.table.get(key)
             question = Question.NOTHING
             if self._follows(key):
@@ -186,7 +194,8 @@ class JobBook:
                 self._drop(key)
             elif not self._finished(key):
                 singles[key] = None, Question.DETAIL
-        unseen = self._tracked.keys() & set(asked) - seen.keys() - self.table.keys() - self._departed.keys()
+        known = seen.keys() | self.table.keys() | self._departed.keys() | self._looking
+        unseen = self._tracked.keys() & set(asked) - known
         singles.update((key, (None, Question.DETAIL)) for key in unseen)
         await self._settle_singly(singles)
 
@@ -215,11 +224,19 @@ class JobBook:
         live = sum(not record.over for record in self.table.values())
         return gone if self.table.weigh(lively, doubtful=records.too_many(len(lively), live)) else []
 
-    async def _settle(self, key: str, state: JobState | None, question: Question) -> None:
-        """Read what is asked about one tracked job and put its record in order."""
+    async def _settle(
+        self,
+        key: str,
+        state: JobState | None,
+        question: Question,
+        turn: contextlib.AbstractAsyncContextManager[None] | None = None,
+    ) -> bool:
+        """Read what is asked about one tracked job, when it is its turn, and put its record in order. False if there
+        was no answer.
+        """
         record = self.table.get(key) or JobRecord(key, state or JobState.of(()), self._tracked.get(key, ""))
         try:
-            async with self._single:
+            async with turn or self._single:
                 if Question.DETAIL in question:
                     record = await self._identified(key, record)
                 elif state is not None:
@@ -229,12 +246,13 @@ class JobBook:
         except SlurmError as error:
             log.info("job %s could not be read and will be asked for again: %s", key, error)
             self._unanswered = True
-            return
+            return False
         self._suspects.discard(key)
         if record.lost or record.outcome is not None:
             self._depart(record)
         else:
             self._put(record)
+        return True
 
     async def _identified(self, key: str, record: JobRecord) -> JobRecord:
         """The record with the job as it is now; departed if slurmctld denies it or has another under its

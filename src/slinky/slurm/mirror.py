@@ -77,7 +77,7 @@ class Mirror:
         self._telltale: Telltale | None = None
         self._since: dict[Source, int] = {}
         self._last = {source: Last() for source in Source}
-        self._moved_at = float("-inf")
+        self._moved_at = self._stirred_at = float("-inf")
         self._listeners: dict[object, Listener] = {}
         self._wake = {source: asyncio.Event() for source in Source}
         self._turned = asyncio.Condition()
@@ -140,7 +140,8 @@ class Mirror:
     async def look(self, job_id: int | str) -> None:
         """Follow this job closely, and read all about it now: for one that was just made."""
         self._book.track(str(job_id), "")
-        await self._book.look(str(job_id))
+        if not await self._book.look(str(job_id)):
+            self.poke()
 
     def forget(self, job_id: int | str) -> None:
         """Follow this job no more."""
@@ -212,8 +213,10 @@ class Mirror:
         return all(table.synced for table in (self.jobs, self.nodes, self.partitions, self.reservations))
 
     def _due(self, source: Source) -> float:
-        moving = self._clock() - self._moved_at < self._rhythm.calm_after or self._book.curious
-        return due(source, self._last[source], moving=moving, rhythm=self._rhythm)
+        now = self._clock()
+        moving = now - self._moved_at < self._rhythm.calm_after or self._book.curious
+        astir = now - self._stirred_at < self._rhythm.aftermath
+        return due(source, self._last[source], moving=moving, astir=astir, rhythm=self._rhythm)
 
     def _want(self, source: Source, hurry: Hurry) -> None:
         self._last[source].want(hurry)
@@ -295,6 +298,8 @@ class Mirror:
             self._book.suspect(self._clock() - YOUNG)
             self._since.clear()
         signs = stirred(self._telltale, now)
+        if signs:
+            self._stirred_at = self._clock()
         for source, hurry in signs.items():
             self._want(source, Hurry.NOW if self.attentive else hurry)
         for source, table in ((Source.JOBS, self.jobs), (Source.NODES, self.nodes)):

@@ -41,6 +41,7 @@ class Rhythm(Struct, frozen=True):
     urgent: float = 0.05  # anything that is wanted now
     lively: float = 0.5  # job states while something moves
     calm_after: float = 5.0  # how long after the last change something still counts as moving
+    aftermath: float = 3.0  # how long after a stir of the tell-tale job states are read as if something moved
     sweep: float = 60.0  # job states when nothing moves: what no tell-tale shows
     nodes: float = 3.0  # a 304 when nothing changed, and a short list when something did
     heavy: float = 0.25  # a full node list that takes longer is asked for only when there is a sign ...
@@ -72,13 +73,17 @@ class Last(Struct):
         self.hurry = max(self.hurry, hurry)
 
 
-def due(source: Source, last: Last, *, moving: bool, rhythm: Rhythm) -> float:
-    """The moment from which this source may be read again."""
+def due(source: Source, last: Last, *, moving: bool, astir: bool = False, rhythm: Rhythm) -> float:
+    """The moment from which this source may be read again.
+
+    `moving` is what was seen of jobs that somebody follows; `astir` is what the tell-tale says, which may be of others.
+    """
     if last.failures:
         return last.at + backoff(last.failures, rhythm)
     regular = {
         Source.TELLTALE: rhythm.tick,
-        Source.JOBS: rhythm.lively if moving else rhythm.sweep,
+        # slurmctld counts a request before it starts what that allows: one look is not enough.
+        Source.JOBS: rhythm.lively if moving or astir else rhythm.sweep,
         Source.NODES: rhythm.nodes if last.full < rhythm.heavy else rhythm.node_sweep,
         Source.PARTITIONS: rhythm.tables,
         Source.RESERVATIONS: rhythm.tables,

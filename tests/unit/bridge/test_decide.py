@@ -64,6 +64,17 @@ def test_a_gang_is_submitted_whole_or_not_at_all(there: int) -> None:
     assert kinds(found) == (["Submit"] if there == 3 else ["Say"])
 
 
+@pytest.mark.parametrize(
+    ("newest", "left"),
+    [("2026-06-01T11:59:59Z", 1.0), ("2026-06-01T11:59:58Z", None), ("2026-06-01T12:00:01Z", None)],
+)
+def test_a_gang_whose_pods_keep_coming_is_told_of_the_missing_once_it_is_still(newest: str, left: float | None) -> None:
+    pods = pod("a", made="2026-06-01T11:00:00Z"), pod("b", made=newest)
+    found = plan(*pods, unit=GROUP, root=Root(needed=3))
+    assert (kinds(found), found.again) == (([], left) if left else (["Say"], None))
+    assert kinds(plan(*pods, unit=GROUP, root=Root(needed=2))) == ["Submit"]
+
+
 def test_finished_pods_do_not_make_a_gang_whole() -> None:
     found = plan(pod("a"), pod("b", phase="Succeeded"), unit=GROUP, root=Root(needed=2))
     assert kinds(found) == ["Say"]
@@ -128,6 +139,25 @@ def test_a_pod_that_runs_says_so_again_after_a_suspension_or_a_crash() -> None:
         found = plan(pod(job="7", node="n1", phase="Running", status={"conditions": conditions}), seen=RUNNING)
         assert [action.said.reason for action in found.actions if isinstance(action, Say)] == ["Allocated"]
     assert plan(pod(job="7", node="n1", phase="Running"), seen=RUNNING).actions == []
+
+
+@pytest.mark.parametrize(
+    ("since", "busy", "waits"),
+    [
+        ("2026-06-01T11:59:55Z", True, True),
+        ("2026-06-01T11:59:55Z", False, False),
+        ("2026-06-01T11:59:50Z", True, False),
+        ("2026-06-01T12:00:05Z", True, False),
+        ("", True, False),
+    ],
+)
+def test_words_about_a_new_node_wait_for_a_short_while_for_pods_that_have_none(
+    since: str, busy: bool, waits: bool
+) -> None:
+    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": since}
+    one = pod(job="7", node="n1", phase="Running", status={"conditions": [bound]})
+    found = plan(one, seen=RUNNING, busy=busy)
+    assert (kinds(found), found.again is not None) == (([], True) if waits else (["Say"], False))
 
 
 def test_what_is_left_of_a_half_ended_job_ends_only_after_its_containers() -> None:

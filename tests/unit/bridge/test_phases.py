@@ -385,3 +385,12 @@ def test_a_priority_class_must_mean_something() -> None:
     with pytest.raises(ConfigError):
         policy.check([], {"high": PriorityRule()})
     policy.check([], {"high": PriorityRule(priority=0)})
+
+
+def test_pods_for_which_slurm_was_just_asked_go_first_and_those_that_run_last() -> None:
+    most = pod("a", spec={"priority": 2**31 - 1})
+    asked, queued, runs = pod("b", held=True), pod("c", job="7"), pod("d", job="7", node="n1", phase="Running")
+    ending = pod("e", job="7", node="n1", deleted="2026-06-01T12:00:00Z")
+    order = sorted((runs, queued, most, ending, asked), key=intake.urgency, reverse=True)
+    assert [order[0], order[1], order[-1]] == [asked, most, runs]
+    assert intake.urgency(queued) == intake.urgency(ending) == 0

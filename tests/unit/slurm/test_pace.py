@@ -46,6 +46,14 @@ def test_states_are_read_often_while_something_moves_and_seldom_otherwise() -> N
     assert at(Source.JOBS, hurry=Hurry.NOW) == RHYTHM.urgent
 
 
+def test_a_stir_keeps_states_in_view_for_a_while_and_puts_no_node_list_off() -> None:
+    last = Last(at=0.0, full=1.0, hurry=Hurry.SOON)
+    assert due(Source.JOBS, Last(at=0.0), moving=False, astir=True, rhythm=RHYTHM) == RHYTHM.lively
+    assert due(Source.NODES, last, moving=False, astir=True, rhythm=RHYTHM) == at(
+        Source.NODES, full=1.0, hurry=Hurry.SOON
+    )
+
+
 @given(COSTS, st.sampled_from(Hurry), st.booleans(), st.sampled_from(Source))
 def test_no_server_is_asked_beyond_its_share(cost: float, hurry: Hurry, moving: bool, source: Source) -> None:
     assert at(source, cost=cost, hurry=hurry, moving=moving) >= RHYTHM.burden * cost
