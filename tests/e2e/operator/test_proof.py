@@ -278,7 +278,8 @@ def test_removing_the_cluster_lets_its_job_end(proof: Proof) -> None:
     table = f"select state, exit_code from slurm_acct_db.{SPACE}_{RELEASE}_job_table where id_job={job}"  # noqa: S608 - ours
     complete = "3"
     assert proof.sql(table, NEW_PASSWORD).split() == [complete, "0"]
-    assert not proof.kubectl("get", "pods", "-l", "app.kubernetes.io/name in (slurmd, slurmctld, slurmdbd)").strip()
+    left = ("get", "pods", "-l", "app.kubernetes.io/name in (slurmd, slurmctld, slurmdbd)")
+    proof.until(lambda: not proof.kubectl(*left).strip(), "the last pod's end")
 
 
 def test_the_same_as_plain_manifests(proof: Proof) -> None:
