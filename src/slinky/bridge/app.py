@@ -227,6 +227,9 @@ class Bridge:
                 self._look_at_waiting_soon()
         elif change.kind is Kind.SIGHT and change.after is None:
             self._look_at_everything()
+        elif (doubt := self.mirror.nodes.doubt) is not None:
+            for name in doubt.missing:
+                self.node_loop.queue.add(HostName(name))
 
     def _tell_place(self, job: str) -> None:
         if unit := self.ledger.unit_of(job):

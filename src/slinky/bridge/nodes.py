@@ -60,7 +60,7 @@ class Nodes:
         """Bring one host and its node a step further."""
         node = self._stock.node_of_host(key.name)
         silent, again = self._silence(node)
-        facts = self._facts(key.name, node, silent)
+        facts = self._facts(key.name, node, silent, await self._presence(key.name))
         for action in hosts.plan(facts):
             STEPS.labels(type(action).__name__.lower()).inc()
             await self._act(key.name, node, facts, action)
@@ -68,12 +68,12 @@ class Nodes:
             return Again(UNKNOWN_AGAIN)
         return Again(again) if again is not None else None
 
-    def _facts(self, name: str, node: Node | None, silent: bool) -> Facts:
+    def _facts(self, name: str, node: Node | None, silent: bool, presence: Presence) -> Facts:
         return Facts(
             name,
             node,
-            self._mirror.nodes.get(name),
-            self._presence(name),
+            None if presence is Presence.ABSENT else self._mirror.nodes.get(name),
+            presence,
             self._mark,
             self._stock.inventory(node.metadata.name) if node else Inventory(),
             frozenset(self._mirror.partitions),
@@ -83,9 +83,19 @@ class Nodes:
             self._settings.scheduler_name,
         )
 
-    def _presence(self, name: str) -> Presence:
-        # Nothing is known of partitions either while Slurm is out of sight.
-        return self._mirror.nodes.presence(name) if self._mirror.partitions.synced else Presence.UNKNOWN
+    async def _presence(self, name: str) -> Presence:
+        if not self._mirror.partitions.synced:
+            return Presence.UNKNOWN  # nothing is known of partitions either while Slurm is out of sight
+        doubt = self._mirror.nodes.doubt
+        if doubt is None or name not in doubt.missing:
+            return self._mirror.nodes.presence(name)
+        # It vanished with too many others to be believed, as when slurmctld comes back without its state. All that
+        # follows from an absence is to register the host again, so slurmctld's word about this one is enough.
+        try:
+            await self._slurm.node(name)
+        except NotFound:
+            return Presence.ABSENT
+        return Presence.UNKNOWN
 
     def _silence(self, node: Node | None) -> tuple[bool, float | None]:
         """Whether a node has been silent for too long, and when to look again if not yet."""

@@ -229,7 +229,7 @@ def _wait_serving(lab: Lab, name: str, url: str) -> None:
         asked = ["curl", "-sf", "-o", "/dev/null", "--max-time", "2", url]
         return lab.control.run(asked, check=False).returncode == 0
 
-    until(serving, f"{name} to serve", 60, lambda: lab.control.tail(name))
+    until(serving, f"{name} to serve", 180, lambda: lab.control.tail(name))
 
 
 def _program(lab: Lab, name: str) -> str:

@@ -107,7 +107,7 @@ def end(facts: Record) -> None:
     """Have the janitor clear the lab, or do its work if it is gone."""
     if facts.alive():
         os.kill(facts.janitor, signal.SIGTERM)
-        until(lambda: not facts.alive(), f"lab {facts.name} to end", 60)
+        until(lambda: not facts.alive(), f"lab {facts.name} to end", 120)
     with contextlib.suppress(ChildProcessError):  # it is our own child only where `up` ran in this process
         os.waitpid(facts.janitor, os.WNOHANG)
     clear(facts.folder)
@@ -225,11 +225,11 @@ def _control_plane(lab: Lab) -> None:
     machine.start("etcd", control.etcd(plane))
     machine.start("kube-apiserver", control.apiserver(plane, nodes=True))
     (plane.configs / "scheduler.yaml").write_text(yaml.safe_dump(control.scheduler_config(plane)))
-    until(lambda: _alive_and(lab, "kube-apiserver", lab.api.ready), "the API server", 90)
+    until(lambda: _alive_and(lab, "kube-apiserver", lab.api.ready), "the API server", 240)
     machine.start("kube-controller-manager", control.controller_manager(plane, lab.network.pods))
     machine.start("kube-scheduler", control.scheduler(plane))
     account = "/api/v1/namespaces/default/serviceaccounts/default"
-    until(lambda: _alive_and(lab, "kube-controller-manager", lambda: _exists(lab.api, account)), account, 60)
+    until(lambda: _alive_and(lab, "kube-controller-manager", lambda: _exists(lab.api, account)), account, 180)
 
 
 def _alive_and(lab: Lab, daemon: str, fact: Callable[[], bool]) -> bool:

@@ -154,14 +154,14 @@ class Lab:
         commands = daemons(node)
         machine.start("containerd", commands.pop("containerd"))
         socket = Path(f"/proc/{machine.pid()}/root/run/containerd/containerd.sock")
-        until(socket.exists, f"containerd on {node.name}", 30, lambda: machine.tail("containerd"))
+        until(socket.exists, f"containerd on {node.name}", 120, lambda: machine.tail("containerd"))
         for name, argv in commands.items():
             machine.start(name, argv)
 
     def launch(self, machine: Machine, command: Sequence[str], address: str) -> None:
         """Start a machine below the control machine and plug it into the network."""
         self.control.start(machine.name, command)
-        until(machine.alive, f"machine {machine.name}", 30, lambda: self.control.tail(machine.name))
+        until(machine.alive, f"machine {machine.name}", 120, lambda: self.control.tail(machine.name))
         network.attach(self.network, self.control.pid(), machine.pid(), machine.name, address)
 
     def issue_node_certificates(self, authority: Authority, number: int) -> None:
@@ -179,7 +179,7 @@ class Lab:
     def crash_node(self, name: str) -> None:
         """Pull a node's plug: its daemons and containers end at once, unannounced."""
         self.node_machine(name).kill()
-        until(lambda: not self.control.running(name), f"{name} to end", 30)
+        until(lambda: not self.control.running(name), f"{name} to end", 120)
 
     def start_node(self, name: str) -> None:
         """Boot a crashed node with the disk it had."""
@@ -201,7 +201,7 @@ class Lab:
         """Every node the API server knows, and whether it is ready."""
         return {node["metadata"]["name"]: _ready(node) for node in self.api.get("/api/v1/nodes")["items"]}
 
-    def wait_ready(self, names: Iterable[str], seconds: float = 90) -> None:
+    def wait_ready(self, names: Iterable[str], seconds: float = 240) -> None:
         """Return once these nodes are ready."""
         wanted = set(names)
 

@@ -150,7 +150,7 @@ class Machine:
         except LabError:
             return
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not self.alive(), f"machine {self.name} to end", 30)
+        until(lambda: not self.alive(), f"machine {self.name} to end", 120)
 
     def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX)

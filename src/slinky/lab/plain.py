@@ -96,7 +96,7 @@ class PlainPlane:
                     raise LabError(f"{name} ended with {process.returncode}:\n{self.tail(name)}")
             return api.ready()
 
-        until(ready, "the API server", 90, lambda: self.tail("kube-apiserver"))
+        until(ready, "the API server", 240, lambda: self.tail("kube-apiserver"))
 
     def stop_apiserver(self, number: int = signal.SIGKILL) -> None:
         """End the API server; with open watches a polite signal takes it a minute."""

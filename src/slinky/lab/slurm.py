@@ -208,7 +208,7 @@ class Beside:
             "slurmrestd": ["curl", "-s", "-o", "/dev/null", f"{self.url}/openapi/v3"],
         }
         if check := checks.get(name):
-            until(lambda: self._answers(name, check), f"{name} to answer", 60, lambda: self.machine.tail(name))
+            until(lambda: self._answers(name, check), f"{name} to answer", 180, lambda: self.machine.tail(name))
 
     def stop(self, name: str, signal: int = SIGKILL) -> None:
         """End one daemon."""
@@ -262,7 +262,7 @@ class Beside:
             states = self.exec("sinfo", "-h", "-N", "-o", "%T", "-n", hosts, "-p", "work").split()
             return len(states) == self.nodes and set(states) == {"idle"}
 
-        until(idle, f"{hosts} to be idle", 30, lambda: self.exec("sinfo", "-N", "-l"))
+        until(idle, f"{hosts} to be idle", 120, lambda: self.exec("sinfo", "-N", "-l"))
 
     def add_external_nodes(self, count: int, prefix: str = "k", gpus: int = 0, cpus: int = 16) -> list[str]:
         """Create nodes without slurmd, which only external jobs use, and return their names."""

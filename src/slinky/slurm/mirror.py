@@ -285,18 +285,22 @@ class Mirror:
         """Contact is back: whatever was known may be of another life of slurmctld."""
         before, self.fault = self.fault, None
         log.info("slurm is in sight again")
+        self._read_anew()
+        self._moved_at = self._clock()
+        self._tell(Change(Kind.SIGHT, "", before, None))
+
+    def _read_anew(self) -> None:
+        """Another life of slurmctld may know other things, whatever its times say."""
         self._since.clear()
         for source in Source:
             self._want(source, Hurry.NOW)
-        self._moved_at = self._clock()
-        self._tell(Change(Kind.SIGHT, "", before, None))
 
     async def _read_telltale(self) -> None:
         now = Telltale.of(await self._client.diag())
         if restarted(self._telltale, now):
             log.info("slurmctld has a new start; young jobs are verified")
             self._book.suspect(self._clock() - YOUNG)
-            self._since.clear()
+            self._read_anew()
         signs = stirred(self._telltale, now)
         if signs:
             self._stirred_at = self._clock()

@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator
 from signal import SIGTERM
 
 import pytest
+from tests.conftest import MakeLab
 
 from slinky.bridge import names
 from slinky.kube import Client
 from slinky.kube.conditions import find
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
-from slinky.slurm import JobRequest
+from slinky.slurm import JobRequest, MintedToken
 
 from .scene import Scene, eventually, scene
 from .test_failures import leaves
@@ -36,6 +37,10 @@ class Memory:
     async def lose(self) -> None:
         """Go back to the copy: whatever came since then never happened."""
         await self._swap(f"rm -rf {STATE}; cp -a {KEPT} {STATE}")
+
+    async def lose_all(self) -> None:
+        """Begin anew."""
+        await self._swap(f"find {STATE} -mindepth 1 -delete")
 
     async def _swap(self, command: str) -> None:
         def between() -> None:
@@ -122,3 +127,23 @@ async def test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time(pair: Scen
     finally:
         for job in taken:
             await pair.slurm.cancel(job)
+
+
+async def test_hosts_are_registered_again_when_slurm_has_forgotten_every_one(kube: Client, make_lab: MakeLab) -> None:
+    """A list without any host is not believed, but to add what is missing needs no belief."""
+    slurm = make_lab(nodes=0, slurm="beside", slurm_nodes=0).slurm
+    async with (
+        Slurm(slurm.url, MintedToken(lambda: slurm.jwt_key, "slurm")) as ctld,
+        scene(kube, ctld) as stage,
+    ):
+        await stage.start()
+        hosts = {await stage.node(1), await stage.node(2)}
+        await Memory(slurm).lose_all()
+
+        async def back() -> bool:
+            listing = await ctld.nodes()
+            return {host.name for host in (listing.items if listing else ())} == hosts
+
+        await eventually(back, "both hosts again", 90)
+        await stage.pod("after")
+        await stage.bound("after")
