@@ -53,6 +53,8 @@ BIND_SECONDS = histogram("slinky_bridge_place_seconds", "From a seen allocation 
 
 #: A submission that Slurm refuses is repeated this seldom, unless something changes.
 REFUSED_AGAIN = 60.0
+#: A host that was to be left out has just gone: the next look leaves it out of the list.
+HOST_GONE, HOST_GONE_AGAIN = 2018, 3.0
 
 
 #: Why a pod waits that names a claim which is not there, or somebody else's; and how often that is looked at.
@@ -242,7 +244,8 @@ class Units:
         except Rejected as error:
             told = reasons.refused(error.number, error.text)
             await self._tell(pods, Said(False, "SlurmRefused", str(told)), warning=True)
-            raise Later(str(error), after=REFUSED_AGAIN) from error
+            again = HOST_GONE_AGAIN if error.number == HOST_GONE else REFUSED_AGAIN
+            raise Later(str(error), after=again) from error
         except (Retryable, Auth) as error:
             said = Said(False, "SlurmUnreachable", "Slurm does not answer; the pod is submitted as soon as it does.")
             await self._tell(pods, said)

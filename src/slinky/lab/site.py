@@ -150,7 +150,7 @@ class Site:
         home = self.lab.folder / "helm"
         settings = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
         settings["HOME"] = str(home)  # else what it learns of the API is kept in the current folder
-        place = ["--namespace", space, "--kubeconfig", str(self.lab.kubeconfig), "--timeout=3m"]
+        place = ["--namespace", space, "--kubeconfig", str(self.lab.kubeconfig), "--timeout=8m"]
         wait = [] if words[0] == "test" else ["--wait=legacy" if words[0] != "uninstall" else "--wait"]
         done = subprocess.run(
             [self.lab.artifact("helm") / "helm", *words, *place, *wait],
