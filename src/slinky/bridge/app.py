@@ -11,13 +11,15 @@ import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from slinky.bridge import intake, policy, profiles
+from slinky.bridge import intake, policy
 from slinky.bridge.bind import Hands
 from slinky.bridge.brake import Brake
-from slinky.bridge.claim import Claims
 from slinky.bridge.complete import Completer
 from slinky.bridge.config import Settings
 from slinky.bridge.credentials import Trust, tokens
+from slinky.bridge.devices import profiles
+from slinky.bridge.devices.claim import Claims
+from slinky.bridge.devices.wants import Wants
 from slinky.bridge.feasible import Feasible
 from slinky.bridge.identity import Self
 from slinky.bridge.ledger import Ledger
@@ -30,7 +32,6 @@ from slinky.bridge.stock import UNPLACED, UNSUBMITTED, Stock
 from slinky.bridge.submit import Submitter
 from slinky.bridge.units import Units, judge, units_of_group
 from slinky.bridge.views import Pod, ResourceClaim
-from slinky.bridge.wants import Wants
 from slinky.bridge.workload import Unit
 from slinky.kube import (
     NAMESPACES,

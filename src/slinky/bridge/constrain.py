@@ -8,7 +8,7 @@ drained in Slurm by `hosts`, so its taints are not a reason to leave it out of a
 from collections.abc import Callable, Iterable, Mapping
 
 from slinky.bridge import demand, names
-from slinky.bridge.classes import Catalog
+from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.intake import host_of
 from slinky.bridge.views import Match, NodeSelector, Pod, Term, Toleration
 from slinky.kube import Node, Quantity, View

@@ -6,8 +6,8 @@ Everything is rounded up, so that Slurm never reserves less than the kubelet wil
 
 from collections.abc import Callable, Iterable
 
-from slinky.bridge.classes import Catalog
-from slinky.bridge.devices import PLUGIN_GPUS
+from slinky.bridge.devices.classes import Catalog
+from slinky.bridge.devices.supply import PLUGIN_GPUS
 from slinky.bridge.views import Amounts, Pod, Resources
 from slinky.kube import Quantity
 

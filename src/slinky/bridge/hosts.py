@@ -10,8 +10,9 @@ import ipaddress
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from slinky.bridge import devices, names
-from slinky.bridge.devices import ANY_GPU, PLUGIN_GPUS, Inventory, Kind
+from slinky.bridge import names
+from slinky.bridge.devices import supply
+from slinky.bridge.devices.supply import ANY_GPU, PLUGIN_GPUS, Inventory, Kind
 from slinky.kube import Node, Quantity
 from slinky.slurm import Node as Host
 from slinky.slurm import NodeUpdate, Presence, node_conf
@@ -208,12 +209,12 @@ def _open_or_close(facts: Facts, host: Host) -> list[Action]:
 
 def _compare(facts: Facts, host: Host) -> list[Action]:
     """Devices of a host that has a slurmd are its gres.conf's business; where that and the drivers differ is told."""
-    there = devices.counts(host.gres)
+    there = supply.counts(host.gres)
     if host.state.external or not any(
-        devices.differ(there, facts.inventory, kind.gres) for kind in facts.inventory.gres
+        supply.differ(there, facts.inventory, kind.gres) for kind in facts.inventory.gres
     ):
         return []
-    offer, has = devices.gres(facts.inventory), host.gres or "no devices"
+    offer, has = supply.gres(facts.inventory), host.gres or "no devices"
     text = f"Slurm has {has} where the drivers of the node offer {offer}; claims on them are refused until both agree."
     return [Complain("DevicesDiffer", f"{text} Change gres.conf or the device profiles.")]
 
@@ -323,7 +324,7 @@ def line(facts: Facts, node: Node, address: str) -> str:
     if chosen := partitions(node):
         settings["Feature"] = ",".join(chosen)
     if facts.inventory.gres:
-        settings |= {"Gres": devices.gres(facts.inventory), "GresConf": devices.gres_conf(facts.inventory)}
+        settings |= {"Gres": supply.gres(facts.inventory), "GresConf": supply.gres_conf(facts.inventory)}
     elif many := plugin_gpus(node):
         files = f"[0-{many - 1}]" if many > 1 else "0"
         settings |= {"Gres": f"gpu:{many}", "GresConf": f"Name=gpu,Count={many},File=/dev/gpu/{files}"}
@@ -346,7 +347,7 @@ def same_size(facts: Facts, node: Node, host: Host) -> bool:
         return True
     if (told := fingerprint(host.comment)) and told != facts.inventory.fingerprint:
         return False
-    return (host.cpus, host.real_memory, devices.counts(host.gres)) == size(facts, node)
+    return (host.cpus, host.real_memory, supply.counts(host.gres)) == size(facts, node)
 
 
 def signed(facts: Facts, node: Node) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from slinky.bridge import hosts, names
 from slinky.bridge.config import Settings
-from slinky.bridge.devices import Inventory
+from slinky.bridge.devices.supply import Inventory
 from slinky.bridge.hosts import Amend, Complain, Create, Delete, Drain, Facts, Report, Taint, Undrain
 from slinky.bridge.identity import Self
 from slinky.bridge.stock import Stock

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from slinky.bridge import intake, names, workload
-from slinky.bridge.classes import Catalog
 from slinky.bridge.config import Settings
-from slinky.bridge.devices import Inventory
-from slinky.bridge.shelf import Shelf
+from slinky.bridge.devices.classes import Catalog
+from slinky.bridge.devices.shelf import Shelf
+from slinky.bridge.devices.supply import Inventory
 from slinky.bridge.views import (
     BATCH_JOBS,
     JOB_SETS,

@@ -15,9 +15,9 @@ import msgspec
 
 from slinky.bridge import annotations, demand, policy, workload
 from slinky.bridge.annotations import OptionError
-from slinky.bridge.classes import Catalog
 from slinky.bridge.config import Settings
-from slinky.bridge.devices import ANY_GPU, CPUS, Kind
+from slinky.bridge.devices.classes import Catalog
+from slinky.bridge.devices.supply import ANY_GPU, CPUS, Kind
 from slinky.bridge.ports import ports_of
 from slinky.bridge.views import Pod
 from slinky.bridge.workload import Root, Unit

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from slinky.bridge import constrain, decide, identity, intake, place, reasons, room, workload
 from slinky.bridge.annotations import OptionError
 from slinky.bridge.bind import Hands, each
-from slinky.bridge.claim import Claims
 from slinky.bridge.config import Settings
 from slinky.bridge.decide import View
+from slinky.bridge.devices.claim import Claims
+from slinky.bridge.devices.grant import Held
+from slinky.bridge.devices.wants import NotYet, Wants
 from slinky.bridge.feasible import Feasible
-from slinky.bridge.grant import Held
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.line import Line
 from slinky.bridge.place import Misplaced, Seat
@@ -40,7 +41,6 @@ from slinky.bridge.stock import Stock
 from slinky.bridge.submit import Reshaped, Submitter
 from slinky.bridge.translate import Wish, World, translate
 from slinky.bridge.views import Pod
-from slinky.bridge.wants import NotYet, Wants
 from slinky.bridge.watch import Said
 from slinky.bridge.workload import Missing, Root, Unit
 from slinky.kube import Again, Key, Kind, Later, Verdict

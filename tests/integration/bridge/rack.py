@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slinky.bridge import names
-from slinky.bridge.shelf import held
+from slinky.bridge.devices.shelf import held
 from slinky.bridge.views import DEVICE_CLASSES, RESOURCE_CLAIMS, SLICES, ResourceClaim
 from slinky.kube import Client, Key, NotFound
 from slinky.slurm import Client as Slurm

@@ -8,8 +8,8 @@ import pytest
 
 from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
-from slinky.bridge.cores import bits, folded, numbers
-from slinky.bridge.shelf import held
+from slinky.bridge.devices.cores import bits, folded, numbers
+from slinky.bridge.devices.shelf import held
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS
 from slinky.kube import EVENTS, NAMESPACES, Client, Key
 from slinky.slurm import Client as Slurm

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge import cel
-from slinky.bridge.celvalues import Absent, Undecidable
-from slinky.bridge.cores import Located as At
-from slinky.bridge.devices import Item, fits
+from slinky.bridge.devices import cel
+from slinky.bridge.devices.celvalues import Absent, Undecidable
+from slinky.bridge.devices.cores import Located as At
+from slinky.bridge.devices.supply import Item, fits
 from slinky.bridge.views import Device
 
 from .build import GPU_DRIVER, gpus

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge import cores
-from slinky.bridge.devices import CPUS, inventory
+from slinky.bridge.devices import cores
+from slinky.bridge.devices.supply import CPUS, inventory
 from slinky.bridge.views import Slice
 
 from .build import cpu_groups, cpu_singles, slice_of

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from slinky.bridge import classes, config, devices, profiles
-from slinky.bridge.classes import Meaning, Unclaimable
+from slinky.bridge import config
 from slinky.bridge.config import ConfigError, DeviceProfile
-from slinky.bridge.devices import Inventory, Kind, inventory
+from slinky.bridge.devices import classes, profiles, supply
+from slinky.bridge.devices.classes import Meaning, Unclaimable
+from slinky.bridge.devices.supply import Inventory, Kind, inventory
 from slinky.bridge.views import Slice
 
 from .build import GPU_DRIVER, device_class, gpus, slice_of
@@ -33,8 +34,8 @@ def names_of(found: Inventory, kind: Kind) -> list[str]:
 def test_a_device_has_its_own_index() -> None:
     found = read(slice_of([{"name": "gpu-1"}, {"name": "gpu-0"}]), slice_of([{"name": "x"}], generation=0))
     assert names_of(found, GPU) == ["gpu-0", "gpu-1"]
-    assert devices.gres(found) == "gpu:gpu.example.com:2"
-    assert devices.gres_conf(found) == "Name=gpu,Type=gpu.example.com,Count=2,File=/dev/gpu/gpu.example.com/[0-1]"
+    assert supply.gres(found) == "gpu:gpu.example.com:2"
+    assert supply.gres_conf(found) == "Name=gpu,Type=gpu.example.com,Count=2,File=/dev/gpu/gpu.example.com/[0-1]"
 
 
 def test_slices_of_one_pool_are_merged_once_all_are_there() -> None:
@@ -66,8 +67,12 @@ def test_a_device_that_not_everybody_may_have_is_not_offered(trouble: dict[str, 
 
 
 def test_slurms_words_about_devices() -> None:
-    assert devices.counts("gpu:b:4(S:0-1),gpu:2,nic:x:1") == {Kind("gpu", "b"): 4, Kind("gpu"): 2, Kind("nic", "x"): 1}
-    assert devices.counts("") == {}
+    assert supply.counts("gpu:b:4(S:0-1),gpu:2,nic:x:1") == {
+        Kind("gpu", "b"): 4,
+        Kind("gpu"): 2,
+        Kind("nic", "x"): 1,
+    }
+    assert supply.counts("") == {}
 
 
 # --- profiles
@@ -77,14 +82,14 @@ def test_a_profile_gives_type_and_name() -> None:
     nic = DeviceProfile(driver="nic.example.com", gres="nic", type="roce")
     parts = (gpus(2, model="NVIDIA H100 80GB"), gpus(1, model="A100", pool="b"), slice_of([{"name": "e0"}], nic.driver))
     found = read(*parts, profiles=(BY_MODEL, nic), drivers=(GPU_DRIVER, nic.driver))
-    assert devices.gres(found) == "gpu:a100:1,gpu:nvidia_h100_80gb:2,nic:roce:1"
+    assert supply.gres(found) == "gpu:a100:1,gpu:nvidia_h100_80gb:2,nic:roce:1"
 
 
 def test_devices_without_a_type_are_counted_by_name() -> None:
     plain = DeviceProfile(driver=GPU_DRIVER, untyped=True)
     found = read(gpus(2), profiles=(plain,))
-    assert devices.gres(found) == "gpu:2"
-    assert devices.gres_conf(found) == "Name=gpu,Count=2,File=/dev/gpu/any/[0-1]"
+    assert supply.gres(found) == "gpu:2"
+    assert supply.gres_conf(found) == "Name=gpu,Count=2,File=/dev/gpu/any/[0-1]"
     assert classes.bare((f'device.driver == "{GPU_DRIVER}"',), (plain,)) == Meaning(Kind("gpu"))
 
 
@@ -163,7 +168,7 @@ def test_devices_that_are_parts_of_one_another_are_refused_until_a_profile_choos
     assert "overlap in gpu-0/slice-" in read(PARTS).fault
     found = read(PARTS, profiles=(ONE_G,))
     assert not found.fault
-    assert devices.gres(found) == "gpu:1g:4"
+    assert supply.gres(found) == "gpu:1g:4"
 
 
 def test_a_part_cannot_be_held_beside_the_whole() -> None:
@@ -232,7 +237,7 @@ def test_types_of_which_no_node_has_both_whole_are_asked_for_one_by_one() -> Non
 def test_a_driver_whose_devices_are_alike_needs_no_look_at_them() -> None:
     only = (f'device.driver == "{GPU_DRIVER}"',)
     assert classes.bare(only, ()) == Meaning(GPU)
-    assert classes.bare(('device.driver == "dra.cpu"',), ()) == Meaning(devices.CPUS)
+    assert classes.bare(('device.driver == "dra.cpu"',), ()) == Meaning(supply.CPUS)
     assert classes.bare(only, (BY_MODEL,)) is None
     assert classes.bare((*only, "true"), ()) is None
 

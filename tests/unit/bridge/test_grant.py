@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge import asks, grant
-from slinky.bridge.asks import Ask
-from slinky.bridge.classes import Unclaimable, catalog
 from slinky.bridge.config import DeviceProfile
-from slinky.bridge.cores import Located
-from slinky.bridge.devices import CPUS, Kind, inventory
-from slinky.bridge.grant import Grant, Held, Need
-from slinky.bridge.shelf import held
+from slinky.bridge.devices import asks, grant
+from slinky.bridge.devices.asks import Ask
+from slinky.bridge.devices.classes import Unclaimable, catalog
+from slinky.bridge.devices.cores import Located
+from slinky.bridge.devices.grant import Grant, Held, Need
+from slinky.bridge.devices.shelf import held
+from slinky.bridge.devices.supply import CPUS, Kind, inventory
 from slinky.bridge.views import ResourceClaim, ResourceClaimSpec
 from slinky.slurm import Gres, NodeResources
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slinky.bridge import hosts, names
-from slinky.bridge.devices import inventory
+from slinky.bridge.devices.supply import inventory
 from slinky.bridge.hosts import Amend, Complain, Create, Delete, Drain, Facts, Report, Taint, Undrain
 from slinky.kube import Node
 from slinky.slurm import Node as Host

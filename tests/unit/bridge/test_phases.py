@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slinky.bridge import config, constrain, identity, intake, names, place, policy, reasons, watch, workload
-from slinky.bridge.classes import Catalog
 from slinky.bridge.config import ConfigError, PriorityRule, Rule
+from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.identity import Self
 from slinky.bridge.place import Misplaced
 from slinky.bridge.views import (

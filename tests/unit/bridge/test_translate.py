@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from slinky.bridge import annotations, names
 from slinky.bridge.annotations import TABLE, OptionError
-from slinky.bridge.classes import Catalog
 from slinky.bridge.config import PriorityRule, Rule, Settings
-from slinky.bridge.devices import CPUS, Kind
+from slinky.bridge.devices.classes import Catalog
+from slinky.bridge.devices.supply import CPUS, Kind
 from slinky.bridge.policy import Refused
 from slinky.bridge.translate import World, translate
 from slinky.bridge.views import Pod

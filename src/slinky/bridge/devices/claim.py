@@ -12,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slinky.bridge import asks, grant, hosts, intake, names
-from slinky.bridge.asks import Ask
-from slinky.bridge.classes import Unclaimable
-from slinky.bridge.devices import CPUS, Inventory, Kind
-from slinky.bridge.grant import Grant, Need
+from slinky.bridge import hosts, intake, names
+from slinky.bridge.devices import asks, grant
+from slinky.bridge.devices.asks import Ask
+from slinky.bridge.devices.classes import Unclaimable
+from slinky.bridge.devices.grant import Grant, Need
+from slinky.bridge.devices.shelf import held
+from slinky.bridge.devices.supply import CPUS, Inventory, Kind
 from slinky.bridge.place import Misplaced
-from slinky.bridge.shelf import held
 from slinky.bridge.stock import Stock
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, Pod, ResourceClaim, ResourceClaimSpec
 from slinky.kube import AlreadyExists, Client, Key, Later, NotFound

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slinky.bridge import demand
-from slinky.bridge.classes import Catalog, Unclaimable
+from slinky.bridge.devices.classes import Catalog, Unclaimable
 from slinky.bridge.views import Container, Pod, ResourceClaimSpec
 from slinky.kube import Quantity
 

@@ -8,9 +8,9 @@ CPU driver is known. A driver whose profiles all choose by expression offers to 
 import re
 from collections.abc import Iterable, Sequence
 
-from slinky.bridge import cel
-from slinky.bridge.celvalues import Undecidable
 from slinky.bridge.config import ConfigError, DeviceProfile
+from slinky.bridge.devices import cel
+from slinky.bridge.devices.celvalues import Undecidable
 
 CPU_DRIVER = "dra.cpu"
 BUILT_IN = (DeviceProfile(driver=CPU_DRIVER, cores=True),)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from slinky.bridge import cel, cores, counters, profiles
-from slinky.bridge.celvalues import Absent, Fields, Version
 from slinky.bridge.config import DeviceProfile
-from slinky.bridge.cores import Cores, Located
-from slinky.bridge.counters import Counters
+from slinky.bridge.devices import cel, cores, counters, profiles
+from slinky.bridge.devices.celvalues import Absent, Fields, Version
+from slinky.bridge.devices.cores import Cores, Located
+from slinky.bridge.devices.counters import Counters
 from slinky.bridge.views import Device, Slice
 from slinky.kube import Quantity
 

@@ -7,13 +7,13 @@ class does.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from slinky.bridge import classes, devices
-from slinky.bridge.asks import Ask
-from slinky.bridge.classes import Catalog, Meaning, Unclaimable
 from slinky.bridge.config import Settings
-from slinky.bridge.cores import CPU_OF_GROUP, Located, numbers, part_of
-from slinky.bridge.devices import CPUS, Inventory, Kind
-from slinky.bridge.grant import MOST_RESULTS
+from slinky.bridge.devices import classes, supply
+from slinky.bridge.devices.asks import Ask
+from slinky.bridge.devices.classes import Catalog, Meaning, Unclaimable
+from slinky.bridge.devices.cores import CPU_OF_GROUP, Located, numbers, part_of
+from slinky.bridge.devices.grant import MOST_RESULTS
+from slinky.bridge.devices.supply import CPUS, Inventory, Kind
 from slinky.bridge.views import DEVICE_CLASSES, RESOURCE_CLAIMS, SLICES, DeviceClass, ResourceClaim, Slice
 from slinky.kube import Runtime
 
@@ -59,7 +59,7 @@ class Shelf:
         """The devices of a node that some class offers."""
         if node not in self._inventories:
             parts, drivers = self.slices.by("node", node), self.catalog.drivers
-            self._inventories[node] = devices.inventory(parts, drivers, self._profiles)
+            self._inventories[node] = supply.inventory(parts, drivers, self._profiles)
         return self._inventories[node]
 
     def inventories(self) -> dict[str, Inventory]:

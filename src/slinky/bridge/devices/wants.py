@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from slinky.bridge import asks
 from slinky.bridge.annotations import OptionError
-from slinky.bridge.asks import Ask
-from slinky.bridge.classes import Meaning, Unclaimable
-from slinky.bridge.devices import CPUS, Kind
-from slinky.bridge.shelf import Shelf
+from slinky.bridge.devices import asks
+from slinky.bridge.devices.asks import Ask
+from slinky.bridge.devices.classes import Meaning, Unclaimable
+from slinky.bridge.devices.shelf import Shelf
+from slinky.bridge.devices.supply import CPUS, Kind
 from slinky.bridge.views import CLAIM_TEMPLATES, Pod, ResourceClaim, ResourceClaimRef, ResourceClaimSpec
 from slinky.kube import Client, Key
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slinky.bridge import cores, devices
-from slinky.bridge.asks import Ask
-from slinky.bridge.classes import Unclaimable
-from slinky.bridge.cores import Core, Cores, Located
-from slinky.bridge.devices import CPUS, Inventory, Kind
+from slinky.bridge.devices import cores, supply
+from slinky.bridge.devices.asks import Ask
+from slinky.bridge.devices.classes import Unclaimable
+from slinky.bridge.devices.cores import Core, Cores, Located
+from slinky.bridge.devices.supply import CPUS, Inventory, Kind
 from slinky.slurm import NodeResources
 
 #: A claim has no room for more devices.
@@ -72,13 +72,13 @@ def granted(resources: NodeResources, inventory: Inventory, told: str = "") -> G
     Raises `Unclaimable` if Slurm does not tell which.
     """
     found: dict[Kind, list[Located]] = {}
-    there = devices.counts(told) or inventory.gres
+    there = supply.counts(told) or inventory.gres
     for gres in resources.gres:
         indexed = inventory.indexed(kind for kind in there if kind.gres == gres.name)
         if not gres.count or all(kind.gres != gres.name for kind in inventory.gres):
             continue
-        if devices.differ(there, inventory, gres.name):
-            raise Unclaimable(f"Slurm has {told} on {resources.node} where its drivers offer {devices.gres(inventory)}")
+        if supply.differ(there, inventory, gres.name):
+            raise Unclaimable(f"Slurm has {told} on {resources.node} where its drivers offer {supply.gres(inventory)}")
         indexes = cores.numbers(gres.index or "")
         if not indexes:
             raise Unclaimable(f"Slurm granted {gres.count} of {gres.name}:{gres.type} without saying which")

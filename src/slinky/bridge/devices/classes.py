@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from slinky.bridge import devices, names
-from slinky.bridge.celvalues import Undecidable
+from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
-from slinky.bridge.devices import CPUS, Inventory, Kind
-from slinky.bridge.profiles import known, type_of
+from slinky.bridge.devices import supply
+from slinky.bridge.devices.celvalues import Undecidable
+from slinky.bridge.devices.profiles import known, type_of
+from slinky.bridge.devices.supply import CPUS, Inventory, Kind
 from slinky.bridge.views import DeviceClass, Opaque
 
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"'\\]+)["']""")
@@ -133,5 +134,5 @@ def _untyped(
 
 def alike(own: Inventory, kinds: Iterable[Kind], attribute: str) -> bool:
     """Whether all devices of these kinds have one value of an attribute."""
-    found = {devices.attribute(item, attribute) for kind in kinds for item in own.kinds[kind]}
+    found = {supply.attribute(item, attribute) for kind in kinds for item in own.kinds[kind]}
     return len(found) == 1 and None not in found

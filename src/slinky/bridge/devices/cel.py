@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from slinky.bridge import celvalues
-from slinky.bridge.celvalues import Absent, Maybe, Undecidable
+from slinky.bridge.devices import celvalues
+from slinky.bridge.devices.celvalues import Absent, Maybe, Undecidable
 
 Scope = Mapping[str, Any]
 Term = Callable[[Scope], Any]
