@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator's speed on large NodeSets, as ratios and limits within one run: `make bench-operator`.
+
+A lab with hollow nodes (kwok), the real scheduler and a real Slurm; the operator is a process of its own. All of them
+share the machine: read ratios, not seconds. Prints a table, writes `bench/results/operator.json`, and ends with 1 if a
+limit is missed.
+"""
+
+import argparse
+import asyncio
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from slinky.lab.lab import Lab
+
+from .core_kube import Figure
+from .operator_grow import grown
+from .operator_rest import at_rest
+from .operator_scene import laboratory
+from .operator_slurm import reactions
+
+RESULTS = Path(__file__).parent / "results" / "operator.json"
+
+
+async def growth(lab: Lab, given: argparse.Namespace) -> tuple[list[Figure], Any]:
+    found = await grown(lab, given.workers, given.rounds)
+    floor, operator = found["floor"], found["operator"]
+    words = f"0 to {given.workers} pods on hollow nodes, against a loop of the same requests"
+    figures = [
+        Figure(f"{words}: all made", operator.made / floor.made, 1.3, "times"),
+        Figure(f"{words}: all ready", operator.ran / floor.ran, 1.3, "times"),
+    ]
+    return figures, {who: one._asdict() for who, one in found.items()}
+
+
+async def reaction(lab: Lab, given: argparse.Namespace) -> tuple[list[Figure], Any]:
+    found = await reactions(lab, given.workers)
+    words = f"at {given.workers} workers, p95"
+    beside = found["condition beside a dead Slurm"]
+    return [
+        Figure(f"Slurm state to pod condition {words}", found["condition"], 2.0, "s"),
+        Figure(f"drained to pod deleted {words}", found["deleted"], 2.0, "s"),
+        Figure(
+            "the first beside a cluster whose Slurm is dead, against without", beside / found["condition"], 1.3, "times"
+        ),
+    ], found
+
+
+async def idleness(lab: Lab, given: argparse.Namespace) -> tuple[list[Figure], Any]:
+    found = await at_rest(lab, given.many)
+    words = f"converged with {given.many} workers:"
+    return [
+        Figure(f"{words} writes in a minute", found.writes, 0.0, ""),
+        Figure(f"{words} CPU", found.cpu * 100, 5.0, "% of a core"),
+        Figure(f"{words} memory", found.memory, 200.0, "MB"),
+    ], found._asdict()
+
+
+CASES = {"grow": growth, "react": reaction, "rest": idleness}
+
+
+def report(figures: list[Figure], raw: dict[str, Any]) -> None:
+    table = Table("figure", "found", "limit", "met", title="slinky operator")
+    for figure in figures:
+        met = "yes" if figure.met else "NO"
+        table.add_row(figure.what, f"{figure.found:.2f} {figure.unit}", f"{figure.limit:g}", met)
+    Console(width=140).print(table)
+    RESULTS.parent.mkdir(exist_ok=True)
+    rows = [{**asdict(figure), "met": figure.met} for figure in figures]
+    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode({"figures": rows, "raw": raw})))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=1000, help="for growth and reactions")
+    parser.add_argument("--many", type=int, default=5000, help="for rest")
+    parser.add_argument("--rounds", type=int, default=2, help="how often growth is measured; the best counts")
+    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
+    given = parser.parse_args()
+    figures: list[Figure] = []
+    raw: dict[str, Any] = {}
+    with laboratory() as lab:
+        for name in given.only:
+            found, raw[name] = asyncio.run(CASES[name](lab, given))
+            figures += found
+    report(figures, raw)
+    return 0 if all(figure.met for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

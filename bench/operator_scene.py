@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lab with hollow nodes and a Slurm, and the operator beside it as a process: what its benchmarks share."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from slinky.api.controller import CONTROLLERS
+from slinky.api.names import SLURMRESTD
+from slinky.api.nodeset import NODE_SETS
+from slinky.api.restapi import REST_APIS
+from slinky.kube import NAMESPACES, PODS, SECRETS, Client, Key, Resource, connect
+from slinky.lab import bringup
+from slinky.lab.lab import Lab
+from slinky.lab.progress import Progress
+
+#: Few nodes with many pods each: renewing the leases of thousands would be all that two cores can do.
+HOLLOW = 50
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def laboratory() -> Iterator[Lab]:
+    """Hollow nodes with a real scheduler, a real Slurm, and our kinds."""
+    options = bringup.Options(name="bench-operator", nodes=0, hollow=HOLLOW, slurm="beside", owner=os.getpid())
+    lab = bringup.up(options, Progress())
+    try:
+        crds = subprocess.run([sys.executable, "-m", "slinky.api.crds"], capture_output=True, text=True, check=True)
+        lab.kubectl("apply", "--server-side", "-f", "-", input=crds.stdout)
+        lab.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        yield lab
+    finally:
+        bringup.down(lab.name)
+
+
+class Operator:
+    """The operator as a process of its own, and what it used."""
+
+    def __init__(self, lab: Lab, *namespaces: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self._settings = {
+            "kubeconfig": str(lab.kubeconfig),
+            "namespaces": namespaces,
+            "pod_addresses": True,
+            "cluster_domain": "cluster.local",
+            "host": "127.0.0.1",
+            "port": self._port,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def __aenter__(self) -> "Operator":
+        argv = [sys.executable, "-m", "slinky.operator", json.dumps(self._settings)]
+        self._start(argv)
+        await until(lambda: asyncio.to_thread(self._get, "/readyz"), "the operator's readiness")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._process
+        self._process.terminate()
+        self._process.wait(30)
+
+    def _start(self, argv: list[str]) -> None:
+        self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of a core, so far."""
+        assert self._process
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICK
+
+    @property
+    def memory(self) -> float:
+        """Megabytes in use."""
+        assert self._process
+        text = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(text.split("VmRSS:")[1].split()[0]) / 1024
+
+    def total(self, *names: str) -> float:
+        """The sum of these counters."""
+        lines = [line for line in self._get("/metrics").splitlines() if line.startswith(names)]
+        return sum(float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#"))
+
+    def writes(self) -> float:
+        """Requests that changed something in Kubernetes or in Slurm."""
+        own = self.total("slinky_operator_writes_total", "slinky_operator_slurm_writes_total")
+        sent = [f'rest_client_requests_total{{code="{code}",method="{verb}"}}' for code in (200, 201) for verb in VERBS]
+        return max(own, self.total(*sent))
+
+    def _get(self, path: str) -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=20) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+
+#: Many workers on one hollow node, which workers usually refuse.
+CROWDED = {
+    "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"bench": "nobody"}}}
+            ]
+        }
+    },
+}
+VERBS = ("POST", "PUT", "PATCH", "DELETE")
+
+
+class Scene:
+    """One namespace with one cluster, whose slurmrestd is wherever it is said to be."""
+
+    def __init__(self, lab: Lab, client: Client, namespace: str) -> None:
+        self.lab = lab
+        self.client = client
+        self.namespace = namespace
+
+    async def cluster(self, slurmrestd: str = "") -> None:
+        """A Controller with its keys; a pod with the address of slurmrestd stands for the lab's own."""
+        await self.client.create(NAMESPACES, {"metadata": {"name": self.namespace}})
+        for name, value in (("slurm.key", b"k" * 64), ("jwt.key", self.lab.slurm.jwt_key)):
+            data = {name: base64.b64encode(value).decode()}
+            await self.apply(SECRETS, name.replace(".", "-"), data=data)
+        refs = {f"{name}KeyRef": {"name": f"{name}-key", "key": f"{name}.key"} for name in ("slurm", "jwt")}
+        disk = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        await self.apply(CONTROLLERS, "slurm", spec={**refs, "persistence": disk})
+        if slurmrestd:
+            await self.stand_in(slurmrestd)
+
+    async def stand_in(self, address: str) -> None:
+        """A slurmrestd at this address."""
+        await self.apply(REST_APIS, "slurm", spec={"controllerRef": {"name": "slurm"}, "replicas": 0})
+        key = Key(self.namespace, "slurmrestd")
+        spec = {"schedulerName": "nobody", "containers": [{"name": "slurmrestd", "image": "x"}]}
+        await self.apply(PODS, key.name, metadata={"labels": SLURMRESTD.labels("slurm")}, spec=spec)
+        ready = [{"type": "Ready", "status": "True"}]
+        status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": ready}
+        await self.client.patch(PODS, key, {"status": status}, subresource="status")
+
+    async def workers(self, count: int, name: str = "gpu") -> None:
+        """Want so many workers."""
+        spec = {
+            "controllerRef": {"name": "slurm"},
+            "replicas": count,
+            "slurmd": {"image": "x"},
+            "logfile": {"image": "x"},
+            "template": {"spec": CROWDED},
+        }
+        await self.apply(NODE_SETS, name, spec=spec)
+
+    async def apply(self, resource: Resource[Any], name: str, **body: Any) -> None:
+        """Server-side apply, as a user."""
+        manifest = resource.manifest(Key(self.namespace, name), **body)
+        await self.client.apply(resource, manifest, manager="bench")
+
+    async def clear(self) -> None:
+        """Remove everything, without draining."""
+        for found in await self.client.list(NODE_SETS, namespace=self.namespace):
+            await self.client.patch(NODE_SETS, found.key, {"metadata": {"finalizers": None}})
+        await self.client.delete(NAMESPACES, Key("", self.namespace))
+        await until(self._gone, f"the end of {self.namespace}")
+
+    async def _gone(self) -> bool:
+        return await self.client.find(NAMESPACES, Key("", self.namespace)) is None
+
+
+@contextlib.asynccontextmanager
+async def scene(lab: Lab, namespace: str) -> AsyncIterator[Scene]:
+    """A namespace for one measurement, gone afterwards."""
+    async with connect(str(lab.kubeconfig)) as client:
+        made = Scene(lab, client, namespace)
+        try:
+            yield made
+        finally:
+            await made.clear()
+
+
+async def until(check: Callable[[], Awaitable[Any]], what: str, seconds: float = 300, every: float = 0.1) -> Any:
+    """What `check` returns, once that is something."""
+    end = time.monotonic() + seconds
+    while not (found := await check()):
+        if time.monotonic() > end:
+            raise SystemExit(f"{what} did not come true in {seconds:.0f} s")
+        await asyncio.sleep(every)
+    return found
