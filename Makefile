@@ -9,7 +9,7 @@ SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test lint types unit integration chart e2e lock format generate bench-core bench-lab bench-bridge clean
+.PHONY: help setup demo demo-down test lint types unit integration chart e2e lock format generate bench-core bench-lab bench-operator bench-bridge clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -74,6 +74,10 @@ generate: setup ## Write what is generated: definitions, value schemas, API refe
 bench-core: setup ## Speed and size of the two libraries, on the real daemons
 	$(BIN)/slinky lab prepare
 	@status=0; $(BIN)/python -m bench.core_kube || status=1; $(BIN)/python -m bench.core_slurm || status=1; exit $$status
+
+bench-operator: setup ## Every promise of docs/operator/performance.md (half an hour)
+	$(BIN)/slinky lab prepare
+	$(BIN)/python -m bench.operator
 
 bench-bridge: setup ## Every promise of docs/bridge/performance.md, held against its floor (ten minutes)
 	$(BIN)/slinky lab prepare

@@ -2,12 +2,13 @@
 """The operator's speed on large NodeSets, as ratios and limits within one run: `make bench-operator`.
 
 A lab with hollow nodes (kwok), the real scheduler and a real Slurm; the operator is a process of its own. All of them
-share the machine: read ratios, not seconds. Prints a table, writes `bench/results/operator.json`, and ends with 1 if a
-limit is missed.
+share the machine: read ratios, not seconds. Prints a table for each part, puts it in `bench/results/operator.json`, and
+ends with 1 if a limit is missed.
 """
 
 import argparse
 import asyncio
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -65,15 +66,27 @@ async def idleness(lab: Lab, given: argparse.Namespace) -> tuple[list[Figure], A
 CASES = {"grow": growth, "react": reaction, "rest": idleness}
 
 
-def report(figures: list[Figure], raw: dict[str, Any]) -> None:
+def kept() -> dict[str, Any]:
+    """What earlier runs found, part by part."""
+    found = msgspec.json.decode(RESULTS.read_bytes()) if RESULTS.exists() else {}
+    return {name: part for name, part in found.items() if name in CASES}
+
+
+def keep(name: str, figures: list[Figure], raw: Any) -> None:
+    """Put one part in the results, beside those of others, with how busy the machine was."""
+    rows = [{**asdict(figure), "met": figure.met} for figure in figures]
+    part = {"figures": rows, "raw": raw, "load": os.getloadavg()[0]}
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode({**kept(), name: part})) + b"\n")
+
+
+def show(figures: list[Figure]) -> None:
+    """A table of what was found."""
     table = Table("figure", "found", "limit", "met", title="slinky operator")
     for figure in figures:
         met = "yes" if figure.met else "NO"
         table.add_row(figure.what, f"{figure.found:.2f} {figure.unit}", f"{figure.limit:g}", met)
     Console(width=140).print(table)
-    RESULTS.parent.mkdir(exist_ok=True)
-    rows = [{**asdict(figure), "met": figure.met} for figure in figures]
-    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode({"figures": rows, "raw": raw})))
 
 
 def main() -> int:
@@ -82,15 +95,16 @@ def main() -> int:
     parser.add_argument("--many", type=int, default=5000, help="for rest")
     parser.add_argument("--rounds", type=int, default=2, help="how often growth is measured; the best counts")
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--lab", default="", help="the name of a lab with hollow nodes and a Slurm that is up already")
     given = parser.parse_args()
-    figures: list[Figure] = []
-    raw: dict[str, Any] = {}
-    with laboratory() as lab:
+    met = True
+    with laboratory(given.lab) as lab:
         for name in given.only:
-            found, raw[name] = asyncio.run(CASES[name](lab, given))
-            figures += found
-    report(figures, raw)
-    return 0 if all(figure.met for figure in figures) else 1
+            figures, raw = asyncio.run(CASES[name](lab, given))
+            keep(name, figures, raw)
+            show(figures)
+            met = met and all(figure.met for figure in figures)
+    return 0 if met else 1
 
 
 if __name__ == "__main__":

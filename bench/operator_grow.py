@@ -8,6 +8,7 @@ as many at once, to another namespace, where no operator looks.
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, NamedTuple
 from unittest import mock
@@ -34,11 +35,13 @@ class Sent(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Seconds until the last pod was made, and until it ran; CPU seconds of who made them."""
+    """Seconds until the last pod was made, and until it ran; CPU seconds of who made them; what a loop sent."""
 
     made: float
     ran: float
     cpu: float
+    requests: int = 0
+    refused: int = 0
 
 
 async def grown(lab: Lab, count: int, rounds: int) -> dict[str, Figures]:
@@ -56,7 +59,7 @@ async def by_operator(lab: Lab, name: str, count: int) -> Figures:
     async with scene(lab, name) as stage:
         await stage.cluster()
         async with Operator(lab, name) as operator, watching(stage) as pods:
-            await asyncio.sleep(2)
+            await operator.quiet()
             began, cpu = time.monotonic(), operator.cpu
             await stage.workers(count)
             made, ran = await filled(pods, count)
@@ -70,27 +73,32 @@ async def by_loop(lab: Lab, name: str, sent: list[Sent], count: int) -> Figures:
         await stage.workers(count)
         work = iter([request async for request in addressed(stage, sent)])
 
+        answered: Counter[bool] = Counter()
+
         async def loop() -> None:
             for request in work:
-                await stage.client.transport.request(
+                answer = await stage.client.transport.request(
                     request.method, request.path, body=request.body, headers=request.headers, deadline=60
                 )
+                answered[answer.status < 400] += 1
 
         began, cpu = time.monotonic(), time.process_time()
         await asyncio.gather(*(loop() for _ in range(ABREAST)))
         cpu = time.process_time() - cpu
         made, ran = await filled(pods, count)
-        return Figures(made - began, ran - began, cpu)
+        return Figures(made - began, ran - began, cpu, answered.total(), answered[False])
 
 
 async def recorded(lab: Lab, count: int) -> list[Sent]:
     """Every request of an operator that fills a NodeSet, watches apart; names and uids stand in braces."""
     async with scene(lab, "record") as stage:
         await stage.cluster()
-        settings = Settings(kubeconfig=str(lab.kubeconfig), namespaces=("record",), cluster_domain="cluster.local")
+        settings = Settings(
+            kubeconfig=str(lab.kubeconfig), namespaces=("record",), cluster_domain="cluster.local", trial_seconds=0
+        )
         with recording() as sent:
             running = asyncio.create_task(operate(settings))
-            await asyncio.sleep(3)
+            await asyncio.sleep(8)
             sent.clear()
             async with watching(stage) as pods:
                 await stage.workers(count)

@@ -9,8 +9,8 @@ from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
 
 from .operator_grow import filled, watching
-from .operator_scene import Operator, scene, until
-from .operator_slurm import hosts, quiet, shown
+from .operator_scene import Operator, scene
+from .operator_slurm import register
 
 MINUTE = 60.0
 
@@ -28,17 +28,15 @@ async def at_rest(lab: Lab, count: int) -> AtRest:
     tokens = MintedToken(lambda: lab.slurm.jwt_key, "slurm")
     async with Slurm(lab.slurm.url, tokens) as slurm, scene(lab, "rest") as stage:
         await stage.cluster(lab.slurm.address)
-        await hosts(slurm, count)
         async with Operator(lab, "rest") as operator:
             async with watching(stage) as pods:
                 await stage.workers(count)
                 await filled(pods, count)
-                await until(lambda: shown(pods, "SlurmNodeStateIdle", count), "conditions", 900, every=1.0)
-            await quiet(operator)
+                await register(slurm, pods, count)
+            await operator.quiet()
             writes, cpu = await asyncio.to_thread(operator.writes), operator.cpu
             await asyncio.sleep(MINUTE)
             found = AtRest(
                 await asyncio.to_thread(operator.writes) - writes, (operator.cpu - cpu) / MINUTE, operator.memory
             )
-        await slurm.delete_nodes(*(f"gpu-{n}" for n in range(count)))
     return found

@@ -19,7 +19,7 @@ from slinky.api.controller import CONTROLLERS
 from slinky.api.names import SLURMRESTD
 from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
-from slinky.kube import NAMESPACES, PODS, SECRETS, Client, Key, Resource, connect
+from slinky.kube import NAMESPACES, PODS, SECRETS, Client, Key, Later, Resource, connect
 from slinky.lab import bringup
 from slinky.lab.lab import Lab
 from slinky.lab.progress import Progress
@@ -30,17 +30,18 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
-def laboratory() -> Iterator[Lab]:
-    """Hollow nodes with a real scheduler, a real Slurm, and our kinds."""
+def laboratory(existing: str = "") -> Iterator[Lab]:
+    """Hollow nodes with a real scheduler, a real Slurm, and our kinds; or a lab like that which is there already."""
     options = bringup.Options(name="bench-operator", nodes=0, hollow=HOLLOW, slurm="beside", owner=os.getpid())
-    lab = bringup.up(options, Progress())
+    lab = Lab.find(existing) if existing else bringup.up(options, Progress())
     try:
         crds = subprocess.run([sys.executable, "-m", "slinky.api.crds"], capture_output=True, text=True, check=True)
         lab.kubectl("apply", "--server-side", "-f", "-", input=crds.stdout)
         lab.kubectl("wait", "--for=condition=Established", "crd", "--all")
         yield lab
     finally:
-        bringup.down(lab.name)
+        if not existing:
+            bringup.down(lab.name)
 
 
 class Operator:
@@ -55,9 +56,12 @@ class Operator:
             "namespaces": namespaces,
             "pod_addresses": True,
             "cluster_domain": "cluster.local",
+            "trial_seconds": 0,
+            "unregistered_seconds": 3600,
             "host": "127.0.0.1",
             "port": self._port,
         }
+        self._log = lab.folder / "operator.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     async def __aenter__(self) -> "Operator":
@@ -72,7 +76,8 @@ class Operator:
         self._process.wait(30)
 
     def _start(self, argv: list[str]) -> None:
-        self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(argv, stdout=log, stderr=log)
 
     @property
     def cpu(self) -> float:
@@ -98,6 +103,16 @@ class Operator:
         own = self.total("slinky_operator_writes_total", "slinky_operator_slurm_writes_total")
         sent = [f'rest_client_requests_total{{code="{code}",method="{verb}"}}' for code in (200, 201) for verb in VERBS]
         return max(own, self.total(*sent))
+
+    async def quiet(self, seconds: float = 5) -> None:
+        """Wait until it has written nothing for so long."""
+
+        async def unchanged() -> bool:
+            before = await asyncio.to_thread(self.writes)
+            await asyncio.sleep(seconds)
+            return await asyncio.to_thread(self.writes) == before
+
+        await until(unchanged, "rest", 600)
 
     def _get(self, path: str) -> str:
         try:
@@ -169,12 +184,18 @@ class Scene:
 
     async def clear(self) -> None:
         """Remove everything, without draining."""
-        for found in await self.client.list(NODE_SETS, namespace=self.namespace):
-            await self.client.patch(NODE_SETS, found.key, {"metadata": {"finalizers": None}})
-        await self.client.delete(NAMESPACES, Key("", self.namespace))
-        await until(self._gone, f"the end of {self.namespace}")
+        held: tuple[Resource[Any], ...] = (NODE_SETS, CONTROLLERS, REST_APIS)
+        for resource in held:
+            for found in await self.client.list(resource, namespace=self.namespace):
+                await self.client.patch(resource, found.key, {"metadata": {"finalizers": None}})
+        if await self.client.find(NAMESPACES, Key("", self.namespace)):
+            await self.client.delete(NAMESPACES, Key("", self.namespace))
+        await until(self._gone, f"the end of {self.namespace}", 900, every=1.0)
 
     async def _gone(self) -> bool:
+        """The namespace ends its pods one by one and waits for each; together and at once is a single request."""
+        with contextlib.suppress(Later, TimeoutError):
+            await self.client.delete_all(PODS, namespace=self.namespace, grace=0)
         return await self.client.find(NAMESPACES, Key("", self.namespace)) is None
 
 
