@@ -30,6 +30,14 @@ ReturnToService=2
 PartitionName=all Nodes=ALL Default=YES MaxTime=UNLIMITED
 """
 
+#: The lab's nodes have no cgroups to give to Slurm.
+EXTRA = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "extra"},
+    "data": {"cgroup.conf": "CgroupPlugin=disabled\n"},
+}
+
 
 def until(check: Callable[[], Any], what: str, seconds: float = 60) -> Any:
     """What `check` returns, once that is something."""
@@ -136,8 +144,8 @@ class Site:
         argv = ("sbatch", "--parsable", "-w", host, "--chdir=/tmp", "-o", "/dev/null", f"--wrap=sleep {seconds}")
         return self.on(f"gpu-{host.rpartition('-')[2]}", *argv).strip()
 
-    def settled(self, replicas: int) -> bool:
-        status = self.get("nodeset", "gpu").get("status", {})
+    def settled(self, replicas: int, name: str = "gpu") -> bool:
+        status = self.get("nodeset", name).get("status", {})
         counts = {status.get(name, 0) for name in ("replicas", "readyReplicas", "updatedReplicas")}
         idle = [host for host, state in self.states().items() if state in {"idle", "mix", "alloc"}]
         return counts == {replicas} and len(idle) == replicas
@@ -153,11 +161,10 @@ def kind(kind: str, name: str, **spec: Any) -> dict[str, Any]:
 
 def cluster(**controller: Any) -> list[dict[str, Any]]:
     """The manifests of a small cluster."""
-    cgroup = {"cgroup.conf": "CgroupPlugin=disabled\n"}
     return [
         secret("slurm-key", **{"slurm.key": secrets.token_hex(64)}),
         secret("jwt-key", **{"jwt.key": secrets.token_hex(32)}),
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "extra"}, "data": cgroup},
+        EXTRA,
         kind(
             "Controller",
             "slurm",

@@ -1,71 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole site: database, accounting, login host and token around the cluster."""
+"""A whole site by the plain manifests of the example: database, accounting, login host, and a token."""
 
 import json
 import urllib.request
 from base64 import b64decode
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.e2e.operator.site import Operator, Site, cluster, kind, secret, until
+import yaml
+from tests.e2e.operator.site import EXTRA, EXTRA_CONF, Operator, Site, kind, secret, until
 
 from slinky.lab.prepare.images import reference
 
 pytestmark = pytest.mark.lab
 
-SSSD = """
-[sssd]
-config_file_version = 2
-services = nss, pam
-domains = local
-[domain/local]
-id_provider = proxy
-proxy_lib_name = files
-auth_provider = none
-"""
+EXAMPLE = Path(__file__).parents[3] / "examples/operator/whole.yaml"
 # A password that a shell, a configuration file or SQL would stumble over.
 PASSWORD = "it's a $(secret) #1"
+#: What the lab needs of the objects in the example, by kind.
+SUITED: dict[str, dict[str, Any]] = {
+    "Controller": {"extraConf": EXTRA_CONF.replace(" Default=YES", ""), "configFileRefs": [{"name": "extra"}]},
+    "NodeSet": {"template": {"spec": {"terminationGracePeriodSeconds": 5}}},
+}
+
+
+def example() -> Iterator[dict[str, Any]]:
+    """The manifests as people get them, with the lab's image of the database and a password of ours."""
+    for found in yaml.safe_load_all(EXAMPLE.read_text()):
+        if found["metadata"]["name"] == "mariadb-password":
+            found["stringData"]["password"] = PASSWORD
+        if found["kind"] == "Deployment":
+            found["spec"]["template"]["spec"]["containers"][0]["image"] = reference("mariadb")
+        found.get("spec", {}).update(SUITED.get(found["kind"], {}))
+        yield found
 
 
 @pytest.fixture(scope="module")
-def whole(site: Site, operator: Operator) -> Iterator[Site]:
-    database = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "mariadb", "labels": {"app": "mariadb"}},
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": [
-                {
-                    "name": "mariadb",
-                    "image": reference("mariadb"),
-                    "env": [
-                        {"name": "MARIADB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}}
-                    ],
-                }
-            ],
-        },
-    }
-    ports = {"selector": {"app": "mariadb"}, "ports": [{"port": 3306}]}
-    keys = {
-        "slurmKeyRef": {"name": "slurm-key", "key": "slurm.key"},
-        "jwtKeyRef": {"name": "jwt-key", "key": "jwt.key"},
-    }
-    storage = {"host": "mariadb", "username": "slurm", "passwordKeyRef": {"name": "db", "key": "password"}}
-    site.apply(
-        secret("db", password=PASSWORD),
-        secret("sssd", **{"sssd.conf": SSSD}),
-        database,
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "mariadb"}, "spec": ports},
-        kind("Accounting", "slurm", storageConfig=storage, **keys),
-        *cluster(accountingRef={"name": "slurm"}),
-        kind("LoginSet", "login", controllerRef={"name": "slurm"}, sssdConfRef={"name": "sssd", "key": "sssd.conf"}),
-        kind("Token", "mine", jwtKeyRef=keys["jwtKeyRef"], username="slurm", lifetime="20s"),
-    )
-    until(lambda: site.settled(2), "two workers", 180)
-    for what in ("accounting/slurm", "loginset/login", "token/mine", "controller/slurm", "restapi/slurm"):
+def whole(site: Site, operator: Operator) -> Site:
+    keys = {"name": "slurm-keys", "key": "jwt.key"}
+    site.apply(EXTRA, *example(), kind("Token", "mine", jwtKeyRef=keys, username="slurm", lifetime="20s"))
+    until(lambda: site.settled(2, "cpu"), "two workers", 240)
+    for what in (
+        "accounting/slurm",
+        "loginset/login",
+        "token/mine",
+        "controller/slurm",
+        "restapi/slurm",
+        "nodeset/cpu",
+    ):
         site.kubectl("wait", what, "--for=condition=Ready", "--timeout=120s")
-    yield site
+    return site
 
 
 def login(site: Site, *argv: str, check: bool = True) -> str:
@@ -74,7 +60,7 @@ def login(site: Site, *argv: str, check: bool = True) -> str:
 
 def test_people_submit_from_the_login_host(whole: Site) -> None:
     found = until(lambda: login(whole, "srun", "--chdir=/tmp", "-N2", "hostname", check=False).split(), "a job", 30)
-    assert sorted(found) == ["g-0", "g-1"]
+    assert sorted(found) == ["cpu-0", "cpu-1"]
 
 
 def test_the_cluster_is_known_to_accounting_and_its_jobs_are_kept(whole: Site) -> None:
@@ -87,7 +73,7 @@ def test_the_cluster_is_known_to_accounting_and_its_jobs_are_kept(whole: Site) -
 
 
 def test_workers_are_found_by_their_short_names(whole: Site) -> None:
-    assert login(whole, "getent", "hosts", "g-0").split()[1].startswith("g-0.slurm-workers-slurm.")
+    assert login(whole, "getent", "hosts", "cpu-0").split()[1].startswith("cpu-0.slurm-workers-slurm.")
 
 
 def test_a_token_opens_the_rest_api_and_is_replaced_in_time(whole: Site) -> None:
@@ -109,7 +95,7 @@ def test_the_password_is_nowhere_but_in_secrets(whole: Site) -> None:
 
 def test_a_changed_password_reaches_slurmdbd(whole: Site) -> None:
     before = whole.pods("slurmdbd")["slurm-accounting-0"]["metadata"]["uid"]
-    whole.apply(secret("db", password="another"))
+    whole.apply(secret("mariadb-password", password="another"))
 
     def replaced() -> bool:
         found = whole.pods("slurmdbd").get("slurm-accounting-0")
