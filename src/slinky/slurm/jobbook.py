@@ -202,20 +202,27 @@ class JobBook:
     async def _settle_singly(self, singles: dict[str, tuple[JobState | None, Question]]) -> None:
         """Read singly what states cannot tell, as much of it as a turn may; starts first, somebody waits for them."""
         ended = {key: state for key, (state, _) in singles.items() if state is not None and state.ended}
+        told: set[str] = set()
         if len(ended) > CROWD:
-            self._tell_ends({key: state for key, state in ended.items() if key not in self._suspects})
-        order = sorted(singles, key=lambda key: Question.RESOURCES not in singles[key][1])
+            told = self._tell_ends({key: state for key, state in ended.items() if key not in self._suspects})
+        # Whoever was just told has something to do; the details come with the next look, while things move.
+        order = sorted(
+            (key for key in singles if key not in told), key=lambda key: Question.RESOURCES not in singles[key][1]
+        )
         self._unanswered |= len(order) > TURN
         async with asyncio.TaskGroup() as family:
             for key in order[:TURN]:
                 known, question = singles[key]
                 family.create_task(self._settle(key, known, question))
 
-    def _tell_ends(self, ended: dict[str, JobState]) -> None:
-        """Pass on that known jobs have ended before more is known of it."""
+    def _tell_ends(self, ended: dict[str, JobState]) -> set[str]:
+        """Pass on that known jobs have ended before more is known of it; those of which that was news."""
+        told: set[str] = set()
         for key, state in ended.items():
-            if (record := self.table.get(key)) is not None and record.detail is not None:
+            if (record := self.table.get(key)) is not None and record.detail is not None and record.state != state:
                 self._put(structs.replace(record, state=state))
+                told.add(key)
+        return told
 
     def _believed_missing(self, seen: dict[str, JobState], asked: Collection[str]) -> list[str]:
         """Known jobs that a list lacks; none at all while it lacks suspiciously many that should be there."""
