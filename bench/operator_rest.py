@@ -1,26 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an operator costs that has nothing to do: thousands of workers, all of them known to a real Slurm."""
 
-import asyncio
-from typing import NamedTuple
-
 from slinky.lab.lab import Lab
 from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
 
 from .operator_grow import filled, watching
-from .operator_scene import Operator, scene
+from .operator_scene import AtRest, Operator, scene
 from .operator_slurm import register
-
-MINUTE = 60.0
-
-
-class AtRest(NamedTuple):
-    """One minute."""
-
-    writes: float
-    cpu: float  # share of a core
-    memory: float  # MB
 
 
 async def at_rest(lab: Lab, count: int) -> AtRest:
@@ -34,9 +21,4 @@ async def at_rest(lab: Lab, count: int) -> AtRest:
                 await filled(pods, count)
                 await register(slurm, pods, count)
             await operator.quiet()
-            writes, cpu = await asyncio.to_thread(operator.writes), operator.cpu
-            await asyncio.sleep(MINUTE)
-            found = AtRest(
-                await asyncio.to_thread(operator.writes) - writes, (operator.cpu - cpu) / MINUTE, operator.memory
-            )
-    return found
+            return await operator.minute()

@@ -13,7 +13,7 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from slinky.api.controller import CONTROLLERS
 from slinky.api.names import SLURMRESTD
@@ -42,6 +42,14 @@ def laboratory(existing: str = "") -> Iterator[Lab]:
     finally:
         if not existing:
             bringup.down(lab.name)
+
+
+class AtRest(NamedTuple):
+    """What an operator did in a minute."""
+
+    writes: float
+    cpu: float  # share of a core
+    memory: float  # MB
 
 
 class Operator:
@@ -103,6 +111,12 @@ class Operator:
         own = self.total("slinky_operator_writes_total", "slinky_operator_slurm_writes_total")
         sent = [f'rest_client_requests_total{{code="{code}",method="{verb}"}}' for code in (200, 201) for verb in VERBS]
         return max(own, self.total(*sent))
+
+    async def minute(self) -> AtRest:
+        """What it does in a minute in which nothing happens."""
+        writes, cpu = await asyncio.to_thread(self.writes), self.cpu
+        await asyncio.sleep(60)
+        return AtRest(await asyncio.to_thread(self.writes) - writes, (self.cpu - cpu) / 60, self.memory)
 
     async def quiet(self, seconds: float = 5) -> None:
         """Wait until it has written nothing for so long."""

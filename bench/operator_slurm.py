@@ -29,7 +29,7 @@ DEAD = "127.66.6.6"
 
 
 async def reactions(lab: Lab, count: int) -> dict[str, float]:
-    """The 95th percentiles, in seconds."""
+    """The 95th percentiles, in seconds, and how the operator rests with so many workers."""
     tokens = MintedToken(lambda: lab.slurm.jwt_key, "slurm")
     async with (
         Slurm(lab.slurm.url, tokens) as slurm,
@@ -44,7 +44,9 @@ async def reactions(lab: Lab, count: int) -> dict[str, float]:
             await filled(pods, count)
             await register(slurm, pods, count)
             await operator.quiet()
-            found = {"condition": p95(await conditions(slurm, pods, count))}
+            resting = await operator.minute()
+            found = {f"{name} at rest": value for name, value in resting._asdict().items()}
+            found["condition"] = p95(await conditions(slurm, pods, count))
             await dead.stand_in(DEAD)
             for each in range(10):
                 await dead.workers(2, f"dead-{each}")
