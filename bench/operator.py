@@ -41,7 +41,7 @@ async def growth(lab: Lab, given: argparse.Namespace) -> tuple[list[Figure], Any
 
 
 async def reaction(lab: Lab, given: argparse.Namespace) -> tuple[list[Figure], Any]:
-    found = await reactions(lab, given.workers)
+    found = await reactions(lab, given.workers, given.samples)
     words = f"at {given.workers} workers, p95"
     beside = found["condition beside a dead Slurm"]
     return [
@@ -50,7 +50,7 @@ async def reaction(lab: Lab, given: argparse.Namespace) -> tuple[list[Figure], A
         Figure(
             "the first beside a cluster whose Slurm is dead, against without", beside / found["condition"], 1.3, "times"
         ),
-    ], found
+    ], {**found, "samples": given.samples}
 
 
 async def idleness(lab: Lab, given: argparse.Namespace) -> tuple[list[Figure], Any]:
@@ -94,6 +94,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1000, help="for growth and reactions")
     parser.add_argument("--many", type=int, default=5000, help="for rest")
     parser.add_argument("--rounds", type=int, default=2, help="how often growth is measured; the best counts")
+    parser.add_argument("--samples", type=int, default=20, help="how many reactions of each kind are timed")
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--lab", default="", help="the name of a lab with hollow nodes and a Slurm that is up already")
     given = parser.parse_args()

@@ -7,13 +7,14 @@ from slinky.slurm import MintedToken
 
 from .operator_grow import filled, watching
 from .operator_scene import AtRest, Operator, scene
-from .operator_slurm import register
+from .operator_slurm import clear, register
 
 
 async def at_rest(lab: Lab, count: int) -> AtRest:
     """Fill, wait until nothing moves, then watch for a minute."""
     tokens = MintedToken(lambda: lab.slurm.jwt_key, "slurm")
     async with Slurm(lab.slurm.url, tokens) as slurm, scene(lab, "rest") as stage:
+        await clear(slurm)
         await stage.cluster(lab.slurm.address)
         async with Operator(lab, "rest") as operator:
             async with watching(stage) as pods:

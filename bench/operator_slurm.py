@@ -23,13 +23,11 @@ from slinky.slurm import JobRequest, MintedToken, NodeUpdate, node_conf, number
 from .operator_grow import filled, watching
 from .operator_scene import Operator, Scene, scene, until
 
-#: How many changes are timed.
-SAMPLES = 20
 DEAD = "127.66.6.6"
 
 
-async def reactions(lab: Lab, count: int) -> dict[str, float]:
-    """The 95th percentiles, in seconds, and how the operator rests with so many workers."""
+async def reactions(lab: Lab, count: int, samples: int) -> dict[str, float]:
+    """The 95th percentiles, in seconds."""
     tokens = MintedToken(lambda: lab.slurm.jwt_key, "slurm")
     async with (
         Slurm(lab.slurm.url, tokens) as slurm,
@@ -37,6 +35,7 @@ async def reactions(lab: Lab, count: int) -> dict[str, float]:
         scene(lab, "dead") as dead,
         silent_server(),
     ):
+        await clear(slurm)
         await stage.cluster(lab.slurm.address)
         await dead.cluster()
         async with Operator(lab, "react", "dead") as operator, watching(stage) as pods:
@@ -44,22 +43,20 @@ async def reactions(lab: Lab, count: int) -> dict[str, float]:
             await filled(pods, count)
             await register(slurm, pods, count)
             await operator.quiet()
-            resting = await operator.minute()
-            found = {f"{name} at rest": value for name, value in resting._asdict().items()}
-            found["condition"] = p95(await conditions(slurm, pods, count))
+            found = {"condition": p95(await conditions(slurm, pods, count, samples))}
             await dead.stand_in(DEAD)
             for each in range(10):
                 await dead.workers(2, f"dead-{each}")
             await asyncio.sleep(10)
-            found["condition beside a dead Slurm"] = p95(await conditions(slurm, pods, count))
-            found["deleted"] = p95(await deletions(slurm, stage, pods, count))
+            found["condition beside a dead Slurm"] = p95(await conditions(slurm, pods, count, samples))
+            found["deleted"] = p95(await deletions(slurm, stage, pods, count, samples))
     return found
 
 
-async def conditions(slurm: Slurm, pods: Cache[Pod], count: int) -> list[float]:
+async def conditions(slurm: Slurm, pods: Cache[Pod], count: int, samples: int) -> list[float]:
     """From a drain in Slurm to the pod's condition, one after the other."""
     taken = []
-    for host in random.Random(7).sample(range(count), SAMPLES):
+    for host in random.Random(7).sample(range(count), samples):
         await slurm.update_node(f"gpu-{host}", NodeUpdate(state=["DRAIN"], reason="bench"))
         began, key = time.monotonic(), pods_key(pods, host)
         await until(partial(has, pods, key, "SlurmNodeStateDrain"), f"the condition of {key}", 60, 0.005)
@@ -69,19 +66,19 @@ async def conditions(slurm: Slurm, pods: Cache[Pod], count: int) -> list[float]:
     return taken
 
 
-async def deletions(slurm: Slurm, stage: Scene, pods: Cache[Pod], count: int) -> list[float]:
+async def deletions(slurm: Slurm, stage: Scene, pods: Cache[Pod], count: int, samples: int) -> list[float]:
     """From the end of the last job on a draining host to the deletion of its pod, one after the other."""
-    chosen = random.Random(8).sample(range(count), SAMPLES)
+    chosen = random.Random(8).sample(range(count), samples)
     jobs = {host: await slurm.allocate(job(f"gpu-{host}")) for host in chosen}
     cost = {"metadata": {"annotations": {keys.POD_DELETION_COST: "-100"}}}
     for host in chosen:
         await stage.client.patch(PODS, pods_key(pods, host), cost)
     await asyncio.sleep(3)
-    await stage.workers(count - SAMPLES)
+    await stage.workers(count - samples)
 
     async def draining() -> bool:
         listed = await slurm.nodes()
-        return listed is not None and sum(host.state.draining for host in listed.items) >= SAMPLES
+        return listed is not None and sum(host.state.draining for host in listed.items) >= samples
 
     await until(draining, "drains", 120, 1.0)
     taken = []
@@ -92,6 +89,13 @@ async def deletions(slurm: Slurm, stage: Scene, pods: Cache[Pod], count: int) ->
         taken.append(time.monotonic() - began)
         await asyncio.sleep(random.uniform(0.2, 1.5))
     return taken
+
+
+async def clear(slurm: Slurm) -> None:
+    """Remove hosts that an earlier run has left."""
+    listed = await slurm.nodes()
+    if names := [host.name for host in listed.items if host.name.startswith("gpu-")] if listed else []:
+        await slurm.delete_nodes(*names)
 
 
 async def register(slurm: Slurm, pods: Cache[Pod], count: int) -> None:
