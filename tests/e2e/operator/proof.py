@@ -305,6 +305,11 @@ class Proof:
             for pod in json.loads(self.kubectl("get", "pods", "-l", label, "-o", "json"))["items"]
         }
 
+    def protected(self, host: str) -> dict[str, Any] | None:
+        """The pod of a host, once no eviction can take it from its jobs."""
+        pod = self.workers()[f"{RELEASE}-worker-{host}"]
+        return pod if pod["metadata"]["labels"].get("nodeset.slinky.slurm.net/pod-protect") == "true" else None
+
     def sql(self, statement: str, password: str) -> str:
         """Ask the database itself."""
         asked = 'mariadb -h 127.0.0.1 -u slurm -p"$2" -N -e "$1"'

@@ -187,7 +187,7 @@ def test_a_rolling_image_update_loses_nothing(proof: Proof) -> None:
 def test_a_drained_node_lets_its_job_end_and_comes_back(proof: Proof) -> None:
     job = proof.waiting_job()
     (host,) = proof.where(job)
-    pod = proof.workers()[f"{RELEASE}-worker-{host}"]
+    pod = proof.until(lambda: proof.protected(host), "the protection of a busy worker")
     node = pod["spec"]["nodeName"]
     proof.lab.kubectl("annotate", "node", node, "nodeset.slinky.slurm.net/node-cordon-reason=fan; rm -rf $(x)")
     only = "--pod-selector=app.kubernetes.io/name=slurmd"
