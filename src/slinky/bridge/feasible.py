@@ -41,11 +41,18 @@ class Feasible:
             self._answers.clear()
 
     def _host_changed(self, change: Change) -> None:
+        if change.kind is Kind.SIGHT:
+            self._answers.clear()
         if change.kind is not Kind.NODE:
             return
         old, new = change.before, change.after
         if old is None or new is None or old.partitions != new.partitions:
             self._answers.clear()
+
+    def look_again(self) -> None:
+        """Slurm does not know a host that was left out: it has gone a moment ago."""
+        self._answers.clear()
+        self._mirror.poke(nodes=True)
 
     async def excluded(self, pods: Iterable[Pod], partition: str) -> dict[str, frozenset[str]]:
         """The hosts of a partition that a pod cannot use, by its uid."""
@@ -64,7 +71,10 @@ class Feasible:
     def _excluded(self, shape: Shape, partition: str) -> frozenset[str]:
         known = self._answers.get((shape, partition))
         if known is None:
-            names = [name for name, host in self._mirror.nodes.items() if not partition or partition in host.partitions]
+            # What may have vanished is not named: Slurm refuses a job that names a host it does not know.
+            gone = self._mirror.nodes.doubt.missing if self._mirror.nodes.doubt else ()
+            hosts = {name: host for name, host in self._mirror.nodes.items() if name not in gone}
+            names = [name for name, host in hosts.items() if not partition or partition in host.partitions]
             nodes = {name: self._stock.node_of_host(name) for name in names}
             strangers = frozenset(name for name, node in nodes.items() if node is None)
             present = [node for node in nodes.values() if node is not None]

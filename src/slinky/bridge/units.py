@@ -244,8 +244,11 @@ class Units:
         except Rejected as error:
             told = reasons.refused(error.number, error.text)
             await self._tell(pods, Said(False, "SlurmRefused", str(told)), warning=True)
-            again = HOST_GONE_AGAIN if error.number == HOST_GONE else REFUSED_AGAIN
-            raise Later(str(error), after=again) from error
+            if error.number == HOST_GONE:
+                log.info("a host that was left out has gone", unit=str(unit), hosts=wish.request.excluded_nodes or ())
+                self._feasible.look_again()
+                raise Later(str(error), after=HOST_GONE_AGAIN) from error
+            raise Later(str(error), after=REFUSED_AGAIN) from error
         except (Retryable, Auth) as error:
             said = Said(False, "SlurmUnreachable", "Slurm does not answer; the pod is submitted as soon as it does.")
             await self._tell(pods, said)
