@@ -17,13 +17,16 @@ from slinky.observe import Log
 from slinky.operator.deadlines import Deadlines
 from slinky.operator.metrics import SLURM_AGE, SLURM_CALLS, SLURM_ERRORS, SLURM_UP, kind_of_failure
 from slinky.operator.sight import FRESH, Sight
-from slinky.slurm import Change, Client, Exchange, MintedToken, Mirror
+from slinky.slurm import Change, Client, Exchange, MintedToken, Mirror, SlurmError
 from slinky.slurm import Kind as What
 
 log = Log("slinky.operator.clusters")
 
 #: As whom the operator speaks to Slurm.
 USER = "slurm"
+
+#: So long somebody who has to choose now waits for Slurm's word.
+LOOK = 5.0
 
 Listener = Callable[[Key, Change], None]
 
@@ -106,6 +109,13 @@ class Clusters:
         """We have changed hosts of this cluster: look soon."""
         if found := self._clusters.get(key):
             found.mirror.poke(nodes=True)
+
+    async def look(self, key: Key) -> None:
+        """See what is true now; a Slurm that does not answer soon leaves what is known as it is."""
+        found = self._clusters.get(key)
+        if found is not None and found.mirror.fault is None:
+            with contextlib.suppress(SlurmError, TimeoutError):
+                await found.mirror.refresh(deadline=LOOK)
 
     def attend(self, key: Key, whose: Key, waiting: bool) -> None:
         """Whether a NodeSet waits for work to leave hosts of this cluster: then every move of jobs is news."""

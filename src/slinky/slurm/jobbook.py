@@ -89,6 +89,8 @@ class JobBook:
         self._allowed_at = clock()
         #: A young job waits and Slurm has not said why: it is worth another look soon.
         self.curious = False
+        #: Somebody follows a job that waits.
+        self.waiting = False
 
     def track(self, job_id: str, sluid: str) -> None:
         """Follow a job closely."""
@@ -304,6 +306,7 @@ class JobBook:
             for key, at in self._read_at.items()
             if (record := self.table.get(key)) and record.state.pending
         ]
+        self.waiting = bool(waiting)
         self.curious = any(
             not explained and now - self._first_seen.get(key, now) < CURIOUS for explained, _, key in waiting
         )

@@ -27,7 +27,7 @@ from .changes import Change, Feed, Kind, Listener, moves
 from .client import Client
 from .errors import SlurmError
 from .jobbook import JobBook, Whereabouts
-from .pace import Hurry, Last, Rhythm, Source, Telltale, due, restarted, stirred
+from .pace import Hurry, Last, Rhythm, Source, Telltale, due, replanned, restarted, stirred
 from .partitions import Partition
 from .records import YOUNG, JobRecord
 from .results import Listing
@@ -309,7 +309,9 @@ class Mirror:
         for source, table in ((Source.JOBS, self.jobs), (Source.NODES, self.nodes)):
             if source not in signs and table.synced and not self._last[source].hurry:
                 table.confirm()
-        self._telltale = now
+        before, self._telltale = self._telltale, now
+        if replanned(before, now) and self._book.waiting:
+            self._want(Source.JOBS, Hurry.NOW)
 
     def _take(self, kind: Kind, source: Source, table: Table[N], found: Listing[N] | None) -> None:
         """Bring one table up to a list; None confirms what is there."""

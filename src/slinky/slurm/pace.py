@@ -165,6 +165,8 @@ class Telltale(Struct, frozen=True):
     started_at: int
     jobs: frozenset[tuple[str, int]]
     nodes: frozenset[tuple[str, int]]
+    #: How often slurmctld has planned ahead, which is when waiting jobs get an expected start.
+    plans: int = 0
 
     @classmethod
     def of(cls, diag: Diag) -> Telltale:
@@ -179,7 +181,7 @@ class Telltale(Struct, frozen=True):
             ("canceled", diag.jobs_canceled),
             ("failed", diag.jobs_failed),
         }
-        return cls(diag.req_time_start.whole, jobs - nodes | progress, nodes)
+        return cls(diag.req_time_start.whole, jobs - nodes | progress, nodes, diag.bf_cycle_counter)
 
 
 def stirred(before: Telltale | None, now: Telltale) -> dict[Source, Hurry]:
@@ -191,6 +193,11 @@ def stirred(before: Telltale | None, now: Telltale) -> dict[Source, Hurry]:
     if before.jobs != now.jobs:
         return {Source.JOBS: Hurry.NOW, Source.NODES: Hurry.SOON}
     return {}
+
+
+def replanned(before: Telltale | None, now: Telltale) -> bool:
+    """Whether slurmctld has planned ahead since: reasons and expected starts of waiting jobs may be others."""
+    return before is not None and before.plans != now.plans
 
 
 def restarted(before: Telltale | None, now: Telltale) -> bool:

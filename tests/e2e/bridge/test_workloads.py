@@ -53,7 +53,7 @@ async def test_another_replica_takes_over_when_the_leader_is_gone(stage: Stage) 
     pods = await stage.pods(2, running, "run", 120)
     assert leader() != former
     assert len(await stage.jobs(pods)) == 2
-    stage.lab.kubectl("rollout", "status", f"deployment/{SPACE}-scheduler", "-n", SPACE, "--timeout=120s")
+    stage.lab.kubectl("rollout", "status", f"deployment/{SPACE}-scheduler", "-n", SPACE, "--timeout=280s")
 
 
 async def test_pods_of_a_managed_namespace_are_handed_over_and_checked(stage: Stage) -> None:

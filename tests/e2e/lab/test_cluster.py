@@ -32,7 +32,7 @@ def apply(lab: Lab, namespace: str, *manifests: dict[str, Any]) -> None:
 
 def output_of(lab: Lab, namespace: str, name: str) -> str:
     """The log of a pod that must succeed."""
-    lab.kubectl("wait", "-n", namespace, f"pod/{name}", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=90s")
+    lab.kubectl("wait", "-n", namespace, f"pod/{name}", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=240s")
     return lab.kubectl("logs", "-n", namespace, name)
 
 
@@ -43,7 +43,7 @@ def test_a_pod_runs_and_its_log_is_read_through_the_kubelet(lab: Lab, namespace:
 
 def test_exec_reaches_into_a_container(lab: Lab, namespace: str) -> None:
     apply(lab, namespace, pod("sleeper", "sleep 600"))
-    lab.kubectl("wait", "-n", namespace, "pod/sleeper", "--for=condition=Ready", "--timeout=60s")
+    lab.kubectl("wait", "-n", namespace, "pod/sleeper", "--for=condition=Ready", "--timeout=240s")
     assert lab.kubectl("exec", "-n", namespace, "sleeper", "--", "cat", "/etc/hostname") == "sleeper\n"
 
 
@@ -60,7 +60,7 @@ def test_a_headless_name_resolves_and_a_service_address_carries_traffic_between_
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
          "spec": {"selector": {"app": "server"}, "ports": ports}},
     )  # fmt: skip
-    lab.kubectl("wait", "-n", namespace, "pod/server", "--for=condition=Ready", "--timeout=60s")
+    lab.kubectl("wait", "-n", namespace, "pod/server", "--for=condition=Ready", "--timeout=240s")
     both = "wget -qO- http://server.peers:8080 && wget -qO- http://web"
     fetch = f"for i in $(seq 60); do {both} && exit 0; sleep 0.5; done; exit 1"
     apply(lab, namespace, pod("client", fetch, nodeName="node2"))
@@ -125,7 +125,7 @@ def test_a_job_set_runs_to_its_end(lab: Lab, namespace: str) -> None:
         "spec": {"replicatedJobs": [{"name": "worker", "replicas": 2, **job}]},
     }
     apply(lab, namespace, job_set)
-    lab.kubectl("wait", "-n", namespace, "jobset/training", "--for=condition=Completed", "--timeout=90s")
+    lab.kubectl("wait", "-n", namespace, "jobset/training", "--for=condition=Completed", "--timeout=240s")
 
 
 def test_a_leader_worker_set_becomes_available(lab: Lab, namespace: str) -> None:
@@ -137,7 +137,7 @@ def test_a_leader_worker_set_becomes_available(lab: Lab, namespace: str) -> None
         "spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": spec}}},
     }
     apply(lab, namespace, group)
-    lab.kubectl("wait", "-n", namespace, "leaderworkerset/serving", "--for=condition=Available", "--timeout=90s")
+    lab.kubectl("wait", "-n", namespace, "leaderworkerset/serving", "--for=condition=Available", "--timeout=240s")
 
 
 def test_a_pod_group_follows_its_pods(lab: Lab, namespace: str) -> None:
@@ -150,7 +150,7 @@ def test_a_pod_group_follows_its_pods(lab: Lab, namespace: str) -> None:
     member = pod("member", "sleep 600", labels={"scheduling.x-k8s.io/pod-group": "gang"})
     apply(lab, namespace, group, member)
     lab.kubectl("wait", "-n", namespace, "podgroups.scheduling.x-k8s.io/gang",
-                "--for=jsonpath={.status.running}=1", "--timeout=60s")  # fmt: skip
+                "--for=jsonpath={.status.running}=1", "--timeout=240s")  # fmt: skip
 
 
 def test_a_wrong_job_set_is_refused_by_its_own_webhook(lab: Lab, namespace: str) -> None:

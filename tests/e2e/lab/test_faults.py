@@ -92,8 +92,8 @@ def test_hollow_nodes_are_ready_and_play_the_life_of_their_pods(victim: Lab) -> 
     spec = {"nodeName": "hollow-00007", "containers": [{"name": "main", "image": "any"}]}
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shade"}, "spec": spec}
     victim.kubectl("create", "-f", "-", input=json.dumps(manifest))
-    victim.kubectl("wait", "pod/shade", "--for=condition=Ready", "--timeout=60s")
-    victim.kubectl("delete", "pod/shade", "--timeout=60s")
+    victim.kubectl("wait", "pod/shade", "--for=condition=Ready", "--timeout=240s")
+    victim.kubectl("delete", "pod/shade", "--timeout=240s")
     victim.kubectl("delete", "nodes", "-l", "type=hollow")
 
 

@@ -29,7 +29,7 @@ def operator(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
     yield found
     # While the operator lives: it holds what has workers by finalizers until they are drained, or somebody forces it.
     site.kubectl("annotate", "nodesets", "--all", "--overwrite", "nodeset.slinky.slurm.net/force-delete=true")
-    site.kubectl("delete", "nodesets,controllers,restapis,accountings", "--all", "--timeout=60s")
+    site.kubectl("delete", "nodesets,controllers,restapis,accountings", "--all", "--timeout=240s")
     found.stop()
 
 

@@ -39,14 +39,18 @@ EXTRA = {
 }
 
 
+#: How much longer than usual everything may take: no test is about time, and machines are busy.
+PATIENCE = 4
+
+
 def until(check: Callable[[], Any], what: str, seconds: float = 60) -> Any:
     """What `check` returns, once that is something."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * PATIENCE
     while True:
         found = check()
         if found:
             return found
-        assert time.monotonic() < end, f"{what} did not come true in {seconds} s"
+        assert time.monotonic() < end, f"{what} did not come true in {seconds * PATIENCE} s"
         time.sleep(0.5)
 
 

@@ -64,7 +64,7 @@ def proof() -> Iterator[Proof]:
 def test_every_kind_becomes_ready(proof: Proof) -> None:
     for kind, name in KINDS.items():
         proof.kubectl("wait", f"{kind}/{name}", "--for=condition=Ready", "--timeout=280s")
-    proof.lab.kubectl("wait", "-n", "desk", "pod/desk", "--for=condition=Ready", "--timeout=60s")
+    proof.lab.kubectl("wait", "-n", "desk", "pod/desk", "--for=condition=Ready", "--timeout=240s")
 
 
 def test_a_person_submits_over_ssh_and_accounting_knows(proof: Proof) -> None:
@@ -133,7 +133,7 @@ def test_helm_test_asks_every_part(proof: Proof) -> None:
 
 def test_metrics_are_for_those_who_may_read_them(proof: Proof) -> None:
     proof.apply(scraper())
-    proof.lab.kubectl("wait", "-n", "desk", "pod/scraper", "--for=condition=Ready", "--timeout=60s")
+    proof.lab.kubectl("wait", "-n", "desk", "pod/scraper", "--for=condition=Ready", "--timeout=240s")
     url = f"https://slurm-operator.{OPERATOR_SPACE}:8080/metrics"
     assert proof.fetched(url, token=False) == "401"
     assert proof.fetched(url) == "403"
@@ -286,7 +286,7 @@ def test_the_same_as_plain_manifests(proof: Proof) -> None:
     proof.plain("plain", EXAMPLES / "whole.yaml")
     for kind, name in {**dict.fromkeys(("accounting", "controller", "restapi"), "slurm"), "nodeset": "cpu"}.items():
         proof.lab.kubectl("wait", "-n", "plain", f"{kind}/{name}", "--for=condition=Ready", "--timeout=280s")
-    proof.lab.kubectl("wait", "-n", "plain", "loginset/login", "--for=condition=Ready", "--timeout=60s")
+    proof.lab.kubectl("wait", "-n", "plain", "loginset/login", "--for=condition=Ready", "--timeout=240s")
     login = ("exec", "-n", "plain", "deploy/login", "-c", "login", "--")
     hosts = proof.lab.kubectl(*login, "srun", "--chdir=/tmp", "-N2", "hostname").split()
     assert sorted(hosts) == ["cpu-0", "cpu-1"]

@@ -50,7 +50,7 @@ def whole(site: Site, operator: Operator) -> Site:
         "restapi/slurm",
         "nodeset/cpu",
     ):
-        site.kubectl("wait", what, "--for=condition=Ready", "--timeout=120s")
+        site.kubectl("wait", what, "--for=condition=Ready", "--timeout=280s")
     return site
 
 

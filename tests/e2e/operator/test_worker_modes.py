@@ -192,12 +192,12 @@ def test_kubectl_drain_reaches_slurm_waits_for_the_job_and_comes_back(modes: Sit
     argv += ["--delete-emptydir-data"]
     select = f"--pod-selector={keys.APP_NAME}=slurmd,{keys.CLUSTER}=slurm"
     before = uids(modes)["gpu-0"]
-    draining = subprocess.Popen([*argv, select, "--timeout=120s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    draining = subprocess.Popen([*argv, select, "--timeout=280s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         until(lambda: "Drain" in shown(modes, "gpu-0"), "the drain, on the pod", 60)
         assert modes.reasons()["g-0"] == f"slurm-operator: Node {node} was cordoned"
         assert state(modes, job) == "RUNNING"
-        _, errors = draining.communicate(timeout=120)
+        _, errors = draining.communicate(timeout=300)
         assert draining.returncode == 0, errors
     finally:
         draining.kill()

@@ -35,8 +35,8 @@ def test_a_converged_system_writes_nothing(slurm_site: Site, operator: Operator)
 
 def test_every_kind_says_that_it_is_ready(slurm_site: Site) -> None:
     for kind, name in (("controller", "slurm"), ("restapi", "slurm"), ("nodeset", "gpu")):
-        slurm_site.kubectl("wait", f"{kind}/{name}", "--for=condition=Ready", "--timeout=20s")
-        slurm_site.kubectl("wait", f"{kind}/{name}", "--for=condition=SlurmReachable", "--timeout=20s")
+        slurm_site.kubectl("wait", f"{kind}/{name}", "--for=condition=Ready", "--timeout=280s")
+        slurm_site.kubectl("wait", f"{kind}/{name}", "--for=condition=SlurmReachable", "--timeout=280s")
 
 
 def test_a_cordoned_node_drains_its_host_and_back(slurm_site: Site) -> None:

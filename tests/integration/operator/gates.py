@@ -95,6 +95,7 @@ class Gates:
         self.closed: set[str] = set()  # names of gates, or parts of paths behind them
         self.boundaries: set[str] = set()
         self.meanwhile: Meanwhile | None = None
+        self.delays: dict[str, float] = {}  # seconds that questions wait at a gate, by its name
         self._turn = asyncio.Lock()
 
     @contextlib.asynccontextmanager
@@ -128,6 +129,8 @@ class Gates:
     ) -> web.StreamResponse:
         if any(part in f"{name}{request.path}" for part in self.closed):
             return _cut(request)
+        if request.method not in WRITES:
+            await asyncio.sleep(self.delays.get(name, 0))
         body = await request.read()
         kept = {k: v for k, v in request.headers.items() if k.lower() not in {"host", "content-length"}}
         call = session.request(

@@ -18,6 +18,7 @@ from slinky.api.nodeset import NODE_SETS
 from slinky.kube import PODS, Key, NotFound
 from slinky.lab.plain import PlainPlane
 from slinky.lab.slurm import Beside
+from slinky.slurm import JobRequest, number
 
 pytestmark = pytest.mark.lab
 
@@ -74,6 +75,33 @@ async def test_a_bad_image_stops_its_update_before_it_costs_more_than_allowed(se
     await until(partial(set_of_two.settled, 4, "v3"), "the good ones", 120)
     assert set_of_two.least_ready == 2
     assert not set_of_two.wrongs
+
+
+async def test_a_job_that_started_a_moment_ago_decides_who_goes(set_of_two: Stage) -> None:
+    """The higher number would go first if both were idle, as they were when Slurm was last looked at."""
+    host = f"{set_of_two.prefix}1"
+    wanted = JobRequest(
+        name="moment",
+        partition="ext",
+        account="lab",
+        flags=["EXTERNAL_JOB"],
+        current_working_directory="/",
+        tasks=1,
+        required_nodes=[host],
+        memory_per_node=number(100),
+    )
+    # Whatever the operator asks of Slurm takes a while, so that it learns of the job only if it waits for the answer.
+    set_of_two.gates.delays["slurm"] = 1.5
+    await asyncio.sleep(0.5)  # what was asked before is answered
+    job = await set_of_two.slurm.allocate(wanted)
+    await set_of_two.workers(1)
+
+    async def one() -> bool:
+        return len(await set_of_two.pods()) == 1
+
+    await until(one, "the idle worker's end", 90)
+    assert [name.rpartition("-")[2] for name in await set_of_two.pods()] == ["1"]
+    await set_of_two.slurm.cancel(job.job_id)
 
 
 async def test_a_slurmctld_that_lost_its_memory_costs_no_worker(set_of_two: Stage, alone: Beside) -> None:

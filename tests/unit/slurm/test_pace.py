@@ -12,6 +12,7 @@ from slinky.slurm.pace import (
     Telltale,
     backoff,
     due,
+    replanned,
     restarted,
     stirred,
 )
@@ -114,6 +115,13 @@ def test_our_own_questions_do_not_stir() -> None:
     after = requests(REQUEST_KILL_JOBS=1, REQUEST_STATS_INFO=9, REQUEST_JOB_STATE=3, REQUEST_PING=2)
     assert not stirred(before, after)
     assert not restarted(before, after)
+
+
+def test_a_plan_of_slurmctld_is_noticed_and_is_no_sign_that_a_job_moved() -> None:
+    assert replanned(telltale(), telltale(bf_cycle_counter=1))
+    assert not replanned(telltale(), telltale(bf_queue_len=1))
+    assert not replanned(None, telltale())
+    assert not stirred(telltale(), telltale(bf_cycle_counter=1))
 
 
 def test_a_new_start_of_slurmctld_is_noticed() -> None:

@@ -19,13 +19,14 @@ from slinky.operator.domains import cluster_domain
 from slinky.operator.keeper import Keeper, Outcome
 from slinky.operator.metrics import WRITES, Awaiting
 from slinky.operator.nodeset import conditions, objects, reservation, status
-from slinky.operator.nodeset.actions import Action
+from slinky.operator.nodeset.actions import Action, Condemn
 from slinky.operator.nodeset.acts import Acts, Report
 from slinky.operator.nodeset.history import History, Standing
 from slinky.operator.nodeset.objects import Hashes, Setting
 from slinky.operator.nodeset.plan import Snapshot, plan
 from slinky.operator.nodeset.reservation import Release
 from slinky.operator.nodeset.revision import contents
+from slinky.operator.nodeset.scaling import SCALE_IN
 from slinky.operator.nodeset.waiting import longest, waits
 from slinky.operator.nodeset.workers import worker
 from slinky.operator.pieces import digest
@@ -39,6 +40,8 @@ BUSY_AGAIN = 3.0
 CALM_AGAIN = 60.0
 #: Thousands of workers change one by one: we look at all of them together, this often at most.
 REST = 0.25
+#: Causes for which some workers are chosen among several: the idle ones, if Slurm knows of any.
+OF_SEVERAL = frozenset({SCALE_IN, "update"})
 
 
 class NodeSetKeeper(Keeper[NodeSet]):
@@ -86,7 +89,13 @@ class NodeSetKeeper(Keeper[NodeSet]):
         hashes = hashes._replace(revision=standing.wanted.hash)
         setting = Setting(controller, hashes, self.world.settings.images, self.domain)
         seen = self._snapshot(found, hashes.revision)
-        report = await self.acts.carry_out(found, plan(seen), setting, partial(self.note, found))
+        steps = plan(seen)
+        if any(isinstance(step, Condemn) and step.cause in OF_SEVERAL for step in steps):
+            # Who goes is chosen once and for good, and a job may have started a moment ago: ask Slurm again before.
+            await self.clusters.look(found.controller_key)
+            seen = self._snapshot(found, hashes.revision)
+            steps = plan(seen)
+        report = await self.acts.carry_out(found, steps, setting, partial(self.note, found))
         if report.done:
             seen = self._snapshot(found, hashes.revision)
         await self._show(seen)
