@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a test on real nodes fails, what the site looked like then is part of the failure."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -17,8 +17,8 @@ LINES = 40
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    report: Any = yield
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
     lab = next((found for value in getattr(item, "funcargs", {}).values() if (found := _lab_of(value))), None)
     if report.failed and lab is not None:
         for question in QUESTIONS:

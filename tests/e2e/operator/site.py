@@ -143,10 +143,27 @@ class Site:
         lines = self.slurm("sinfo", "-h", "-N", "-p", "all", "-o", "%N|%E").splitlines()
         return {host: reason for host, _, reason in (line.partition("|") for line in lines)}
 
-    def job(self, host: str, seconds: int) -> str:
-        """A job that keeps a host busy."""
-        argv = ("sbatch", "--parsable", "-w", host, "--chdir=/tmp", "-o", "/dev/null", f"--wrap=sleep {seconds}")
-        return self.on(f"gpu-{host.rpartition('-')[2]}", *argv).strip()
+    def job(self, host: str, *options: str, pod: str = "") -> str:
+        """A job that keeps a host busy until `release`; `pod` is the worker that submits it."""
+        script = "while [ ! -e /tmp/go-$SLURM_JOB_ID ]; do sleep 0.2; done"
+        argv = ("sbatch", "--parsable", "-N1", "-w", host, "--chdir=/tmp", "-o", "/dev/null", *options)
+        job = self.on(pod or f"gpu-{host.rpartition('-')[2]}", *argv, f"--wrap={script}").strip()
+        until(lambda: self.job_state(job) == "RUNNING", f"job {job} on {host}")
+        return job
+
+    def release(self, job: str, pod: str) -> None:
+        """Let a job that runs on this worker come to its own end."""
+        self.on(pod, "touch", f"/tmp/go-{job}")
+
+    def job_state(self, job: str) -> str:
+        """The state of a job, also of one that has ended; empty while slurmctld does not answer."""
+        words = self.slurm("scontrol", "show", "job", job, "-o", check=False).split()
+        return next((word.partition("=")[2] for word in words if word.startswith("JobState=")), "")
+
+    def completed(self, job: str) -> None:
+        """The job has come to its own end, in its first run."""
+        until(lambda: self.job_state(job) == "COMPLETED", f"the end of job {job}")
+        assert "Restarts=0" in self.slurm("scontrol", "show", "job", job)
 
     def settled(self, replicas: int, name: str = "gpu") -> bool:
         status = self.get("nodeset", name).get("status", {})

@@ -80,8 +80,7 @@ def test_what_slurmctld_would_die_of_is_held_back_with_its_own_words(running: Si
 
 def test_what_stops_the_running_slurmctld_is_taken_back_and_an_edit_tries_again(running: Site) -> None:
     before = synced(running)
-    job = running.job("g-0", 600)
-    until(lambda: "RUNNING" in running.slurm("squeue", "-h", "-j", job, "-o", "%T", check=False), "the job")
+    job = running.job("g-0")
     # A trial reports to no database, so that only the real slurmctld meets this one.
     edit(running, extraConf=f"{EXTRA_CONF}\nAccountingStorageType=accounting_storage/bogus\n")
     until(lambda: condition(running, "Degraded").get("reason") == "RolledBack", "the way back", 120)
@@ -121,8 +120,13 @@ def key_of(site: Site) -> dict[str, str]:
     return {name.rpartition("/")[2]: value for name, value in found.items()}
 
 
+STAGES = ("Adding", "Switching", "Retiring", "Settled")
+
+
 def reach(site: Site, stage: str) -> None:
-    until(lambda: key_of(site)["key-stage"] == stage, f"stage {stage}", 180)
+    """That stage or a later one: each lasts a few seconds, and nobody promises to look in time."""
+    later = STAGES[STAGES.index(stage) :]
+    until(lambda: key_of(site).get("key-stage") in later, f"stage {stage}", 180)
 
 
 def test_another_slurm_key_reaches_every_daemon_and_no_job_or_worker_notices(running: Site, operator: Operator) -> None:
@@ -130,15 +134,14 @@ def test_another_slurm_key_reaches_every_daemon_and_no_job_or_worker_notices(run
     operator.settings |= {"key_settle": 8.0, "key_retire": 5.0}
     operator.kill()
     operator.start()
-    job = running.job("g-0", 900)
+    job = running.job("g-0")
     workers = {name: pod["metadata"]["uid"] for name, pod in running.pods().items()}
     running.apply(secret("slurm-key", **{"slurm.key": "another " * 16}))
-    for stage in ("Adding", "Switching", "Retiring", "Settled"):
+    until(lambda: condition(running, "Progressing").get("reason") == "RotatingKey", "the condition", 60)
+    for stage in STAGES:
         reach(running, stage)
-        if stage != "Settled":
-            until(lambda: condition(running, "Progressing").get("reason") == "RotatingKey", "the condition", 60)
-            operator.kill()
-            operator.start()
+        operator.kill()
+        operator.start()
     ring = running.get("secret", "slurm-key-keyring")["data"]
     assert sorted(ring) == ["slurm.jwks", "slurm.key"]
     assert ring["slurm.key"] == running.get("secret", "slurm-key")["data"]["slurm.key"]

@@ -47,8 +47,7 @@ def asked(site: Site, pod: str, *argv: str) -> str:
 def test_a_standby_takes_over_and_gives_back(pair: Site) -> None:
     until(lambda: ready(pair) == [PRIMARY], "a primary in charge and a standby", 60)
     node = pair.pods("slurmctld")[PRIMARY]["spec"]["nodeName"]
-    job = pair.job("g-0", 900)
-    until(lambda: "RUNNING" in asked(pair, PRIMARY, "squeue", "-h", "-j", job, "-o", "%T"), "the job")
+    job = pair.job("g-0")
     # The primary goes and finds no place to come back to, since the volume is on this node.
     pair.lab.kubectl("cordon", node)
     try:

@@ -64,24 +64,6 @@ def modes(site: Site, operator: Operator) -> Iterator[Site]:
         site.lab.kubectl("uncordon", name)
 
 
-def start(site: Site, host: str, pod: str, seconds: int, *more: str) -> str:
-    """A job on a host, running."""
-    where = ("-N1", "-w", host, "--chdir=/tmp", "-o", "/dev/null")
-    job = site.on(pod, "sbatch", "--parsable", *where, *more, f"--wrap=sleep {seconds}").strip()
-    until(lambda: state(site, job) == "RUNNING", f"job {job} on {host}", 60)
-    return job
-
-
-def state(site: Site, job: str) -> str:
-    words = site.slurm("scontrol", "show", "job", job, check=False).split()
-    return next((word.partition("=")[2] for word in words if word.startswith("JobState=")), "")
-
-
-def completed(site: Site, job: str) -> None:
-    until(lambda: state(site, job) == "COMPLETED", f"the end of job {job}", 60)
-    assert "Restarts=0" in site.slurm("scontrol", "show", "job", job)
-
-
 def uids(site: Site) -> dict[str, str]:
     return {name: pod["metadata"]["uid"] for name, pod in site.pods().items()}
 
@@ -140,8 +122,8 @@ def test_an_unprivileged_worker_registers_and_runs_jobs_on_its_volume(modes: Sit
 
 
 def test_the_end_of_running_work_is_known_and_the_soonest_ending_goes_first(modes: Site) -> None:
-    long = start(modes, "g-1", "gpu-0", 600, "--time=60")
-    short = start(modes, "g-0", "gpu-0", 40, "--time=2")
+    long = modes.job("g-1", "--time=60")
+    short = modes.job("g-0", "--time=30")
     until(lambda: all(keys.POD_DEADLINE in marks(modes, pod) for pod in ("gpu-0", "gpu-1")), "deadlines", 60)
     begun = modes.slurm("scontrol", "show", "job", long, "-o")
     ends = next(word.partition("=")[2] for word in begun.split() if word.startswith("EndTime="))
@@ -155,13 +137,14 @@ def test_the_end_of_running_work_is_known_and_the_soonest_ending_goes_first(mode
     assert keys.POD_CONDEMNED not in marks(modes, "gpu-1")
     until(lambda: guarded(modes) == 2, "both guarded, although one is asked for", 60)
     assert "disruption budget" in evict(modes, "gpu-1")
+    modes.release(short, "gpu-0")
+    modes.completed(short)
     until(lambda: "gpu-0" not in modes.pods(), "its end", 60)
-    completed(modes, short)
     # It was not the last ordinal that went, and its claim stays, as the policy says.
     assert "data-gpu-0" in modes.kubectl("get", "pvc")
     patch(modes, persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete"})
     until(lambda: "data-gpu-0" not in modes.kubectl("get", "pvc"), "the claim's end, as the policy says now", 60)
-    assert state(modes, long) == "RUNNING"
+    assert modes.job_state(long) == "RUNNING"
     modes.slurm("scancel", long)
     until(lambda: keys.POD_DEADLINE not in marks(modes, "gpu-1"), "the end of the deadline", 60)
     until(lambda: shown(modes, "gpu-1") == {"Idle"}, "idleness, on the pod", 60)
@@ -171,7 +154,7 @@ def test_the_end_of_running_work_is_known_and_the_soonest_ending_goes_first(mode
 
 
 def test_a_busy_worker_is_not_evicted_and_an_idle_one_is(modes: Site) -> None:
-    job = start(modes, "g-0", "gpu-0", 8)
+    job = modes.job("g-0")
     until(lambda: modes.pods()["gpu-0"]["metadata"]["labels"].get(keys.POD_PROTECT) == "true", "protection", 60)
     until(lambda: guarded(modes) == 1, "the budget's own view", 60)
     before = uids(modes)
@@ -180,13 +163,14 @@ def test_a_busy_worker_is_not_evicted_and_an_idle_one_is(modes: Site) -> None:
     assert evict(modes, "gpu-1") == ""
     until(lambda: uids(modes).get("gpu-1") not in {None, before["gpu-1"]}, "another idle worker", 60)
     assert uids(modes)["gpu-0"] == before["gpu-0"]
-    completed(modes, job)
+    modes.release(job, "gpu-0")
+    modes.completed(job)
     until(lambda: modes.settled(2), "rest", 90)
 
 
 def test_kubectl_drain_reaches_slurm_waits_for_the_job_and_comes_back(modes: Site) -> None:
     node = modes.pods()["gpu-0"]["spec"]["nodeName"]
-    job = start(modes, "g-0", "gpu-0", 15)
+    job = modes.job("g-0")
     until(lambda: modes.pods()["gpu-0"]["metadata"]["labels"].get(keys.POD_PROTECT) == "true", "protection", 60)
     argv = [modes.lab.plane.binaries / "kubectl", f"--kubeconfig={modes.lab.kubeconfig}", "drain", node, "--force"]
     argv += ["--delete-emptydir-data"]
@@ -196,12 +180,13 @@ def test_kubectl_drain_reaches_slurm_waits_for_the_job_and_comes_back(modes: Sit
     try:
         until(lambda: "Drain" in shown(modes, "gpu-0"), "the drain, on the pod", 60)
         assert modes.reasons()["g-0"] == f"slurm-operator: Node {node} was cordoned"
-        assert state(modes, job) == "RUNNING"
+        assert modes.job_state(job) == "RUNNING"
+        modes.release(job, "gpu-0")
+        modes.completed(job)
         _, errors = draining.communicate(timeout=300)
         assert draining.returncode == 0, errors
     finally:
         draining.kill()
-    completed(modes, job)
     modes.lab.kubectl("uncordon", node)
     until(lambda: uids(modes).get("gpu-0") not in {None, before} and modes.settled(2), "a worker in its place", 120)
 
@@ -220,7 +205,7 @@ def test_a_single_worker_is_drained_by_hand_and_stays_so_until_the_hand_lets_go(
 
 def test_a_bad_image_halts_by_itself_and_going_back_mends_it(modes: Site) -> None:
     good = modes.get("nodeset", "gpu")["status"]["updateRevision"]
-    job = start(modes, "g-0", "gpu-0", 40, "--time=60")
+    job = modes.job("g-0", "--time=60")
     before = uids(modes)
     rolling = {"maxUnavailable": 2, "maxFailures": 1, "progressDeadlineSeconds": 5}
     bad = gpu(image="example.test/no/such:1", updateStrategy={"rollingUpdate": rolling})
@@ -236,7 +221,8 @@ def test_a_bad_image_halts_by_itself_and_going_back_mends_it(modes: Site) -> Non
     live = modes.get("nodeset", "gpu")
     assert "image" not in live["spec"]["slurmd"]
     assert live["spec"]["updateStrategy"]["rollingUpdate"]["maxFailures"] == 1
-    completed(modes, job)
+    modes.release(job, "gpu-0")
+    modes.completed(job)
     until(lambda: modes.settled(2) and not reason(modes, "Degraded"), "health", 120)
 
 
@@ -270,7 +256,7 @@ def test_a_canary_a_pause_and_a_surge(modes: Site) -> None:
 @pytest.mark.parametrize(("policy", "outcome"), [("Cancel", "JobState=CANCELLED"), ("Requeue", "Restarts=1")])
 def test_jobs_that_outstay_a_drain(modes: Site, policy: str, outcome: str) -> None:
     modes.kubectl("annotate", "--overwrite", "pod", "gpu-1", f"{keys.POD_DELETION_COST}=-1")
-    job = start(modes, "g-1", "gpu-0", 600, "--requeue")
+    job = modes.job("g-1", "--requeue")
     patch(modes, drain={"timeout": "1s", "onTimeout": policy})
     modes.kubectl("scale", "nodeset/gpu", "--replicas=1")
     until(lambda: "gpu-1" not in modes.pods(), "the worker's end", 90)
@@ -311,13 +297,14 @@ def test_one_worker_per_node_and_back_with_a_job_running(modes: Site) -> None:
     # One has a place in the network and the other has none, and both register with all else that they say.
     until(lambda: "Topology=default:leaf2" in modes.slurm("scontrol", "show", "node", "g-0", "-o"), "the place", 60)
     until(lambda: "k8s/ib,k8s/nvlink" in modes.slurm("scontrol", "show", "node", "g-0", "-o"), "the features", 60)
-    job = start(modes, "g-0", "gpu-0", 25)
+    job = modes.job("g-0")
     patch(modes, scalingMode="DaemonSet", pruneSlurmNodeRecords="NodeNotFound")
     until(lambda: modes.states().get(other) == "idle", "a worker named after its node", 90)
     assert "gpu-0" in modes.pods(), "it still has its job"
-    assert state(modes, job) == "RUNNING"
+    assert modes.job_state(job) == "RUNNING"
+    modes.release(job, "gpu-0")
+    modes.completed(job)
     until(lambda: modes.states().get(first) == "idle", "one on the other node too", 120)
-    completed(modes, job)
     until(lambda: "k8s/ib,k8s/nvlink" in modes.slurm("scontrol", "show", "node", first, "-o"), "the features", 60)
     assert "Topology=default:leaf2" in modes.slurm("scontrol", "show", "node", first, "-o")
     assert "Weight=5" in modes.slurm("scontrol", "show", "node", other, "-o")
@@ -331,10 +318,12 @@ def test_one_worker_per_node_and_back_with_a_job_running(modes: Site) -> None:
     found = modes.on(pod, "getent", "hosts", "alias")
     assert found.split()[1].startswith("alias.slurm-workers-slurm.")
 
-    job = start(modes, first, pod, 20)
+    job = modes.job(first, pod=pod)
     patch(modes, scalingMode="StatefulSet")
+    until(lambda: modes.states().get(first) == "drng", "its drain")
+    modes.release(job, pod)
+    modes.completed(job)
     until(lambda: modes.settled(2) and sorted(modes.pods()) == ["gpu-0", "gpu-1"], "ordinals again", 150)
-    completed(modes, job)
     until(lambda: reason(modes, "Ready") == "Available", "readiness", 60)
 
 
@@ -373,7 +362,7 @@ def test_a_slurmctld_that_lost_its_memory_costs_no_worker(modes: Site, operator:
 
 
 def test_deleting_a_set_waits_until_its_deadline_and_no_longer(modes: Site) -> None:
-    start(modes, "g-0", "gpu-0", 600)
+    modes.job("g-0")
     asked = ("-N1", "-p", "g", "-w", "g-0", "--exclusive", "--wrap=true")
     waiting = modes.on("gpu-0", "sbatch", "--parsable", *asked).strip()
     patch(modes, drain={"deletionDeadline": "45s"})
@@ -393,4 +382,4 @@ def test_deleting_a_set_waits_until_its_deadline_and_no_longer(modes: Site) -> N
         return bool(ready) and all(ready) and "all" in partitions and "g" not in partitions
 
     until(alive, "slurmctld without the partition", 120)
-    assert waiting in modes.slurm("squeue", "-h", "-o", "%i") or state(modes, waiting)
+    assert waiting in modes.slurm("squeue", "-h", "-o", "%i") or modes.job_state(waiting)

@@ -75,17 +75,16 @@ def test_a_drain_in_slurm_is_seen_on_the_pod(slurm_site: Site) -> None:
 
 
 def test_scaling_in_takes_the_idle_worker_and_waits_for_the_busy_one(slurm_site: Site) -> None:
-    job = slurm_site.job("g-1", 20)
-    until(lambda: slurm_site.states().get("g-1") in {"mix", "alloc"}, "the job", 20)
+    job = slurm_site.job("g-1")
     label = "nodeset.slinky.slurm.net/pod-protect"
     until(lambda: slurm_site.pods()["gpu-1"]["metadata"]["labels"].get(label) == "true", "protection", 10)
     slurm_site.kubectl("scale", "nodeset/gpu", "--replicas=0")
     until(lambda: "gpu-0" not in slurm_site.pods(), "the idle worker's end", 30)
     assert "gpu-1" in slurm_site.pods()
     assert slurm_site.states()["g-1"] == "drng"
+    slurm_site.release(job, "gpu-1")
+    slurm_site.completed(job)
     until(lambda: not slurm_site.pods(), "the busy worker's end", 60)
-    ended = slurm_site.slurm("scontrol", "show", "job", job)
-    assert "JobState=COMPLETED" in ended
     slurm_site.kubectl("scale", "nodeset/gpu", "--replicas=2")
     until(lambda: slurm_site.settled(2), "both back", 90)
 
@@ -116,7 +115,8 @@ def test_without_sight_of_slurm_workers_are_made_but_none_is_deleted(slurm_site:
 
 
 def test_a_new_revision_comes_one_by_one_and_with_new_settings(slurm_site: Site) -> None:
-    job = slurm_site.job("g-0", 15)
+    job = slurm_site.job("g-0")
+    old = slurm_site.pods()["gpu-1"]["metadata"]["uid"]
     slurm_site.apply(node_set(2, extraConf="Weight=7", updateStrategy={"rollingUpdate": {"maxUnavailable": 1}}))
     fewest = 2
 
@@ -127,10 +127,15 @@ def test_a_new_revision_comes_one_by_one_and_with_new_settings(slurm_site: Site)
         revisions = {pod["metadata"]["labels"]["controller.kubernetes.io/hash"] for pod in slurm_site.pods().values()}
         return revisions == {slurm_site.get("nodeset", "gpu")["status"]["nodeSetHash"]} and slurm_site.settled(2)
 
+    until(
+        lambda: done() or slurm_site.pods().get("gpu-1", {}).get("metadata", {}).get("uid", old) != old, "the idle one"
+    )
+    assert slurm_site.job_state(job) == "RUNNING"
+    slurm_site.release(job, "gpu-0")
+    slurm_site.completed(job)
     until(done, "the update", 120)
     assert fewest == 1
     assert slurm_site.slurm("sinfo", "-h", "-N", "-p", "all", "-o", "%w").split() == ["7", "7"]
-    assert "JobState=COMPLETED" in slurm_site.slurm("scontrol", "show", "job", job)
 
 
 def test_the_operator_may_die_and_everything_goes_on(slurm_site: Site, operator: Operator) -> None:
@@ -147,10 +152,10 @@ def test_the_operator_may_die_and_everything_goes_on(slurm_site: Site, operator:
 
 def test_deleting_the_set_waits_for_its_jobs(slurm_site: Site) -> None:
     until(lambda: slurm_site.settled(2), "rest", 60)
-    job = slurm_site.job("g-0", 15)
-    until(lambda: slurm_site.states().get("g-0") in {"mix", "alloc"}, "the job", 20)
+    job = slurm_site.job("g-0")
     slurm_site.kubectl("delete", "nodeset", "gpu", "--wait=false")
     until(lambda: "gpu-1" not in slurm_site.pods(), "the idle worker's end", 30)
     assert "gpu-0" in slurm_site.pods()
+    slurm_site.release(job, "gpu-0")
+    slurm_site.completed(job)
     until(lambda: not slurm_site.kubectl("get", "nodeset", "gpu", "--ignore-not-found"), "the set's end", 90)
-    assert "JobState=COMPLETED" in slurm_site.slurm("scontrol", "show", "job", job)

@@ -18,7 +18,8 @@ from slinky.api.nodeset import NODE_SETS
 from slinky.kube import PODS, Key, NotFound
 from slinky.lab.plain import PlainPlane
 from slinky.lab.slurm import Beside
-from slinky.slurm import JobRequest, number
+from slinky.slurm import JobRequest
+from slinky.slurm import number as amount
 
 pytestmark = pytest.mark.lab
 
@@ -88,7 +89,7 @@ async def test_a_job_that_started_a_moment_ago_decides_who_goes(set_of_two: Stag
         current_working_directory="/",
         tasks=1,
         required_nodes=[host],
-        memory_per_node=number(100),
+        memory_per_node=amount(100),
     )
     # Whatever the operator asks of Slurm takes a while, so that it learns of the job only if it waits for the answer.
     set_of_two.gates.delays["slurm"] = 1.5
