@@ -161,7 +161,9 @@ class Bench:
         floor = time.monotonic() - began
         await self.stage.hosts(lambda host: host.state.draining, wanted)
         drains = [call for call in self.bridge.calls(began) if call.method == "POST" and "node" in call.path]
-        self.note(f"{len(wanted)} nodes cordoned -> drained", max(call.at for call in drains) - began, "s", 5, floor)
+        last = max(call.at for call in drains) - began
+        self.note(f"{len(wanted)} nodes, last one cordoned -> all drained", last - floor, "s", 5)
+        self.note(f"{len(wanted)} nodes, first one cordoned -> all drained", last, "s", floor=floor)
         self.note("... calls to Slurm for that", len(drains), "")
         opened = {"spec": {"unschedulable": False}}
         await many(wanted, lambda name: self.stage.kube.patch(NODES, Key("", name), opened))
@@ -190,7 +192,9 @@ class Bench:
         quick = [await self._spare(f"small-{number}") for number in range(10)]
         self.note(f"{count} pending, a new small pod starts, slowest of 10", max(quick), "s", 2)
         freed = [await self._freed(f"wait-{number}") for number in range(10)]
-        self.note(f"{count} pending, one of them becomes runnable, slowest of 10", max(freed), "s", 2)
+        slurm, ours = (max(column) for column in zip(*freed, strict=True))
+        self.note(f"{count} pending, Slurm starts one of them -> bound, slowest of 10", ours, "s", 2)
+        self.note(f"{count} pending, one of them may start -> Slurm starts it, slowest of 10", slurm, "s")
 
     async def _settled(self) -> None:
         """Wait until the bridge has nothing left to say about a wave of pods, and asks no more for it."""
@@ -207,11 +211,15 @@ class Bench:
         await asyncio.sleep(3)
         return taken
 
-    async def _freed(self, name: str) -> float:
-        began = time.monotonic()
-        await self.stage.slurm.update_job(int(self.stage.job_of(name)), JobRequest(partition="dyn"))
+    async def _freed(self, name: str) -> tuple[float, float]:
+        """A waiting job gets a free node: seconds until slurmctld starts it, and from then until its pod is bound."""
+        job, began = self.stage.job_of(name), time.monotonic()
+        await self.stage.slurm.update_job(int(job), JobRequest(partition="dyn"))
+        while not (await self.stage.slurm.job_states([job]))[0].state.running:  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.05)
+        started = time.monotonic()
         await self.stage.seen(self.stage.bound, [name], 60)
-        taken = self.stage.bound[name] - began
+        taken = started - began, max(0.0, self.stage.bound[name] - started)
         await self.stage.succeed(name)
         await asyncio.sleep(3)
         return taken

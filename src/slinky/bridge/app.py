@@ -28,6 +28,7 @@ from slinky.bridge.nodes import HostName, Nodes
 from slinky.bridge.ports import ports_of
 from slinky.bridge.release import Releaser
 from slinky.bridge.rescue import Rescue
+from slinky.bridge.seating import Seating
 from slinky.bridge.stock import UNPLACED, UNSUBMITTED, Stock
 from slinky.bridge.submit import Submitter
 from slinky.bridge.units import Units, judge, units_of_group
@@ -90,17 +91,19 @@ class Bridge:
         self.line = Line(self.mirror.jobs, self._tell_place, clock)
         hands = Hands(client, stock.pods, self.recorder, settings)
         brake = Brake(settings.lost_pods_evicted)
+        feasible, claims = Feasible(stock, self.mirror), Claims(client, stock, self.mirror)
         self.units = Units(
             settings,
             stock,
             self.ledger,
-            Feasible(stock, self.mirror),
+            feasible,
             submitter,
             self.releaser,
             hands,
             Wants(client, stock.shelf),
-            Claims(client, stock, self.mirror),
+            claims,
             Rescue(slurm, stock, submitter, hands, brake, clock),
+            Seating(stock, self.ledger, feasible, self.releaser, hands, claims),
             self.line,
             clock,
         )

@@ -102,6 +102,10 @@ class Hands:
                 await self._client.patch(VOLUME_CLAIMS, key, {"metadata": {"annotations": {SELECTED_NODE: node}}})
             raise Later(f"waiting for the volume of claim {key}", after=0.5)
 
+    async def tell(self, pods: Iterable[Pod], said: Said, *, warning: bool = False) -> None:
+        """Say the same about many pods."""
+        await each(pods, lambda pod: self.say(pod, said, warning=warning))
+
     async def say(self, pod: Pod, said: Said, *, warning: bool = False) -> None:
         """Set the pod's condition if that is news, with an event when the reason changed."""
         if not watch.news(pod, said):

@@ -2,16 +2,19 @@
 """Nodes: look at both sides, ask `hosts`, act.
 
 A key is the name of a Slurm host. Silence is measured on our own clock from the moment we see it, and a node that
-answers again is open again at once.
+answers again is open again at once. Words come after deeds: while many hosts are being changed, their nodes hear of it
+a little later.
 """
 
+from collections import deque
 from typing import Any, NamedTuple
 
 from slinky.bridge import hosts, names
 from slinky.bridge.config import Settings
 from slinky.bridge.devices.supply import Inventory
-from slinky.bridge.hosts import Amend, Complain, Create, Delete, Drain, Facts, Report, Taint, Undrain
+from slinky.bridge.hosts import Amend, Complain, Create, Delete, Drain, Report, Taint, Undrain
 from slinky.bridge.identity import Self
+from slinky.bridge.portrait import Facts, signed
 from slinky.bridge.stock import Stock
 from slinky.bridge.together import Together
 from slinky.kube import NODES, Again, Client, Node, Recorder
@@ -28,6 +31,12 @@ STEPS = counter("slinky_bridge_node_steps_total", "Steps taken about nodes, by k
 
 #: While Slurm is out of sight nothing is done about its hosts; the mirror's return wakes us, this is for the rest.
 UNKNOWN_AGAIN = 10.0
+
+
+#: So many hosts changed within so many seconds are a crowd, and as long as it lasts nodes are not told of it ...
+CROWD, WITHIN = 16, 1.0
+#: ... but no longer than this.
+UNSAID = 10.0
 
 
 class HostName(NamedTuple):
@@ -55,6 +64,8 @@ class Nodes:
         self._lines: Together[str] = Together(self._create_all)
         self._mark = f"{hosts.SIGNATURE}{me.cluster}/{me.bridge}"
         self._silent_since: dict[str, float] = {}
+        self._deeds: deque[float] = deque(maxlen=CROWD)
+        self._unsaid: dict[str, float] = {}
 
     async def reconcile(self, key: HostName) -> Again | None:
         """Bring one host and its node a step further."""
@@ -62,6 +73,9 @@ class Nodes:
         silent, again = self._silence(node)
         facts = self._facts(key.name, node, silent, await self._presence(key.name))
         for action in hosts.plan(facts):
+            if isinstance(action, Report) and self._held_back(key.name):
+                again = min(again or WITHIN, WITHIN)
+                continue
             STEPS.labels(type(action).__name__.lower()).inc()
             await self._act(key.name, node, facts, action)
         if facts.presence is Presence.UNKNOWN:
@@ -97,6 +111,15 @@ class Nodes:
             return Presence.ABSENT
         return Presence.UNKNOWN
 
+    def _held_back(self, name: str) -> bool:
+        """Whether a node hears later how its host is, since many hosts are being changed at this moment."""
+        now = self._client.clock.monotonic()
+        crowd = len(self._deeds) == CROWD and now - self._deeds[0] < WITHIN
+        if crowd and now - self._unsaid.setdefault(name, now) < UNSAID:
+            return True
+        self._unsaid.pop(name, None)
+        return False
+
     def _silence(self, node: Node | None) -> tuple[bool, float | None]:
         """Whether a node has been silent for too long, and when to look again if not yet."""
         if node is None:
@@ -113,7 +136,7 @@ class Nodes:
         match action:
             case Create(conf):
                 if node is not None:
-                    await self._create(name, conf, hosts.signed(facts, node))
+                    await self._create(name, conf, signed(facts, node))
             case Amend(change):
                 await self._slurm.update_node(name, change)
             case Drain(reason):
@@ -133,6 +156,7 @@ class Nodes:
             case Complain(reason, message) if node is not None:
                 self._recorder.note(NODES.reference(node), reason, message, warning=True)
                 return
+        self._deeds.append(self._client.clock.monotonic())
         self._mirror.poke(nodes=True)
 
     async def _create(self, name: str, conf: str, comment: str) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from slinky.bridge import hosts, names
 from slinky.bridge.devices.supply import inventory
-from slinky.bridge.hosts import Amend, Complain, Create, Delete, Drain, Facts, Report, Taint, Undrain
+from slinky.bridge.hosts import Amend, Complain, Create, Delete, Drain, Report, Taint, Undrain
+from slinky.bridge.portrait import Facts
 from slinky.kube import Node
 from slinky.slurm import Node as Host
 from slinky.slurm import Presence

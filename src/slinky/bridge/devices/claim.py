@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slinky.bridge import hosts, intake, names
+from slinky.bridge import intake, names, portrait
 from slinky.bridge.devices import asks, grant
 from slinky.bridge.devices.asks import Ask
 from slinky.bridge.devices.classes import Unclaimable
@@ -74,7 +74,7 @@ class Claims:
             behind = self._stock.node_of_host(resources.node)
             if behind is not None and behind.metadata.name == node:
                 host = self._mirror.nodes.get(resources.node)
-                told = hosts.fingerprint(host.comment) if host else ""
+                told = portrait.fingerprint(host.comment) if host else ""
                 if told and told != inventory.fingerprint:
                     raise Unclaimable(f"the devices of {node} changed since Slurm was told of them")
                 return Spot(pod, node, inventory, grant.granted(resources, inventory, host.gres if host else ""))
