@@ -5,7 +5,7 @@ A host of the partition that is no Kubernetes node is as unusable as one that th
 and go with other pods, so they are looked at anew each time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from slinky.bridge import constrain, intake
 from slinky.bridge.constrain import Shape
@@ -22,6 +22,7 @@ from slinky.bridge.views import (
 )
 from slinky.kube import Client, Key, Later, Node
 from slinky.slurm import Change, Kind, Mirror
+from slinky.slurm import Node as Host
 
 WAIT_FOR_CONSUMER = "WaitForFirstConsumer"
 
@@ -71,9 +72,7 @@ class Feasible:
     def _excluded(self, shape: Shape, partition: str) -> frozenset[str]:
         known = self._answers.get((shape, partition))
         if known is None:
-            # What may have vanished is not named: Slurm refuses a job that names a host it does not know.
-            gone = self._mirror.nodes.doubt.missing if self._mirror.nodes.doubt else ()
-            hosts = {name: host for name, host in self._mirror.nodes.items() if name not in gone}
+            hosts = self._hosts()
             names = [name for name, host in hosts.items() if not partition or partition in host.partitions]
             nodes = {name: self._stock.node_of_host(name) for name in names}
             strangers = frozenset(name for name, node in nodes.items() if node is None)
@@ -81,6 +80,16 @@ class Feasible:
             known = strangers | constrain.excluded(shape, present, self._stock.catalog)
             self._answers[shape, partition] = known
         return known
+
+    def _hosts(self) -> dict[str, Host]:
+        """Hosts that can be named: not one that may have vanished, since Slurm refuses a job that names a stranger."""
+        gone = self._mirror.nodes.doubt.missing if self._mirror.nodes.doubt else ()
+        return {name: host for name, host in self._mirror.nodes.items() if name not in gone}
+
+    def unsuited(self, suits: Callable[[str], bool]) -> frozenset[str]:
+        """Hosts whose node, by its name, does not suit. A node that is no host needs no mention."""
+        nodes = {name: self._stock.node_of_host(name) for name in self._hosts()}
+        return frozenset(name for name, node in nodes.items() if node is not None and not suits(node.metadata.name))
 
     async def why_not(self, pod: Pod, node: Node) -> str:
         """Why a node does not suit a pod; nothing if it does."""

@@ -132,8 +132,8 @@ class Units:
         first = translate(unit, root, pods, world)
         excluded = await self._feasible.excluded(pods, first.request.partition or "")
         if needed.choosy:
-            unfit = {intake.host_of(node) for node in self._stock.nodes if not needed.suits(node.metadata.name)}
-            excluded = {uid: hosts | unfit for uid, hosts in excluded.items()}
+            unsuited = self._feasible.unsuited(needed.suits)
+            excluded = {uid: hosts | unsuited for uid, hosts in excluded.items()}
         return translate(unit, root, pods, world, excluded=excluded) if any(excluded.values()) else first
 
     def _view(

@@ -204,6 +204,12 @@ class Proof:
     def kubectl(self, *argv: str, input: str | None = None, check: bool = True) -> str:
         return self.lab.kubectl("-n", SPACE, *argv, input=input, check=check)
 
+    def tell(self) -> str:
+        """How Slurm sees it, and what the operator has said last; for a test that failed."""
+        parts = [("sinfo", "-N", "-o", "%N %t %E"), ("squeue", "-a"), ("scontrol", "show", "jobs")]
+        logs = ("logs", "-n", OPERATOR_SPACE, "--tail=60", "--prefix", "-l", "app.kubernetes.io/name=slurm-operator")
+        return "\n".join([*(self.slurm(*argv, check=False) for argv in parts), self.lab.kubectl(*logs, check=False)])
+
     def apply(self, manifests: list[dict[str, Any]]) -> None:
         self.lab.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(manifests))
 

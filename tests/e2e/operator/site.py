@@ -79,6 +79,10 @@ class Operator:
             self.process = subprocess.Popen(argv, stdout=out, stderr=out, env=dict(os.environ))
         until(lambda: self.get("/readyz"), "the operator's readiness")
 
+    def tell(self) -> str:
+        """Its last words."""
+        return "\n".join(self.log.read_text().splitlines()[-60:])
+
     def stop(self) -> None:
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
@@ -122,6 +126,17 @@ class Site:
     def get(self, kind: str, name: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-o", "json"))
         return found
+
+    def tell(self) -> str:
+        """How Slurm sees it, and what its controllers have said last; for a test that failed."""
+        parts = [("sinfo", "-N", "-o", "%N %t %E"), ("squeue", "-a"), ("scontrol", "show", "jobs")]
+        said = [
+            self.kubectl("exec", name, "-c", "slurmctld", "--", *argv, check=False)
+            for name in self.pods("slurmctld")
+            for argv in parts
+        ]
+        logs = ("logs", "--tail=40", "--prefix", "--all-containers", "-l", "app.kubernetes.io/name=slurmctld")
+        return "\n".join([*said, self.kubectl(*logs, check=False)])
 
     def pods(self, role: str = "slurmd") -> dict[str, dict[str, Any]]:
         text = self.kubectl("get", "pods", "-l", f"app.kubernetes.io/name={role}", "-o", "json")

@@ -11,7 +11,7 @@ from slinky.bridge.config import DeviceProfile
 from slinky.bridge.devices.cores import bits, folded, numbers
 from slinky.bridge.devices.shelf import held
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS
-from slinky.kube import EVENTS, NAMESPACES, Client, Key
+from slinky.kube import EVENTS, NAMESPACES, NODES, Client, Key
 from slinky.slurm import Client as Slurm
 
 from .rack import Rack, exactly, gpus, grouped_cpus, rack, single_cpus
@@ -69,6 +69,16 @@ async def test_a_pod_gets_exactly_the_devices_that_slurm_granted(bay: Rack) -> N
 async def _released(made: Rack, pod: str) -> bool:
     found = await made.client.list(RESOURCE_CLAIMS, namespace=made.stage.namespace)
     return not any(claim.metadata.name.startswith(f"{pod}-extended") for claim in found)
+
+
+async def test_a_node_that_is_no_host_keeps_nobody_from_devices(bay: Rack) -> None:
+    """Slurm refuses a job that names a host it does not know, and a control plane's node is none."""
+    stranger = Key("", f"{bay.stage.name}-stranger")
+    await bay.client.create(NODES, NODES.manifest(stranger))
+    await bay.claim("mine", exactly(bay.gpu))
+    await bay.stage.pod("p", resourceClaims=[{"name": "g", "resourceClaimName": "mine"}], annotations=SHARED)
+    await bay.stage.bound("p")
+    await bay.client.delete(NODES, stranger)
 
 
 async def test_a_device_that_another_claim_holds_is_told_and_waited_for(bay: Rack) -> None:
