@@ -40,9 +40,10 @@ def key_pair() -> tuple[str, str]:
 
 
 def operator_values(**operator: Any) -> dict[str, Any]:
-    """Two replicas of each part, as the chart has it; metrics guarded."""
+    """Two replicas of each part, as the chart has it; metrics guarded, and our images where none is named."""
     part = {"image": image("slinky")}
-    return {"operator": {**part, "metricsSecure": True, **operator}, "webhook": part}
+    ours = {"metricsSecure": True, "extraArgs": [f"--image={reference('{daemon}')}"]}
+    return {"operator": {**part, **ours, **operator}, "webhook": part}
 
 
 def known() -> dict[str, Any]:

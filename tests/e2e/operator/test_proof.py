@@ -261,7 +261,7 @@ def test_without_the_operator_work_goes_on(proof: Proof, witness: str) -> None:
     assert proof.state(witness) == "RUNNING"
     proof.release(witness)
     proof.ended_well(witness)
-    proof.operator("install", extraArgs=[f"--image={reference('{daemon}')}"])
+    proof.operator("install")
     proof.kubectl("wait", f"nodeset/{CPU}", "--for=condition=Ready", "--timeout=280s")
 
 
