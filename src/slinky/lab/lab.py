@@ -5,6 +5,7 @@ A `Lab` is found again by name at any time, for all that it knows is its record 
 Making one is in `bringup`; clearing one away is the janitor's.
 """
 
+import logging
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,11 @@ from slinky.lab.prepare.golang import release
 from slinky.lab.prepare.images import reference
 from slinky.lab.record import Record
 from slinky.lab.slurm import Beside
+
+log = logging.getLogger(__name__)
+
+#: The daemons whose last words tell why a node is not ready.
+DAEMONS = ("containerd", "kubelet")
 
 
 class Lab:
@@ -205,10 +211,23 @@ class Lab:
         """Return once these nodes are ready."""
         wanted = set(names)
 
-        def ready() -> bool:
-            return wanted <= {name for name, is_ready in self.nodes().items() if is_ready}
+        def late() -> set[str]:
+            return wanted - {name for name, is_ready in self.nodes().items() if is_ready}
 
-        until(ready, f"{', '.join(sorted(wanted))} to be ready", seconds, lambda: self.kubectl("get", "nodes"))
+        def ready() -> bool:
+            missing = late()
+            for machine in real(missing):
+                _revive(machine)
+            return not missing
+
+        def real(names: set[str]) -> list[Machine]:
+            return [machine for machine in self.machines() if machine.name in names]  # others are hollow
+
+        def why() -> str:
+            last = (f"{place.name}, {name}:\n{place.tail(name)}" for place in real(late()) for name in DAEMONS)
+            return "\n".join((self.kubectl("get", "nodes"), *last))
+
+        until(ready, f"{', '.join(sorted(wanted))} to be ready", seconds, why)
 
     def load_image(self, archive: Path) -> None:
         """Import an image archive into every node."""
@@ -270,6 +289,18 @@ def plant(seed: Path, target: Path) -> None:
         copy = database.with_suffix(".copy")
         shutil.copy2(database, copy)
         copy.rename(database)
+
+
+def _revive(machine: Machine) -> None:
+    """Start daemons of a node that gave up, as the init of a real machine would: each needs others to start."""
+    if not machine.alive():
+        return
+    for daemon, state in machine.call("status").items():
+        if state["pid"] is None:
+            last = machine.tail(daemon, 3)
+            log.warning("%s of %s ended with %s and is started again:\n%s", daemon, machine.name, state["exit"], last)
+            argv, env, uid = machine.call("command", name=daemon)
+            machine.start(daemon, argv, env, uid)
 
 
 def _ready(node: dict[str, Any]) -> bool:
