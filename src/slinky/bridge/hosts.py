@@ -118,7 +118,7 @@ def foreign(host: Host, mark: str) -> bool:
 
 def _register(facts: Facts) -> list[Action]:
     node = facts.node
-    if node is None or not external(node) or not node.ready:
+    if node is None or not external(node) or not node.ready or facts.partitions is None:
         return []
     address = internal_address(node)
     if address is None:

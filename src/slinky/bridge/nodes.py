@@ -29,7 +29,8 @@ log = Log("slinky.bridge.nodes")
 STEPS = counter("slinky_bridge_node_steps_total", "Steps taken about nodes, by kind.", "step")
 
 
-#: While Slurm is out of sight nothing is done about its hosts; the mirror's return wakes us, this is for the rest.
+#: While Slurm is out of sight nothing is done about its hosts, and none is made while it cannot tell its partitions.
+#: The return of the mirror wakes us; this is for the rest.
 UNKNOWN_AGAIN = 10.0
 
 
@@ -78,7 +79,7 @@ class Nodes:
                 continue
             STEPS.labels(type(action).__name__.lower()).inc()
             await self._act(key.name, node, facts, action)
-        if facts.presence is Presence.UNKNOWN:
+        if facts.presence is Presence.UNKNOWN or facts.partitions is None:
             return Again(UNKNOWN_AGAIN)
         return Again(again) if again is not None else None
 
@@ -90,7 +91,7 @@ class Nodes:
             presence,
             self._mark,
             self._stock.inventory(node.metadata.name) if node else Inventory(),
-            frozenset(self._mirror.partitions),
+            frozenset(self._mirror.partitions) if self._mirror.partitions.synced else None,
             self._settings.node_size,
             silent,
             self._settings.taint,
@@ -98,8 +99,6 @@ class Nodes:
         )
 
     async def _presence(self, name: str) -> Presence:
-        if not self._mirror.partitions.synced:
-            return Presence.UNKNOWN  # nothing is known of partitions either while Slurm is out of sight
         doubt = self._mirror.nodes.doubt
         if doubt is None or name not in doubt.missing:
             return self._mirror.nodes.presence(name)

@@ -23,7 +23,7 @@ class Facts:
     presence: Presence
     mark: str  # how we sign hosts that we made
     inventory: Inventory = field(default_factory=Inventory)
-    partitions: Collection[str] = ()
+    partitions: Collection[str] | None = ()  # None while Slurm cannot tell
     size: str = "allocatable"
     silent: bool = False  # not ready for longer than we bear
     effect: str = "NoExecute"

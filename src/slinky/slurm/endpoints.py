@@ -56,7 +56,7 @@ class Ctld:
     UPDATE_NODE = Endpoint("POST", "node/{node_name}")
     DELETE_NODE = Endpoint("DELETE", "node/{node_name}")
     NEW_NODE = Endpoint("POST", "new/node/", V44, 60)
-    PARTITIONS = Endpoint("GET", "partitions/")
+    PARTITIONS = Endpoint("GET", "partitions/", deadline=15)
     PARTITION = Endpoint("GET", "partition/{partition_name}")
     WRITE_PARTITIONS = Endpoint("POST", "partitions/", V45)
     DELETE_PARTITION = Endpoint("DELETE", "partition/{partition_name}", V45)

@@ -25,6 +25,7 @@ with its number.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -194,6 +195,20 @@ MEANING: dict[int, type[SlurmError]] = {
     9216: Invalid,  # invalid data
 }
 
+#: What a system says of a connection that failed; the numbers are its own, not Slurm's.
+CONNECTION = frozenset(
+    {
+        errno.EPIPE,
+        errno.ENOTCONN,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.ECONNABORTED,
+        errno.ETIMEDOUT,
+        errno.EHOSTUNREACH,
+        errno.ENETUNREACH,
+    }
+)
+
 #: Failures to connect: the request did not even leave slurmrestd.
 NEVER_SENT = frozenset({1001, 1800, 1804, 1805, 2027, 2131, 7000, 7015})
 
@@ -205,9 +220,14 @@ def error_for(problems: Iterable[Problem]) -> SlurmError:
     """
     found = tuple(problems) or (Problem(),)
     first = next((problem for problem in found if problem.number in MEANING), found[0])
-    kind = MEANING.get(first.number, Rejected)
+    kind = MEANING.get(first.number, DatabaseUnreachable if _cut_off(first) else Rejected)
     if issubclass(kind, Rejected):
         return kind(first, (problem for problem in found if problem is not first))
     if issubclass(kind, Retryable):
         return kind(str(first), maybe_applied=first.number not in NEVER_SENT)
     return kind(str(first))
+
+
+def _cut_off(problem: Problem) -> bool:
+    """Whether slurmrestd passes on what the system said of its connection to slurmdbd."""
+    return problem.number in CONNECTION and problem.source.startswith("slurmdb_")

@@ -27,7 +27,7 @@ from .changes import Change, Feed, Kind, Listener, moves
 from .client import Client
 from .errors import SlurmError
 from .jobbook import JobBook, Whereabouts
-from .pace import Hurry, Last, Rhythm, Source, Telltale, due, replanned, restarted, stirred
+from .pace import VITAL, Hurry, Last, Rhythm, Source, Telltale, due, replanned, restarted, stirred
 from .partitions import Partition
 from .records import YOUNG, JobRecord
 from .results import Listing
@@ -190,7 +190,10 @@ class Mirror:
                 self._turned.notify_all()
 
     async def synced(self, *, deadline: float = 60.0) -> None:
-        """Wait until everything has been seen once. Raises the fault, or TimeoutError, when it is late."""
+        """Wait until everything has been seen once; partitions only if they can be, see `VITAL`.
+
+        Raises the fault, or TimeoutError, when it is late.
+        """
         await self._until(self._complete, deadline)
 
     async def refresh(self, *, deadline: float = 15.0) -> None:
@@ -210,7 +213,8 @@ class Mirror:
             raise
 
     def _complete(self) -> bool:
-        return all(table.synced for table in (self.jobs, self.nodes, self.partitions, self.reservations))
+        told = self.partitions.synced or self._last[Source.PARTITIONS].failures
+        return bool(told) and all(table.synced for table in (self.jobs, self.nodes, self.reservations))
 
     def _due(self, source: Source) -> float:
         now = self._clock()
@@ -233,10 +237,13 @@ class Mirror:
             await self._read(source)
         except SlurmError as error:
             last.failures += 1
-            self._blinded(error)
+            if source in VITAL:
+                self._blinded(error)
+            elif last.failures == 1:
+                log.warning("%s cannot be read; what is known of them stays: %s", source.value, error)
         else:
             recovered, last.failures, last.began = last.failures > 0, 0, started
-            if recovered:
+            if recovered and source in VITAL:
                 self._recovered()
             if not self._whole and self._complete():
                 self._whole = True
@@ -278,7 +285,7 @@ class Mirror:
         for source in failing:
             self._last[source].at = float("-inf")
             self._wake[source].set()
-        if not failing:
+        if not VITAL & set(failing):
             self._sighted()
 
     def _sighted(self) -> None:

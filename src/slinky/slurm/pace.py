@@ -26,6 +26,10 @@ class Source(Enum):
     RESERVATIONS = "reservations"
 
 
+#: Without these we are blind. A cluster whose accounting is down cannot tell its partitions, and works on.
+VITAL = frozenset(Source) - {Source.PARTITIONS}
+
+
 class Hurry(IntEnum):
     """How soon a source is wanted."""
 
@@ -79,7 +83,9 @@ def due(source: Source, last: Last, *, moving: bool, astir: bool = False, rhythm
     `moving` is what was seen of jobs that somebody follows; `astir` is what the tell-tale says, which may be of others.
     """
     if last.failures:
-        return last.at + backoff(last.failures, rhythm)
+        pause = backoff(last.failures, rhythm)
+        # Partitions are read through the accounting database; one that hangs costs slurmrestd a thread each time.
+        return last.at + (max(pause, rhythm.tables, rhythm.burden * last.cost) if source not in VITAL else pause)
     regular = {
         Source.TELLTALE: rhythm.tick,
         # slurmctld counts a request before it starts what that allows: one look is not enough.

@@ -202,6 +202,32 @@ async def test_without_slurmdbd_only_accounting_fails(slurm: Beside, client: Cli
     assert await client.accounting.accounts()
 
 
+async def test_without_accounting_only_partitions_are_out_of_sight(slurm: Beside, client: Client) -> None:
+    """Partitions are told with the help of slurmdbd; a cluster without accounting works on."""
+    async with Mirror(client, rhythm=LIVELY) as mirror, contextlib.AsyncExitStack() as later:
+        await mirror.synced()
+        known = set(mirror.partitions)
+        slurm.stop("slurmdbd")
+        try:
+            with pytest.raises(DatabaseUnreachable):
+                await client.partitions()
+            newcomer = await later.enter_async_context(Mirror(client, rhythm=LIVELY))
+            await newcomer.synced()
+            assert not newcomer.partitions.synced
+            assert set(newcomer.nodes) == set(mirror.nodes)
+            await asyncio.sleep(2 * LIVELY.tables)
+            await mirror.refresh()
+            assert mirror.fault is newcomer.fault is None
+            assert mirror.nodes.presence("k001") is Presence.PRESENT
+            assert set(mirror.partitions) == known
+        finally:
+            slurm.start("slurmdbd")
+        async with asyncio.timeout(PATIENCE):
+            while not newcomer.partitions.synced:  # noqa: ASYNC110 - a table has no event of its own
+                await asyncio.sleep(0.05)
+        assert set(newcomer.partitions) == known
+
+
 async def test_without_slurmrestd_the_mirror_is_blind_and_then_sees_again(slurm: Beside, client: Client) -> None:
     async with Mirror(client, rhythm=LIVELY) as mirror:
         await mirror.synced()

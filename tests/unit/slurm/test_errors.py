@@ -65,3 +65,9 @@ def test_a_lost_answer_may_hide_a_deed_but_a_refused_connection_cannot() -> None
     assert lost.maybe_applied
     assert isinstance(refused, Unreachable)
     assert not refused.maybe_applied
+
+
+def test_a_connection_to_the_database_that_was_refused_is_an_outage_and_nothing_else_is() -> None:
+    assert type(error_for([Problem(111, "Connection refused", "slurmdb_tres_get")])) is DatabaseUnreachable
+    assert type(error_for([Problem(111, "Connection refused", "op_handler_nodes")])) is Rejected
+    assert type(error_for([Problem(13, "Permission denied", "slurmdb_tres_get")])) is Rejected

@@ -86,6 +86,12 @@ def test_failures_are_met_with_patience_but_never_with_despair(failures: int) ->
     assert at(Source.JOBS, failures=failures, hurry=Hurry.NOW) == backoff(failures, RHYTHM)
 
 
+def test_a_database_that_hangs_is_not_asked_again_at_once() -> None:
+    assert at(Source.PARTITIONS, failures=1) == RHYTHM.tables
+    assert at(Source.PARTITIONS, failures=1, cost=15.0) == RHYTHM.burden * 15.0
+    assert at(Source.NODES, failures=1, cost=15.0) == RHYTHM.retry
+
+
 def telltale(**changes: object) -> Telltale:
     diag = Diag(req_time_start=number(5), rpcs_by_message_type=(RpcCount("REQUEST_KILL_JOBS", 1),))
     return Telltale.of(msgspec.structs.replace(diag, **changes))
