@@ -3,16 +3,18 @@
 
 A job is ended by the name that is never used again: natively as COMPLETED or FAILED where a completer is there. REST
 ends every external job as CANCELLED, so what became of its pods is also added to the accounting record afterwards,
-from a queue that gives up rather than hold anybody up.
+from a queue that holds nobody up: it waits while slurmdbd is away, and gives up where slurmdbd does not know the job.
 """
 
 import asyncio
-from collections import deque
+import contextlib
+import heapq
+from typing import NamedTuple
 
 from slinky.bridge.complete import Completer
 from slinky.bridge.ledger import Ledger
 from slinky.observe import Clock, Log, counter
-from slinky.slurm import Client, Conflict, ExitCode, Mirror, NotFound, SlurmError, number
+from slinky.slurm import Client, Conflict, ExitCode, Mirror, NotFound, Retryable, SlurmError, number
 from slinky.slurm.past import Outcome, PastComment
 
 log = Log("slinky.bridge.release")
@@ -21,10 +23,21 @@ ENDED = counter("slinky_bridge_jobs_ended_total", "Jobs ended because their pods
 
 #: Outcomes that Slurm has states for; a job whose pods were deleted was cancelled indeed.
 NATIVE = ("Succeeded", "Failed")
-#: slurmdbd hears of an end some moments later.
-FIRST, EVERY, TRIES = 1.0, 5.0, 4
+#: slurmdbd hears of an end some moments later, after an outage when slurmctld finds it again: each try waits longer.
+FIRST, LONGER, TRIES = 1.0, 5.0, 8
+#: How often a slurmdbd that does not answer is tried.
+AWAY = 10.0
 #: Outcomes beyond this are dropped: slurmdbd has been away for long, and pods matter more.
 MOST = 10_000
+
+
+class Word(NamedTuple):
+    """What is to be written about a job, when, and how often that has been tried."""
+
+    due: float
+    job: str
+    attempt: int
+    remark: Outcome
 
 
 class Releaser:
@@ -35,7 +48,7 @@ class Releaser:
     ) -> None:
         self._client, self._mirror, self._ledger, self._clock = client, mirror, ledger, clock
         self._completer = completer
-        self._outcomes: deque[tuple[float, int, str, Outcome]] = deque(maxlen=MOST)
+        self._words: list[Word] = []  # a heap: the next one first
         self._work = asyncio.Event()
 
     async def end(self, job: str, outcome: str = "", code: int = 0) -> None:
@@ -57,21 +70,31 @@ class Releaser:
         # Slurm takes this number for a wait status, in which an exit code is the second byte.
         status = ExitCode(status=("SUCCESS" if code == 0 else "ERROR",), return_code=number(code << 8))
         remark = Outcome(comment=PastComment(job=f"pods {outcome}, exit code {code}"), derived_exit_code=status)
-        self._outcomes.append((self._clock.monotonic() + FIRST, 1, job, remark))
-        self._work.set()
+        self._later(Word(self._clock.monotonic() + FIRST, job, 1, remark))
+
+    def _later(self, word: Word) -> None:
+        if len(self._words) < MOST:
+            heapq.heappush(self._words, word)
+            self._work.set()
 
     async def run(self) -> None:
         """Write outcomes until cancelled."""
         while True:
-            if not self._outcomes:
+            now = self._clock.monotonic()
+            wait = self._words[0].due - now if self._words else None
+            if wait is None or wait > 0:
                 self._work.clear()
-                await self._work.wait()
-            due, attempt, job, remark = self._outcomes.popleft()
-            await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._work.wait()
+                continue
+            word = heapq.heappop(self._words)
             try:
-                await self._client.accounting.write_outcome(job, remark)
+                await self._client.accounting.write_outcome(word.job, word.remark)
+            except Retryable:
+                self._later(word._replace(due=now + AWAY))
             except SlurmError as error:
-                if attempt < TRIES:
-                    self._outcomes.append((self._clock.monotonic() + EVERY, attempt + 1, job, remark))
+                if word.attempt < TRIES:
+                    self._later(word._replace(due=now + LONGER * word.attempt, attempt=word.attempt + 1))
                 else:
-                    log.info("the outcome of a job was not recorded", job=job, error=error)
+                    log.info("the outcome of a job was not recorded", job=word.job, error=error)

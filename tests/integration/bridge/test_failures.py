@@ -14,7 +14,7 @@ from slinky.bridge.views import OUR_PODS
 from slinky.kube import NODES, Client, Key
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
-from slinky.slurm import JobRequest, MintedToken, NodeUpdate
+from slinky.slurm import JobRequest, MintedToken, NodeUpdate, SlurmError
 
 from .proxy import Proxy, proxy
 from .scene import Scene, eventually, scene
@@ -76,6 +76,26 @@ async def test_a_slurm_out_of_sight_costs_no_pod(broken: Broken, fault: str) -> 
     way.fault = lambda _: ""
     await stage.bound("late", 60)
     assert names.FINALIZER not in (await stage.get("p")).metadata.finalizers
+
+
+async def test_without_accounting_pods_come_and_go_and_their_outcome_is_told_later(stage: Scene, slurm: Beside) -> None:
+    slurm.stop("slurmdbd")
+    try:
+        await runs(stage)
+        job = await stage.job_of()
+        await stage.phase("p", "Failed", 3)
+        await stage.state(job, "CANCELLED")
+        await settled()
+        assert names.FINALIZER not in (await stage.get()).metadata.finalizers
+    finally:
+        slurm.start("slurmdbd")
+
+    async def recorded() -> bool:
+        with contextlib.suppress(SlurmError):
+            return "Failed, exit code 3" in (await stage.slurm.accounting.job(job.job_id)).comment.job
+        return False
+
+    await eventually(recorded, "the outcome in accounting", 120)
 
 
 async def test_a_submission_nobody_heard_of_is_adopted_and_not_repeated(broken: Broken) -> None:
