@@ -2,6 +2,7 @@
 """A bridge that dies at a chosen step: every write to pods, claims or jobs is one."""
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -47,6 +48,7 @@ class Killer:
         if len(self.steps) != self.at:
             return await do()
         if self.after:
-            await do()
+            with contextlib.suppress(Exception):  # it dies after this step, refused or not
+                await do()
         self.dead.set()
         return await asyncio.Event().wait()
