@@ -110,6 +110,8 @@ class Bench:
         await self.stage.seen(self.stage.bound, wanted)
         taken = max(self.stage.bound[name] for name in wanted) - began
         self.note(f"{count} pods, create -> bound", taken, "s", 1.5 * floor, floor)
+        queued = sum("job/submit" in call.path for call in self.bridge.calls(began))
+        self.note("... of them queued, since Slurm seemed to have no room", queued, "")
         await self.scancel(wanted[: count // 2])
         await self.stage.ended(wanted)
 

@@ -200,4 +200,5 @@ class Stage:
 
         await many(range(count), remove)
         await self.slurm.cancel_many(JobSelection(job_name="floor"))
-        await asyncio.sleep(6)
+        # A list of a thousand hosts is heavy, so the bridge reads it seldom: until then it takes them for busy.
+        await asyncio.sleep(20)

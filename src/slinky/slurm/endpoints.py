@@ -25,6 +25,11 @@ class Endpoint(NamedTuple):
     deadline: float = 30.0
     api: str = "slurm"
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether it only asks, so that asking twice does no more than asking once."""
+        return self.method == "GET" and self.path != "reconfigure/"
+
     def url(self, version: Version, **names: str | int) -> str:
         """The path on the server; names are percent-encoded, so a hostlist's brackets are safe."""
         filled = {key: quote(str(value), safe="") for key, value in names.items()}

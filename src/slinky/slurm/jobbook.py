@@ -89,8 +89,7 @@ class JobBook:
         self._allowed_at = clock()
         #: A young job waits and Slurm has not said why: it is worth another look soon.
         self.curious = False
-        #: Somebody follows a job that waits.
-        self.waiting = False
+        self._reading = asyncio.Lock()
 
     def track(self, job_id: str, sluid: str) -> None:
         """Follow a job closely."""
@@ -130,6 +129,16 @@ class JobBook:
         """One reading of all that is of interest. False if something was left unanswered and should be
         asked soon.
         """
+        async with self._reading:
+            return await self._read()
+
+    async def explain(self) -> None:
+        """Slurm has planned ahead: hear what that means to jobs that wait. A reading under way does so anyway."""
+        if not self._reading.locked():
+            async with self._reading:
+                await self._refresh_waiting()
+
+    async def _read(self) -> bool:
         began = self._clock()
         if self._everything:
             seen = records.sort_states(await self._client.job_states(), self._tracked)
@@ -306,7 +315,6 @@ class JobBook:
             for key, at in self._read_at.items()
             if (record := self.table.get(key)) and record.state.pending
         ]
-        self.waiting = bool(waiting)
         self.curious = any(
             not explained and now - self._first_seen.get(key, now) < CURIOUS for explained, _, key in waiting
         )

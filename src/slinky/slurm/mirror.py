@@ -317,8 +317,8 @@ class Mirror:
             if source not in signs and table.synced and not self._last[source].hurry:
                 table.confirm()
         before, self._telltale = self._telltale, now
-        if replanned(before, now) and self._book.waiting:
-            self._want(Source.JOBS, Hurry.NOW)
+        if replanned(before, now):
+            await self._book.explain()
 
     def _take(self, kind: Kind, source: Source, table: Table[N], found: Listing[N] | None) -> None:
         """Bring one table up to a list; None confirms what is there."""

@@ -3,12 +3,15 @@
 
 `call` sends one request of the endpoint table and returns its decoded answer. It negotiates the data parser
 once, renews a refused token once, and after slurmctld was found unreachable asks the cheap `/ping/` before
-anything else. It keeps no Slurm state and repeats no request that may have been carried out.
+anything else. It keeps no Slurm state and repeats no request that may have been carried out. A question is asked
+once more when its answer is far later than usual: slurmrestd 26.05 now and then takes one and never answers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -24,6 +27,7 @@ from .errors import (
     Malformed,
     Rejected,
     Retryable,
+    Silence,
     SlurmError,
     Unreachable,
     Unsupported,
@@ -33,7 +37,14 @@ from .transport import HttpTransport, Query
 from .values import Value
 from .versions import Version
 
+log = logging.getLogger(__name__)
+
 A = TypeVar("A", bound=Answer)
+
+#: A question that got no answer for this long, and for so many times as long as usual, is taken for lost.
+LOST, TIMES = 4.0, 10.0
+#: What usually takes long is remembered as such for a while.
+FADING = 0.9
 
 #: After a probe has failed, further calls fail at once for this long.
 PROBE_PAUSE = 1.0
@@ -66,6 +77,7 @@ class Session:
         self._suspected = False
         self._probed_at = float("-inf")
         self._probing = asyncio.Lock()
+        self._usual: dict[Endpoint, float] = {}
 
     async def version(self) -> Version:
         """The newest data parser that both sides know; asked once."""
@@ -134,14 +146,23 @@ class Session:
         headers = {"X-SLURM-USER-TOKEN": self._token(), "Accept": "application/json"}
         if self.user is not None:
             headers["X-SLURM-USER-NAME"] = self.user
-        return await self.transport.send(
-            endpoint.method,
-            path,
-            headers=headers,
-            query=query,
-            body=payload,
-            deadline=min(endpoint.deadline, self._deadline),
-        )
+
+        async def send(deadline: float) -> Reply:
+            began = self._monotonic()
+            reply = await self.transport.send(
+                endpoint.method, path, headers=headers, query=query, body=payload, deadline=deadline
+            )
+            usual = self._usual.get(endpoint, 0.0)
+            self._usual[endpoint] = max(self._monotonic() - began, FADING * usual)
+            return reply
+
+        deadline = min(endpoint.deadline, self._deadline)
+        patience = max(LOST, TIMES * self._usual.get(endpoint, 0.0))
+        if endpoint.repeatable and 2 * patience < deadline:
+            with contextlib.suppress(Silence):
+                return await send(patience)
+            log.info("%s %s got no answer in %.0f s and is asked again", endpoint.method, path, patience)
+        return await send(deadline)
 
     def _token(self) -> str:
         try:
