@@ -36,7 +36,7 @@ from slinky.slurm import JobRequest, JobSelection, MintedToken
 
 RESULTS = Path(__file__).parent / "results" / "bridge.json"
 #: Gangs, one after the other.
-GANGS = 3
+GANGS = 5
 SPARE = {names.OPTION + "partition": "dyn"}
 
 

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import heapq
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import NamedTuple
 
 from msgspec import structs
@@ -25,7 +25,7 @@ from .past import PastJob
 from .records import JobRecord, Question
 from .states import JobState
 from .table import FRESH, Presence, Table
-from .views import Job, JobStatus
+from .views import Job, JobStatus, NodeResources
 
 log = logging.getLogger(__name__)
 
@@ -154,12 +154,19 @@ class JobBook:
         return not self._unanswered
 
     async def look(self, key: str) -> bool:
-        """Read all about one job that is followed, now. False if that could not be: the next reading asks again."""
+        """Read all about one job that was just made, now. False if that could not be: the next reading asks again.
+
+        It probably runs, so what it was granted is asked for at the same time.
+        """
         self._looking.add(key)
+        granted = asyncio.create_task(self._granted(key))
+        granted.add_done_callback(lambda task: task.cancelled() or task.exception())  # not everybody asks for it
+        everything, now = Question.DETAIL | Question.RESOURCES, contextlib.nullcontext()
         try:
-            return await self._settle(key, None, Question.DETAIL | Question.RESOURCES, turn=contextlib.nullcontext())
+            return await self._settle(key, None, everything, turn=now, granted=granted)
         finally:
             self._looking.discard(key)
+            granted.cancel()
 
     async def _states_of(self, keys: Iterable[str]) -> dict[str, JobState]:
         wanted = list(keys)
@@ -248,6 +255,7 @@ class JobBook:
         state: JobState | None,
         question: Question,
         turn: contextlib.AbstractAsyncContextManager[None] | None = None,
+        granted: Awaitable[tuple[NodeResources, ...]] | None = None,
     ) -> bool:
         """Read what is asked about one tracked job, when it is its turn, and put its record in order. False if there
         was no answer.
@@ -260,7 +268,7 @@ class JobBook:
                 elif state is not None:
                     record = structs.replace(record, state=state)
                 if Question.RESOURCES in question and record.state.running and not record.lost:
-                    record = await self._placed(record)
+                    record = structs.replace(record, resources=await (granted or self._granted(key)))
         except SlurmError as error:
             log.info("job %s could not be read and will be asked for again: %s", key, error)
             self._unanswered = True
@@ -298,12 +306,12 @@ class JobBook:
             return None
         return past if records.same_past(record, past) else None
 
-    async def _placed(self, record: JobRecord) -> JobRecord:
-        """The record with what the job was granted; an old data parser has only the detail."""
+    async def _granted(self, key: str) -> tuple[NodeResources, ...]:
+        """What a job was granted; an old data parser has only the detail."""
         try:
-            return structs.replace(record, resources=await self._client.resources(int(record.job_id)))
+            return await self._client.resources(int(key))
         except (Unsupported, ValueError):
-            return structs.replace(record, resources=())
+            return ()
 
     async def _refresh_waiting(self) -> None:
         """Reason and expected start of waiting jobs: the unexplained first, then the longest unread."""
