@@ -41,8 +41,8 @@ log = logging.getLogger(__name__)
 
 A = TypeVar("A", bound=Answer)
 
-#: A question that got no answer for this long, and for so many times as long as usual, is taken for lost.
-LOST, TIMES = 4.0, 10.0
+#: A question that got no answer for so many times as long as usual may be lost.
+TIMES = 10.0
 #: What usually takes long is remembered as such for a while.
 FADING = 0.9
 
@@ -157,7 +157,7 @@ class Session:
             return reply
 
         deadline = min(endpoint.deadline, self._deadline)
-        patience = max(LOST, TIMES * self._usual.get(endpoint, 0.0))
+        patience = max(endpoint.lost, TIMES * self._usual.get(endpoint, 0.0))
         if endpoint.repeatable and 2 * patience < deadline:
             with contextlib.suppress(Silence):
                 return await send(patience)
