@@ -110,12 +110,16 @@ class Clusters:
         if found := self._clusters.get(key):
             found.mirror.poke(nodes=True)
 
-    async def look(self, key: Key) -> None:
-        """See what is true now; a Slurm that does not answer soon leaves what is known as it is."""
+    async def look(self, key: Key) -> bool:
+        """See what is true now; whether Slurm has answered."""
         found = self._clusters.get(key)
-        if found is not None and found.mirror.fault is None:
-            with contextlib.suppress(SlurmError, TimeoutError):
-                await found.mirror.refresh(deadline=LOOK)
+        if found is None or found.mirror.fault is not None:
+            return False
+        try:
+            await found.mirror.refresh(deadline=LOOK)
+        except (SlurmError, TimeoutError):
+            return False
+        return True
 
     def attend(self, key: Key, whose: Key, waiting: bool) -> None:
         """Whether a NodeSet waits for work to leave hosts of this cluster: then every move of jobs is news."""

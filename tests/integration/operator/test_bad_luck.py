@@ -18,6 +18,7 @@ from slinky.api.nodeset import NODE_SETS
 from slinky.kube import PODS, Key, NotFound
 from slinky.lab.plain import PlainPlane
 from slinky.lab.slurm import Beside
+from slinky.operator.clusters import LOOK
 from slinky.slurm import JobRequest
 from slinky.slurm import number as amount
 
@@ -78,7 +79,8 @@ async def test_a_bad_image_stops_its_update_before_it_costs_more_than_allowed(se
     assert not set_of_two.wrongs
 
 
-async def test_a_job_that_started_a_moment_ago_decides_who_goes(set_of_two: Stage) -> None:
+@pytest.mark.parametrize("slowness", [1.5, 7.0])
+async def test_a_job_that_started_a_moment_ago_decides_who_goes(set_of_two: Stage, slowness: float) -> None:
     """The higher number would go first if both were idle, as they were when Slurm was last looked at."""
     host = f"{set_of_two.prefix}1"
     wanted = JobRequest(
@@ -92,10 +94,14 @@ async def test_a_job_that_started_a_moment_ago_decides_who_goes(set_of_two: Stag
         memory_per_node=amount(100),
     )
     # Whatever the operator asks of Slurm takes a while, so that it learns of the job only if it waits for the answer.
-    set_of_two.gates.delays["slurm"] = 1.5
+    set_of_two.gates.delays["slurm"] = slowness
     await asyncio.sleep(0.5)  # what was asked before is answered
     job = await set_of_two.slurm.allocate(wanted)
     await set_of_two.workers(1)
+    if slowness > LOOK:
+        await asyncio.sleep(LOOK + 3)  # it has asked and got no answer in time
+        assert not any(keys.POD_CONDEMNED in pod.metadata.annotations for pod in (await set_of_two.pods()).values())
+        set_of_two.gates.delays.clear()
 
     async def one() -> bool:
         return len(await set_of_two.pods()) == 1

@@ -4,6 +4,7 @@
 import asyncio
 from collections import Counter
 from functools import partial
+from typing import TypeGuard
 
 from slinky.api import keys
 from slinky.api.controller import Controller
@@ -88,19 +89,29 @@ class NodeSetKeeper(Keeper[NodeSet]):
         standing = await self.history.settle(found, contents(hashes), self._carried(found))
         hashes = hashes._replace(revision=standing.wanted.hash)
         setting = Setting(controller, hashes, self.world.settings.images, self.domain)
-        seen = self._snapshot(found, hashes.revision)
-        steps = plan(seen)
-        if any(isinstance(step, Condemn) and step.cause in OF_SEVERAL for step in steps):
-            # Who goes is chosen once and for good, and a job may have started a moment ago: ask Slurm again before.
-            await self.clusters.look(found.controller_key)
-            seen = self._snapshot(found, hashes.revision)
-            steps = plan(seen)
+        seen, steps, put_off = await self._next_steps(found, hashes.revision)
         report = await self.acts.carry_out(found, steps, setting, partial(self.note, found))
         if report.done:
             seen = self._snapshot(found, hashes.revision)
         await self._show(seen)
         await self.history.prune(found, {hashes.revision, *self._carried(found)})
-        return self._outcome(seen, report, standing)
+        return self._outcome(seen, report, standing, put_off)
+
+    async def _next_steps(self, found: NodeSet, revision: str) -> tuple[Snapshot, list[Action], bool]:
+        """What to do on what is seen, and whether a choice had to be put off.
+
+        Who goes is chosen once and for good, and a job may have started a moment ago, so Slurm is asked again before.
+        While it does not answer, nobody who may be at work is chosen.
+        """
+        seen = self._snapshot(found, revision)
+        steps = plan(seen)
+        if not any(_of_several(step) for step in steps):
+            return seen, steps, False
+        heard = await self.clusters.look(found.controller_key)
+        seen = self._snapshot(found, revision)
+        steps = plan(seen)
+        certain = [step for step in steps if heard or seen.forced or not _of_several(step) or not step.worker.placed]
+        return seen, certain, len(certain) < len(steps)
 
     async def depart(self, found: NodeSet) -> Again | None:
         """Drain and delete every worker, then let the NodeSet go; at once if its cluster is gone."""
@@ -225,7 +236,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         self.awaiting.show(seen.of.key, found, longest(seen.workers), report.braked)
         self.clusters.attend(seen.of.controller_key, seen.of.key, bool(found))
 
-    def _outcome(self, seen: Snapshot, report: Report, standing: Standing) -> Outcome:
+    def _outcome(self, seen: Snapshot, report: Report, standing: Standing, put_off: bool) -> Outcome:
         going = sum(found.condemned is not None for found in seen.workers)
         self._tell_waits(seen, report)
         # A large cluster, or a slow one, is read rarely, and here someone waits for news: of a drain, or of a worker
@@ -237,7 +248,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
             raise report.errors[0]
         counted = status.counts(seen)
         known = status.health(seen, counted, braked=report.braked, refused=report.slurm, reserved=report.reserved)
-        settled = not (going or unseen or report.braked or report.slurm) and known.ready.value
+        settled = not (going or unseen or put_off or report.braked or report.slurm) and known.ready.value
         said = self.with_health(seen.of, known, **counted, **standing.status())
         return Outcome(said, CALM_AGAIN if settled else BUSY_AGAIN)
 
@@ -264,6 +275,10 @@ class NodeSetKeeper(Keeper[NodeSet]):
 
     def _slurm_changed(self, cluster: Key, change: Change) -> None:
         self.enqueue(self._of_cluster(cluster))
+
+
+def _of_several(step: Action) -> TypeGuard[Condemn]:
+    return isinstance(step, Condemn) and step.cause in OF_SEVERAL
 
 
 def _node_matters(old: Node | None, new: Node | None) -> bool:

@@ -69,10 +69,11 @@ def health(
     words = f"{ready} of {wanted} available, {updated} up to date"
     if going:
         words += f", {len(going)} waiting to go"
+    shrinking = bool(going) or found["replicas"] > wanted
     settled = ready >= wanted and updated >= wanted and not going and found["replicas"] == wanted
     return Health(
         ready=Fact(ready >= wanted, "Available" if ready >= wanted else "NotAvailable", words),
-        progressing=Fact(not settled, "Settled" if settled else _step(seen, going), "" if settled else words),
+        progressing=Fact(not settled, "Settled" if settled else _step(seen, shrinking), "" if settled else words),
         degraded=_degraded(seen, braked, refused),
         slurm=seen.sight.fact(),
         config=Fact(updated >= wanted, "UpToDate" if updated >= wanted else "Rolling"),
@@ -87,8 +88,8 @@ def _reserved(of: NodeSet, start: str) -> Fact | None:
     return Fact(False, "NotExists") if find(of.status.conditions, RESERVATION_CREATED) else None
 
 
-def _step(seen: Snapshot, going: Sequence[Worker]) -> str:
-    if going:
+def _step(seen: Snapshot, shrinking: bool) -> str:
+    if shrinking:
         return "WaitingForSlurm" if not seen.sight.trusted else "Draining"
     if seen.of.spec.update_strategy.rolling_update.paused:
         return "Paused"

@@ -83,6 +83,11 @@ class Worker:
         return not (self.leaving or self.condemned or self.pod.finished)
 
     @cached_property
+    def placed(self) -> bool:
+        """It is on a node, so that work may be on it."""
+        return bool(self.pod.spec.node_name) and not self.pod.finished
+
+    @cached_property
     def ready(self) -> bool:
         """Its slurmd answers."""
         return self.pod.ready and not self.leaving
