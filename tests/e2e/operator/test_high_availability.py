@@ -61,7 +61,8 @@ def test_a_standby_takes_over_and_gives_back(pair: Site) -> None:
     assert pair.job_state(job) == "RUNNING"
     # The standby had saved and ended before the primary read; "Old state possible" is what it says otherwise.
     assert f"{STANDBY}.slurm-controller-internal" in told_to_end(pair)
-    gone = pair.kubectl("logs", STANDBY, "-c", "slurmctld", "--previous")
+    words = ("logs", STANDBY, "-c", "slurmctld", "--previous")
+    gone = until(lambda: pair.kubectl(*words, check=False), "the standby back in its place")
     assert "Saving all slurm state" in gone
     assert "Old state possible" not in gone + pair.kubectl("logs", STANDBY, "-c", "slurmctld")
     pair.release(job, "gpu-0")
