@@ -89,27 +89,25 @@ def test_scaling_in_takes_the_idle_worker_and_waits_for_the_busy_one(slurm_site:
     until(lambda: slurm_site.settled(2), "both back", 90)
 
 
-def test_without_sight_of_slurm_workers_are_made_but_none_is_deleted(slurm_site: Site) -> None:
+def test_without_sight_of_slurm_workers_are_made_but_none_is_chosen(slurm_site: Site) -> None:
     slurm_site.kubectl("patch", "restapi/slurm", "--type=merge", "-p", json.dumps({"spec": {"replicas": 0}}))
     until(lambda: not slurm_site.pods("slurmrestd"), "slurmrestd's end", 60)
+    job = slurm_site.job("g-1")  # the higher number would go first, were it not for this
     slurm_site.kubectl("scale", "nodeset/gpu", "--replicas=1")
-    annotation = "nodeset.slinky.slurm.net/pod-condemned"
-
-    def condemned() -> list[str]:
-        found = slurm_site.pods().items()
-        return [name for name, pod in found if annotation in pod["metadata"].get("annotations", {})]
-
-    chosen = until(condemned, "a choice", 20)
-    time.sleep(20)
-    assert sorted(slurm_site.pods()) == ["gpu-0", "gpu-1"]
-    assert condemned() == chosen
+    progress = "jsonpath={.status.conditions[?(@.type=='Progressing')].reason}"
+    until(lambda: slurm_site.kubectl("get", "nodeset/gpu", "-o", progress) == "WaitingForSlurm", "word of it", 20)
     slurm_site.kubectl("scale", "nodeset/gpu", "--replicas=3")
     until(lambda: "gpu-2" in slurm_site.pods(), "a third worker without Slurm", 20)
     slurm_site.kubectl("scale", "nodeset/gpu", "--replicas=1")
     until(lambda: "gpu-2" not in slurm_site.pods(), "the end of one that was never placed", 20)
-    assert condemned() == chosen
+    time.sleep(10)
+    found = slurm_site.pods()
+    assert sorted(found) == ["gpu-0", "gpu-1"]
+    assert not any("nodeset.slinky.slurm.net/pod-condemned" in pod["metadata"]["annotations"] for pod in found.values())
     slurm_site.kubectl("patch", "restapi/slurm", "--type=merge", "-p", json.dumps({"spec": {"replicas": 1}}))
-    until(lambda: not set(chosen) & set(slurm_site.pods()), "the end of the condemned", 60)
+    until(lambda: list(slurm_site.pods()) == ["gpu-1"], "the end of the idle one", 60)
+    slurm_site.release(job, "gpu-1")
+    slurm_site.completed(job)
     slurm_site.kubectl("scale", "nodeset/gpu", "--replicas=2")
     until(lambda: slurm_site.settled(2), "both back", 90)
 
