@@ -32,7 +32,9 @@ STEPS = counter("slinky_bridge_node_steps_total", "Steps taken about nodes, by k
 #: While Slurm is out of sight nothing is done about its hosts, and none is made while it cannot tell its partitions.
 #: The return of the mirror wakes us; this is for the rest.
 UNKNOWN_AGAIN = 10.0
-
+#: A host that was made is looked at again after this long: slurmctld may have lost it before the mirror ever saw it,
+#: and what was never seen is not missed.
+MADE_AGAIN = 30.0
 
 #: So many hosts changed within so many seconds are a crowd, and as long as it lasts nodes are not told of it ...
 CROWD, WITHIN = 16, 1.0
@@ -67,6 +69,7 @@ class Nodes:
         self._silent_since: dict[str, float] = {}
         self._deeds: deque[float] = deque(maxlen=CROWD)
         self._unsaid: dict[str, float] = {}
+        self._made: set[str] = set()  # not seen in the mirror yet
 
     async def reconcile(self, key: HostName) -> Again | None:
         """Bring one host and its node a step further."""
@@ -79,8 +82,10 @@ class Nodes:
                 continue
             STEPS.labels(type(action).__name__.lower()).inc()
             await self._act(key.name, node, facts, action)
+        if key.name in self._made:
+            again = min(again or MADE_AGAIN, MADE_AGAIN)
         if facts.presence is Presence.UNKNOWN or facts.partitions is None:
-            return Again(UNKNOWN_AGAIN)
+            again = min(again or UNKNOWN_AGAIN, UNKNOWN_AGAIN)
         return Again(again) if again is not None else None
 
     def _facts(self, name: str, node: Node | None, silent: bool, presence: Presence) -> Facts:
@@ -99,11 +104,20 @@ class Nodes:
         )
 
     async def _presence(self, name: str) -> Presence:
-        doubt = self._mirror.nodes.doubt
-        if doubt is None or name not in doubt.missing:
-            return self._mirror.nodes.presence(name)
-        # It vanished with too many others to be believed, as when slurmctld comes back without its state. All that
-        # follows from an absence is to register the host again, so slurmctld's word about this one is enough.
+        """Whether Slurm has a host; where the mirror may be wrong about that, slurmctld's word about this one counts.
+
+        All that follows from an absence is to register the host.
+        """
+        table = self._mirror.nodes
+        seen = table.presence(name)
+        if seen is Presence.PRESENT:
+            self._made.discard(name)
+        # It vanished with too many others to be believed, as when slurmctld comes back without its state ...
+        unbelieved = table.doubt is not None and name in table.doubt.missing
+        # ... or we have made it since the mirror looked.
+        unseen = seen is Presence.ABSENT and name in self._made
+        if not (unbelieved or unseen):
+            return seen
         try:
             await self._slurm.node(name)
         except NotFound:
@@ -166,6 +180,7 @@ class Nodes:
             await self._lines.ask(f"{named.removeprefix('NodeName=')} {address}", shape)
         except Conflict:
             return  # it is there already and we have not seen it yet; if it lacks our mark, the next look adds it
+        self._made.add(name)
         await self._slurm.update_node(name, NodeUpdate(comment=comment))
 
     async def _create_all(self, hosts: list[str], shape: str) -> None:
@@ -175,6 +190,7 @@ class Nodes:
 
     async def _delete(self, name: str) -> None:
         log.info("deleting a host", host=name)
+        self._made.discard(name)
         self._mirror.nodes.expect_removal([name])
         try:
             await self._slurm.delete_nodes(name)

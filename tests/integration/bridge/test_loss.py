@@ -11,12 +11,12 @@ from signal import SIGTERM
 import pytest
 from tests.conftest import MakeLab
 
-from slinky.bridge import names
+from slinky.bridge import names, nodes
 from slinky.kube import Client
 from slinky.kube.conditions import find
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
-from slinky.slurm import JobRequest, MintedToken
+from slinky.slurm import JobRequest, Listing, MintedToken, Node
 
 from .scene import Scene, eventually, scene
 from .test_failures import leaves
@@ -147,3 +147,29 @@ async def test_hosts_are_registered_again_when_slurm_has_forgotten_every_one(kub
         await eventually(back, "both hosts again", 90)
         await stage.pod("after")
         await stage.bound("after")
+
+
+async def test_a_host_that_is_lost_before_it_was_seen_is_made_again(
+    kube: Client, ctld: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mirror never had it, so it tells of no loss."""
+    read = ctld.nodes
+    lost: list[str] = []
+
+    async def looking_away(since: int | None = None) -> Listing[Node] | None:
+        return await read(since=since) if lost or since is None else None
+
+    monkeypatch.setattr(ctld, "nodes", looking_away)
+    monkeypatch.setattr(nodes, "MADE_AGAIN", 3.0)
+    monkeypatch.setattr(nodes, "UNKNOWN_AGAIN", 3600.0)
+    async with scene(kube, ctld) as stage:
+        await stage.start()
+        name = await stage.node(1)
+        await asyncio.sleep(1)  # whatever else wakes the bridge has done so
+        await ctld.delete_nodes(name)
+        lost.append(name)
+
+        async def back() -> bool:
+            return (await ctld.node(name)).state.idle
+
+        await eventually(back, "the host again", 30)
