@@ -260,7 +260,8 @@ class JobBook:
         """Read what is asked about one tracked job, when it is its turn, and put its record in order. False if there
         was no answer.
         """
-        record = self.table.get(key) or JobRecord(key, state or JobState.of(()), self._tracked.get(key, ""))
+        before = self.table.get(key)
+        record = before or JobRecord(key, state or JobState.of(()), self._tracked.get(key, ""))
         try:
             async with turn or self._single:
                 if Question.DETAIL in question:
@@ -272,6 +273,10 @@ class JobBook:
         except SlurmError as error:
             log.info("job %s could not be read and will be asked for again: %s", key, error)
             self._unanswered = True
+            return False
+        if self.table.get(key) is not before:
+            # Forgotten meanwhile, or made anew: ids are used again after a loss. What was found is of the old one.
+            self._unanswered |= key in self._tracked
             return False
         self._suspects.discard(key)
         if record.lost or record.outcome is not None:

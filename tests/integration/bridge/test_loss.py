@@ -94,7 +94,8 @@ async def test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes(pair: Sce
         return all(jobs[name].nodes == pods[name].spec.node_name and jobs[name].state.running for name in ("a", "b"))
 
     await eventually(settled, "a new job for every pod", 90)
-    assert not any([(await pair.get(name)).metadata.deleting for name in old])
+    found = [await pair.get(name) for name in old]
+    assert not [(pod.metadata.name, pod.status.conditions) for pod in found if pod.metadata.deleting]
     assert len(await pair.jobs()) == 3
     job = await pair.job_of("a")
     await pair.phase("a", "Succeeded", 0)
