@@ -78,6 +78,7 @@ class Mirror:
         self._since: dict[Source, int] = {}
         self._last = {source: Last() for source in Source}
         self._moved_at = self._stirred_at = float("-inf")
+        self._nodes_again = False  # slurmctld counts a request before it is done: one look is not enough
         self._listeners: dict[object, Listener] = {}
         self._wake = {source: asyncio.Event() for source in Source}
         self._turned = asyncio.Condition()
@@ -313,6 +314,9 @@ class Mirror:
             self._stirred_at = self._clock()
         for source, hurry in signs.items():
             self._want(source, Hurry.NOW if self.attentive else hurry)
+        if self._nodes_again:
+            self._want(Source.NODES, Hurry.NOW)
+        self._nodes_again = signs.get(Source.NODES) is Hurry.NOW
         for source, table in ((Source.JOBS, self.jobs), (Source.NODES, self.nodes)):
             if source not in signs and table.synced and not self._last[source].hurry:
                 table.confirm()

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A change that slurmctld counts before it has made it, with a slurmctld that can be stopped between the two."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from slinky.slurm import Client, Diag, Listing, Mirror, Node, Rhythm
+from slinky.slurm.statistics import RpcCount
+
+
+class Ctld:
+    """One node; a drain is counted at once, and done when the list has been asked for once more."""
+
+    def __init__(self) -> None:
+        self.counted = 0
+        self.before = 1
+        self.session = SimpleNamespace(pinned="", slurm=SimpleNamespace(cluster="one"))
+
+    async def diag(self) -> Diag:
+        return Diag(rpcs_by_message_type=(RpcCount(message_type="REQUEST_UPDATE_NODE", count=self.counted),))
+
+    async def nodes(self, since: int | None = None) -> Listing[Node] | None:
+        if not self.counted or self.before > 0:
+            self.before -= bool(self.counted)
+            return Listing((Node("a", words=("IDLE",)),), 1) if since is None else None
+        return Listing((Node("a", words=("IDLE", "DRAIN")),), 2)
+
+    async def partitions(self, since: int | None = None) -> Listing[Any]:
+        return Listing((), 1)
+
+    async def reservations(self, since: int | None = None) -> Listing[Any]:
+        return Listing((), 1)
+
+    async def job_states(self, ids: list[str] | None = None) -> list[Any]:
+        return []
+
+
+async def test_a_change_that_was_counted_before_it_was_made_is_seen() -> None:
+    ctld = Ctld()
+    # As with thousands of nodes: the list is too long to be read without a sign.
+    rhythm = Rhythm(tick=0.01, heavy=0.0, burden=0.0)
+    async with Mirror(cast(Client, cast(Any, ctld)), rhythm=rhythm) as mirror:
+        await mirror.synced()
+        await asyncio.sleep(0.05)
+        ctld.counted = 1
+        async with asyncio.timeout(5):
+            while not mirror.nodes["a"].state.draining:  # noqa: ASYNC110 - what is looked at is a plain table
+                await asyncio.sleep(0.01)
+    assert ctld.before == 0
