@@ -24,13 +24,6 @@ class Endpoint(NamedTuple):
     since: Version = V42
     deadline: float = 30.0
     api: str = "slurm"
-    #: A question without an answer for so long is taken for lost. slurmctld that is down is told of after 10 seconds.
-    lost: float = 12.0
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether it only asks, so that asking twice does no more than asking once."""
-        return self.method == "GET" and self.path != "reconfigure/"
 
     def url(self, version: Version, **names: str | int) -> str:
         """The path on the server; names are percent-encoded, so a hostlist's brackets are safe."""
@@ -57,7 +50,7 @@ class Ctld:
     UPDATE_JOB = Endpoint("POST", "job/{job_id}")
     CANCEL_JOB = Endpoint("DELETE", "job/{job_id}")
     RESOURCES = Endpoint("GET", "resources/{job_id}", V44)
-    NODES = Endpoint("GET", "nodes/", deadline=60, lost=4)  # the one that is lost most often
+    NODES = Endpoint("GET", "nodes/", deadline=60)
     UPDATE_NODES = Endpoint("POST", "nodes/")
     NODE = Endpoint("GET", "node/{node_name}")
     UPDATE_NODE = Endpoint("POST", "node/{node_name}")

@@ -9,7 +9,6 @@ with its number.
     SlurmError
     ├── Retryable                    try again later; nothing is known
     │   ├── Transport                no usable answer: refused, reset, timed out, hung
-    │   │   ├── Silence              no answer at all in the time allowed
     │   │   └── Malformed            an answer that is not Slurm's: a proxy's page, garbage, a truncated body
     │   ├── Throttled                we ask too often
     │   └── Unreachable              slurmrestd answers, slurmctld does not
@@ -60,10 +59,6 @@ class Retryable(SlurmError):
 
 class Transport(Retryable):
     """No usable answer from slurmrestd: refused, reset, timed out or hung."""
-
-
-class Silence(Transport):
-    """The request went out, and nothing came back in the time it had."""
 
 
 class Malformed(Transport):

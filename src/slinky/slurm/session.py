@@ -3,15 +3,12 @@
 
 `call` sends one request of the endpoint table and returns its decoded answer. It negotiates the data parser
 once, renews a refused token once, and after slurmctld was found unreachable asks the cheap `/ping/` before
-anything else. It keeps no Slurm state and repeats no request that may have been carried out. A question is asked
-once more when its answer is far later than usual: slurmrestd 26.05 now and then takes one and never answers.
+anything else. It keeps no Slurm state and repeats no request that may have been carried out.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -27,7 +24,6 @@ from .errors import (
     Malformed,
     Rejected,
     Retryable,
-    Silence,
     SlurmError,
     Unreachable,
     Unsupported,
@@ -37,14 +33,7 @@ from .transport import HttpTransport, Query
 from .values import Value
 from .versions import Version
 
-log = logging.getLogger(__name__)
-
 A = TypeVar("A", bound=Answer)
-
-#: A question that got no answer for so many times as long as usual may be lost.
-TIMES = 10.0
-#: What usually takes long is remembered as such for a while.
-FADING = 0.9
 
 #: After a probe has failed, further calls fail at once for this long.
 PROBE_PAUSE = 1.0
@@ -77,7 +66,6 @@ class Session:
         self._suspected = False
         self._probed_at = float("-inf")
         self._probing = asyncio.Lock()
-        self._usual: dict[Endpoint, float] = {}
 
     async def version(self) -> Version:
         """The newest data parser that both sides know; asked once."""
@@ -146,23 +134,14 @@ class Session:
         headers = {"X-SLURM-USER-TOKEN": self._token(), "Accept": "application/json"}
         if self.user is not None:
             headers["X-SLURM-USER-NAME"] = self.user
-
-        async def send(deadline: float) -> Reply:
-            began = self._monotonic()
-            reply = await self.transport.send(
-                endpoint.method, path, headers=headers, query=query, body=payload, deadline=deadline
-            )
-            usual = self._usual.get(endpoint, 0.0)
-            self._usual[endpoint] = max(self._monotonic() - began, FADING * usual)
-            return reply
-
-        deadline = min(endpoint.deadline, self._deadline)
-        patience = max(endpoint.lost, TIMES * self._usual.get(endpoint, 0.0))
-        if endpoint.repeatable and 2 * patience < deadline:
-            with contextlib.suppress(Silence):
-                return await send(patience)
-            log.info("%s %s got no answer in %.0f s and is asked again", endpoint.method, path, patience)
-        return await send(deadline)
+        return await self.transport.send(
+            endpoint.method,
+            path,
+            headers=headers,
+            query=query,
+            body=payload,
+            deadline=min(endpoint.deadline, self._deadline),
+        )
 
     def _token(self) -> str:
         try:

@@ -19,7 +19,7 @@ import aiohttp
 from yarl import URL
 
 from .answers import Reply
-from .errors import Malformed, Silence, Transport
+from .errors import Malformed, Transport
 from .wire import guard
 
 #: A full list of 10,000 running jobs is 101 MB compact and 267 MB pretty; beyond that something is wrong.
@@ -92,7 +92,7 @@ class HttpTransport:
                 reply = await self._exchange(method, path, headers, query, body)
             return reply
         except TimeoutError as error:
-            raise Silence(f"{method} {path}: no answer in {deadline:g} s", maybe_applied=method != "GET") from error
+            raise Transport(f"{method} {path}: no answer in {deadline:g} s", maybe_applied=method != "GET") from error
         except aiohttp.ClientConnectorError as error:
             raise Transport(f"{method} {path}: {error}") from error
         except (aiohttp.ClientError, OSError) as error:

@@ -45,7 +45,8 @@ class OneAnswer(ResponseHandler):
                 # The head may have come in pieces of which earlier ones were passed on already.
                 self._left += len(data)
                 self._head = b""
-        if self._left is not None:
+        # No data at all is aiohttp's own word to a parser that has paused: it must get there.
+        if data and self._left is not None:
             data = data if len(data) <= self._left else data[: int(self._left)]
             self._left -= len(data)
             if not data:

@@ -21,9 +21,6 @@ from slinky.slurm import (
     Version,
     mint,
 )
-from slinky.slurm.answers import Reply
-from slinky.slurm.endpoints import Ctld
-from slinky.slurm.errors import Silence
 
 V45 = Version.V45
 TOKEN = mint(b"k" * 32, "slurm", lifetime=3600)
@@ -247,52 +244,3 @@ def test_scripts_need_no_event_loop() -> None:
         with pytest.raises(Transport):
             client.accounting.accounts()
         assert "submit" in dir(client)
-
-
-class Forgetful:
-    """A slurmrestd that takes so many requests and never answers them."""
-
-    def __init__(self, silences: int) -> None:
-        self.silences = silences
-        self.asked: list[tuple[str, float]] = []
-
-    async def send(self, method: str, path: str, *, deadline: float, **_more: object) -> Reply:
-        self.asked.append((method, deadline))
-        if len(self.asked) <= self.silences:
-            raise Silence(f"{method} {path}: no answer", maybe_applied=method != "GET")
-        body = bytearray(answer(nodes=[], licenses=[]).body)  # type: ignore[arg-type]
-        return Reply(200, "application/json", body)
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-
-async def test_a_question_whose_answer_got_lost_is_asked_once_more_and_soon() -> None:
-    async with Client("http://nobody", TOKEN, version=V45) as client:
-        client.session.transport = once = Forgetful(1)  # type: ignore[assignment]
-        assert await client.nodes() is not None
-        assert once.asked == [("GET", 4.0), ("GET", 60)]
-        client.session.transport = twice = Forgetful(2)  # type: ignore[assignment]
-        with pytest.raises(Transport):
-            await client.nodes()
-        assert len(twice.asked) == 2
-
-
-async def test_a_slow_server_is_not_asked_twice_for_being_slow() -> None:
-    async with Client("http://nobody", TOKEN, version=V45) as client:
-        client.session.transport = patient = Forgetful(0)  # type: ignore[assignment]
-        clock = iter([0.0, 2.0, 2.0, 4.0, 4.0, 6.0])
-        client.session._monotonic = lambda: next(clock)
-        for _ in range(2):
-            await client.nodes()
-        assert patient.asked == [("GET", 4.0), ("GET", 20.0)]
-        assert client.session._usual == {Ctld.NODES: 2.0}
-
-
-async def test_what_may_have_been_done_is_never_sent_twice() -> None:
-    async with Client("http://nobody", TOKEN, version=V45) as client:
-        client.session.transport = mute = Forgetful(9)  # type: ignore[assignment]
-        for call in (client.cancel(1), client.reconfigure(), client.update_node("a", NodeUpdate(comment="x"))):
-            with pytest.raises(Transport):
-                await call
-        assert len(mute.asked) == 3

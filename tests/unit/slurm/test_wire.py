@@ -4,11 +4,12 @@ import itertools
 import math
 
 import pytest
+from aiohttp.client_proto import ResponseHandler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slinky.slurm.transport import HttpTransport
-from slinky.slurm.wire import remaining
+from slinky.slurm.wire import OneAnswer, remaining
 
 CLOSING = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 5\r\n\r\n"
 SECOND = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 3\r\n\r\nabc"
@@ -49,3 +50,13 @@ async def test_the_second_answer_of_slurmrestd_is_dropped_however_it_arrives(cut
     async with server, HttpTransport(f"http://127.0.0.1:{port}") as transport:
         reply = await transport.send("GET", "/", headers={})
     assert (reply.status, reply.body) == (404, b"12345")
+
+
+async def test_a_parser_that_has_paused_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Aiohttp does that with no data at all, after long answers that came faster than they were read."""
+    passed: list[bytes] = []
+    monkeypatch.setattr(ResponseHandler, "data_received", lambda _, data: passed.append(data))
+    handler = OneAnswer(asyncio.get_running_loop())
+    for data in (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", b"12345", b""):
+        handler.data_received(data)
+    assert passed[-2:] == [b"12345", b""]

@@ -10,10 +10,11 @@ from slinky.api import keys
 from slinky.api.controller import Controller
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube.controller import Again
-from slinky.kube.errors import Blocked
+from slinky.kube.errors import Blocked, NotFound
 from slinky.kube.resource import owned_by
 from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS, SERVICES, VOLUME_CLAIMS, Node
+from slinky.observe import Log
 from slinky.operator import references
 from slinky.operator.clusters import Clusters
 from slinky.operator.domains import cluster_domain
@@ -35,6 +36,8 @@ from slinky.operator.references import users
 from slinky.operator.sshd import worker_config
 from slinky.operator.world import World
 from slinky.slurm import Change
+
+log = Log("slinky.operator.nodeset")
 
 #: While something is under way we look again this often, for what changes without an event: the age of knowledge.
 BUSY_AGAIN = 3.0
@@ -93,9 +96,9 @@ class NodeSetKeeper(Keeper[NodeSet]):
         report = await self.acts.carry_out(found, steps, setting, partial(self.note, found))
         if report.done:
             seen = self._snapshot(found, hashes.revision)
-        await self._show(seen)
+        unsaid = await self._show(seen)
         await self.history.prune(found, {hashes.revision, *self._carried(found)})
-        return self._outcome(seen, report, standing, put_off)
+        return self._outcome(seen, report, standing, put_off or unsaid)
 
     async def _next_steps(self, found: NodeSet, revision: str) -> tuple[Snapshot, list[Action], bool]:
         """What to do on what is seen, and whether a choice had to be put off.
@@ -210,8 +213,8 @@ class NodeSetKeeper(Keeper[NodeSet]):
         else:
             await children.remove(CONFIG_MAPS, Key(namespace, of.ssh_config_name), of.metadata.uid)
 
-    async def _show(self, seen: Snapshot) -> None:
-        """Show each host's state on its pod."""
+    async def _show(self, seen: Snapshot) -> bool:
+        """Show each host's state on its pod; whether that has to be tried again."""
         changed = [
             (found.pod, said)
             for found in seen.workers
@@ -226,9 +229,13 @@ class NodeSetKeeper(Keeper[NodeSet]):
             return_exceptions=True,
         )
         WRITES.labels("status", "Pod").inc(len(changed))
+        failed = [made for made in results if isinstance(made, BaseException) and not isinstance(made, NotFound)]
         for made in results:
             if not isinstance(made, BaseException):
                 self.world.pods.wrote(made)
+        if failed:
+            log.warning("states could not be shown", nodeset=str(seen.of.key), pods=len(failed), error=failed[0])
+        return bool(failed)
 
     def _tell_waits(self, seen: Snapshot, report: Report) -> None:
         """Who waits for what: to those who watch us, and to the mirror, which then looks out for the end of work."""
@@ -236,7 +243,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         self.awaiting.show(seen.of.key, found, longest(seen.workers), report.braked)
         self.clusters.attend(seen.of.controller_key, seen.of.key, bool(found))
 
-    def _outcome(self, seen: Snapshot, report: Report, standing: Standing, put_off: bool) -> Outcome:
+    def _outcome(self, seen: Snapshot, report: Report, standing: Standing, unfinished: bool) -> Outcome:
         going = sum(found.condemned is not None for found in seen.workers)
         self._tell_waits(seen, report)
         # A large cluster, or a slow one, is read rarely, and here someone waits for news: of a drain, or of a worker
@@ -248,7 +255,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
             raise report.errors[0]
         counted = status.counts(seen)
         known = status.health(seen, counted, braked=report.braked, refused=report.slurm, reserved=report.reserved)
-        settled = not (going or unseen or put_off or report.braked or report.slurm) and known.ready.value
+        settled = not (going or unseen or unfinished or report.braked or report.slurm) and known.ready.value
         said = self.with_health(seen.of, known, **counted, **standing.status())
         return Outcome(said, CALM_AGAIN if settled else BUSY_AGAIN)
 
