@@ -58,6 +58,12 @@ def test_an_idle_worker_goes_before_a_busy_one_and_before_one_that_is_not_known(
     assert found[0].meta.name == "gpu-1"
 
 
+def test_a_new_worker_that_has_a_job_before_it_is_called_ready_stays() -> None:
+    sight = seeing(host("gpu-0", "IDLE"), host("gpu-1", "IDLE"), host("gpu-2", "MIXED"))
+    found = least_harm([one(pod("gpu-0"), sight), one(pod("gpu-1"), sight), one(pod("gpu-2", ready=None), sight)])
+    assert [worker.meta.name for worker in found] == ["gpu-1", "gpu-0", "gpu-2"]
+
+
 def test_what_was_condemned_stays_condemned() -> None:
     chosen = one(pod("gpu-0", pod_condemned="scale-in x"))
     cheaper = one(pod("gpu-1", ready=None))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which worker goes first when one must: the one whose loss does least harm. Pure.
 
-The first difference decides: not placed, not running, not ready, a lower deletion cost, known to be idle, an earlier
-end of its jobs, asked to be drained, a higher ordinal, ready more recently, made more recently.
+The first difference decides: not placed, not running, not ready and without a job, a lower deletion cost, known to be
+idle, an earlier end of its jobs, asked to be drained, a higher ordinal, ready more recently, made more recently.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ def harm(worker: Worker) -> tuple[object, ...]:
     return (
         bool(worker.pod.spec.node_name),
         _PHASES.get(worker.pod.status.phase, 2),
-        worker.ready,
+        worker.ready or worker.busy is True,  # Slurm starts jobs on a new worker before the kubelet calls it ready
         _cost(worker),
         worker.busy is not False,
         worker.deadline,
