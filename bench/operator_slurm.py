@@ -10,7 +10,7 @@ import contextlib
 import random
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 
 from slinky.api import keys
@@ -123,7 +123,11 @@ def job(host: str) -> JobRequest:
 @contextlib.asynccontextmanager
 async def silent_server() -> AsyncIterator[None]:
     """A slurmrestd that takes every request and answers none."""
-    hold: Callable[..., Awaitable[None]] = lambda _reader, _writer: asyncio.sleep(3600)  # noqa: E731
+
+    async def hold(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+
     server = await asyncio.start_server(hold, DEAD, SLURMRESTD_PORT)
     try:
         yield
