@@ -102,7 +102,7 @@ class Bridge:
             hands,
             Wants(client, stock.shelf),
             claims,
-            Rescue(slurm, stock, submitter, hands, brake, clock),
+            Rescue(slurm, self.mirror, stock, submitter, hands, brake, clock),
             Seating(stock, self.ledger, feasible, self.releaser, hands, claims),
             self.line,
             clock,

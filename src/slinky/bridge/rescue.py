@@ -2,10 +2,12 @@
 """Pods that run while Slurm has lost their job: they get a new one on their nodes, or leave, a few at a time.
 
 slurmctld forgets the last seconds before a crash, and everything if its state is lost. Containers do not care; what
-must not happen is that their nodes are given to somebody else, or that all of them are deleted because of it.
+must not happen is that their nodes are given to somebody else, or that all of them are deleted because of it. A
+refusal alone moves nobody: a drained host, a missing account or a closed partition may be mended.
 """
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Sequence
 
 from slinky.bridge import intake
 from slinky.bridge.bind import Hands, each
@@ -18,7 +20,7 @@ from slinky.bridge.watch import Said
 from slinky.bridge.workload import Unit
 from slinky.kube import Key, Later
 from slinky.observe import Clock, Log, counter
-from slinky.slurm import Client, Rejected
+from slinky.slurm import Busy, Client, JobRequest, Mirror, NotFound, Rejected
 
 log = Log("slinky.bridge.rescue")
 
@@ -28,15 +30,27 @@ RECLAIMED = counter(
 
 #: How soon pods that may not leave yet are looked at again.
 BRAKED_AGAIN = 60.0
+#: How soon Slurm is asked again for nodes that it refused, though nobody else has them.
+REFUSED_AGAIN = 30.0
+#: The same for a host that Slurm does not know: it is made again at this moment.
+UNKNOWN_AGAIN = 3.0
 
 
 class Rescue:
     """Looks after pods whose job is lost."""
 
     def __init__(
-        self, client: Client, stock: Stock, submitter: Submitter, hands: Hands, brake: Brake, clock: Clock
+        self,
+        client: Client,
+        mirror: Mirror,
+        stock: Stock,
+        submitter: Submitter,
+        hands: Hands,
+        brake: Brake,
+        clock: Clock,
     ) -> None:
-        self._client, self._stock, self._submitter, self._hands = client, stock, submitter, hands
+        self._client, self._mirror, self._stock = client, mirror, stock
+        self._submitter, self._hands = submitter, hands
         self._brake, self._clock = brake, clock
 
     async def reclaim(self, unit: Unit, wish: Wish | None, pods: tuple[Pod, ...], said: Said) -> None:
@@ -50,8 +64,12 @@ class Rescue:
             sluid = (await self._client.job(job)).sluid
         except Rejected as error:
             log.info("the nodes of a lost job cannot be had again", unit=str(unit), why=str(error))
-            await self._evict(pods, said)
-            return
+            if await self._given_away(error, wish.request, hosts):
+                await self._evict(pods, said)
+                return
+            told = f"{said.message} Slurm gives its nodes no new job yet: {error}. The pod stays."
+            await self._hands.tell(pods, Said(None, "LostJobNotReplaced", told), warning=True)
+            raise Later(told, after=UNKNOWN_AGAIN if isinstance(error, NotFound) else REFUSED_AGAIN) from error
         log.info("a lost job is replaced", unit=str(unit), job=job, pods=len(pods))
         RECLAIMED.labels("kept").inc(len(pods))
         await each(pods, lambda pod: self._hands.relabel(pod, job, sluid))
@@ -60,6 +78,20 @@ class Rescue:
         nodes = [self._stock.nodes.get(Key("", pod.spec.node_name)) for pod in pods]
         known = [intake.host_of(node) for node in nodes if node is not None]
         return sorted(set(known)) if len(known) == len(nodes) else None
+
+    async def _given_away(self, error: Rejected, request: JobRequest, hosts: Sequence[str]) -> bool:
+        """Whether a host is refused because others have it, by a list of hosts that is younger than the refusal.
+
+        Neighbours are no proof on a shared host that takes no work at all.
+        """
+        if not isinstance(error, Busy):
+            return False
+        with contextlib.suppress(TimeoutError):
+            await self._mirror.refresh()
+            states = [self._mirror.nodes[host].state for host in hosts if host in self._mirror.nodes]
+            taken = any(state.busy and (bool(request.shared) or state.schedulable) for state in states)
+            return taken and self._mirror.nodes.doubt is None
+        return False
 
     async def _evict(self, pods: tuple[Pod, ...], said: Said) -> None:
         for pod in pods:

@@ -16,7 +16,7 @@ from slinky.kube import Client
 from slinky.kube.conditions import find
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
-from slinky.slurm import JobRequest, Listing, MintedToken, Node
+from slinky.slurm import JobRequest, Listing, MintedToken, Node, NodeUpdate
 
 from .scene import Scene, eventually, scene
 from .test_failures import leaves
@@ -128,6 +128,36 @@ async def test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time(pair: Scen
     finally:
         for job in taken:
             await pair.slurm.cancel(job)
+
+
+async def test_a_pod_stays_while_its_node_is_refused_for_another_reason_than_other_work(
+    pair: Scene, slurm: Beside
+) -> None:
+    """A refusal alone is no proof that somebody else has the node: here it drains."""
+    memory = Memory(slurm)
+    await memory.keep()
+    await both_run(pair)
+    await pair.crash()
+    await memory.lose()
+    host = (await pair.get("a")).spec.node_name
+    await pair.slurm.update_node(host, NodeUpdate(state=["DRAIN"], reason="a bad fan"))
+    await pair.start()
+
+    async def told() -> bool:
+        pod = await pair.get("a")
+        assert not pod.metadata.deleting
+        condition = find(pod.status.conditions, names.SCHEDULED)
+        return condition is not None and condition.reason == "LostJobNotReplaced"
+
+    await eventually(told, "the pod stays and says so", 60)
+    await pair.slurm.update_node(host, NodeUpdate(state=["UNDRAIN"]))
+
+    async def replaced() -> bool:
+        assert not (await pair.get("a")).metadata.deleting
+        job = await pair.job_of("a")
+        return job.nodes == host and job.state.running
+
+    await eventually(replaced, "a new job on its node", 90)
 
 
 async def test_hosts_are_registered_again_when_slurm_has_forgotten_every_one(kube: Client, make_lab: MakeLab) -> None:

@@ -92,6 +92,9 @@ TABLE: dict[str, tuple[Line, ...]] = {
              "pods keep running; where the node was given away they leave, at most `lostPodsEvicted` in ten minutes",
              ("test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes",
               "test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time"), ("6.23",)),
+        Line("slurmctld refuses such nodes for another reason (drained, account gone, partition down)", "asked again",
+             "pods keep running and say `LostJobNotReplaced`",
+             ("test_a_pod_stays_while_its_node_is_refused_for_another_reason_than_other_work",), ("6.23",)),
     ),
     "Nodes": (
         Line("Slurm node down", "NODE_FAIL", "pod deleted with the reason",
