@@ -15,6 +15,7 @@ from .answers import (
     AccountsAnswer,
     Answer,
     AssociationsAnswer,
+    ChangesAnswer,
     ClustersAnswer,
     PastJobsAnswer,
     PingAnswer,
@@ -186,8 +187,12 @@ class Accounting:
         return _only(tuple(sorted(found, key=_submission, reverse=True)), f"job {job}")
 
     async def write_outcome(self, job: int | str, outcome: Outcome) -> None:
-        """Add remarks and an exit code to the record of a job that has ended (v0.0.44)."""
-        await self._session.call(Dbd.WRITE_JOB, Answer, body=outcome, job_id=job)
+        """Add remarks and an exit code to the record of a job that has ended (v0.0.44).
+
+        A job of which slurmdbd has no record yet is `NotFound`, though slurmrestd calls that "not modified".
+        """
+        answer = await self._session.call(Dbd.WRITE_JOB, ChangesAnswer, body=outcome, job_id=job)
+        _only(answer.results, f"record of job {job}")
 
     # The rest
 

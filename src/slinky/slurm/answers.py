@@ -268,6 +268,12 @@ class PastJobsAnswer(Answer, frozen=True, gc=False):
     jobs: tuple[PastJob, ...] | None = None
 
 
+class ChangesAnswer(Answer, frozen=True, gc=False):
+    """What a write to slurmdbd has changed, in words."""
+
+    results: tuple[str, ...] | None = None
+
+
 class TresAnswer(Answer, frozen=True, gc=False, rename={"tres": "TRES"}):
     """`tres/`."""
 

@@ -296,6 +296,8 @@ async def test_the_outcome_of_a_job_can_be_recorded(clean: Client) -> None:
         outcome = past.Outcome(extra="{}", derived_exit_code=status)
         await clean.accounting.write_outcome(made.job_id, outcome)
         assert (await clean.accounting.job(made.job_id)).derived_exit_code.code == code
+    with pytest.raises(NotFound):
+        await clean.accounting.write_outcome(2**26, outcome)
     recent = await clean.accounting.jobs(start_time=int(time.time()) - 3600, users=["slurm"])
     assert made.job_id in {job.job_id for job in recent}
 
