@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import heapq
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 IDS_PER_REQUEST = 500
 #: Jobs that would take more requests than this are picked from the states of all: 0.3 s at 10,000.
 REQUESTS = 4
+#: So many readings of states tell what one costs.
+LATEST = 4
 #: Single reads at once: slurmrestd has few threads, and others use them too.
 CONCURRENCY = 4
 #: Records brought up to date before others get a turn.
@@ -82,7 +85,7 @@ class JobBook:
         self._suspects: set[str] = set()
         self._looking: set[str] = set()  # read by `look` right now, and so by nobody else
         self._closed: set[str] = set()  # ended, and slurmctld has forgotten them: no more will be known
-        self.cost = 0.0  # seconds that the last reading of states took
+        self._took: deque[float] = deque(maxlen=LATEST)  # seconds, of the last readings of states
         self._single = asyncio.Semaphore(CONCURRENCY)
         self._unanswered = False
         self._allowance = REFRESH_BURST
@@ -125,6 +128,13 @@ class JobBook:
         """Contact was lost: jobs first seen since then may be lost, and their ids others' by now."""
         self._suspects.update(key for key in self._tracked if self._first_seen.get(key, since) >= since)
 
+    @property
+    def cost(self) -> float:
+        """Seconds that Slurm works for a reading of states: the least of a few, since one may wait for slurmctld's
+        scheduler, which is no work.
+        """
+        return min(self._took, default=0.0)
+
     async def read(self) -> bool:
         """One reading of all that is of interest. False if something was left unanswered and should be
         asked soon.
@@ -146,7 +156,8 @@ class JobBook:
         else:
             asked = [key for key in self._tracked if not self._finished(key)]
             seen = await self._states_of(asked)
-        self.cost, self._unanswered = self._clock() - began, False
+        self._took.append(self._clock() - began)
+        self._unanswered = False
         await self._settle_all(seen, asked)
         if self.table.doubt is None:
             self.table.confirm()

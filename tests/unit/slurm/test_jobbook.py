@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers that come late: they are about the job that was asked for, not about one that has its id by now."""
+"""Answers that come late: they are about the job that was asked for, and waiting for them is not what they cost."""
 
 import asyncio
 import time
@@ -64,3 +64,22 @@ async def test_the_loss_of_a_job_is_not_the_loss_of_the_next_one_with_its_id() -
     assert presence is Presence.PRESENT
     assert record is not None
     assert record.sluid == "new"
+
+
+async def test_waiting_for_slurms_scheduler_is_not_what_a_reading_costs_unless_all_of_them_do() -> None:
+    now, took = 0.0, 0.2
+
+    class Slow(Ctld):
+        async def job_states(self, ids: list[str] | None = None) -> list[JobStatus]:
+            nonlocal now
+            now += took
+            return await super().job_states(ids)
+
+    ctld = Slow()
+    book = JobBook(cast(Client, cast(Any, ctld)), everything=False, patience=0, clock=lambda: now, tell=lambda _: None)
+    book.track("1", "")
+    costs = []
+    for took in (0.2, 1.5, 1.5, 0.2, 1.5, 1.5, 1.5, 1.5):  # noqa: B007 - used by the server
+        await book.read()
+        costs.append(round(book.cost, 3))
+    assert costs == [0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 1.5]
