@@ -189,7 +189,9 @@ class Bridge:
     # --- what concerns whom
 
     def _units_of_pod(self, pod: Pod) -> set[Unit]:
-        return {self.stock.unit_of(pod), Unit(pod.metadata.namespace, "Pod", pod.metadata.name)}
+        """Its unit, and the pod alone if it had a job as such before it joined others."""
+        alone = Unit(pod.metadata.namespace, "Pod", pod.metadata.name)
+        return {self.stock.unit_of(pod), *((alone,) if self.ledger.jobs_of(alone) else ())}
 
     def _units_of_group(self, kind: str, found: Object) -> set[Unit]:
         return units_of_group(self.stock, kind, found.metadata.namespace, found.metadata.name)

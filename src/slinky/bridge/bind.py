@@ -29,6 +29,8 @@ EVICTED = counter("slinky_bridge_evictions_total", "Pods deleted because their j
 
 #: Writes at once: the API server takes some hundred a second, and others want their share.
 CONCURRENCY = 32
+#: So many bindings are remembered until the watch has surely told of them.
+RECENT = 4096
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
@@ -51,6 +53,7 @@ class Hands:
 
     def __init__(self, client: Client, pods: Cache[Pod], recorder: Recorder, settings: Settings) -> None:
         self._client, self._pods, self._recorder, self._settings = client, pods, recorder, settings
+        self._bound: dict[str, str] = {}  # uid to node, of the latest: a binding is final, so none is sent twice
 
     async def hold(self, pod: Pod) -> None:
         """Give a pod our hold and the right to run on our nodes; its job comes with its node."""
@@ -79,6 +82,8 @@ class Hands:
 
     async def bind(self, pod: Pod, node: str, job: str, sluid: str) -> None:
         """Put a pod on its node, and note node and job on it."""
+        if self._bound.get(pod.metadata.uid) == node:
+            return
         notes = {names.NODE_ANNOTATION: node, **({names.SLUID_ANNOTATION: sluid} if sluid else {})}
         label = {names.JOB_LABEL: job}
         try:
@@ -91,6 +96,9 @@ class Hands:
                 return
             raise
         BOUND.inc()
+        self._bound[pod.metadata.uid] = node
+        if len(self._bound) > RECENT:
+            del self._bound[next(iter(self._bound))]
 
     async def select_volumes(self, pod: Pod, node: str) -> None:
         """Volumes that wait for their first pod are told its node; binding waits until they are there."""

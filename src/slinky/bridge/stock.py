@@ -5,7 +5,7 @@ Pods of our scheduler, nodes, devices and grouping objects are watched; kinds th
 out, which discovery tells. Owners of other kinds are read when needed, and remembered for a short while.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -108,6 +108,15 @@ class Stock:
         found = self.pods.by("group", workload.group_index(unit))
         scheduler = self.settings.scheduler_name
         return sorted((pod for pod in found if workload.belongs(pod, unit, self.find, scheduler)), key=workload.rank)
+
+    def latest(self, pods: Collection[Pod]) -> tuple[Pod, ...] | None:
+        """These pods as they are now; None if one of them is gone, leaves, or is another under its name."""
+        found = tuple(
+            now
+            for pod in pods
+            if (now := self.pods.get(pod.key)) and now.metadata.uid == pod.metadata.uid and not now.metadata.deleting
+        )
+        return found if len(found) == len(pods) else None
 
     async def root_of(self, unit: Unit, pods: list[Pod]) -> Root:
         """The object that speaks for a unit. Raises `workload.Missing`."""

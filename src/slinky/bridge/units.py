@@ -248,6 +248,8 @@ class Units:
         log.info("submitted", unit=str(unit), job=job, pods=len(pods))
         if not (at_once and self._ledger.running(job)):
             await self._label(pods, job)
+        elif (now := self._stock.latest(pods)) is not None:
+            await self._seating.place(unit, job, now, wish)
 
     async def _revise(self, unit: Unit, job: str, wish: Wish, pods: tuple[Pod, ...]) -> None:
         try:

@@ -6,6 +6,7 @@ written by the API server's rules: finer than a billionth rounds away from zero,
 the suffix family of the input is kept.
 """
 
+import functools
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -84,6 +85,7 @@ def canonical(text: str | int) -> str:
     return Quantity(nano).format(family)
 
 
+@functools.lru_cache(maxsize=4096)  # a cluster has few different ones, and they are read again and again
 def _read(text: str) -> tuple[int, Family]:
     found = _SHAPE.fullmatch(text)
     if found is None:

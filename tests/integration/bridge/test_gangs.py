@@ -3,6 +3,9 @@
 
 import asyncio
 import contextlib
+from typing import Any
+
+import pytest
 
 from slinky.bridge import names
 from slinky.bridge.views import BATCH_JOBS, STORAGE_CLASSES, VOLUME_CLAIMS
@@ -34,6 +37,45 @@ async def test_a_gang_waits_for_its_last_pod_and_then_has_one_job(stage: Scene) 
     assert places == set(stage.nodes)
     (job,) = await stage.jobs()
     assert job.node_count.whole == 2
+
+
+async def test_every_pod_of_a_gang_is_bound_by_one_request(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the unit is looked at again before the watch has told of the bindings."""
+    sent, request = [], stage.client.transport.request
+
+    async def noted(method: str, path: str, **more: Any) -> Any:
+        sent.extend([path] if path.endswith("/binding") else [])
+        return await request(method, path, **more)
+
+    monkeypatch.setattr(stage.client.transport, "request", noted)
+    await stage.node(2)
+    label = await batch_job(stage, 2)
+    for name in ("a", "b"):
+        await stage.pod(name, labels=label)
+    for name in ("a", "b"):
+        await stage.bound(name)
+        await stage.says(name, "Allocated")
+    assert sorted(sent) == [f"/api/v1/namespaces/{stage.namespace}/pods/{name}/binding" for name in ("a", "b")]
+
+
+async def test_a_pod_that_had_a_job_alone_joins_a_gang_that_is_known_later(stage: Scene) -> None:
+    await stage.node(2)
+    await stage.pod("blocker")
+    await stage.bound("blocker")
+    await stage.pod("other")
+    await stage.bound("other")
+    await stage.pod("a", labels={names.JOB_NAME: "j"})
+    alone = await stage.job_of("a")
+    label = await batch_job(stage, 2)
+    await stage.pod("b", labels=label)
+    for name in ("blocker", "other"):
+        await stage.phase(name, "Succeeded", 0)
+    for name in ("a", "b"):
+        await stage.bound(name)
+    together = [await stage.job_of(name) for name in ("a", "b")]
+    assert together[0].job_id == together[1].job_id
+    if together[0].job_id != alone.job_id:
+        await stage.state(alone, "CANCELLED")
 
 
 async def test_a_waiting_gang_that_loses_a_pod_is_withdrawn_and_comes_back_whole(stage: Scene) -> None:
