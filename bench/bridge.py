@@ -103,6 +103,7 @@ class Bench:
         """A node's worth of pods at once, then the end of half of them by Slurm."""
         count = self.given.nodes
         floor = await self.stage.floor_pods(count)
+        bare = await self.stage.floor_deletes(f"floor-{number}" for number in range(count // 2))
         await self.stage.clear_floor(count)
         wanted = [f"burst-{number}" for number in range(count)]
         began = time.monotonic()
@@ -112,11 +113,11 @@ class Bench:
         self.note(f"{count} pods, create -> bound", taken, "s", 1.5 * floor, floor)
         queued = sum("job/submit" in call.path for call in self.bridge.calls(began))
         self.note("... of them queued, since Slurm seemed to have no room", queued, "")
-        await self.scancel(wanted[: count // 2])
+        await self.scancel(wanted[: count // 2], bare)
         await self.stage.ended(wanted)
 
-    async def scancel(self, wanted: list[str]) -> None:
-        """One scancel for many running jobs."""
+    async def scancel(self, wanted: list[str], floor: float) -> None:
+        """One scancel for many running jobs; the floor is what as many bare deletions took."""
         await asyncio.sleep(10)
         jobs = [
             pod.metadata.labels[names.JOB_LABEL]
@@ -128,7 +129,7 @@ class Bench:
         await self.stage.seen(self.stage.leaving, wanted)
         taken = [self.stage.leaving[name] - began for name in wanted]
         self.note(f"{len(jobs)} running, scancel -> deleted, p95", statistics.quantiles(taken, n=20)[18], "s", 2)
-        self.note(f"{len(jobs)} running, scancel -> deleted, last", max(taken), "s")
+        self.note(f"{len(jobs)} running, scancel -> deleted, last", max(taken), "s", floor=floor)
 
     async def gang(self) -> None:
         """A gang, a node for each pod: from Slurm's answer to the last binding. Short, so the middle one of a few."""

@@ -106,6 +106,7 @@ class Bridge:
             Seating(stock, self.ledger, feasible, self.releaser, hands, claims),
             self.line,
             clock,
+            self._look_at,
         )
         self.nodes = Nodes(settings, client, slurm, self.mirror, stock, self.recorder, me)
         self.unit_loop: Controller[Unit] = Controller("units", self.units.reconcile, workers=32, judges=[judge])
@@ -239,7 +240,10 @@ class Bridge:
 
     def _tell_place(self, job: str) -> None:
         if unit := self.ledger.unit_of(job):
-            self.unit_loop.queue.add(unit)
+            self._look_at(unit)
+
+    def _look_at(self, unit: Unit) -> None:
+        self.unit_loop.queue.add(unit)
 
     def _units_of_job(self, job: str) -> set[Unit]:
         known = self.ledger.unit_of(job)

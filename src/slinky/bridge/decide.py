@@ -39,8 +39,8 @@ from slinky.slurm import JobRecord
 
 #: How long no pod has come to a gang that is told that some are missing.
 STILL = 2.0
-#: How often it is asked whether those that want a node have it, and how long words wait for that at most.
-LISTEN, LATEST = 1.0, 10.0
+#: How long words wait at most for those that want a node.
+LATEST = 10.0
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,12 @@ def _admit(view: View, plan: Plan, newcomers: list[Pod], by_job: Mapping[str, li
     plan.add(Submit(pods))
 
 
-def _just_bound(view: View, pod: Pod) -> bool:
-    """Whether a pod got its node a moment ago: what there is to say of that can wait while others want theirs."""
+def _may_wait(view: View, pod: Pod) -> float:
+    """For how long what there is to say of a node that a pod got a moment ago can wait while others want theirs."""
     condition = find(pod.status.conditions, "PodScheduled")
     since = (condition.last_transition_time if condition else None) or ""
-    return bool(since) and 0 <= _seconds(view, since) < LATEST
+    age = _seconds(view, since) if since else LATEST
+    return max(0.0, LATEST - age) if age >= 0 else 0.0
 
 
 def _arriving(view: View, pods: Sequence[Pod]) -> float:
@@ -177,8 +178,10 @@ def _running(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> 
         # News only if a crash came in between, or after a suspension.
         told = ((pod, watch.of_running(seen.record, pod.spec.node_name)) for pod in alive if not pod.metadata.deleting)
         words = [Say((pod,), said) for pod, said in told if watch.news(pod, said)]
-        if words and view.busy and all(_just_bound(view, say.pods[0]) for say in words):
-            plan.look_again(LISTEN)
+        left = min((_may_wait(view, say.pods[0]) for say in words), default=0.0)
+        if view.busy and left > 0:
+            plan.hushed = True
+            plan.look_again(left)
         else:
             plan.add(*words)
         return

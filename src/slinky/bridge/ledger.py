@@ -55,10 +55,13 @@ class Ledger:
         self._remember(entry)
         self._mirror.track(entry.job)
 
-    async def made(self, entry: Entry) -> None:
-        """Remember a job that was just made, and read what Slurm has given it; nothing else is looked at for that."""
+    async def made(self, entry: Entry, *, exact: bool) -> None:
+        """Remember a job that was just made, and read what Slurm has given it; nothing else is looked at for that.
+
+        Cores and devices are read only for whom it matters which they are.
+        """
         self._remember(entry)
-        await self._mirror.look(entry.job)
+        await self._mirror.look(entry.job, exact=exact)
 
     def _remember(self, entry: Entry) -> None:
         self._entries[entry.job] = entry

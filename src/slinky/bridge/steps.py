@@ -137,6 +137,8 @@ class Plan:
 
     actions: list[Action] = field(default_factory=list)
     again: float | None = None
+    #: There is more to say, once nobody is being given nodes.
+    hushed: bool = False
 
     def add(self, *actions: Action) -> None:
         """Do these next."""

@@ -89,7 +89,7 @@ class Submitter:
             raise
         # Ids are used again after a loss: whatever was known under this one is about another job.
         self._ledger.forget(job)
-        await self._ledger.made(_entry(job, unit, wish, pods))
+        await self._ledger.made(_entry(job, unit, wish, pods), exact=wish.exact)
         return job
 
     def standing(self, unit: Unit, pods: Iterable[Pod]) -> Entry | None:

@@ -61,6 +61,8 @@ class Wish:
     requests: tuple[JobRequest, ...]
     roles: tuple[tuple[Pod, ...], ...]
     pods_per_node: int = 1
+    #: Which cores and devices Slurm grants matters, not only whose.
+    exact: bool = False
 
     @property
     def request(self) -> JobRequest:
@@ -95,7 +97,8 @@ def translate(unit: Unit, root: Root, pods: Sequence[Pod], world: World, *, excl
     )
     requests = [_component(common, role, nodes, per_node, chosen) for role, nodes in zip(roles, sizes, strict=True)]
     rest = [msgspec.structs.replace(request, **dict.fromkeys(ONCE)) for request in requests[1:]]
-    return Wish((requests[0], *rest), tuple(role.pods for role in roles), per_node)
+    exact = bool(world.shared) or any(world.claimed.get(pod.metadata.uid) for pod in pods)
+    return Wish((requests[0], *rest), tuple(role.pods for role in roles), per_node, exact)
 
 
 def _together(root: Root, pods: Sequence[Pod], world: World, per_node: int, excluded: Excluded) -> Role:

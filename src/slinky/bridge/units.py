@@ -6,7 +6,7 @@ holds no state of its own but who is at work: what it needs after a restart is o
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from slinky.bridge import constrain, decide, identity, intake, reasons, workload
 from slinky.bridge.annotations import OptionError
@@ -75,12 +75,15 @@ class Units:
         seating: Seating,
         line: Line,
         clock: Clock,
+        wake: Callable[[Unit], None],
     ) -> None:
         self._settings, self._stock, self._ledger, self._feasible = settings, stock, ledger, feasible
         self._submitter, self._releaser, self._hands = submitter, releaser, hands
         self._wants, self._claims, self._rescue = wants, claims, rescue
         self._seating, self._line, self._clock = seating, line, clock
+        self._wake = wake
         self._placing = 0  # units that are being given their nodes
+        self._hushed: set[Unit] = set()  # units that have something to say when that is done
 
     async def reconcile(self, unit: Unit) -> Again | None:
         """Bring one unit a step further."""
@@ -91,6 +94,7 @@ class Units:
             self._ledger.follow(job, unit)
         root, wish, problem = await self._wish(unit, pods)
         plan = decide.decide(self._view(unit, pods, jobs, root, wish, problem))
+        (self._hushed.add if plan.hushed else self._hushed.discard)(unit)
         if problem is not None and problem.reason == CLAIM_PENDING:
             plan.look_again(CLAIM_AGAIN)
         for action in plan.actions:
@@ -188,6 +192,10 @@ class Units:
             yield
         finally:
             self._placing -= 1
+            if not self._placing:
+                hushed, self._hushed = self._hushed, set()
+                for unit in hushed:
+                    self._wake(unit)
 
     async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:  # noqa: PLR0912 -- a branch a step
         match action:

@@ -48,6 +48,8 @@ REFRESH_BURST = 15.0
 CURIOUS = 60.0
 #: Single reads in one turn: states are looked at again in between, so that a crowd does not hide what happens next.
 TURN = 100
+#: Of those, ends: nobody waits for more of them than their state.
+ENDS = 25
 #: So many ends are told with all there is to know; of a greater crowd the state is told first, the rest as it comes.
 CROWD = 8
 
@@ -92,6 +94,8 @@ class JobBook:
         self._allowed_at = clock()
         #: A young job waits and Slurm has not said why: it is worth another look soon.
         self.curious = False
+        #: Ends are known of which not all is: worth another look soon.
+        self.unread = False
         self._reading = asyncio.Lock()
 
     def track(self, job_id: str, sluid: str) -> None:
@@ -164,20 +168,22 @@ class JobBook:
         await self._refresh_waiting()
         return not self._unanswered
 
-    async def look(self, key: str) -> bool:
+    async def look(self, key: str, *, exact: bool = True) -> bool:
         """Read all about one job that was just made, now. False if that could not be: the next reading asks again.
 
-        It probably runs, so what it was granted is asked for at the same time.
+        It probably runs, so what exactly it was granted, if that matters, is asked for at the same time.
         """
         self._looking.add(key)
-        granted = asyncio.create_task(self._granted(key))
-        granted.add_done_callback(lambda task: task.cancelled() or task.exception())  # not everybody asks for it
+        granted = asyncio.create_task(self._granted(key)) if exact else None
+        if granted is not None:
+            granted.add_done_callback(lambda task: task.cancelled() or task.exception())  # not everybody asks for it
         everything, now = Question.DETAIL | Question.RESOURCES, contextlib.nullcontext()
         try:
-            return await self._settle(key, None, everything, turn=now, granted=granted)
+            return await self._settle(key, None, everything, turn=now, granted=granted, exact=exact)
         finally:
             self._looking.discard(key)
-            granted.cancel()
+            if granted is not None:
+                granted.cancel()
 
     async def _states_of(self, keys: Iterable[str]) -> dict[str, JobState]:
         wanted = list(keys)
@@ -234,13 +240,13 @@ class JobBook:
         told: set[str] = set()
         if len(ended) > CROWD:
             told = self._tell_ends({key: state for key, state in ended.items() if key not in self._suspects})
-        # Whoever was just told has something to do; the details come with the next look, while things move.
-        order = sorted(
-            (key for key in singles if key not in told), key=lambda key: Question.RESOURCES not in singles[key][1]
-        )
-        self._unanswered |= len(order) > TURN
+        # Whoever was just told has something to do; the details come with the next looks, a few at a time.
+        ends = [key for key in singles if key in ended and key not in told]
+        live = sorted(singles.keys() - ended, key=lambda key: Question.RESOURCES not in singles[key][1])
+        self._unanswered |= len(live) > TURN
+        self.unread = bool(told) or len(ends) > ENDS
         async with asyncio.TaskGroup() as family:
-            for key in order[:TURN]:
+            for key in (*live[:TURN], *ends[:ENDS]):
                 known, question = singles[key]
                 family.create_task(self._settle(key, known, question))
 
@@ -267,6 +273,8 @@ class JobBook:
         question: Question,
         turn: contextlib.AbstractAsyncContextManager[None] | None = None,
         granted: Awaitable[tuple[NodeResources, ...]] | None = None,
+        *,
+        exact: bool = True,
     ) -> bool:
         """Read what is asked about one tracked job, when it is its turn, and put its record in order. False if there
         was no answer.
@@ -280,7 +288,8 @@ class JobBook:
                 elif state is not None:
                     record = structs.replace(record, state=state)
                 if Question.RESOURCES in question and record.state.running and not record.lost:
-                    record = structs.replace(record, resources=await (granted or self._granted(key)))
+                    told = await (granted or self._granted(key)) if exact else records.where(record)
+                    record = structs.replace(record, resources=told)
         except SlurmError as error:
             log.info("job %s could not be read and will be asked for again: %s", key, error)
             self._unanswered = True

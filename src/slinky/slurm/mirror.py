@@ -138,10 +138,13 @@ class Mirror:
         self._book.track(str(job_id), sluid)
         self.poke()
 
-    async def look(self, job_id: int | str) -> None:
-        """Follow this job closely, and read all about it now: for one that was just made."""
+    async def look(self, job_id: int | str, *, exact: bool = True) -> None:
+        """Follow this job closely, and read all about it now: for one that was just made.
+
+        Unless `exact`, its nodes are known, but not which of their cores and devices it has: one question less.
+        """
         self._book.track(str(job_id), "")
-        if not await self._book.look(str(job_id)):
+        if not await self._book.look(str(job_id), exact=exact):
             self.poke()
 
     def forget(self, job_id: int | str) -> None:
@@ -219,7 +222,7 @@ class Mirror:
 
     def _due(self, source: Source) -> float:
         now = self._clock()
-        moving = now - self._moved_at < self._rhythm.calm_after or self._book.curious
+        moving = now - self._moved_at < self._rhythm.calm_after or self._book.curious or self._book.unread
         astir = now - self._stirred_at < self._rhythm.aftermath
         return due(source, self._last[source], moving=moving, astir=astir, rhythm=self._rhythm)
 

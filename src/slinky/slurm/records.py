@@ -13,6 +13,7 @@ from enum import Flag, auto
 
 from msgspec import structs
 
+from .hostlist import expand
 from .past import PastJob
 from .states import JobState
 from .table import FEW, SHARE
@@ -101,6 +102,12 @@ def same_past(record: JobRecord, past: PastJob) -> bool:
 def with_detail(record: JobRecord, job: Job) -> JobRecord:
     """The record with a freshly read job in it."""
     return structs.replace(record, state=job.state, sluid=job.sluid or record.sluid, detail=job)
+
+
+def where(record: JobRecord) -> tuple[NodeResources, ...] | None:
+    """The nodes of a job by its own word, without their cores and devices; None if it names none."""
+    hosts = expand(record.detail.nodes) if record.detail else []
+    return tuple(NodeResources(host) for host in hosts) or None
 
 
 def departed(record: JobRecord, past: PastJob | None) -> JobRecord:
