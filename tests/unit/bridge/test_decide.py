@@ -157,7 +157,7 @@ def test_words_about_a_new_node_wait_for_a_short_while_for_pods_that_have_none(
     bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": since}
     one = pod(job="7", node="n1", phase="Running", status={"conditions": [bound]})
     found = plan(one, seen=RUNNING, busy=busy)
-    assert (kinds(found), found.again is not None) == (([], True) if waits else (["Say"], False))
+    assert (kinds(found), found.hushed, found.again) == (([], True, 5.0) if waits else (["Say"], False, None))
 
 
 def test_what_is_left_of_a_half_ended_job_ends_only_after_its_containers() -> None:

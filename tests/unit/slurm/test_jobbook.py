@@ -3,10 +3,11 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any, cast
 
 from slinky.slurm import Client, Job, JobStatus, NotFound, Presence, Problem
-from slinky.slurm.jobbook import JobBook
+from slinky.slurm.jobbook import ENDS, JobBook
 from slinky.slurm.views import StepId
 
 
@@ -38,11 +39,14 @@ class Ctld:
         return found
 
 
+def book_of(ctld: Ctld, clock: Callable[[], float] = time.monotonic) -> JobBook:
+    client = cast(Client, cast(Any, ctld))
+    return JobBook(client, everything=False, patience=0, clock=clock, tell=lambda _: None)
+
+
 async def test_the_loss_of_a_job_is_not_the_loss_of_the_next_one_with_its_id() -> None:
     ctld = Ctld()
-    book = JobBook(
-        cast(Client, cast(Any, ctld)), everything=False, patience=0, clock=time.monotonic, tell=lambda _: None
-    )
+    book = book_of(ctld)
     book.track("1", "")
     assert await book.look("1")
     # slurmctld has lost it, and is slow to say so ...
@@ -76,10 +80,60 @@ async def test_waiting_for_slurms_scheduler_is_not_what_a_reading_costs_unless_a
             return await super().job_states(ids)
 
     ctld = Slow()
-    book = JobBook(cast(Client, cast(Any, ctld)), everything=False, patience=0, clock=lambda: now, tell=lambda _: None)
+    book = book_of(ctld, lambda: now)
     book.track("1", "")
     costs = []
     for took in (0.2, 1.5, 1.5, 0.2, 1.5, 1.5, 1.5, 1.5):  # noqa: B007 - used by the server
         await book.read()
         costs.append(round(book.cost, 3))
     assert costs == [0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 1.5]
+
+
+async def test_a_crowd_of_ends_is_told_at_once_and_read_a_few_at_a_time() -> None:
+    read: list[str] = []
+
+    class Many(Ctld):
+        words = ("RUNNING",)
+
+        async def job_states(self, ids: list[str] | None = None) -> list[JobStatus]:
+            return [JobStatus(key, self.words) for key in ids or ()]
+
+        async def job(self, number: str) -> Job:
+            read.append(number)
+            return Job(job_id=int(number), job_state=self.words, step_id=StepId(sluid=f"s{number}"))
+
+    ctld = Many()
+    book = book_of(ctld)
+    crowd = [str(number) for number in range(1, 61)]
+    for key in crowd:
+        book.track(key, "")
+    await book.read()
+    read.clear()
+    ctld.words = ("CANCELLED",)
+    rounds = []
+    for _ in range(4):
+        await book.read()
+        assert all(book.table[key].over for key in crowd)
+        rounds.append((len(read), book.unread))
+        read.clear()
+    assert rounds == [(0, True), (ENDS, True), (ENDS, True), (60 - 2 * ENDS, False)]
+
+
+async def test_whoever_needs_no_devices_is_told_the_nodes_by_one_question() -> None:
+    class Placed(Ctld):
+        asked = 0
+
+        async def resources(self, number: int) -> tuple[()]:
+            self.asked += 1
+            return ()
+
+    ctld = Placed()
+    ctld.has = Job(job_id=1, job_state=("RUNNING",), step_id=StepId(sluid="one"), nodes="n[2-3],a1")
+    book = book_of(ctld)
+    book.track("1", "")
+    assert await book.look("1", exact=False)
+    assert [granted.node for granted in book.table["1"].resources or ()] == ["n2", "n3", "a1"]
+    assert await book.read()
+    assert ctld.asked == 0
+    assert await book.look("1")
+    assert ctld.asked == 1
