@@ -5,6 +5,7 @@ The reconcile gathers a view from the caches and the mirror, asks `decide`, and 
 holds no state of its own but who is at work: what it needs after a restart is on the pods and in the jobs.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
@@ -52,6 +53,8 @@ log = Log("slinky.bridge.units")
 REFUSED_AGAIN = 60.0
 #: A host that was to be left out has just gone: the next look leaves it out of the list.
 HOST_GONE, HOST_GONE_AGAIN = 2018, 3.0
+#: Nobody has been given a node for so long: now there is time for words.
+CALM = 0.5
 #: Why a pod waits that names a claim which is not there, or somebody else's; and how often that is looked at.
 CLAIM_PENDING = "ClaimPending"
 CLAIM_AGAIN = 10.0
@@ -84,6 +87,7 @@ class Units:
         self._wake = wake
         self._placing = 0  # units that are being given their nodes
         self._hushed: set[Unit] = set()  # units that have something to say when that is done
+        self._calm: asyncio.TimerHandle | None = None  # when that will have been done for a while
 
     async def reconcile(self, unit: Unit) -> Again | None:
         """Bring one unit a step further."""
@@ -173,7 +177,7 @@ class Units:
             strays,
             self._line.place,
             adopted,
-            self._placing > 0,
+            self._placing > 0 or self._calm is not None,
         )
 
     def _forget(self, unit: Unit, jobs: set[str]) -> None:
@@ -186,16 +190,24 @@ class Units:
 
     @contextlib.contextmanager
     def _busy(self) -> Iterator[None]:
-        """While a unit gets its nodes, words to others that have theirs wait."""
+        """While a unit gets its nodes, and for a moment after, words to others that have theirs wait."""
         self._placing += 1
+        if self._calm is not None:
+            self._calm.cancel()
+            self._calm = None
         try:
             yield
         finally:
             self._placing -= 1
             if not self._placing:
-                hushed, self._hushed = self._hushed, set()
-                for unit in hushed:
-                    self._wake(unit)
+                self._calm = asyncio.get_running_loop().call_later(CALM, self._speak)
+
+    def _speak(self) -> None:
+        """All who have waited for this may say what they have to."""
+        self._calm = None
+        hushed, self._hushed = self._hushed, set()
+        for unit in hushed:
+            self._wake(unit)
 
     async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:  # noqa: PLR0912 -- a branch a step
         match action:

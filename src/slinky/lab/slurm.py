@@ -76,7 +76,7 @@ SlurmctldTimeout=60
 SlurmdTimeout=60
 InactiveLimit=0
 KillWait=5
-SchedulerParameters=batch_sched_delay=0,bf_interval=5,bf_continue,sched_interval=10,default_queue_depth=1000
+SchedulerParameters=batch_sched_delay=0,bf_interval=5,bf_continue,bf_yield_interval=500000,sched_interval=10,default_queue_depth=1000
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 PriorityType=priority/multifactor

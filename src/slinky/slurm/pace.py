@@ -41,7 +41,7 @@ class Hurry(IntEnum):
 class Rhythm(Struct, frozen=True):
     """The intervals, in seconds."""
 
-    tick: float = 1.0  # the tell-tale, always
+    tick: float = 0.75  # the tell-tale, always
     urgent: float = 0.05  # anything that is wanted now
     lively: float = 0.5  # job states while something moves
     calm_after: float = 5.0  # how long after the last change something still counts as moving
