@@ -84,6 +84,7 @@ class Bridge:
         client, clock = runtime.client, runtime.client.clock
         self.mirror = Mirror(slurm, all_jobs=False)
         self.ledger = Ledger(slurm, self.mirror, me, lambda: stock.pods.values_of("job"))
+        stock.standing = self.ledger.unit_of
         self.recorder = Recorder(client, settings.scheduler_name)
         completer = Completer(settings.completer_socket) if settings.completer_socket else None
         self.releaser = Releaser(slurm, self.mirror, self.ledger, clock, completer)

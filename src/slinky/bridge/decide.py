@@ -52,13 +52,14 @@ class View:
     jobs: Mapping[str, Seen]
     root: Root | None
     now: datetime
-    problem: Said | None = None  # why its pods cannot be translated
+    problem: Said | None = None  # why its pods cannot be translated, or why there is no root
     patience: float = 120.0
     reachable: Callable[[str], bool | None] = lambda _: True  # None: no such node
     strays: Sequence[str] = ()  # jobs of this unit that no pod is labelled with
     place: Callable[[JobRecord], str] = lambda _: ""  # where a waiting job stands, in a sentence
     adopted: Mapping[str, str] = field(default_factory=dict)  # jobs of pods that do not carry their name, by pod uid
     busy: bool = False  # others are being given their nodes right now
+    elsewhere: Callable[[str], bool] = lambda _: False  # whether pods that are not of this unit live by a job
 
 
 def decide(view: View) -> Plan:
@@ -70,8 +71,7 @@ def decide(view: View) -> Plan:
     fresh = by_job.pop("", [])
     for job, pods in sorted(by_job.items(), key=lambda pair: int(pair[0])):
         _follow(view, plan, job, pods, fresh)
-    for job in view.strays:
-        plan.add(Cancel(job))
+    plan.add(*(Cancel(job) for job in view.strays if not view.elsewhere(job)))
     plan.add(*(LetGo(pod) for pod in fresh if intake.gone(pod) and intake.held(pod)))
     newcomers = [pod for pod in fresh if intake.waiting(pod)]
     if newcomers and not any(isinstance(action, Revise) for action in plan.actions):
@@ -82,9 +82,12 @@ def decide(view: View) -> Plan:
 def _admit(view: View, plan: Plan, newcomers: list[Pod], by_job: Mapping[str, list[Pod]]) -> None:
     """Pods without a job: submit them once the gang is whole, and say why not until then."""
     pods = tuple(newcomers)
+    if view.root is None and (left := _arriving(view, pods)) > 0:
+        plan.look_again(left)
+        return
+    if view.problem is not None:
+        plan.add(Say(pods, view.problem, warning=view.root is not None))
     if view.root is None or view.problem is not None:
-        said = view.problem or Said(False, "GroupMissing", f"{view.unit.kind} {view.unit.name} does not exist yet.")
-        plan.add(Say(pods, said, warning=view.problem is not None))
         return
     unsure = [job for job, group in by_job.items() if _sight(view, job) is Sight.UNKNOWN and _concern(group)]
     if unsure and not view.unit.alone:
@@ -128,7 +131,7 @@ def _follow(view: View, plan: Plan, job: str, pods: list[Pod], fresh: list[Pod])
     seen = view.jobs.get(job, Seen(Sight.UNKNOWN))
     alive = [pod for pod in pods if not intake.gone(pod) and not _given_up(view, plan, pod)]
     if not alive:
-        _finish(plan, job, seen, pods)
+        _finish(view, plan, job, seen, pods)
         return
     plan.add(*(LetGo(pod) for pod in pods if intake.gone(pod) and intake.held(pod)))
     if seen.sight in (Sight.OVER, Sight.FOREIGN):
@@ -162,7 +165,7 @@ def _pending(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod], fre
         )
         plan.add(Detach(tuple(alive), said), Cancel(job))
         return
-    if view.problem is not None:
+    if view.problem is not None and view.root is not None:
         plan.add(Say(tuple(members), view.problem, warning=True))
     elif newcomers or seen.stale:
         plan.add(Revise(job, tuple(members)))
@@ -217,12 +220,15 @@ def _ended(plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
         plan.add(Cancel(job))
 
 
-def _finish(plan: Plan, job: str, seen: Seen, pods: list[Pod]) -> None:
-    """No pod of the job is left: end it, then let the pods go. A job of which nothing is known is waited for."""
+def _finish(view: View, plan: Plan, job: str, seen: Seen, pods: list[Pod]) -> None:
+    """No pod of the job is left: end it, then let the pods go. A job of which nothing is known is waited for.
+
+    Somebody may have moved pods of the job to another group, or out of all: then the last of them ends it.
+    """
     held = [pod for pod in pods if intake.held(pod)]
     if seen.sight is Sight.UNKNOWN:
         return
-    if seen.sight is Sight.LIVE or seen.remains:
+    if (seen.sight is Sight.LIVE or seen.remains) and not view.elsewhere(job):
         plan.add(Cancel(job, *outcome(pods)))
     plan.add(*(LetGo(pod) for pod in held if not _mentioned(plan, pod)))
 

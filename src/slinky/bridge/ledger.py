@@ -76,20 +76,38 @@ class Ledger:
         """No pod and no plan needs this job any more."""
         entry = self._entries.pop(job, None)
         if entry is not None:
-            jobs = self._by_unit.get(entry.unit, set())
-            jobs.discard(job)
-            if not jobs:
-                self._by_unit.pop(entry.unit, None)
+            self._unfile(entry)
             self._mirror.forget(job)
             self._condemned.discard(job)
             for part in self._parts_of(job):
                 del self._leader_of[part]
                 self._mirror.forget(part)
 
+    def _unfile(self, entry: Entry) -> None:
+        jobs = self._by_unit.get(entry.unit, set())
+        jobs.discard(entry.job)
+        if not jobs:
+            self._by_unit.pop(entry.unit, None)
+
     def unit_of(self, job: str) -> Unit | None:
         """What a job, or a component of one, stands for."""
         entry = self._entries.get(self._leader_of.get(job, job))
+        if entry is not None and not entry.members:
+            entry = self._recognised(entry)
         return entry.unit if entry else None
+
+    def _recognised(self, entry: Entry) -> Entry:
+        """A job that only a label led us to, filed by what it says of itself once Slurm has told."""
+        comment = self._comment(entry.job)
+        if comment is None or not identity.ours(comment, self.me):
+            return entry
+        mine = comment.slinky
+        if (unit := unit_from(mine.unit)) is None:
+            return entry
+        self._unfile(entry)
+        known = Entry(entry.job, unit, mine.members, mine.spec, frozenset(comment.pods))
+        self._remember(known)
+        return known
 
     def jobs_of(self, unit: Unit) -> list[Entry]:
         """The jobs of a unit, oldest first."""

@@ -125,7 +125,7 @@ LOST = End("SlurmJobLost", "is not known to Slurm any more: neither slurmctld no
 OURS: dict[str, str] = {
     "Allocated": "The job runs and the pod has its node.",
     "Pending": "The job waits and Slurm has not said why yet.",
-    "GroupMissing": "The object that groups the pod does not exist yet.",
+    "GroupMissing": "The object that groups or made the pod is not in sight yet.",
     "GangIncomplete": "Pods of the gang are missing; all start together or none.",
     "GangReshaped": "The gang has other roles than its waiting job; it is submitted anew.",
     "InvalidOption": "An option cannot be used; the message says which and why.",

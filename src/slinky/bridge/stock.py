@@ -25,7 +25,7 @@ from slinky.bridge.views import (
     Pod,
     native,
 )
-from slinky.bridge.workload import Root, Unit
+from slinky.bridge.workload import Root, Standing, Unit
 from slinky.kube import NODES, Cache, Client, Discovery, Key, Node, Object, Owner, Resource, Runtime, by_label
 from slinky.kube.conditions import is_true, rfc3339
 from slinky.observe import Log
@@ -63,6 +63,7 @@ class Stock:
                 self.groups[kind] = runtime.cache(resource)
         self._native(runtime, served)
         self.shelf = Shelf(runtime, settings)
+        self.standing: Standing = lambda _: None  # the ledger's, once there is one
         self._owners: dict[str, tuple[float, Object | None]] = {}
 
     def _native(self, runtime: Runtime, served: Discovery) -> None:
@@ -97,7 +98,7 @@ class Stock:
 
     def unit_of(self, pod: Pod) -> Unit:
         """The unit a pod belongs to."""
-        return workload.unit_of(pod, self.find)
+        return workload.unit_of(pod, self.find, self.standing)
 
     def units_of(self, pods: Iterable[Pod]) -> set[Unit]:
         """The units of some pods."""
@@ -107,7 +108,8 @@ class Stock:
         """Every pod of a unit, whatever its state, in rank order."""
         found = self.pods.by("group", workload.group_index(unit))
         scheduler = self.settings.scheduler_name
-        return sorted((pod for pod in found if workload.belongs(pod, unit, self.find, scheduler)), key=workload.rank)
+        ours = (pod for pod in found if intake.ours(pod, scheduler) and self.unit_of(pod) == unit)
+        return sorted(ours, key=workload.rank)
 
     def latest(self, pods: Collection[Pod]) -> tuple[Pod, ...] | None:
         """These pods as they are now; None if one of them is gone, leaves, or is another under its name."""
@@ -120,6 +122,9 @@ class Stock:
 
     async def root_of(self, unit: Unit, pods: list[Pod]) -> Root:
         """The object that speaks for a unit. Raises `workload.Missing`."""
+        for pod in pods:
+            if intake.waiting(pod) and (owner := workload.unseen(pod, self.find, self._watched)):
+                raise workload.Missing(f"{owner.kind} {owner.name}, which made the pod, has not been seen yet")
         if unit.alone:
             return await self._root_of_pod(pods[0])
         found = self.find(unit.kind, unit.key)
@@ -167,11 +172,10 @@ class Stock:
     async def _owner(self, owner: Owner | None, namespace: str) -> Object | None:
         if owner is None:
             return None
-        key, group = Key(namespace, owner.name), owner.api_version.rpartition("/")[0]
-        watched = {"batch": "Job", "jobset.x-k8s.io": "JobSet", "leaderworkerset.x-k8s.io": "LeaderWorkerSet"}
-        if watched.get(group) == owner.kind:
+        key = Key(namespace, owner.name)
+        if self._watched(owner):
             return self.find(owner.kind, key)
-        resource = OWNERS.get((group, owner.kind))
+        resource = OWNERS.get((_group(owner), owner.kind))
         if resource is None:
             return None
         now = self.client.clock.monotonic()
@@ -180,6 +184,10 @@ class Stock:
             self._owners = {uid: kept for uid, kept in self._owners.items() if now - kept[0] <= REMEMBERED}
             held = self._owners[owner.uid] = now, await self.client.find(resource, key)
         return held[1]
+
+    def _watched(self, owner: Owner) -> bool:
+        cache = self.groups.get(owner.kind)
+        return cache is not None and cache.resource.group == _group(owner)
 
     # --- nodes
 
@@ -221,3 +229,7 @@ def _wanting_devices(pod: Pod) -> tuple[str, ...]:
     if not (pod.spec.resource_claims or extended):
         return ()
     return (UNPLACED if intake.job_id(pod) else UNSUBMITTED,)
+
+
+def _group(owner: Owner) -> str:
+    return owner.api_version.rpartition("/")[0]

@@ -34,6 +34,7 @@ from slinky.bridge.steps import (
     Reclaim,
     Revise,
     Say,
+    Sight,
     Submit,
     Withdraw,
 )
@@ -97,6 +98,11 @@ class Units:
         for job in jobs:
             self._ledger.follow(job, unit)
         root, wish, problem = await self._wish(unit, pods)
+        if self._stock.units_of(pods) - {unit}:
+            # Meanwhile a job has told that it stands for others as well: what it needs is not decided for one alone.
+            for other in self._stock.units_of(pods):
+                self._wake(other)
+            return None
         plan = decide.decide(self._view(unit, pods, jobs, root, wish, problem))
         (self._hushed.add if plan.hushed else self._hushed.discard)(unit)
         if problem is not None and problem.reason == CLAIM_PENDING:
@@ -115,8 +121,8 @@ class Units:
             return None, None, None
         try:
             root = await self._stock.root_of(unit, pods)
-        except Missing:
-            return None, None, None
+        except Missing as error:
+            return None, None, Said(False, "GroupMissing", f"{error}.")
         if told := root.problem or next((told for pod in wanting for told in constrain.beyond(pod)), ""):
             return root, None, Said(False, "NotSupported", f"{told}.")
         try:
@@ -178,7 +184,18 @@ class Units:
             self._line.place,
             adopted,
             self._placing > 0 or self._calm is not None,
+            lambda job: self._lives_elsewhere(unit, job),
         )
+
+    def _lives_elsewhere(self, unit: Unit, job: str) -> bool:
+        """Whether pods of other units live by a job: they carry its name, and it speaks for them."""
+        others = [
+            pod for pod in self._stock.pods.by("job", job) if self._stock.unit_of(pod) != unit and not intake.gone(pod)
+        ]
+        if not others:
+            return False
+        seen = self._ledger.seen(job, others, "")
+        return seen.sight in (Sight.LIVE, Sight.UNKNOWN) or seen.remains
 
     def _forget(self, unit: Unit, jobs: set[str]) -> None:
         for entry in self._ledger.jobs_of(unit):

@@ -20,7 +20,7 @@ from slinky.bridge.views import (
     Pod,
     PodGroup,
 )
-from slinky.kube import Key, Object
+from slinky.kube import Key, Object, Owner
 
 GANG = names.OPTION + "gang"
 
@@ -68,9 +68,16 @@ class Missing(Exception):  # noqa: N818 -- a decision, not a failure
 Find = Callable[[str, Key], Object | None]
 """The grouping object of a kind, or None: `find("PodGroup", Key("ns", "a"))`."""
 
+Standing = Callable[[str], Unit | None]
+"""What a job stands for, as far as that is known: `standing("17")`."""
 
-def unit_of(pod: Pod, find: Find) -> Unit:
-    """The unit a pod belongs to, in the order in which grouping objects win."""
+
+def unit_of(pod: Pod, find: Find, standing: Standing) -> Unit:
+    """The unit a pod belongs to, in the order in which grouping objects win.
+
+    Batch jobs and JobSets say themselves that they are gangs, and may be gone while their pods still stop: what a
+    pod's job was made for holds as long as the pod has it.
+    """
     meta, labels = pod.metadata, pod.metadata.labels
     if pod.spec.scheduling_group and pod.spec.scheduling_group.pod_group_name:
         return Unit(meta.namespace, "NativeGroup", pod.spec.scheduling_group.pod_group_name)
@@ -79,8 +86,10 @@ def unit_of(pod: Pod, find: Find) -> Unit:
     if (lws := labels.get(names.LWS_NAME)) and (index := labels.get(names.LWS_GROUP)):
         return Unit(meta.namespace, "LeaderWorkerSet", lws, index)
     for kind, label in (("JobSet", names.JOBSET_NAME), ("Job", names.JOB_NAME)):
-        if (name := labels.get(label)) and asks_for_gang(find(kind, Key(meta.namespace, name))):
-            return Unit(meta.namespace, kind, name)
+        if name := labels.get(label):
+            gang = Unit(meta.namespace, kind, name)
+            if asks_for_gang(find(kind, gang.key)) or ((job := intake.job_id(pod)) and standing(job) == gang):
+                return gang
     return Unit(meta.namespace, "Pod", meta.name)
 
 
@@ -114,7 +123,7 @@ def group_index(unit: Unit) -> str:
 def root_of_group(unit: Unit, found: Object | None, size: int = 0) -> Root:
     """What a grouping object says. Raises `Missing` if there is none."""
     if found is None:
-        raise Missing(f"{unit.kind} {unit.name} does not exist")
+        raise Missing(f"{unit.kind} {unit.name} does not exist yet")
     annotations = found.metadata.annotations
     match found:
         case PodGroup(spec=spec):
@@ -155,9 +164,18 @@ def _shortest(seconds: Iterable[int | None]) -> int | None:
     return min((value for value in seconds if value), default=None)
 
 
-def belongs(pod: Pod, unit: Unit, find: Find, scheduler: str) -> bool:
-    """It is ours and in this unit now."""
-    return intake.ours(pod, scheduler) and unit_of(pod, find) == unit
+def unseen(pod: Pod, find: Find, watched: Callable[[Owner], bool]) -> Owner | None:
+    """The first of the owners of a pod, each the controller of the one before, that should be in sight and is not.
+
+    Pods may be seen before what made them, and an old object under the same name says nothing about them.
+    """
+    owner = pod.metadata.controller
+    while owner is not None and watched(owner):
+        found = find(owner.kind, Key(pod.metadata.namespace, owner.name))
+        if found is None or found.metadata.uid != owner.uid:
+            return owner
+        owner = found.metadata.controller
+    return None
 
 
 def complete(root: Root, unlabelled: int) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from slinky.bridge import names
-from slinky.bridge.views import BATCH_JOBS, STORAGE_CLASSES, VOLUME_CLAIMS
-from slinky.kube import AlreadyExists, Key
+from slinky.bridge.views import BATCH_JOBS, OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS
+from slinky.kube import AlreadyExists, Cache, Key
 
 from .scene import Scene
 
@@ -122,3 +122,68 @@ async def test_no_pod_of_a_gang_starts_before_all_have_their_volumes(stage: Scen
     await stage.client.patch(VOLUME_CLAIMS, key, {"spec": {"volumeName": "made"}})
     await stage.bound("a")
     assert (await stage.bound("b")).spec.node_name == chosen
+
+
+async def test_a_gang_keeps_its_job_when_its_root_goes_before_its_pods(stage: Scene) -> None:
+    """A deleted batch job is gone at once, its pods have their time to stop: until then the nodes are theirs."""
+    await stage.node(2)
+    label = await batch_job(stage, 2)
+    for name in ("a", "b"):
+        await stage.pod(name, labels=label)
+    for name in ("a", "b"):
+        await stage.bound(name)
+        await stage.phase(name, "Running")
+    job = await stage.job_of("a")
+    await stage.client.delete(BATCH_JOBS, Key(stage.namespace, "j"), propagation="Background")
+    await asyncio.sleep(2)
+    assert (await stage.slurm.job(job.job_id)).state.running
+    for name in ("a", "b"):
+        assert not (await stage.get(name)).metadata.deleting
+    # Another bridge, which has never seen the root, keeps it as well.
+    await stage.crash()
+    await stage.start()
+    await stage.delete("a")
+    await stage.stopped("a")
+    await stage.gone("a")
+    assert (await stage.slurm.job(job.job_id)).state.running
+    await stage.phase("b", "Succeeded", 0)
+    await stage.state(job, "CANCELLED", "COMPLETED")
+
+
+async def test_a_pod_waits_until_what_made_it_is_seen(stage: Scene) -> None:
+    """Watches of different kinds do not keep step: one may break off just when a batch job and its pods are made."""
+    await stage.node(2)
+    assert stage.bridge is not None
+    groups = stage.bridge.stock.groups
+    watched, groups["Job"] = groups["Job"], Cache(BATCH_JOBS)
+    label = await batch_job(stage, 2)
+    root = await stage.client.get(BATCH_JOBS, Key(stage.namespace, "j"))
+    owners = [BATCH_JOBS.owner(root)]
+    for name in ("a", "b"):
+        await stage.pod(name, labels=label, ownerReferences=owners)
+    assert "Job j" in await stage.says("a", "GroupMissing")
+    assert await stage.jobs() == []
+    groups["Job"] = watched
+    await stage.client.patch(BATCH_JOBS, root.key, {"metadata": {"annotations": {"example.com/touched": "yes"}}})
+    for name in ("a", "b"):
+        await stage.bound(name)
+    (job,) = await stage.jobs()
+    assert job.node_count.whole == 2
+
+
+async def test_a_job_stays_until_the_last_pod_of_it_wherever_that_belongs_now(stage: Scene) -> None:
+    await stage.node(2)
+    label = await batch_job(stage, 2)
+    for name in ("a", "b"):
+        await stage.pod(name, labels=label)
+    for name in ("a", "b"):
+        await stage.bound(name)
+        await stage.phase(name, "Running")
+    job = await stage.job_of("a")
+    await stage.client.patch(OUR_PODS, Key(stage.namespace, "a"), {"metadata": {"labels": {names.JOB_NAME: None}}})
+    await stage.delete("b")
+    await stage.stopped("b")
+    await stage.gone("b")
+    assert (await stage.slurm.job(job.job_id)).state.running
+    await stage.phase("a", "Succeeded", 0)
+    await stage.state(job, "CANCELLED", "COMPLETED")

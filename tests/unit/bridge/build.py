@@ -16,7 +16,7 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
 def pod(name: str = "p", *, job: str = "", node: str = "", phase: str = "Pending", **more: Any) -> Pod:
-    """A pod of ours; `more` are `labels`, `annotations`, `spec`, `made`, `deleted`, `held`, `uid`."""
+    """A pod of ours; `more` are `labels`, `annotations`, `spec`, `made`, `deleted`, `held`, `uid`, `owners`."""
     labels = {**more.get("labels", {}), **({names.JOB_LABEL: job} if job else {})}
     meta: dict[str, Any] = {
         "name": name,
@@ -26,6 +26,7 @@ def pod(name: str = "p", *, job: str = "", node: str = "", phase: str = "Pending
         "annotations": dict(more.get("annotations", {})),
         "finalizers": [names.FINALIZER] if more.get("held", bool(job)) else [],
         "creationTimestamp": more.get("made", ""),
+        "ownerReferences": more.get("owners", []),
     }
     if when := more.get("deleted"):
         meta["deletionTimestamp"] = when

@@ -75,6 +75,28 @@ def test_a_gang_whose_pods_keep_coming_is_told_of_the_missing_once_it_is_still(n
     assert kinds(plan(*pods, unit=GROUP, root=Root(needed=2))) == ["Submit"]
 
 
+@pytest.mark.parametrize("young", [True, False])
+def test_a_pod_whose_root_is_not_in_sight_waits_and_is_told_if_that_lasts(young: bool) -> None:
+    missing = Said(False, "GroupMissing", "Job j, which made the pod, has not been seen yet.")
+    newcomer = pod(made="2026-06-01T11:59:59Z" if young else "2026-06-01T11:00:00Z")
+    found = decide.decide(View(ALONE, [newcomer], {}, None, NOW, missing))
+    assert (found.actions, found.again) == (([], 1.0) if young else ([Say((newcomer,), missing)], None))
+
+
+def test_a_waiting_job_without_a_root_is_explained_and_otherwise_left_alone() -> None:
+    missing = Said(False, "GroupMissing", "Job j does not exist yet.")
+    found = decide.decide(View(GROUP, [pod(job="7")], {"7": PENDING}, None, NOW, missing))
+    assert [action.said.reason for action in found.actions if isinstance(action, Say)] == ["Resources"]
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_job_by_which_pods_of_another_unit_live_is_not_ended(moved: bool) -> None:
+    done = pod("a", job="7", node="n1", phase="Succeeded")
+    ended = plan(done, seen=RUNNING, unit=GROUP, elsewhere=lambda _: moved)
+    assert kinds(ended) == (["LetGo"] if moved else ["Cancel", "LetGo"])
+    assert kinds(plan(unit=GROUP, strays=["7"], elsewhere=lambda _: moved)) == ([] if moved else ["Cancel"])
+
+
 def test_finished_pods_do_not_make_a_gang_whole() -> None:
     found = plan(pod("a"), pod("b", phase="Succeeded"), unit=GROUP, root=Root(needed=2))
     assert kinds(found) == ["Say"]

@@ -56,14 +56,30 @@ def test_a_job_that_lost_one_of_its_pods_is_nobodys(now: list[Pod]) -> None:
     assert ledger(A, B).adopted(GANG, now) == {}
 
 
-def test_after_a_restart_the_signature_tells_for_whom_a_job_was_made() -> None:
-    (signed,) = identity.sign([JobRequest()], [[A, B]], Self("c", "b"), str(GANG))
+def restarted(unit: Unit, *, bridge: str = "b") -> Ledger:
+    """The ledger of a bridge that only a label led to a job, which was signed for a gang of two."""
+    (signed,) = identity.sign([JobRequest()], [[A, B]], Self("c", bridge), str(GANG))
     known = record("7", "RUNNING", hosts=("n1",))
     assert known.detail is not None
     detail = msgspec.structs.replace(known.detail, admin_comment=signed.admin_comment)
     mirror: Any = Sight(msgspec.structs.replace(known, detail=detail))
     found = Ledger(cast("Client", None), cast("Mirror", mirror), Self("c", "b"))
-    found.follow("7", GANG)
+    found.follow("7", unit)
+    return found
+
+
+def test_after_a_restart_a_job_is_filed_by_what_it_says_of_itself() -> None:
+    alone = Unit("ns", "Pod", "a")
+    found = restarted(alone)
+    assert found.unit_of("7") == GANG
+    assert [entry.job for entry in found.jobs_of(GANG)] == ["7"]
+    assert found.jobs_of(alone) == []
+    assert found.jobs_of(GANG)[0].members == identity.members([A, B])
+    assert restarted(alone, bridge="another").unit_of("7") == alone
+
+
+def test_after_a_restart_the_signature_tells_for_whom_a_job_was_made() -> None:
+    found = restarted(GANG)
     assert found.adopted(GANG, [pod("a", job="7", node="n1"), B]) == {"uid-b": "7"}
 
 

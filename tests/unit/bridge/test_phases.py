@@ -36,6 +36,10 @@ def nothing(kind: str, key: Key) -> None:
     return None
 
 
+def nobody(job: str) -> None:
+    return None
+
+
 # --- workload
 
 
@@ -52,7 +56,7 @@ def nothing(kind: str, key: Key) -> None:
 )
 def test_the_grouping_object_that_wins(labels: dict[str, str], spec: dict[str, object], expected: Unit) -> None:
     found = pod(labels=labels, spec=spec)
-    assert workload.unit_of(found, nothing) == expected
+    assert workload.unit_of(found, nothing, nobody) == expected
     assert workload.group_index(expected) in workload.groups_of(found)
 
 
@@ -62,8 +66,42 @@ def test_batch_jobs_and_jobsets_are_gangs_only_if_they_say_so() -> None:
     def find(kind: str, key: Key) -> Object | None:
         return asking if kind == "Job" and key == Key("ns", "j") else None
 
-    assert workload.unit_of(pod(labels={names.JOB_NAME: "j"}), find) == Unit("ns", "Job", "j")
-    assert workload.unit_of(pod(labels={names.JOB_NAME: "k"}), find) == Unit("ns", "Pod", "p")
+    assert workload.unit_of(pod(labels={names.JOB_NAME: "j"}), find, nobody) == Unit("ns", "Job", "j")
+    assert workload.unit_of(pod(labels={names.JOB_NAME: "k"}), find, nobody) == Unit("ns", "Pod", "p")
+
+
+@pytest.mark.parametrize(("kind", "label"), [("Job", names.JOB_NAME), ("JobSet", names.JOBSET_NAME)])
+def test_a_pod_with_the_job_of_a_gang_stays_in_it_when_its_root_is_gone(kind: str, label: str) -> None:
+    gang = Unit("ns", kind, "j")
+    jobs = {"7": gang, "8": Unit("ns", "Pod", "p"), "9": Unit("other", kind, "j")}
+    homes = {job: workload.unit_of(pod(labels={label: "j"}, job=job), nothing, jobs.get) for job in ("7", "8", "9")}
+    alone = Unit("ns", "Pod", "p")
+    assert homes == {"7": gang, "8": alone, "9": alone}
+    assert workload.unit_of(pod(labels={label: "j"}), nothing, jobs.get) == alone
+
+
+def owned(uid: str, kind: str = "Job", group: str = "batch") -> dict[str, Any]:
+    return {"apiVersion": f"{group}/v1", "kind": kind, "name": "j", "uid": uid, "controller": True}
+
+
+def test_an_owner_counts_as_seen_by_its_uid_and_so_do_those_above_it() -> None:
+    job = msgspec.convert({"metadata": {**META, "uid": "u1", "ownerReferences": [owned("s1", "JobSet")]}}, BatchJob)
+    job_set = msgspec.convert({"metadata": {**META, "uid": "s1"}}, JobSet)
+    there: dict[str, Object] = {}
+
+    def unseen(uid: str, *kinds: str) -> str:
+        young = pod(owners=[owned(uid)])
+        found = workload.unseen(young, lambda kind, _: there.get(kind), lambda owner: owner.kind in kinds)
+        return found.kind if found else ""
+
+    assert unseen("u1", "Job", "JobSet") == "Job"
+    there["Job"] = job
+    assert unseen("u1", "Job", "JobSet") == "JobSet"
+    assert unseen("u1", "Job") == ""  # nobody watches what is above
+    there["JobSet"] = job_set
+    assert unseen("u1", "Job", "JobSet") == ""
+    assert unseen("u2", "Job", "JobSet") == "Job"  # another under the same name
+    assert workload.unseen(pod(), nothing, lambda _: True) is None
 
 
 @pytest.mark.parametrize(
@@ -126,8 +164,7 @@ def test_a_group_without_its_object_waits() -> None:
 def test_pods_of_the_same_group_name_elsewhere_are_strangers() -> None:
     unit = Unit("ns", "PodGroup", "g")
     stranger = pod(namespace="other", labels={names.POD_GROUP_LABEL: "g"})
-    assert not workload.belongs(stranger, unit, nothing, names.SCHEDULER)
-    assert not workload.belongs(pod(labels={names.POD_GROUP_LABEL: "g"}), unit, nothing, "another")
+    assert workload.unit_of(stranger, nothing, nobody) != unit
 
 
 def test_rank_follows_indexes_and_then_counts_as_people_do() -> None:
