@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from slinky.bridge import intake, policy
+from slinky.bridge import intake, kinds, policy
 from slinky.bridge.bind import Hands
 from slinky.bridge.brake import Brake
 from slinky.bridge.complete import Completer
@@ -46,6 +46,7 @@ from slinky.kube import (
     Runtime,
     connect,
     discover,
+    notice,
 )
 from slinky.kube.runtime import Lead
 from slinky.observe import Health, Log, gauge
@@ -138,6 +139,7 @@ class Bridge:
         self.runtime.serve(self.mirror.run)
         self.runtime.serve(self.releaser.run)
         self.runtime.serve(self.line.run)
+        self.runtime.serve(lambda: notice(self.runtime.client, partial(kinds.news, stock.kinds)))
         self.runtime.health.ready("slurm", lambda: str(self.mirror.fault) if self.mirror.fault else None)
 
     async def run(self, lead: Lead | None = None) -> None:

@@ -9,22 +9,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
-from slinky.bridge import intake, names, workload
+from slinky.bridge import intake, kinds, names, workload
 from slinky.bridge.config import Settings
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.shelf import Shelf
 from slinky.bridge.devices.supply import Inventory
-from slinky.bridge.views import (
-    BATCH_JOBS,
-    JOB_SETS,
-    LEADER_WORKER_SETS,
-    OUR_PODS,
-    POD_GROUPS,
-    BatchJob,
-    NativeGroup,
-    Pod,
-    native,
-)
+from slinky.bridge.views import OUR_PODS, BatchJob, NativeGroup, Pod
 from slinky.bridge.workload import Root, Standing, Unit
 from slinky.kube import NODES, Cache, Client, Discovery, Key, Node, Object, Owner, Resource, Runtime, by_label
 from slinky.kube.conditions import is_true, rfc3339
@@ -57,26 +47,11 @@ class Stock:
         }
         self.pods: Cache[Pod] = runtime.cache(OUR_PODS, fields=ours, indexes=indexes)
         self.nodes: Cache[Node] = runtime.cache(NODES, indexes={"host": lambda node: (intake.host_of(node),)})
-        self.groups: dict[str, Cache[Any]] = {"Job": runtime.cache(BATCH_JOBS)}
-        for kind, resource in (("JobSet", JOB_SETS), ("LeaderWorkerSet", LEADER_WORKER_SETS), ("PodGroup", POD_GROUPS)):
-            if served.find(resource.group, resource.kind, resource.version):
-                self.groups[kind] = runtime.cache(resource)
-        self._native(runtime, served)
+        self.kinds = kinds.grouping(served)
+        self.groups: dict[str, Cache[Any]] = {kind: runtime.cache(resource) for kind, resource in self.kinds.items()}
         self.shelf = Shelf(runtime, settings)
         self.standing: Standing = lambda _: None  # the ledger's, once there is one
         self._owners: dict[str, tuple[float, Object | None]] = {}
-
-    def _native(self, runtime: Runtime, served: Discovery) -> None:
-        """The built-in gang API, in the version that this server has; every release changed it."""
-        versions = served.versions(native.GROUP, "PodGroup")
-        self.native = native.native_groups(versions)
-        if self.native is None:
-            if versions:
-                log.warning("native PodGroups are served in versions that are not understood", versions=versions)
-            return
-        self.groups["NativeGroup"] = runtime.cache(self.native)
-        if served.find(native.GROUP, "Workload", self.native.version):
-            self.groups["Workload"] = runtime.cache(native.native_workloads(self.native.version))
 
     # --- devices
 
@@ -137,12 +112,12 @@ class Stock:
     async def mark_scheduled(self, key: Key) -> None:
         """Tell on a native group that all of it has been placed."""
         group = self.find("NativeGroup", key)
-        if self.native is None or not isinstance(group, NativeGroup) or is_true(group.status.conditions, PLACED):
+        if not isinstance(group, NativeGroup) or is_true(group.status.conditions, PLACED):
             return
         told = {"reason": "Scheduled", "message": "Slurm has placed every pod of the group."}
         now = rfc3339(self.client.clock.now())
         condition = {"type": PLACED, "status": "True", "lastTransitionTime": now, **told}
-        await self.client.apply_status(self.native, key, {"conditions": [condition]})
+        await self.client.apply_status(self.kinds["NativeGroup"], key, {"conditions": [condition]})
 
     def _merged(self, group: NativeGroup) -> dict[str, str]:
         """A native group's annotations, below those of its batch job, below those of its Workload."""

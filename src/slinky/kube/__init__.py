@@ -6,7 +6,7 @@ from slinky.kube.cache import Cache, by_label, by_namespace, by_owner
 from slinky.kube.client import Client, connect
 from slinky.kube.config import Access, find
 from slinky.kube.controller import Again, Controller
-from slinky.kube.discovery import Discovery, Served, discover
+from slinky.kube.discovery import Discovery, Served, discover, notice
 from slinky.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -153,6 +153,7 @@ __all__ = [
     "deny",
     "discover",
     "find",
+    "notice",
     "own_key",
     "owned_by",
     "verdict",

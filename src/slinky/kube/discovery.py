@@ -5,12 +5,20 @@ One or two requests bring everything (aggregated discovery); a server too old fo
 group. Use it to choose an adapter for APIs that change between releases, not to find kinds one knows.
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from slinky.kube.client import Client
+from slinky.kube.errors import KubeError
 from slinky.kube.types import View
+from slinky.observe import Log, StartAnew
+
+log = Log("slinky.kube.discovery")
+
+#: How often a process looks for kinds that were not there when it started.
+EVERY = 60.0
 
 _AGGREGATED = ",".join(
     f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")
@@ -63,6 +71,22 @@ async def discover(client: Client) -> Discovery:
         else:
             served += await _one_by_one(client, answer)
     return Discovery(served)
+
+
+async def notice(client: Client, news: Callable[[Discovery], str], *, every: float = EVERY) -> None:
+    """Ask now and then what the server serves, until `news` finds something in it: then raise `StartAnew`.
+
+    Kinds come with whoever installs them, and versions with upgrades; what to watch is chosen when a process starts.
+    """
+    while True:
+        await asyncio.sleep(every)
+        try:
+            served = await discover(client)
+        except KubeError as error:
+            log.debug("the server does not tell what it serves", error=str(error))
+            continue
+        if found := news(served):
+            raise StartAnew(f"the API server has {found} now")
 
 
 class _Kind(View, frozen=True):

@@ -6,7 +6,7 @@ from slinky.observe.endpoint import routes, serve
 from slinky.observe.health import Check, Health, LoopLag
 from slinky.observe.log import Log, context, scrub, setup
 from slinky.observe.metrics import REGISTRY, counter, gauge, histogram, render
-from slinky.observe.process import run, until_signal
+from slinky.observe.process import StartAnew, run, until_signal
 
 __all__ = [
     "REGISTRY",
@@ -16,6 +16,7 @@ __all__ = [
     "Log",
     "LoopLag",
     "ManualClock",
+    "StartAnew",
     "SystemClock",
     "Timer",
     "context",

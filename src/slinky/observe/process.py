@@ -25,6 +25,10 @@ Address = tuple[str, int]
 EVERYWHERE: Address = ("0.0.0.0", 8080)  # noqa: S104 -- the kubelet and Prometheus come from outside the pod
 
 
+class StartAnew(Exception):  # noqa: N818 -- a wish, not a failure
+    """What a process looks at only when it starts has changed: it ends, and whoever keeps it running starts it."""
+
+
 def run(main: Main, addresses: Iterable[Address] = (EVERYWHERE,), doors: Iterable[Door] = ()) -> int:
     """Run `main` until it returns or a signal asks to stop; the exit code of the process.
 
@@ -57,9 +61,19 @@ async def _supervised(main: Main, addresses: Iterable[Address], doors: Iterable[
             probe = family.create_task(lag.run())
             code = await until_signal(_awaited(main(health)))
             probe.cancel()
+    except* StartAnew as wishes:
+        log.info("ending, to start anew", why=str(_first(wishes)))
+        code = 0
     except* Exception as errors:
         log.error("stopped by an error", error=errors)
+        code = 1
     return code
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 async def _awaited(work: Awaitable[None]) -> None:

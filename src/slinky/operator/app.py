@@ -9,7 +9,7 @@ import socket
 import uuid
 
 from slinky.kube import Election, Key, Recorder, Runtime, connect
-from slinky.kube.discovery import discover
+from slinky.kube.discovery import Discovery, discover, notice
 from slinky.observe import Health
 from slinky.operator.accounting.controller import AccountingKeeper
 from slinky.operator.clusters import Clusters
@@ -36,15 +36,22 @@ async def main(settings: Settings, health: Health | None = None) -> None:
         runtime = Runtime(client, health=health)
         recorder = Recorder(client, "slurm-operator")
         runtime.serve(recorder.run)
-        monitors = (await discover(client)).find(SERVICE_MONITORS.group, SERVICE_MONITORS.kind) is not None
+        monitors = _monitors(await discover(client))
+        if not monitors:
+            runtime.serve(lambda: notice(client, _monitors))
         for namespace in settings.namespaces or ("",):
-            world = World(runtime, settings, recorder, namespace=namespace, monitors=monitors)
+            world = World(runtime, settings, recorder, namespace=namespace, monitors=bool(monitors))
             wire(world)
         if not settings.leader_elect:
             await runtime.run()
             return
         lease = Key(settings.leader_elect_namespace or client.namespace, LEASE)
         await runtime.run(lead=Election(client, lease, identity=identity(settings), health=health).lead)
+
+
+def _monitors(served: Discovery) -> str:
+    """ServiceMonitors, if the server has them."""
+    return SERVICE_MONITORS.kind if served.find(SERVICE_MONITORS.group, SERVICE_MONITORS.kind) else ""
 
 
 def wire(world: World) -> Clusters:

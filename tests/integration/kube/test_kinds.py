@@ -15,6 +15,7 @@ from slinky.kube import (
     PODS,
     Client,
     Condition,
+    Discovery,
     Election,
     Invalid,
     Key,
@@ -25,11 +26,12 @@ from slinky.kube import (
     View,
     Whole,
     discover,
+    notice,
 )
 from slinky.kube.conditions import changed, manifests
 from slinky.kube.quantity import Quantity, canonical
 from slinky.kube.schema import AGE, Column, Scaled, definition, free_form, immutable, list_map, list_set, rule
-from slinky.observe import SystemClock
+from slinky.observe import StartAnew, SystemClock
 
 from .objects import pod
 from .test_faults import establish
@@ -170,6 +172,25 @@ async def test_the_server_is_asked_what_it_serves(client: Client, sets: Resource
         {"status", "scale"},
     )
     assert found.find("", "Pod", "v2") is None
+
+
+async def test_a_kind_that_comes_later_is_noticed(client: Client, namespace: str) -> None:
+    group = f"{namespace}.slinky.dev"
+    later = definition(group, "v1", "Late", "lates", spec=SetSpec, status=SetStatus)
+    looks = 0
+
+    def news(served: Discovery) -> str:
+        nonlocal looks
+        looks += 1
+        return "Late" if served.find(group, "Late") else ""
+
+    watching = asyncio.ensure_future(notice(client, news, every=0.05))
+    await until(lambda: looks > 2)
+    assert not watching.done()
+    await establish(client, later, Resource(f"{group}/v1", "Late", "lates", Object))
+    async with asyncio.timeout(30):
+        with pytest.raises(StartAnew, match="Late"):
+            await watching
 
 
 async def test_quantities_are_written_as_the_server_writes_them(client: Client, namespace: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge import config, constrain, identity, intake, names, place, policy, reasons, watch, workload
+from slinky.bridge import config, constrain, identity, intake, kinds, names, place, policy, reasons, watch, workload
 from slinky.bridge.config import ConfigError, PriorityRule, Rule
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.identity import Self
@@ -23,7 +23,7 @@ from slinky.bridge.views import (
 )
 from slinky.bridge.views.native import VERSIONS, native_groups
 from slinky.bridge.workload import Missing, Unit
-from slinky.kube import Key, Object
+from slinky.kube import Discovery, Key, Object, Served
 from slinky.slurm import JobRequest
 
 from .build import NOW, needing, node, pod, record
@@ -102,6 +102,22 @@ def test_an_owner_counts_as_seen_by_its_uid_and_so_do_those_above_it() -> None:
     assert unseen("u1", "Job", "JobSet") == ""
     assert unseen("u2", "Job", "JobSet") == "Job"  # another under the same name
     assert workload.unseen(pod(), nothing, lambda _: True) is None
+
+
+def served(*kinds: tuple[str, str, str]) -> Discovery:
+    return Discovery(Served(group, version, kind, f"{kind.lower()}s", True) for group, version, kind in kinds)
+
+
+def test_grouping_kinds_that_come_later_or_in_another_version_are_news() -> None:
+    sets, old = ("jobset.x-k8s.io", "v1alpha2", "JobSet"), ("scheduling.k8s.io", "v1alpha2", "PodGroup")
+    new = ("scheduling.k8s.io", "v1beta1", "PodGroup")
+    at_first = kinds.grouping(served(old))
+    assert list(at_first) == ["Job", "NativeGroup"]
+    assert kinds.news(at_first, served(old)) == ""
+    assert kinds.news(at_first, served(old, sets)) == "JobSet of jobset.x-k8s.io/v1alpha2"
+    assert kinds.news(at_first, served(old, new)) == "PodGroup of scheduling.k8s.io/v1beta1"
+    # What goes is no reason: a server that is just starting may not tell of everything.
+    assert kinds.news(at_first, served()) == ""
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from slinky.observe import (
     Log,
     LoopLag,
     ManualClock,
+    StartAnew,
     SystemClock,
     context,
     counter,
@@ -192,6 +193,20 @@ async def test_a_signal_ends_the_work_in_order() -> None:
     asyncio.get_running_loop().call_later(0.01, os.kill, os.getpid(), signal.SIGTERM)
     assert await until_signal(work()) == 0
     assert steps == ["cleaned up"]
+
+
+def test_a_process_that_wishes_to_start_anew_ends_well_and_says_why(lines: io.StringIO) -> None:
+    async def main(_: Health) -> None:
+        async with asyncio.TaskGroup() as family:
+            family.create_task(wish())
+            await asyncio.Event().wait()
+
+    async def wish() -> None:
+        raise StartAnew("the API server has JobSet now")
+
+    assert run(main, [("127.0.0.1", 0)]) == 0
+    assert "the API server has JobSet now" in lines.getvalue()
+    assert "Traceback" not in lines.getvalue()
 
 
 @pytest.mark.parametrize(("error", "code"), [(None, 0), (ValueError("bug"), 1)])
