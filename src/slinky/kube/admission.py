@@ -44,6 +44,12 @@ class User(View, frozen=True):
     groups: tuple[str, ...] = ()
 
 
+class Options(View, frozen=True):
+    """How something is to be done; of a deletion, what becomes of the children."""
+
+    propagation_policy: str | None = None
+
+
 class Ask(View, frozen=True):
     """One question; objects stay bytes until a handler says what they are."""
 
@@ -57,6 +63,12 @@ class Ask(View, frozen=True):
     user_info: User = User()
     object: msgspec.Raw = msgspec.Raw(b"null")
     old_object: msgspec.Raw = msgspec.Raw(b"null")
+    options: Options | None = None
+
+    @property
+    def propagation(self) -> str:
+        """What is to become of the children of an object that is to go; empty if nobody said."""
+        return (self.options.propagation_policy if self.options else None) or ""
 
     @property
     def key(self) -> Key:

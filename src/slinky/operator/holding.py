@@ -3,7 +3,8 @@
 
 `helm uninstall` and `kubectl delete -f` ask for everything at once. A Controller and its RestApi stay until the workers
 of the cluster are gone, since without them nobody could say whether a worker is drained; an Accounting stays until no
-Controller writes to it any more. The wait is a finalizer; an event on the object says whom it waits for.
+Controller writes to it any more. The wait is a finalizer; an event on the object says whom it waits for. One that is
+deleted without what it owns (`--cascade=orphan`) goes at once: its daemons stay.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import TypeVar
 from slinky.api import keys
 from slinky.kube.controller import Again
 from slinky.kube.types import HasMeta, Key
-from slinky.operator import references
+from slinky.operator import orphans, references
 from slinky.operator.keeper import Keeper
 from slinky.operator.metrics import WRITES
 from slinky.operator.world import World
@@ -42,7 +43,7 @@ class HeldKeeper(Keeper[T]):
         others = [name for name in found.metadata.finalizers if name != keys.USE_FINALIZER]
         if len(others) == len(found.metadata.finalizers):
             return None
-        if needed := self.needed_by(found):
+        if not orphans.stays_behind(found) and (needed := self.needed_by(found)):
             self.note(found, "InUse", f"goes when these are gone: {', '.join(needed)}")
             return Again(LOOK)
         await self._set_finalizers(found, others)
@@ -57,9 +58,11 @@ class HeldKeeper(Keeper[T]):
 
 def workers(world: World, cluster: Key) -> list[str]:
     """The sets of a cluster that still have workers, or a reservation that only their Slurm can take back."""
-    return sorted(
+    lost = (f"workers of NodeSet {name}, which is gone" for name in orphans.lost_sets(world, cluster))
+    there = (
         f"workers of NodeSet {one.metadata.name}"
         for one in world.node_sets.by(references.CONTROLLER, str(cluster))
         if any(world.pods.by("owner", one.metadata.uid))
         or (one.metadata.deleting and keys.RESERVATION_FINALIZER in one.metadata.finalizers)
     )
+    return sorted((*there, *lost))

@@ -8,7 +8,8 @@ from slinky.kube import Ask, Client, Reply
 from slinky.kube.admission import Handler
 from slinky.webhook import accounting, controller, nodeset, people
 from slinky.webhook.binding import BindingWebhook
-from slinky.webhook.judge import Change, Rules, World, judge
+from slinky.webhook.farewell import farewell
+from slinky.webhook.judge import Change, Rules, judge
 from slinky.webhook.look import look, look_back
 
 BINDING_PATH = "/mutate--v1-binding"
@@ -37,15 +38,10 @@ def handlers(client: Client) -> dict[str, Handler]:
 def _validation(client: Client, rules: Rules[Any]) -> Handler:
     async def validate(ask: Ask) -> Reply:
         if ask.operation == "DELETE":
-            return farewell(await look_back(client, ask.old(rules.view)))
+            old = ask.old(rules.view)
+            return farewell(old, await look_back(client, old), ask.propagation)
         new = ask.new(rules.view)
-        old = ask.old(rules.view) if ask.operation == "UPDATE" else None
-        return judge(rules, Change(new, old, await look(client, new)))
+        before = ask.old(rules.view) if ask.operation == "UPDATE" else None
+        return judge(rules, Change(new, before, await look(client, new)))
 
     return validate
-
-
-def farewell(world: World) -> Reply:
-    """A deletion is never refused (a namespace must be able to go), but who still needs the object is said."""
-    named = ", ".join(world.dependents[:5])
-    return Reply(warnings=(f"still referred to by {named}",)) if named else Reply()

@@ -32,6 +32,7 @@ async def look_back(client: Client, at: Ours) -> World:
     """Who refers to an object that is about to be deleted."""
     namespace = at.metadata.namespace
     found: list[str] = []
+    sets: list[NodeSet] = []
     if isinstance(at, Accounting):
         controllers = await _all(client, CONTROLLERS, namespace)
         found = [f"controller/{item.key.name}" for item in controllers if item.accounting_key == at.key]
@@ -39,8 +40,10 @@ async def look_back(client: Client, at: Ours) -> World:
         dependents: tuple[Resource[Any], ...] = (NODE_SETS, LOGIN_SETS, REST_APIS)
         for resource in dependents:
             listed = await _all(client, resource, namespace)
-            found += [f"{resource.kind.lower()}/{item.key.name}" for item in listed if item.controller_key == at.key]
-    return World(dependents=found)
+            there = [item for item in listed if item.controller_key == at.key]
+            found += [f"{resource.kind.lower()}/{item.key.name}" for item in there]
+            sets += [item for item in there if isinstance(item, NodeSet)]
+    return World(dependents=found, node_sets=sets)
 
 
 def referred(by: Controller) -> set[str]:

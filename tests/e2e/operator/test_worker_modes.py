@@ -361,6 +361,32 @@ def test_a_slurmctld_that_lost_its_memory_costs_no_worker(modes: Site, operator:
     operator.start()
 
 
+def test_a_set_made_again_takes_over_its_workers_with_the_job_on_them(modes: Site) -> None:
+    until(lambda: modes.settled(2), "rest", 60)
+    job = modes.job("g-0", "--partition=g")
+    before, was = uids(modes), modes.get("nodeset", "gpu")
+    revised = {name: pod["metadata"]["labels"][keys.REVISION] for name, pod in modes.pods().items()}
+    modes.kubectl("delete", "nodeset", "gpu", "--cascade=orphan", "--timeout=60s")
+
+    def orphaned() -> bool:
+        said = modes.get("controller", "slurm")["status"]["conditions"]
+        return any(one["reason"] == "WorkersOrphaned" for one in said)
+
+    until(orphaned, "a word about the workers", 60)
+    assert not any(pod["metadata"].get("ownerReferences") for pod in modes.pods().values())
+    time.sleep(5)
+    assert "g" in modes.slurm("sinfo", "-h", "-o", "%R").split()
+    assert modes.job_state(job) == "RUNNING"
+    named = {"name": "gpu", "namespace": modes.namespace}
+    modes.apply({"apiVersion": was["apiVersion"], "kind": "NodeSet", "metadata": named, "spec": was["spec"]})
+    until(lambda: modes.settled(2) and reason(modes, "Ready") == "Available", "readiness", 60)
+    assert uids(modes) == before
+    assert {name: pod["metadata"]["labels"][keys.REVISION] for name, pod in modes.pods().items()} == revised
+    until(lambda: not orphaned(), "the end of the wait", 30)
+    modes.release(job, "gpu-0")
+    modes.completed(job)
+
+
 def test_deleting_a_set_waits_until_its_deadline_and_no_longer(modes: Site) -> None:
     modes.job("g-0")
     asked = ("-N1", "-p", "g", "-w", "g-0", "--exclusive", "--wrap=true")

@@ -130,6 +130,21 @@ async def test_warnings_reach_the_person(client: Client, kubectl: Kubectl, watch
     assert "still referred to by nodeset/slurm" in done.stderr
 
 
+@pytest.mark.parametrize("kind", ["nodeset", "controller"])
+async def test_workers_are_not_ended_by_a_deletion_in_the_foreground(
+    client: Client, kubectl: Kubectl, watched: str, kind: str
+) -> None:
+    await client.create(CONTROLLERS, manifest("Controller", watched))
+    await client.create(NODE_SETS, manifest("NodeSet", watched))
+    await client.apply_status(NODE_SETS, Key(watched, "slurm"), {"replicas": 2, "desired": 2})
+    asked = ("delete", "-n", watched, f"{kind}/slurm", "--wait=false")
+    refused = await asyncio.to_thread(kubectl, *asked, "--cascade=foreground")
+    assert refused.returncode != 0
+    assert "would end 2 workers at once" in refused.stderr
+    done = await asyncio.to_thread(kubectl, *asked)
+    assert done.returncode == 0
+
+
 async def test_a_worker_has_its_topology_from_the_moment_it_is_bound(client: Client, watched: str) -> None:
     node = f"node-{secrets.token_hex(3)}"
     await client.create(NODES, {"metadata": {"name": node, "annotations": {keys.TOPOLOGY: "default:s1"}}})

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slinky.api import Controller, NodeSet
+from slinky.api import Controller, NodeSet, keys
 from slinky.kube import Reply
 from slinky.webhook.application import RULES
+from slinky.webhook.farewell import farewell
 from slinky.webhook.judge import Change, World, judge
 from slinky.webhook.nodeset import clash
 from slinky.webhook.text import node_settings
@@ -241,6 +242,39 @@ def test_an_object_on_its_way_out_is_never_refused() -> None:
         bad, metadata=msgspec.structs.replace(bad.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     )
     assert answer("nodeset", leaving, made("nodeset")) == Reply()
+
+
+def staffed(workers: int, **annotations: str) -> NodeSet:
+    found = nodeset("gpu")
+    meta = msgspec.structs.replace(found.metadata, annotations=annotations)
+    status = msgspec.structs.replace(found.status, replicas=workers)
+    return msgspec.structs.replace(found, metadata=meta, status=status)
+
+
+GIVEN_UP = {keys.FORCE_DELETE: "true"}
+CLUSTER: Controller = made("controller")
+
+
+@pytest.mark.parametrize(
+    ("at", "sets", "propagation", "allowed"),
+    [
+        (staffed(2), [], "Foreground", False),
+        (staffed(2), [], "Background", True),
+        (staffed(2), [], "Orphan", True),
+        (staffed(2), [], "", True),
+        (staffed(0), [], "Foreground", True),
+        (staffed(2, **GIVEN_UP), [], "Foreground", True),
+        (CLUSTER, [staffed(1), staffed(2)], "Foreground", False),
+        (CLUSTER, [staffed(0)], "Foreground", True),
+        (CLUSTER, [staffed(1)], "Background", True),
+        (made("controller", external=True), [staffed(1)], "Foreground", True),
+        (made("restapi"), [], "Foreground", True),
+    ],
+)
+def test_only_a_deletion_that_would_end_work_is_refused(
+    at: Any, sets: list[NodeSet], propagation: str, allowed: bool
+) -> None:
+    assert farewell(at, World(node_sets=sets), propagation).allowed == allowed
 
 
 def hosts(prefix: str) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from slinky.api import keys
 from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.names import SLURMCTLD
 from slinky.api.nodeset import NodeSet
+from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import STATEFUL_SETS, Pod
-from slinky.operator import references
+from slinky.operator import orphans, references
 from slinky.operator.clusters import Clusters
 from slinky.operator.controller.files import Files, files, referenced
 from slinky.operator.controller.generation import Decision, Verdict
@@ -58,10 +59,13 @@ class ControllerKeeper(HeldKeeper[Controller]):
         watch(world.accountings, users(world.controllers, references.ACCOUNTING))
         watch(world.node_sets, lambda of: (of.controller_key,), when=_shapes)
         watch(world.pods, _controller_of)
+        orphans.watch_homes(world.pods)
+        watch(world.pods, orphans.cluster_of, when=lambda old, new: orphans.homeless(world, new or old))
         clusters.listen(lambda key, change: self.enqueue([key] if change.kind is What.SIGHT else []))
 
     async def act(self, found: Controller) -> Outcome:
         """Apply everything the Controller consists of."""
+        self._wait_for_orphans(found)
         facts = await self._facts(found)
         story = None if found.spec.external else await self.history.advance(found, facts)
         planned = plan(found, facts, self.world.settings.images, story.running if story else None)
@@ -75,6 +79,13 @@ class ControllerKeeper(HeldKeeper[Controller]):
             await self.history.spread(found, story)
         await self._mark_active(found)
         return self._outcome(found, facts, story)
+
+    def _wait_for_orphans(self, found: Controller) -> None:
+        """Without its NodeSet the partition of a worker would leave slurm.conf, and slurmctld end the jobs in it."""
+        lost = orphans.lost_sets(self.world, found.key)
+        if lost and not found.spec.external:
+            text = f"there are workers of NodeSet {', '.join(lost)}, which does not exist any more"
+            raise Blocked("WorkersOrphaned", f"{text}; create it again to take them over, or delete their pods")
 
     def forget(self, key: Key) -> None:
         """The Controller is gone."""

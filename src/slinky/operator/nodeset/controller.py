@@ -15,7 +15,7 @@ from slinky.kube.resource import owned_by
 from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS, SERVICES, VOLUME_CLAIMS, Node
 from slinky.observe import Log
-from slinky.operator import references
+from slinky.operator import orphans, references
 from slinky.operator.clusters import Clusters
 from slinky.operator.domains import cluster_domain
 from slinky.operator.keeper import Keeper, Outcome
@@ -23,6 +23,7 @@ from slinky.operator.metrics import WRITES, Awaiting
 from slinky.operator.nodeset import conditions, objects, reservation, status
 from slinky.operator.nodeset.actions import Action, Condemn
 from slinky.operator.nodeset.acts import Acts, Report
+from slinky.operator.nodeset.adoption import Adoption
 from slinky.operator.nodeset.history import History, Standing
 from slinky.operator.nodeset.objects import Hashes, Setting
 from slinky.operator.nodeset.plan import Snapshot, plan
@@ -58,6 +59,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         self.clusters = clusters
         self.acts = Acts(world, clusters)
         self.history = History(world)
+        self.adoption = Adoption(world, self.history.cache)
         self.awaiting = Awaiting()
         self.domain = cluster_domain(world.settings.cluster_domain)
         world.node_sets.add_indexes(
@@ -74,6 +76,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         )
         watch = self.controller.watches
         watch(world.pods, owned_by(NODE_SETS))
+        watch(world.pods, orphans.set_of)
         watch(world.controllers, lambda of: self._of_cluster(of.key))
         watch(world.contents.secrets, users(world.node_sets, references.SECRETS))
         watch(world.contents.secrets, self._using_key)
@@ -87,6 +90,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
             raise Blocked("ControllerMissing", f"there is no Controller {found.spec.controller_ref.name}; create it")
         found = await self.history.go_back(found, partial(self.note, found))
         await self._hold(found)
+        await self.adoption.adopt(found, partial(self.note, found))
         await self._shared(found, controller)
         hashes = await self._hashes(found, controller)
         standing = await self.history.settle(found, contents(hashes), self._carried(found))
@@ -117,9 +121,12 @@ class NodeSetKeeper(Keeper[NodeSet]):
         return seen, certain, len(certain) < len(steps)
 
     async def depart(self, found: NodeSet) -> Again | None:
-        """Drain and delete every worker, then let the NodeSet go; at once if its cluster is gone."""
+        """Drain and delete every worker, then let the NodeSet go; at once if its cluster is gone, or if they stay."""
         ours = {keys.DRAIN_FINALIZER, keys.RESERVATION_FINALIZER}
         if not ours & set(found.metadata.finalizers):
+            return None
+        if orphans.stays_behind(found):
+            await self._set_finalizers(found, [name for name in found.metadata.finalizers if name not in ours])
             return None
         controller = self.world.controllers.get(found.controller_key)
         seen = self._snapshot(found, found.status.node_set_hash)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which workers a NodeSet takes over, and whose they are until then."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from slinky.api import keys
+from slinky.api.nodeset import NodeSet
+from slinky.kube import Key, Pod
+from slinky.operator import orphans
+from slinky.operator.nodeset.adoption import fits
+
+SET = msgspec.convert(
+    {"metadata": {"name": "gpu", "namespace": "ns"}, "spec": {"controllerRef": {"name": "slurm"}}}, NodeSet
+)
+OWNER = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u"}
+
+
+def orphan(name: str = "gpu-0", *, phase: str = "Running", meta: dict[str, Any] | None = None, **labels: str) -> Pod:
+    marks = {**SET.labels, **{getattr(keys, label): text for label, text in labels.items()}}
+    found = {"name": name, "namespace": "ns", "labels": marks, **(meta or {})}
+    return msgspec.convert({"metadata": found, "spec": {}, "status": {"phase": phase}}, Pod)
+
+
+@pytest.mark.parametrize(
+    ("pod", "taken"),
+    [
+        (orphan(), True),
+        (orphan("gpu-07"), True),
+        (orphan("gpu-x"), False),  # no worker of a set with numbers
+        (orphan("cpu-0"), False),
+        (orphan("gpu-3f2a", SCALING_MODE="DaemonSet"), True),
+        (orphan("other-3f2a", SCALING_MODE="DaemonSet"), False),
+        (orphan(APP_INSTANCE="cpu"), False),
+        (orphan(CLUSTER="another"), False),
+        (orphan(phase="Failed"), False),
+    ],
+)
+def test_a_set_takes_over_what_it_could_have_made(pod: Pod, taken: bool) -> None:
+    assert fits(SET, pod) == taken
+
+
+def test_only_what_nobody_controls_and_nobody_deletes_is_an_orphan() -> None:
+    assert orphans.set_of(orphan()) == (Key("ns", "gpu"),)
+    assert orphans.set_of(orphan(meta={"ownerReferences": [OWNER]})) == (Key("ns", "gpu"),)
+    assert orphans.set_of(orphan(meta={"ownerReferences": [{**OWNER, "controller": True}]})) == ()
+    assert orphans.set_of(orphan(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})) == ()
+    assert orphans.set_of(orphan(APP_COMPONENT="login")) == ()
+
+
+def test_the_cluster_of_a_worker_is_known_whoever_owns_it() -> None:
+    assert orphans.cluster_of(orphan(meta={"ownerReferences": [{**OWNER, "controller": True}]})) == (
+        Key("ns", "slurm"),
+    )
+    assert orphans.cluster_of(orphan(APP_COMPONENT="login")) == ()
+
+
+@pytest.mark.parametrize(("finalizers", "behind"), [(["orphan"], True), (["foregroundDeletion"], False), ([], False)])
+def test_who_deletes_an_object_alone_says_so(finalizers: list[str], behind: bool) -> None:
+    assert orphans.stays_behind(orphan(meta={"finalizers": finalizers})) == behind
