@@ -11,6 +11,7 @@ from tests.integration.operator.test_objects import controller, secrets
 from slinky.api.controller import CONTROLLERS
 from slinky.api.nodeset import NODE_SETS
 from slinky.kube import CONFIG_MAPS, PODS, Key, Resource
+from slinky.kube.client import STRATEGIC
 from slinky.kube.views import STATEFUL_SETS
 from slinky.operator.nodeset.revision import REVISIONS
 
@@ -37,7 +38,8 @@ async def delete_alone(desk: Desk, resource: Resource[Any], name: str, *children
     for kind in children:
         for child in await desk.client.list(kind, namespace=desk.namespace):
             if any(owner.uid == uid for owner in child.metadata.owner_references):
-                await desk.client.patch(kind, child.metadata.key, {"metadata": {"ownerReferences": []}})
+                without = {"metadata": {"ownerReferences": [{"$patch": "delete", "uid": uid}]}}
+                await desk.client.patch(kind, child.metadata.key, without, kind=STRATEGIC)
     await desk.client.patch(resource, key, {"metadata": {"finalizers": []}})
 
 
@@ -48,9 +50,10 @@ async def uids(desk: Desk) -> dict[str, str]:
 async def test_workers_outlive_their_set_and_are_taken_over_by_the_next(desk: Desk) -> None:
     await secrets(desk)
     await controller(desk)
-    await workers(desk, revisionHistoryLimit=3, extraConf="Weight=1")
+    wanted = {"slurmd": {"image": "x", "env": [{"value": "<a & b>", "name": "A"}]}, "revisionHistoryLimit": 3}
+    await workers(desk, **wanted, extraConf="Weight=1")
     await rolled_out(desk, 1)
-    await workers(desk, revisionHistoryLimit=3, extraConf="Weight=2")
+    await workers(desk, **wanted, extraConf="Weight=2")
     newest = await rolled_out(desk, 2)
     await desk.rest()
     before, config = await uids(desk), await desk.get(CONFIG_MAPS, "slurm-config")
@@ -62,7 +65,7 @@ async def test_workers_outlive_their_set_and_are_taken_over_by_the_next(desk: De
     await desk.until(said, "a word about lost workers")
     assert (await desk.get(CONFIG_MAPS, "slurm-config")).metadata.resource_version == config.metadata.resource_version
     assert await uids(desk) == before
-    await workers(desk, revisionHistoryLimit=3, extraConf="Weight=2")
+    await workers(desk, **wanted, extraConf="Weight=2")
     uid = (await desk.get(NODE_SETS, "gpu")).metadata.uid
 
     async def taken_over() -> bool:

@@ -24,6 +24,7 @@ from slinky.operator.nodeset.revision import (
     same,
     surplus,
     template,
+    written,
 )
 
 READ = contents(Hashes())
@@ -31,7 +32,15 @@ READ = contents(Hashes())
 
 def kept(number: int, read: str = READ, **spec: Any) -> Revision:
     made = manifest(node_set(**spec), template(node_set(**spec)), read, number)
-    return msgspec.convert({**made, "metadata": {**made["metadata"], "uid": f"uid-{number}"}}, Revision)
+    stored = {**made, "metadata": {**made["metadata"], "uid": f"uid-{number}"}}
+    return msgspec.json.decode(msgspec.json.encode(stored), type=Revision)
+
+
+def test_data_are_written_as_the_server_writes_them() -> None:
+    data = {"spec": {"template": {"b": 1, "a": [True, None]}, "extraConf": "<a & b> \u2028 é"}}
+    expected = '{"spec":{"extraConf":"\\u003ca \\u0026 b\\u003e \\u2028 é","template":{"a":[true,null],"b":1}}}'
+    assert bytes(written(data)).decode() == expected
+    assert msgspec.json.decode(written(data)) == data
 
 
 @pytest.mark.parametrize(
