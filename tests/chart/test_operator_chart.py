@@ -195,7 +195,7 @@ async def test_the_rights_of_the_webhook_are_enough_to_keep_its_certificates(
             "get", "validatingwebhookconfiguration", name, "-o", "jsonpath={.webhooks[*].clientConfig.caBundle}"
         )
         assert len(set(found.stdout.split())) == 1
-        assert len(found.stdout.split()) == len(RULES) + 2
+        assert len(found.stdout.split()) == len(RULES) + 3  # three kinds have a second entry, for their deletion
         held = kubectl("get", "secret", "slurm-operator-webhook-ca", "-n", home, "-o", "jsonpath={.data.ca\\.crt}")
         assert held.stdout == found.stdout.split()[0]
     install([item for item in helm.render("slurm-operator", {}, home, home) if item["kind"] == "Secret"])
