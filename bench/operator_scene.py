@@ -22,6 +22,7 @@ from slinky.api.restapi import REST_APIS
 from slinky.kube import NAMESPACES, PODS, SECRETS, Client, Key, KubeError, Resource, connect
 from slinky.lab import bringup
 from slinky.lab.lab import Lab
+from slinky.lab.plain import WITH_US
 from slinky.lab.progress import Progress
 
 #: Few nodes with many pods each: renewing the leases of thousands would be all that two cores can do.
@@ -85,7 +86,7 @@ class Operator:
 
     def _start(self, argv: list[str]) -> None:
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(argv, stdout=log, stderr=log)
+            self._process = subprocess.Popen([*WITH_US, *argv], stdout=log, stderr=log)
 
     @property
     def cpu(self) -> float:

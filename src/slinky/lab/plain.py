@@ -20,6 +20,9 @@ from slinky.lab.errors import LabError
 from slinky.lab.machine import until
 from slinky.lab.prepare.inventory import Inventory
 
+#: Before a command: the kernel ends it when the process that started it is gone, however that went.
+WITH_US = ("setpriv", "--pdeathsig", "KILL")
+
 
 class PlainPlane:
     """One API server with its etcd; use it as a context manager."""
@@ -132,9 +135,8 @@ class PlainPlane:
 
     def _start(self, name: str, argv: Sequence[str]) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
-            # The kernel ends the daemon when this process is gone, however it went.
             self._processes[name] = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*WITH_US, *argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
     def _stop(self, name: str, number: int) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from slinky.lab.lab import Lab
+from slinky.lab.plain import WITH_US
 from slinky.lab.prepare.images import reference
 
 EXTRA_CONF = """
@@ -75,7 +76,7 @@ class Operator:
 
     def start(self) -> None:
         with self.log.open("ab") as out:
-            argv = [sys.executable, "-m", "slinky.operator", json.dumps(self.settings)]
+            argv = [*WITH_US, sys.executable, "-m", "slinky.operator", json.dumps(self.settings)]
             self.process = subprocess.Popen(argv, stdout=out, stderr=out, env=dict(os.environ))
         until(lambda: self.get("/readyz"), "the operator's readiness")
 

@@ -22,7 +22,7 @@ import msgspec
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, Pod
 from slinky.kube import AlreadyExists, Conflict, NotFound, Runtime, Whole
-from slinky.lab.plain import PlainPlane
+from slinky.lab.plain import WITH_US, PlainPlane
 from slinky.lab.slurm import Beside
 from slinky.slurm import Job, SlurmError
 
@@ -54,9 +54,9 @@ class Process:
         """Start it, unless it runs."""
         if self._child is None:
             addresses = ["--health-addr", self._health, "--metrics-addr", "0"]
-            command = [sys.executable, "-m", "slinky.cli", "bridge", "--config", str(self._config), *addresses]
+            argv = [sys.executable, "-m", "slinky.cli", "bridge", "--config", str(self._config), *addresses]
             with self._log.open("ab") as out:
-                self._child = subprocess.Popen(command, env=self._env, stdout=out, stderr=out)
+                self._child = subprocess.Popen([*WITH_US, *argv], env=self._env, stdout=out, stderr=out)
 
     def kill(self) -> None:
         """End it as a crash does."""

@@ -21,6 +21,8 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from slinky.lab.plain import WITH_US
+
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
 #: What differs between two lives that do the same.
 FLEETING = re.compile(
@@ -56,7 +58,7 @@ class Lives:
         self.port = settings["port"]
         self._line = json.dumps(settings).encode() + b"\n"
         self._log = log.open("ab")
-        argv = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-c", ZYGOTE]
+        argv = [*WITH_US, sys.executable, "-c", ZYGOTE]
         self._zygote = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log)
         self.pid = 0
         self.count = 0
