@@ -150,3 +150,5 @@ def load(path: Path) -> tuple[Settings, tuple[str, ...]]:
         return parse(path.read_text())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error

@@ -29,14 +29,20 @@ class StartAnew(Exception):  # noqa: N818 -- a wish, not a failure
     """What a process looks at only when it starts has changed: it ends, and whoever keeps it running starts it."""
 
 
-def run(main: Main, addresses: Iterable[Address] = (EVERYWHERE,), doors: Iterable[Door] = ()) -> int:
+def run(
+    main: Main,
+    addresses: Iterable[Address] = (EVERYWHERE,),
+    doors: Iterable[Door] = (),
+    known: tuple[type[Exception], ...] = (),
+) -> int:
     """Run `main` until it returns or a signal asks to stop; the exit code of the process.
 
     The side door answers at each of the addresses; two of them suit sites that scrape and probe different ports.
-    Further doors are opened beside it.
+    Further doors are opened beside it. Errors of the `known` types explain themselves: they end the process with a
+    sentence in the log instead of a trace.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_supervised(main, tuple(dict.fromkeys(addresses)), tuple(doors)))
+        return runner.run(_supervised(main, tuple(dict.fromkeys(addresses)), tuple(doors), known))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -48,7 +54,9 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _supervised(main: Main, addresses: Iterable[Address], doors: Iterable[Door]) -> int:
+async def _supervised(
+    main: Main, addresses: Iterable[Address], doors: Iterable[Door], known: tuple[type[Exception], ...]
+) -> int:
     health, lag, code = Health(), LoopLag(), 1
     health.live("event-loop", lag.check)
     try:
@@ -64,6 +72,9 @@ async def _supervised(main: Main, addresses: Iterable[Address], doors: Iterable[
     except* StartAnew as wishes:
         log.info("ending, to start anew", why=str(_first(wishes)))
         code = 0
+    except* known as errors:
+        log.error("stopped", why=str(_first(errors)))
+        code = 1
     except* Exception as errors:
         log.error("stopped by an error", error=errors)
         code = 1
