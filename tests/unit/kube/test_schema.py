@@ -10,22 +10,9 @@ import pytest
 from msgspec import Meta as Bounds
 
 from slinky.kube import View
-from slinky.kube.schema import (
-    Column,
-    NotStructural,
-    Scaled,
-    default,
-    definition,
-    described,
-    embedded,
-    form,
-    free_form,
-    list_map,
-    nullable,
-    rule,
-    rules,
-    schema_of,
-)
+from slinky.kube.definition import Column, Scaled, definition
+from slinky.kube.marks import default, described, embedded, form, free_form, list_map, nullable, rule, rules
+from slinky.kube.schema import NotStructural, schema_of
 
 
 class Colour(enum.Enum):
