@@ -15,7 +15,6 @@ from slinky.bridge import webhook as bridge_webhook
 from slinky.cli.output import explained
 from slinky.kube import Key
 from slinky.kube.access import guarded
-from slinky.kube.errors import LeadershipLost, Misconfigured
 from slinky.observe import log
 from slinky.observe.process import Address, Main, run
 from slinky.operator import app as operator_app
@@ -32,8 +31,6 @@ Level = Annotated[str, typer.Option("--log-level", help="debug, info, warning or
 Config = Annotated[Path, typer.Option("--config", help="The configuration file.")]
 Workers = Annotated[int, typer.Option(help="How many objects of that kind are worked on at once.", min=1)]
 WORKERS = 4
-#: What ends a process with a sentence: the way to the API server is not usable, or another replica leads now.
-KNOWN = (Misconfigured, LeadershipLost)
 
 
 def operator(
@@ -41,11 +38,9 @@ def operator(
     metrics_addr: Metrics = ":8080",
     metrics_secure: Secure = False,
     log_level: Level = "info",
-    leader_elect: Annotated[
-        bool, typer.Option(help="Work only while holding the leader Lease; for several replicas.")
-    ] = False,
-    leader_elect_namespace: Annotated[str, typer.Option(help="Namespace of the Lease; the pod's own if empty.")] = "",
-    namespaces: Annotated[str, typer.Option(help="Namespaces to work in, separated by commas; all if empty.")] = "",
+    leader_elect: Annotated[bool, typer.Option(help="Of several replicas, let one work.")] = False,
+    leader_elect_namespace: Annotated[str, typer.Option(help="Where the Lease is.")] = "",
+    namespaces: Annotated[str, typer.Option(help="Work in these only, separated by commas.")] = "",
     propagated_node_conditions: Annotated[
         str, typer.Option(help="Node conditions, separated by commas, to name in drain reasons.")
     ] = "",
@@ -183,7 +178,7 @@ def _serve(main: Main, level: str, health: str, metrics: str, *, secure: bool = 
     if level not in ("debug", "info", "warning", "error"):
         raise typer.BadParameter(f"{level!r} is not debug, info, warning or error", param_hint="--log-level")
     log.setup(level=level)
-    raise typer.Exit(run(main, found.values(), [guarded(*guard)] if guard else [], known=KNOWN))
+    raise typer.Exit(run(main, found.values(), [guarded(*guard)] if guard else []))
 
 
 def _bridge_settings(config: Path) -> bridge_config.Settings:

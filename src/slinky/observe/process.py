@@ -29,20 +29,18 @@ class StartAnew(Exception):  # noqa: N818 -- a wish, not a failure
     """What a process looks at only when it starts has changed: it ends, and whoever keeps it running starts it."""
 
 
-def run(
-    main: Main,
-    addresses: Iterable[Address] = (EVERYWHERE,),
-    doors: Iterable[Door] = (),
-    known: tuple[type[Exception], ...] = (),
-) -> int:
+class Explained(Exception):  # noqa: N818 -- what its sentence does, not what failed
+    """An error whose sentence tells a person all there is to know: it ends a process without a trace in the log."""
+
+
+def run(main: Main, addresses: Iterable[Address] = (EVERYWHERE,), doors: Iterable[Door] = ()) -> int:
     """Run `main` until it returns or a signal asks to stop; the exit code of the process.
 
     The side door answers at each of the addresses; two of them suit sites that scrape and probe different ports.
-    Further doors are opened beside it. Errors of the `known` types explain themselves: they end the process with a
-    sentence in the log instead of a trace.
+    Further doors are opened beside it.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_supervised(main, tuple(dict.fromkeys(addresses)), tuple(doors), known))
+        return runner.run(_supervised(main, tuple(dict.fromkeys(addresses)), tuple(doors)))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -54,9 +52,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _supervised(
-    main: Main, addresses: Iterable[Address], doors: Iterable[Door], known: tuple[type[Exception], ...]
-) -> int:
+async def _supervised(main: Main, addresses: Iterable[Address], doors: Iterable[Door]) -> int:
     health, lag, code = Health(), LoopLag(), 1
     health.live("event-loop", lag.check)
     try:
@@ -72,7 +68,7 @@ async def _supervised(
     except* StartAnew as wishes:
         log.info("ending, to start anew", why=str(_first(wishes)))
         code = 0
-    except* known as errors:
+    except* Explained as errors:
         log.error("stopped", why=str(_first(errors)))
         code = 1
     except* Exception as errors:

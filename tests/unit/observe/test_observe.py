@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from slinky.observe import (
+    Explained,
     Health,
     Log,
     LoopLag,
@@ -223,9 +224,9 @@ def test_a_process_ends_with_a_code_that_means_something(
 
 def test_an_error_that_explains_itself_ends_the_process_with_a_sentence(lines: io.StringIO) -> None:
     async def main(_: Health) -> None:
-        raise LookupError("no kubeconfig; point KUBECONFIG at one")
+        raise Explained("no kubeconfig; point KUBECONFIG at one")
 
-    assert run(main, [("127.0.0.1", 0)], known=(LookupError,)) == 1
+    assert run(main, [("127.0.0.1", 0)]) == 1
     assert "no kubeconfig; point KUBECONFIG at one" in lines.getvalue()
     assert "Traceback" not in lines.getvalue()
 
