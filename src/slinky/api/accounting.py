@@ -11,9 +11,8 @@ from slinky.api.conditions import HEALTH, Status
 from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.api.refs import DAEMON_RULES, DaemonKeyRefs, KeyRef
 from slinky.api.templates import Container, ExternalHost, PodTemplate, ServicePart
-from slinky.kube.definition import AGE, definition
-from slinky.kube.marks import described, rule
 from slinky.kube.resource import Resource
+from slinky.kube.schema import AGE, definition, described, rule
 from slinky.kube.types import Object, View
 
 

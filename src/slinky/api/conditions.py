@@ -7,8 +7,7 @@ observedGeneration and no other; one that cannot be known is Unknown, never gues
 
 from typing import Annotated, NamedTuple
 
-from slinky.kube.definition import Column
-from slinky.kube.marks import described, list_map
+from slinky.kube.schema import Column, described, list_map
 from slinky.kube.types import Condition, View
 
 READY = "Ready"

@@ -12,9 +12,8 @@ from slinky.api.durations import PrometheusDuration
 from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.api.refs import DAEMON_RULES, DaemonKeyRefs, LocalRef
 from slinky.api.templates import ClaimSpec, Container, ExternalHost, PodTemplate, ServicePart
-from slinky.kube.definition import AGE, Column, definition
-from slinky.kube.marks import default, described, immutable, list_atomic, rule
 from slinky.kube.resource import Resource
+from slinky.kube.schema import AGE, Column, default, definition, described, immutable, list_atomic, rule
 from slinky.kube.types import Key, Object, View
 
 #: Slurm's own limit.

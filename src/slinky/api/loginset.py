@@ -9,9 +9,8 @@ from slinky.api.conditions import HEALTH, ScaledStatus
 from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.api.refs import KeyRef, LocalRef
 from slinky.api.templates import Container, PodTemplate, Replicas, ServicePart
-from slinky.kube.definition import AGE, Column, Scaled, definition
-from slinky.kube.marks import described, immutable
 from slinky.kube.resource import Resource
+from slinky.kube.schema import AGE, Column, Scaled, definition, described, immutable
 from slinky.kube.types import Key, Object, View
 
 

@@ -12,9 +12,8 @@ from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.api.refs import KeyRef, LocalRef
 from slinky.api.templates import Container, PodTemplate, Replicas
 from slinky.api.update import Drain, UpdateStrategy
-from slinky.kube.definition import AGE, Column, Scaled, definition
-from slinky.kube.marks import described, free_form, immutable, list_atomic, rule
 from slinky.kube.resource import Resource
+from slinky.kube.schema import AGE, Column, Scaled, definition, described, free_form, immutable, list_atomic, rule
 from slinky.kube.types import Key, Object, View
 
 ScalingMode = Literal["StatefulSet", "DaemonSet"]

@@ -7,7 +7,7 @@ Kubernetes; a rule refuses the empty one with a sentence that says so.
 
 from typing import Annotated
 
-from slinky.kube.marks import default, described, rule, rules
+from slinky.kube.schema import default, described, rule, rules
 from slinky.kube.types import View
 
 _NAMED = (rule("size(self.name) > 0", "name must not be empty"),)

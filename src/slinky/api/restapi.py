@@ -9,9 +9,8 @@ from slinky.api.conditions import HEALTH, ScaledStatus
 from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.api.refs import LocalRef
 from slinky.api.templates import Container, PodTemplate, Replicas, ServicePart
-from slinky.kube.definition import AGE, Scaled, definition
-from slinky.kube.marks import described
 from slinky.kube.resource import Resource
+from slinky.kube.schema import AGE, Scaled, definition, described
 from slinky.kube.types import Key, Object, View
 
 

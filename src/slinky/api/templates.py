@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.json import decode, encode
 
-from slinky.kube.marks import described, free_form, list_atomic, struct_atomic
+from slinky.kube.schema import described, free_form, list_atomic, struct_atomic
 from slinky.kube.types import View
 
 Container = Annotated[dict[str, Any], free_form()]

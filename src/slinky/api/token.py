@@ -10,9 +10,8 @@ from slinky.api.conditions import HEALTH, Status
 from slinky.api.durations import Duration, seconds
 from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.api.refs import JWT_IMMUTABLE, JWT_REQUIRED, JwtKeyRefs, KeyRef
-from slinky.kube.definition import AGE, Column, definition
-from slinky.kube.marks import described, rule, rules
 from slinky.kube.resource import Resource
+from slinky.kube.schema import AGE, Column, definition, described, rule, rules
 from slinky.kube.types import Object
 
 NOBODY = "nobody"

@@ -29,9 +29,8 @@ from slinky.kube import (
     notice,
 )
 from slinky.kube.conditions import changed, manifests
-from slinky.kube.definition import AGE, Column, Scaled, definition
-from slinky.kube.marks import free_form, immutable, list_map, list_set, rule
 from slinky.kube.quantity import Quantity, canonical
+from slinky.kube.schema import AGE, Column, Scaled, definition, free_form, immutable, list_map, list_set, rule
 from slinky.observe import StartAnew, SystemClock
 
 from .objects import pod

@@ -10,9 +10,22 @@ import pytest
 from msgspec import Meta as Bounds
 
 from slinky.kube import View
-from slinky.kube.definition import Column, Scaled, definition
-from slinky.kube.marks import default, described, embedded, form, free_form, list_map, nullable, rule, rules
-from slinky.kube.schema import NotStructural, schema_of
+from slinky.kube.schema import (
+    Column,
+    NotStructural,
+    Scaled,
+    default,
+    definition,
+    described,
+    embedded,
+    form,
+    free_form,
+    list_map,
+    nullable,
+    rule,
+    rules,
+    schema_of,
+)
 
 
 class Colour(enum.Enum):
