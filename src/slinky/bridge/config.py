@@ -14,12 +14,13 @@ import yaml
 
 from slinky.bridge import names
 from slinky.kube import View
+from slinky.observe import Explained
 
 Effect = Literal["NoExecute", "NoSchedule", "PreferNoSchedule", "None"]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class ConfigError(ValueError):
+class ConfigError(Explained, ValueError):
     """The file cannot be used; the message says where it is wrong."""
 
 

@@ -47,12 +47,39 @@ def test_a_configuration_that_cannot_be_used_is_named_with_its_file(
     assert said in result.output
 
 
+MISTAKES = {
+    "policy: [{force: {acount: physics}}]": "acount",
+    "priorityClasses: {urgent: {}}": "urgent",
+    "deviceProfiles: [{driver: gpu.example.com, match: '1 +'}]": "match",
+    "tlsFolder: /nonexistent\ntokenFile: /dev/null": "no kubeconfig",
+    "partition: p": "no token: set tokenFile, jwtKeyFile, or the variable SLURM_JWT_FILE",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_a_mistake_that_shows_only_at_the_start_ends_the_bridge_with_a_sentence(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(log, "setup", lambda level: None)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.delenv("SLURM_JWT_FILE", raising=False)
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    assert run("bridge", *QUIET, "--config", str(file)).exit_code == 1
+    assert MISTAKES[text] in said(caplog)
+
+
 def test_without_a_way_to_kubernetes_it_ends_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(log, "setup", lambda level: None)
     missing = tmp_path / "kubeconfig"
     assert run("operator", *QUIET, "--kubeconfig", str(missing)).exit_code == 1
+    assert f"no kubeconfig at {missing}; point KUBECONFIG at one" in said(caplog)
+
+
+def said(caplog: pytest.LogCaptureFixture) -> str:
+    """The one sentence of a process that ended."""
     (line,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert line.exc_info is None
-    assert f"no kubeconfig at {missing}; point KUBECONFIG at one" in line.__dict__["fields"]["why"]
+    return str(line.__dict__["fields"]["why"])
