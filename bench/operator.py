@@ -48,7 +48,10 @@ async def reaction(lab: Lab, given: argparse.Namespace) -> tuple[list[Figure], A
         Figure(f"Slurm state to pod condition {words}", found["condition"], 2.0, "s"),
         Figure(f"drained to pod deleted {words}", found["deleted"], 2.0, "s"),
         Figure(
-            "the first beside a cluster whose Slurm is dead, against without", beside / found["condition"], 1.3, "times"
+            "Slurm state to pod condition beside a cluster whose Slurm is dead, against without",
+            beside / found["condition"],
+            1.3,
+            "times",
         ),
     ], {**found, "samples": given.samples}
 

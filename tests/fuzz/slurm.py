@@ -12,8 +12,9 @@ import atheris
 
 with atheris.instrument_imports():
     from slinky.slurm import HostlistError, SlurmError, TokenError, expand
-    from slinky.slurm.answers import JobsAnswer, NodesAnswer, Reply, StatesAnswer, read
+    from slinky.slurm.answers import JobsAnswer, NodesAnswer, StatesAnswer
     from slinky.slurm.conf import ConfError, devices, fragment, parse, topology
+    from slinky.slurm.reading import Reply, read
     from slinky.slurm.tokens import claims
     from slinky.slurm.wire import remaining
 

@@ -14,12 +14,13 @@ import yaml
 
 from slinky.bridge import names
 from slinky.kube import View
+from slinky.observe import Explained
 
 Effect = Literal["NoExecute", "NoSchedule", "PreferNoSchedule", "None"]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class ConfigError(ValueError):
+class ConfigError(Explained, ValueError):
     """The file cannot be used; the message says where it is wrong."""
 
 
@@ -150,3 +151,5 @@ def load(path: Path) -> tuple[Settings, tuple[str, ...]]:
         return parse(path.read_text())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error

@@ -15,11 +15,11 @@ from slinky.lab.machine import PATH
 from slinky.lab.prepare.inventory import Inventory
 from slinky.lab.progress import Progress
 
-app = typer.Typer(help=__doc__, no_args_is_help=True)
+app = typer.Typer(help="A real Kubernetes and a real Slurm on this machine.", no_args_is_help=True)
 node = typer.Typer(help="Break and mend nodes.", no_args_is_help=True)
 app.add_typer(node, name="node")
 
-Name = Annotated[str, typer.Option("--name", "-n", help="Which lab.", envvar="SLINKY_LAB")]
+Name = Annotated[str, typer.Option("--name", "-n", help="Name of the lab.", envvar="SLINKY_LAB")]
 Output = Annotated[Format, typer.Option("-o", "--output", help="text or json.")]
 NodeName = Annotated[str, typer.Argument(help="Such as node1.")]
 
@@ -50,9 +50,9 @@ def up(
     gpus: Annotated[int, typer.Option(help="Fake GPUs on each node.")] = 4,
     hollow: Annotated[int, typer.Option(help="Nodes without a kubelet, for tests of scale.")] = 0,
     kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
-    slurm: Annotated[str, typer.Option(help="none, or beside: a Slurm on the same machine.")] = "none",
-    slurm_nodes: Annotated[int, typer.Option(help="How many slurmd the Slurm beside has.")] = 2,
-    external_nodes: Annotated[int, typer.Option(help="External nodes in the Slurm beside.")] = 0,
+    slurm: Annotated[str, typer.Option(help="none, or beside: a whole Slurm next to Kubernetes.")] = "none",
+    slurm_nodes: Annotated[int, typer.Option(help="How many slurmd that Slurm has.")] = 2,
+    external_nodes: Annotated[int, typer.Option(help="How many external nodes that Slurm has.")] = 0,
     owner: Annotated[int | None, typer.Option(help="End the lab when this process ends.", hidden=True)] = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -67,7 +67,7 @@ def up(
 
 @app.command()
 def down(name: Name = "lab", output: Output = Format.TEXT) -> None:
-    """Remove a lab without a trace, also one that has crashed."""
+    """Remove a lab and every trace of it, even if it has crashed."""
     with explained(LabError):
         existed = bringup.down(name)
         if output is Format.JSON:
@@ -78,7 +78,7 @@ def down(name: Name = "lab", output: Output = Format.TEXT) -> None:
 
 @app.command("list")
 def list_labs(output: Output = Format.TEXT) -> None:
-    """Every lab on this machine."""
+    """List every lab on this machine."""
     with explained(LabError):
         found = [facts for name in record.names() if (facts := record.load(name))]
         rows = [
@@ -93,7 +93,7 @@ def list_labs(output: Output = Format.TEXT) -> None:
 
 @app.command()
 def status(name: Name = "lab", output: Output = Format.TEXT) -> None:
-    """What runs in a lab; exit code 1 when something does not."""
+    """Show what runs in a lab; exit code 1 when something does not."""
     with explained(LabError):
         healthy = _show(Lab.find(name), output)
     if not healthy:
@@ -106,7 +106,7 @@ def kubeconfig(
     path: Annotated[bool, typer.Option(help="Print the path of the file instead of its content.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """The administrator's kubeconfig."""
+    """Print the administrator's kubeconfig."""
     with explained(LabError):
         file = Lab.find(name).kubeconfig
         if output is Format.JSON:
@@ -118,13 +118,13 @@ def kubeconfig(
 @app.command()
 def logs(
     machine: Annotated[str, typer.Argument(help="control, slurm, node1, ...")],
-    daemon: Annotated[str | None, typer.Argument(help="Such as kubelet; without it, what there is.")] = None,
+    daemon: Annotated[str | None, typer.Argument(help="Such as kubelet; without it, the names of all logs.")] = None,
     name: Name = "lab",
     tail: Annotated[int, typer.Option(help="How many lines from the end.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """The log of a daemon."""
+    """Print the log of a daemon."""
     with explained(LabError):
         place = Lab.find(name).machine(machine)
         known = sorted(file.stem for file in place.logs.glob("*.log"))
@@ -157,7 +157,9 @@ def execute(
 
 
 @app.command()
-def load(archive: Annotated[Path, typer.Argument(exists=True, dir_okay=False)], name: Name = "lab") -> None:
+def load(
+    archive: Annotated[Path, typer.Argument(help="A tar archive.", exists=True, dir_okay=False)], name: Name = "lab"
+) -> None:
     """Import an image archive into every node."""
     with explained(LabError):
         Lab.find(name).load_image(archive)
@@ -169,14 +171,14 @@ def restart(
     daemon: Annotated[str, typer.Argument(help="Such as kube-apiserver.")],
     name: Name = "lab",
 ) -> None:
-    """End a daemon with -9 and start it again."""
+    """Kill a daemon (SIGKILL) and start it again."""
     with explained(LabError):
         Lab.find(name).restart(machine, daemon)
 
 
 @node.command()
 def crash(node_name: NodeName, name: Name = "lab") -> None:
-    """Pull a node's plug."""
+    """Stop a node at once, as if its plug was pulled."""
     with explained(LabError):
         Lab.find(name).crash_node(node_name)
 
@@ -190,7 +192,7 @@ def start(node_name: NodeName, name: Name = "lab") -> None:
 
 @node.command()
 def cut(node_name: NodeName, name: Name = "lab") -> None:
-    """Cut a node off the network; it lives on."""
+    """Cut a node off the network; it keeps running."""
     with explained(LabError):
         Lab.find(name).cut_node(node_name)
 

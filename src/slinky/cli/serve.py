@@ -24,10 +24,12 @@ from slinky.webhook import server as webhook_server
 
 Health = Annotated[str, typer.Option("--health-addr", help="Where /healthz and /readyz answer, as HOST:PORT.")]
 Metrics = Annotated[str, typer.Option("--metrics-addr", help="Where /metrics answers, as HOST:PORT; 0 turns it off.")]
-Secure = Annotated[bool, typer.Option("--metrics-secure", help="Metrics over TLS, for those who may get /metrics.")]
+Secure = Annotated[
+    bool, typer.Option("--metrics-secure", help="Serve metrics over TLS, to those whom RBAC allows to get /metrics.")
+]
 Level = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
 Config = Annotated[Path, typer.Option("--config", help="The configuration file.")]
-Workers = Annotated[int, typer.Option(help="Objects of that kind worked on at once.", min=1)]
+Workers = Annotated[int, typer.Option(help="How many objects of that kind are worked on at once.", min=1)]
 WORKERS = 4
 
 
@@ -39,13 +41,25 @@ def operator(
     leader_elect: Annotated[bool, typer.Option(help="Of several replicas, let one work.")] = False,
     leader_elect_namespace: Annotated[str, typer.Option(help="Where the Lease is.")] = "",
     namespaces: Annotated[str, typer.Option(help="Work in these only, separated by commas.")] = "",
-    propagated_node_conditions: Annotated[str, typer.Option(help="Node conditions named in drain reasons.")] = "",
-    image: Annotated[str, typer.Option(help="Image of a daemon when none is named, with {daemon} in it.")] = "",
-    pod_addresses: Annotated[bool, typer.Option(help="Reach slurmrestd by pod address, from outside.")] = False,
-    kubeconfig: Annotated[str, typer.Option(help="A kubeconfig to use instead of the usual places.")] = "",
-    trial_seconds: Annotated[float, typer.Option(help="How long a trial may hold a configuration up; 0: none.")] = 120,
-    key_settle: Annotated[float, typer.Option(help="Seconds for a changed key to reach every pod.")] = 90,
-    key_retire: Annotated[float, typer.Option(help="Seconds until credentials of an old key have ended.")] = 300,
+    propagated_node_conditions: Annotated[
+        str, typer.Option(help="Node conditions, separated by commas, to name in drain reasons.")
+    ] = "",
+    image: Annotated[
+        str, typer.Option(help="Image for daemons without one; {daemon} becomes slurmctld and so on.")
+    ] = "",
+    pod_addresses: Annotated[
+        bool, typer.Option(help="Reach slurmrestd by pod address, not by Service: from outside.")
+    ] = False,
+    kubeconfig: Annotated[
+        str, typer.Option(help="A kubeconfig; else $KUBECONFIG, the service account, ~/.kube/config.")
+    ] = "",
+    trial_seconds: Annotated[
+        float, typer.Option(help="Longest delay by the trial of a configuration; 0: no trial.")
+    ] = 120,
+    key_settle: Annotated[float, typer.Option(help="Seconds that a changed key takes to reach every pod.")] = 90,
+    key_retire: Annotated[
+        float, typer.Option(help="Seconds until credentials signed with an old key have expired.")
+    ] = 300,
     accounting_workers: Workers = WORKERS,
     controller_workers: Workers = WORKERS,
     loginset_workers: Workers = WORKERS,
@@ -81,20 +95,22 @@ def operator(
 
 
 def webhook(
-    server_addr: Annotated[str, typer.Option(help="Where the API server asks, as HOST:PORT.")] = ":9443",
+    server_addr: Annotated[str, typer.Option(help="Where the API server calls the webhook, as HOST:PORT.")] = ":9443",
     health_addr: Health = ":8081",
     metrics_addr: Metrics = "0",
     metrics_secure: Secure = False,
     log_level: Level = "info",
-    namespace: Annotated[str, typer.Option(help="Where the Secret and the Service are.")] = "slinky",
-    service: Annotated[str, typer.Option(help="The Service in front.")] = "slurm-operator-webhook",
-    configuration: Annotated[str, typer.Option(help="The webhook configurations to keep trusted.")] = (
-        "slurm-operator-webhook"
-    ),
-    secret: Annotated[str, typer.Option(help="Where self-managed certificates are kept.")] = (
+    namespace: Annotated[str, typer.Option(help="Namespace of the Secret and the Service.")] = "slinky",
+    service: Annotated[str, typer.Option(help="The Service in front of the webhook.")] = "slurm-operator-webhook",
+    configuration: Annotated[
+        str, typer.Option(help="Name of the webhook configurations whose CA bundle is kept up to date.")
+    ] = ("slurm-operator-webhook"),
+    secret: Annotated[str, typer.Option(help="Secret in which self-managed certificates are kept.")] = (
         "slurm-operator-webhook-ca"  # noqa: S107 - a name
     ),
-    certificates: Annotated[Path | None, typer.Option(help="A folder whose certificates others renew.")] = None,
+    certificates: Annotated[
+        Path | None, typer.Option(help="Folder with tls.crt and tls.key that somebody else renews.")
+    ] = None,
 ) -> None:
     """Check and complete our kinds before they are stored."""
     address = _address(server_addr, "--server-addr")
@@ -121,15 +137,17 @@ def bridge(
 
 def bridge_admission(
     config: Config,
-    certificates: Annotated[Path | None, typer.Option(help="A folder whose certificates others renew.")] = None,
-    namespace: Annotated[str, typer.Option(help="Where the Secret and the Service are.")] = "slurm",
+    certificates: Annotated[
+        Path | None, typer.Option(help="Folder with tls.crt and tls.key that somebody else renews.")
+    ] = None,
+    namespace: Annotated[str, typer.Option(help="Namespace of the Secret and the Service.")] = "slurm",
     name: Annotated[str, typer.Option(help="Name of the Service and of the webhook configurations.")] = (
         "slurm-bridge-admission"
     ),
-    secret: Annotated[str, typer.Option(help="Where self-managed certificates are kept.")] = (
+    secret: Annotated[str, typer.Option(help="Secret in which self-managed certificates are kept.")] = (
         "slurm-bridge-admission-tls"  # noqa: S107 - a name
     ),
-    port: Annotated[int, typer.Option(help="Where the API server asks.")] = 9443,
+    port: Annotated[int, typer.Option(help="The port on which the API server calls the webhook.")] = 9443,
     health_addr: Health = ":8081",
     metrics_addr: Metrics = "0",
     log_level: Level = "info",

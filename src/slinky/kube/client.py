@@ -298,6 +298,10 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """A client for the cluster this program belongs to; `options` go to `Client`."""
     access = config.find(Path(kubeconfig) if kubeconfig else None, context)
+    if access.insecure:
+        log.warning(
+            "the API server is not verified: the kubeconfig says insecure-skip-tls-verify", server=access.server
+        )
     transport = AioTransport(access)
     try:
         yield Client(transport, **{"namespace": access.namespace, **options})

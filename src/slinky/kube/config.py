@@ -91,7 +91,8 @@ def from_kubeconfig(paths: list[Path], context: str | None = None) -> Access:
     """The access one context of a kubeconfig describes."""
     found = [(path, _read(path)) for path in paths if path.exists()]
     if not found:
-        raise Misconfigured(f"no kubeconfig at {', '.join(map(str, paths))}")
+        looked = ", ".join(map(str, paths))
+        raise Misconfigured(f"no kubeconfig at {looked}; point KUBECONFIG at one")
     current = (text.get("current-context") for _, text in found)
     name = context or str(next(filter(None, current), ""))
     chosen, _ = _entry(found, "contexts", "context", name, _Context)

@@ -22,6 +22,8 @@ from enum import StrEnum
 
 import msgspec
 
+from slinky.observe.process import Explained
+
 
 class KubeError(Exception):
     """Parent of all errors of this package."""
@@ -39,7 +41,7 @@ class Unreadable(KubeError):
     """An object or answer of a shape we do not understand."""
 
 
-class Misconfigured(KubeError):
+class Misconfigured(KubeError, Explained):
     """Credentials or settings that cannot work, whatever the server does."""
 
 
@@ -47,7 +49,7 @@ class Rewound(KubeError):
     """Versions run backwards: the server was restored from a backup."""
 
 
-class LeadershipLost(KubeError):
+class LeadershipLost(KubeError, Explained):
     """Another replica may lead by now: stop at once."""
 
 

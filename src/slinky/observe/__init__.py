@@ -6,12 +6,13 @@ from slinky.observe.endpoint import routes, serve
 from slinky.observe.health import Check, Health, LoopLag
 from slinky.observe.log import Log, context, scrub, setup
 from slinky.observe.metrics import REGISTRY, counter, gauge, histogram, render
-from slinky.observe.process import StartAnew, run, until_signal
+from slinky.observe.process import Explained, StartAnew, run, until_signal
 
 __all__ = [
     "REGISTRY",
     "Check",
     "Clock",
+    "Explained",
     "Health",
     "Log",
     "LoopLag",

@@ -29,6 +29,10 @@ class StartAnew(Exception):  # noqa: N818 -- a wish, not a failure
     """What a process looks at only when it starts has changed: it ends, and whoever keeps it running starts it."""
 
 
+class Explained(Exception):  # noqa: N818 -- what its sentence does, not what failed
+    """An error whose sentence tells a person all there is to know: it ends a process without a trace in the log."""
+
+
 def run(main: Main, addresses: Iterable[Address] = (EVERYWHERE,), doors: Iterable[Door] = ()) -> int:
     """Run `main` until it returns or a signal asks to stop; the exit code of the process.
 
@@ -64,6 +68,9 @@ async def _supervised(main: Main, addresses: Iterable[Address], doors: Iterable[
     except* StartAnew as wishes:
         log.info("ending, to start anew", why=str(_first(wishes)))
         code = 0
+    except* Explained as errors:
+        log.error("stopped", why=str(_first(errors)))
+        code = 1
     except* Exception as errors:
         log.error("stopped by an error", error=errors)
         code = 1

@@ -23,13 +23,13 @@ from .answers import (
     TresAnswer,
     UsersAnswer,
     WckeysAnswer,
-    present,
 )
 from .endpoints import Dbd
 from .enrolment import NewAccounts, NewUsers
 from .errors import NotFound, Problem
 from .past import Outcome, PastJob
 from .qos import Qos
+from .reading import present
 from .session import Session
 from .statistics import ControllerPing
 from .transport import query_of

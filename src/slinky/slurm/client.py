@@ -38,14 +38,12 @@ from .answers import (
     StatesAnswer,
     SubmitAnswer,
     UpdateAnswer,
-    decode_slowly,
-    kill_refusals,
-    present,
 )
 from .endpoints import Ctld, Endpoint
 from .errors import Malformed, Problem, error_for
 from .hostlist import fold
 from .partitions import Partition, PartitionsBody
+from .reading import decode_slowly, kill_refusals, present
 from .requests import (
     JobRequest,
     JobSelection,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -27,6 +26,7 @@ from .records import JobRecord, Question
 from .states import JobState
 from .table import FRESH, Presence, Table
 from .views import Job, JobStatus, NodeResources
+from .waiting import Allowance, Waiting, curious
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +40,6 @@ LATEST = 4
 CONCURRENCY = 4
 #: Records brought up to date before others get a turn.
 SLICE = 1000
-#: Waiting jobs are read again for their reason and expected start: so many a second in the long run ...
-REFRESH_RATE = 0.3
-#: ... and so many at once after a quiet while, so that a short queue is told of a change at once.
-REFRESH_BURST = 15.0
-#: How long after it was first seen a job is waited upon to be looked at by the scheduler.
-CURIOUS = 60.0
 #: Single reads in one turn: states are looked at again in between, so that a crowd does not hide what happens next.
 TURN = 100
 #: Of those, ends: nobody waits for more of them than their state.
@@ -90,8 +84,7 @@ class JobBook:
         self._took: deque[float] = deque(maxlen=LATEST)  # seconds, of the last readings of states
         self._single = asyncio.Semaphore(CONCURRENCY)
         self._unanswered = False
-        self._allowance = REFRESH_BURST
-        self._allowed_at = clock()
+        self._allowance = Allowance(clock())
         #: A young job waits and Slurm has not said why: it is worth another look soon.
         self.curious = False
         #: Ends are known of which not all is: worth another look soon.
@@ -339,26 +332,17 @@ class JobBook:
             return ()
 
     async def _refresh_waiting(self) -> None:
-        """Reason and expected start of waiting jobs: the unexplained first, then the longest unread."""
+        """Read reason and expected start of waiting jobs again, as many as are allowed by now."""
         now = self._clock()
-        self._allowance = min(REFRESH_BURST, self._allowance + (now - self._allowed_at) * REFRESH_RATE)
-        self._allowed_at = now
         waiting = [
-            (record.explained, at, key)
+            Waiting(record.explained, at, key, self._first_seen.get(key, now))
             for key, at in self._read_at.items()
             if (record := self.table.get(key)) and record.state.pending
         ]
-        self.curious = any(
-            not explained and now - self._first_seen.get(key, now) < CURIOUS for explained, _, key in waiting
-        )
-        chosen = heapq.nsmallest(int(self._allowance), (entry for entry in waiting if self._stale(entry[1], now)))
-        self._allowance -= len(chosen)
+        self.curious = curious(waiting, now)
         async with asyncio.TaskGroup() as family:
-            for _, _, key in chosen:
+            for key in self._allowance.choose(waiting, now, self._patience):
                 family.create_task(self._settle(key, self.table[key].state, Question.DETAIL))
-
-    def _stale(self, read_at: float, now: float) -> bool:
-        return now - read_at >= self._patience
 
     def _put(self, record: JobRecord) -> None:
         if record.job_id in self._tracked:

@@ -10,8 +10,9 @@ held to a share of its own cost, so a server that needs longer is asked less oft
 from __future__ import annotations
 
 from enum import Enum, IntEnum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from .statistics import Diag
 
@@ -38,25 +39,30 @@ class Hurry(IntEnum):
     NOW = 2  # something has changed
 
 
+def says(text: str) -> Meta:
+    """What a setting means, for the reference."""
+    return Meta(description=text)
+
+
 class Rhythm(Struct, frozen=True):
     """The intervals, in seconds."""
 
-    tick: float = 0.75  # the tell-tale, always
-    urgent: float = 0.05  # anything that is wanted now
-    lively: float = 0.5  # job states while something moves
-    calm_after: float = 5.0  # how long after the last change something still counts as moving
-    aftermath: float = 3.0  # how long after a stir of the tell-tale job states are read as if something moved
-    sweep: float = 60.0  # job states when nothing moves: what no tell-tale shows
-    nodes: float = 3.0  # a 304 when nothing changed, and a short list when something did
-    heavy: float = 0.25  # a full node list that takes longer is asked for only when there is a sign ...
-    node_sweep: float = 300.0  # ... or after this long
-    busy: float = 60.0  # how long a heavy list may be put off while jobs move
-    tables: float = 15.0  # partitions and reservations
-    pending: float = 1.5  # reason and expected start of one waiting job, at the soonest
-    burden: float = 1.5  # pause after a read of job states, in units of what it cost
-    node_burden: float = 20.0  # the same for full node lists, which weigh most
-    retry: float = 1.0  # first pause after a failure; doubles
-    retry_most: float = 10.0
+    tick: Annotated[float, says("between readings of slurmctld's statistics, the tell-tale")] = 0.75
+    urgent: Annotated[float, says("between readings of what is wanted now")] = 0.05
+    lively: Annotated[float, says("between readings of job states while something moves")] = 0.5
+    calm_after: Annotated[float, says("after the last change, until nothing counts as moving any more")] = 5.0
+    aftermath: Annotated[float, says("after a stir of the tell-tale: job states are read as if something moved")] = 3.0
+    sweep: Annotated[float, says("between readings of job states when nothing moves: what no tell-tale shows")] = 60.0
+    nodes: Annotated[float, says("between questions for a light node list: a 304 when nothing has changed")] = 3.0
+    heavy: Annotated[float, says("a full node list that takes longer is read only when there is a sign ...")] = 0.25
+    node_sweep: Annotated[float, says("... or after this long")] = 300.0
+    busy: Annotated[float, says("for which a heavy node list may be put off while jobs move")] = 60.0
+    tables: Annotated[float, says("between readings of partitions and of reservations")] = 15.0
+    pending: Annotated[float, says("between readings of one waiting job, for its reason and expected start")] = 1.5
+    burden: Annotated[float, says("pause after a reading of job states, in units of what it cost")] = 1.5
+    node_burden: Annotated[float, says("the same for full node lists, which weigh most")] = 20.0
+    retry: Annotated[float, says("first pause after a failure; it doubles each time")] = 1.0
+    retry_most: Annotated[float, says("longest pause after a failure")] = 10.0
 
 
 class Last(Struct):

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import get_type_hints
 
 from .endpoints import TABLE
 from .errors import MEANING, SlurmError
 from .pace import Rhythm
+
+DEFAULTS = Rhythm()
 
 
 def endpoints() -> Iterator[str]:
@@ -35,10 +38,10 @@ def errors() -> Iterator[str]:
 
 def rhythm() -> Iterator[str]:
     """The intervals of the mirror."""
-    yield from _head("setting", "default")
-    defaults = Rhythm()
-    for name in defaults.__struct_fields__:
-        yield f"| `{name}` | {getattr(defaults, name):g} |"
+    yield from _head("setting", "default", "seconds")
+    for name, kind in get_type_hints(Rhythm, include_extras=True).items():
+        (meta,) = kind.__metadata__
+        yield f"| `{name}` | {getattr(DEFAULTS, name):g} | {meta.description} |"
 
 
 def page() -> str:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from . import versions
-from .answers import NOT_SERVED, Answer, Meta, PingAnswer, Reply, SlurmMeta, read
+from .answers import Answer, Meta, PingAnswer, SlurmMeta
 from .endpoints import Ctld, Endpoint
 from .errors import (
     Auth,
@@ -28,6 +28,7 @@ from .errors import (
     Unreachable,
     Unsupported,
 )
+from .reading import NOT_SERVED, Reply, read
 from .tokens import TokenError, TokenSource, claims
 from .transport import HttpTransport, Query
 from .values import Value

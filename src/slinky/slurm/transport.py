@@ -18,8 +18,8 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
-from .answers import Reply
 from .errors import Malformed, Transport
+from .reading import Reply
 from .wire import guard
 
 #: A full list of 10,000 running jobs is 101 MB compact and 267 MB pretty; beyond that something is wrong.

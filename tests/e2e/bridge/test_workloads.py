@@ -230,7 +230,7 @@ async def test_a_claim_that_a_pod_names_is_filled_by_slurm(stage: Stage) -> None
     stage.pod("p", "env | grep -i gpu; sleep 60", container=container, resourceClaims=claims)
     (pod,) = await stage.pods(1, running, "run")
     (job,) = await stage.jobs([pod])
-    assert "gpu:gpu.example.com=1" in job.tres_req_str or "gpu" in job.tres_per_node
+    assert "gres/gpu:gpu.example.com:1" in job.tres_per_node
     assert "gpu-" in stage.lab.kubectl("logs", "p", "-n", stage.namespace)
 
 

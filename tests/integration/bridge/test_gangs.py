@@ -10,6 +10,7 @@ import pytest
 from slinky.bridge import names
 from slinky.bridge.views import BATCH_JOBS, OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS
 from slinky.kube import AlreadyExists, Cache, Key
+from slinky.slurm import Job
 
 from .scene import Scene
 
@@ -24,6 +25,18 @@ async def batch_job(stage: Scene, size: int, name: str = "j", **options: str) ->
     await stage.client.create(BATCH_JOBS, manifest)
     await asyncio.sleep(0.3)  # the root must be known, or the first pod counts as one of its own
     return {names.JOB_NAME: name}
+
+
+async def running_pair(stage: Scene) -> Job:
+    """The job of a gang whose two pods, `a` and `b`, run."""
+    await stage.node(2)
+    label = await batch_job(stage, 2)
+    for name in ("a", "b"):
+        await stage.pod(name, labels=label)
+    for name in ("a", "b"):
+        await stage.bound(name)
+        await stage.phase(name, "Running")
+    return await stage.job_of("a")
 
 
 async def test_a_gang_waits_for_its_last_pod_and_then_has_one_job(stage: Scene) -> None:
@@ -126,14 +139,7 @@ async def test_no_pod_of_a_gang_starts_before_all_have_their_volumes(stage: Scen
 
 async def test_a_gang_keeps_its_job_when_its_root_goes_before_its_pods(stage: Scene) -> None:
     """A deleted batch job is gone at once, its pods have their time to stop: until then the nodes are theirs."""
-    await stage.node(2)
-    label = await batch_job(stage, 2)
-    for name in ("a", "b"):
-        await stage.pod(name, labels=label)
-    for name in ("a", "b"):
-        await stage.bound(name)
-        await stage.phase(name, "Running")
-    job = await stage.job_of("a")
+    job = await running_pair(stage)
     await stage.client.delete(BATCH_JOBS, Key(stage.namespace, "j"), propagation="Background")
     await asyncio.sleep(2)
     assert (await stage.slurm.job(job.job_id)).state.running
@@ -172,14 +178,7 @@ async def test_a_pod_waits_until_what_made_it_is_seen(stage: Scene) -> None:
 
 
 async def test_a_job_stays_until_the_last_pod_of_it_wherever_that_belongs_now(stage: Scene) -> None:
-    await stage.node(2)
-    label = await batch_job(stage, 2)
-    for name in ("a", "b"):
-        await stage.pod(name, labels=label)
-    for name in ("a", "b"):
-        await stage.bound(name)
-        await stage.phase(name, "Running")
-    job = await stage.job_of("a")
+    job = await running_pair(stage)
     await stage.client.patch(OUR_PODS, Key(stage.namespace, "a"), {"metadata": {"labels": {names.JOB_NAME: None}}})
     await stage.delete("b")
     await stage.stopped("b")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slinky.kube import Misconfigured
+from slinky.kube import Misconfigured, connect
 from slinky.kube.auth import ExecSpec, ExecToken, FileToken
 from slinky.kube.config import find, from_kubeconfig, in_cluster
 from slinky.observe import ManualClock
@@ -35,6 +35,16 @@ async def test_a_kubeconfig_gives_server_trust_and_token(tmp_path: Path) -> None
     assert (access.server, access.namespace) == ("https://one.test", "home")
     assert access.ca.path == tmp_path / "ca.crt"  # relative to the file it is named in
     assert await access.tokens.token() == "t"
+
+
+@pytest.mark.parametrize("insecure", [True, False])
+async def test_a_server_that_is_not_verified_is_noted(
+    insecure: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster: dict[str, Any] = {"insecure-skip-tls-verify": insecure}
+    path = kubeconfig(tmp_path / "c", {"token": "t"}, **cluster)
+    async with connect(path):
+        assert ("not verified" in caplog.text) is insecure
 
 
 def test_data_inside_the_file_wins_over_a_path(tmp_path: Path) -> None:

@@ -74,14 +74,20 @@ class Rig:
         return asyncio.ensure_future(election.lead(work))
 
 
+async def ended(*candidates: "asyncio.Task[None]") -> None:
+    """Stop candidates; what went wrong in one of them is not lost."""
+    for task in candidates:
+        task.cancel()
+    for result in await asyncio.gather(*candidates, return_exceptions=True):
+        assert isinstance(result, asyncio.CancelledError)
+
+
 async def test_one_leads_and_the_other_waits() -> None:
     rig = Rig()
     one, two = rig.candidate("one"), rig.candidate("two")
     await rig.clock.advance(300.0)
     assert len(rig.leading) == 1
-    for task in (one, two):
-        task.cancel()
-    await asyncio.gather(one, two, return_exceptions=True)
+    await ended(one, two)
 
 
 async def test_a_leader_that_stops_hands_over_at_once() -> None:
@@ -90,12 +96,10 @@ async def test_a_leader_that_stops_hands_over_at_once() -> None:
     await rig.clock.advance(1.0)
     two = rig.candidate("two")
     await rig.clock.advance(1.0)
-    one.cancel()
-    await asyncio.gather(one, return_exceptions=True)
+    await ended(one)
     await rig.clock.advance(5.0)  # far less than the lease's duration
     assert rig.leading == ["two"]
-    two.cancel()
-    await asyncio.gather(two, return_exceptions=True)
+    await ended(two)
 
 
 async def test_a_leader_cut_off_stops_before_another_can_start() -> None:
@@ -113,8 +117,7 @@ async def test_a_leader_cut_off_stops_before_another_can_start() -> None:
     assert rig.leading == []  # seen unchanged for less than its duration
     await rig.clock.advance(5.0)
     assert rig.leading == ["two"]
-    two.cancel()
-    await asyncio.gather(two, return_exceptions=True)
+    await ended(two)
 
 
 async def test_a_jump_of_the_wall_clock_elects_nobody() -> None:
@@ -127,9 +130,7 @@ async def test_a_jump_of_the_wall_clock_elects_nobody() -> None:
         rig.clock.jump(jump)
         await rig.clock.advance(60.0)
         assert rig.leading == ["one"]
-    for task in (one, two):
-        task.cancel()
-    await asyncio.gather(one, two, return_exceptions=True)
+    await ended(one, two)
 
 
 async def test_a_stolen_lease_ends_the_work() -> None:

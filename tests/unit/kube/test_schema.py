@@ -12,7 +12,6 @@ from msgspec import Meta as Bounds
 from slinky.kube import View
 from slinky.kube.schema import (
     Column,
-    NotStructural,
     Scaled,
     default,
     definition,
@@ -24,8 +23,8 @@ from slinky.kube.schema import (
     nullable,
     rule,
     rules,
-    schema_of,
 )
+from slinky.kube.structural import NotStructural, schema_of
 
 
 class Colour(enum.Enum):

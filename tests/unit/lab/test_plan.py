@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from slinky.lab import addons, cgroups, control, folders, node, pki, slurm
+from slinky.lab import addons, cgroups, control, folders, node, pki, slurmconf
 from slinky.lab.bringup import Options
 from slinky.lab.errors import LabError
 from slinky.lab.network import INDEXES, SERVICES, Network
@@ -118,7 +118,7 @@ def test_a_webhook_is_called_by_address_and_never_for_foreign_pods() -> None:
 
 @pytest.mark.parametrize("hosts", [0, 1, 5])
 def test_slurm_is_configured_for_any_number_of_hosts(hosts: int) -> None:
-    files = slurm.configuration("10.66.0.2", hosts)
+    files = slurmconf.configuration("10.66.0.2", hosts)
     assert ("PartitionName=work" in files["slurm.conf"]) == bool(hosts)
     assert "SlurmctldHost=ctl(10.66.0.2)" in files["slurm.conf"]
     assert "=\n" not in files["slurm.conf"], "an empty value is a parse error"

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from slinky.observe import (
+    Explained,
     Health,
     Log,
     LoopLag,
@@ -219,6 +220,15 @@ def test_a_process_ends_with_a_code_that_means_something(
 
     assert run(main, [("127.0.0.1", 0)]) == code
     assert ("bug" in lines.getvalue()) == bool(code)
+
+
+def test_an_error_that_explains_itself_ends_the_process_with_a_sentence(lines: io.StringIO) -> None:
+    async def main(_: Health) -> None:
+        raise Explained("no kubeconfig; point KUBECONFIG at one")
+
+    assert run(main, [("127.0.0.1", 0)]) == 1
+    assert "no kubeconfig; point KUBECONFIG at one" in lines.getvalue()
+    assert "Traceback" not in lines.getvalue()
 
 
 async def test_a_failure_of_the_work_is_passed_on() -> None:

@@ -6,20 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm.answers import (
-    Answer,
-    CancelAnswer,
-    JobsAnswer,
-    NodesAnswer,
-    RawNodes,
-    Reply,
-    StatesAnswer,
-    decode_slowly,
-    kill_refusals,
-    present,
-    read,
-)
+from slinky.slurm.answers import Answer, CancelAnswer, JobsAnswer, NodesAnswer, RawNodes, StatesAnswer
 from slinky.slurm.errors import Auth, Malformed, NotFound, Rejected, SlurmError, Unreachable
+from slinky.slurm.reading import Reply, decode_slowly, kill_refusals, present, read
 from slinky.slurm.views import Node
 
 META = {"slurm": {"release": "26.05.5", "cluster": "lab"}}

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every example of the bridge would be let in as it is written, and is for the bridge."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from slinky.bridge import admission, names
+from slinky.bridge.config import Settings
+from slinky.kube import Ask
+
+EXAMPLES = Path(__file__).parents[3] / "examples/bridge"
+MANIFESTS = {
+    path.name: list(yaml.safe_load_all(path.read_text()))
+    for path in sorted(EXAMPLES.glob("*.yaml"))
+    if path.name != "values.yaml"
+}
+
+
+def pods(found: Any) -> Iterator[dict[str, Any]]:
+    """Every pod in an object: itself, or whatever template in it has containers."""
+    if isinstance(found, dict):
+        if "containers" in found.get("spec", {}):
+            yield found
+        else:
+            yield from (pod for part in found.values() for pod in pods(part))
+    elif isinstance(found, list):
+        yield from (pod for part in found for pod in pods(part))
+
+
+async def complaints(path: str, found: dict[str, Any]) -> tuple[str, ...]:
+    async def no_labels(_: str) -> Mapping[str, str]:
+        return {}
+
+    given = {**found, "metadata": {"name": "x", "namespace": "ns", **found.get("metadata", {})}}
+    ask = Ask("u", operation="CREATE", namespace="ns", object=msgspec.Raw(json.dumps(given).encode()))
+    reply = await admission.handlers(Settings(), no_labels)[path](ask)
+    return (*(() if reply.allowed else (reply.message,)), *reply.warnings)
+
+
+@pytest.mark.parametrize("documents", MANIFESTS.values(), ids=MANIFESTS)
+async def test_an_example_draws_no_complaint(documents: list[dict[str, Any]]) -> None:
+    made = [pod for document in documents for pod in pods(document)]
+    assert made
+    for document in documents:
+        assert await complaints(admission.OPTIONS, document) == ()
+    for pod in made:
+        assert pod["spec"]["schedulerName"] == names.SCHEDULER
+        assert await complaints(admission.VALIDATE, pod) == ()
