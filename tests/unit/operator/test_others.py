@@ -62,8 +62,9 @@ def test_a_changed_password_restarts_slurmdbd() -> None:
 
 
 def test_a_password_cannot_add_a_line() -> None:
-    with pytest.raises(ConfError):
-        accounting_plan(accounting(), Facts(password="a\nStorageHost=evil"), IMAGES)
+    with pytest.raises(ConfError) as refused:
+        accounting_plan(accounting(), Facts(password="geheim\nStorageHost=evil"), IMAGES)
+    assert "geheim" not in str(refused.value), "the words go into conditions and events"
 
 
 def test_an_external_accounting_leaves_nothing_inside() -> None:
@@ -119,6 +120,16 @@ def test_a_persons_own_login_port_replaces_ours() -> None:
     of = login_set(login={"ports": [{"name": "login", "containerPort": 2222}]})
     made = login.deployment(of, controller(), login.Hashes(), IMAGES, "x")["spec"]["template"]["spec"]["containers"][0]
     assert made["ports"] == [{"name": "login", "containerPort": 2222}]
+
+
+def test_how_login_hosts_are_replaced() -> None:
+    def strategy(**asked: Any) -> Any:
+        of = login_set(strategy=asked)
+        return login.deployment(of, controller(), login.Hashes(), IMAGES, "x")["spec"].get("strategy")
+
+    assert strategy() is None
+    assert strategy(rollingUpdate={"maxSurge": 0}) == {"rollingUpdate": {"maxSurge": 0}}
+    assert strategy(type="Recreate") == {"type": "Recreate", "rollingUpdate": None}
 
 
 def test_a_login_set_without_a_controller_says_so() -> None:

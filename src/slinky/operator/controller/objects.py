@@ -17,7 +17,7 @@ from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS
 from slinky.operator import sidecars
 from slinky.operator.controller.files import Files
 from slinky.operator.controller.generation import Generation
-from slinky.operator.frame import framed
+from slinky.operator.frame import framed, pod_template
 from slinky.operator.images import Images
 from slinky.operator.merging import merged
 from slinky.operator.monitors import SERVICE_MONITORS
@@ -33,7 +33,6 @@ from slinky.operator.pieces import (
     key_sources,
     memory,
     mount,
-    pod_template,
     projected,
     secret_source,
     service_spec,
@@ -107,6 +106,7 @@ def stateful_set(of: Controller, accounting: Accounting | None, hashes: Hashes, 
         "serviceName": of.internal_service_name,
         "selector": {"matchLabels": SLURMCTLD.selector(of.metadata.name)},
         "template": pod_template(
+            of,
             of.spec.template,
             _pod(of, accounting, files, images),
             SLURMCTLD.labels(of.metadata.name),
@@ -114,8 +114,10 @@ def stateful_set(of: Controller, accounting: Accounting | None, hashes: Hashes, 
         ),
     }
     if of.spec.ha.enabled:
-        # A standby is never ready; in ordered management the one after it would not be made.
+        # A standby is never ready; in ordered management the one after it would not be made, and in an update of the
+        # StatefulSet's own the one before it not replaced (see `turns`).
         spec["podManagementPolicy"] = "Parallel"
+        spec["updateStrategy"] = {"type": "OnDelete", "rollingUpdate": None}
     if of.spec.persistence.enabled and not of.spec.persistence.existing_claim:
         spec["volumeClaimTemplates"] = [
             {"metadata": {"name": wellknown.STATE_VOLUME}, "spec": of.spec.persistence.claim_spec()}
