@@ -174,6 +174,41 @@ async def test_a_stateful_set_of_another_shape_is_replaced(desk: Desk) -> None:
     await desk.until(finalized, "the new one", 20)
 
 
+async def test_what_others_have_under_the_name_of_a_child_is_left_alone(desk: Desk) -> None:
+    await secrets(desk)
+    await controller(desk)
+    await desk.secret("sssd", **{"sssd.conf": "[sssd]"})
+    theirs = {"ports": [{"port": 80}], "selector": {"app": "web"}}
+    await desk.apply(SERVICES, "web", spec=theirs)
+    before = await desk.get(SERVICES, "web")
+    await desk.apply(
+        LOGIN_SETS, "web", spec={"controllerRef": REF, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+    )
+
+    async def blocked() -> bool:
+        return await desk.condition(LOGIN_SETS, "web", "Degraded") == ("True", "NameTaken")
+
+    await desk.until(blocked, "the refusal")
+    assert (await desk.get(SERVICES, "web")).metadata.resource_version == before.metadata.resource_version
+
+
+async def test_what_the_incumbent_made_without_labels_is_taken_over(desk: Desk) -> None:
+    await secrets(desk)
+    await controller(desk)
+    cluster = (await desk.get(CONTROLLERS, "slurm")).metadata
+    owner = {"apiVersion": CONTROLLERS.api_version, "kind": "Controller", "name": "slurm", "uid": cluster.uid}
+    old = {"clusterIP": "None", "ports": [{"name": "old", "port": 6818}], "selector": {"old": "old"}}
+    name = "slurm-workers-slurm"
+    manifest = SERVICES.manifest(Key(desk.namespace, name), metadata={"ownerReferences": [owner]}, spec=old)
+    await desk.client.create(SERVICES, manifest)
+    await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})
+
+    async def ours() -> bool:
+        return bool((await desk.get(SERVICES, name)).spec["selector"].get(keys.CLUSTER) == "slurm")
+
+    await desk.until(ours, "our selector")
+
+
 async def test_host_keys_are_made_once(desk: Desk) -> None:
     await secrets(desk)
     await controller(desk)
