@@ -8,6 +8,7 @@ from slinky.api.wellknown import OWN_FILES, SITE_FILES
 from slinky.slurm.conf import ConfError, cluster_name, parse
 from slinky.webhook import text
 from slinky.webhook.judge import Change, Rules
+from slinky.webhook.slurmnames import defined, makes
 
 SCRIPTS = (
     ("prologScriptRefs", "prolog_script_refs"),
@@ -36,17 +37,17 @@ DECIDED = frozenset(
 
 
 def names_fit(change: Change[Controller]) -> Iterator[str]:
-    """Its children can be called what they are called."""
-    new = change.new
+    """The names of its StatefulSet and its Services, which follow from its own, are names that those may have."""
+    new, longest = change.new, text.LONGEST_LABEL
+    yield from text.named("metadata.name", new.worker_service_name, text.SERVICE, longest, "as a Service must")
     if not new.spec.external:
         why = "which the StatefulSet of slurmctld needs"
         yield from text.named("metadata.name", new.workload_name, text.SERVICE, text.LONGEST_STATEFUL_SET, why)
-        longest = text.LONGEST_LABEL
         yield from text.named("metadata.name", new.internal_service_name, text.SERVICE, longest, "as a Service must")
 
 
 def cluster_name_fits(change: Change[Controller]) -> Iterator[str]:
-    """Slurm takes the name, given or derived."""
+    """The name of the cluster, given or `<namespace>_<name>`, is one that Slurm takes: at most 40 characters."""
     try:
         cluster_name(change.new.cluster_name)
     except ConfError as error:
@@ -54,27 +55,17 @@ def cluster_name_fits(change: Change[Controller]) -> Iterator[str]:
 
 
 def extra_conf_is_readable(change: Change[Controller]) -> Iterator[str]:
-    """Slurm can read the site's text."""
+    """`extraConf` is text that Slurm can read, line by line, and includes no other file."""
     yield from text.conf_text("spec.extraConf", change.new.spec.extra_conf)
 
 
-def partitions_are_unique(change: Change[Controller]) -> Iterator[str]:
-    """The site's text does not define a partition or a node set that a NodeSet makes."""
-    theirs = [nodes for nodes in change.world.node_sets if nodes.controller_key == change.new.key]
-    made = {("partitionname", nodes.slurm_name) for nodes in theirs if nodes.spec.partition.enabled}
-    made |= {("nodeset", nodes.slurm_name) for nodes in theirs}
-    for kind, name in sorted(defined(change.new) & made):
-        yield f"spec.extraConf: {kind} {name} is made by a NodeSet already"
-
-
-def defined(of: Controller) -> set[tuple[str, str]]:
-    """Partitions and node sets that the site's text defines, as (kind in lower case, name)."""
-    try:
-        lines = parse(of.spec.extra_conf)
-    except ConfError:
-        return set()
-    heads = [line[0] for line in lines]
-    return {(head.key.lower(), head.value) for head in heads if head.key.lower() in {"partitionname", "nodeset"}}
+def names_are_unique(change: Change[Controller]) -> Iterator[str]:
+    """The site's text does not define a host, a node set or a partition that a NodeSet makes."""
+    for nodes in change.world.node_sets:
+        if nodes.controller_key == change.new.key:
+            for kind, name in sorted(defined(change.new)):
+                if makes(nodes, kind, name):
+                    yield f"spec.extraConf: {kind} {name} is made by NodeSet {nodes.metadata.name} already"
 
 
 def config_files_are_there(change: Change[Controller]) -> Iterator[str]:
@@ -99,12 +90,12 @@ def scripts_are_there(change: Change[Controller]) -> Iterator[str]:
 
 
 def outside_is_a_word(change: Change[Controller]) -> Iterator[str]:
-    """Nothing hides in the address of a slurmctld outside."""
+    """The address of a slurmctld outside is a single word."""
     yield from text.outside(change.new.spec.external_config)
 
 
 def standbys_share_a_volume(change: Change[Controller]) -> Iterator[str]:
-    """The claim, if it exists already, can be mounted by all controllers."""
+    """With `ha`, the claim offers ReadWriteMany if it exists already."""
     claim = change.new.spec.persistence.existing_claim
     modes = change.world.claims.get(claim)
     if change.new.spec.ha.enabled and modes is not None and "ReadWriteMany" not in modes:
@@ -112,7 +103,7 @@ def standbys_share_a_volume(change: Change[Controller]) -> Iterator[str]:
 
 
 def identity_stays(change: Change[Controller]) -> Iterator[str]:
-    """What the state of the cluster hangs on does not change; the effective value counts, not the spelling."""
+    """Cluster name, `jwtKeyRef` and persistence stay as they were; the value that counts, not its spelling."""
     old, new = change.old, change.new
     if old is None:
         return
@@ -127,19 +118,19 @@ def identity_stays(change: Change[Controller]) -> Iterator[str]:
 
 
 def unknown_files(change: Change[Controller]) -> Iterator[str]:
-    """Files that Slurm may not look for."""
+    """Files that Slurm is not known to read."""
     for name in _names(change.new.spec.config_file_refs):
         for key in sorted(change.world.config_maps.get(name, frozenset()) - SITE_FILES - OWN_FILES):
             yield f"spec.configFileRefs: ConfigMap {name} has {key}, which is not a file Slurm is known to read"
 
 
 def service_ips(change: Change[Controller]) -> Iterator[str]:
-    """External addresses are dropped."""
+    """`externalIPs` of its Service, which are dropped (CVE-2020-8554)."""
     yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
 
 
 def decided_settings(change: Change[Controller]) -> Iterator[str]:
-    """Settings that the operator decides."""
+    """Settings in `extraConf` that follow from the rest of the object, such as ClusterName."""
     try:
         keys = {setting.key for line in parse(change.new.spec.extra_conf) for setting in line}
     except ConfError:
@@ -149,7 +140,7 @@ def decided_settings(change: Change[Controller]) -> Iterator[str]:
 
 
 def moves_out(change: Change[Controller]) -> Iterator[str]:
-    """Its slurmctld goes when it is said to run elsewhere."""
+    """A slurmctld that is taken out of Kubernetes: the one inside goes."""
     yield from text.moved(change.old.spec.external if change.old else None, change.new.spec.external)
 
 
@@ -172,7 +163,7 @@ RULES = Rules(
         names_fit,
         cluster_name_fits,
         extra_conf_is_readable,
-        partitions_are_unique,
+        names_are_unique,
         config_files_are_there,
         scripts_are_there,
         outside_is_a_word,

@@ -75,6 +75,14 @@ async def test_defaults_appear(client: Client, space: str) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("kind", "port"), [("Controller", 6817), ("Accounting", 6819), ("RestApi", 6820), ("LoginSet", 22)]
+)
+async def test_a_service_has_the_port_of_its_program(client: Client, space: str, kind: str, port: int) -> None:
+    made = await client.create(RESOURCES[kind].viewed_as(Whole), manifest(kind, space, service={}))
+    assert made.spec["service"]["port"] == port
+
+
 async def test_a_null_is_as_good_as_nothing(client: Client, space: str) -> None:
     given = manifest("Controller", space)
     given["spec"] |= {"configFileRefs": None, "template": {"metadata": {"labels": None, "annotations": None}}}
@@ -193,6 +201,7 @@ async def test_what_must_stay_stays(
 ALLOWED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("Controller", {}, {"jwtKeyRef": None, "jwtHs256KeyRef": JWT}),
     ("Controller", {}, {"slurmKeyRef": {**KEY, "key": "next.key"}}),
+    ("Accounting", {}, {"slurmKeyRef": {**KEY, "name": "other"}}),
     ("RestApi", {}, {"controllerRef": {"name": "other"}}),
     ("NodeSet", {}, {"scalingMode": "DaemonSet"}),
     ("NodeSet", {}, {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": "10%"}}}),
@@ -245,6 +254,8 @@ async def test_conditions_are_written_read_and_waited_for(client: Client, kubect
         ("sackd", "NAME REPLICAS READY AGE"),
         ("nss", "NAME DESIRED REPLICAS UPDATED READY AGE"),
         ("slurmd", "NAME DESIRED REPLICAS UPDATED READY AGE"),
+        ("slurmd -o wide", "NAME DESIRED REPLICAS UPDATED READY IDLE ALLOCATED DOWN DRAIN REASON AGE"),
+        ("slurmctld -o wide", "NAME READY REASON CONFIG AGE"),
         ("jwt", "NAME USER IAT READY AGE"),
     ],
 )
@@ -253,6 +264,6 @@ async def test_short_names_and_columns_are_the_familiar_ones(
 ) -> None:
     for kind in SMALLEST:
         await client.create(RESOURCES[kind], manifest(kind, space))
-    listed = kubectl("get", short, "-n", space)
+    listed = kubectl("get", *short.split(), "-n", space)
     assert listed.returncode == 0, listed.stderr
     assert listed.stdout.splitlines()[0].split() == columns.split()

@@ -223,6 +223,23 @@ async def test_standbys_and_ways_to_replace_pods_can_be_chosen_later(desk: Desk)
     await desk.until(chosen, "the other way")
 
 
+async def test_what_the_incumbent_made_without_labels_is_taken_over(desk: Desk) -> None:
+    await secrets(desk)
+    await controller(desk)
+    cluster = (await desk.get(CONTROLLERS, "slurm")).metadata
+    owner = {"apiVersion": CONTROLLERS.api_version, "kind": "Controller", "name": "slurm", "uid": cluster.uid}
+    old = {"clusterIP": "None", "ports": [{"name": "old", "port": 6818}], "selector": {"old": "old"}}
+    name = "slurm-workers-slurm"
+    manifest = SERVICES.manifest(Key(desk.namespace, name), metadata={"ownerReferences": [owner]}, spec=old)
+    await desk.client.create(SERVICES, manifest)
+    await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})
+
+    async def ours() -> bool:
+        return bool((await desk.get(SERVICES, name)).spec["selector"].get(keys.CLUSTER) == "slurm")
+
+    await desk.until(ours, "our selector")
+
+
 async def test_host_keys_are_made_once(desk: Desk) -> None:
     await secrets(desk)
     await controller(desk)
