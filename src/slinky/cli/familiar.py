@@ -21,7 +21,8 @@ FORMER: Mapping[str, bool] = {
     "--zap-stacktrace-level": True,
     "--zap-time-encoding": True,
 }
-RENAMED: Mapping[str, str] = {"--zap-log-level": "--log-level"}
+#: Their levels that have another name here; a number above 0 means ever more details.
+LEVEL, LEVELS = "--zap-log-level", {"warn": "warning", "panic": "error", "0": "info"}
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 
 
@@ -44,9 +45,15 @@ def _ours(args: Iterable[str], known: set[str], switches: Mapping[str, Sequence[
             typer.echo(f"slinky: {name} means nothing here and is ignored", err=True)
             if FORMER[name] and not given:
                 next(rest, None)
+        elif name == LEVEL:
+            yield f"--log-level={_level(value if given else next(rest, ''))}"
         elif name in switches and value.lower() in TRUE:
             yield name
         elif name in switches and value.lower() in FALSE:
             yield from switches[name]
         else:
-            yield RENAMED.get(name, name) + given + value
+            yield arg
+
+
+def _level(said: str) -> str:
+    return LEVELS.get(said) or ("debug" if said.isdigit() else said)

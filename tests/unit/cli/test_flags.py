@@ -90,11 +90,20 @@ def test_a_switch_is_on_or_off_as_it_was_last_said(started: Started, words: list
 
 
 @pytest.mark.parametrize(
+    ("said", "level"), [("warn", "warning"), ("panic", "error"), ("0", "info"), ("4", "debug"), ("error", "error")]
+)
+def test_levels_of_theirs_are_levels_of_ours(started: Started, said: str, level: str) -> None:
+    assert call("operator", f"--zap-log-level={said}").exit_code == 0
+    assert started.level == level
+
+
+@pytest.mark.parametrize(
     ("words", "why"),
     [
         (["--leader-elect=perhaps"], "--leader-elect"),
         (["--health-addr=8081x"], "is not HOST:PORT"),
         (["--log-level=loud"], "is not debug, info, warning or error"),
+        (["--zap-log-level=loud"], "is not debug, info, warning or error"),
         (["--metrics-secure", "--metrics-addr=:8081"], "a port of their own"),
         (["--frobnicate"], "No such option"),
     ],
