@@ -15,6 +15,7 @@ from slinky.operator.children import Child
 from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, DropClaim, Forget, OwnClaim, Update
 from slinky.operator.nodeset.drains import permission
 from slinky.operator.nodeset.plan import plan
+from slinky.operator.nodeset.status import health
 from slinky.operator.sight import Sight
 
 
@@ -83,6 +84,17 @@ def test_an_empty_list_from_slurm_deletes_nobody() -> None:
 def test_a_worker_that_slurm_does_not_know_is_replaced_when_slurm_knows_others() -> None:
     made = plan(snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1")], seeing(host("gpu-0"))))
     assert [(a.worker.meta.name, a.cause) for a in kinds(made, Condemn)] == [("gpu-1", "unregistered")]
+
+
+def test_a_worker_whose_jobs_slurm_has_forgotten_is_left_to_a_person() -> None:
+    """Nobody can see those jobs, so nobody knows that they are over; of its own accord the operator ends none."""
+    pods = [pod("gpu-0"), pod("gpu-1", shown="Mixed"), pod("gpu-2", shown="Idle")]
+    seen = snapshot(node_set(replicas=3), pods, seeing(host("gpu-0")))
+    assert [(a.worker.meta.name, a.cause) for a in kinds(plan(seen), Condemn)] == [("gpu-2", "unregistered")]
+    said = health(seen).degraded
+    assert (said.value, said.reason) == (True, "JobsForgotten")
+    assert "gpu-1" in said.message
+    assert health(snapshot(node_set(replicas=3), pods, BLIND)).degraded.value is False, "not known is not forgotten"
 
 
 def test_a_persons_cordon_survives_our_own_passes() -> None:
@@ -171,6 +183,27 @@ def test_of_two_workers_on_one_node_the_ready_one_stays() -> None:
     assert [a.worker.meta.name for a in kinds(made, Condemn)] == ["gpu-1"]
 
 
+@pytest.mark.parametrize(
+    ("law", "nodes", "moves"),
+    [
+        ("its node is there", [node("node7", labels={"gpu": "yes"})], False),
+        ("its node is in trouble, which passes", [node("node7", labels={"gpu": "yes"}, cordoned=True)], False),
+        ("its node is gone", [node("node1", labels={"gpu": "yes"})], True),
+        ("its node suits no more", [node("node7")], True),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_pin_is_given_up_when_nothing_could_ever_run_there(law: str, nodes: list[Any], moves: bool) -> None:
+    template = {"spec": {"nodeSelector": {"gpu": "yes"}}}
+    of = node_set(replicas=2, pinToNode=True, template=template, status={"ordinalToNode": {"0": "node7", "1": "node7"}})
+    waiting = pod("gpu-0", node="", ready=None, phase="Pending", pod_node="node7")
+    made = plan(snapshot(of, [waiting], BLIND, nodes))
+    assert [action.cause for action in kinds(made, Condemn)] == ["node"] * moves
+    assert [action.slot.node for action in kinds(made, Create)] == ["" if moves else "node7"]
+    there = pod("gpu-0", node="node7", pod_node="node7")
+    assert kinds(plan(snapshot(of, [there], BLIND, nodes)), Condemn) == [], "one that runs is left alone"
+
+
 def test_a_changed_mode_drains_the_workers_of_the_old_one() -> None:
     made = plan(snapshot(node_set(scalingMode="DaemonSet"), [pod("gpu-0")], seeing(host("gpu-0")), []))
     assert [a.cause for a in kinds(made, Condemn)] == ["scaling-mode"]
@@ -235,7 +268,7 @@ def test_claims_go_with_the_set_or_stay_as_the_policy_says_now() -> None:
 STATES = st.sampled_from(
     ["IDLE", "MIXED", "ALLOCATED", "DOWN", "IDLE+DRAIN", "MIXED+DRAIN", "DOWN+DRAIN", "WEIRD+DRAIN"]
 )
-MARKS = st.sampled_from(["", "scale-in x", "update x", "deletion x"])
+MARKS = st.sampled_from(["", "scale-in x", "update x", "deletion x", "unregistered x"])
 
 
 @st.composite
@@ -250,6 +283,7 @@ def worlds(draw: st.DrawFn) -> Any:
             phase=draw(st.sampled_from(["Running", "Pending", "Failed"])),
             deleting=draw(st.booleans()),
             pod_condemned=draw(MARKS),
+            shown=draw(st.sampled_from(["", "Idle", "Mixed", "Idle Completing"])),
         )
         for n in range(count)
     ]
@@ -276,6 +310,11 @@ def test_laws_of_every_plan(seen: Any) -> None:
         assert permission(action.worker, forced=forced), "deleted without permission"
         assert action.worker.condemned or action.worker.pod.finished, "deleted without having been chosen"
         assert not action.worker.leaving
+        of_itself = action.worker.pod.finished or not action.worker.pod.spec.node_name
+        shown = {said.type for said in action.worker.pod.status.conditions}
+        unknown = seen.sight.trusted and action.worker.hostname not in seen.sight.hosts
+        idle = unknown and not shown & {"SlurmNodeStateMixed", "SlurmNodeStateCompleting"}
+        assert forced or of_itself or seen.sight.drained(action.worker.hostname) or idle, "work may be on it"
     for action in kinds(actions, Update):
         found = seen.sight.host(action.host)
         assert found is not None, "told something about a host that is not known"

@@ -63,6 +63,27 @@ def test_busy_workers_are_protected_and_an_unknown_one_stays_as_it_is() -> None:
     assert off.labels == {keys.POD_PROTECT: None}
 
 
+@pytest.mark.parametrize(
+    ("law", "state", "guarded"),
+    [
+        ("idle: a job may begin at any moment", "IDLE", True),
+        ("busy", "MIXED", True),
+        ("draining with a job", "MIXED+DRAIN", True),
+        ("drained: none will begin", "IDLE+DRAIN", False),
+        ("the drain is being lifted", "IDLE+DRAIN+UNDRAIN", True),
+        ("down: whoever runs there has been given up, but it may come back", "DOWN", True),
+    ],
+)
+def test_an_idle_worker_is_protected_on_request_until_it_is_drained(law: str, state: str, guarded: bool) -> None:
+    of, seen = node_set(drain={"protectIdle": True}), seeing(host("gpu-0", state))
+    marked = mark(of, one(pod(), seen))
+    assert (marked is not None and marked.labels == {keys.POD_PROTECT: "true"}) is guarded
+    held = mark(of, one(pod(labels={keys.POD_PROTECT: "true"}), seen))
+    assert (held is not None and held.labels == {keys.POD_PROTECT: None}) is not guarded
+    off = node_set(drain={"protectIdle": True}, workloadDisruptionProtection=False)
+    assert mark(off, one(pod(), seen)) is None
+
+
 def test_the_state_of_the_host_is_shown_on_the_pod() -> None:
     worker = one(pod(), seeing(host("gpu-0", "MIXED+DRAIN+NOT_RESPONDING", "fan")))
     said = conditions.wanted(worker, NOW)
@@ -126,13 +147,20 @@ def test_ready_means_that_all_are_available() -> None:
     waiting = health(snapshot(node_set(replicas=0), [pod(pod_condemned="scale-in x")], BLIND))
     assert (waiting.progressing.value, waiting.progressing.reason) == (True, "WaitingForSlurm")
     assert health(snapshot(node_set(), [], BLIND), braked=3).degraded.reason == "Braked"
+    again = [pod("gpu-0", pod_condemned="scale-in x"), pod("gpu-1", ready=None)]
+    assert health(snapshot(node_set(replicas=1), again, seeing())).ready.value is False, "one that goes serves nobody"
 
 
 def test_an_ordinal_is_pinned_where_it_first_ran() -> None:
-    of = node_set(replicas=2, pinToNode=True, status={"ordinalToNode": {"0": "first", "5": "old"}})
-    workers = [one(pod("gpu-0", node="second")), one(pod("gpu-1", node="third"))]
-    assert pins(of, workers) == {"0": "first", "1": "third"}
-    assert pins(node_set(), workers) == {}
+    pods = [pod("gpu-0", node="second"), pod("gpu-1", node="third")]
+
+    def pinned(*nodes: str, **spec: Any) -> dict[str, str]:
+        of = node_set(replicas=2, status={"ordinalToNode": {"0": "first", "5": "old"}}, **spec)
+        return pins(snapshot(of, pods, nodes=[node(name) for name in nodes]))
+
+    assert pinned("first", "second", "third", "old", pinToNode=True) == {"0": "first", "1": "third"}
+    assert pinned("second", "third", pinToNode=True) == {"0": "second", "1": "third"}, "the first has left Kubernetes"
+    assert pinned("first") == {}
 
 
 def test_a_worker_on_its_nodes_network_gets_its_name_when_the_node_is_known() -> None:

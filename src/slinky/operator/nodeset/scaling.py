@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many workers there should be, which slots are empty and which workers are too many. Pure.
 
-A slot stays taken until its pod is gone, condemned or not, so nothing is made beside a worker that is still leaving.
+A slot stays taken until its pod is gone, condemned or not, so no two workers ever have one name. But a worker that was
+scaled away serves nobody new, so it does not count: a set that grows again gets others beside it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from slinky.api.nodeset import NodeSet
 from slinky.api.update import scaled
@@ -25,17 +26,22 @@ def target(of: NodeSet, workers: Sequence[Worker], revision: str) -> int:
     return of.spec.replicas + scaled(of.spec.update_strategy.rolling_update.max_surge, of.spec.replicas)
 
 
-def vacant(of: NodeSet, workers: Sequence[Worker], want: int) -> list[Slot]:
-    """Slots to fill: the lowest free ordinals."""
+def vacant(workers: Sequence[Worker], want: int, pins: Mapping[str, str]) -> list[Slot]:
+    """Slots to fill: the lowest free ordinals, each on the node where it is pinned."""
     taken = {worker.ordinal for worker in workers}
-    missing = want - len(workers)
+    missing = want - sum(not scaled_away(worker) for worker in workers)
     found: list[Slot] = []
     ordinal = 0
     while len(found) < missing:
         if ordinal not in taken:
-            found.append(Slot(ordinal, node=_pinned(of, ordinal)))
+            found.append(Slot(ordinal, node=pins.get(str(ordinal), "")))
         ordinal += 1
     return found
+
+
+def scaled_away(worker: Worker) -> bool:
+    """It was too many, and finishes its jobs."""
+    return worker.condemned is not None and worker.condemned.cause == SCALE_IN
 
 
 def surplus(workers: Sequence[Worker], want: int) -> list[Worker]:
@@ -52,7 +58,3 @@ def surplus(workers: Sequence[Worker], want: int) -> list[Worker]:
     ordered = least_harm(counted)
     ordered.sort(key=lambda worker: worker.condemned is None)
     return ordered[:excess]
-
-
-def _pinned(of: NodeSet, ordinal: int) -> str:
-    return of.status.ordinal_to_node.get(str(ordinal), "") if of.spec.pin_to_node else ""

@@ -12,7 +12,10 @@ from slinky.operator.health import GOOD, Fact, Health
 from slinky.operator.nodeset import placement, reservation
 from slinky.operator.nodeset.plan import Snapshot
 from slinky.operator.nodeset.rollout import halted
-from slinky.operator.nodeset.workers import Worker
+from slinky.operator.nodeset.scaling import scaled_away
+
+#: So many names in one sentence.
+NAMED = 5
 
 
 def counts(seen: Snapshot) -> dict[str, Any]:
@@ -34,7 +37,7 @@ def counts(seen: Snapshot) -> dict[str, Any]:
         "slurm_drain": sum(state.draining for state in hosts),
         "node_set_hash": seen.revision,
         "selector": SLURMD.selector_text(of.metadata.name),
-        "ordinal_to_node": pins(of, seen.workers),
+        "ordinal_to_node": pins(seen),
     }
 
 
@@ -45,13 +48,15 @@ def desired(seen: Snapshot) -> int:
     return sum(found.start for found in placement.eligible(seen.of, seen.nodes.values()).values())
 
 
-def pins(of: NodeSet, workers: Sequence[Worker]) -> dict[str, str]:
-    """Where each ordinal ran first, while it is wanted."""
+def pins(seen: Snapshot) -> dict[str, str]:
+    """Where each ordinal ran first, while it is wanted and the node there."""
+    of = seen.of
     if not of.spec.pin_to_node or of.per_node:
         return {}
-    placed = {str(w.ordinal): w.pod.spec.node_name for w in workers if w.ordinal is not None and w.pod.spec.node_name}
-    kept = {key: node for key, node in of.status.ordinal_to_node.items() if int(key) < of.spec.replicas}
-    return {key: node for key, node in {**placed, **kept}.items() if int(key) < of.spec.replicas}
+    numbered = (worker for worker in seen.workers if worker.ordinal is not None and worker.pod.spec.node_name)
+    placed = {str(worker.ordinal): worker.pod.spec.node_name for worker in numbered}
+    found = {**placed, **placement.pins(of, seen.nodes)}
+    return {ordinal: node for ordinal, node in found.items() if int(ordinal) < of.spec.replicas}
 
 
 def health(
@@ -64,7 +69,9 @@ def health(
 ) -> Health:
     """Conditions of a NodeSet; its counts may be known already."""
     found = counted or counts(seen)
-    wanted, ready, updated = found["desired"], found["available_replicas"], found["updated_replicas"]
+    wanted, updated = found["desired"], found["updated_replicas"]
+    beyond = [worker for worker in seen.workers if scaled_away(worker)]
+    ready = found["available_replicas"] - sum(worker.available(seen.of.spec.min_ready_seconds) for worker in beyond)
     going = [worker for worker in seen.workers if worker.condemned]
     words = f"{ready} of {wanted} available, {updated} up to date"
     if going:
@@ -101,6 +108,9 @@ def _degraded(seen: Snapshot, braked: int, refused: Sequence[str]) -> Fact:
         return Fact(True, "Braked", f"{braked} deletions wait: too many at once")
     if halted(seen.of, seen.workers, seen.revision):
         return Fact(True, "UpdateHalted", "too many updated workers did not become ready in time")
+    if forgotten := [worker.meta.name for worker in seen.workers if worker.forgotten and not worker.leaving]:
+        words = f"Slurm has lost {', '.join(forgotten[:NAMED])} with jobs there; delete the pods when those have ended"
+        return Fact(True, "JobsForgotten", f"{len(forgotten)}: {words}")
     if refused:
         return Fact(True, "SlurmRefused", refused[0])
     return GOOD
