@@ -93,8 +93,7 @@ def _admit(view: View, plan: Plan, newcomers: list[Pod], by_job: Mapping[str, li
     if unsure and not view.unit.alone:
         plan.add(Say(pods, Said(None, "SlurmUnknown", f"Slurm does not tell what became of job {unsure[0]}.")))
         return
-    running = [pod for job, group in by_job.items() if _sight(view, job) is Sight.LIVE for pod in group]
-    there = len(pods) + sum(not intake.gone(pod) for pod in running)
+    there = _there(view)
     if there < view.root.needed:
         if (left := _arriving(view, pods)) > 0:
             plan.look_again(left)
@@ -135,7 +134,7 @@ def _follow(view: View, plan: Plan, job: str, pods: list[Pod], fresh: list[Pod])
         return
     plan.add(*(LetGo(pod) for pod in pods if intake.gone(pod) and intake.held(pod)))
     if seen.sight in (Sight.OVER, Sight.FOREIGN):
-        _ended(plan, job, seen, alive)
+        _ended(view, plan, job, seen, alive)
     elif seen.sight is Sight.LIVE and seen.record is not None:
         if bare := _bare(seen.record, alive):
             plan.add(Label(job, bare))
@@ -159,10 +158,8 @@ def _bare(record: JobRecord, alive: list[Pod]) -> tuple[Pod, ...]:
 def _pending(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod], fresh: list[Pod]) -> None:
     newcomers = [pod for pod in fresh if intake.waiting(pod)]
     members = [pod for pod in (*alive, *newcomers) if intake.waiting(pod)]
-    if view.root is not None and len(members) < view.root.needed:
-        said = Said(
-            False, "GangIncomplete", f"{len(members)} of {view.root.needed} pods are left; job {job} is withdrawn."
-        )
+    if view.root is not None and (there := _there(view)) < view.root.needed:
+        said = Said(False, "GangIncomplete", f"{there} of {view.root.needed} pods are left; job {job} is withdrawn.")
         plan.add(Detach(tuple(alive), said), Cancel(job))
         return
     if view.problem is not None and view.root is not None:
@@ -180,7 +177,7 @@ def _running(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> 
     if not unbound:
         # News only if a crash came in between, or after a suspension.
         told = ((pod, watch.of_running(seen.record, pod.spec.node_name)) for pod in alive if not pod.metadata.deleting)
-        words = [Say((pod,), said) for pod, said in told if watch.news(pod, said)]
+        words = [Say((pod,), said) for pod, said in told if watch.news(pod, said, view.now)]
         left = min((_may_wait(view, say.pods[0]) for say in words), default=0.0)
         if view.busy and left > 0:
             plan.hushed = True
@@ -188,7 +185,7 @@ def _running(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> 
         else:
             plan.add(*words)
         return
-    broken = view.root is not None and view.root.exact and len(alive) < view.root.needed
+    broken = view.root is not None and view.root.exact and _there(view) < view.root.needed
     if broken and len(unbound) == len(alive):
         said = Said(
             False, "GangIncomplete", f"A member went away before job {job} started; all start together or none."
@@ -198,7 +195,7 @@ def _running(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> 
         plan.add(Place(job, tuple(alive)))
 
 
-def _ended(plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
+def _ended(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
     """The job is over and pods are not: those that run leave, those that wait are submitted again or stay."""
     record = seen.record if seen.sight is Sight.OVER else None
     end = reasons.end(record.state.base if record else "", lost=record is None or record.lost)
@@ -207,7 +204,7 @@ def _ended(plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
     bound = [pod for pod in alive if intake.bound(pod)]
     if running := tuple(pod for pod in bound if not pod.metadata.deleting):
         plan.add(Reclaim(job, running, told) if end is reasons.LOST else Evict(running, told))
-    if leaving := tuple(pod for pod in bound if pod.metadata.deleting and watch.news(pod, told)):
+    if leaving := tuple(pod for pod in bound if pod.metadata.deleting and watch.news(pod, told, view.now)):
         plan.add(Explain(leaving, told))
     unbound = tuple(pod for pod in alive if not intake.bound(pod))
     if unbound:
@@ -247,6 +244,13 @@ def _given_up(view: View, plan: Plan, pod: Pod) -> bool:
     if intake.held(pod):
         plan.add(LetGo(pod, f"Node {pod.spec.node_name} does not answer; the pod is given up and its job ended."))
     return True
+
+
+def _there(view: View) -> int:
+    """Members that run or want to, whichever job they have. Who leaves does not count, nor who has lost its job."""
+    lost = {job for job, seen in view.jobs.items() if seen.sight in (Sight.OVER, Sight.FOREIGN)}
+    staying = (pod for pod in view.pods if not (intake.gone(pod) or intake.gated(pod) or pod.metadata.deleting))
+    return sum(intake.job_id(pod) not in lost for pod in staying)
 
 
 def _concern(pods: Iterable[Pod]) -> bool:

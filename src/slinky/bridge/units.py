@@ -21,7 +21,7 @@ from slinky.bridge.ledger import Ledger
 from slinky.bridge.line import Line
 from slinky.bridge.release import Releaser
 from slinky.bridge.rescue import Rescue
-from slinky.bridge.seating import Seating
+from slinky.bridge.seating import VOLUME_PENDING, Seating
 from slinky.bridge.steps import (
     Action,
     Cancel,
@@ -39,7 +39,8 @@ from slinky.bridge.steps import (
     Withdraw,
 )
 from slinky.bridge.stock import Stock
-from slinky.bridge.submit import Reshaped, Submitter
+from slinky.bridge.storage import MISSING_AGAIN, VolumePending
+from slinky.bridge.submit import Outgrown, Submitter
 from slinky.bridge.translate import Wish, World, translate
 from slinky.bridge.views import Pod
 from slinky.bridge.watch import Said
@@ -56,9 +57,9 @@ REFUSED_AGAIN = 60.0
 HOST_GONE, HOST_GONE_AGAIN = 2018, 3.0
 #: Nobody has been given a node for so long: now there is time for words.
 CALM = 0.5
-#: Why a pod waits that names a claim which is not there, or somebody else's; and how often that is looked at.
-CLAIM_PENDING = "ClaimPending"
-CLAIM_AGAIN = 10.0
+#: Why nothing can be asked for, the first that fits; and how often what is not there yet is looked at.
+PROBLEMS = {NotYet: "ClaimPending", VolumePending: VOLUME_PENDING, OptionError: "InvalidOption"}
+NOT_YET = {"ClaimPending": 10.0, VOLUME_PENDING: MISSING_AGAIN}
 
 
 class Units:
@@ -105,8 +106,8 @@ class Units:
             return None
         plan = decide.decide(self._view(unit, pods, jobs, root, wish, problem))
         (self._hushed.add if plan.hushed else self._hushed.discard)(unit)
-        if problem is not None and problem.reason == CLAIM_PENDING:
-            plan.look_again(CLAIM_AGAIN)
+        if problem is not None and problem.reason in NOT_YET:
+            plan.look_again(NOT_YET[problem.reason])
         for action in plan.actions:
             await self._act(unit, action, wish)
         self._forget(unit, {job for pod in self._stock.members(unit) if (job := intake.job_id(pod))})
@@ -127,11 +128,14 @@ class Units:
             return root, None, Said(False, "NotSupported", f"{told}.")
         try:
             wish = await self._translated(unit, root, wanting) if wanting else None
-        except NotYet as error:
-            return root, None, Said(False, CLAIM_PENDING, f"{error}.")
-        except OptionError as error:
-            return root, None, Said(False, "InvalidOption", f"{error}.")
+        except (OptionError, VolumePending) as error:
+            reason = next(reason for kind, reason in PROBLEMS.items() if isinstance(error, kind))
+            return root, None, Said(False, reason, f"{error}.")
         return root, wish, None
+
+    async def _exact(self, unit: Unit, wish: Wish | None, pods: tuple[Pod, ...]) -> Wish | None:
+        """The wish of these pods alone: others of the unit may wait for the node that a job of their own has."""
+        return wish if wish is None or wish.of(pods) else await self._wish_of(unit, pods)
 
     async def _wish_of(self, unit: Unit, pods: tuple[Pod, ...]) -> Wish | None:
         """What these pods ask for, if that can be said."""
@@ -153,13 +157,13 @@ class Units:
     def _view(
         self, unit: Unit, pods: list[Pod], jobs: set[str], root: Root | None, wish: Wish | None, problem: Said | None
     ) -> View:
-        wanted = identity.digest(wish.requests) if wish else ""
         adopted = self._ledger.adopted(unit, pods)
         groups: dict[str, list[Pod]] = {job: [] for job in jobs}
         for pod in pods:
             if job := intake.job_id(pod) or adopted.get(pod.metadata.uid, ""):
                 groups.setdefault(job, []).append(pod)
-        seen = {job: self._ledger.seen(job, groups[job], wanted) for job in jobs | set(adopted.values())}
+        shown = jobs | set(adopted.values())
+        seen = {job: self._ledger.seen(job, groups[job], _wanted(wish, groups[job])) for job in shown}
         # A job may already stand for running pods whose own is lost.
         running = [pod for pod in pods if intake.bound(pod) and not intake.gone(pod) and not pod.metadata.deleting]
         spoken_for = self._submitter.standing(unit, running) if running else None
@@ -226,16 +230,13 @@ class Units:
         for unit in hushed:
             self._wake(unit)
 
-    async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:  # noqa: PLR0912 -- a branch a step
+    async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:
         match action:
-            case Submit(pods) if wish is not None:
-                # Others of the unit may wait for the node that their own job has: they are not part of this one.
-                exact = wish if wish.of(pods) else await self._wish_of(unit, pods)
-                if exact is not None:
-                    with self._busy():
-                        await self._submit(unit, exact, pods)
-            case Revise(job, pods) if wish is not None:
-                await self._revise(unit, job, wish, pods)
+            case Submit(pods) if (exact := await self._exact(unit, wish, pods)) is not None:
+                with self._busy():
+                    await self._submit(unit, exact, pods)
+            case Revise(job, pods) if (exact := await self._exact(unit, wish, pods)) is not None:
+                await self._revise(unit, job, exact, pods)
             case Label(job, pods):
                 await self._label(pods, job)
             case Place(job, pods):
@@ -271,13 +272,7 @@ class Units:
         try:
             job = await self._submitter.submit(unit, wish, at_once=at_once)
         except Rejected as error:
-            told = reasons.refused(error.number, error.text)
-            await self._hands.tell(pods, Said(False, "SlurmRefused", str(told)), warning=True)
-            if error.number == HOST_GONE:
-                log.info("a host that was left out has gone", unit=str(unit), hosts=wish.request.excluded_nodes or ())
-                self._feasible.look_again()
-                raise Later(str(error), after=HOST_GONE_AGAIN) from error
-            raise Later(str(error), after=REFUSED_AGAIN) from error
+            raise await self._refused(wish, pods, error) from error
         except (Retryable, Auth) as error:
             said = Said(False, "SlurmUnreachable", "Slurm does not answer; the pod is submitted as soon as it does.")
             await self._hands.tell(pods, said)
@@ -288,19 +283,38 @@ class Units:
         elif (now := self._stock.latest(pods)) is not None:
             await self._seating.place(unit, job, now, wish)
 
+    async def _refused(self, wish: Wish, pods: Iterable[Pod], error: Rejected, rest: str = "") -> Later:
+        """Tell why Slurm takes no such job; when to try again."""
+        told = f"{reasons.refused(error.number, error.text)} {rest}".strip()
+        await self._hands.tell(pods, Said(False, "SlurmRefused", told), warning=True)
+        if error.number != HOST_GONE:
+            return Later(str(error), after=REFUSED_AGAIN)
+        log.info("a host that was left out has gone", hosts=wish.request.excluded_nodes or ())
+        self._feasible.look_again()
+        return Later(str(error), after=HOST_GONE_AGAIN)
+
     async def _revise(self, unit: Unit, job: str, wish: Wish, pods: tuple[Pod, ...]) -> None:
         try:
             if await self._submitter.revise(unit, job, wish, pods):
                 await self._label([pod for pod in pods if intake.job_id(pod) != job], job)
-        except Reshaped as error:
-            said = Said(False, "GangReshaped", f"{error}; it is withdrawn and submitted anew.")
+        except Outgrown as error:
+            said = Said(False, error.reason, f"{error}; it is withdrawn and submitted anew.")
             labelled = [pod for pod in pods if intake.job_id(pod) == job]
             await self._hands.tell(labelled, said)
             await each(labelled, self._hands.unlabel)
             await self._releaser.end(job)
+        except Rejected as error:
+            kept = f"Slurm job {job} waits as it was."
+            raise await self._refused(wish, pods, error, kept) from error
 
     async def _label(self, pods: Iterable[Pod], job: str) -> None:
         await each(pods, lambda pod: self._hands.label(pod, job))
+
+
+def _wanted(wish: Wish | None, pods: Iterable[Pod]) -> str:
+    """A digest of what the pods of a job ask for; nothing if the wish is not theirs alone."""
+    waiting = [pod for pod in pods if intake.waiting(pod)]
+    return identity.digest(wish.requests) if wish and wish.of(waiting) else ""
 
 
 def judge(error: Exception) -> Verdict | None:

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from slinky.bridge import admission, names
-from slinky.bridge.config import Requirement, Selector, Settings
+from slinky.bridge.config import Rule, Settings
+from slinky.bridge.selection import Requirement, Selector, matches
 from slinky.kube import Ask, Reply
 
 from .build import pod
@@ -23,7 +24,9 @@ def manifest(namespace: str = "managed", *, labels: Any = None, annotations: Any
     return {"metadata": meta, "spec": {"schedulerName": names.SCHEDULER, **spec}}
 
 
-async def ask(path: str, new: dict[str, Any], old: dict[str, Any] | None = None, **more: Any) -> Reply:
+async def ask(
+    path: str, new: dict[str, Any], old: dict[str, Any] | None = None, settings: Settings = SETTINGS, **more: Any
+) -> Reply:
     async def labels_of(namespace: str) -> Mapping[str, str]:
         return {"team": namespace}
 
@@ -35,7 +38,7 @@ async def ask(path: str, new: dict[str, Any], old: dict[str, Any] | None = None,
         old_object=msgspec.Raw(json.dumps(old).encode()),
         **more,
     )
-    return await admission.handlers(SETTINGS, labels_of)[path](found)
+    return await admission.handlers(settings, labels_of)[path](found)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_a_selector_decides_alone() -> None:
 )  # fmt: skip
 def test_selector_operators(operator: Any, values: tuple[str, ...], labels: dict[str, str], expected: bool) -> None:
     selector = Selector(match_expressions=(Requirement("k", operator, values),))
-    assert admission.matches(selector, labels) is expected
+    assert matches(selector, labels) is expected
 
 
 @pytest.mark.parametrize(
@@ -80,6 +83,7 @@ def test_selector_operators(operator: Any, values: tuple[str, ...], labels: dict
     [
         {"labels": {names.JOB_LABEL: "7"}},
         {"annotations": {names.NODE_ANNOTATION: "n1"}},
+        {"annotations": {names.SLUID_ANNOTATION: "s1"}},
         {"annotations": {OPTION + "timelimit": "soon"}},
         {"annotations": {OPTION + "timelimt": "5"}},
         {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
@@ -110,16 +114,39 @@ async def test_what_will_be_ignored_is_said(given: dict[str, Any]) -> None:
     assert reply.warnings
 
 
+@pytest.mark.parametrize(
+    ("labels", "owners", "allowed"),
+    [
+        ({}, [], False),
+        ({names.POD_GROUP_LABEL: "g"}, [], True),  # the group speaks for it, and is judged when the job is made
+        ({}, [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}], True),
+    ],
+)
+async def test_what_policy_refuses_is_refused_at_once_where_the_pod_speaks_for_itself(
+    labels: dict[str, str], owners: list[dict[str, Any]], allowed: bool
+) -> None:
+    posing = manifest(labels=labels, annotations={OPTION + "user-id": "root"})
+    posing["metadata"]["ownerReferences"] = owners
+    settings = Settings(policy=(Rule(default={"account": "guests"}),))
+    reply = await ask(admission.VALIDATE, posing, settings=settings)
+    assert reply.allowed is allowed
+    assert (await ask(admission.VALIDATE, posing)).allowed  # without a policy annotations are trusted
+
+
 async def test_claims_are_welcome() -> None:
     reply = await ask(admission.VALIDATE, manifest(resourceClaims=[{"name": "x", "resourceClaimTemplateName": "t"}]))
     assert reply == Reply()
 
 
 async def test_the_job_of_a_running_pod_cannot_change() -> None:
-    old = {**manifest(labels={names.JOB_LABEL: "7"}), "status": {"phase": "Running"}}
-    assert not (await ask(admission.VALIDATE, manifest(), old)).allowed
-    waiting = {**old, "status": {"phase": "Pending"}}
-    assert (await ask(admission.VALIDATE, manifest(), waiting)).allowed
+    placed: dict[str, Any] = {"labels": {names.JOB_LABEL: "7"}, "annotations": {names.SLUID_ANNOTATION: "s1"}}
+    old = {**manifest(**placed), "status": {"phase": "Running"}}
+    assert not (await ask(admission.VALIDATE, manifest(annotations=placed["annotations"]), old)).allowed
+    assert not (await ask(admission.VALIDATE, manifest(labels=placed["labels"]), old)).allowed
+    starting = {**manifest(nodeName="n1", **placed), "status": {"phase": "Pending"}}
+    assert not (await ask(admission.VALIDATE, manifest(nodeName="n1"), starting)).allowed
+    for phase in ("Pending", "Succeeded"):
+        assert (await ask(admission.VALIDATE, manifest(), {**old, "status": {"phase": phase}})).allowed
 
 
 async def test_a_pod_cannot_be_resized() -> None:
@@ -132,13 +159,24 @@ async def test_options_are_checked_on_owners_too() -> None:
     assert (await ask(admission.OPTIONS, manifest())).allowed
 
 
-async def test_an_unknown_option_that_is_there_already_keeps_nobody_from_changing_the_rest() -> None:
-    old = manifest(annotations={OPTION + "wrong": "x"})
+@pytest.mark.parametrize(
+    ("there", "alike", "worse"),
+    [
+        ({"wrong": "x"}, {"wrong": "y"}, {"wrong": "x", "other": "x"}),
+        ({"timelimit": "soon"}, {"timelimit": "soon", "qos": "high"}, {"timelimit": "later"}),
+    ],
+)
+async def test_a_mistake_that_is_there_already_keeps_nobody_from_changing_the_rest(
+    there: dict[str, str], alike: dict[str, str], worse: dict[str, str]
+) -> None:
+    def noted(options: dict[str, str]) -> dict[str, Any]:
+        return manifest(annotations={OPTION + name: value for name, value in options.items()})
+
     for path in (admission.OPTIONS, admission.VALIDATE):
-        assert (await ask(path, manifest(annotations={OPTION + "wrong": "y"}), old)).allowed
-        assert not (await ask(path, manifest(annotations={OPTION + "other": "x"}), old)).allowed
+        assert (await ask(path, noted(alike), noted(there))).allowed
+        assert not (await ask(path, noted(worse), noted(there))).allowed
 
 
 def test_a_plain_pod_has_nothing_to_complain_about() -> None:
-    assert admission.complaints(pod()) == []
+    assert admission.complaints(pod(), admission.ON_CREATE) == []
     assert admission.warnings(pod()) == []

@@ -134,7 +134,41 @@ def test_grouping_kinds_that_come_later_or_in_another_version_are_news() -> None
 )
 def test_how_many_members_make_a_gang(kind: type[Object], spec: dict[str, object], needed: int) -> None:
     found = msgspec.convert({"metadata": META, "spec": spec}, kind)
-    assert workload.root_of_group(Unit("ns", "X", "g"), found).needed == needed
+    assert workload.root_of_group(Unit("ns", "X", "g"), found, nothing).needed == needed
+
+
+@pytest.mark.parametrize(("completions", "succeeded", "needed"), [(9, 4, 4), (9, 7, 2), (9, 9, 1), (None, 3, 4)])
+def test_pods_that_have_succeeded_are_not_waited_for(completions: int | None, succeeded: int, needed: int) -> None:
+    done = {"spec": {"parallelism": 4, "completions": completions}, "status": {"succeeded": succeeded}}
+    job = msgspec.convert({"metadata": META, **done}, BatchJob)
+    assert workload.root_of_group(Unit("ns", "Job", "g"), job, nothing).needed == needed
+
+
+def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None:
+    shape = {"parallelism": 2, "completions": 2}
+    spec = {"replicatedJobs": [{"name": "w", "replicas": 3, "template": {"spec": shape}}]}
+    job_set = msgspec.convert({"metadata": {**META, "uid": "s1"}, "spec": spec}, JobSet)
+
+    def find(kind: str, key: Key) -> Object | None:
+        """The first is done, the second half done, the third is left over from an older JobSet of the same name."""
+        uid, succeeded = {"g-w-0": ("s1", 2), "g-w-1": ("s1", 1), "g-w-2": ("s0", 2)}[key.name]
+        meta = {"name": key.name, "ownerReferences": [owned(uid, "JobSet")]}
+        return msgspec.convert({"metadata": meta, "spec": shape, "status": {"succeeded": succeeded}}, BatchJob)
+
+    assert workload.root_of_group(Unit("ns", "JobSet", "g"), job_set, find).needed == 0 + 1 + 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"startupPolicy": {"startupPolicyOrder": "InOrder"}}, True),
+        ({"startupPolicy": {"startupPolicyOrder": "AnyOrder"}}, False),
+        ({"replicatedJobs": [{"name": "a"}, {"name": "b", "dependsOn": [{"name": "a", "status": "Ready"}]}]}, True),
+    ],
+)
+def test_a_jobset_whose_batch_jobs_wait_for_each_other_says_so(spec: dict[str, Any], told: bool) -> None:
+    found = msgspec.convert({"metadata": META, "spec": spec}, JobSet)
+    assert bool(workload.root_of_group(Unit("ns", "JobSet", "g"), found, nothing).hint) is told
 
 
 @pytest.mark.parametrize(
@@ -168,13 +202,13 @@ def test_the_best_version_that_is_understood_is_chosen() -> None:
 )
 def test_what_a_native_group_demands_in_vain_is_told(spec: dict[str, Any], words: str) -> None:
     found = msgspec.convert({"metadata": META, "spec": spec}, VERSIONS["v1beta1"])
-    problem = workload.root_of_group(Unit("ns", "NativeGroup", "g"), found).problem
+    problem = workload.root_of_group(Unit("ns", "NativeGroup", "g"), found, nothing).problem
     assert words in problem if words else not problem
 
 
 def test_a_group_without_its_object_waits() -> None:
     with pytest.raises(Missing):
-        workload.root_of_group(Unit("ns", "PodGroup", "g"), None)
+        workload.root_of_group(Unit("ns", "PodGroup", "g"), None, nothing)
 
 
 def test_pods_of_the_same_group_name_elsewhere_are_strangers() -> None:
@@ -342,15 +376,49 @@ def test_a_job_of_an_older_bridge_is_recognised_by_name_and_never_ours_to_cancel
 
 
 def test_a_placed_pod_knows_its_job_whatever_becomes_of_the_comment() -> None:
-    placed = pod(annotations={names.SLUID_ANNOTATION: "s1"})
+    placed = pod(node="n1", annotations={names.SLUID_ANNOTATION: "s1"})
     assert identity.speaks_for(None, ME, placed, "s1")
     assert not identity.speaks_for(identity.parse('{"pods":["ns/p"]}'), ME, placed, "s2")
+
+
+def test_a_pod_without_a_node_cannot_choose_its_job() -> None:
+    posing = pod(job="7", annotations={names.SLUID_ANNOTATION: "s1"})
+    assert not identity.speaks_for(identity.parse('{"pods":["ns/another"]}'), ME, posing, "s1")
 
 
 def test_the_digest_follows_the_wish_and_not_the_signature() -> None:
     wish = JobRequest(name="x")
     assert identity.digest(identity.sign([wish], [[pod()]], ME, "u")) == identity.digest([wish])
     assert identity.digest([wish]) != identity.digest([JobRequest(name="y")])
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        ({}, {"constraints": "a100"}, ""),
+        ({"constraints": "a100"}, {"constraints": "h100"}, ""),
+        ({"constraints": "a100", "qos": "high"}, {"qos": "high"}, "cannot be rid of constraints"),
+        ({"excluded_nodes": ("n1",)}, {}, ""),  # this an update can take back
+        ({"hold": True}, {}, ""),  # somebody else's to release
+        ({"shared": ("none",)}, {"shared": ()}, "shares nodes"),
+        ({"user_id": "alice"}, {"user_id": "bob"}, "its user"),
+    ],
+)
+def test_a_waiting_job_is_replaced_for_what_an_update_cannot_say(before: Any, now: Any, words: str) -> None:
+    (signed,) = identity.sign([JobRequest(**before)], [[pod()]], ME, "u")
+    comment = identity.parse(signed.admin_comment or "")
+    assert comment is not None
+    told = identity.outgrown(comment.slinky, [JobRequest(**now)])
+    assert words in told if words else not told
+
+
+def test_what_one_component_asks_for_is_not_anothers() -> None:
+    plain, devices = JobRequest(), JobRequest(tres_per_node="gres/gpu:1")
+    signed = identity.sign([plain, devices], [[pod("a")], [pod("b")]], ME, "u")
+    comment = identity.parse(signed[0].admin_comment or "")
+    assert comment is not None
+    assert "tres_per_node+1" in identity.outgrown(comment.slinky, [devices, plain])
+    assert identity.outgrown(identity.Identity(identity.VERSION), [plain]) == ""  # signed by an older version of ours
 
 
 # --- words
@@ -370,12 +438,18 @@ def test_a_start_that_hardly_moved_is_no_news() -> None:
             "conditions": [{"type": names.SCHEDULED, "status": "False", "reason": "Priority", "message": said.message}]
         }
     )
-    assert not watch.news(old, said)
-    assert watch.news(pod(), said)
-    first, second, third = (f"x. Expected to start at 2026-06-01T{t}:00Z." for t in ("12:00", "12:01", "13:00"))
-    assert watch.alike(first, second)
-    assert not watch.alike(first, third)
-    assert not watch.alike(first, "y. Expected to start at 2026-06-01T12:00:00Z.")
+    assert not watch.news(old, said, NOW)
+    assert watch.news(pod(), said, NOW)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "alike"),
+    [("12:10", "12:11", True), ("12:10", "12:13", False), ("22:00", "22:45", True), ("22:00", "23:30", False)],
+)
+def test_a_start_that_is_far_away_may_move_more(before: str, after: str, alike: bool) -> None:
+    first, second = (f"x. Expected to start at 2026-06-01T{time}:00Z." for time in (before, after))
+    assert watch.alike(first, second, NOW) is watch.alike(second, first, NOW) is alike
+    assert not watch.alike(first, second.replace("x.", "y."), NOW)
 
 
 @given(st.text(max_size=60))
@@ -437,6 +511,8 @@ def test_a_policy_that_names_what_does_not_exist_is_refused(rule: Rule) -> None:
 def test_a_priority_class_must_mean_something() -> None:
     with pytest.raises(ConfigError):
         policy.check([], {"high": PriorityRule()})
+    with pytest.raises(ConfigError, match="between"):
+        policy.check([], {"high": PriorityRule(priority=-1)})
     policy.check([], {"high": PriorityRule(priority=0)})
 
 

@@ -23,9 +23,11 @@ from slinky.bridge.views.groups import (
     POD_GROUPS,
     BatchJob,
     JobSet,
+    JobSetSpec,
     JobSpec,
     LeaderWorkerSet,
     PodGroup,
+    ReplicatedJob,
 )
 from slinky.bridge.views.native import NativeGroup
 from slinky.bridge.views.pods import (
@@ -44,6 +46,7 @@ from slinky.bridge.views.storage import (
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
     VOLUMES,
+    PersistentVolume,
     StorageClass,
     VolumeClaim,
 )
@@ -69,14 +72,17 @@ __all__ = [
     "Device",
     "DeviceClass",
     "JobSet",
+    "JobSetSpec",
     "JobSpec",
     "LeaderWorkerSet",
     "Match",
     "NativeGroup",
     "NodeSelector",
     "Opaque",
+    "PersistentVolume",
     "Pod",
     "PodGroup",
+    "ReplicatedJob",
     "ResourceClaim",
     "ResourceClaimRef",
     "ResourceClaimSpec",
