@@ -62,11 +62,15 @@ def default(pod: Pod, settings: Settings, *, ours: bool) -> tuple[Mapping[str, A
 # --- rules: a pod in, complaints out
 
 
+def _marks(pod: Pod) -> dict[str, str | None]:
+    """By what the bridge knows a pod again; whoever writes it could end somebody else's job."""
+    notes = (names.NODE_ANNOTATION, names.SLUID_ANNOTATION)
+    found = {f"the annotation {name}": pod.metadata.annotations.get(name) or None for name in notes}
+    return {f"the label {names.JOB_LABEL}": pod.metadata.labels.get(names.JOB_LABEL) or None, **found}
+
+
 def _poses(pod: Pod) -> Iterable[str]:
-    if names.JOB_LABEL in pod.metadata.labels:
-        yield f"the label {names.JOB_LABEL} is set by the scheduler alone"
-    if names.NODE_ANNOTATION in pod.metadata.annotations:
-        yield f"the annotation {names.NODE_ANNOTATION} is set by the scheduler alone"
+    return [f"{mark} is set by the scheduler alone" for mark, value in _marks(pod).items() if value is not None]
 
 
 def _contradicts(pod: Pod) -> Iterable[str]:
@@ -123,15 +127,13 @@ def warnings(pod: Pod) -> list[str]:
 
 
 def frozen(old: Pod, new: Pod) -> list[str]:
-    """What may not change while a pod runs."""
-    if old.status.phase != "Running":
-        return []
-    told = []
-    if old.metadata.labels.get(names.JOB_LABEL) != new.metadata.labels.get(names.JOB_LABEL):
-        told.append(f"the label {names.JOB_LABEL} of a running pod cannot change")
-    if old.metadata.annotations.get(names.NODE_ANNOTATION) != new.metadata.annotations.get(names.NODE_ANNOTATION):
-        told.append(f"the annotation {names.NODE_ANNOTATION} of a running pod cannot change")
-    return told
+    """What others than the bridge, whose own writes are not asked about, may not change: to take the job off a pod
+    that waits is the way to have it submitted again.
+    """
+    before, running = _marks(old), old.status.phase == "Running"
+    changed = {mark: value for mark, value in _marks(new).items() if value != before[mark]}
+    told = [f"{mark} is set by the scheduler alone" for mark, value in changed.items() if value is not None]
+    return told + [f"{mark} of a running pod cannot change" for mark, value in changed.items() if not value and running]
 
 
 # --- endpoints

@@ -80,6 +80,7 @@ def test_selector_operators(operator: Any, values: tuple[str, ...], labels: dict
     [
         {"labels": {names.JOB_LABEL: "7"}},
         {"annotations": {names.NODE_ANNOTATION: "n1"}},
+        {"annotations": {names.SLUID_ANNOTATION: "sAB"}},
         {"annotations": {OPTION + "timelimit": "soon"}},
         {"annotations": {OPTION + "timelimt": "5"}},
         {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
@@ -115,11 +116,23 @@ async def test_claims_are_welcome() -> None:
     assert reply == Reply()
 
 
-async def test_the_job_of_a_running_pod_cannot_change() -> None:
-    old = {**manifest(labels={names.JOB_LABEL: "7"}), "status": {"phase": "Running"}}
-    assert not (await ask(admission.VALIDATE, manifest(), old)).allowed
-    waiting = {**old, "status": {"phase": "Pending"}}
-    assert (await ask(admission.VALIDATE, manifest(), waiting)).allowed
+MARKS = [("labels", names.JOB_LABEL), ("annotations", names.NODE_ANNOTATION), ("annotations", names.SLUID_ANNOTATION)]
+
+
+@pytest.mark.parametrize(("part", "name"), MARKS)
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+async def test_what_ties_a_pod_to_its_job_can_only_be_taken_off_and_only_before_it_runs(
+    part: str, name: str, phase: str
+) -> None:
+    tied, other = manifest(**{part: {name: "7"}}), manifest(**{part: {name: "8"}})
+    for before, after, allowed in (
+        (tied, tied, True),
+        (tied, manifest(), phase == "Pending"),
+        (tied, other, False),  # somebody else's job, which would end with this pod
+        (manifest(), other, False),
+    ):
+        old = {**before, "status": {"phase": phase}}
+        assert (await ask(admission.VALIDATE, after, old)).allowed is allowed
 
 
 async def test_a_pod_cannot_be_resized() -> None:
