@@ -251,8 +251,8 @@ class Units:
                 await each(pods, self._hands.unlabel)
             case Withdraw(pods):
                 await each(pods, self._claims.withdraw)
-            case Cancel(job, outcome, code):
-                await self._releaser.end(job, outcome, code)
+            case Cancel(job, fate):
+                await self._releaser.end(job, fate)
             case Evict(pods, said) | Explain(pods, said):
                 deed = self._hands.evict if isinstance(action, Evict) else self._hands.explain
                 await each(pods, lambda pod: deed(pod, said))

@@ -27,8 +27,9 @@ SIGHT = "test_a_slurm_out_of_sight_costs_no_pod"
 #: Parts of the page, each a table.
 TABLE: dict[str, tuple[Line, ...]] = {
     "Pods end": (
-        Line("pod succeeds or fails", "job ended, outcome and exit code in accounting", "our hold is removed",
-             ("test_the_end_of_a_pod_ends_its_job_with_the_truth_in_accounting",), ("6.1",)),
+        Line("pod succeeds or fails", "job ended; outcome, exit code and reason in accounting", "our hold is removed",
+             ("test_the_end_of_a_pod_ends_its_job_with_the_truth_in_accounting",
+              "test_the_fate_of_pods_is_the_worst_that_happened_to_any_of_them"), ("6.1",)),
         Line("the same with the completer", "COMPLETED 0:0, FAILED 3:0; CANCELLED if the pod was deleted",
              "our hold is removed", ("test_what_becomes_of_a_pod_becomes_of_its_job",), ("6.1",)),
         Line("the completer is away, silent or refuses", "CANCELLED, outcome in accounting", "nobody waits for it",
