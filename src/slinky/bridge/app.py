@@ -24,7 +24,7 @@ from slinky.bridge.feasible import Feasible
 from slinky.bridge.identity import Self
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.line import Line
-from slinky.bridge.nodes import HostName, Nodes
+from slinky.bridge.nodes import HostName, Nodes, refusal
 from slinky.bridge.ports import ports_of
 from slinky.bridge.release import Releaser
 from slinky.bridge.rescue import Rescue
@@ -112,7 +112,9 @@ class Bridge:
         )
         self.nodes = Nodes(settings, client, slurm, self.mirror, stock, self.recorder, me)
         self.unit_loop: Controller[Unit] = Controller("units", self.units.reconcile, workers=32, judges=[judge])
-        self.node_loop: Controller[HostName] = Controller("hosts", self.nodes.reconcile, workers=64, judges=[judge])
+        self.node_loop: Controller[HostName] = Controller(
+            "hosts", self.nodes.reconcile, workers=64, judges=[refusal, judge], blocked=self.nodes.blocked
+        )
         self._looking: asyncio.Handle | None = None
         JOBS.set_function(lambda: len(self.ledger))
         AGE.set_function(lambda: self.mirror.age)

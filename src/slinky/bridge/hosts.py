@@ -94,7 +94,7 @@ def plan(facts: Facts) -> list[Action]:
     if facts.host is None:
         return [*_register(facts), *_taint(facts, wanted=False)]
     if foreign(facts.host, facts.mark):
-        return []
+        return _taken(facts, facts.host)
     actions = _replace(facts, facts.host)
     if actions is None:
         actions = [*_amend(facts, facts.host), *_open_or_close(facts, facts.host), *_compare(facts, facts.host)]
@@ -114,6 +114,15 @@ def ours(host: Host, mark: str) -> bool:
 def foreign(host: Host, mark: str) -> bool:
     """Another bridge made this host, and looks after it."""
     return host.comment.startswith(SIGNATURE) and not host.comment.startswith(f"{mark} ")
+
+
+def _taken(facts: Facts, host: Host) -> list[Action]:
+    """A host of another bridge is left to it. One of another cluster keeps our node out of Slurm, which is told."""
+    cluster = facts.mark.rpartition("/")[0]
+    if not external(facts.node) or host.comment.startswith(f"{cluster}/"):
+        return []
+    text = f"The bridge of another cluster made host {facts.name} in Slurm. Delete that host if the cluster is no more"
+    return [Complain("HostTaken", f"{text}, or give this node another name there by the label {names.HOST_LABEL}.")]
 
 
 def _register(facts: Facts) -> list[Action]:
@@ -169,14 +178,17 @@ def _amend(facts: Facts, host: Host) -> list[Action]:
     if node is None or not external(node) or not host.state.external:
         return []
     wanted = tuple(partitions(node))
-    change = NodeUpdate(
-        # A node that is not ready may not tell its size; its mark can wait.
-        comment=signed(facts, node) if node.ready and host.comment != signed(facts, node) else None,
-        features=wanted if set(host.features) != set(wanted) else None,
-        features_act=wanted if set(host.features) != set(wanted) else None,
-        topology_str=topology(node) if topology(node) != host.topology and topology(node) else None,
+    changes = (
+        NodeUpdate(
+            # A node that is not ready may not tell its size; its mark can wait.
+            comment=signed(facts, node) if node.ready and host.comment != signed(facts, node) else None,
+            features=wanted if set(host.features) != set(wanted) else None,
+            features_act=wanted if set(host.features) != set(wanted) else None,
+        ),
+        # On its own: a place that Slurm does not know is refused with all that came with it.
+        NodeUpdate(topology_str=topology(node) if topology(node) != host.topology else None),
     )
-    return [Amend(change)] if change != NodeUpdate() else []
+    return [Amend(change) for change in changes if change != NodeUpdate()]
 
 
 def _open_or_close(facts: Facts, host: Host) -> list[Action]:

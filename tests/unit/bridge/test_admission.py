@@ -124,7 +124,8 @@ MARKS = [("labels", names.JOB_LABEL), ("annotations", names.NODE_ANNOTATION), ("
 async def test_what_ties_a_pod_to_its_job_can_only_be_taken_off_and_only_before_it_runs(
     part: str, name: str, phase: str
 ) -> None:
-    tied, other = manifest(**{part: {name: "7"}}), manifest(**{part: {name: "8"}})
+    marks: list[dict[str, Any]] = [{part: {name: job}} for job in ("7", "8")]
+    tied, other = (manifest(**mark) for mark in marks)
     for before, after, allowed in (
         (tied, tied, True),
         (tied, manifest(), phase == "Pending"),
