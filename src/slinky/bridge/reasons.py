@@ -139,7 +139,7 @@ OURS: dict[str, str] = {
     "NodeUnsuitable": "The node that Slurm gave does not suit; the job is given back and submitted again.",
     "DevicesHeld": "The job has its nodes, but another claim still holds a device.",
     "EvictionBraked": "The job is lost and its node given away, but too many pods would leave at once.",
-    "LostJobNotReplaced": "The job is lost and Slurm refuses its nodes, though nobody else has them; the pod stays.",
+    "LostJobNotReplaced": "The job is lost and there is no other on its nodes yet; the pod stays.",
 }
 
 

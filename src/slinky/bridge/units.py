@@ -162,12 +162,12 @@ class Units:
         seen = {job: self._ledger.seen(job, groups[job], wanted) for job in jobs | set(adopted.values())}
         # A job may already stand for running pods whose own is lost.
         running = [pod for pod in pods if intake.bound(pod) and not intake.gone(pod) and not pod.metadata.deleting]
-        spoken_for = self._submitter.standing(unit, running) if running else None
+        bereft = [pod for pod in running if (job := intake.job_id(pod)) and seen[job].sight is not Sight.LIVE]
         strays = [
             entry.job
             for entry in self._ledger.jobs_of(unit)
             if entry.job not in seen
-            and entry != spoken_for
+            and not self._ledger.made_for(entry, bereft)
             and self._ledger.ours(entry.job)
             and self._ledger.live(entry.job)
         ]

@@ -12,14 +12,16 @@ import pytest
 from tests.conftest import MakeLab
 
 from slinky.bridge import names, nodes
-from slinky.kube import Client
+from slinky.bridge.views import OUR_PODS
+from slinky.kube import Client, Key
 from slinky.kube.conditions import find
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
-from slinky.slurm import JobRequest, Listing, MintedToken, Node, NodeUpdate
+from slinky.slurm import JobRequest, Listing, MintedToken, Node, NodeUpdate, expand
 
 from .scene import Scene, eventually, scene
 from .test_failures import leaves
+from .test_roles import SLOW, mixed
 
 STATE, KEPT = "/var/lib/slurm/ctld", "/var/lib/slurm/kept"
 
@@ -101,6 +103,44 @@ async def test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes(pair: Sce
     await pair.phase("a", "Succeeded", 0)
     await pair.state(job, "CANCELLED")
     await pair.bound("waiting", 60)
+
+
+async def test_running_pods_of_a_lost_mixed_gang_get_a_job_for_each_role(trio: Scene, slurm: Beside) -> None:
+    """And keep it, if the bridge dies before it could write that down."""
+    memory, pods = Memory(slurm), [f"w-{number}" for number in range(3)]
+    await memory.keep()
+    await mixed(trio)
+    for pod in pods:
+        await trio.bound(pod, SLOW)
+        await trio.phase(pod, "Running")
+    old = (await trio.job_of("w-0")).sluid
+    await memory.lose()
+
+    async def settled() -> list[str]:
+        found = [await trio.get(pod) for pod in pods]
+        assert not any(pod.metadata.deleting for pod in found)
+        jobs = [await trio.slurm.job(pod.metadata.labels[names.JOB_LABEL]) for pod in found]
+        assert all(job.state.running and job.sluid != old for job in jobs)
+        assert jobs[0].nodes == found[0].spec.node_name
+        assert jobs[1].sluid == jobs[2].sluid != jobs[0].sluid
+        assert expand(jobs[1].nodes) == sorted(pod.spec.node_name for pod in found[1:])
+        return [job.sluid for job in jobs]
+
+    jobs = await eventually(settled, "a new job for each role", 90)
+    await trio.crash()
+    lost = {"labels": {names.JOB_LABEL: "3999998"}, "annotations": {names.SLUID_ANNOTATION: None}}
+    for pod in pods[1:]:
+        await trio.client.patch(OUR_PODS, Key(trio.namespace, pod), {"metadata": lost})
+    await trio.start()
+    assert await eventually(settled, "the same jobs again", 90) == jobs
+    assert len(await trio.jobs()) == 2
+    for pod in pods:
+        await trio.phase(pod, "Succeeded", 0)
+
+    async def over() -> bool:
+        return await trio.jobs() == []
+
+    await eventually(over, "the end of both jobs")
 
 
 async def test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time(pair: Scene, slurm: Beside) -> None:
