@@ -86,6 +86,7 @@ class Bridge:
         self.mirror = Mirror(slurm, all_jobs=False)
         self.ledger = Ledger(slurm, self.mirror, me, lambda: stock.pods.values_of("job"))
         stock.standing = self.ledger.unit_of
+        stock.shelf.in_slurm = self._in_slurm
         self.recorder = Recorder(client, settings.scheduler_name)
         completer = Completer(settings.completer_socket) if settings.completer_socket else None
         self.releaser = Releaser(slurm, self.mirror, self.ledger, clock, completer)
@@ -242,6 +243,10 @@ class Bridge:
         elif (doubt := self.mirror.nodes.doubt) is not None:
             for name in doubt.missing:
                 self.node_loop.queue.add(HostName(name))
+
+    def _in_slurm(self, name: str) -> bool:
+        node = self.stock.nodes.get(Key("", name))
+        return node is not None and intake.host_of(node) in self.mirror.nodes
 
     def _tell_place(self, job: str) -> None:
         if unit := self.ledger.unit_of(job):

@@ -4,8 +4,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from slinky.bridge.views import Pod
-from slinky.bridge.views.pods import Terminated
+from slinky.bridge.views import Pod, Terminated
 
 
 class Fate(NamedTuple):

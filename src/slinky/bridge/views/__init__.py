@@ -10,6 +10,8 @@ from slinky.bridge.views.devices import (
     CounterUse,
     Device,
     DeviceClass,
+    DeviceRequest,
+    ExactRequest,
     Opaque,
     ResourceClaim,
     ResourceClaimSpec,
@@ -38,6 +40,7 @@ from slinky.bridge.views.pods import (
     ResourceClaimRef,
     Resources,
     Term,
+    Terminated,
     Toleration,
 )
 from slinky.bridge.views.storage import (
@@ -68,6 +71,8 @@ __all__ = [
     "CounterUse",
     "Device",
     "DeviceClass",
+    "DeviceRequest",
+    "ExactRequest",
     "JobSet",
     "JobSpec",
     "LeaderWorkerSet",
@@ -85,6 +90,7 @@ __all__ = [
     "Slice",
     "StorageClass",
     "Term",
+    "Terminated",
     "Toleration",
     "VolumeClaim",
 ]
