@@ -288,17 +288,27 @@ async def test_a_node_that_does_not_suit_any_more_is_given_back(stage: Scene) ->
 
 
 async def test_a_host_deleted_behind_a_waiting_job_kills_nothing(stage: Scene, slurm: Beside) -> None:
-    other = await stage.node(2)
-    await runs(stage)
-    await runs(stage, "q")
-    await stage.pod("waiting", nodeSelector={"kubernetes.io/hostname": stage.nodes[0]})
+    first, other = stage.nodes[0], await stage.node(2)
+    for name, node in (("p", first), ("q", other)):
+        await stage.pod(name, nodeSelector={"kubernetes.io/hostname": node})
+        await stage.bound(name)
+        await stage.phase(name, "Running")
+    await stage.pod("waiting", nodeSelector={"kubernetes.io/hostname": first})  # leaves the other out by its name
+    await stage.says("waiting", "Resources")
     job = await stage.job_of("waiting")
+    assert job.excluded_nodes == other
     await stage.phase("q", "Succeeded", 0)
-    gone = other if (await stage.get("p")).spec.node_name != other else stage.nodes[0]
-    await stage.client.delete(NODES, Key("", gone))
-    await settled(4)
+    await stage.client.delete(NODES, Key("", other))
+
+    async def deleted() -> bool:
+        listing = await stage.slurm.nodes()
+        return listing is not None and other not in {host.name for host in listing.items}
+
+    await eventually(deleted, "the end of the host")
     await asyncio.to_thread(slurm.stop, "slurmctld", 15)
     await asyncio.to_thread(slurm.start, "slurmctld")
     await settled()
     assert not (await stage.get("p")).metadata.deleting
-    assert (await stage.slurm.job(job.sluid)).state.live
+    assert (await stage.slurm.job(job.sluid)).state.pending
+    await stage.phase("p", "Succeeded", 0)
+    await stage.bound("waiting", 60)
