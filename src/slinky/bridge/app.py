@@ -21,6 +21,7 @@ from slinky.bridge.devices import profiles
 from slinky.bridge.devices.claim import Claims
 from slinky.bridge.devices.wants import Wants
 from slinky.bridge.feasible import Feasible
+from slinky.bridge.hosts import mark
 from slinky.bridge.identity import Self
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.line import Line
@@ -94,7 +95,7 @@ class Bridge:
         self.line = Line(self.mirror.jobs, self._tell_place, clock)
         hands = Hands(client, stock.pods, self.recorder, settings)
         brake = Brake(settings.lost_pods_evicted)
-        feasible, claims = Feasible(stock, self.mirror), Claims(client, stock, self.mirror)
+        feasible, claims = Feasible(stock, self.mirror, mark(me)), Claims(client, stock, self.mirror)
         self.units = Units(
             settings,
             stock,

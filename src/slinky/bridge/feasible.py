@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which Slurm hosts a workload must not be given, answered once per shape and remembered until nodes change.
 
-A host of the partition that is no Kubernetes node is as unusable as one that the pods cannot bear. Host ports come
-and go with other pods, so they are looked at anew each time.
+A host of the partition that is no Kubernetes node, or stands for a node of another cluster, is as unusable as one that
+the pods cannot bear. Host ports come and go with other pods, so they are looked at anew each time.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from slinky.bridge import constrain, intake
 from slinky.bridge.constrain import Shape
 from slinky.bridge.harbour import Harbour
+from slinky.bridge.hosts import elsewhere
 from slinky.bridge.stock import Stock
 from slinky.bridge.views import (
     STORAGE_CLASSES,
@@ -30,8 +31,8 @@ WAIT_FOR_CONSUMER = "WaitForFirstConsumer"
 class Feasible:
     """Knows what the nodes are like on both sides."""
 
-    def __init__(self, stock: Stock, mirror: Mirror) -> None:
-        self._stock, self._mirror = stock, mirror
+    def __init__(self, stock: Stock, mirror: Mirror, mark: str) -> None:
+        self._stock, self._mirror, self._mark = stock, mirror, mark
         self._ports = Harbour(stock)
         self._answers: dict[tuple[Shape, str], frozenset[str]] = {}
         stock.nodes.listen(self._node_changed)
@@ -47,7 +48,7 @@ class Feasible:
         if change.kind is not Kind.NODE:
             return
         old, new = change.before, change.after
-        if old is None or new is None or old.partitions != new.partitions:
+        if old is None or new is None or _place(old) != _place(new):
             self._answers.clear()
 
     def look_again(self) -> None:
@@ -74,12 +75,15 @@ class Feasible:
         if known is None:
             hosts = self._hosts()
             names = [name for name, host in hosts.items() if not partition or partition in host.partitions]
-            nodes = {name: self._stock.node_of_host(name) for name in names}
+            nodes = {name: self._node_of(hosts[name]) for name in names}
             strangers = frozenset(name for name, node in nodes.items() if node is None)
             present = [node for node in nodes.values() if node is not None]
             known = strangers | constrain.excluded(shape, present, self._stock.catalog)
             self._answers[shape, partition] = known
         return known
+
+    def _node_of(self, host: Host) -> Node | None:
+        return None if elsewhere(host, self._mark) else self._stock.node_of_host(host.name)
 
     def _hosts(self) -> dict[str, Host]:
         """Hosts that can be named: not one that may have vanished, since Slurm refuses a job that names a stranger."""
@@ -90,6 +94,11 @@ class Feasible:
         """Hosts whose node, by its name, does not suit. A node that is no host needs no mention."""
         nodes = {name: self._stock.node_of_host(name) for name in self._hosts()}
         return frozenset(name for name, node in nodes.items() if node is not None and not suits(node.metadata.name))
+
+    def drained(self, node: Node) -> bool:
+        """Whether Slurm gives a node to nobody else."""
+        host = self._mirror.nodes.get(intake.host_of(node))
+        return host is None or host.state.draining
 
     async def why_not(self, pod: Pod, node: Node) -> str:
         """Why a node does not suit a pod; nothing if it does."""
@@ -132,6 +141,11 @@ async def waits_for_consumer(client: Client, claim: VolumeClaim) -> bool:
         return False
     found: StorageClass | None = await client.find(STORAGE_CLASSES, Key("", claim.spec.storage_class_name))
     return found is not None and found.volume_binding_mode == WAIT_FOR_CONSUMER
+
+
+def _place(host: Host) -> tuple[object, ...]:
+    """What about a host decides whose it is, and which jobs may have it."""
+    return host.partitions, host.comment
 
 
 def _traits(node: Node) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from slinky.bridge import names
 from slinky.bridge.devices import supply
+from slinky.bridge.identity import Self
 from slinky.bridge.portrait import (
     Facts,
     internal_address,
@@ -87,6 +88,11 @@ class Complain:
 Action = Create | Amend | Drain | Undrain | Delete | Taint | Report | Complain
 
 
+def mark(me: Self) -> str:
+    """How we begin the comment on hosts that we made."""
+    return f"{SIGNATURE}{me.cluster}/{me.bridge}"
+
+
 def plan(facts: Facts) -> list[Action]:
     """The next steps for a node; empty when all is as it should be, or nothing is known for certain."""
     if facts.presence is Presence.UNKNOWN:
@@ -116,10 +122,14 @@ def foreign(host: Host, mark: str) -> bool:
     return host.comment.startswith(SIGNATURE) and not host.comment.startswith(f"{mark} ")
 
 
+def elsewhere(host: Host, mark: str) -> bool:
+    """The bridge of another cluster made this host: it is no node of ours, whatever its name."""
+    return foreign(host, mark) and not host.comment.startswith(f"{mark.rpartition('/')[0]}/")
+
+
 def _taken(facts: Facts, host: Host) -> list[Action]:
     """A host of another bridge is left to it. One of another cluster keeps our node out of Slurm, which is told."""
-    cluster = facts.mark.rpartition("/")[0]
-    if not external(facts.node) or host.comment.startswith(f"{cluster}/"):
+    if not external(facts.node) or not elsewhere(host, facts.mark):
         return []
     text = f"The bridge of another cluster made host {facts.name} in Slurm. Delete that host if the cluster is no more"
     return [Complain("HostTaken", f"{text}, or give this node another name there by the label {names.HOST_LABEL}.")]

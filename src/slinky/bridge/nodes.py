@@ -65,7 +65,7 @@ class Nodes:
         self._stock, self._recorder = stock, recorder
         self._updates: Together[NodeUpdate] = Together(slurm.update_nodes)
         self._lines: Together[str] = Together(self._create_all)
-        self._mark = f"{hosts.SIGNATURE}{me.cluster}/{me.bridge}"
+        self._mark = hosts.mark(me)
         self._silent_since: dict[str, float] = {}
         self._deeds: deque[float] = deque(maxlen=CROWD)
         self._unsaid: dict[str, float] = {}

@@ -136,6 +136,7 @@ OURS: dict[str, str] = {
     "SlurmUnknown": "Slurm does not tell what became of a job of the gang; nothing is done until it does.",
     "Suspended": "Somebody suspended the job: containers go on, unbound pods wait for `scontrol resume`.",
     "NodeClearing": "The job has its node, where the last pod is still being stopped.",
+    "NodeNotReady": "The job has its node, which is cordoned or does not answer; if that lasts, the job is given back.",
     "NodeUnsuitable": "The node that Slurm gave does not suit; the job is given back and submitted again.",
     "DevicesHeld": "The job has its nodes, but another claim still holds a device.",
     "EvictionBraked": "The job is lost and its node given away, but too many pods would leave at once.",

@@ -97,6 +97,38 @@ async def test_a_silent_node_is_drained_and_opened_again(kube: Client, ctld: Slu
         await host(stage, without=("DRAIN",))
 
 
+async def test_a_silent_node_gets_no_pod_until_it_answers(kube: Client, ctld: Slurm) -> None:
+    async with scene(kube, ctld, not_ready_seconds=3600) as stage:
+        await stage.start()
+        name = await stage.node()
+        await stage.ready(name, ready=False)
+        await stage.pod()
+        assert "does not answer" in await stage.says("p", "NodeNotReady")
+        assert not (await stage.get()).spec.node_name
+        job = await stage.job_of()
+        await stage.ready(name)
+        await stage.bound()
+        assert (await stage.job_of()).sluid == job.sluid
+
+
+async def test_a_cordoned_node_gets_no_pod_of_a_job_that_had_it(stage: Scene) -> None:
+    await stage.pod("first")
+    await stage.bound("first")
+    await stage.pod("second")
+    await stage.says("second", "Resources")
+    job = await stage.job_of("second")
+    await stage.crash()
+    await stage.slurm.cancel((await stage.job_of("first")).job_id)
+    await stage.state(job, "RUNNING")
+    await cordon(stage, True)
+    await stage.stopped("first")
+    await stage.start()
+    await stage.state(job, "CANCELLED")  # given back, since the node is drained now
+    assert not (await stage.get("second")).spec.node_name
+    await cordon(stage, False)
+    await stage.bound("second", 90)
+
+
 async def test_a_host_leaves_with_its_node(stage: Scene) -> None:
     await stage.client.delete(NODES, Key("", stage.nodes[0]))
     await removed(stage)
