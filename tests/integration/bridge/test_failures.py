@@ -158,16 +158,40 @@ async def test_after_a_crash_of_slurmctld_every_pod_has_a_live_job_again(stage: 
     await eventually(healthy, "a live job or a lawful end", 90)
 
 
-async def test_an_id_that_means_somebody_elses_job_is_dropped(stage: Scene) -> None:
+@pytest.mark.parametrize("written", [False, True], ids=["id", "name"])
+async def test_an_id_that_means_somebody_elses_job_is_dropped(stage: Scene, written: bool) -> None:
+    """Nor is the name believed that is never used again, as long as nobody has given the pod a node with it."""
     request = JobRequest(name="foreign", partition="ext", flags=["EXTERNAL_JOB"], nodes="1", hold=True)
     foreign = (await stage.slurm.submit(request)).job_id
+    notes = {names.SLUID_ANNOTATION: (await stage.slurm.job(foreign)).sluid} if written else {}
     try:
-        await stage.pod(labels={names.JOB_LABEL: str(foreign)})
+        await stage.pod(labels={names.JOB_LABEL: str(foreign)}, annotations=notes)
         await stage.bound()
         assert (await stage.job_of()).job_id != foreign
+        await stage.phase("p", "Succeeded", 0)
+        await stage.state(await stage.job_of(), "CANCELLED")
         assert (await stage.slurm.job(foreign)).state.pending
     finally:
         await stage.slurm.cancel(foreign)
+
+
+async def test_a_job_that_failed_before_its_pod_was_bound_is_not_followed_there(stage: Scene) -> None:
+    await runs(stage, "first")
+    await stage.pod("second")
+    await stage.says("second", "Resources")
+    job = await stage.job_of("second")
+    await stage.crash()
+    await stage.slurm.cancel((await stage.job_of("first")).job_id)
+    await stage.state(job, "RUNNING")
+    await stage.slurm.update_node(stage.nodes[0], NodeUpdate(state=("DOWN",), reason="test"))
+    assert (await stage.state(job, "NODE_FAIL")).nodes == stage.nodes[0]  # over, and yet it names its node
+    await stage.start()
+    await stage.says("second", "SlurmNodeFailed")
+    assert not (await stage.get("second")).spec.node_name
+    await stage.slurm.update_node(stage.nodes[0], NodeUpdate(state=("RESUME",)))
+    await stage.stopped("first")
+    await stage.bound("second", 60)
+    assert (await stage.job_of("second")).sluid != job.sluid
 
 
 async def test_a_rewritten_comment_costs_no_pod(stage: Scene) -> None:

@@ -23,6 +23,7 @@ class Line(NamedTuple):
 
 KILLS = "test_a_bridge_killed_at_any_step_is_carried_on_by_the_next"
 SIGHT = "test_a_slurm_out_of_sight_costs_no_pod"
+SUCCESSOR = "test_a_member_that_fails_costs_nobody_else_and_its_successor_gets_a_job_of_its_own"
 
 #: Parts of the page, each a table.
 TABLE: dict[str, tuple[Line, ...]] = {
@@ -35,7 +36,7 @@ TABLE: dict[str, tuple[Line, ...]] = {
         Line("the completer is away, silent or refuses", "CANCELLED, outcome in accounting", "nobody waits for it",
              ("test_what_cannot_be_ended_natively_is_cancelled",), ()),
         Line("one member of a gang ends", "job stays until all are gone", "siblings keep running",
-             ("test_a_job_ends_only_when_every_pod_of_it_is_gone",), ("6.2",)),
+             ("test_a_job_ends_only_when_every_pod_of_it_is_gone", SUCCESSOR), ("6.2",)),
         Line("pod deleted while running", "job kept until its containers are gone", "usual grace",
              ("test_a_deleted_pod_keeps_its_job_until_its_containers_are_gone",), ("6.3",)),
         Line("pod deleted while waiting", "job cancelled at once", "gone at once",
@@ -54,7 +55,7 @@ TABLE: dict[str, tuple[Line, ...]] = {
         Line("a finished, deleted or foreign pod in a group", "does not count",
              "a latecomer to a running gang gets a job of its own size",
              ("test_finished_pods_do_not_make_a_gang_whole",
-              "test_a_newcomer_to_a_running_gang_gets_a_job_of_its_own_size"), ("11.4.5", "11.4.12")),
+              "test_a_newcomer_to_a_running_gang_gets_a_job_of_its_own_size", SUCCESSOR), ("11.4.5", "11.4.12")),
         Line("a group of the same name in another namespace", "two jobs", "strangers",
              ("test_groups_of_the_same_name_elsewhere_are_strangers",), ("11.4.4",)),
         Line("batch job or JobSet of a running gang deleted", "job kept until the last container is gone",
@@ -90,7 +91,8 @@ TABLE: dict[str, tuple[Line, ...]] = {
              "the pod's own grace counts, from the end of its job on",
              ("test_a_poisoned_host_is_registered_anew_once_it_is_empty",), ("6.13",)),
         Line("job ends before its pods are bound", "-", "submitted again, unless somebody decided it",
-             ("test_a_job_that_ended_before_its_pods_started_is_submitted_again",), ("6.14", "11.4.7")),
+             ("test_a_job_that_ended_before_its_pods_started_is_submitted_again",
+              "test_a_job_that_failed_before_its_pod_was_bound_is_not_followed_there"), ("6.14", "11.4.7")),
         Line("waiting job ended by Slurm", "FAILED, NODE_FAIL: submitted again; DEADLINE: a decision",
              "submitted again, or the pod says so",
              ("test_a_job_that_ended_before_its_pods_started_is_submitted_again",
@@ -209,7 +211,8 @@ TABLE: dict[str, tuple[Line, ...]] = {
              ("test_an_id_that_means_somebody_elses_job_is_dropped",), ("11.4.10",)),
         Line("somebody writes another's job on a pod", "never touched", "refused at admission; not believed without it",
              ("test_what_ties_a_pod_to_its_job_can_only_be_taken_off_and_only_before_it_runs",
-              "test_a_placed_pod_knows_its_job_unless_the_job_names_others"), ("11.4.1",)),
+              "test_a_placed_pod_knows_its_job_unless_the_job_names_others",
+              "test_an_id_that_means_somebody_elses_job_is_dropped[name]"), ("11.4.1",)),
         Line("somebody rewrites a job's admin comment", "-",
              "placed pods know their job by its SLUID: nothing happens", ("test_a_rewritten_comment_costs_no_pod",)),
         Line("many pods wait", "under four requests a second in all, no list of jobs", "-",
