@@ -9,7 +9,7 @@ refusal alone moves nobody: a drained host, a missing account or a closed partit
 import contextlib
 from collections.abc import Iterable, Sequence
 
-from slinky.bridge import intake
+from slinky.bridge import intake, names
 from slinky.bridge.bind import Hands, each
 from slinky.bridge.brake import Brake
 from slinky.bridge.stock import Stock
@@ -19,6 +19,7 @@ from slinky.bridge.views import Pod
 from slinky.bridge.watch import Said
 from slinky.bridge.workload import Unit
 from slinky.kube import Key, Later
+from slinky.kube.conditions import find
 from slinky.observe import Clock, Log, counter
 from slinky.slurm import Busy, Client, JobRequest, Mirror, NotFound, Rejected
 
@@ -28,6 +29,8 @@ RECLAIMED = counter(
     "slinky_bridge_reclaimed_total", "Running pods whose lost job was replaced, by how that ended.", "how"
 )
 
+#: What is said of pods that keep running without a job: there is none yet, or they may not leave yet.
+JOBLESS = frozenset({"LostJobNotReplaced", "EvictionBraked"})
 #: How soon pods that may not leave yet are looked at again.
 BRAKED_AGAIN = 60.0
 #: How soon Slurm is asked again for nodes that it refused, though nobody else has them.
@@ -129,6 +132,12 @@ class Rescue:
                 raise Later(told, after=BRAKED_AGAIN)
             RECLAIMED.labels("evicted").inc()
             await self._hands.evict(pod, said)
+
+
+def news(pods: Iterable[Pod]) -> bool:
+    """Whether a loss is new. Others must not wait again and again for pods that could not be helped before."""
+    told = (find(pod.status.conditions, names.SCHEDULED) for pod in pods)
+    return not all(condition is not None and condition.reason in JOBLESS for condition in told)
 
 
 def _repeatable(wish: Wish) -> bool:

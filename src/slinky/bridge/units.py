@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
-from slinky.bridge import constrain, decide, identity, intake, reasons, workload
+from slinky.bridge import constrain, decide, identity, intake, reasons, rescue, workload
 from slinky.bridge.annotations import OptionError
 from slinky.bridge.bind import Hands, each
 from slinky.bridge.config import Settings
@@ -75,7 +75,7 @@ class Units:
         hands: Hands,
         wants: Wants,
         claims: Claims,
-        rescue: Rescue,
+        rescuer: Rescue,
         seating: Seating,
         line: Line,
         clock: Clock,
@@ -83,7 +83,7 @@ class Units:
     ) -> None:
         self._settings, self._stock, self._ledger, self._feasible = settings, stock, ledger, feasible
         self._submitter, self._releaser, self._hands = submitter, releaser, hands
-        self._wants, self._claims, self._rescue = wants, claims, rescue
+        self._wants, self._claims, self._rescuer = wants, claims, rescuer
         self._seating, self._line, self._clock = seating, line, clock
         self._wake = wake
         self._placing = 0  # units that are being given their nodes
@@ -257,8 +257,9 @@ class Units:
                 deed = self._hands.evict if isinstance(action, Evict) else self._hands.explain
                 await each(pods, lambda pod: deed(pod, said))
             case Reclaim(_, pods, said):
-                self._submitter.pause()
-                await self._rescue.reclaim(unit, await self._wish_of(unit, pods), pods, said)
+                if rescue.news(pods):
+                    self._submitter.pause()
+                await self._rescuer.reclaim(unit, await self._wish_of(unit, pods), pods, said)
             case LetGo(pod, complaint):
                 await self._claims.drop(pod)
                 await self._hands.let_go(pod, complaint)

@@ -21,6 +21,7 @@ from slinky.slurm import JobRequest, Listing, MintedToken, Node, NodeUpdate, exp
 
 from .scene import Scene, eventually, scene
 from .test_failures import leaves
+from .test_gangs import batch_job
 from .test_roles import SLOW, mixed
 
 STATE, KEPT = "/var/lib/slurm/ctld", "/var/lib/slurm/kept"
@@ -141,6 +142,31 @@ async def test_running_pods_of_a_lost_mixed_gang_get_a_job_for_each_role(trio: S
         return await trio.jobs() == []
 
     await eventually(over, "the end of both jobs")
+
+
+async def test_a_lost_job_is_replaced_on_every_node_where_a_pod_is_left(pair: Scene, slurm: Beside) -> None:
+    memory = Memory(slurm)
+    await memory.keep()
+    label = await batch_job(pair, 4, **{names.OPTION + "pods-per-node": "2"})
+    at: dict[str, list[str]] = {}
+    for number in range(4):
+        await pair.pod(f"g-{number}", labels=label)
+    for number in range(4):
+        at.setdefault((await pair.bound(f"g-{number}")).spec.node_name, []).append(f"g-{number}")
+        await pair.phase(f"g-{number}", "Running")
+    old = (await pair.job_of("g-0")).sluid
+    left = [there.pop() for there in at.values()]
+    for (ended,) in at.values():
+        await pair.phase(ended, "Succeeded", 0)
+    await memory.lose()
+
+    async def replaced() -> bool:
+        jobs = [await pair.job_of(name) for name in left]
+        assert not any([(await pair.get(name)).metadata.deleting for name in left])
+        assert {job.sluid for job in jobs} != {old}
+        return all(job.state.running and set(expand(job.nodes)) == set(pair.nodes) for job in jobs)
+
+    await eventually(replaced, "one new job on both nodes", 90)
 
 
 async def test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time(pair: Scene, slurm: Beside) -> None:

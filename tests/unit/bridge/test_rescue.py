@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from slinky.bridge import names
+from slinky.bridge import names, rescue
 from slinky.bridge.brake import Brake
 from slinky.bridge.config import Settings
 from slinky.bridge.devices.supply import Kind
@@ -19,7 +19,7 @@ from slinky.kube import Key, Later
 from slinky.observe import SystemClock
 from slinky.slurm import Job, Problem, Rejected
 
-from .build import needing, node
+from .build import needing, node, pod
 
 UNIT = Unit("ns", "PodGroup", "g")
 LOST = Said(False, "SlurmJobLost", "Slurm job 7 is lost.")
@@ -71,8 +71,8 @@ def gang(
 
 async def rescued(site: Site, wish: Wish | None, pods: tuple[Pod, ...]) -> None:
     parts = cast("Any", site)
-    rescue = Rescue(parts, parts, parts, parts, parts, Brake(10), SystemClock())
-    await rescue.reclaim(UNIT, wish, pods, LOST)
+    rescuer = Rescue(parts, parts, parts, parts, parts, Brake(10), SystemClock())
+    await rescuer.reclaim(UNIT, wish, pods, LOST)
 
 
 async def test_every_role_of_a_mixed_gang_gets_a_job_on_its_nodes() -> None:
@@ -109,6 +109,21 @@ async def test_pods_whose_wishes_are_not_known_any_more_stay() -> None:
     with pytest.raises(Later):
         await rescued(site, None, gang()[1])
     assert (site.asked, site.gone, set(site.told.values())) == ([], [], {"LostJobNotReplaced"})
+
+
+@pytest.mark.parametrize(
+    ("said", "new"),
+    [
+        (["Allocated"], True),
+        ([""], True),
+        (["LostJobNotReplaced"], False),
+        (["EvictionBraked"], False),
+        (["EvictionBraked", "Allocated"], True),
+    ],
+)
+def test_submissions_pause_for_a_new_loss_and_not_for_one_that_lasts(said: list[str], new: bool) -> None:
+    told = [[{"type": names.SCHEDULED, "status": "Unknown", "reason": reason}] if reason else [] for reason in said]
+    assert rescue.news([pod(status={"conditions": conditions}) for conditions in told]) is new
 
 
 async def test_pods_of_nodes_that_are_gone_leave() -> None:
