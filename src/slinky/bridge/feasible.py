@@ -75,15 +75,17 @@ class Feasible:
         if known is None:
             hosts = self._hosts()
             names = [name for name, host in hosts.items() if not partition or partition in host.partitions]
-            nodes = {name: self._node_of(hosts[name]) for name in names}
+            nodes = {name: self.node_of(name) for name in names}
             strangers = frozenset(name for name, node in nodes.items() if node is None)
             present = [node for node in nodes.values() if node is not None]
             known = strangers | constrain.excluded(shape, present, self._stock.catalog)
             self._answers[shape, partition] = known
         return known
 
-    def _node_of(self, host: Host) -> Node | None:
-        return None if elsewhere(host, self._mark) else self._stock.node_of_host(host.name)
+    def node_of(self, host: str) -> Node | None:
+        """The node behind a host; none if that is another cluster's, whatever its name."""
+        known = self._mirror.nodes.get(host)
+        return None if known is not None and elsewhere(known, self._mark) else self._stock.node_of_host(host)
 
     def _hosts(self) -> dict[str, Host]:
         """Hosts that can be named: not one that may have vanished, since Slurm refuses a job that names a stranger."""

@@ -120,7 +120,7 @@ class Seating:
         seats: dict[str, Seat] = {}
         for part, team in zip(parts, place.teams(pods, record, len(parts)), strict=True):
             hosts = [granted.node for granted in part.resources or ()]
-            nodes = {host: node for host in hosts if (node := self._stock.node_of_host(host)) is not None}
+            nodes = {host: node for host in hosts if (node := self._feasible.node_of(host)) is not None}
             per_node = wish.pods_per_node if wish else place.crowding(team, hosts)
             chosen = place.assign(team, hosts, {host: node.metadata.name for host, node in nodes.items()}, per_node)
             by_name = {node.metadata.name: node for node in nodes.values()}
