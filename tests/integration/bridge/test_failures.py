@@ -53,10 +53,13 @@ async def settled(seconds: float = 3) -> None:
     await asyncio.sleep(seconds)
 
 
-async def leaves(stage: Scene, name: str, reason: str) -> None:
+async def leaves(stage: Scene, name: str, reason: str, *, final: bool = False) -> None:
+    """A pod is deleted and says why; `final` if whoever made it should not try again."""
+
     async def leaving() -> bool:
         pod = await stage.get(name)
-        told = {condition.type: condition.reason for condition in pod.status.conditions}
+        told = {condition.type: condition.reason for condition in pod.status.conditions if condition.status == "True"}
+        assert told.get(names.ENDED) == (reason if final else None)
         return pod.metadata.deleting and told.get("DisruptionTarget") == reason
 
     await eventually(leaving, f"{name} to leave because of {reason}", 60)
@@ -259,7 +262,7 @@ async def test_the_time_limit_sends_a_pod_away_with_its_reason(stage: Scene) -> 
     await runs(stage)
     job = await stage.job_of()
     await stage.slurm.update_job(job.job_id, JobRequest(end_time=int(time.time()) + 1))
-    await leaves(stage, "p", "SlurmJobTimeout")
+    await leaves(stage, "p", "SlurmJobTimeout", final=True)
 
 
 async def test_a_preempted_pod_leaves_and_the_other_waits_for_the_empty_node(stage: Scene) -> None:
