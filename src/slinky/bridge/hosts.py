@@ -163,9 +163,7 @@ def _replace(facts: Facts, host: Host) -> list[Action] | None:
     elif not host.state.responding:
         why = "the node must be registered anew"
     elif facts.node is not None and not same_size(facts, facts.node, host):
-        if host.comment == signed(facts, facts.node):
-            return [Complain("SizeRefused", refused(facts, facts.node, host))]
-        why = "the node changed its size"
+        why = "" if _told(facts, facts.node, host) else "the node changed its size"
     if not why:
         return None
     if host.state.drained and not host.state.busy and host.reason.startswith(names.DRAIN_PREFIX):
@@ -213,12 +211,20 @@ def _open_or_close(facts: Facts, host: Host) -> list[Action]:
     return [Undrain()] if mine and node.ready else []
 
 
+def _told(facts: Facts, node: Node, host: Host) -> bool:
+    """Slurm was told of the node as it is; if it has it otherwise, telling it again does not help."""
+    return host.comment == signed(facts, node)
+
+
 def _compare(facts: Facts, host: Host) -> list[Action]:
-    """Devices of a host that has a slurmd are its gres.conf's business; where that and the drivers differ is told."""
+    """Where Slurm has a node otherwise than it is. Devices of a host that has a slurmd are its gres.conf's business."""
+    node = facts.node
+    if host.state.external:
+        if node is None or same_size(facts, node, host) or not _told(facts, node, host):
+            return []
+        return [Complain("SizeRefused", refused(facts, node, host))]
     there = supply.counts(host.gres)
-    if host.state.external or not any(
-        supply.differ(there, facts.inventory, kind.gres) for kind in facts.inventory.gres
-    ):
+    if not any(supply.differ(there, facts.inventory, kind.gres) for kind in facts.inventory.gres):
         return []
     offer, has = supply.gres(facts.inventory), host.gres or "no devices"
     text = f"Slurm has {has} where the drivers of the node offer {offer}; claims on them are refused until both agree."

@@ -139,6 +139,7 @@ def test_a_slurm_that_takes_a_node_otherwise_is_told_and_not_asked_again_and_aga
     (told, *_) = plan(wanted(), host(cpus=2))
     assert isinstance(told, Complain)
     assert "Slurm has 2 CPUs, 8192 MB and no devices where the node offers 4 CPUs" in told.message
+    assert isinstance(plan(wanted(unschedulable=True), host(cpus=2))[0], Drain)
 
 
 def test_a_node_that_changed_its_size_is_replaced_once_empty_and_not_undrained_meanwhile() -> None:
