@@ -20,8 +20,6 @@ T = TypeVar("T", bound=Object)
 
 DEFAULT_SCHEDULER = "default-scheduler"
 MUTATE, VALIDATE, OPTIONS = "/mutate--v1-pod", "/validate--v1-pod", "/validate-slurm-options"
-#: Annotations by which a pod knows its node and its job.
-PLACEMENT = (names.NODE_ANNOTATION, names.SLUID_ANNOTATION)
 
 LabelsOf = Callable[[str], Awaitable[Mapping[str, str]]]
 """The labels of a namespace."""
@@ -50,12 +48,15 @@ def default(pod: Pod, settings: Settings, *, ours: bool) -> tuple[Mapping[str, A
 # --- rules: a pod in, complaints out
 
 
+def _marks(pod: Pod) -> dict[str, str | None]:
+    """By what the bridge knows a pod again; whoever writes it could end somebody else's job."""
+    notes = (names.NODE_ANNOTATION, names.SLUID_ANNOTATION)
+    found = {f"the annotation {name}": pod.metadata.annotations.get(name) or None for name in notes}
+    return {f"the label {names.JOB_LABEL}": pod.metadata.labels.get(names.JOB_LABEL) or None, **found}
+
+
 def _poses(pod: Pod) -> Iterable[str]:
-    if names.JOB_LABEL in pod.metadata.labels:
-        yield f"the label {names.JOB_LABEL} is set by the scheduler alone"
-    for name in PLACEMENT:
-        if name in pod.metadata.annotations:
-            yield f"the annotation {name} is set by the scheduler alone"
+    return [f"{mark} is set by the scheduler alone" for mark, value in _marks(pod).items() if value is not None]
 
 
 def _contradicts(pod: Pod) -> Iterable[str]:
@@ -122,15 +123,14 @@ def warnings(pod: Pod) -> list[str]:
     return told
 
 
-def frozen(old: Pod, new: Pod) -> Iterable[str]:
-    """What may not change while a pod has its node."""
-    if intake.finished(old) or not (intake.bound(old) or old.status.phase == "Running"):
-        return
-    if old.metadata.labels.get(names.JOB_LABEL) != new.metadata.labels.get(names.JOB_LABEL):
-        yield f"the label {names.JOB_LABEL} of a running pod cannot change"
-    for name in PLACEMENT:
-        if old.metadata.annotations.get(name) != new.metadata.annotations.get(name):
-            yield f"the annotation {name} of a running pod cannot change"
+def frozen(old: Pod, new: Pod) -> list[str]:
+    """What others than the bridge, whose own writes are not asked about, may not change: to take the job off a pod
+    that waits is the way to have it submitted again.
+    """
+    before, placed = _marks(old), not intake.finished(old) and (intake.bound(old) or old.status.phase == "Running")
+    changed = {mark: value for mark, value in _marks(new).items() if value != before[mark]}
+    told = [f"{mark} is set by the scheduler alone" for mark, value in changed.items() if value is not None]
+    return told + [f"{mark} of a running pod cannot change" for mark, value in changed.items() if not value and placed]
 
 
 # --- endpoints

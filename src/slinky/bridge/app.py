@@ -21,10 +21,11 @@ from slinky.bridge.devices import profiles
 from slinky.bridge.devices.claim import Claims
 from slinky.bridge.devices.wants import Wants
 from slinky.bridge.feasible import Feasible
+from slinky.bridge.hosts import mark
 from slinky.bridge.identity import Self
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.line import Line
-from slinky.bridge.nodes import HostName, Nodes
+from slinky.bridge.nodes import HostName, Nodes, refusal
 from slinky.bridge.ports import ports_of
 from slinky.bridge.release import Releaser
 from slinky.bridge.rescue import Rescue
@@ -87,6 +88,7 @@ class Bridge:
         self.mirror = Mirror(slurm, all_jobs=False)
         self.ledger = Ledger(slurm, self.mirror, me, lambda: stock.pods.values_of("job"))
         stock.standing = self.ledger.unit_of
+        stock.shelf.in_slurm = self._in_slurm
         self.recorder = Recorder(client, settings.scheduler_name)
         completer = Completer(settings.completer_socket) if settings.completer_socket else None
         self.releaser = Releaser(slurm, self.mirror, self.ledger, clock, completer)
@@ -94,8 +96,8 @@ class Bridge:
         self.line = Line(self.mirror.jobs, self._tell_place, clock)
         hands = Hands(client, stock.pods, self.recorder, settings)
         brake = Brake(settings.lost_pods_evicted)
-        storage = Storage(client)
-        feasible = Feasible(stock, self.mirror, storage, lambda: self._look_at_waiting_soon(with_jobs=True))
+        storage, opened = Storage(client), partial(self._look_at_waiting_soon, with_jobs=True)
+        feasible = Feasible(stock, self.mirror, storage, mark(me), opened)
         claims = Claims(client, stock, self.mirror)
         self.units = Units(
             settings,
@@ -115,7 +117,9 @@ class Bridge:
         )
         self.nodes = Nodes(settings, client, slurm, self.mirror, stock, self.recorder, me)
         self.unit_loop: Controller[Unit] = Controller("units", self.units.reconcile, workers=32, judges=[judge])
-        self.node_loop: Controller[HostName] = Controller("hosts", self.nodes.reconcile, workers=64, judges=[judge])
+        self.node_loop: Controller[HostName] = Controller(
+            "hosts", self.nodes.reconcile, workers=64, judges=[refusal, judge], blocked=self.nodes.blocked
+        )
         self._looking: dict[bool, asyncio.Handle] = {}
         JOBS.set_function(lambda: len(self.ledger))
         AGE.set_function(lambda: self.mirror.age)
@@ -243,6 +247,10 @@ class Bridge:
         elif (doubt := self.mirror.nodes.doubt) is not None:
             for name in doubt.missing:
                 self.node_loop.queue.add(HostName(name))
+
+    def _in_slurm(self, name: str) -> bool:
+        node = self.stock.nodes.get(Key("", name))
+        return node is not None and intake.host_of(node) in self.mirror.nodes
 
     def _tell_place(self, job: str) -> None:
         if unit := self.ledger.unit_of(job):

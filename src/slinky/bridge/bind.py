@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from slinky.bridge import intake, names, watch
+from slinky.bridge import intake, names, reasons, watch
 from slinky.bridge.config import Settings
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, Pod
 from slinky.bridge.watch import Said
@@ -125,8 +125,12 @@ class Hands:
         EVICTED.labels(said.reason).inc()
 
     async def explain(self, pod: Pod, said: Said) -> None:
-        """Put the end of its job on a pod that leaves for that; owners know the condition of a disruption."""
-        kinds = ((names.SCHEDULED, False), ("DisruptionTarget", True))
+        """Put the end of its job on a pod that leaves for that; owners know the condition of a disruption, and can be
+        told to give up by the one of an end for good.
+        """
+        kinds = [(names.SCHEDULED, False), ("DisruptionTarget", True)]
+        if said.reason in reasons.FINAL:
+            kinds.append((names.ENDED, True))
         await self._patch_status(pod, [self._condition(pod, kind, value, said) for kind, value in kinds])
 
     async def let_go(self, pod: Pod, warning: str = "") -> None:

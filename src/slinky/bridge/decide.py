@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from slinky.bridge import intake, reasons, watch
+from slinky.bridge import fate, intake, reasons, watch
 from slinky.bridge.steps import (
     Cancel,
     Detach,
@@ -226,7 +226,7 @@ def _finish(view: View, plan: Plan, job: str, seen: Seen, pods: list[Pod]) -> No
     if seen.sight is Sight.UNKNOWN:
         return
     if (seen.sight is Sight.LIVE or seen.remains) and not view.elsewhere(job):
-        plan.add(Cancel(job, *outcome(pods)))
+        plan.add(Cancel(job, fate.of(pods)))
     plan.add(*(LetGo(pod) for pod in held if not _mentioned(plan, pod)))
 
 
@@ -264,19 +264,3 @@ def _mentioned(plan: Plan, pod: Pod) -> bool:
 
 def _sight(view: View, job: str) -> Sight:
     return view.jobs.get(job, Seen(Sight.UNKNOWN)).sight
-
-
-def outcome(pods: Iterable[Pod]) -> tuple[str, int]:
-    """What became of the pods together, and the worst exit code. One that was stopped by its deletion did not fail."""
-    group = list(pods)
-    codes = [
-        status.state.terminated.exit_code
-        for pod in group
-        for status in pod.status.container_statuses
-        if status.state.terminated is not None
-    ]
-    if any(pod.status.phase == "Failed" and not pod.metadata.deleting for pod in group):
-        return "Failed", max(codes, default=1) or 1
-    if all(pod.status.phase == "Succeeded" for pod in group):
-        return "Succeeded", 0
-    return "Deleted", max(codes, default=0)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which Slurm hosts a workload must not be given, answered once per shape and remembered until nodes change.
 
-A host of the partition that is no Kubernetes node is as unusable as one that the pods cannot bear. Host ports come
-and go with other pods, so they are looked at anew each time.
+A host of the partition that is no Kubernetes node, or stands for a node of another cluster, is as unusable as one that
+the pods cannot bear. Host ports come and go with other pods, so they are looked at anew each time.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from slinky.bridge import constrain, intake
 from slinky.bridge.constrain import Shape
 from slinky.bridge.harbour import Harbour
+from slinky.bridge.hosts import elsewhere
 from slinky.bridge.stock import Stock
 from slinky.bridge.storage import Storage
 from slinky.bridge.views import Pod
@@ -24,8 +25,9 @@ MANY = 500
 class Feasible:
     """Knows what the nodes are like on both sides; `opened` is called when one suits a pod that it did not suit."""
 
-    def __init__(self, stock: Stock, mirror: Mirror, storage: Storage, opened: Callable[[], None]) -> None:
-        self._stock, self._mirror, self._storage, self._opened = stock, mirror, storage, opened
+    def __init__(self, stock: Stock, mirror: Mirror, storage: Storage, mark: str, opened: Callable[[], None]) -> None:
+        self._stock, self._mirror, self._storage = stock, mirror, storage
+        self._mark, self._opened = mark, opened
         self._ports = Harbour(stock)
         self._answers: dict[tuple[Shape, str], frozenset[str]] = {}
         self._catalog = stock.catalog  # of which the answers are
@@ -43,7 +45,7 @@ class Feasible:
         if change.kind is not Kind.NODE:
             return
         old, new = change.before, change.after
-        if old is None or new is None or old.partitions != new.partitions:
+        if old is None or new is None or _place(old) != _place(new):
             self._judge_anew(change.key)
 
     def _judge_anew(self, host: str) -> None:
@@ -93,10 +95,15 @@ class Feasible:
         """Of these hosts, those of a partition, or of several, that a shape can never use."""
         wanted = set(filter(None, partition.split(",")))
         hosts = {name: host for name, host in self._hosts(names).items() if not wanted or wanted & {*host.partitions}}
-        nodes = {name: self._stock.node_of_host(name) for name in hosts}
+        nodes = {name: self.node_of(name) for name in hosts}
         strangers = frozenset(name for name, node in nodes.items() if node is None)
         present = [node for node in nodes.values() if node is not None]
         return strangers | constrain.excluded(shape, present, self._catalog)
+
+    def node_of(self, host: str) -> Node | None:
+        """The node behind a host; none if that is another cluster's, whatever its name."""
+        known = self._mirror.nodes.get(host)
+        return None if known is not None and elsewhere(known, self._mark) else self._stock.node_of_host(host)
 
     def _hosts(self, names: Iterable[str]) -> dict[str, Host]:
         """Hosts that can be named: not one that may have vanished, since Slurm refuses a job that names a stranger."""
@@ -108,6 +115,11 @@ class Feasible:
         nodes = {name: self._stock.node_of_host(name) for name in self._hosts(self._mirror.nodes)}
         return frozenset(name for name, node in nodes.items() if node is not None and not suits(node.metadata.name))
 
+    def drained(self, node: Node) -> bool:
+        """Whether Slurm gives a node to nobody else."""
+        host = self._mirror.nodes.get(intake.host_of(node))
+        return host is None or host.state.draining
+
     async def why_not(self, pod: Pod, node: Node) -> str:
         """Why a node does not suit a pod; nothing if it does."""
         lasting = constrain.why_not(await self.shape(pod), node, self._stock.catalog)
@@ -116,6 +128,11 @@ class Feasible:
     async def shape(self, pod: Pod) -> Shape:
         """The shape of a pod, with the reach of its volumes."""
         return constrain.shape_of(pod, await self._storage.reach(pod))
+
+
+def _place(host: Host) -> tuple[object, ...]:
+    """What about a host decides whose it is, and which jobs may have it."""
+    return host.partitions, host.comment
 
 
 def _traits(node: Node) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from slinky.bridge import names
 from slinky.bridge.devices import supply
+from slinky.bridge.identity import Self
 from slinky.bridge.portrait import (
     Facts,
     internal_address,
@@ -87,6 +88,11 @@ class Complain:
 Action = Create | Amend | Drain | Undrain | Delete | Taint | Report | Complain
 
 
+def mark(me: Self) -> str:
+    """How we begin the comment on hosts that we made."""
+    return f"{SIGNATURE}{me.cluster}/{me.bridge}"
+
+
 def plan(facts: Facts) -> list[Action]:
     """The next steps for a node; empty when all is as it should be, or nothing is known for certain."""
     if facts.presence is Presence.UNKNOWN:
@@ -94,7 +100,7 @@ def plan(facts: Facts) -> list[Action]:
     if facts.host is None:
         return [*_register(facts), *_taint(facts, wanted=False)]
     if foreign(facts.host, facts.mark):
-        return []
+        return _taken(facts, facts.host)
     actions = _replace(facts, facts.host)
     if actions is None:
         actions = [*_amend(facts, facts.host), *_open_or_close(facts, facts.host), *_compare(facts, facts.host)]
@@ -114,6 +120,19 @@ def ours(host: Host, mark: str) -> bool:
 def foreign(host: Host, mark: str) -> bool:
     """Another bridge made this host, and looks after it."""
     return host.comment.startswith(SIGNATURE) and not host.comment.startswith(f"{mark} ")
+
+
+def elsewhere(host: Host, mark: str) -> bool:
+    """The bridge of another cluster made this host: it is no node of ours, whatever its name."""
+    return foreign(host, mark) and not host.comment.startswith(f"{mark.rpartition('/')[0]}/")
+
+
+def _taken(facts: Facts, host: Host) -> list[Action]:
+    """A host of another bridge is left to it. One of another cluster keeps our node out of Slurm, which is told."""
+    if not external(facts.node) or not elsewhere(host, facts.mark):
+        return []
+    text = f"The bridge of another cluster made host {facts.name} in Slurm. Delete that host if the cluster is no more"
+    return [Complain("HostTaken", f"{text}, or give this node another name there by the label {names.HOST_LABEL}.")]
 
 
 def _register(facts: Facts) -> list[Action]:
@@ -144,9 +163,7 @@ def _replace(facts: Facts, host: Host) -> list[Action] | None:
     elif not host.state.responding:
         why = "the node must be registered anew"
     elif facts.node is not None and not same_size(facts, facts.node, host):
-        if host.comment == signed(facts, facts.node):
-            return [Complain("SizeRefused", refused(facts, facts.node, host))]
-        why = "the node changed its size"
+        why = "" if _told(facts, facts.node, host) else "the node changed its size"
     if not why:
         return None
     if host.state.drained and not host.state.busy and host.reason.startswith(names.DRAIN_PREFIX):
@@ -169,14 +186,17 @@ def _amend(facts: Facts, host: Host) -> list[Action]:
     if node is None or not external(node) or not host.state.external:
         return []
     wanted = tuple(partitions(node))
-    change = NodeUpdate(
-        # A node that is not ready may not tell its size; its mark can wait.
-        comment=signed(facts, node) if node.ready and host.comment != signed(facts, node) else None,
-        features=wanted if set(host.features) != set(wanted) else None,
-        features_act=wanted if set(host.features) != set(wanted) else None,
-        topology_str=topology(node) if topology(node) != host.topology and topology(node) else None,
+    changes = (
+        NodeUpdate(
+            # A node that is not ready may not tell its size; its mark can wait.
+            comment=signed(facts, node) if node.ready and host.comment != signed(facts, node) else None,
+            features=wanted if set(host.features) != set(wanted) else None,
+            features_act=wanted if set(host.features) != set(wanted) else None,
+        ),
+        # On its own: a place that Slurm does not know is refused with all that came with it.
+        NodeUpdate(topology_str=topology(node) if topology(node) != host.topology else None),
     )
-    return [Amend(change)] if change != NodeUpdate() else []
+    return [Amend(change) for change in changes if change != NodeUpdate()]
 
 
 def _open_or_close(facts: Facts, host: Host) -> list[Action]:
@@ -191,12 +211,20 @@ def _open_or_close(facts: Facts, host: Host) -> list[Action]:
     return [Undrain()] if mine and node.ready else []
 
 
+def _told(facts: Facts, node: Node, host: Host) -> bool:
+    """Slurm was told of the node as it is; if it has it otherwise, telling it again does not help."""
+    return host.comment == signed(facts, node)
+
+
 def _compare(facts: Facts, host: Host) -> list[Action]:
-    """Devices of a host that has a slurmd are its gres.conf's business; where that and the drivers differ is told."""
+    """Where Slurm has a node otherwise than it is. Devices of a host that has a slurmd are its gres.conf's business."""
+    node = facts.node
+    if host.state.external:
+        if node is None or same_size(facts, node, host) or not _told(facts, node, host):
+            return []
+        return [Complain("SizeRefused", refused(facts, node, host))]
     there = supply.counts(host.gres)
-    if host.state.external or not any(
-        supply.differ(there, facts.inventory, kind.gres) for kind in facts.inventory.gres
-    ):
+    if not any(supply.differ(there, facts.inventory, kind.gres) for kind in facts.inventory.gres):
         return []
     offer, has = supply.gres(facts.inventory), host.gres or "no devices"
     text = f"Slurm has {has} where the drivers of the node offer {offer}; claims on them are refused until both agree."

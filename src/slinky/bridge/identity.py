@@ -80,14 +80,13 @@ def speaks_for(comment: Comment | None, me: Self, pod: Pod, sluid: str = "") -> 
     """The job under a pod's label is the one it was labelled for: ours, or an older bridge's that names it.
 
     A pod that was placed knows its job by the name that is never used again; then a comment that somebody has
-    rewritten changes nothing. One that was not has it from somebody who would like to be placed by another's job.
+    rewritten changes nothing. A job that names its pods is believed all the same: what is on a pod can be written.
     """
     known = pod.metadata.annotations.get(names.SLUID_ANNOTATION, "")
+    named = comment is not None and str(pod.metadata.key) in comment.pods
     if known and sluid and intake.bound(pod):
-        return known == sluid
-    if comment is None or str(pod.metadata.key) not in comment.pods:
-        return False
-    return ours(comment, me) or not comment.slinky.v
+        return known == sluid and (named or comment is None)
+    return named and (ours(comment, me) or (comment is not None and not comment.slinky.v))
 
 
 def members(pods: Iterable[Pod]) -> str:

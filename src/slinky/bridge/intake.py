@@ -88,3 +88,8 @@ def overdue(pod: Pod, now: datetime, patience: float) -> float | None:
 def host_of(node: Node) -> str:
     """The Slurm name of a Kubernetes node."""
     return node.metadata.labels.get(names.HOST_LABEL) or node.metadata.name
+
+
+def closed(node: Node) -> str:
+    """Why a node takes no pods for now; nothing if it does."""
+    return "is cordoned" if node.spec.unschedulable else "" if node.ready else "does not answer"

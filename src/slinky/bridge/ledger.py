@@ -77,15 +77,14 @@ class Ledger:
             self.note(Entry(job, unit))
 
     def forget(self, job: str) -> None:
-        """No pod and no plan needs this job any more."""
-        entry = self._entries.pop(job, None)
-        if entry is not None:
+        """No pod and no plan needs this job any more, nor what was known under its id, as a component of another."""
+        if (entry := self._entries.pop(job, None)) is not None:
             self._unfile(entry)
-            self._mirror.forget(job)
-            self._condemned.discard(job)
-            for part in self._parts_of(job):
-                del self._leader_of[part]
-                self._mirror.forget(part)
+        self._leader_of.pop(job, None)
+        self._condemned.discard(job)
+        for known in (job, *self._parts_of(job)):
+            self._leader_of.pop(known, None)
+            self._mirror.forget(known)
 
     def _unfile(self, entry: Entry) -> None:
         jobs = self._by_unit.get(entry.unit, set())
@@ -122,7 +121,7 @@ class Ledger:
         """The jobs of a unit, oldest first."""
         return [self._entries[job] for job in sorted(self._by_unit.get(unit, ()), key=int)]
 
-    def adopted(self, unit: Unit, pods: Iterable[Pod]) -> dict[str, str]:
+    def adopted(self, unit: Unit, pods: Sequence[Pod]) -> dict[str, str]:
         """The jobs of pods that do not carry their name, by pod uid: live ones that were made for them.
 
         A job was made for exactly its pods: once one of them is gone, or another under its name, it is nobody's.
@@ -130,11 +129,16 @@ class Ledger:
         bare = [pod for pod in pods if not intake.job_id(pod) and not intake.gone(pod)]
         found: dict[str, str] = {}
         for entry in self.jobs_of(unit) if bare else ():
-            members, named = self._made_for(entry)
-            group = [pod for pod in pods if str(pod.key) in named]
-            if group and identity.members(group) == members and self.live(entry.job):
-                found.update((pod.metadata.uid, entry.job) for pod in bare if str(pod.key) in named)
+            group = self.made_for(entry, pods)
+            if group and self.live(entry.job):
+                found.update((pod.metadata.uid, entry.job) for pod in bare if pod in group)
         return found
+
+    def made_for(self, entry: Entry, pods: Iterable[Pod]) -> list[Pod]:
+        """Those of these pods that a job was made for; none unless it was made for exactly them."""
+        members, named = self._made_for(entry)
+        group = [pod for pod in pods if str(pod.key) in named]
+        return group if identity.members(group) == members else []
 
     def _made_for(self, entry: Entry) -> tuple[str, Collection[str]]:
         """The pods that a job was made for: by our own memory, else by its signature."""

@@ -25,6 +25,7 @@ DRAIN_PREFIX = "slurm-bridge:"
 
 # Conditions of ours
 SCHEDULED = "SlurmScheduled"
+ENDED = "SlurmJobEnded"  # for good: what made the pod should not try again
 HOST_CONDITION = "SlurmAvailable"
 
 # Other projects' names by which pods of one gang are told

@@ -17,11 +17,11 @@ from slinky.bridge.identity import Self
 from slinky.bridge.portrait import Facts, signed
 from slinky.bridge.stock import Stock
 from slinky.bridge.together import Together
-from slinky.kube import NODES, Again, Client, Node, Recorder
+from slinky.kube import NODES, Again, Client, Kind, Node, Recorder, Verdict
 from slinky.kube.client import STRATEGIC
 from slinky.kube.conditions import find, rfc3339, truth
 from slinky.observe import Log, counter
-from slinky.slurm import Busy, Conflict, Mirror, NodeUpdate, NotFound, Presence
+from slinky.slurm import Busy, Conflict, Mirror, NodeUpdate, NotFound, Presence, Rejected
 from slinky.slurm import Client as Slurm
 
 log = Log("slinky.bridge.nodes")
@@ -65,7 +65,7 @@ class Nodes:
         self._stock, self._recorder = stock, recorder
         self._updates: Together[NodeUpdate] = Together(slurm.update_nodes)
         self._lines: Together[str] = Together(self._create_all)
-        self._mark = f"{hosts.SIGNATURE}{me.cluster}/{me.bridge}"
+        self._mark = hosts.mark(me)
         self._silent_since: dict[str, float] = {}
         self._deeds: deque[float] = deque(maxlen=CROWD)
         self._unsaid: dict[str, float] = {}
@@ -76,17 +76,28 @@ class Nodes:
         node = self._stock.node_of_host(key.name)
         silent, again = self._silence(node)
         facts = self._facts(key.name, node, silent, await self._presence(key.name))
+        refused: list[Rejected] = []
         for action in hosts.plan(facts):
             if isinstance(action, Report) and self._held_back(key.name):
                 again = min(again or WITHIN, WITHIN)
                 continue
             STEPS.labels(type(action).__name__.lower()).inc()
-            await self._act(key.name, node, facts, action)
+            try:
+                await self._act(key.name, node, facts, action)
+            except Rejected as error:
+                refused.append(error)  # no reason to leave out the rest: a cordon counts wherever the node is
+        if refused:
+            raise refused[0]
         if key.name in self._made:
             again = min(again or MADE_AGAIN, MADE_AGAIN)
         if facts.presence is Presence.UNKNOWN or facts.partitions is None:
             again = min(again or UNKNOWN_AGAIN, UNKNOWN_AGAIN)
         return Again(again) if again is not None else None
+
+    async def blocked(self, key: HostName, why: Verdict) -> None:
+        """Tell on a node what Slurm refuses."""
+        if (node := self._stock.node_of_host(key.name)) is not None:
+            self._recorder.note(NODES.reference(node), why.reason, why.message, warning=True)
 
     def _facts(self, name: str, node: Node | None, silent: bool, presence: Presence) -> Facts:
         return Facts(
@@ -220,6 +231,13 @@ class Nodes:
         }
         body = {"status": {"conditions": [condition]}}
         self._stock.nodes.wrote(await self._client.patch(NODES, node.key, body, subresource="status", kind=STRATEGIC))
+
+
+def refusal(error: Exception) -> Verdict | None:
+    """What a refusal of Slurm means to a node: unless the moment is wrong, a person must change something."""
+    if not isinstance(error, Rejected) or isinstance(error, Busy | Conflict | NotFound):
+        return None
+    return Verdict(Kind.BLOCKED, "SlurmRefused", f"Slurm refuses what it was told of the node: {error}.")
 
 
 def _plain(taint: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ dozens, are told by their prefix.
 
 from dataclasses import dataclass
 
+from slinky.bridge import names
 from slinky.slurm import Job
 
 
@@ -99,25 +100,28 @@ REFUSED: dict[int, Reason] = {
 class End:
     """What an end of a job means to its pods: a reason for events, a sentence, and whether it was a decision.
 
-    A decision sticks: a job that somebody cancelled is not submitted again behind their back.
+    A decision sticks: a job that somebody cancelled is not submitted again behind their back. A final end would come
+    again if the same pod were run again.
     """
 
     reason: str
     sentence: str
     decision: bool = False
+    final: bool = False
 
 
 ENDS: dict[str, End] = {
-    "CANCELLED": End("SlurmJobCancelled", "was cancelled in Slurm", decision=True),
-    "COMPLETED": End("SlurmJobEnded", "was ended in Slurm", decision=True),
-    "DEADLINE": End("SlurmJobDeadline", "passed its deadline", decision=True),
-    "TIMEOUT": End("SlurmJobTimeout", "reached its time limit"),
+    "CANCELLED": End("SlurmJobCancelled", "was cancelled in Slurm", decision=True, final=True),
+    "COMPLETED": End("SlurmJobEnded", "was ended in Slurm", decision=True, final=True),
+    "DEADLINE": End("SlurmJobDeadline", "passed its deadline", decision=True, final=True),
+    "TIMEOUT": End("SlurmJobTimeout", "reached its time limit", final=True),
     "PREEMPTED": End("SlurmJobPreempted", "was preempted by another job"),
     "NODE_FAIL": End("SlurmNodeFailed", "lost a node"),
     "BOOT_FAIL": End("SlurmNodeFailed", "did not get its nodes up"),
     "FAILED": End("SlurmJobFailed", "failed in Slurm"),
     "OUT_OF_MEMORY": End("SlurmJobOutOfMemory", "ran out of memory in Slurm"),
 }
+FINAL = frozenset(end.reason for end in ENDS.values() if end.final)
 LOST = End("SlurmJobLost", "is not known to Slurm any more: neither slurmctld nor accounting has it")
 
 
@@ -138,10 +142,11 @@ OURS: dict[str, str] = {
     "SlurmUnknown": "Slurm does not tell what became of a job of the gang; nothing is done until it does.",
     "Suspended": "Somebody suspended the job: containers go on, unbound pods wait for `scontrol resume`.",
     "NodeClearing": "The job has its node, where the last pod is still being stopped.",
+    "NodeNotReady": "The job has its node, which is cordoned or does not answer; if that lasts, the job is given back.",
     "NodeUnsuitable": "The node that Slurm gave does not suit; the job is given back and submitted again.",
     "DevicesHeld": "The job has its nodes, but another claim still holds a device.",
     "EvictionBraked": "The job is lost and its node given away, but too many pods would leave at once.",
-    "LostJobNotReplaced": "The job is lost and Slurm refuses its nodes, though nobody else has them; the pod stays.",
+    "LostJobNotReplaced": "The job is lost and there is no other on its nodes yet; the pod stays.",
 }
 
 
@@ -183,9 +188,10 @@ def document() -> str:
     rows += [f"| `{token}` | {sentence} |" for token, sentence in sorted(OURS.items())]
     rows += ["", "| error | it means | next step |", "| --- | --- | --- |"]
     rows += [f"| {number} | {reason.sentence} | {reason.step} |" for number, reason in sorted(REFUSED.items())]
-    rows += ["", "| the job | event on the pod | submitted again if it had no node yet |", "| --- | --- | --- |"]
-    rows += [f"| {state} | `{e.reason}` | {'no' if e.decision else 'yes'} |" for state, e in ENDS.items()]
-    rows.append(f"| lost | `{LOST.reason}` | yes |")
+    head = f"| the job | event on the pod | submitted again if it had no node yet | `{names.ENDED}` if it had |"
+    rows += ["", head, "| --- | --- | --- | --- |"]
+    for state, e in (*ENDS.items(), ("lost", LOST)):
+        rows.append(f"| {state} | `{e.reason}` | {'no' if e.decision else 'yes'} | {'yes' if e.final else 'no'} |")
     return "\n".join(rows) + "\n"
 
 

@@ -12,6 +12,7 @@ import heapq
 from typing import NamedTuple
 
 from slinky.bridge.complete import Completer
+from slinky.bridge.fate import WITHDRAWN, Fate
 from slinky.bridge.ledger import Ledger
 from slinky.observe import Clock, Log, counter
 from slinky.slurm import Client, Conflict, ExitCode, Mirror, NotFound, Retryable, SlurmError, number
@@ -51,25 +52,25 @@ class Releaser:
         self._words: list[Word] = []  # a heap: the next one first
         self._work = asyncio.Event()
 
-    async def end(self, job: str, outcome: str = "", code: int = 0) -> None:
+    async def end(self, job: str, fate: Fate = WITHDRAWN) -> None:
         """End a job; one that is over already is fine."""
-        native = self._completer if outcome in NATIVE else None
+        native = self._completer if fate.word in NATIVE else None
         for name in self._ledger.handles(job):
             try:
-                if native is None or not await native.complete(name, code):
+                if native is None or not await native.complete(name, fate.code):
                     await self._client.cancel(name)
             except (NotFound, Conflict):
                 continue
-            ENDED.labels(outcome or "withdrawn").inc()
-            if outcome:
-                self._record(job, outcome, code)
+            ENDED.labels(fate.word or "withdrawn").inc()
+            if fate.word:
+                self._record(job, fate)
         self._ledger.condemn(job)
         self._mirror.poke()
 
-    def _record(self, job: str, outcome: str, code: int) -> None:
+    def _record(self, job: str, fate: Fate) -> None:
         # Slurm takes this number for a wait status, in which an exit code is the second byte.
-        status = ExitCode(status=("SUCCESS" if code == 0 else "ERROR",), return_code=number(code << 8))
-        remark = Outcome(comment=PastComment(job=f"pods {outcome}, exit code {code}"), derived_exit_code=status)
+        status = ExitCode(status=("ERROR" if fate.code else "SUCCESS",), return_code=number(fate.code << 8))
+        remark = Outcome(comment=PastComment(job=str(fate)), derived_exit_code=status)
         self._later(Word(self._clock.monotonic() + FIRST, job, 1, remark))
 
     def _later(self, word: Word) -> None:

@@ -9,7 +9,7 @@ refusal alone moves nobody: a drained host, a missing account or a closed partit
 import contextlib
 from collections.abc import Iterable, Sequence
 
-from slinky.bridge import intake
+from slinky.bridge import intake, names
 from slinky.bridge.bind import Hands, each
 from slinky.bridge.brake import Brake
 from slinky.bridge.stock import Stock
@@ -19,6 +19,7 @@ from slinky.bridge.views import Pod
 from slinky.bridge.watch import Said
 from slinky.bridge.workload import Unit
 from slinky.kube import Key, Later
+from slinky.kube.conditions import find
 from slinky.observe import Clock, Log, counter
 from slinky.slurm import Busy, Client, JobRequest, Mirror, NotFound, Rejected
 
@@ -28,6 +29,8 @@ RECLAIMED = counter(
     "slinky_bridge_reclaimed_total", "Running pods whose lost job was replaced, by how that ended.", "how"
 )
 
+#: What is said of pods that keep running without a job: there is none yet, or they may not leave yet.
+JOBLESS = frozenset({"LostJobNotReplaced", "EvictionBraked"})
 #: How soon pods that may not leave yet are looked at again.
 BRAKED_AGAIN = 60.0
 #: How soon Slurm is asked again for nodes that it refused, though nobody else has them.
@@ -54,9 +57,31 @@ class Rescue:
         self._brake, self._clock = brake, clock
 
     async def reclaim(self, unit: Unit, wish: Wish | None, pods: tuple[Pod, ...], said: Said) -> None:
-        """Give these pods a new job on their nodes; those that cannot have one leave."""
+        """Give these pods new jobs on their nodes; those that cannot have one leave.
+
+        Every role gets a job of its own: a heterogeneous one would have to wait for Slurm's backfill, and what it is
+        for, the start of all together, is behind them.
+        """
+        if self._hosts(pods) is None:
+            await self._evict(pods, said)
+            return
+        if wish is None:
+            await self._stay(pods, said, "What it asks for cannot be told any more", REFUSED_AGAIN)
+            return
+        late: list[Later] = []
+        for part in wish.apart():
+            try:
+                await self._replace(unit, part, said)
+            except Later as error:
+                late.append(error)
+        if late:
+            raise late[0]
+
+    async def _replace(self, unit: Unit, wish: Wish, said: Said) -> None:
+        """A new job for the pods of one role."""
+        (pods,) = wish.roles
         hosts = self._hosts(pods)
-        if wish is None or hosts is None or not _repeatable(wish):
+        if hosts is None or not _repeatable(wish):
             await self._evict(pods, said)
             return
         try:
@@ -67,12 +92,18 @@ class Rescue:
             if await self._given_away(error, wish.request, hosts):
                 await self._evict(pods, said)
                 return
-            told = f"{said.message} Slurm gives its nodes no new job yet: {error}. The pod stays."
-            await self._hands.tell(pods, Said(None, "LostJobNotReplaced", told), warning=True)
-            raise Later(told, after=UNKNOWN_AGAIN if isinstance(error, NotFound) else REFUSED_AGAIN) from error
-        log.info("a lost job is replaced", unit=str(unit), job=job, pods=len(pods))
-        RECLAIMED.labels("kept").inc(len(pods))
-        await each(pods, lambda pod: self._hands.relabel(pod, job, sluid))
+            why = f"Slurm gives its nodes no new job yet: {error}"
+            await self._stay(pods, said, why, UNKNOWN_AGAIN if isinstance(error, NotFound) else REFUSED_AGAIN)
+        else:
+            log.info("a lost job is replaced", unit=str(unit), job=job, pods=len(pods))
+            RECLAIMED.labels("kept").inc(len(pods))
+            await each(pods, lambda pod: self._hands.relabel(pod, job, sluid))
+
+    async def _stay(self, pods: tuple[Pod, ...], said: Said, why: str, after: float) -> None:
+        """Leave pods where they are and say why they have no job. Raises `Later`."""
+        told = f"{said.message} {why}. The pod stays."
+        await self._hands.tell(pods, Said(None, "LostJobNotReplaced", told), warning=True)
+        raise Later(told, after=after)
 
     def _hosts(self, pods: Iterable[Pod]) -> list[str] | None:
         nodes = [self._stock.nodes.get(Key("", pod.spec.node_name)) for pod in pods]
@@ -103,9 +134,14 @@ class Rescue:
             await self._hands.evict(pod, said)
 
 
+def news(pods: Iterable[Pod]) -> bool:
+    """Whether a loss is new. Others must not wait again and again for pods that could not be helped before."""
+    told = (find(pod.status.conditions, names.SCHEDULED) for pod in pods)
+    return not all(condition is not None and condition.reason in JOBLESS for condition in told)
+
+
 def _repeatable(wish: Wish) -> bool:
-    """Whether a new job means the same as the old one: Slurm places components apart, and may choose other devices
-    where a node's are not all the job's.
+    """Whether a new job means the same as the old one: Slurm may choose other devices, or other cores, where those of
+    a node are not all the job's.
     """
-    (first, *more) = wish.requests
-    return not more and (bool(first.shared) or not first.tres_per_node)
+    return bool(wish.request.shared) or not wish.exact

@@ -29,6 +29,8 @@ VOLUME_PENDING = "VolumePending"
 HELD_AGAIN = 5.0
 #: How often a node that is being cleared is looked at.
 CLEARING_AGAIN = 0.5
+#: The same for one that does not answer, or is cordoned.
+CLOSED_AGAIN = 1.0
 
 
 class Seating:
@@ -54,6 +56,7 @@ class Seating:
             return
         try:
             seats = await self._seats(job, record, pods, wish)
+            await self._wait_for_answer(job, pods, seats)
             if wish is not None and wish.request.shared:
                 await self._wait_for_empty_nodes(job, pods, {seat.node for seat in seats.values()})
             else:
@@ -93,6 +96,19 @@ class Seating:
             await each(unbound, self._hands.unlabel)
             await self._releaser.end(job)
 
+    async def _wait_for_answer(self, job: str, pods: tuple[Pod, ...], seats: Mapping[str, Seat]) -> None:
+        """A node that is cordoned or silent gets no pod; it may answer again before Slurm is told to leave it out."""
+        waiting = [pod for pod in pods if not intake.bound(pod)]
+        for name in sorted({seats[pod.metadata.uid].node for pod in waiting}):
+            node = self._stock.nodes.get(Key("", name))
+            if node is None or not (why := intake.closed(node)):
+                continue
+            if self._feasible.drained(node):
+                raise Misplaced(f"{name} {why}")
+            message = f"Slurm job {job} has node {name}, which {why}."
+            await self._hands.tell(waiting, Said(False, "NodeNotReady", message))
+            raise Later(message, after=CLOSED_AGAIN)
+
     async def _wait_for_empty_nodes(self, job: str, pods: tuple[Pod, ...], nodes: set[str]) -> None:
         """Slurm gives a node away the moment its job ends; whole nodes are taken only once they are empty."""
         for node in sorted(nodes):
@@ -119,7 +135,7 @@ class Seating:
         seats: dict[str, Seat] = {}
         for part, team in zip(parts, place.teams(pods, record, len(parts)), strict=True):
             hosts = [granted.node for granted in part.resources or ()]
-            nodes = {host: node for host in hosts if (node := self._stock.node_of_host(host)) is not None}
+            nodes = {host: node for host in hosts if (node := self._feasible.node_of(host)) is not None}
             per_node = wish.pods_per_node if wish else place.crowding(team, hosts)
             chosen = place.assign(team, hosts, {host: node.metadata.name for host, node in nodes.items()}, per_node)
             by_name = {node.metadata.name: node for node in nodes.values()}

@@ -4,6 +4,7 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
+from slinky.bridge.fate import WITHDRAWN, Fate
 from slinky.bridge.views import Pod
 from slinky.bridge.watch import Said
 from slinky.slurm import JobRecord
@@ -88,11 +89,10 @@ class Withdraw:
 
 @dataclass(frozen=True)
 class Cancel:
-    """End a job that no pod needs; `outcome` is what became of its pods."""
+    """End a job that no pod needs; `fate` is what became of its pods."""
 
     job: str
-    outcome: str = ""
-    code: int = 0
+    fate: Fate = WITHDRAWN
 
 
 @dataclass(frozen=True)

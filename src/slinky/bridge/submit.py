@@ -67,11 +67,13 @@ class Submitter:
         self._quiet_until = self._clock.monotonic() + QUIET
 
     async def reclaim(self, unit: Unit, wish: Wish, hosts: Sequence[str]) -> str:
-        """A new job for pods that run already, on exactly these hosts. Raises what Slurm answers.
+        """A new job for pods of one role that run already, on exactly these hosts. Raises what Slurm answers.
 
-        Its priority is the highest there is: it asks for nothing that its pods do not have.
+        Its priority is the highest there is: it asks for nothing that its pods do not have. Some of those that once
+        shared a node may have ended: it is the hosts that are counted.
         """
-        here = {"required_nodes": tuple(hosts), "excluded_nodes": None, "priority": number(HIGHEST)}
+        size = {"nodes": str(len(hosts)), "minimum_nodes": len(hosts), "maximum_nodes": len(hosts)}
+        here = {**size, "required_nodes": tuple(hosts), "excluded_nodes": None, "priority": number(HIGHEST)}
 
         async def send(requests: Sequence[JobRequest]) -> str:
             accepted = await self._client.allocate(msgspec.structs.replace(requests[0], **here))

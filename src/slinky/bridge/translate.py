@@ -61,13 +61,25 @@ class Wish:
     requests: tuple[JobRequest, ...]
     roles: tuple[tuple[Pod, ...], ...]
     pods_per_node: int = 1
-    #: Which cores and devices Slurm grants matters, not only whose.
-    exact: bool = False
+    #: Pods, by uid, to whom it matters which cores and devices Slurm grants, not only how many.
+    choosy: frozenset[str] = frozenset()
 
     @property
     def request(self) -> JobRequest:
         """The job, or the first component of it."""
         return self.requests[0]
+
+    @property
+    def exact(self) -> bool:
+        """Which cores and devices Slurm grants matters."""
+        return bool(self.choosy)
+
+    def apart(self) -> list["Wish"]:
+        """What each role would ask for on its own."""
+        return [
+            Wish((request,), (role,), self.pods_per_node, self.choosy & {pod.metadata.uid for pod in role})
+            for request, role in zip(self.requests, self.roles, strict=True)
+        ]
 
     def of(self, pods: Iterable[Pod]) -> bool:
         """Whether it is the wish of exactly these pods."""
@@ -97,8 +109,9 @@ def translate(unit: Unit, root: Root, pods: Sequence[Pod], world: World, *, excl
     )
     requests = [_component(common, role, nodes, per_node, chosen) for role, nodes in zip(roles, sizes, strict=True)]
     rest = [msgspec.structs.replace(request, **dict.fromkeys(ONCE)) for request in requests[1:]]
-    exact = bool(world.shared) or any(world.claimed.get(pod.metadata.uid) for pod in pods)
-    return Wish((requests[0], *rest), tuple(role.pods for role in roles), per_node, exact)
+    uids = (pod.metadata.uid for pod in pods)
+    choosy = frozenset(uid for uid in uids if world.shared or world.claimed.get(uid))
+    return Wish((requests[0], *rest), tuple(role.pods for role in roles), per_node, choosy)
 
 
 def _together(root: Root, pods: Sequence[Pod], world: World, per_node: int, excluded: Excluded) -> Role:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
-from slinky.bridge import constrain, decide, identity, intake, reasons, workload
+from slinky.bridge import constrain, decide, identity, intake, reasons, rescue, workload
 from slinky.bridge.annotations import OptionError
 from slinky.bridge.bind import Hands, each
 from slinky.bridge.config import Settings
@@ -76,7 +76,7 @@ class Units:
         hands: Hands,
         wants: Wants,
         claims: Claims,
-        rescue: Rescue,
+        rescuer: Rescue,
         seating: Seating,
         line: Line,
         clock: Clock,
@@ -84,7 +84,7 @@ class Units:
     ) -> None:
         self._settings, self._stock, self._ledger, self._feasible = settings, stock, ledger, feasible
         self._submitter, self._releaser, self._hands = submitter, releaser, hands
-        self._wants, self._claims, self._rescue = wants, claims, rescue
+        self._wants, self._claims, self._rescuer = wants, claims, rescuer
         self._seating, self._line, self._clock = seating, line, clock
         self._wake = wake
         self._placing = 0  # units that are being given their nodes
@@ -166,12 +166,12 @@ class Units:
         seen = {job: self._ledger.seen(job, groups[job], _wanted(wish, groups[job])) for job in shown}
         # A job may already stand for running pods whose own is lost.
         running = [pod for pod in pods if intake.bound(pod) and not intake.gone(pod) and not pod.metadata.deleting]
-        spoken_for = self._submitter.standing(unit, running) if running else None
+        bereft = [pod for pod in running if (job := intake.job_id(pod)) and seen[job].sight is not Sight.LIVE]
         strays = [
             entry.job
             for entry in self._ledger.jobs_of(unit)
             if entry.job not in seen
-            and entry != spoken_for
+            and not self._ledger.made_for(entry, bereft)
             and self._ledger.ours(entry.job)
             and self._ledger.live(entry.job)
         ]
@@ -230,7 +230,7 @@ class Units:
         for unit in hushed:
             self._wake(unit)
 
-    async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:
+    async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:  # noqa: PLR0912 -- a branch a step
         match action:
             case Submit(pods) if (exact := await self._exact(unit, wish, pods)) is not None:
                 with self._busy():
@@ -252,14 +252,15 @@ class Units:
                 await each(pods, self._hands.unlabel)
             case Withdraw(pods):
                 await each(pods, self._claims.withdraw)
-            case Cancel(job, outcome, code):
-                await self._releaser.end(job, outcome, code)
+            case Cancel(job, fate):
+                await self._releaser.end(job, fate)
             case Evict(pods, said) | Explain(pods, said):
                 deed = self._hands.evict if isinstance(action, Evict) else self._hands.explain
                 await each(pods, lambda pod: deed(pod, said))
             case Reclaim(_, pods, said):
-                self._submitter.pause()
-                await self._rescue.reclaim(unit, await self._wish_of(unit, pods), pods, said)
+                if rescue.news(pods):
+                    self._submitter.pause()
+                await self._rescuer.reclaim(unit, await self._wish_of(unit, pods), pods, said)
             case LetGo(pod, complaint):
                 await self._claims.drop(pod)
                 await self._hands.let_go(pod, complaint)

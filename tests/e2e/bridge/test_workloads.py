@@ -77,6 +77,20 @@ async def test_a_batch_job_has_a_slurm_job_per_pod_and_options_from_itself(stage
     assert [job.name for job in jobs] == ["chosen", "chosen"]
 
 
+async def test_a_batch_job_can_give_up_when_somebody_cancels_its_slurm_job(stage: Stage) -> None:
+    rules = [
+        {"action": "FailJob", "onPodConditions": [{"type": names.ENDED, "status": "True"}]},
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ]
+    pod = template(stage.scheduler, "trap 'sleep 1; exit 1' TERM; sleep 600 & wait", terminationGracePeriodSeconds=20)
+    stage.apply("batch/v1", "Job", "j", {"podFailurePolicy": {"rules": rules}, "template": {"spec": pod}})
+    (job,) = await stage.jobs(await stage.pods(1, running, "run"))
+    await stage.ctld.cancel(job.job_id)
+    stage.lab.kubectl("wait", "--for=condition=Failed", "--timeout=60s", "job/j", "-n", stage.namespace)
+    why = "jsonpath={.status.conditions[?(@.type=='Failed')].reason} {.status.failed}"
+    assert stage.lab.kubectl("get", "job", "j", "-n", stage.namespace, "-o", why) == "PodFailurePolicy 1"
+
+
 async def test_an_indexed_batch_job_can_be_a_gang_with_ranks_in_slurms_order(stage: Stage) -> None:
     spec = {
         "parallelism": 2,

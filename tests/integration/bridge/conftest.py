@@ -38,3 +38,13 @@ async def stage(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
         await made.start()
         await made.node()
         yield made
+
+
+@pytest.fixture
+async def trio(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
+    """A running bridge with three nodes."""
+    async with scene(kube, ctld) as made:
+        await made.start()
+        for number in (1, 2, 3):
+            await made.node(number)
+        yield made

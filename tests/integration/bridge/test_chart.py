@@ -6,7 +6,7 @@ import base64
 import contextlib
 import json
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from tests.chart.helm import CHARTS, Helm, Objects, Refused, one, program
 from slinky.api import Token
 from slinky.bridge import config, names, policy, webhook
 from slinky.bridge.views import BATCH_JOBS, OUR_PODS
-from slinky.kube import NAMESPACES, Client, Forbidden, Invalid, Key, Resource, Whole, connect
+from slinky.kube import NAMESPACES, Client, Forbidden, Invalid, Key, Resource, ServerError, Whole, connect
+from slinky.kube.client import MERGE
 from slinky.lab.pki import Authority
 from slinky.lab.plain import PlainPlane, free_port
 from slinky.slurm import Client as Slurm
@@ -273,57 +274,93 @@ def by_address(manifest: dict[str, Any], port: int, authority: bytes) -> dict[st
     return manifest
 
 
-async def test_admission_hands_pods_over_and_leaves_others_alone(
-    helm: Helm, kube: Client, ctld: Slurm, plane: PlainPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+Answers = Callable[[Scene], contextlib.AbstractAsyncContextManager[asyncio.Task[None]]]
+
+
+@pytest.fixture
+def answers(helm: Helm, kube: Client, plane: PlainPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answers:
+    """Admission for a scene, as the chart registers it: the process that answers, until it is cancelled."""
     monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig))
-    authority = Authority(tmp_path, "ca")
-    authority.issue("tls", "admission", hosts=["127.0.0.1"])
-    async with scene(kube, ctld) as managed, scene(kube, ctld) as other:
+    Authority(tmp_path, "ca").issue("tls", "admission", hosts=["127.0.0.1"])
+
+    @contextlib.asynccontextmanager
+    async def admission(managed: Scene) -> AsyncIterator[asyncio.Task[None]]:
         values = {
             "schedulerConfig": {"schedulerName": managed.settings.scheduler_name},
             "admission": {"managedNamespaces": [managed.namespace]},
         }
-        objects = helm.render("slurm-bridge", values, release=managed.name, space="kube-system")
-        settings, _ = config.parse(one(objects, "ConfigMap")["data"]["config.yaml"])
-        port = free_port()
-        server = asyncio.create_task(webhook.main(settings, tmp_path, port=port))
-        hooks = [o for o in objects if "webhooks" in o]
+        objects = helm.render("slurm-bridge", values, space="kube-system")
+        port, bundle = free_port(), (tmp_path / "ca.crt").read_bytes()
+        server = asyncio.create_task(webhook.main(settings_of(objects), tmp_path, port=port))
+        hooks = [found for found in objects if "webhooks" in found]
         try:
-            await asyncio.sleep(1)
-            bundle = (tmp_path / "ca.crt").read_bytes()
             await apply(kube, [by_address(hook, port, bundle) for hook in hooks])
-            plain = managed.manifest("plain")
-            plain["spec"].pop("schedulerName")
 
-            async def taken() -> bool:
-                found = await kube.create(
-                    OUR_PODS, {**plain, "metadata": {**plain["metadata"], "name": None, "generateName": "p-"}}
-                )
-                return found.spec.scheduler_name == settings.scheduler_name
+            async def posing() -> bool:
+                with contextlib.suppress(ServerError):
+                    try:
+                        await managed.pod("posing", labels={names.JOB_LABEL: "7"})
+                    except Invalid as error:
+                        return "set by the scheduler alone" in str(error)
+                    await managed.delete("posing", grace=0)  # the API server has not heard of admission yet
+                return False
 
-            await eventually(taken, "the first pod to be handed over")
-            elsewhere = other.manifest("q")
-            elsewhere["spec"].pop("schedulerName")
-            assert (await kube.create(OUR_PODS, elsewhere)).spec.scheduler_name == "default-scheduler"
-            with pytest.raises(Invalid, match="set by the scheduler alone"):
-                await managed.pod("posing", labels={names.JOB_LABEL: "7"})
-            template = {"spec": {**other.manifest("x")["spec"], "restartPolicy": "Never"}}
-            meta = {"annotations": {names.OPTION + "timelimit": "soon"}}
-            with pytest.raises(Invalid, match="timelimit"):
-                key = Key(other.namespace, "j")
-                await kube.create(BATCH_JOBS, BATCH_JOBS.manifest(key, metadata=meta, spec={"template": template}))
-            await managed.pod("running")
-            await managed.phase("running", "Running")
-            given = {"metadata": {"labels": {names.JOB_LABEL: "7"}}}
-            with pytest.raises(Invalid, match="of a running pod cannot change"):
-                await kube.patch(OUR_PODS, Key(managed.namespace, "running"), given)
-            async with as_bridge(kube, plane, objects, tmp_path) as bridge:  # which may: Slurm loses jobs
-                await bridge.patch(OUR_PODS, Key(managed.namespace, "running"), given)
+            await eventually(posing, "admission to answer")
+            yield server
         finally:
             for hook in hooks:
                 version, plural, _ = PATHS[hook["kind"]]
                 await kube.send("DELETE", f"/apis/{version}/{plural}/{hook['metadata']['name']}")
-            server.cancel()
-            with contextlib.suppress(asyncio.CancelledError, BaseExceptionGroup):
-                await server
+            await ended(server)
+
+    return admission
+
+
+async def ended(server: asyncio.Task[None]) -> None:
+    server.cancel()
+    with contextlib.suppress(asyncio.CancelledError, BaseExceptionGroup):
+        await server
+
+
+async def test_admission_hands_pods_over_and_leaves_others_alone(kube: Client, ctld: Slurm, answers: Answers) -> None:
+    async with scene(kube, ctld) as managed, scene(kube, ctld) as other, answers(managed):
+        for stage, scheduler in ((managed, managed.settings.scheduler_name), (other, "default-scheduler")):
+            plain = stage.manifest("plain")
+            plain["spec"].pop("schedulerName")
+            assert (await kube.create(OUR_PODS, plain)).spec.scheduler_name == scheduler
+        template = {"spec": {**other.manifest("x")["spec"], "restartPolicy": "Never"}}
+        meta = {"annotations": {names.OPTION + "timelimit": "soon"}}
+        with pytest.raises(Invalid, match="timelimit"):
+            key = Key(other.namespace, "j")
+            await kube.create(BATCH_JOBS, BATCH_JOBS.manifest(key, metadata=meta, spec={"template": template}))
+
+
+async def test_the_job_of_a_pod_is_written_by_the_bridge_alone_and_without_admission_it_goes_on(
+    kube: Client, limited: Client, ctld: Slurm, answers: Answers
+) -> None:
+    async with scene(kube, ctld) as managed, scene(kube, ctld) as other, answers(managed) as server:
+        managed.client = limited
+        await managed.start()
+        managed.client = kube
+        await managed.node()
+        await managed.pod()
+        key = (await managed.bound()).key
+        await managed.phase("p", "Running")
+        job = await managed.job_of()
+        for mark in ({"labels": {names.JOB_LABEL: "7"}}, {"annotations": {names.SLUID_ANNOTATION: "s7"}}):
+            with pytest.raises(Invalid, match="set by the scheduler alone"):
+                await kube.patch(OUR_PODS, key, {"metadata": mark})
+            # What a new job for a running pod needs, since the old one is lost.
+            body, path = json.dumps({"metadata": mark}).encode(), f"/api/v1/namespaces/{key.namespace}/pods/{key.name}"
+            await limited.send("PATCH", path, {"dryRun": "All"}, body, content=MERGE)
+        await ended(server)
+        await other.pod()  # nobody else notices
+        with pytest.raises(ServerError, match="failed calling webhook"):
+            await managed.pod("late")
+        await managed.phase("p", "Succeeded", 0)
+        await managed.state(job, "CANCELLED")
+
+        async def let_go() -> bool:
+            return names.FINALIZER not in (await managed.get()).metadata.finalizers
+
+        await eventually(let_go, "the end of our hold")

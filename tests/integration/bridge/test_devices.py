@@ -81,6 +81,24 @@ async def test_a_node_that_is_no_host_keeps_nobody_from_devices(bay: Rack) -> No
     await bay.client.delete(NODES, stranger)
 
 
+async def test_of_alternatives_the_first_that_some_node_has_is_given(bay: Rack) -> None:
+    options = [
+        {"name": "best", "deviceClassName": await bay.device_class(f"best.{bay.gpu}")},
+        {"name": "many", "deviceClassName": bay.gpu, "count": 8},
+        {"name": "few", "deviceClassName": bay.gpu, "count": 2},
+        {"name": "one", "deviceClassName": bay.gpu},
+    ]
+    setting = {"driver": bay.gpu, "parameters": {"apiVersion": "example.com/v1", "kind": "Setting"}}
+    config = [{"requests": [f"g/{name}"], "opaque": setting} for name in ("few", "one")]
+    await bay.claim("mine", {"name": "g", "firstAvailable": options}, config=config)
+    await bay.stage.pod("p", resourceClaims=[{"name": "g", "resourceClaimName": "mine"}], annotations=SHARED)
+    await bay.stage.bound("p")
+    given = (await bay.get_claim("mine")).status.allocation
+    assert given is not None
+    assert [result.request for result in given.devices.results] == ["g/few", "g/few"]
+    assert [list(told.requests) for told in given.devices.config] == [["g/few"]]
+
+
 async def test_a_device_that_another_claim_holds_is_told_and_waited_for(bay: Rack) -> None:
     await bay.claim("foreign", exactly(bay.gpu))
     await bay.give("foreign", bay.gpu, bay.stage.nodes[0], "gpu-0")

@@ -53,10 +53,13 @@ async def settled(seconds: float = 3) -> None:
     await asyncio.sleep(seconds)
 
 
-async def leaves(stage: Scene, name: str, reason: str) -> None:
+async def leaves(stage: Scene, name: str, reason: str, *, final: bool = False) -> None:
+    """A pod is deleted and says why; `final` if whoever made it should not try again."""
+
     async def leaving() -> bool:
         pod = await stage.get(name)
-        told = {condition.type: condition.reason for condition in pod.status.conditions}
+        told = {condition.type: condition.reason for condition in pod.status.conditions if condition.status == "True"}
+        assert told.get(names.ENDED) == (reason if final else None)
         return pod.metadata.deleting and told.get("DisruptionTarget") == reason
 
     await eventually(leaving, f"{name} to leave because of {reason}", 60)
@@ -158,16 +161,40 @@ async def test_after_a_crash_of_slurmctld_every_pod_has_a_live_job_again(stage: 
     await eventually(healthy, "a live job or a lawful end", 90)
 
 
-async def test_an_id_that_means_somebody_elses_job_is_dropped(stage: Scene) -> None:
+@pytest.mark.parametrize("written", [False, True], ids=["id", "name"])
+async def test_an_id_that_means_somebody_elses_job_is_dropped(stage: Scene, written: bool) -> None:
+    """Nor is the name believed that is never used again, as long as nobody has given the pod a node with it."""
     request = JobRequest(name="foreign", partition="ext", flags=["EXTERNAL_JOB"], nodes="1", hold=True)
     foreign = (await stage.slurm.submit(request)).job_id
+    notes = {names.SLUID_ANNOTATION: (await stage.slurm.job(foreign)).sluid} if written else {}
     try:
-        await stage.pod(labels={names.JOB_LABEL: str(foreign)})
+        await stage.pod(labels={names.JOB_LABEL: str(foreign)}, annotations=notes)
         await stage.bound()
         assert (await stage.job_of()).job_id != foreign
+        await stage.phase("p", "Succeeded", 0)
+        await stage.state(await stage.job_of(), "CANCELLED")
         assert (await stage.slurm.job(foreign)).state.pending
     finally:
         await stage.slurm.cancel(foreign)
+
+
+async def test_a_job_that_failed_before_its_pod_was_bound_is_not_followed_there(stage: Scene) -> None:
+    await runs(stage, "first")
+    await stage.pod("second")
+    await stage.says("second", "Resources")
+    job = await stage.job_of("second")
+    await stage.crash()
+    await stage.slurm.cancel((await stage.job_of("first")).job_id)
+    await stage.state(job, "RUNNING")
+    await stage.slurm.update_node(stage.nodes[0], NodeUpdate(state=("DOWN",), reason="test"))
+    assert (await stage.state(job, "NODE_FAIL")).nodes == stage.nodes[0]  # over, and yet it names its node
+    await stage.start()
+    await stage.says("second", "SlurmNodeFailed")
+    assert not (await stage.get("second")).spec.node_name
+    await stage.slurm.update_node(stage.nodes[0], NodeUpdate(state=("RESUME",)))
+    await stage.stopped("first")
+    await stage.bound("second", 60)
+    assert (await stage.job_of("second")).sluid != job.sluid
 
 
 async def test_a_rewritten_comment_costs_no_pod(stage: Scene) -> None:
@@ -235,7 +262,7 @@ async def test_the_time_limit_sends_a_pod_away_with_its_reason(stage: Scene) -> 
     await runs(stage)
     job = await stage.job_of()
     await stage.slurm.update_job(job.job_id, JobRequest(end_time=int(time.time()) + 1))
-    await leaves(stage, "p", "SlurmJobTimeout")
+    await leaves(stage, "p", "SlurmJobTimeout", final=True)
 
 
 async def test_a_preempted_pod_leaves_and_the_other_waits_for_the_empty_node(stage: Scene) -> None:
@@ -288,17 +315,27 @@ async def test_a_node_that_does_not_suit_any_more_is_given_back(stage: Scene) ->
 
 
 async def test_a_host_deleted_behind_a_waiting_job_kills_nothing(stage: Scene, slurm: Beside) -> None:
-    other = await stage.node(2)
-    await runs(stage)
-    await runs(stage, "q")
-    await stage.pod("waiting", nodeSelector={"kubernetes.io/hostname": stage.nodes[0]})
+    first, other = stage.nodes[0], await stage.node(2)
+    for name, node in (("p", first), ("q", other)):
+        await stage.pod(name, nodeSelector={"kubernetes.io/hostname": node})
+        await stage.bound(name)
+        await stage.phase(name, "Running")
+    await stage.pod("waiting", nodeSelector={"kubernetes.io/hostname": first})  # leaves the other out by its name
+    await stage.says("waiting", "Resources")
     job = await stage.job_of("waiting")
+    assert job.excluded_nodes == other
     await stage.phase("q", "Succeeded", 0)
-    gone = other if (await stage.get("p")).spec.node_name != other else stage.nodes[0]
-    await stage.client.delete(NODES, Key("", gone))
-    await settled(4)
+    await stage.client.delete(NODES, Key("", other))
+
+    async def deleted() -> bool:
+        listing = await stage.slurm.nodes()
+        return listing is not None and other not in {host.name for host in listing.items}
+
+    await eventually(deleted, "the end of the host")
     await asyncio.to_thread(slurm.stop, "slurmctld", 15)
     await asyncio.to_thread(slurm.start, "slurmctld")
     await settled()
     assert not (await stage.get("p")).metadata.deleting
-    assert (await stage.slurm.job(job.sluid)).state.live
+    assert (await stage.slurm.job(job.sluid)).state.pending
+    await stage.phase("p", "Succeeded", 0)
+    await stage.bound("waiting", 60)

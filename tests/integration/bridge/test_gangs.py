@@ -52,6 +52,27 @@ async def test_a_gang_waits_for_its_last_pod_and_then_has_one_job(stage: Scene) 
     assert job.node_count.whole == 2
 
 
+async def test_a_member_that_fails_costs_nobody_else_and_its_successor_gets_a_job_of_its_own(stage: Scene) -> None:
+    await stage.node(2)
+    label = await batch_job(stage, 2)
+    for name in ("a", "b"):
+        await stage.pod(name, labels=label)
+    for name in ("a", "b"):
+        await stage.bound(name)
+        await stage.phase(name, "Running")
+    (job,) = await stage.jobs()
+    await stage.phase("a", "Failed", 3)
+    await stage.pod("c", labels=label)
+    await stage.says("c", "Resources")
+    successor = await stage.job_of("c")
+    assert (successor.node_count.whole, successor.sluid == job.sluid) == (1, False)
+    assert (await stage.slurm.job(job.sluid)).state.running
+    assert not (await stage.get("b")).metadata.deleting
+    await stage.phase("b", "Succeeded", 0)
+    await stage.state(job, "CANCELLED")
+    await stage.bound("c")
+
+
 async def test_every_pod_of_a_gang_is_bound_by_one_request(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the unit is looked at again before the watch has told of the bindings."""
     sent, request = [], stage.client.transport.request

@@ -88,7 +88,8 @@ async def test_a_cancelled_job_takes_its_pod_along_with_the_reason(stage: Scene)
     async def leaving() -> bool:
         pod = await stage.get()
         told = {condition.type: condition.reason for condition in pod.status.conditions}
-        return pod.metadata.deleting and told.get("DisruptionTarget") == "SlurmJobCancelled"
+        reasons = {told.get(kind) for kind in ("DisruptionTarget", names.ENDED)}
+        return pod.metadata.deleting and reasons == {"SlurmJobCancelled"}
 
     await eventually(leaving, "the eviction")
     await stage.stopped("p")

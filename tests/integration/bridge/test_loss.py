@@ -12,14 +12,17 @@ import pytest
 from tests.conftest import MakeLab
 
 from slinky.bridge import names, nodes
-from slinky.kube import Client
+from slinky.bridge.views import OUR_PODS
+from slinky.kube import Client, Key
 from slinky.kube.conditions import find
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
-from slinky.slurm import JobRequest, Listing, MintedToken, Node, NodeUpdate
+from slinky.slurm import JobRequest, Listing, MintedToken, Node, NodeUpdate, expand
 
 from .scene import Scene, eventually, scene
 from .test_failures import leaves
+from .test_gangs import batch_job
+from .test_roles import SLOW, mixed
 
 STATE, KEPT = "/var/lib/slurm/ctld", "/var/lib/slurm/kept"
 
@@ -101,6 +104,69 @@ async def test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes(pair: Sce
     await pair.phase("a", "Succeeded", 0)
     await pair.state(job, "CANCELLED")
     await pair.bound("waiting", 60)
+
+
+async def test_running_pods_of_a_lost_mixed_gang_get_a_job_for_each_role(trio: Scene, slurm: Beside) -> None:
+    """And keep it, if the bridge dies before it could write that down."""
+    memory, pods = Memory(slurm), [f"w-{number}" for number in range(3)]
+    await memory.keep()
+    await mixed(trio)
+    for pod in pods:
+        await trio.bound(pod, SLOW)
+        await trio.phase(pod, "Running")
+    old = (await trio.job_of("w-0")).sluid
+    await memory.lose()
+
+    async def settled() -> list[str]:
+        found = [await trio.get(pod) for pod in pods]
+        assert not any(pod.metadata.deleting for pod in found)
+        jobs = [await trio.slurm.job(pod.metadata.labels[names.JOB_LABEL]) for pod in found]
+        assert all(job.state.running and job.sluid != old for job in jobs)
+        assert jobs[0].nodes == found[0].spec.node_name
+        assert jobs[1].sluid == jobs[2].sluid != jobs[0].sluid
+        assert expand(jobs[1].nodes) == sorted(pod.spec.node_name for pod in found[1:])
+        return [job.sluid for job in jobs]
+
+    jobs = await eventually(settled, "a new job for each role", 90)
+    await trio.crash()
+    lost = {"labels": {names.JOB_LABEL: "3999998"}, "annotations": {names.SLUID_ANNOTATION: None}}
+    for pod in pods[1:]:
+        await trio.client.patch(OUR_PODS, Key(trio.namespace, pod), {"metadata": lost})
+    await trio.start()
+    assert await eventually(settled, "the same jobs again", 90) == jobs
+    assert len(await trio.jobs()) == 2
+    for pod in pods:
+        await trio.phase(pod, "Succeeded", 0)
+
+    async def over() -> bool:
+        return await trio.jobs() == []
+
+    await eventually(over, "the end of both jobs")
+
+
+async def test_a_lost_job_is_replaced_on_every_node_where_a_pod_is_left(pair: Scene, slurm: Beside) -> None:
+    memory = Memory(slurm)
+    await memory.keep()
+    label = await batch_job(pair, 4, **{names.OPTION + "pods-per-node": "2"})
+    at: dict[str, list[str]] = {}
+    for number in range(4):
+        await pair.pod(f"g-{number}", labels=label)
+    for number in range(4):
+        at.setdefault((await pair.bound(f"g-{number}")).spec.node_name, []).append(f"g-{number}")
+        await pair.phase(f"g-{number}", "Running")
+    old = (await pair.job_of("g-0")).sluid
+    left = [there.pop() for there in at.values()]
+    for (ended,) in at.values():
+        await pair.phase(ended, "Succeeded", 0)
+    await memory.lose()
+
+    async def replaced() -> bool:
+        jobs = [await pair.job_of(name) for name in left]
+        assert not any([(await pair.get(name)).metadata.deleting for name in left])
+        assert {job.sluid for job in jobs} != {old}
+        return all(job.state.running and set(expand(job.nodes)) == set(pair.nodes) for job in jobs)
+
+    await eventually(replaced, "one new job on both nodes", 90)
 
 
 async def test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time(pair: Scene, slurm: Beside) -> None:

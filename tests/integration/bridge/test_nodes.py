@@ -4,7 +4,7 @@
 import asyncio
 
 from slinky.bridge import names
-from slinky.kube import NODES, Client, Key
+from slinky.kube import EVENTS, NODES, Client, Key
 from slinky.kube.conditions import find
 from slinky.slurm import Client as Slurm
 from slinky.slurm import Node as Host
@@ -97,6 +97,38 @@ async def test_a_silent_node_is_drained_and_opened_again(kube: Client, ctld: Slu
         await host(stage, without=("DRAIN",))
 
 
+async def test_a_silent_node_gets_no_pod_until_it_answers(kube: Client, ctld: Slurm) -> None:
+    async with scene(kube, ctld, not_ready_seconds=3600) as stage:
+        await stage.start()
+        name = await stage.node()
+        await stage.ready(name, ready=False)
+        await stage.pod()
+        assert "does not answer" in await stage.says("p", "NodeNotReady")
+        assert not (await stage.get()).spec.node_name
+        job = await stage.job_of()
+        await stage.ready(name)
+        await stage.bound()
+        assert (await stage.job_of()).sluid == job.sluid
+
+
+async def test_a_cordoned_node_gets_no_pod_of_a_job_that_had_it(stage: Scene) -> None:
+    await stage.pod("first")
+    await stage.bound("first")
+    await stage.pod("second")
+    await stage.says("second", "Resources")
+    job = await stage.job_of("second")
+    await stage.crash()
+    await stage.slurm.cancel((await stage.job_of("first")).job_id)
+    await stage.state(job, "RUNNING")
+    await cordon(stage, True)
+    await stage.stopped("first")
+    await stage.start()
+    await stage.state(job, "CANCELLED")  # given back, since the node is drained now
+    assert not (await stage.get("second")).spec.node_name
+    await cordon(stage, False)
+    await stage.bound("second", 90)
+
+
 async def test_a_host_leaves_with_its_node(stage: Scene) -> None:
     await stage.client.delete(NODES, Key("", stage.nodes[0]))
     await removed(stage)
@@ -123,6 +155,33 @@ async def test_a_node_that_grew_is_registered_anew(stage: Scene) -> None:
     await host(stage, without=("DRAIN",))
     await stage.pod(requests={"cpu": "8"})
     await stage.bound()
+
+
+async def placed(stage: Scene, spec: str | None) -> None:
+    notes = {names.TOPOLOGY_ANNOTATION: spec}
+    await stage.client.patch(NODES, Key("", stage.nodes[0]), {"metadata": {"annotations": notes}})
+
+
+async def test_the_place_of_a_host_follows_its_annotation_and_is_cleared_with_it(stage: Scene) -> None:
+    for spec in ("default:leaf2", None, "default:leaf1"):
+        await placed(stage, spec)
+
+        async def there(spec: str | None = spec) -> bool:
+            return (await stage.slurm.node(stage.nodes[0])).topology == (spec or "")
+
+        await eventually(there, f"the host to be at {spec}")
+
+
+async def test_a_place_that_slurm_does_not_know_is_told_and_keeps_no_cordon_from_counting(stage: Scene) -> None:
+    await placed(stage, "nowhere:leaf1")
+
+    async def told() -> bool:
+        field = f"involvedObject.name={stage.nodes[0]},reason=SlurmRefused"
+        return bool(await stage.client.list(EVENTS, fields=field))
+
+    await eventually(told, "an event on the node")
+    await cordon(stage, True)
+    await host(stage, "DRAIN")
 
 
 async def test_hosts_of_others_are_left_alone(stage: Scene) -> None:

@@ -11,7 +11,7 @@ import pytest
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS
 from slinky.bridge.views.native import native_groups
-from slinky.kube import NAMESPACES, NODES, SERVICE_ACCOUNTS, AlreadyExists, Client, Key, connect
+from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, AlreadyExists, Client, Key, connect
 from slinky.lab.plain import PlainPlane
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
@@ -103,6 +103,13 @@ async def test_two_clusters_with_the_same_names_on_one_slurm_leave_each_other_al
             await here.phase("p", "Succeeded", 0)
             await here.state(ours, "CANCELLED")
             assert (await ctld.job(theirs.sluid)).state.running
+            # A node of theirs has the name of a host of ours, which is free now: it is not the same machine.
+            await there.node(1, host=False)
+            field = f"involvedObject.name={here.nodes[0]},reason=HostTaken"
+            await eventually(lambda: abroad.list(EVENTS, fields=field), "an event on the node")
+            await there.pod("next")
+            await there.says("next", "Resources")
+            assert not (await there.get("next")).spec.node_name
         finally:
             await there.clear()
 

@@ -2,30 +2,16 @@
 """Gangs whose pods need different things, as one heterogeneous job of the real Slurm."""
 
 import asyncio
-from collections.abc import AsyncIterator
-
-import pytest
 
 from slinky.bridge import names
 from slinky.bridge.views import BATCH_JOBS, OUR_PODS
-from slinky.kube import Client, Key
-from slinky.slurm import Client as Slurm
+from slinky.kube import Key
 from slinky.slurm import Job
 
-from .scene import Scene, eventually, scene
+from .scene import Scene, eventually
 from .test_gangs import batch_job
 
 SLOW = 60.0  # Slurm starts heterogeneous jobs by its backfill alone
-
-
-@pytest.fixture
-async def trio(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
-    """A bridge with three nodes, and a gang of three."""
-    async with scene(kube, ctld) as stage:
-        await stage.start()
-        for number in (1, 2, 3):
-            await stage.node(number)
-        yield stage
 
 
 async def mixed(stage: Scene, **annotations: str) -> list[Job]:

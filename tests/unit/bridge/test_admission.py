@@ -83,7 +83,7 @@ def test_selector_operators(operator: Any, values: tuple[str, ...], labels: dict
     [
         {"labels": {names.JOB_LABEL: "7"}},
         {"annotations": {names.NODE_ANNOTATION: "n1"}},
-        {"annotations": {names.SLUID_ANNOTATION: "s1"}},
+        {"annotations": {names.SLUID_ANNOTATION: "sAB"}},
         {"annotations": {OPTION + "timelimit": "soon"}},
         {"annotations": {OPTION + "timelimt": "5"}},
         {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
@@ -138,15 +138,26 @@ async def test_claims_are_welcome() -> None:
     assert reply == Reply()
 
 
-async def test_the_job_of_a_running_pod_cannot_change() -> None:
-    placed: dict[str, Any] = {"labels": {names.JOB_LABEL: "7"}, "annotations": {names.SLUID_ANNOTATION: "s1"}}
-    old = {**manifest(**placed), "status": {"phase": "Running"}}
-    assert not (await ask(admission.VALIDATE, manifest(annotations=placed["annotations"]), old)).allowed
-    assert not (await ask(admission.VALIDATE, manifest(labels=placed["labels"]), old)).allowed
-    starting = {**manifest(nodeName="n1", **placed), "status": {"phase": "Pending"}}
-    assert not (await ask(admission.VALIDATE, manifest(nodeName="n1"), starting)).allowed
-    for phase in ("Pending", "Succeeded"):
-        assert (await ask(admission.VALIDATE, manifest(), {**old, "status": {"phase": phase}})).allowed
+MARKS = [("labels", names.JOB_LABEL), ("annotations", names.NODE_ANNOTATION), ("annotations", names.SLUID_ANNOTATION)]
+
+
+@pytest.mark.parametrize(("part", "name"), MARKS)
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+async def test_what_ties_a_pod_to_its_job_can_only_be_taken_off_and_only_before_it_runs(
+    part: str, name: str, phase: str
+) -> None:
+    marks: list[dict[str, Any]] = [{part: {name: job}} for job in ("7", "8")]
+    tied, other = (manifest(**mark) for mark in marks)
+    for before, after, allowed in (
+        (tied, tied, True),
+        (tied, manifest(), phase == "Pending"),
+        (tied, other, False),  # somebody else's job, which would end with this pod
+        (manifest(), other, False),
+    ):
+        old = {**before, "status": {"phase": phase}}
+        assert (await ask(admission.VALIDATE, after, old)).allowed is allowed
+    placed = {**manifest(nodeName="n1", **marks[0]), "status": {"phase": phase}}
+    assert not (await ask(admission.VALIDATE, manifest(nodeName="n1"), placed)).allowed, "a container may be starting"
 
 
 async def test_a_pod_cannot_be_resized() -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from slinky.bridge.complete import Completer
+from slinky.bridge.fate import Fate
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.release import Releaser
 from slinky.observe import SystemClock
@@ -57,7 +58,7 @@ class Rest:
 async def ended(path: Path, outcome: str, code: int) -> list[str]:
     rest: Any = Rest()
     parts = cast(Client, rest), cast(Mirror, rest), cast(Ledger, rest), SystemClock()
-    await Releaser(*parts, Completer(str(path), deadline=0.2)).end("7", outcome, code)
+    await Releaser(*parts, Completer(str(path), deadline=0.2)).end("7", Fate(outcome, code))
     return list(rest.cancelled)
 
 

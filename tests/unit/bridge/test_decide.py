@@ -317,27 +317,6 @@ def test_the_brake_lets_a_few_go_and_then_waits() -> None:
     assert not Brake(0).lets(0.0)
 
 
-@pytest.mark.parametrize(
-    ("phases", "codes", "expected"),
-    [
-        (["Succeeded", "Succeeded"], [0, 0], ("Succeeded", 0)),
-        (["Succeeded", "Failed"], [0, 3], ("Failed", 3)),
-        (["Failed"], [], ("Failed", 1)),
-        (["Running"], [], ("Deleted", 0)),
-        (["Failed!"], [137], ("Deleted", 137)),
-        (["Failed", "Failed!"], [3, 137], ("Failed", 137)),
-    ],
-)
-def test_the_outcome_tells_success_from_failure(phases: list[str], codes: list[int], expected: tuple[str, int]) -> None:
-    given: list[int | None] = [*codes] or [None] * len(phases)
-    pods = []
-    for phase, code in zip(phases, given, strict=True):
-        ended = [{"name": "c", "state": {"terminated": {"exitCode": code}}}] if code is not None else []
-        deleted = "2026-01-01T00:00:00Z" if phase.endswith("!") else None
-        pods.append(pod(phase=phase.rstrip("!"), deleted=deleted, status={"containerStatuses": ended}))
-    assert decide.outcome(pods) == expected
-
-
 def test_a_problem_is_told_and_nothing_is_submitted() -> None:
     found = plan(pod(), problem=Said(False, "InvalidOption", "no"))
     assert kinds(found) == ["Say"]

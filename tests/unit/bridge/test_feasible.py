@@ -37,7 +37,7 @@ class World:
         self.mirror.nodes = Hosts()
         self.opened = 0
         self.feasible = Feasible(
-            cast("Stock", self), cast("Mirror", self.mirror), Storage(cast("Client", None)), self._open
+            cast("Stock", self), cast("Mirror", self.mirror), Storage(cast("Client", None)), "", self._open
         )
 
     def _open(self) -> None:

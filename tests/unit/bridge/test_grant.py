@@ -65,7 +65,10 @@ def claim_spec(**exactly: Any) -> ResourceClaimSpec:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"requests": [{"name": "r", "firstAvailable": [{"name": "a"}]}]}, "alternatives"),
+        (
+            {"requests": [{"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "c", "count": 2}]}]},
+            "none of the alternatives of request r can be had: no node has 2 of device class c",
+        ),
         ({"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "allocationMode": "All"}}]}, "all devices"),
         ({"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "adminAccess": True}}]}, "admin access"),
         ({"requests": [], "constraints": [{"distinctAttribute": "d/numa"}]}, "distinctAttribute d/numa"),
@@ -77,13 +80,26 @@ def claim_spec(**exactly: Any) -> ResourceClaimSpec:
 )
 def test_claims_that_slurm_cannot_count_are_told(spec: dict[str, Any], said: str) -> None:
     with pytest.raises(Unclaimable, match=said):
-        asks.of_claim(msgspec.convert({"devices": spec}, ResourceClaimSpec))
+        asks.of_claim(msgspec.convert({"devices": spec}, ResourceClaimSpec), lambda _: False)
+
+
+@pytest.mark.parametrize(("there", "chosen"), [({"big", "small"}, "r/one"), ({"small"}, "r/many"), ({"old"}, "r/rest")])
+def test_of_alternatives_the_first_counts_that_some_node_has(there: set[str], chosen: str) -> None:
+    options = [
+        {"name": "one", "deviceClassName": "big"},
+        {"name": "all", "deviceClassName": "small", "allocationMode": "All"},  # never: Slurm cannot count it
+        {"name": "many", "deviceClassName": "small", "count": 4},
+        {"name": "rest", "deviceClassName": "old", "count": 8},
+    ]
+    spec = msgspec.convert({"devices": {"requests": [{"name": "r", "firstAvailable": options}]}}, ResourceClaimSpec)
+    (found,) = asks.of_claim(spec, lambda ask: ask.device_class in there)
+    assert (found.name, found.names) == (chosen, {chosen, "r"})
 
 
 def test_requests_carry_their_selectors_and_capacity() -> None:
-    (found,) = asks.of_claim(claim_spec(count=2, selectors=[{"cel": {"expression": "true"}}]))
+    (found,) = asks.of_claim(claim_spec(count=2, selectors=[{"cel": {"expression": "true"}}]), bool)
     assert (found.count, found.expressions, found.capacity) == (2, ("true",), "")
-    (found,) = asks.of_claim(claim_spec(capacity={"requests": {"dra.cpu/cpu": "40"}}))
+    (found,) = asks.of_claim(claim_spec(capacity={"requests": {"dra.cpu/cpu": "40"}}), bool)
     assert (found.count, found.capacity) == (40, "dra.cpu/cpu")
 
 

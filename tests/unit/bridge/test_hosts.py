@@ -11,7 +11,7 @@ from slinky.bridge.hosts import Amend, Complain, Create, Delete, Drain, Report, 
 from slinky.bridge.portrait import Facts
 from slinky.kube import Node
 from slinky.slurm import Node as Host
-from slinky.slurm import Presence
+from slinky.slurm import NodeUpdate, Presence
 
 from .build import GPU_DRIVER, cpu_singles, gpus, node
 
@@ -122,6 +122,13 @@ def test_hosts_of_another_bridge_are_left_to_it() -> None:
         assert plan(found, theirs) == []
 
 
+def test_a_host_of_another_cluster_that_keeps_a_node_out_is_told() -> None:
+    (told,) = plan(wanted(), host(comment="slurm-bridge elsewhere/bridge uid"))
+    assert isinstance(told, Complain)
+    assert names.HOST_LABEL in told.message
+    assert plan(wanted(labels={}), host(comment="slurm-bridge elsewhere/bridge uid")) == []
+
+
 def test_an_existing_external_host_of_a_labelled_node_is_signed() -> None:
     (found,) = plan(wanted(), host(comment=""))
     assert isinstance(found, Amend)
@@ -132,6 +139,7 @@ def test_a_slurm_that_takes_a_node_otherwise_is_told_and_not_asked_again_and_aga
     (told, *_) = plan(wanted(), host(cpus=2))
     assert isinstance(told, Complain)
     assert "Slurm has 2 CPUs, 8192 MB and no devices where the node offers 4 CPUs" in told.message
+    assert isinstance(plan(wanted(unschedulable=True), host(cpus=2))[0], Drain)
 
 
 def test_a_node_that_changed_its_size_is_replaced_once_empty_and_not_undrained_meanwhile() -> None:
@@ -200,11 +208,12 @@ def test_cpus_of_a_driver_are_registered_as_the_cores_they_are(cpus: str, shape:
     assert "Gres" not in created.conf
 
 
-def test_features_and_topology_follow_their_annotations() -> None:
-    given = {names.PARTITIONS_ANNOTATION: "ext", names.TOPOLOGY_ANNOTATION: "default:leaf2"}
-    (found,) = plan(wanted(annotations=given), host(features=("old",), topology="default:leaf1"))
-    assert isinstance(found, Amend)
-    assert (found.change.features, found.change.topology_str) == (("ext",), "default:leaf2")
+@pytest.mark.parametrize("place", ["default:leaf2", ""])
+def test_features_and_topology_follow_their_annotations(place: str) -> None:
+    given = {names.PARTITIONS_ANNOTATION: "ext", **({names.TOPOLOGY_ANNOTATION: place} if place else {})}
+    found = plan(wanted(annotations=given), host(features=("old",), topology="default:leaf1"))
+    same = NodeUpdate(features=("ext",), features_act=("ext",))
+    assert found == [Amend(same), Amend(NodeUpdate(topology_str=place))]
 
 
 def test_the_taint_is_a_knob() -> None:

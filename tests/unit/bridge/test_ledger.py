@@ -11,7 +11,7 @@ from slinky.bridge.identity import Identity, Self
 from slinky.bridge.ledger import Entry, Ledger
 from slinky.bridge.views import Pod
 from slinky.bridge.workload import Unit
-from slinky.slurm import Client, JobRecord, JobRequest, Mirror, Presence, Whereabouts
+from slinky.slurm import Client, JobRecord, JobRequest, Mirror, Presence, Whereabouts, number
 
 from .build import pod, record
 
@@ -29,6 +29,9 @@ class Sight:
 
     def track(self, job: str) -> None:
         """Nothing moves here."""
+
+    def forget(self, job: str) -> None:
+        self.jobs.pop(job, None)
 
 
 def ledger(*made_for: Pod, state: str = "RUNNING") -> Ledger:
@@ -54,6 +57,34 @@ def test_pods_that_say_it_themselves_count_but_are_not_told_again() -> None:
 @pytest.mark.parametrize("now", [[A], [A, pod("b", uid="another")]])
 def test_a_job_that_lost_one_of_its_pods_is_nobodys(now: list[Pod]) -> None:
     assert ledger(A, B).adopted(GANG, now) == {}
+
+
+@pytest.mark.parametrize(
+    ("now", "found"), [([A, B, pod("c")], [A, B]), ([A], []), ([A, pod("b", uid="another")], []), ([], [])]
+)
+def test_a_job_stands_for_exactly_its_pods_among_others(now: list[Pod], found: list[Pod]) -> None:
+    known = ledger(A, B)
+    (entry,) = known.jobs_of(GANG)
+    assert known.made_for(entry, now) == found
+
+
+def test_an_id_that_a_component_had_says_nothing_of_the_job_that_has_it_now() -> None:
+    leader = record("7", "RUNNING", hosts=("n1",))
+    assert leader.detail is not None
+    detail = msgspec.structs.replace(leader.detail, het_job_id=number(7), het_job_id_set="7-8")
+    mirror: Any = Sight(msgspec.structs.replace(leader, detail=detail))
+    mirror.jobs["8"] = record("8", "RUNNING", hosts=("n2",))
+    found = Ledger(cast("Client", None), cast("Mirror", mirror), Self("c", "b"))
+    found.note(Entry("7", GANG, Identity(members="members")))
+    assert len(found.components("7") or ()) == 2
+    found.forget("8")  # as is done when Slurm gives the id away again
+    assert "8" not in mirror.jobs
+    mirror.jobs["8"] = record("8", "RUNNING", hosts=("n2",))
+    other = Unit("ns", "Pod", "other")
+    found.note(Entry("8", other, Identity(members="members")))
+    assert found.unit_of("8") == other
+    found.forget("7")
+    assert "8" in mirror.jobs
 
 
 def restarted(unit: Unit, *, bridge: str = "b") -> Ledger:

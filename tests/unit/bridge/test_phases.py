@@ -375,10 +375,21 @@ def test_a_job_of_an_older_bridge_is_recognised_by_name_and_never_ours_to_cancel
     assert not identity.ours(old, ME)
 
 
-def test_a_placed_pod_knows_its_job_whatever_becomes_of_the_comment() -> None:
-    placed = pod(node="n1", annotations={names.SLUID_ANNOTATION: "s1"})
-    assert identity.speaks_for(None, ME, placed, "s1")
-    assert not identity.speaks_for(identity.parse('{"pods":["ns/p"]}'), ME, placed, "s2")
+@pytest.mark.parametrize(
+    ("comment", "sluid", "node", "speaks"),
+    [
+        ("mine now", "s1", "n1", True),  # somebody has rewritten it
+        ('{"pods":["ns/p"],"slinky":{"v":1,"bridge":"renamed"}}', "s1", "n1", True),
+        ('{"pods":["ns/p"]}', "s2", "n1", False),  # the id is another's by now
+        ('{"pods":["ns/victim"]}', "s1", "n1", False),  # the name on the pod was written by somebody else
+        ("", "s1", "", False),  # names come with nodes: nobody of ours wrote this one
+    ],
+)
+def test_a_placed_pod_knows_its_job_unless_the_job_names_others(
+    comment: str, sluid: str, node: str, speaks: bool
+) -> None:
+    placed = pod(annotations={names.SLUID_ANNOTATION: "s1"}, node=node)
+    assert identity.speaks_for(identity.parse(comment), ME, placed, sluid) is speaks
 
 
 def test_a_pod_without_a_node_cannot_choose_its_job() -> None:

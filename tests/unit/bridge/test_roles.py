@@ -50,6 +50,13 @@ def test_roles_of_different_size_are_components_in_the_order_of_their_ranks() ->
     assert names_of(found) == [["w-0"], ["w-1", "w-2", "w-3"]]
 
 
+def test_each_role_can_be_asked_for_on_its_own() -> None:
+    found = wish(needing({"cpu": "4"}, "w-0"), *workers(2))
+    alone = found.apart()
+    assert [names_of(part) for part in alone] == [[["w-0"]], [["w-1", "w-2"]]]
+    assert tuple(part.request for part in alone) == found.requests
+
+
 def test_pods_that_can_use_different_nodes_are_components_with_their_own_exclusions() -> None:
     one, two = workers(2)
     found = wish(one, two, excluded={one.metadata.uid: frozenset({"a"}), two.metadata.uid: frozenset({"b"})})

@@ -59,7 +59,7 @@ class Claims:
             try:
                 spot = self._spot(pod, node, record)
                 for claim in self._named(pod):
-                    await self._fill(claim, spot, asks.of_claim(claim.spec), claim.spec)
+                    await self._fill(claim, spot, asks.of_claim(claim.spec, self._shelf.offers), claim.spec)
                 if own:
                     claim = await self._own_claim(pod, own, spot.given)
                     await self._fill(claim, spot, own)
@@ -105,7 +105,7 @@ class Claims:
     def _meant(self, ask: Ask, node: str) -> Kind:
         """What a request means; the devices of the node may have changed since the job was submitted."""
         meaning = self._shelf.meaning(ask)
-        if node in meaning.unfit or (meaning.only is not None and node not in meaning.only):
+        if not meaning.suits(node):
             raise Unclaimable(f"the devices of {node} are not those of {ask}")
         return meaning.kind
 
@@ -235,8 +235,9 @@ def _settings(needs: Sequence[Need], spec: ResourceClaimSpec | None, of_class: A
         for need in needs
         for opaque in of_class.get(need.ask.device_class, ())
     ]
+    chosen = {name for need in needs for name in need.ask.names}
     for setting in spec.devices.config if spec else ():
-        if setting.opaque:
+        if setting.opaque and (not setting.requests or chosen & set(setting.requests)):
             requests = {"requests": list(setting.requests)} if setting.requests else {}
             found.append({"source": "FromClaim", **requests, "opaque": _opaque(setting.opaque)})
     return found

@@ -71,6 +71,10 @@ class Meaning:
     unfit: frozenset[str] = frozenset()
     only: frozenset[str] | None = None  # the only nodes that have any, where Slurm would not know
 
+    def suits(self, node: str) -> bool:
+        """Whether what a node gives would fit."""
+        return node not in self.unfit and (self.only is None or node in self.only)
+
 
 def bare(expressions: tuple[str, ...], profiles: tuple[DeviceProfile, ...]) -> Meaning | None:
     """The meaning of expressions that name a driver whose devices are all alike: no device need be looked at."""

@@ -31,6 +31,7 @@ class Shelf:
             "user": lambda claim: [user.uid for user in claim.status.reserved_for],
         }
         self.claims = runtime.cache(RESOURCE_CLAIMS, indexes=indexes)
+        self.in_slurm: Callable[[str], bool] = lambda _: True  # the mirror's word, once there is one
         self._catalog: Catalog | None = None
         self._inventories: dict[str, Inventory] = {}
         self._meanings: dict[tuple[str, ...], Meaning | Unclaimable] = {}
@@ -96,6 +97,15 @@ class Shelf:
                 raise Unclaimable(f"{ask.count} devices are more than the {MOST_RESULTS} that a claim can hold")
             return known
         return Meaning(known.kind, known.unfit, self._offering_cpus(ask))
+
+    def offers(self, ask: Ask) -> bool:
+        """Whether some node that Slurm has could give what is asked for, in use or not."""
+        try:
+            wanted = self.meaning(ask)
+        except Unclaimable:
+            return False
+        there = ((node, own) for node, own in self.inventories().items() if wanted.suits(node) and self.in_slurm(node))
+        return any(own.count(wanted.kind) >= ask.count for _, own in there)
 
     def _offering_cpus(self, ask: Ask) -> frozenset[str]:
         """Nodes whose CPUs are offered in the way that a request needs. Raises `Unclaimable` if there are none."""

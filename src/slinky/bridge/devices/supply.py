@@ -69,6 +69,12 @@ class Inventory:
         """The devices as Slurm counts them, in the order in which it is told."""
         return {kind: len(items) for kind, items in sorted(self.kinds.items()) if kind != CPUS}
 
+    def count(self, kind: Kind) -> int:
+        """How many there are of a kind; of every type where none is named."""
+        if kind == CPUS:
+            return sum(map(len, self.cores.cores)) if self.cores else 0
+        return sum(many for own, many in self.gres.items() if kind in (own, Kind(own.gres)))
+
     def indexed(self, order: Iterable[Kind]) -> list[tuple[Kind, Item]]:
         """The devices of one GRES name, each at Slurm's index, if Slurm has the types in this order."""
         return [(kind, item) for kind in order for item in self.kinds.get(kind, ())]

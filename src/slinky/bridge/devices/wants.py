@@ -92,7 +92,7 @@ class Wants:
 
     def _claimed(self, reference: ResourceClaimRef, spec: ResourceClaimSpec, found: Needed) -> Counter[Kind]:
         try:
-            wanted = asks.of_claim(spec)
+            wanted = asks.of_claim(spec, self._shelf.offers)
             total = self._counted(wanted, found)
             self._related(wanted, spec, found)
         except Unclaimable as error:
@@ -101,7 +101,7 @@ class Wants:
 
     def _related(self, wanted: Iterable[Ask], spec: ResourceClaimSpec, found: Needed) -> None:
         for constraint in spec.devices.constraints:
-            bound = [ask for ask in wanted if not constraint.requests or ask.name in constraint.requests]
+            bound = [ask for ask in wanted if not constraint.requests or ask.names & set(constraint.requests)]
             if sum(ask.count for ask in bound) > 1:
                 kinds = [self._shelf.meaning(ask).kind for ask in bound]
                 found.unfit |= self._shelf.unrelated(kinds, constraint.match_attribute)

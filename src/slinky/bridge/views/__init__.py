@@ -10,6 +10,8 @@ from slinky.bridge.views.devices import (
     CounterUse,
     Device,
     DeviceClass,
+    DeviceRequest,
+    ExactRequest,
     Opaque,
     ResourceClaim,
     ResourceClaimSpec,
@@ -40,6 +42,7 @@ from slinky.bridge.views.pods import (
     ResourceClaimRef,
     Resources,
     Term,
+    Terminated,
     Toleration,
 )
 from slinky.bridge.views.storage import (
@@ -71,6 +74,8 @@ __all__ = [
     "CounterUse",
     "Device",
     "DeviceClass",
+    "DeviceRequest",
+    "ExactRequest",
     "JobSet",
     "JobSetSpec",
     "JobSpec",
@@ -91,6 +96,7 @@ __all__ = [
     "Slice",
     "StorageClass",
     "Term",
+    "Terminated",
     "Toleration",
     "VolumeClaim",
 ]

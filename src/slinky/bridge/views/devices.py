@@ -138,12 +138,18 @@ class ExactRequest(View, frozen=True):
     capacity: CapacityRequest = CapacityRequest()
 
 
+class Alternative(ExactRequest, frozen=True):
+    """One way to meet a request."""
+
+    name: str = ""
+
+
 class DeviceRequest(View, frozen=True):
-    """One request of a claim."""
+    """One request of a claim: exact, or alternatives of which the first counts that can be had."""
 
     name: str
     exactly: ExactRequest | None = None
-    first_available: tuple[Any, ...] = ()
+    first_available: tuple[Alternative, ...] = ()
 
 
 class Constraint(View, frozen=True):

@@ -196,6 +196,7 @@ class PodStatus(View, frozen=True):
     reason: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
     resource_claim_statuses: tuple[ClaimStatus, ...] = ()
     extended_resource_claim_status: ExtendedClaim | None = None
 

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is written down of pods when they have ended."""
+
+from typing import Any
+
+import pytest
+
+from slinky.bridge import fate
+from slinky.bridge.fate import Fate
+from slinky.bridge.views import Pod
+
+from .build import pod
+
+
+def ended(
+    phase: str, *codes: int, name: str = "p", deleted: bool = False, why: str = "", init: int | None = None
+) -> Pod:
+    """A pod whose containers ended like this; `why` is the kubelet's word for the last of them."""
+    status: dict[str, Any] = {"containerStatuses": [{"state": {"terminated": {"exitCode": code}}} for code in codes]}
+    if codes:
+        status["containerStatuses"][-1]["state"]["terminated"]["reason"] = why
+    else:
+        status["reason"] = why
+    if init is not None:
+        status["initContainerStatuses"] = [{"state": {"terminated": {"exitCode": init, "reason": "Error"}}}]
+    return pod(name, phase=phase, status=status, **({"deleted": "2026-01-01T00:00:00Z"} if deleted else {}))
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ([ended("Succeeded", 0), ended("Succeeded", 0)], Fate("Succeeded")),
+        ([ended("Succeeded", 0), ended("Failed", 3, name="b", why="Error")], Fate("Failed", 3, "b: Error")),
+        ([ended("Failed", 0, 137, why="OOMKilled")], Fate("Failed", 137, "p: OOMKilled")),
+        ([ended("Failed", why="Evicted")], Fate("Failed", 1, "p: Evicted")),
+        ([ended("Failed")], Fate("Failed", 1, "p")),
+        ([ended("Failed", init=4)], Fate("Failed", 4, "p: Error")),
+        ([ended("Succeeded", 0, init=0)], Fate("Succeeded")),
+        ([ended("Running")], Fate("Deleted")),
+        ([ended("Failed", 137, deleted=True)], Fate("Deleted", 137)),
+        # The second was only stopped because the first had failed: its code is not the reason.
+        ([ended("Failed", 3, name="a"), ended("Failed", 137, name="b", deleted=True)], Fate("Failed", 3, "a")),
+    ],
+)
+def test_the_fate_of_pods_is_the_worst_that_happened_to_any_of_them(pods: list[Pod], expected: Fate) -> None:
+    assert fate.of(pods) == expected
+
+
+def test_what_is_written_says_which_pod_and_why() -> None:
+    assert str(Fate("Failed", 137, "w-3: OOMKilled")) == "pods Failed, exit code 137 (w-3: OOMKilled)"
+    assert str(Fate("Succeeded")) == "pods Succeeded, exit code 0"
