@@ -8,6 +8,7 @@ from slinky.api.wellknown import OWN_FILES, SITE_FILES
 from slinky.slurm.conf import ConfError, cluster_name, parse
 from slinky.webhook import text
 from slinky.webhook.judge import Change, Rules
+from slinky.webhook.slurmnames import defined, makes
 
 SCRIPTS = (
     ("prologScriptRefs", "prolog_script_refs"),
@@ -37,11 +38,11 @@ DECIDED = frozenset(
 
 def names_fit(change: Change[Controller]) -> Iterator[str]:
     """Its children can be called what they are called."""
-    new = change.new
+    new, longest = change.new, text.LONGEST_LABEL
+    yield from text.named("metadata.name", new.worker_service_name, text.SERVICE, longest, "as a Service must")
     if not new.spec.external:
         why = "which the StatefulSet of slurmctld needs"
         yield from text.named("metadata.name", new.workload_name, text.SERVICE, text.LONGEST_STATEFUL_SET, why)
-        longest = text.LONGEST_LABEL
         yield from text.named("metadata.name", new.internal_service_name, text.SERVICE, longest, "as a Service must")
 
 
@@ -58,23 +59,13 @@ def extra_conf_is_readable(change: Change[Controller]) -> Iterator[str]:
     yield from text.conf_text("spec.extraConf", change.new.spec.extra_conf)
 
 
-def partitions_are_unique(change: Change[Controller]) -> Iterator[str]:
-    """The site's text does not define a partition or a node set that a NodeSet makes."""
-    theirs = [nodes for nodes in change.world.node_sets if nodes.controller_key == change.new.key]
-    made = {("partitionname", nodes.slurm_name) for nodes in theirs if nodes.spec.partition.enabled}
-    made |= {("nodeset", nodes.slurm_name) for nodes in theirs}
-    for kind, name in sorted(defined(change.new) & made):
-        yield f"spec.extraConf: {kind} {name} is made by a NodeSet already"
-
-
-def defined(of: Controller) -> set[tuple[str, str]]:
-    """Partitions and node sets that the site's text defines, as (kind in lower case, name)."""
-    try:
-        lines = parse(of.spec.extra_conf)
-    except ConfError:
-        return set()
-    heads = [line[0] for line in lines]
-    return {(head.key.lower(), head.value) for head in heads if head.key.lower() in {"partitionname", "nodeset"}}
+def names_are_unique(change: Change[Controller]) -> Iterator[str]:
+    """The site's text does not define a host, a node set or a partition that a NodeSet makes."""
+    for nodes in change.world.node_sets:
+        if nodes.controller_key == change.new.key:
+            for kind, name in sorted(defined(change.new)):
+                if makes(nodes, kind, name):
+                    yield f"spec.extraConf: {kind} {name} is made by NodeSet {nodes.metadata.name} already"
 
 
 def config_files_are_there(change: Change[Controller]) -> Iterator[str]:
@@ -172,7 +163,7 @@ RULES = Rules(
         names_fit,
         cluster_name_fits,
         extra_conf_is_readable,
-        partitions_are_unique,
+        names_are_unique,
         config_files_are_there,
         scripts_are_there,
         outside_is_a_word,

@@ -5,26 +5,21 @@ from collections.abc import Iterator
 
 from slinky.api import NodeSet
 from slinky.webhook import text
-from slinky.webhook.controller import defined
 from slinky.webhook.judge import Change, Rules
+from slinky.webhook.slurmnames import DEFAULTS, EVERYTHING, clash, defined, makes, prefix
 
 Sets = Change[NodeSet]
 
-#: Settings that name a node; the operator gives the name.
-NAMING = ("NodeName", "NodeHostname", "NodeAddr")
-
 
 def hosts_can_be_named(change: Sets) -> Iterator[str]:
-    """Prefix and largest ordinal together are a host name."""
+    """Prefix and largest ordinal together are a host name; without ordinals, the prefix still names a partition."""
     new = change.new
-    if new.per_node:
-        return
-    given = bool(new.spec.template.spec.get("hostname"))
-    field = "spec.template.spec.hostname" if given else "metadata.name"
-    largest = max(new.spec.replicas - 1, 0)
-    yield from text.named(
-        field, new.hostname(largest), text.LABEL, text.LONGEST_LABEL, "as a host name with its ordinal must"
+    name, why = (
+        (new.slurm_name, "as the name of a partition must")
+        if new.per_node
+        else (new.hostname(max(new.spec.replicas - 1, 0)), "as a host name with its ordinal must")
     )
+    yield from text.named(_naming(new), name, text.LABEL, text.LONGEST_LABEL, why)
 
 
 def children_can_be_named(change: Sets) -> Iterator[str]:
@@ -49,35 +44,29 @@ def hosts_are_unique(change: Sets) -> Iterator[str]:
             )
 
 
-def prefix(of: NodeSet) -> str:
-    """What its host names start with."""
-    return str(of.spec.template.spec.get("hostname") or f"{of.metadata.name}-")
-
-
-def clash(one: NodeSet, other: NodeSet) -> bool:
-    """Can both have the same name in Slurm: `a-` with 10 is `a-1` with 0."""
-    if one.slurm_name == other.slurm_name:
-        return True
-    if one.per_node or other.per_node:
-        return False
-    short, long = sorted((prefix(one), prefix(other)), key=len)
-    rest = long.removeprefix(short)
-    return rest != long and rest.isascii() and rest.isdigit()
-
-
-def partition_is_unique(change: Sets) -> Iterator[str]:
-    """The Controller's own text does not define the same partition or node set."""
+def names_are_free(change: Sets) -> Iterator[str]:
+    """The Controller's own text does not define the same host, node set or partition."""
     new, name = change.new, change.new.controller_key.name
     taken = {entry for found in change.world.controllers if found.key == new.controller_key for entry in defined(found)}
-    if new.spec.partition.enabled and ("partitionname", new.slurm_name) in taken:
-        yield f"spec.partition: Controller {name} defines partition {new.slurm_name} in its extraConf"
-    if ("nodeset", new.slurm_name) in taken:
-        yield f"metadata.name: Controller {name} defines node set {new.slurm_name} in its extraConf"
+    for kind, what in sorted(taken):
+        if makes(new, kind, what):
+            yield f"{_naming(new)}: Controller {name} defines {kind} {what} in its extraConf"
+
+
+def partition_is_a_partition(change: Sets) -> Iterator[str]:
+    """Slurm takes its name for a partition, and not for the defaults of others."""
+    if change.new.spec.partition.enabled and change.new.slurm_name == DEFAULTS:
+        yield f"{_naming(change.new)}: Slurm takes a partition called {DEFAULTS} for the defaults of all others"
+
+
+def _naming(of: NodeSet) -> str:
+    """The field that names its hosts."""
+    return "spec.template.spec.hostname" if of.spec.template.spec.get("hostname") else "metadata.name"
 
 
 def settings_are_data(change: Sets) -> Iterator[str]:
     """Node settings are Key=Value and nothing else."""
-    yield from text.node_settings("spec.extraConf", change.new.spec.extra_conf, NAMING)
+    yield from text.node_settings("spec.extraConf", change.new.spec.extra_conf)
 
 
 def partition_is_one_line(change: Sets) -> Iterator[str]:
@@ -115,6 +104,12 @@ def claims_are_named(change: Sets) -> Iterator[str]:
         seen.add(name)
 
 
+def partition_of_all(change: Sets) -> Iterator[str]:
+    """A partition of this name has all hosts of the cluster, since Slurm takes the name for them."""
+    if change.new.spec.partition.enabled and change.new.slurm_name == EVERYTHING:
+        yield f"{_naming(change.new)}: Slurm takes {EVERYTHING} for every node, so the partition has all workers"
+
+
 def idle_fields(change: Sets) -> Iterator[str]:
     """Fields without effect in the scaling mode or strategy that was chosen."""
     spec = change.new.spec
@@ -144,7 +139,8 @@ RULES = Rules(
         children_can_be_named,
         hosts_can_be_named,
         hosts_are_unique,
-        partition_is_unique,
+        names_are_free,
+        partition_is_a_partition,
         settings_are_data,
         partition_is_one_line,
         sshd_text_is_plain,
@@ -152,5 +148,5 @@ RULES = Rules(
         claims_stay,
         claims_are_named,
     ),
-    warn=(idle_fields,),
+    warn=(partition_of_all, idle_fields),
 )

@@ -59,6 +59,13 @@ def secret_can_be_named(change: Change[Token]) -> Iterator[str]:
     yield from text.named("spec.secretRef", change.new.secret_name, text.SUBDOMAIN, text.LONGEST_SUBDOMAIN, why)
 
 
+def secret_is_not_the_key(change: Change[Token]) -> Iterator[str]:
+    """The token does not go where the key is that signs it."""
+    key = change.new.spec.jwt_key
+    if key and key.name == change.new.secret_name:
+        yield f"spec.secretRef: Secret {key.name} holds the key that signs; name another one"
+
+
 def token_key_stays(change: Change[Token]) -> Iterator[str]:
     """The key that signs does not change."""
     old = change.old and change.old.spec.jwt_key
@@ -72,4 +79,8 @@ def administrators(change: Change[Token]) -> Iterator[str]:
         yield f"spec.username: a token of {change.new.username} can do anything in the Slurm cluster"
 
 
-TOKEN = Rules(Token, refuse=(user_is_a_word, secret_can_be_named, token_key_stays), warn=(administrators,))
+TOKEN = Rules(
+    Token,
+    refuse=(user_is_a_word, secret_can_be_named, secret_is_not_the_key, token_key_stays),
+    warn=(administrators,),
+)

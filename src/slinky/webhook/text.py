@@ -5,10 +5,12 @@ Each function yields sentences, none when all is well, and starts each with the 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from slinky.api.templates import ExternalHost
-from slinky.slurm.conf import ConfError, fragment, parse, word
+from slinky.slurm import conf
+from slinky.slurm.conf import ConfError
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 SERVICE = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
@@ -18,48 +20,34 @@ LONGEST_SUBDOMAIN = 253
 #: A StatefulSet's pods carry its name and a hash of eleven characters in one label.
 LONGEST_STATEFUL_SET = 52
 
-_SETTING = re.compile(r"[A-Za-z][A-Za-z0-9_]*=\S+\Z")
-#: Published images hand a worker's settings to a shell; these characters mean themselves in every shell.
-_NOT_INERT = re.compile(r"[^A-Za-z0-9_.,:/@%+=^ -]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 
 
 def conf_text(field: str, text: str) -> Iterator[str]:
     """A site's part of a configuration file: lines that Slurm can read, and no includes."""
-    try:
-        parse(text)
-    except ConfError as error:
-        yield f"{field}: {error}"
+    return _complaint(field, partial(conf.parse, text))
 
 
 def conf_fragment(field: str, text: str, refuse: tuple[str, ...]) -> Iterator[str]:
     """A person's part of one line of a configuration file."""
-    try:
-        fragment(text, refuse=refuse)
-    except ConfError as error:
-        yield f"{field}: {error}"
+    return _complaint(field, partial(conf.fragment, text, refuse=refuse))
 
 
 def conf_word(field: str, text: str) -> Iterator[str]:
     """One word in a configuration file; empty is left to the schema."""
+    return _complaint(field, partial(conf.word, text)) if text else iter(())
+
+
+def node_settings(field: str, text: str) -> Iterator[str]:
+    """Settings of a Slurm node: Key=Value separated by blanks, and nothing a shell could act on."""
+    return _complaint(field, partial(conf.node_settings, text))
+
+
+def _complaint(field: str, read: Callable[[], object]) -> Iterator[str]:
     try:
-        if text:
-            word(text)
+        read()
     except ConfError as error:
         yield f"{field}: {error}"
-
-
-def node_settings(field: str, text: str, refuse: Iterable[str] = ()) -> Iterator[str]:
-    """Settings of a Slurm node: Key=Value separated by blanks, and nothing a shell could act on."""
-    if found := _NOT_INERT.search(text):
-        yield f"{field}: the character {found[0]!r} is not allowed"
-        return
-    banned = {key.lower() for key in refuse}
-    for token in text.split():
-        if not _SETTING.match(token):
-            yield f"{field}: {token[:60]!r} is not Key=Value"
-        elif token.partition("=")[0].lower() in banned:
-            yield f"{field}: {token.partition('=')[0]} may not be set here"
 
 
 def plain_text(field: str, text: str) -> Iterator[str]:

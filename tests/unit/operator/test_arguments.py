@@ -10,6 +10,7 @@ from slinky.slurm.conf import ConfError
 CASES = [
     ("the set's own feature", "", "Features=gpu"),
     ("features are joined, once each, sorted", "Features=z,a,gpu", "Features=a,gpu,z"),
+    ("features by either name", "Feature=b Features=a", "Features=a,b,gpu"),
     ("others keep their value", "weight=3 Gres=gpu:h100:8(S:0-1)", "Features=gpu Gres=gpu:h100:8(S:0-1) Weight=3"),
 ]
 
@@ -29,6 +30,8 @@ REFUSED = [
     "A=1\nB=2",
     "Topology=x",
     "NodeName=y",
+    "NodeAddr=y",
+    "Features+=y",
     "Weight=",
     "Weight",
     'Gres="a b"',
@@ -60,6 +63,13 @@ def test_the_controller_is_named_by_its_service() -> None:
     assert arguments(node_set(), controller())[:3] == ["-Z", "--conf-server", "slurm-controller.ns:6817"]
     external = controller(external=True, externalConfig={"host": "ctl.example", "port": 7000})
     assert arguments(node_set(), external)[2] == "ctl.example:7000"
+
+
+@pytest.mark.parametrize("host", ["a;reboot", "a b", "$(id)", "a\nb", "`id`"])
+def test_an_address_outside_is_a_word_before_a_shell_may_read_it(host: str) -> None:
+    external = controller(external=True, externalConfig={"host": host, "port": 7000})
+    with pytest.raises(ConfError):
+        arguments(node_set(), external)
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_a_set_that_goes_keeps_its_partition_until_it_is_gone() -> None:
     ],
 )
 def test_a_value_cannot_add_a_setting(spec: dict[str, Any]) -> None:
-    with pytest.raises(ConfError):
+    with pytest.raises(ConfError, match="NodeSet gpu: "):
         slurm_conf(controller(), None, (node_set(**spec),), Files())
 
 

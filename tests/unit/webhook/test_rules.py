@@ -15,7 +15,7 @@ from slinky.kube import Reply
 from slinky.webhook.application import RULES
 from slinky.webhook.farewell import farewell
 from slinky.webhook.judge import Change, World, judge
-from slinky.webhook.nodeset import clash
+from slinky.webhook.slurmnames import clash
 from slinky.webhook.text import node_settings
 
 KEY = {"name": "keys", "key": "k"}
@@ -72,6 +72,10 @@ def test_a_name_that_a_child_could_not_have_is_refused(kind: str, name: str, why
     assert why in reply.message
 
 
+def hosts(prefix: str) -> dict[str, Any]:
+    return {"template": {"spec": {"hostname": prefix}}}
+
+
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     # a site's text in a configuration file
     ("controller", {"extraConf": "include /etc/shadow"}, "spec.extraConf: includes are not allowed"),
@@ -113,15 +117,20 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("nodeset", {"extraConf": "Weight=1' --evil '"}, "spec.extraConf: the character"),
     ("nodeset", {"extraConf": "Weight=1\nWeight=2"}, r"spec.extraConf: the character '\n'"),
     ("nodeset", {"extraConf": "NodeName=other"}, "spec.extraConf: NodeName may not be set here"),
+    ("nodeset", {"extraConf": "nodeaddr=10.0.0.1"}, "spec.extraConf: nodeaddr may not be set here"),
+    ("nodeset", {"extraConf": "Topology=default:s1"}, "spec.extraConf: Topology may not be set here"),
     # partitions
     ("nodeset", {"partition": {"config": "State=UP\n"}}, "spec.partition.config"),
     ("nodeset", {"partition": {"config": "Nodes=ALL"}}, "spec.partition.config: Nodes may not be set here"),
     ("nodeset", {"partition": {"config": "State=UP # PartitionName=x"}}, "spec.partition.config"),
     ("nodeset", {"partition": {"config": "MaxTime="}}, "spec.partition.config"),
+    ("nodeset", {"partition": {"enabled": True}, **hosts("default-")}, "for the defaults of all others"),
     # host names
-    ("nodeset", {"template": {"spec": {"hostname": "Gpu_"}}}, "spec.template.spec.hostname"),
-    ("nodeset", {"template": {"spec": {"hostname": "a.b-"}}}, "spec.template.spec.hostname"),
-    ("nodeset", {"template": {"spec": {"hostname": "h" * 60 + "-"}}, "replicas": 1000}, "longer than 63"),
+    ("nodeset", hosts("Gpu_"), "spec.template.spec.hostname"),
+    ("nodeset", hosts("a.b-"), "spec.template.spec.hostname"),
+    ("nodeset", {**hosts("h" * 60 + "-"), "replicas": 1000}, "longer than 63"),
+    ("nodeset", {**hosts("a\nSlurmUser=root"), "scalingMode": "DaemonSet"}, "spec.template.spec.hostname"),
+    ("nodeset", {**hosts("a,b"), "scalingMode": "DaemonSet"}, "spec.template.spec.hostname"),
     # the rest
     ("nodeset", {"volumeClaimTemplates": [{"metadata": {}}]}, "spec.volumeClaimTemplates[0].metadata.name"),
     ("nodeset", {"volumeClaimTemplates": [{"metadata": {"name": "a"}}] * 2}, "'a' is there twice"),
@@ -131,6 +140,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("loginset", {"rootSshAuthorizedKeys": "a\x00"}, "spec.rootSshAuthorizedKeys"),
     ("token", {"username": "a b"}, "spec.username"),
     ("token", {"username": "Alice_Smith"}, "set spec.secretRef"),
+    ("token", {"secretRef": {"name": "keys", "key": "t"}}, "spec.secretRef: Secret keys holds the key that signs"),
 ]
 
 WORLD = World(
@@ -159,6 +169,7 @@ WARNED: list[tuple[str, dict[str, Any], str]] = [
     ("loginset", {"service": {"spec": {"externalIPs": ["10.0.0.1"]}}}, "externalIPs are ignored"),
     ("nodeset", {"scalingMode": "DaemonSet", "pinToNode": True}, "spec.pinToNode has no effect in DaemonSet mode"),
     ("nodeset", {"pruneSlurmNodeRecords": "NodeNotFound"}, "has no effect in StatefulSet mode"),
+    ("nodeset", {"partition": {"enabled": True}, **hosts("all-")}, "the partition has all workers"),
     ("nodeset", {"drain": {"onTimeout": "Cancel"}}, "spec.drain.onTimeout has no effect without a timeout"),
     ("token", {"username": "root"}, "can do anything"),
 ]
@@ -183,6 +194,8 @@ WELCOME: list[tuple[str, dict[str, Any]]] = [
     ("controller", {"ha": {"enabled": True}, "persistence": {"existingClaim": "wide"}}),
     ("controller", {"ha": {"enabled": True}, "persistence": {"existingClaim": "not-there-yet"}}),
     ("nodeset", {"extraConf": "Weight=10 Gres=gpu:h100:8 Features=a,b CpuSpecList=0-3"}),
+    ("nodeset", {"extraConf": "Gres=gpu:h100:8(S:0-1)\n"}),
+    ("nodeset", hosts("default-")),
     ("nodeset", {"partition": {"enabled": True, "config": "State=UP MaxTime=UNLIMITED Default=YES"}}),
     ("nodeset", {"template": {"spec": {"hostname": "gpu-"}}, "replicas": 0}),
     ("nodeset", {"scalingMode": "DaemonSet"}),
@@ -277,10 +290,6 @@ def test_only_a_deletion_that_would_end_work_is_refused(
     assert farewell(at, World(node_sets=sets), propagation).allowed == allowed
 
 
-def hosts(prefix: str) -> dict[str, Any]:
-    return {"template": {"spec": {"hostname": prefix}}}
-
-
 @pytest.mark.parametrize(
     ("one", "other", "clashing"),
     [
@@ -320,6 +329,36 @@ def test_another_cluster_may_use_the_same_names() -> None:
 def test_sets_that_do_not_clash_have_no_host_in_common(first: int, second: int, prefix: str) -> None:
     one, other = nodeset("x", **hosts("n-")), nodeset("y", **hosts(prefix))
     assert clash(one, other) or one.hostname(first) != other.hostname(second)
+
+
+@pytest.mark.parametrize("name", ["my.cluster", "c" * 50])
+def test_a_cluster_outside_has_workers_whose_service_needs_a_name_too(name: str) -> None:
+    reply = answer("controller", made("controller", name, external=True, clusterName="c"))
+    assert not reply.allowed
+    assert "as a Service must" in reply.message
+
+
+@pytest.mark.parametrize(
+    ("line", "spec", "clashing"),
+    [
+        ("NodeName=gpu-[0-1] CPUs=4", {}, True),
+        ("NodeName=gpu-[2-9]", {}, False),
+        ("NodeName=gpu-00", {}, False),
+        ("NodeName=gpu-00", {"ordinalPadding": 2}, True),
+        ("NodeName=gpu-0", {"scalingMode": "DaemonSet"}, False),
+        ("NodeName=h-1", hosts("h-"), True),
+        ("NodeName=gpu-x,other[1", {}, False),
+        (f"NodeName=gpu-{'9' * 5000}", {}, False),
+        ("NodeSet=gpu Feature=x", {}, True),
+        ("PartitionName=gpu Nodes=ALL", {}, False),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_hosts_of_the_text_and_of_node_sets_never_clash(line: str, spec: dict[str, Any], clashing: bool) -> None:
+    text: Controller = made("controller", extraConf=line)
+    nodes = nodeset("gpu", replicas=2, **spec)
+    assert answer("nodeset", nodes, world=World(controllers=(text,))).allowed is not clashing
+    assert answer("controller", text, world=World(node_sets=(nodes,))).allowed is not clashing
 
 
 def test_partitions_of_the_text_and_of_node_sets_never_clash() -> None:

@@ -6,6 +6,7 @@ each value and reads the result back; what it refuses is a `ConfError` with a se
 """
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from slinky.api import wellknown
 from slinky.api.accounting import Accounting
@@ -13,6 +14,8 @@ from slinky.api.controller import Controller
 from slinky.api.nodeset import NodeSet
 from slinky.operator.controller.files import Files
 from slinky.slurm import conf
+
+LineT = TypeVar("LineT", conf.NodeSetLine, conf.PartitionLine)
 
 #: Slurm wants to know how many nodes may ever join; room for more costs little.
 LEAST_NODES = 1024
@@ -94,8 +97,17 @@ def _room(sets: Iterable[NodeSet]) -> int:
 
 
 def _node_set(of: NodeSet) -> conf.NodeSetLine:
-    return conf.NodeSetLine(of.slurm_name, feature=of.slurm_name)
+    return _blamed(of, conf.NodeSetLine(of.slurm_name, feature=of.slurm_name))
 
 
 def _partition(of: NodeSet) -> conf.PartitionLine:
-    return conf.PartitionLine(of.slurm_name, of.slurm_name, of.spec.partition.config)
+    return _blamed(of, conf.PartitionLine(of.slurm_name, of.slurm_name, of.spec.partition.config))
+
+
+def _blamed(of: NodeSet, found: LineT) -> LineT:
+    """A line whose fault, if it has one, is put down to its NodeSet: the sentence stands on the Controller."""
+    try:
+        found.line()
+    except conf.ConfError as error:
+        raise conf.ConfError(f"NodeSet {of.metadata.name}: {error}") from error
+    return found

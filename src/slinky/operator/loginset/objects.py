@@ -13,6 +13,7 @@ from slinky.api.loginset import LOGIN_SETS, LoginSet
 from slinky.api.names import LOGIN
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES
+from slinky.operator.addresses import conf_server
 from slinky.operator.frame import framed
 from slinky.operator.images import Images
 from slinky.operator.loginset.hostkeys import KINDS, private_name, public_name
@@ -127,7 +128,7 @@ def _login(of: LoginSet, controller: Controller, images: Images) -> Piece:
     built = {
         "name": "login",
         "image": images.of("login"),
-        "env": [{"name": "SACKD_OPTIONS", "value": f"--conf-server {controller.host}:{controller.port}"}],
+        "env": [{"name": "SACKD_OPTIONS", "value": f"--conf-server {conf_server(controller)}"}],
         "ports": _ports(of),
         "readinessProbe": {"exec": {"command": ["test", "-S", "/run/slurm/sack.socket"]}, "periodSeconds": 5},
         "securityContext": {"capabilities": {"add": ["AUDIT_WRITE", "SYS_CHROOT"]}},

@@ -5,7 +5,6 @@
 the quotes off. No value may hold a character with which it could leave them.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,22 +12,16 @@ from slinky.api import keys
 from slinky.api.controller import Controller
 from slinky.api.nodeset import NodeSet
 from slinky.kube.quantity import Quantity
+from slinky.operator.addresses import conf_server
 from slinky.operator.pieces import Piece
-from slinky.slurm.conf import ConfError, fragment, word
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.,:=/+*()\[\]@%-]")
-#: Said by the operator or by the image; a person's word for it would be ambiguous.
-RESERVED = ("NodeName", "Topology")
+from slinky.slurm.conf import node_settings, word
 
 
 def node_conf(of: NodeSet) -> str:
     """What the worker tells Slurm about itself. Raises `ConfError` for text that must not reach a command line."""
-    settings = {one.key.lower(): (one.key, one.value) for one in fragment(of.spec.extra_conf, refuse=RESERVED)}
-    for key, value in settings.values():
-        if _UNSAFE.search(value):
-            raise ConfError(f"extraConf: {key}={value[:60]} has characters that cannot stand on a command line")
-    asked = settings.pop("features", ("", ""))[1] or settings.pop("feature", ("", ""))[1]
-    features = sorted({word(of.slurm_name, "host name"), *filter(None, asked.split(","))})
+    settings = {one.key.lower(): (one.key, one.value) for one in node_settings(of.spec.extra_conf)}
+    asked = [settings.pop(key, ("", ""))[1] for key in ("feature", "features")]
+    features = sorted({word(of.slurm_name, "host name"), *filter(None, ",".join(asked).split(","))})
     pairs = {key[0].upper() + key[1:]: value for key, value in settings.values()}
     pairs["Features"] = ",".join(features)
     return " ".join(f"{key}={value}" for key, value in sorted(pairs.items()))
@@ -36,7 +29,7 @@ def node_conf(of: NodeSet) -> str:
 
 def arguments(of: NodeSet, controller: Controller) -> list[str]:
     """The arguments of slurmd."""
-    return ["-Z", "--conf-server", f"{controller.host}:{controller.port}", "--conf", f"'{node_conf(of)}'"]
+    return ["-Z", "--conf-server", conf_server(controller), "--conf", f"'{node_conf(of)}'"]
 
 
 def environment(container: Mapping[str, Any], pod: Mapping[str, Any]) -> list[Piece]:

@@ -7,6 +7,7 @@ its own.
 
 from .cgroup import CgroupConf
 from .gres import Device, GresConf, GresLine, devices
+from .node import node_settings
 from .slurm import (
     Controller,
     NodeLine,
@@ -43,6 +44,7 @@ __all__ = [
     "fragment",
     "line",
     "merge_options",
+    "node_settings",
     "parse",
     "problems",
     "render",
