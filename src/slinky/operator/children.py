@@ -2,7 +2,8 @@
 """Objects that the operator makes: applied when they differ from what is wanted, removed when they are not wanted.
 
 Everything is server-side apply under one field manager, so that what leaves a spec leaves its children too. An object
-that is as wanted costs no request; see `differing` for what that means.
+that is as wanted costs no request; see `differing` for what that means. An object that somebody else made is never
+taken: one that only shares its name with a child is in the way, and that is said.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,10 +12,11 @@ from typing import Any
 import msgspec
 
 from slinky.api import keys
-from slinky.api.names import ROLES
+from slinky.api.group import GROUP
+from slinky.api.names import ROLES, worker_service
 from slinky.kube.cache import Cache
 from slinky.kube.client import Client
-from slinky.kube.errors import Invalid, Later, NotFound
+from slinky.kube.errors import Blocked, Conflict, Invalid, Later, NotFound
 from slinky.kube.resource import Resource
 from slinky.kube.runtime import Runtime
 from slinky.kube.types import Key, Meta
@@ -143,7 +145,7 @@ class Children:
         WRITES.labels("apply", resource.kind).inc()
         kind = resource.viewed_as(Child)
         try:
-            made = await self._client.apply(kind, wanted, manager=self._manager)
+            made = await self._written(kind, key, wanted, known=live is not None)
         except Invalid:
             if resource is STATEFUL_SETS and live is not None and _fixed(live, wanted):
                 await self._client.delete(resource, key, uid=live.metadata.uid, propagation="Orphan")
@@ -152,6 +154,23 @@ class Children:
         log.info("applied", kind=resource.kind, name=str(key))
         self._settled[resource.name, key] = (wanted["metadata"]["annotations"][FINGERPRINT], _version(made))
         return self.caches[resource.name].wrote(made)
+
+    async def _written(self, kind: Resource[Child], key: Key, wanted: Mapping[str, Any], *, known: bool) -> Child:
+        """Apply. What somebody else has under a name that a child is to have is left as it is."""
+        try:
+            return await self._client.apply(kind, wanted, manager=self._manager, force=known)
+        except Conflict:
+            there = None if known else await self._client.find(kind, key)
+            if there is not None and not _is_ours(there):
+                hint = f"there is a {kind.kind} {key.name} that this operator did not make; rename it or this object"
+                raise Blocked("NameTaken", hint) from None
+            return await self._client.apply(kind, wanted, manager=self._manager)
+
+
+def _is_ours(found: Child) -> bool:
+    """Made for an object of ours by whichever operator: its owner says so, or a name that nobody else would give."""
+    owned = any(owner.api_version.rpartition("/")[0] == GROUP for owner in found.metadata.owner_references)
+    return owned or found.metadata.name.startswith(worker_service(""))
 
 
 def _version(live: Child) -> str:

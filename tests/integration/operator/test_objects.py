@@ -174,6 +174,39 @@ async def test_a_stateful_set_of_another_shape_is_replaced(desk: Desk) -> None:
     await desk.until(finalized, "the new one", 20)
 
 
+async def test_what_others_have_under_the_name_of_a_child_is_left_alone(desk: Desk) -> None:
+    await secrets(desk)
+    await controller(desk)
+    await desk.secret("sssd", **{"sssd.conf": "[sssd]"})
+    theirs = {"ports": [{"port": 80}], "selector": {"app": "web"}}
+    await desk.apply(SERVICES, "web", spec=theirs)
+    before = await desk.get(SERVICES, "web")
+    await desk.apply(
+        LOGIN_SETS, "web", spec={"controllerRef": REF, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+    )
+
+    async def blocked() -> bool:
+        return await desk.condition(LOGIN_SETS, "web", "Degraded") == ("True", "NameTaken")
+
+    await desk.until(blocked, "the refusal")
+    assert (await desk.get(SERVICES, "web")).metadata.resource_version == before.metadata.resource_version
+
+
+async def test_what_was_made_for_an_object_of_ours_is_taken_over_also_without_labels(desk: Desk) -> None:
+    await controller(desk)
+    cluster = (await desk.get(CONTROLLERS, "slurm")).metadata
+    owner = {"apiVersion": CONTROLLERS.api_version, "kind": "Controller", "name": "slurm", "uid": cluster.uid}
+    where = Key(desk.namespace, "slurm-config")
+    old = CONFIG_MAPS.manifest(where, metadata={"ownerReferences": [owner]}, data={"slurm.conf": "old"})
+    await desk.client.create(CONFIG_MAPS, old)
+    await secrets(desk)
+
+    async def ours() -> bool:
+        return "ClusterName=" in (await desk.get(CONFIG_MAPS, where.name)).data["slurm.conf"]
+
+    await desk.until(ours, "our configuration")
+
+
 async def test_host_keys_are_made_once(desk: Desk) -> None:
     await secrets(desk)
     await controller(desk)
