@@ -12,6 +12,7 @@ from tests.unit.operator.made import BLIND, NOW, accounting, controller, host, n
 from slinky.api.conditions import CONFIG_SYNCED, DEGRADED, PROGRESSING, READY, SLURM_REACHABLE
 from slinky.api.loginset import LoginSet
 from slinky.api.restapi import RestApi
+from slinky.kube.types import Condition
 from slinky.kube.views import ReplicaStatus
 from slinky.operator.accounting import status as accounting_status
 from slinky.operator.controller import status as controller_status
@@ -33,6 +34,7 @@ SIGHTS = {
     "doubtful": Sight(connected=True, doubt="9 vanished at once"),
     "seeing": seeing(host("gpu-0")),
 }
+STUCK = Condition("Progressing", "False", "ProgressDeadlineExceeded", "ReplicaSet x has timed out progressing.")
 WORKLOADS = {
     "none": None,
     "starting": ReplicaStatus(replicas=1),
@@ -86,6 +88,35 @@ def test_what_is_blocked_says_so_in_all_of_them_and_keeps_what_is_known_of_slurm
     assert said[DEGRADED].message == said[READY].message == "make the Secret x"
     assert said[CONFIG_SYNCED].status == "False"
     assert held((), SLURM_REACHABLE).value is None
+
+
+@pytest.mark.parametrize(
+    ("said", "degraded"),
+    [
+        ((), False),
+        ((Condition("Progressing", "True", "NewReplicaSetAvailable"), Condition("Available", "False")), False),
+        ((STUCK,), True),
+        ((Condition("ReplicaFailure", "True", "FailedCreate", "exceeded quota"),), True),
+    ],
+)
+def test_a_deployment_that_gets_no_further_is_told_in_its_own_words(
+    said: tuple[Condition, ...], degraded: bool
+) -> None:
+    login = made(LoginSet, sssdConfRef={"name": "s", "key": "k"})
+    for of, status in ((made(RestApi), rest_status), (login, login_status)):
+        found = status.health(of, ReplicaStatus(replicas=1, conditions=said), True, BLIND).degraded
+        assert found.value is degraded
+        assert not degraded or found.message == said[-1].message
+
+
+@pytest.mark.parametrize(("sight", "ready"), [("no RestApi", True), ("down", False), ("seeing", True)])
+def test_a_daemon_outside_is_not_said_to_be_more_than_is_known(sight: str, ready: bool) -> None:
+    of = controller(external=True, externalConfig={"host": "h", "port": 1})
+    found = controller_status.health(of, None, True, SIGHTS[sight]).ready
+    assert found.value is ready
+    assert SIGHTS[sight].fact().message in found.message
+    outside = accounting_status.health(accounting(external=True, externalConfig={"host": "h", "port": 1}), None, True)
+    assert all("outside of Kubernetes" in fact.message for fact in (outside.ready, outside.slurm, outside.config))
 
 
 def test_saying_the_same_again_changes_nothing() -> None:

@@ -12,11 +12,17 @@ _MYSQL = re.compile(r"mysql_real_connect failed: (\d+) (.+)")
 #: Numbers of the database's client library, by what they mean for a person.
 REFUSALS = frozenset({"1044", "1045", "1049", "1130", "1698"})
 
+OUTSIDE = Health(
+    Fact(True, "External", "slurmdbd runs outside of Kubernetes; slurmctld is told where"),
+    slurm=Fact(None, "External", "nobody here asks a slurmdbd outside of Kubernetes"),
+    config=Fact(True, "External", "a slurmdbd outside of Kubernetes has a configuration of its own"),
+)
+
 
 def health(of: Accounting, workload: ReplicaStatus | None, observed: bool, output: str = "") -> Health:
     """Conditions of an Accounting; slurmdbd answers when its pod is ready. `output` is what one that is not says."""
     if of.spec.external:
-        return Health(Fact(True, "External"), slurm=Fact(None, "External"), config=Fact(True, "External"))
+        return OUTSIDE
     status = workload or ReplicaStatus()
     found = of_workload(1, status.ready_replicas, status.updated_replicas, observed)
     answers = Fact(status.ready_replicas > 0, "Answering" if status.ready_replicas else "NotReady")

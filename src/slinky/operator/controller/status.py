@@ -24,8 +24,11 @@ def health(
     """Conditions of a Controller: one ready slurmctld is enough, standby ones never are."""
     reachable = sight.fact()
     if of.spec.external or decision is None:
-        value = True if reachable.value is None else reachable.value
-        return Health(Fact(value, "External"), slurm=reachable, config=Fact(True, "Written"))
+        # All that is made for it is there; more is known only if a RestApi speaks for it.
+        ready = Fact(
+            reachable.value is not False, "External", f"slurmctld is outside of Kubernetes: {reachable.message}"
+        )
+        return Health(ready, slurm=reachable, config=Fact(True, "Written", "where slurmctld is, is written for others"))
     status = workload or ReplicaStatus()
     found = of_workload(1, status.ready_replicas, min(1, status.updated_replicas), observed)
     found = found._replace(slurm=reachable, config=config(decision, loaded))
