@@ -248,9 +248,10 @@ def test_a_wrong_value_is_refused_by_name(helm: Helm, values: dict[str, Any], wh
 def test_every_flag_of_the_chart_is_one_of_the_command(helm: Helm) -> None:
     commands = getattr(get_command(app), "commands", {})
     secure = {"metricsPort": 8080, "metricsSecure": True}
-    for found in helm.render("slurm-operator", {"operator": secure, "webhook": secure}):
+    for found in helm.render("slurm-operator", {"operator": {**secure, "profile": True}, "webhook": secure}):
         if found["kind"] == "Deployment":
             (container,) = found["spec"]["template"]["spec"]["containers"]
             verb, *flags = container["args"]
+            assert ("--profile" in flags) == (verb == "operator")
             known = {option for given in commands[verb].params for option in given.opts}
             assert {flag.split("=")[0] for flag in flags} <= known

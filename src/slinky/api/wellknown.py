@@ -12,6 +12,7 @@ MYSQL_PORT = 3306
 HEALTH_PORT = 8081
 METRICS_PORT = 8080
 WEBHOOK_PORT = 9443
+PROFILE_PORT = 6060
 
 PORTS = {
     "slurmctld": SLURMCTLD_PORT,
@@ -23,6 +24,7 @@ PORTS = {
     "health": HEALTH_PORT,
     "metrics": METRICS_PORT,
     "webhook": WEBHOOK_PORT,
+    "profile": PROFILE_PORT,
 }
 
 # --- user and group ids

@@ -10,11 +10,11 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-#: Flags without a meaning here, and whether a word follows them: one way to log, no HTTP/2, no Go to profile.
+#: Flags without a meaning here, and whether a word follows them: one way to log, no HTTP/2.
 _LOGGING = {"--zap-devel": False, "--zap-encoder": True, "--zap-stacktrace-level": True, "--zap-time-encoding": True}
 _COMMON = {**_LOGGING, "--enable-http2": False}
 MEANINGLESS: Mapping[str, Mapping[str, bool]] = {
-    "operator": {**_COMMON, "--profile": False, "--profile-addr": True},
+    "operator": _COMMON,
     # Every replica answers, and what to answer for is said by the webhook configurations.
     "webhook": {**_COMMON, "--leader-elect": False, "--leader-elect-namespace": True, "--namespaces": True},
 }

@@ -4,11 +4,13 @@
 They take the flags that existing installations pass, turn them into settings, and leave the rest to the package.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from slinky.api.wellknown import PROFILE_PORT
 from slinky.bridge import app as bridge_app
 from slinky.bridge import config as bridge_config
 from slinky.bridge import webhook as bridge_webhook
@@ -17,7 +19,8 @@ from slinky.cli.output import explained
 from slinky.kube import Key
 from slinky.kube.access import guarded
 from slinky.observe import log
-from slinky.observe.process import Address, Main, run
+from slinky.observe.process import Address, Door, Main, run
+from slinky.observe.profile import profiled
 from slinky.operator import app as operator_app
 from slinky.operator.images import Images
 from slinky.operator.settings import Settings as OperatorSettings
@@ -39,6 +42,8 @@ def operator(
     log_level: Level = "info",
     leader_elect: Annotated[bool, typer.Option(help="Of several replicas, let one work.")] = False,
     leader_elect_namespace: Annotated[str, typer.Option(help="Where the Lease is.")] = "",
+    profile: Annotated[bool, typer.Option(help="Let /debug/stacks and /debug/profile show what it does.")] = False,
+    profile_addr: Annotated[str, typer.Option(help="Where they answer, as HOST:PORT.")] = f"localhost:{PROFILE_PORT}",
     namespaces: Annotated[str, typer.Option(help="Work in these only, separated by commas.")] = "",
     propagated_node_conditions: Annotated[str, typer.Option(help="Node conditions named in drain reasons.")] = "",
     image: Annotated[str, typer.Option(help="Image of a daemon when none is named, with {daemon} in it.")] = "",
@@ -78,7 +83,8 @@ def operator(
         },
     )
     doors = (health_addr, metrics_addr)
-    _serve(lambda health: operator_app.main(settings, health), log_level, *doors, secure=metrics_secure)
+    more = [profiled(*_address(profile_addr, "--profile-addr"))] if profile else []
+    _serve(lambda health: operator_app.main(settings, health), log_level, *doors, secure=metrics_secure, more=more)
 
 
 def webhook(
@@ -154,7 +160,9 @@ def mount(app: typer.Typer) -> None:
     app.command()(bridge_admission)
 
 
-def _serve(main: Main, level: str, health: str, metrics: str, *, secure: bool = False) -> None:
+def _serve(
+    main: Main, level: str, health: str, metrics: str, *, secure: bool = False, more: Iterable[Door] = ()
+) -> None:
     flags = {"--health-addr": health, "--metrics-addr": metrics}
     found = {flag: _address(door, flag) for flag, door in flags.items() if door != "0"}
     guard = found.pop("--metrics-addr", None) if secure else None
@@ -163,7 +171,7 @@ def _serve(main: Main, level: str, health: str, metrics: str, *, secure: bool = 
     if level not in ("debug", "info", "warning", "error"):
         raise typer.BadParameter(f"{level!r} is not debug, info, warning or error", param_hint="--log-level")
     log.setup(level=level)
-    raise typer.Exit(run(main, found.values(), [guarded(*guard)] if guard else []))
+    raise typer.Exit(run(main, found.values(), [*more, *([guarded(*guard)] if guard else [])]))
 
 
 def _bridge_settings(config: Path) -> bridge_config.Settings:

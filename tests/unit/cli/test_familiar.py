@@ -35,6 +35,7 @@ def test_flags_of_the_manager_mean_what_they_meant() -> None:
     assert (found["leader_elect"], found["metrics_secure"], found["log_level"]) == (True, False, "debug")
     assert (found["leader_elect_namespace"], found["namespaces"]) == ("slurm", "a,b")
     assert found["slurmclient_workers"] == 2
+    assert (found["profile"], found["profile_addr"]) == (True, "localhost:6060")
 
 
 def test_flags_of_the_webhook_mean_what_they_meant() -> None:

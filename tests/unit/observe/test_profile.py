@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process can be looked into without being stopped."""
+
+import asyncio
+import threading
+
+import aiohttp
+
+from slinky.observe.profile import folded, sample, serve
+
+
+async def waits_for_rain(rain: asyncio.Event) -> None:
+    await rain.wait()
+
+
+async def test_tasks_say_where_they_are() -> None:
+    rain = asyncio.Event()
+    async with asyncio.TaskGroup() as family, serve("127.0.0.1", 0) as port, aiohttp.ClientSession() as web:
+        family.create_task(waits_for_rain(rain), name="farmer")
+        async with web.get(f"http://127.0.0.1:{port}/debug/stacks") as answer:
+            text = await answer.text()
+        rain.set()
+    assert "farmer" in text
+    assert "waits_for_rain" in text
+    assert "Thread " in text
+
+
+async def test_a_profile_shows_the_thread_of_the_loop() -> None:
+    async with serve("127.0.0.1", 0) as port, aiohttp.ClientSession() as web:
+        async with web.get(f"http://127.0.0.1:{port}/debug/profile?seconds=0.05") as answer:
+            lines = (await answer.text()).splitlines()
+        async with web.get(f"http://127.0.0.1:{port}/debug/profile?seconds=soon") as answer:
+            assert answer.status == 400
+    assert sum(int(line.rpartition(" ")[2]) for line in lines) == 5
+    assert all("asyncio" in line for line in lines)
+
+
+def test_places_are_counted_and_the_most_frequent_comes_first() -> None:
+    looks = sample(threading.get_ident(), 3, pause=lambda seconds: None)
+    assert sum(looks.values()) == 3
+    (line,) = folded(looks).splitlines()
+    assert line.endswith(" 3")
+    assert "test_places_are_counted" in line
+    assert sample(-1, 3, pause=lambda seconds: None).total() == 0
