@@ -93,9 +93,8 @@ class Keeper(Generic[T]):
         if live == status:
             return
         WRITES.labels("status", self.resource.kind).inc()
-        body = {**msgspec.to_builtins(status), "conditions": manifests(status.conditions)}
         made = await self.world.client.apply_status(
-            self.resource, found.metadata.key, body, manager=self.world.settings.manager
+            self.resource, found.metadata.key, written(status), manager=self.world.settings.manager
         )
         self.cache.wrote(made)
 
@@ -130,6 +129,12 @@ class Keeper(Generic[T]):
         """Look at these soon."""
         for key in keys:
             self.controller.queue.add(key)
+
+
+def written(status: Status) -> dict[str, Any]:
+    """A status as it is written: a number also when it is 0, since columns and scripts would take the next for it."""
+    counts = {found.encode_name: 0 for found in msgspec.structs.fields(status) if type(found.default) is int}
+    return {**counts, **msgspec.to_builtins(status), "conditions": manifests(status.conditions)}
 
 
 def judge(error: Exception) -> Verdict | None:

@@ -11,12 +11,14 @@ from tests.unit.operator.made import BLIND, NOW, accounting, controller, host, n
 
 from slinky.api.conditions import CONFIG_SYNCED, DEGRADED, PROGRESSING, READY, SLURM_REACHABLE
 from slinky.api.loginset import LoginSet
+from slinky.api.nodeset import NodeSetStatus
 from slinky.api.restapi import RestApi
 from slinky.kube.types import Condition
 from slinky.kube.views import ReplicaStatus
 from slinky.operator.accounting import status as accounting_status
 from slinky.operator.controller import status as controller_status
 from slinky.operator.health import Fact, Health, blocked, conditions, held
+from slinky.operator.keeper import written
 from slinky.operator.loginset import status as login_status
 from slinky.operator.nodeset import status as node_status
 from slinky.operator.restapi import status as rest_status
@@ -117,6 +119,15 @@ def test_a_daemon_outside_is_not_said_to_be_more_than_is_known(sight: str, ready
     assert SIGHTS[sight].fact().message in found.message
     outside = accounting_status.health(accounting(external=True, externalConfig={"host": "h", "port": 1}), None, True)
     assert all("outside of Kubernetes" in fact.message for fact in (outside.ready, outside.slurm, outside.config))
+
+
+def test_a_status_has_its_numbers_also_when_they_are_nothing() -> None:
+    said = conditions((), Health(Fact(True, "A")), generation=1, now=NOW)
+    found = written(NodeSetStatus(conditions=said, desired=3, selector="a=b"))
+    assert (found["desired"], found["replicas"], found["readyReplicas"], found["slurmIdle"]) == (3, 0, 0, 0)
+    assert "collisionCount" not in found
+    assert "ordinalToNode" not in found
+    assert [one["type"] for one in found["conditions"]] == EVERY
 
 
 def test_saying_the_same_again_changes_nothing() -> None:
