@@ -70,6 +70,7 @@ lock: ## Pin every dependency with hashes
 generate: setup ## Write what is generated: definitions, value schemas, API reference
 	$(BIN)/python -m charts.generate
 	$(BIN)/python -m slinky.api.reference docs/reference
+	$(BIN)/python -m slinky.webhook.reference docs/operator/admission.md
 
 bench-core: setup ## Speed and size of the two libraries, on the real daemons
 	$(BIN)/slinky lab prepare

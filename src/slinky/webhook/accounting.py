@@ -9,7 +9,7 @@ from slinky.webhook.judge import Change, Rules
 
 
 def names_fit(change: Change[Accounting]) -> Iterator[str]:
-    """Its children can be called what they are called."""
+    """The names of its StatefulSet and its Services, which follow from its own, are names that those may have."""
     if not change.new.spec.external:
         yield from text.named(
             "metadata.name",
@@ -21,36 +21,36 @@ def names_fit(change: Change[Accounting]) -> Iterator[str]:
 
 
 def extra_conf_is_readable(change: Change[Accounting]) -> Iterator[str]:
-    """Slurm can read the site's text."""
+    """`extraConf` is text that Slurm can read, line by line, and includes no other file."""
     yield from text.conf_text("spec.extraConf", change.new.spec.extra_conf)
 
 
 def storage_is_words(change: Change[Accounting]) -> Iterator[str]:
-    """Nothing hides in the address of the database."""
+    """Host, name and user of the database are single words: nothing hides in them."""
     storage = change.new.spec.storage_config
     for name in ("host", "database", "username") if storage else ():
         yield from text.conf_word(f"spec.storageConfig.{name}", getattr(storage, name))
 
 
 def outside_is_a_word(change: Change[Accounting]) -> Iterator[str]:
-    """Nothing hides in the address of a slurmdbd outside."""
+    """The address of a slurmdbd outside is a single word."""
     yield from text.outside(change.new.spec.external_config)
 
 
 def key_stays(change: Change[Accounting]) -> Iterator[str]:
-    """The key that tokens are checked with does not change."""
+    """`jwtKeyRef`, or the alias that counts, stays as it was."""
     old = change.old and change.old.spec.jwt_key
     if old and change.new.spec.jwt_key and old.target != change.new.spec.jwt_key.target:
         yield "spec.jwtKeyRef is immutable"
 
 
 def service_ips(change: Change[Accounting]) -> Iterator[str]:
-    """External addresses are dropped."""
+    """`externalIPs` of its Service, which are dropped (CVE-2020-8554)."""
     yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
 
 
 def moves_out(change: Change[Accounting]) -> Iterator[str]:
-    """Its slurmdbd goes when it is said to run elsewhere."""
+    """A slurmdbd that is taken out of Kubernetes: the one inside goes."""
     yield from text.moved(change.old.spec.external if change.old else None, change.new.spec.external)
 
 

@@ -37,7 +37,7 @@ DECIDED = frozenset(
 
 
 def names_fit(change: Change[Controller]) -> Iterator[str]:
-    """Its children can be called what they are called."""
+    """The names of its StatefulSet and its Services, which follow from its own, are names that those may have."""
     new, longest = change.new, text.LONGEST_LABEL
     yield from text.named("metadata.name", new.worker_service_name, text.SERVICE, longest, "as a Service must")
     if not new.spec.external:
@@ -47,7 +47,7 @@ def names_fit(change: Change[Controller]) -> Iterator[str]:
 
 
 def cluster_name_fits(change: Change[Controller]) -> Iterator[str]:
-    """Slurm takes the name, given or derived."""
+    """The name of the cluster, given or `<namespace>_<name>`, is one that Slurm takes: at most 40 characters."""
     try:
         cluster_name(change.new.cluster_name)
     except ConfError as error:
@@ -55,7 +55,7 @@ def cluster_name_fits(change: Change[Controller]) -> Iterator[str]:
 
 
 def extra_conf_is_readable(change: Change[Controller]) -> Iterator[str]:
-    """Slurm can read the site's text."""
+    """`extraConf` is text that Slurm can read, line by line, and includes no other file."""
     yield from text.conf_text("spec.extraConf", change.new.spec.extra_conf)
 
 
@@ -90,12 +90,12 @@ def scripts_are_there(change: Change[Controller]) -> Iterator[str]:
 
 
 def outside_is_a_word(change: Change[Controller]) -> Iterator[str]:
-    """Nothing hides in the address of a slurmctld outside."""
+    """The address of a slurmctld outside is a single word."""
     yield from text.outside(change.new.spec.external_config)
 
 
 def standbys_share_a_volume(change: Change[Controller]) -> Iterator[str]:
-    """The claim, if it exists already, can be mounted by all controllers."""
+    """With `ha`, the claim offers ReadWriteMany if it exists already."""
     claim = change.new.spec.persistence.existing_claim
     modes = change.world.claims.get(claim)
     if change.new.spec.ha.enabled and modes is not None and "ReadWriteMany" not in modes:
@@ -103,7 +103,7 @@ def standbys_share_a_volume(change: Change[Controller]) -> Iterator[str]:
 
 
 def identity_stays(change: Change[Controller]) -> Iterator[str]:
-    """What the state of the cluster hangs on does not change; the effective value counts, not the spelling."""
+    """Cluster name, `jwtKeyRef` and persistence stay as they were; the value that counts, not its spelling."""
     old, new = change.old, change.new
     if old is None:
         return
@@ -118,19 +118,19 @@ def identity_stays(change: Change[Controller]) -> Iterator[str]:
 
 
 def unknown_files(change: Change[Controller]) -> Iterator[str]:
-    """Files that Slurm may not look for."""
+    """Files that Slurm is not known to read."""
     for name in _names(change.new.spec.config_file_refs):
         for key in sorted(change.world.config_maps.get(name, frozenset()) - SITE_FILES - OWN_FILES):
             yield f"spec.configFileRefs: ConfigMap {name} has {key}, which is not a file Slurm is known to read"
 
 
 def service_ips(change: Change[Controller]) -> Iterator[str]:
-    """External addresses are dropped."""
+    """`externalIPs` of its Service, which are dropped (CVE-2020-8554)."""
     yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
 
 
 def decided_settings(change: Change[Controller]) -> Iterator[str]:
-    """Settings that the operator decides."""
+    """Settings in `extraConf` that follow from the rest of the object, such as ClusterName."""
     try:
         keys = {setting.key for line in parse(change.new.spec.extra_conf) for setting in line}
     except ConfError:
@@ -140,7 +140,7 @@ def decided_settings(change: Change[Controller]) -> Iterator[str]:
 
 
 def moves_out(change: Change[Controller]) -> Iterator[str]:
-    """Its slurmctld goes when it is said to run elsewhere."""
+    """A slurmctld that is taken out of Kubernetes: the one inside goes."""
     yield from text.moved(change.old.spec.external if change.old else None, change.new.spec.external)
 
 

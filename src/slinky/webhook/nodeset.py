@@ -23,7 +23,7 @@ def hosts_can_be_named(change: Sets) -> Iterator[str]:
 
 
 def children_can_be_named(change: Sets) -> Iterator[str]:
-    """Its name is the value of a label and the start of pod names."""
+    """Its name fits into a label and starts the names of its pods."""
     yield from text.named(
         "metadata.name", change.new.metadata.name, text.LABEL, text.LONGEST_LABEL, "as the label of its pods must"
     )
@@ -54,7 +54,7 @@ def names_are_free(change: Sets) -> Iterator[str]:
 
 
 def partition_is_a_partition(change: Sets) -> Iterator[str]:
-    """Slurm takes its name for a partition, and not for the defaults of others."""
+    """A partition is not called `default`: Slurm takes that for the defaults of the others."""
     if change.new.spec.partition.enabled and change.new.slurm_name == DEFAULTS:
         yield f"{_naming(change.new)}: Slurm takes a partition called {DEFAULTS} for the defaults of all others"
 
@@ -65,12 +65,12 @@ def _naming(of: NodeSet) -> str:
 
 
 def settings_are_data(change: Sets) -> Iterator[str]:
-    """Node settings are Key=Value and nothing else."""
+    """`extraConf` is Key=Value, with characters that no shell acts on, and does not name the node."""
     yield from text.node_settings("spec.extraConf", change.new.spec.extra_conf)
 
 
 def partition_is_one_line(change: Sets) -> Iterator[str]:
-    """Partition settings stay inside their line."""
+    """`partition.config` is part of one line, and names neither the partition nor its nodes."""
     yield from text.conf_fragment("spec.partition.config", change.new.spec.partition.config, ("PartitionName", "Nodes"))
 
 
@@ -80,7 +80,7 @@ def sshd_text_is_plain(change: Sets) -> Iterator[str]:
 
 
 def reservation_flags_are_words(change: Sets) -> Iterator[str]:
-    """Flags of the reservation are plain words."""
+    """Flags of the reservation are single words."""
     for flag in change.new.spec.update_strategy.scheduled_update.flags:
         yield from text.conf_word("spec.updateStrategy.scheduledUpdate.flags", flag)
 
@@ -105,7 +105,7 @@ def claims_are_named(change: Sets) -> Iterator[str]:
 
 
 def partition_of_all(change: Sets) -> Iterator[str]:
-    """A partition of this name has all hosts of the cluster, since Slurm takes the name for them."""
+    """A partition called `all`, which has every host of the cluster, since Slurm takes the name for them."""
     if change.new.spec.partition.enabled and change.new.slurm_name == EVERYTHING:
         yield f"{_naming(change.new)}: Slurm takes {EVERYTHING} for every node, so the partition has all workers"
 

@@ -11,7 +11,7 @@ from slinky.webhook.judge import Change, Rules
 
 
 def login_name_fits(change: Change[LoginSet]) -> Iterator[str]:
-    """Its Service can be called by its name."""
+    """The name of its Service is a name that a Service may have."""
     name = change.new.service_name
     yield from text.named("metadata.name", name, text.SERVICE, text.LONGEST_LABEL, "as a Service must")
 
@@ -23,7 +23,7 @@ def login_text_is_plain(change: Change[LoginSet]) -> Iterator[str]:
 
 
 def login_ips(change: Change[LoginSet]) -> Iterator[str]:
-    """External addresses are dropped."""
+    """`externalIPs` of its Service, which are dropped (CVE-2020-8554)."""
     yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
 
 
@@ -33,13 +33,13 @@ LOGIN_SET = Rules(LoginSet, refuse=(login_name_fits, login_text_is_plain), warn=
 
 
 def rest_name_fits(change: Change[RestApi]) -> Iterator[str]:
-    """Its Service can be called by its name."""
+    """The name of its Service is a name that a Service may have."""
     name = change.new.service_name
     yield from text.named("metadata.name", name, text.SERVICE, text.LONGEST_LABEL, "as a Service must")
 
 
 def rest_ips(change: Change[RestApi]) -> Iterator[str]:
-    """External addresses are dropped."""
+    """`externalIPs` of its Service, which are dropped (CVE-2020-8554)."""
     yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
 
 
@@ -49,7 +49,7 @@ REST_API = Rules(RestApi, refuse=(rest_name_fits,), warn=(rest_ips,))
 
 
 def user_is_a_word(change: Change[Token]) -> Iterator[str]:
-    """Nothing hides in the name of the user."""
+    """The name of the user is a single word."""
     yield from text.conf_word("spec.username", change.new.spec.username)
 
 
@@ -67,14 +67,14 @@ def secret_is_not_the_key(change: Change[Token]) -> Iterator[str]:
 
 
 def token_key_stays(change: Change[Token]) -> Iterator[str]:
-    """The key that signs does not change."""
+    """`jwtKeyRef`, or the alias that counts, stays as it was."""
     old = change.old and change.old.spec.jwt_key
     if old and change.new.spec.jwt_key and old.target != change.new.spec.jwt_key.target:
         yield "spec.jwtKeyRef is immutable"
 
 
 def administrators(change: Change[Token]) -> Iterator[str]:
-    """A token of an administrator deserves a second look."""
+    """A token of root or slurm, which can do anything in the cluster."""
     if change.new.username in {"root", "slurm"}:
         yield f"spec.username: a token of {change.new.username} can do anything in the Slurm cluster"
 
