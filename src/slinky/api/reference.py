@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from slinky.api import conditions, keys, wellknown
+from slinky.api import conditions, events, keys, wellknown
 from slinky.api.crds import DEFINITIONS
 
 Schema = dict[str, Any]
@@ -34,7 +34,7 @@ def index_page() -> str:
     ]
     text = "# API reference\n\nKinds of `slinky.slurm.net/v1beta1`. `kubectl explain nodeset.spec` says the same.\n\n"
     text += "".join(table(("kind", "short names", "what it is"), rows))
-    return HEAD + text + "\n[Annotations, labels, conditions and ports](keys.md)\n"
+    return HEAD + text + "\n[Annotations, labels, conditions, events and ports](keys.md)\n"
 
 
 def kind_page(definition: Schema) -> str:
@@ -52,12 +52,14 @@ def kind_page(definition: Schema) -> str:
 
 def keys_page() -> str:
     """Everything that is written on objects of others."""
-    text = "# Annotations, labels, conditions, ports\n"
+    text = "# Annotations, labels, conditions, events, ports\n"
     for title, rows in (("Annotations", keys.ANNOTATIONS), ("Labels", keys.LABELS), ("Markers", keys.MARKERS)):
         body = ((f"`{row.key}`", row.on, row.by, row.meaning) for row in rows)
         text += f"\n## {title}\n\n" + "".join(table(("key", "on", "written by", "meaning"), body))
     said = ((row.type, row.kinds, row.true) for row in conditions.CONDITIONS)
     text += "\n## Conditions\n\n" + "".join(table(("type", "on", "true when"), said))
+    told = ((f"`{row.reason}`", row.on, row.when) for row in events.EVENTS)
+    text += "\n## Events\n\n" + "".join(table(("reason", "on", "when"), told))
     ports = ((name, str(port)) for name, port in wellknown.PORTS.items())
     return HEAD + text + "\n## Ports\n\n" + "".join(table(("of", "port"), ports))
 

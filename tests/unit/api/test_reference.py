@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from slinky.api import reference
+from slinky.api import events, reference
 
 FOLDER = Path(__file__).parents[3] / "docs/reference"
+OPERATOR = Path(__file__).parents[3] / "src/slinky/operator"
 
 
 @pytest.mark.parametrize("name", reference.pages())
@@ -17,3 +18,8 @@ def test_the_reference_is_up_to_date(name: str) -> None:
 
 def test_no_page_is_left_over() -> None:
     assert {path.name for path in FOLDER.glob("*.md")} == set(reference.pages())
+
+
+def test_every_event_that_is_promised_is_said_somewhere() -> None:
+    said = "".join(path.read_text() for path in OPERATOR.rglob("*.py"))
+    assert [row.reason for row in events.EVENTS if f'"{row.reason}"' not in said] == []

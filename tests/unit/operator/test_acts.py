@@ -5,16 +5,18 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from tests.unit.operator.made import host, node_set, one, pod
 
 from slinky.kube.cache import Cache
-from slinky.kube.errors import NotFound, Status
+from slinky.kube.errors import Forbidden, NotFound, Status
 from slinky.kube.types import Key
 from slinky.kube.views import PODS
 from slinky.observe import ManualClock
 from slinky.operator.clusters import Clusters
-from slinky.operator.nodeset.actions import Action, Delete, Forget, Mark, Update
+from slinky.operator.nodeset.actions import Action, Create, Delete, Forget, Mark, Update
 from slinky.operator.nodeset.acts import Acts, Report
+from slinky.operator.nodeset.objects import Slot
 from slinky.operator.settings import Settings
 from slinky.operator.world import World
 from slinky.slurm import Node as Host
@@ -49,10 +51,13 @@ class Kubernetes:
 
     deleted: list[str] = field(default_factory=list)
     gone: tuple[str, ...] = ()
+    stubborn: bool = False
 
     async def delete(self, resource: object, key: Key, *, uid: str) -> None:
         if key.name in self.gone:
             raise NotFound(Status(code=404, reason="NotFound"))
+        if self.stubborn:
+            raise Forbidden(Status(code=403, reason="Forbidden", message="not you"))
         self.deleted.append(key.name)
 
     async def patch(self, resource: object, key: Key, patch: object) -> None:
@@ -73,9 +78,12 @@ class Desk:
         world = SimpleNamespace(client=self.kube, pods=pods, clock=self.clock, settings=settings)
         clusters = SimpleNamespace(client=lambda key: self.slurm, stir=lambda key: None, expect_removal=lambda *_: None)
         self.acts = Acts(cast("World", world), cast("Clusters", clusters))
+        self.told: list[str] = []
 
-    async def do(self, *actions: Action) -> Report:
-        return await self.acts.carry_out(node_set(), actions, None, lambda *_, **__: None)
+    async def do(self, *actions: Action, mode: str = "StatefulSet") -> Report:
+        return await self.acts.carry_out(
+            node_set(scalingMode=mode), actions, None, lambda reason, text, **_: self.told.append(reason)
+        )
 
 
 async def test_a_host_is_changed_only_while_its_reason_is_the_one_that_was_seen() -> None:
@@ -120,3 +128,32 @@ async def test_a_host_that_is_removed_on_purpose_is_announced() -> None:
     desk = Desk()
     await desk.do(Forget("gpu-0", "its node is gone"))
     assert desk.slurm.asked == ["delete gpu-0"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "mode", "told"),
+    [
+        ("Failed", "DaemonSet", ["FailedDaemonPod", "SuccessfulDelete"]),
+        ("Succeeded", "DaemonSet", ["SucceededDaemonPod", "SuccessfulDelete"]),
+        ("Failed", "StatefulSet", ["SuccessfulDelete"]),
+        ("Running", "DaemonSet", ["SuccessfulDelete"]),
+    ],
+)
+async def test_a_daemon_that_ended_is_told_as_one(phase: str, mode: str, told: list[str]) -> None:
+    desk = Desk(workers=1)
+    await desk.do(Delete(one(pod("gpu-0", phase=phase)), "ended"), mode=mode)
+    assert desk.told == told
+
+
+async def test_what_fails_is_told() -> None:
+    desk = Desk(workers=1)
+    desk.kube.stubborn = True
+    report = await desk.do(Delete(one(pod("gpu-0")), "drained"))
+    assert desk.told == ["FailedDelete"]
+    assert len(report.errors) == 1
+
+
+async def test_growth_is_told_once() -> None:
+    desk = Desk()
+    await desk.do(Create(Slot(0)), Create(Slot(1)))
+    assert desk.told.count("ScalingUp") == 1

@@ -84,6 +84,8 @@ class Acts:
         """Do all of it, as far as possible."""
         work = _Work(self, of, setting, note)
         planned = list(actions)
+        if wanted := sum(isinstance(action, Create) for action in planned):
+            note("ScalingUp", f"{wanted} workers are to be made")
         for kinds in ORDER:
             chosen = [action for action in planned if isinstance(action, kinds)]
             await work.all(chosen[:MOST])
@@ -124,6 +126,8 @@ class _Work:
             except (NotFound, AlreadyExists):
                 self.report.done += 1  # somebody was faster: progress all the same
             except Exception as error:
+                if reason := FAILED.get(type(action)):
+                    self.note(reason, str(error), warning=True)
                 self.report.errors.append(error)
             else:
                 self.report.done += 1
@@ -178,7 +182,6 @@ class _Work:
             self.world.pods.wrote(await self.world.client.create(PODS, manifest))
         except Forbidden as error:
             # A quota, or a namespace so new that its service account is still to come: both pass.
-            self.note("FailedCreate", str(error), warning=True)
             raise Later(str(error), after=3) from error
         self.note("SuccessfulCreate", f"Created pod {manifest['metadata']['name']}")
 
@@ -199,6 +202,9 @@ class _Work:
                 return
             self.brake.record(now)
         pod = action.worker.pod
+        if self.of.per_node and pod.status.phase in ENDED:
+            reason, warning = ENDED[pod.status.phase]
+            self.note(reason, f"Pod {pod.metadata.name} has ended and is replaced", warning=warning)
         WRITES.labels("delete", "Pod").inc()
         self.world.pods.deleted(pod, await self.world.client.delete(PODS, pod.key, uid=pod.metadata.uid))
         ACTIONS.labels("delete").inc()
@@ -246,6 +252,8 @@ class _Work:
         self.acts.clusters.stir(self.of.controller_key)
 
 
-#: Events by cause of condemnation, and by what was done to a host.
+#: Events by cause of condemnation, by what was done to a host, by what failed, and by how a pod ended that should not.
 EVENTS = {"scale-in": "ScalingDown", "update": "RollingUpdate", "unregistered": "SlurmNodeNotRegistered"}
 NOTED = {"drain": "NodeCordon", "undrain": "NodeUncordon", "resume": "NodeUncordon", "down": "DrainTimeout"}
+FAILED = {Create: "FailedCreate", Delete: "FailedDelete", Mark: "FailedUpdate", Condemn: "FailedUpdate"}
+ENDED = {"Failed": ("FailedDaemonPod", True), "Succeeded": ("SucceededDaemonPod", False)}
