@@ -10,7 +10,7 @@ from slinky.api import names, wellknown
 from slinky.api.conditions import HEALTH, Status
 from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.api.refs import DAEMON_RULES, DaemonKeyRefs, KeyRef
-from slinky.api.templates import Container, ExternalHost, PodTemplate, ServicePart
+from slinky.api.templates import Container, ExternalHost, PodTemplate, ServicePart, ServicePort
 from slinky.kube.resource import Resource
 from slinky.kube.schema import AGE, definition, described, rule
 from slinky.kube.types import Object, View
@@ -24,6 +24,12 @@ class Storage(View, frozen=True):
     port: Annotated[int, Meta(ge=1, le=65535), described("TCP port of the database.")] = wellknown.MYSQL_PORT
     database: Annotated[str, Meta(max_length=64), described("Name of the database.")] = "slurm_acct_db"
     username: Annotated[str, Meta(max_length=80), described("User of the database.")] = ""
+
+
+class AccountingService(ServicePart, frozen=True):
+    """The Service in front of slurmdbd."""
+
+    port: ServicePort = wellknown.SLURMDBD_PORT
 
 
 class AccountingSpec(DaemonKeyRefs, frozen=True):
@@ -40,7 +46,7 @@ class AccountingSpec(DaemonKeyRefs, frozen=True):
     template: Annotated[PodTemplate, described("Merged over the pod.")] = PodTemplate()
     storage_config: Annotated[Storage | None, described("The database.")] = None
     extra_conf: Annotated[str, described("Text appended to slurmdbd.conf.")] = ""
-    service: Annotated[ServicePart, described("The Service; port 6819 if unset.")] = ServicePart()
+    service: Annotated[AccountingService, described("The Service.")] = AccountingService()
 
 
 class AccountingStatus(Status, frozen=True):

@@ -11,7 +11,7 @@ from slinky.api.conditions import HEALTH, Status
 from slinky.api.durations import PrometheusDuration
 from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.api.refs import DAEMON_RULES, DaemonKeyRefs, LocalRef
-from slinky.api.templates import ClaimSpec, Container, ExternalHost, PodTemplate, ServicePart
+from slinky.api.templates import ClaimSpec, Container, ExternalHost, PodTemplate, ServicePart, ServicePort
 from slinky.kube.resource import Resource
 from slinky.kube.schema import AGE, Column, default, definition, described, immutable, list_atomic, rule
 from slinky.kube.types import Key, Object, View
@@ -79,11 +79,21 @@ class Metrics(View, frozen=True):
     service_monitor: ServiceMonitor = ServiceMonitor()
 
 
+class ControllerService(ServicePart, frozen=True):
+    """The Service in front of slurmctld."""
+
+    port: ServicePort = wellknown.SLURMCTLD_PORT
+
+
 class ControllerSpec(DaemonKeyRefs, frozen=True):
     """Desired state of a Slurm cluster's controller."""
 
     __rules__ = (
         *DAEMON_RULES,
+        rule(
+            "!has(self.slurmKeyRef) || !has(oldSelf.slurmKeyRef) || self.slurmKeyRef.name == oldSelf.slurmKeyRef.name",
+            "slurmKeyRef.name is immutable",
+        ),
         rule(
             "!has(self.ha) || !self.ha.enabled || (has(self.persistence) && self.persistence.enabled"
             " && self.persistence.existingClaim != '')",
@@ -115,7 +125,7 @@ class ControllerSpec(DaemonKeyRefs, frozen=True):
     prolog_slurmctld_script_refs: Annotated[Refs, described("ConfigMaps; each key is a PrologSlurmctld script.")] = ()
     epilog_slurmctld_script_refs: Annotated[Refs, described("ConfigMaps; each key is an EpilogSlurmctld script.")] = ()
     persistence: Annotated[Persistence, described("Where the state is kept.")] = Persistence()
-    service: Annotated[ServicePart, described("The Service; port 6817 if unset.")] = ServicePart()
+    service: Annotated[ControllerService, described("The Service.")] = ControllerService()
     metrics: Annotated[Metrics, described("Slurm's own metrics.")] = Metrics()
 
 

@@ -8,7 +8,7 @@ from slinky.api import wellknown
 from slinky.api.conditions import HEALTH, ScaledStatus
 from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.api.refs import KeyRef, LocalRef
-from slinky.api.templates import Container, PodTemplate, Replicas, ServicePart
+from slinky.api.templates import Container, PodTemplate, Replicas, ServicePart, ServicePort
 from slinky.kube.resource import Resource
 from slinky.kube.schema import AGE, Column, Scaled, definition, described, immutable
 from slinky.kube.types import Key, Object, View
@@ -28,6 +28,12 @@ class DeploymentStrategy(View, frozen=True):
     rolling_update: DeploymentRolling | None = None
 
 
+class LoginSetService(ServicePart, frozen=True):
+    """The Service in front of sshd."""
+
+    port: ServicePort = wellknown.SSH_PORT
+
+
 class LoginSetSpec(View, frozen=True):
     """Desired state of a set of login hosts."""
 
@@ -40,7 +46,7 @@ class LoginSetSpec(View, frozen=True):
     root_ssh_authorized_keys: Annotated[str, described("authorized_keys of root.")] = ""
     extra_sshd_config: Annotated[str, described("Text appended to sshd_config.")] = ""
     strategy: Annotated[DeploymentStrategy, described("How the Deployment replaces pods.")] = DeploymentStrategy()
-    service: Annotated[ServicePart, described("The Service; port 22 if unset.")] = ServicePart()
+    service: Annotated[LoginSetService, described("The Service.")] = LoginSetService()
 
 
 class LoginSetStatus(ScaledStatus, frozen=True):

@@ -7,7 +7,7 @@ Kubernetes; a rule refuses the empty one with a sentence that says so.
 
 from typing import Annotated
 
-from slinky.kube.schema import default, described, rule, rules
+from slinky.kube.schema import default, described, rule
 from slinky.kube.types import View
 
 _NAMED = (rule("size(self.name) > 0", "name must not be empty"),)
@@ -65,11 +65,7 @@ class JwtKeyRefs(View, frozen=True):
 class DaemonKeyRefs(JwtKeyRefs, frozen=True):
     """What a Slurm daemon proves itself and others with."""
 
-    slurm_key_ref: Annotated[
-        KeyRef | None,
-        rules(rule("self.name == oldSelf.name", "slurmKeyRef.name is immutable")),
-        described("Secret key that Slurm's daemons authenticate with."),
-    ] = None
+    slurm_key_ref: Annotated[KeyRef | None, described("Secret key that Slurm's daemons authenticate with.")] = None
     jwks_key_ref: Annotated[ConfigKeyRef | None, described("ConfigMap key with a JWKS document.")] = None
 
 

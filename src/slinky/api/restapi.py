@@ -8,10 +8,16 @@ from slinky.api import names, wellknown
 from slinky.api.conditions import HEALTH, ScaledStatus
 from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.api.refs import LocalRef
-from slinky.api.templates import Container, PodTemplate, Replicas, ServicePart
+from slinky.api.templates import Container, PodTemplate, Replicas, ServicePart, ServicePort
 from slinky.kube.resource import Resource
 from slinky.kube.schema import AGE, Scaled, definition, described
 from slinky.kube.types import Key, Object, View
+
+
+class RestApiService(ServicePart, frozen=True):
+    """The Service in front of slurmrestd."""
+
+    port: ServicePort = wellknown.SLURMRESTD_PORT
 
 
 class RestApiSpec(View, frozen=True):
@@ -21,7 +27,7 @@ class RestApiSpec(View, frozen=True):
     replicas: Annotated[Replicas, described("How many pods.")] = 1
     slurmrestd: Annotated[Container, described("Merged over the slurmrestd container.")] = {}
     template: Annotated[PodTemplate, described("Merged over the pod.")] = PodTemplate()
-    service: Annotated[ServicePart, described("The Service; port 6820 if unset.")] = ServicePart()
+    service: Annotated[RestApiService, described("The Service.")] = RestApiService()
 
 
 class RestApiStatus(ScaledStatus, frozen=True):

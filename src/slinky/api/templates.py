@@ -16,6 +16,7 @@ from slinky.kube.types import View
 
 Container = Annotated[dict[str, Any], free_form()]
 Port = Annotated[int, Meta(ge=0, le=65535)]
+ServicePort = Annotated[Port, described("Port of the Service; 0 is the component's well-known one.")]
 Replicas = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
@@ -42,7 +43,7 @@ class ServicePart(View, frozen=True):
     spec: Annotated[
         dict[str, Any], free_form(), described("A core/v1 ServiceSpec; externalIPs are ignored (CVE-2020-8554).")
     ] = {}
-    port: Annotated[Port, described("Port of the Service; the component's well-known port if unset.")] = 0
+    port: ServicePort = 0
     node_port: Annotated[Port, described("Node port of the Service, for types that have one.")] = 0
 
 

@@ -75,6 +75,14 @@ async def test_defaults_appear(client: Client, space: str) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("kind", "port"), [("Controller", 6817), ("Accounting", 6819), ("RestApi", 6820), ("LoginSet", 22)]
+)
+async def test_a_service_has_the_port_of_its_program(client: Client, space: str, kind: str, port: int) -> None:
+    made = await client.create(RESOURCES[kind].viewed_as(Whole), manifest(kind, space, service={}))
+    assert made.spec["service"]["port"] == port
+
+
 async def test_a_null_is_as_good_as_nothing(client: Client, space: str) -> None:
     given = manifest("Controller", space)
     given["spec"] |= {"configFileRefs": None, "template": {"metadata": {"labels": None, "annotations": None}}}
@@ -193,6 +201,7 @@ async def test_what_must_stay_stays(
 ALLOWED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("Controller", {}, {"jwtKeyRef": None, "jwtHs256KeyRef": JWT}),
     ("Controller", {}, {"slurmKeyRef": {**KEY, "key": "next.key"}}),
+    ("Accounting", {}, {"slurmKeyRef": {**KEY, "name": "other"}}),
     ("RestApi", {}, {"controllerRef": {"name": "other"}}),
     ("NodeSet", {}, {"scalingMode": "DaemonSet"}),
     ("NodeSet", {}, {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": "10%"}}}),
