@@ -254,6 +254,8 @@ async def test_conditions_are_written_read_and_waited_for(client: Client, kubect
         ("sackd", "NAME REPLICAS READY AGE"),
         ("nss", "NAME DESIRED REPLICAS UPDATED READY AGE"),
         ("slurmd", "NAME DESIRED REPLICAS UPDATED READY AGE"),
+        ("slurmd -o wide", "NAME DESIRED REPLICAS UPDATED READY IDLE ALLOCATED DOWN DRAIN REASON AGE"),
+        ("slurmctld -o wide", "NAME READY REASON CONFIG AGE"),
         ("jwt", "NAME USER IAT READY AGE"),
     ],
 )
@@ -262,6 +264,6 @@ async def test_short_names_and_columns_are_the_familiar_ones(
 ) -> None:
     for kind in SMALLEST:
         await client.create(RESOURCES[kind], manifest(kind, space))
-    listed = kubectl("get", short, "-n", space)
+    listed = kubectl("get", *short.split(), "-n", space)
     assert listed.returncode == 0, listed.stderr
     assert listed.stdout.splitlines()[0].split() == columns.split()
