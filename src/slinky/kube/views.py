@@ -31,6 +31,7 @@ class ContainerStatus(View, frozen=True):
 
     name: str
     ready: bool = False
+    started: bool = False
     restart_count: int = 0
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two slurmctld: when the primary hangs the standby takes over, and jobs live on."""
 
+import json
 from typing import Any
 
 import pytest
@@ -67,6 +68,24 @@ def test_a_standby_takes_over_and_gives_back(pair: Site) -> None:
     assert "Old state possible" not in gone + pair.kubectl("logs", STANDBY, "-c", "slurmctld")
     pair.release(job, "gpu-0")
     pair.completed(job)
+
+
+def test_both_get_a_changed_configuration(pair: Site) -> None:
+    """A StatefulSet alone would wait for ever for the new standby to be ready."""
+    until(lambda: ready(pair) == [PRIMARY], "a primary in charge and a standby", 60)
+    before = {name: pod["metadata"]["uid"] for name, pod in pair.pods("slurmctld").items()}
+    conf = pair.get("controller", "slurm")["spec"]["extraConf"]
+    spec = {"spec": {"extraConf": f"{conf}FirstJobId=5000\n"}}
+    pair.kubectl("patch", "controller", "slurm", "--type=merge", "-p", json.dumps(spec))
+
+    def replaced() -> bool:
+        now = {name: pod["metadata"]["uid"] for name, pod in pair.pods("slurmctld").items()}
+        return now.keys() == before.keys() and not set(now.values()) & set(before.values())
+
+    until(replaced, "two new controllers", 240)
+    until(lambda: ready(pair) == [PRIMARY], "the primary in charge again", 180)
+    until(lambda: "5000" in asked(pair, PRIMARY, "sh", "-c", "scontrol show config | grep FirstJobId"), "the setting")
+    until(lambda: set(pair.states()) == {"g-0", "g-1"}, "the workers", 60)
 
 
 def told_to_end(site: Site) -> str:

@@ -17,6 +17,7 @@ from slinky.operator.controller.generation import Decision, Verdict
 from slinky.operator.controller.history import History, Story
 from slinky.operator.controller.plan import Facts, plan
 from slinky.operator.controller.status import health
+from slinky.operator.controller.turns import next_turn
 from slinky.operator.health import Fact
 from slinky.operator.holding import HeldKeeper, workers
 from slinky.operator.keeper import Outcome
@@ -76,6 +77,7 @@ class ControllerKeeper(HeldKeeper[Controller]):
         if story is not None:
             self._tell(found, story.decision)
             await self.history.unstick(found, story)
+            await self._take_turns(found)
             await self.history.spread(found, story)
         await self._mark_active(found)
         return self._outcome(found, facts, story)
@@ -110,8 +112,7 @@ class ControllerKeeper(HeldKeeper[Controller]):
             return LOOK
         if story.decision.used is None or story.loaded == story.decision.used.mark:
             return None
-        pods = (self.world.pods.get(Key(found.metadata.namespace, name)) for name in found.pod_names)
-        return LOOK if any(pod is not None and pod.ready for pod in pods) else None
+        return LOOK if any(pod.ready for pod in self.history.pods(found)) else None
 
     def _tell(self, found: Controller, decision: Decision) -> None:
         for generation in decision.changed:
@@ -140,11 +141,19 @@ class ControllerKeeper(HeldKeeper[Controller]):
             monitors=self.world.monitors,
         )
 
+    async def _take_turns(self, of: Controller) -> None:
+        """Replace one of several slurmctld that is not as wanted."""
+        status, observed = self.world.children.progress(STATEFUL_SETS, Key(of.metadata.namespace, of.workload_name))
+        if of.spec.ha.enabled and status is not None and observed:
+            turn = next_turn(self.history.pods(of), of.replicas, status)
+            if turn is not None:
+                self.note(of, "Replacing", f"Pod {turn.key.name} is replaced by one of the new revision")
+                await self.history.delete(turn)
+
     async def _mark_active(self, of: Controller) -> None:
         """Label the slurmctld in charge, for people and tools; our own Service does not need it."""
-        for name in of.pod_names:
-            pod = self.world.pods.get(Key(of.metadata.namespace, name))
-            if pod is None or pod.metadata.deleting:
+        for pod in self.history.pods(of):
+            if pod.metadata.deleting:
                 continue
             label = "true" if pod.ready else None
             if pod.metadata.labels.get(keys.ACTIVE) != label:

@@ -98,15 +98,15 @@ class History:
         if story.decision.used is None:
             return
         past = self.past(of)
-        for pod in self._pods(of):
+        for pod in self.pods(of):
             found = await self._crash(pod)
             if found is not None and not self._is_of(pod, found, of, past, story.decision.used.digest):
-                await self._delete(pod)
+                await self.delete(pod)
 
     async def spread(self, of: Controller, story: Story) -> None:
         """Bring the files to a slurmctld that reads them in place."""
         if of.spec.inplace_reconfigure and story.decision.used is not None:
-            for pod in self._pods(of):
+            for pod in self.pods(of):
                 await refresh(self.world, pod, keys.CONFIG_GENERATION, story.decision.used.mark)
 
     def forget(self, key: Key) -> None:
@@ -170,10 +170,10 @@ class History:
 
     async def _loaded(self, of: Controller, past: Past) -> str | None:
         """The generation that slurmctld itself reports; by its pod where it cannot be asked."""
-        pods = tuple((p.metadata.uid, _restarts(p), p.ready) for p in self._pods(of))
+        pods = tuple((p.metadata.uid, _restarts(p), p.ready) for p in self.pods(of))
         if self._confirmed.get(of.key) == (past.used, pods):
             return past.used
-        if not any(pod.ready for pod in self._pods(of)):
+        if not any(pod.ready for pod in self.pods(of)):
             return None
         client = self.clusters.client(of.key)
         try:
@@ -194,7 +194,7 @@ class History:
         used = past.find(past.used)
         if used is None or of.spec.inplace_reconfigure:
             return None
-        ready = [pod for pod in self._pods(of) if pod.ready]
+        ready = [pod for pod in self.pods(of) if pod.ready]
         there = any(pod.metadata.annotations.get(keys.SLURM_CONFIG_HASH) == used.digest for pod in ready)
         return used.mark if there else None
 
@@ -203,7 +203,7 @@ class History:
         used = past.find(past.used)
         if used is None:
             return None
-        for pod in self._pods(of):
+        for pod in self.pods(of):
             found = await self._crash(pod)
             if found is not None and self._is_of(pod, found, of, past, used.digest):
                 return found
@@ -226,16 +226,18 @@ class History:
         going = trial.key(of, decision.wanted) if decision.trying else None
         for pod in self.world.pods.by(TRIALS, str(of.key)):
             if pod.key != going and not pod.metadata.deleting:
-                await self._delete(pod)
+                await self.delete(pod)
         for old in superfluous(past, decision):
             key = Key(of.metadata.namespace, objects.generation_name(of, old.number))
             await self.world.children.remove(CONFIG_MAPS, key, of.metadata.uid)
 
-    async def _delete(self, pod: Pod) -> None:
+    async def delete(self, pod: Pod) -> None:
+        """Delete this very pod."""
         WRITES.labels("delete", "Pod").inc()
         self.world.pods.deleted(pod, await self.world.client.delete(PODS, pod.key, uid=pod.metadata.uid))
 
-    def _pods(self, of: Controller) -> list[Pod]:
+    def pods(self, of: Controller) -> list[Pod]:
+        """The slurmctld of a Controller."""
         found = (self.world.pods.get(Key(of.metadata.namespace, name)) for name in of.pod_names)
         return [pod for pod in found if pod is not None]
 

@@ -114,8 +114,10 @@ def stateful_set(of: Controller, accounting: Accounting | None, hashes: Hashes, 
         ),
     }
     if of.spec.ha.enabled:
-        # A standby is never ready; in ordered management the one after it would not be made.
+        # A standby is never ready; in ordered management the one after it would not be made, and in an update of the
+        # StatefulSet's own the one before it not replaced (see `turns`).
         spec["podManagementPolicy"] = "Parallel"
+        spec["updateStrategy"] = {"type": "OnDelete", "rollingUpdate": None}
     if of.spec.persistence.enabled and not of.spec.persistence.existing_claim:
         spec["volumeClaimTemplates"] = [
             {"metadata": {"name": wellknown.STATE_VOLUME}, "spec": of.spec.persistence.claim_spec()}

@@ -27,7 +27,7 @@ def health(
         value = True if reachable.value is None else reachable.value
         return Health(Fact(value, "External"), slurm=reachable, config=Fact(True, "Written"))
     status = workload or ReplicaStatus()
-    found = of_workload(1, status.ready_replicas, min(1, status.updated_replicas), observed)
+    found = of_workload(1, status.ready_replicas, int(status.updated_replicas >= of.replicas), observed)
     found = found._replace(slurm=reachable, config=config(decision, loaded))
     if not found.ready.value:
         found = found._replace(ready=_waiting(found.ready, decision, crashed, accounting))

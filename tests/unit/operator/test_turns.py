@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several slurmctld get their new files one after another, although a standby is never ready."""
+
+import pytest
+from tests.unit.operator.made import controller, pod
+
+from slinky.kube.views import ContainerStatus, Pod, PodStatus, ReplicaStatus
+from slinky.operator.controller.files import Files
+from slinky.operator.controller.objects import stateful_set
+from slinky.operator.controller.turns import REVISION, next_turn
+from slinky.operator.images import Images
+from slinky.operator.pieces import Hashes
+
+
+def slurmctld(ordinal: int, state: str) -> Pod:
+    """`state` is a revision, and whether it serves (!), stands by, has not started (?) or goes (-)."""
+    made = pod(f"slurm-controller-{ordinal}", ready=1 if "!" in state else None, labels={REVISION: state[:1]})
+    running = (ContainerStatus("slurmctld", started="?" not in state),)
+    status = PodStatus(phase="Running", conditions=made.status.conditions, container_statuses=running)
+    going = "2026-01-01T00:00:00Z" if "-" in state else None
+    meta = made.metadata
+    return Pod(type(meta)(name=meta.name, labels=meta.labels, deletion_timestamp=going), made.spec, status)
+
+
+TURNS = [
+    ("nothing to do", ["b!", "b"], None),
+    ("the standby first", ["a!", "a"], 1),
+    ("the last standby first", ["a!", "a", "a"], 2),
+    ("the next standby when the new one has started", ["a!", "a", "b"], 1),
+    ("the one in charge last", ["a!", "b"], 0),
+    ("not while a new one starts", ["a!", "b?"], None),
+    ("not while one goes", ["a!", "a-"], None),
+    ("not while one is missing", ["a!"], None),
+    ("after a failover the standby is the first", ["a", "a!"], 0),
+    ("one that cannot start with the old files is in nobody's way", ["a!", "a?"], 1),
+]
+
+
+@pytest.mark.parametrize(("law", "states", "turn"), TURNS, ids=[case[0] for case in TURNS])
+def test_whose_turn_it_is(law: str, states: list[str], turn: int | None) -> None:
+    pods = [slurmctld(ordinal, state) for ordinal, state in enumerate(states)]
+    found = next_turn(pods, max(2, len(states)), ReplicaStatus(update_revision="b"))
+    assert (found and found.metadata.name) == (None if turn is None else f"slurm-controller-{turn}")
+
+
+def test_a_stateful_set_with_standbys_leaves_its_updates_to_us() -> None:
+    ha = {"ha": {"enabled": True}, "persistence": {"existingClaim": "shared"}}
+    pair = stateful_set(controller(**ha), None, Hashes(), Files(), Images())["spec"]
+    assert pair["updateStrategy"] == {"type": "OnDelete", "rollingUpdate": None}
+    assert "updateStrategy" not in stateful_set(controller(), None, Hashes(), Files(), Images())["spec"]
