@@ -62,8 +62,9 @@ def test_a_changed_password_restarts_slurmdbd() -> None:
 
 
 def test_a_password_cannot_add_a_line() -> None:
-    with pytest.raises(ConfError):
-        accounting_plan(accounting(), Facts(password="a\nStorageHost=evil"), IMAGES)
+    with pytest.raises(ConfError) as refused:
+        accounting_plan(accounting(), Facts(password="geheim\nStorageHost=evil"), IMAGES)
+    assert "geheim" not in str(refused.value), "the words go into conditions and events"
 
 
 def test_an_external_accounting_leaves_nothing_inside() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from slinky.slurm.values import Value
 
 from .slurm import Options, merge_options
-from .text import Line, line, parse, render, word
+from .text import ConfError, Line, line, parse, render, value, word
 
 MERGED = ("AuthInfo", "AuthAltParameters")
 
@@ -70,6 +70,17 @@ class SlurmdbdConf(Value, frozen=True, gc=False):
         yield "StoragePort", self.storage_port
         yield "StorageUser", word(self.storage_user)
         yield "StorageLoc", word(self.storage_database)
-        yield "StoragePass", self.storage_password
+        yield "StoragePass", _password(self.storage_password)
         yield "LogFile", self.log_file
         yield "PidFile", self.pid_file
+
+
+def _password(text: str) -> str:
+    """What is wrong with a password is said without it: the words go into conditions, events and logs."""
+    try:
+        return value(text)
+    except ConfError:
+        raise ConfError(
+            "the database password is empty or cannot stand in slurmdbd.conf: it must have no double quote, no control"
+            " character, no blank at its ends, and no backslash at its end or before a hash"
+        ) from None
