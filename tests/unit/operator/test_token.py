@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from slinky.api.token import Token
-from slinky.operator.token.objects import is_signed_with, secret, signed
+from slinky.kube.types import Meta
+from slinky.kube.views import Secret
+from slinky.operator.token.objects import is_of, is_signed_with, secret, signed
 from slinky.operator.token.plan import SOONEST, plan
 from slinky.operator.token.status import health, issued_at
 
@@ -66,6 +68,27 @@ def test_the_credential_goes_with_its_token() -> None:
     assert list(found["data"]) == ["SLURM_JWT"]
     assert "immutable" not in found
     assert secret(token(refresh=False), "x")["immutable"] is True
+
+
+def owned(*owners: dict[str, Any], token_: bytes = b"") -> Secret:
+    meta = {"name": "t-jwt-alice", "ownerReferences": [{"apiVersion": "v1", "controller": True, **o} for o in owners]}
+    return Secret(msgspec.convert(meta, Meta), {"SLURM_JWT": token_})
+
+
+WHOSE: list[tuple[str, Secret, bool]] = [
+    ("its own, whatever somebody wrote into it", owned({"kind": "Token", "name": "t", "uid": "u"}), True),
+    ("left to the signing key by slurm-operator", owned({"kind": "Secret", "name": "k", "uid": "x"}), True),
+    ("of nobody, with a token in it", owned(token_=held(token())), True),
+    ("of nobody, with something else in it", owned(token_=b"password"), False),
+    ("of nobody, and empty", owned(), False),
+    ("of another Token", owned({"kind": "Token", "name": "s", "uid": "v"}, token_=held(token())), False),
+    ("of something else", owned({"kind": "Secret", "name": "other", "uid": "x"}), False),
+]
+
+
+@pytest.mark.parametrize(("whose", "found", "ours"), WHOSE, ids=[case[0] for case in WHOSE])
+def test_whose_secret_it_is(whose: str, found: Secret, ours: bool) -> None:
+    assert is_of(found, token(), KEY) is ours
 
 
 def test_who_signed_it_can_be_told_even_of_an_old_one() -> None:

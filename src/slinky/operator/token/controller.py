@@ -7,7 +7,7 @@ from slinky.api.refs import KeyRef
 from slinky.api.token import TOKENS, Token
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
-from slinky.kube.views import SECRETS
+from slinky.kube.views import SECRETS, Secret
 from slinky.operator import references
 from slinky.operator.keeper import Keeper, Outcome
 from slinky.operator.metrics import WRITES
@@ -36,7 +36,7 @@ class TokenKeeper(Keeper[Token]):
             raise Blocked("KeyMissing", "set jwtKeyRef: something has to sign the token")
         key = await self.world.contents.secret_value(found.metadata.namespace, ref)
         now = self.world.clock.now().timestamp()
-        held = await self._held(found)
+        held = await self._held(found, key)
         signed = held is not None and objects.is_signed_with(held, key)
         planned = plan(found, held, signed=signed, now=now, known=self._known(found, ref, key))
         if planned.mint:
@@ -61,11 +61,22 @@ class TokenKeeper(Keeper[Token]):
         running = [pod for pod in pods if pod is not None and pod.ready]
         return all(pod.metadata.annotations.get(keys.JWT_KEY_HASH) == wanted for pod in running)
 
-    async def _held(self, of: Token) -> bytes | None:
-        key = Key(of.metadata.namespace, of.secret_name)
-        if self.world.contents.secrets.get(key) is None:
+    async def _held(self, of: Token, key: bytes) -> bytes | None:
+        where = Key(of.metadata.namespace, of.secret_name)
+        if self.world.contents.secrets.get(where) is None:
             return None
-        return (await self.world.contents.secret(*key)).data.get(of.secret_key)
+        found = await self.world.contents.secret(*where)
+        if not objects.is_of(found, of, key):
+            text = f"Secret {where.name} is not of this Token, so nothing is written to it"
+            raise Blocked("SecretTaken", f"{text}; delete it, or name another one in secretRef")
+        if [owner.uid for owner in found.metadata.owner_references] != [of.metadata.uid]:
+            await self._take_over(of, found)
+        return found.data.get(of.secret_key)
+
+    async def _take_over(self, of: Token, found: Secret) -> None:
+        WRITES.labels("patch", "Secret").inc()
+        meta = {"ownerReferences": [TOKENS.owner(of)], "resourceVersion": found.metadata.resource_version}
+        self.world.contents.remember(await self.world.client.patch(SECRETS, found.key, {"metadata": meta}))
 
     async def _write(self, of: Token, token: bytes) -> None:
         WRITES.labels("apply", "Secret").inc()

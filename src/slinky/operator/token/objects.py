@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Secret of a Token, and how to tell who signed one. Pure.
+"""The Secret of a Token, and how to tell whose one is and who signed it. Pure.
 
-The Secret belongs to the Token: when the Token goes, the credential goes with it.
+The Secret belongs to the Token: when the Token goes, the credential goes with it. So one that is somebody else's is
+never written to.
 """
 
 from base64 import b64encode
@@ -10,7 +11,7 @@ import jwt
 
 from slinky.api.token import TOKENS, Token
 from slinky.kube.types import Key
-from slinky.kube.views import SECRETS
+from slinky.kube.views import SECRETS, Secret
 from slinky.operator.frame import inherited
 from slinky.operator.pieces import Piece
 from slinky.slurm.tokens import mint, new_identity
@@ -30,6 +31,16 @@ def secret(of: Token, token: str) -> Piece:
         data={of.secret_key: b64encode(token.encode()).decode()},
     )
     return found if of.spec.refresh else {**found, "immutable": True}
+
+
+def is_of(found: Secret, of: Token, key: bytes) -> bool:
+    """Whether a Secret is this Token's: by its owner, or as another operator or an orphaning deletion has left it."""
+    owner, ref = found.metadata.controller, of.spec.jwt_key
+    if owner is None:
+        return is_signed_with(found.data.get(of.secret_key, b""), key)
+    # slurm-operator makes the Secret with the key the owner of every token signed with it.
+    left = ref is not None and (owner.kind, owner.name) == (SECRETS.kind, ref.name)
+    return left or owner.uid == of.metadata.uid
 
 
 def signed(of: Token, key: bytes, now: float) -> str:
