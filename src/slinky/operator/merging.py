@@ -28,9 +28,12 @@ IDENTITY = {
 }
 #: Lists that grow: what is built comes first, then what was asked for.
 GROWING = frozenset({"args", "tolerations", "searches", "sources"})
-#: A probe has one of these; naming another one replaces it and keeps the thresholds.
-HANDLERS = frozenset({"httpGet", "tcpSocket", "exec", "grpc"})
-PROBES = frozenset({"startupProbe", "livenessProbe", "readinessProbe"})
+#: What there can be only one of, by field; naming another one replaces it and keeps the rest, such as thresholds.
+HANDLERS = frozenset({"httpGet", "tcpSocket", "exec", "grpc", "sleep"})
+ONE_OF = {
+    **dict.fromkeys(("startupProbe", "livenessProbe", "readinessProbe", "preStop", "postStart"), HANDLERS),
+    "env": frozenset({"value", "valueFrom"}),
+}
 
 
 def merged(built: Tree, asked: Tree) -> dict[str, Any]:
@@ -48,28 +51,31 @@ def _nothing(value: Any) -> bool:
 
 def _joined(key: str, built: Any, asked: Any) -> Any:
     if isinstance(built, Mapping) and isinstance(asked, Mapping):
-        return merged(_without_handler(built, asked) if key in PROBES else built, asked)
+        return merged(_making_room(key, built, asked), asked)
     if isinstance(built, list) and isinstance(asked, list):
         if key in IDENTITY:
-            return _by_name(built, asked, IDENTITY[key])
+            return _by_name(key, built, asked)
         if key in GROWING:
             return [*built, *(item for item in asked if key == "args" or item not in built)]
     return asked
 
 
-def _without_handler(built: Tree, asked: Tree) -> Tree:
-    if not HANDLERS & asked.keys():
-        return built
-    return {key: value for key, value in built.items() if key not in HANDLERS}
+def _making_room(key: str, built: Tree, asked: Tree) -> Tree:
+    """`built` without what `asked` takes the place of."""
+    if key == "volumes":  # of one kind, so that sources can be added to it
+        same = (built.keys() & asked.keys()) - {"name"}
+        return built if same or asked.keys() <= {"name"} else {"name": built["name"]}
+    rivals = ONE_OF.get(key, frozenset())
+    return {name: value for name, value in built.items() if name not in rivals} if rivals & asked.keys() else built
 
 
-def _by_name(built: Sequence[Any], asked: Sequence[Any], name: str) -> list[Any]:
-    result = list(built)
+def _by_name(key: str, built: Sequence[Any], asked: Sequence[Any]) -> list[Any]:
+    result, name = list(built), IDENTITY[key]
     places = {item.get(name): place for place, item in enumerate(built)}
     for item in asked:
         place = places.get(item.get(name))
         if place is None:
             result.append(item)
         else:
-            result[place] = merged(result[place], item)
+            result[place] = merged(_making_room(key, result[place], item), item)
     return result

@@ -11,7 +11,9 @@ BUILT = {
     "env": [{"name": "A", "value": "1"}],
     "securityContext": {"privileged": True, "runAsUser": 401},
     "livenessProbe": {"httpGet": {"path": "/livez"}, "failureThreshold": 6},
+    "lifecycle": {"preStop": {"exec": {"command": ["down"]}}},
     "tolerations": [{"key": "worker"}],
+    "volumes": [{"name": "logs", "emptyDir": {"medium": "Memory"}}, {"name": "etc", "projected": {"sources": [1]}}],
 }
 
 CASES: list[tuple[str, dict[str, Any], str, Any]] = [
@@ -33,6 +35,24 @@ CASES: list[tuple[str, dict[str, Any], str, Any]] = [
         {"livenessProbe": {"exec": {"command": ["true"]}}},
         "livenessProbe",
         {"exec": {"command": ["true"]}, "failureThreshold": 6},
+    ),
+    (
+        "another handler replaces ours",
+        {"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}},
+        "lifecycle",
+        {"preStop": {"sleep": {"seconds": 1}}},
+    ),
+    (
+        "a reference replaces a value",
+        {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
+        "env",
+        [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+    ),
+    (
+        "a volume of another kind replaces ours, one of the same kind adds to it",
+        {"volumes": [{"name": "logs", "hostPath": {"path": "/x"}}, {"name": "etc", "projected": {"sources": [2]}}]},
+        "volumes",
+        [{"name": "logs", "hostPath": {"path": "/x"}}, {"name": "etc", "projected": {"sources": [1, 2]}}],
     ),
     ("new fields arrive", {"tty": True}, "tty", True),
 ]
