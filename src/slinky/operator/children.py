@@ -36,8 +36,6 @@ log = Log("slinky.operator.children")
 
 #: Selects what belongs to a Slurm cluster, whichever release of whichever operator made it.
 OURS = f"{keys.APP_COMPONENT} in ({', '.join(sorted(role.component for role in ROLES))})"
-#: Fields of a StatefulSet that cannot change; the pods and claims of one that is replaced stay.
-FIXED = ("serviceName", "podManagementPolicy", "selector", "volumeClaimTemplates")
 
 
 class Child(msgspec.Struct, frozen=True, gc=True, rename="camel"):
@@ -144,8 +142,8 @@ class Children:
         kind = resource.viewed_as(Child)
         try:
             made = await self._client.apply(kind, wanted, manager=self._manager)
-        except Invalid:
-            if resource is STATEFUL_SETS and live is not None and _fixed(live, wanted):
+        except Invalid as error:
+            if resource is STATEFUL_SETS and live is not None and _fixed(error):
                 await self._client.delete(resource, key, uid=live.metadata.uid, propagation="Orphan")
                 raise Later(f"StatefulSet {key} is replaced around its pods", after=1) from None
             raise
@@ -159,5 +157,8 @@ def _version(live: Child) -> str:
     return str(live.metadata.generation) if live.metadata.generation else fingerprint({"d": live.data, "s": live.spec})
 
 
-def _fixed(live: Child, wanted: Mapping[str, Any]) -> bool:
-    return not contains(live.spec, {k: v for k, v in wanted["spec"].items() if k in FIXED})
+def _fixed(error: Invalid) -> bool:
+    """Whether nothing is wrong but that fields of a StatefulSet cannot change; its pods and claims stay when it is
+    replaced. With anything else wrong there would be nothing to replace it by.
+    """
+    return {(cause.field, cause.reason) for cause in error.causes} == {("spec", "FieldValueForbidden")}
