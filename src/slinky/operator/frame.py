@@ -2,7 +2,8 @@
 """The frame of every child object: name, owner, labels and annotations. Pure.
 
 Labels and annotations of the owner reach its children, then what the spec adds, then ours, which win. What somebody
-else manages on the owner (Helm's marks, the last applied manifest) stays there.
+else manages on the owner (Helm's marks, the last applied manifest) stays there. Pods in a template get the labels only:
+tools leave their marks in annotations all the time, and each would replace the pods.
 """
 
 from collections.abc import Mapping
@@ -10,11 +11,13 @@ from typing import Any, Protocol
 
 from slinky.api import keys
 from slinky.api.names import Role
+from slinky.api.templates import PodTemplate
 from slinky.kube.resource import Resource
 from slinky.kube.types import HasMeta, Key
+from slinky.operator.merging import merged
 from slinky.operator.pieces import Piece
 
-#: Prefixes of annotations that speak of the owner itself and of nothing else.
+#: Prefixes of labels and annotations that speak of the owner itself and of nothing else.
 PRIVATE = ("kubectl.kubernetes.io/", "meta.helm.sh/", "helm.sh/")
 
 
@@ -54,6 +57,24 @@ def framed(
         },
         **sections,
     )
+
+
+def pod_template(
+    owner: HasMeta,
+    template: PodTemplate,
+    spec: Mapping[str, Any],
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+) -> Piece:
+    """A pod of `owner`: a person's part over ours, except that our labels and hashes win."""
+    shared = {key: value for key, value in owner.metadata.labels.items() if not key.startswith(PRIVATE)}
+    return {
+        "metadata": {
+            "labels": {**shared, **template.metadata.labels, **labels},
+            "annotations": {**template.metadata.annotations, **annotations},
+        },
+        "spec": merged(spec, template.spec),
+    }
 
 
 def inherited(owner: HasMeta) -> dict[str, str]:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from slinky.api import keys, wellknown
 from slinky.api.refs import KeyRef
-from slinky.api.templates import PodTemplate, ServicePart
+from slinky.api.templates import ServicePart
+from slinky.kube.errors import Blocked
 from slinky.operator import keyring
-from slinky.operator.merging import merged
 
 Piece = dict[str, Any]
 
@@ -93,30 +93,16 @@ def mount(name: str, path: str, *, read_only: bool = False, sub_path: str = "") 
     return found
 
 
-def pod_template(
-    template: PodTemplate, spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str]
-) -> Piece:
-    """A pod template: a person's part over ours, except that our labels and hashes win."""
-    return {
-        "metadata": {
-            "labels": {**template.metadata.labels, **labels},
-            "annotations": {**template.metadata.annotations, **annotations},
-        },
-        "spec": merged(spec, template.spec),
-    }
-
-
 def service_spec(part: ServicePart, selector: Mapping[str, str], name: str, port: int, target: int | str) -> Piece:
     """A Service: a person's spec with our selector and port; external addresses are dropped (CVE-2020-8554)."""
     asked = {key: value for key, value in part.spec.items() if key not in {"externalIPs", "selector", "ports"}}
     own: Piece = {"name": name, "port": part.port or port, "targetPort": target, "protocol": "TCP"}
     if part.node_port:
         own["nodePort"] = part.node_port
-    theirs = [
-        entry
-        for entry in part.spec.get("ports", ())
-        if entry.get("name") != own["name"] and entry.get("port") != own["port"]
-    ]
+    theirs = part.spec.get("ports") or []
+    if any(entry.get("name") == name or entry.get("port") == own["port"] for entry in theirs):
+        text = f"port {name} ({own['port']}) of the Service is the operator's; set service.port and service.nodePort"
+        raise Blocked("PortTaken", f"{text} instead of an entry in service.spec.ports")
     chosen = {**(part.spec.get("selector") or {}), **selector}
     return {**asked, "selector": chosen, "ports": [*theirs, own]}
 

@@ -174,6 +174,37 @@ async def test_a_stateful_set_of_another_shape_is_replaced(desk: Desk) -> None:
     await desk.until(finalized, "the new one", 20)
 
 
+async def test_what_the_server_refuses_is_said_and_replaces_nothing(desk: Desk) -> None:
+    """Its claim is of another spelling than the server's, which is no reason to make the StatefulSet anew."""
+    await secrets(desk)
+    await controller(desk)
+    before = await desk.get(STATEFUL_SETS, "slurm-controller")
+    await controller(desk, slurmctld={"ports": [{"name": "x", "containerPort": 0}]})
+
+    async def said() -> bool:
+        return (await desk.condition(CONTROLLERS, "slurm", "Degraded"))[0] == "True"
+
+    await desk.until(said, "the refusal")
+    after = await desk.get(STATEFUL_SETS, "slurm-controller")
+    assert (after.metadata.uid, after.metadata.deleting) == (before.metadata.uid, False)
+
+
+async def test_standbys_and_ways_to_replace_pods_can_be_chosen_later(desk: Desk) -> None:
+    """The server fills in how to roll, and refuses that beside another way."""
+    await secrets(desk)
+    await controller(desk)
+    await desk.secret("sssd", **{"sssd.conf": "[sssd]"})
+    login = {"controllerRef": REF, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+    await desk.apply(LOGIN_SETS, "login", spec=login)
+    await desk.get(DEPLOYMENTS, "login")
+    await desk.apply(LOGIN_SETS, "login", spec={**login, "strategy": {"type": "Recreate"}})
+
+    async def chosen() -> bool:
+        return bool((await desk.get(DEPLOYMENTS, "login")).spec["strategy"] == {"type": "Recreate"})
+
+    await desk.until(chosen, "the other way")
+
+
 async def test_host_keys_are_made_once(desk: Desk) -> None:
     await secrets(desk)
     await controller(desk)
@@ -199,6 +230,34 @@ async def test_a_token_follows_its_key(desk: Desk) -> None:
 
     await desk.until(signed_anew, "a token of the new key")
     assert await desk.condition(TOKENS, "t", "Ready") == ("True", "Issued")
+
+
+async def test_a_token_takes_over_what_slurm_operator_made_and_leaves_other_secrets_alone(desk: Desk) -> None:
+    await secrets(desk)
+    await desk.secret("mine", password="keep")
+    await desk.secret("t-jwt-alice", SLURM_JWT="of slurm-operator")
+    signer = await desk.get(SECRETS, "jwt-key")
+    owner = {"apiVersion": "v1", "kind": "Secret", "name": "jwt-key", "uid": signer.metadata.uid, "controller": True}
+    left = Key(desk.namespace, "t-jwt-alice")
+    await desk.client.patch(SECRETS, left, {"metadata": {"ownerReferences": [owner]}})
+    spec = {"jwtKeyRef": KEYS["jwtKeyRef"], "username": "alice"}
+    await desk.apply(TOKENS, "t", spec=spec)
+    await desk.apply(TOKENS, "greedy", spec={**spec, "secretRef": {"name": "mine", "key": "SLURM_JWT"}})
+
+    async def taken_over() -> bool:
+        found = await desk.get(SECRETS, left.name)
+        fresh = await desk.condition(TOKENS, "t", "Ready") == ("True", "Issued")
+        return fresh and [one.kind for one in found.metadata.owner_references] == ["Token"]
+
+    await desk.until(taken_over, "the Secret in the hands of its Token")
+
+    async def refused() -> bool:
+        return await desk.condition(TOKENS, "greedy", "Degraded") == ("True", "SecretTaken")
+
+    await desk.until(refused, "the refusal")
+    mine = await desk.get(SECRETS, "mine")
+    assert list(mine.data) == ["password"]
+    assert not mine.metadata.owner_references
 
 
 async def test_a_set_made_again_under_its_name_gets_its_workers(desk: Desk) -> None:

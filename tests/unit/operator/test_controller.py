@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.operator.made import accounting, controller, node_set, seeing
 
@@ -92,6 +93,35 @@ def test_external_addresses_are_dropped_and_our_port_and_selector_win() -> None:
     assert spec["ports"] == [
         {"name": "slurmctld", "port": 7000, "targetPort": "slurmctld", "protocol": "TCP", "nodePort": 30000}
     ]
+
+
+@pytest.mark.parametrize("port", [{"name": "slurmctld", "port": 1}, {"name": "x", "port": 6817}])
+def test_a_port_that_is_ours_is_not_taken_twice(port: dict[str, Any]) -> None:
+    with pytest.raises(Blocked, match="PortTaken"):
+        service(controller(service={"spec": {"ports": [port]}}))
+    more = service(controller(service={"spec": {"ports": [{"name": "x", "port": 1}]}}))["spec"]["ports"]
+    assert [found["port"] for found in more] == [1, 6817]
+
+
+def test_clients_call_the_service_unless_its_port_is_not_slurmctlds() -> None:
+    assert settings(slurm_conf(controller(), None, (), Files()))["SlurmctldAddr"] == ["slurm-controller.ns"]
+    elsewhere = settings(slurm_conf(controller(service={"port": 7000}), None, (), Files()))
+    assert "SlurmctldAddr" not in elsewhere
+    assert elsewhere["SlurmctldHost"] == ["slurm-controller-0(slurm-controller-0.slurm-controller-internal.ns)"]
+
+
+def test_pods_have_the_labels_of_their_controller_but_not_the_marks_of_tools() -> None:
+    of = controller(template={"metadata": {"labels": {"tier": "pod", keys.APP_NAME: "x"}}})
+    meta = msgspec.structs.replace(
+        of.metadata,
+        labels={"team": "a", "tier": "all", "helm.sh/chart": "slurm-1"},
+        annotations={"argocd.argoproj.io/tracking-id": "1"},
+    )
+    made = objects(msgspec.structs.replace(of, metadata=meta))["StatefulSet/slurm-controller"]["spec"]["template"]
+    found = made["metadata"]["labels"]
+    assert (found["team"], found["tier"], found[keys.APP_NAME]) == ("a", "pod", "slurmctld")
+    assert "helm.sh/chart" not in found
+    assert not [key for key in made["metadata"]["annotations"] if "argocd" in key]
 
 
 @pytest.mark.parametrize(
@@ -240,6 +270,8 @@ def test_files_of_the_site_stand_beside_and_never_replace_ours() -> None:
     bad = {**maps, "extra": ConfigMap(Meta(name="extra"), {"slurm.conf": "x"})}
     with pytest.raises(Blocked, match="ForbiddenFile"):
         files(of, bad)
+    with pytest.raises(Blocked, match="ForbiddenFile"):
+        files(of, {**maps, "scripts": ConfigMap(Meta(name="scripts"), {"slurm.conf": "x"})})
 
 
 def test_a_service_monitor_exists_where_it_is_wanted_and_possible() -> None:

@@ -122,6 +122,16 @@ def test_a_persons_own_login_port_replaces_ours() -> None:
     assert made["ports"] == [{"name": "login", "containerPort": 2222}]
 
 
+def test_how_login_hosts_are_replaced() -> None:
+    def strategy(**asked: Any) -> Any:
+        of = login_set(strategy=asked)
+        return login.deployment(of, controller(), login.Hashes(), IMAGES, "x")["spec"].get("strategy")
+
+    assert strategy() is None
+    assert strategy(rollingUpdate={"maxSurge": 0}) == {"rollingUpdate": {"maxSurge": 0}}
+    assert strategy(type="Recreate") == {"type": "Recreate", "rollingUpdate": None}
+
+
 def test_a_login_set_without_a_controller_says_so() -> None:
     with pytest.raises(Blocked, match="ControllerMissing"):
         login_plan(login_set(), None, login.Hashes(), IMAGES, "x")

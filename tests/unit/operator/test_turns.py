@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several slurmctld get their new files one after another, although a standby is never ready."""
 
+from typing import Any
+
 import pytest
 from tests.unit.operator.made import controller, pod
 
@@ -44,7 +46,7 @@ def test_whose_turn_it_is(law: str, states: list[str], turn: int | None) -> None
 
 
 def test_a_stateful_set_with_standbys_leaves_its_updates_to_us() -> None:
-    ha = {"ha": {"enabled": True}, "persistence": {"existingClaim": "shared"}}
+    ha: dict[str, Any] = {"ha": {"enabled": True}, "persistence": {"existingClaim": "shared"}}
     pair = stateful_set(controller(**ha), None, Hashes(), Files(), Images())["spec"]
     assert pair["updateStrategy"] == {"type": "OnDelete", "rollingUpdate": None}
     assert "updateStrategy" not in stateful_set(controller(), None, Hashes(), Files(), Images())["spec"]

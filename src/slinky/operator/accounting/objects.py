@@ -10,7 +10,7 @@ from slinky.api.accounting import ACCOUNTINGS, Accounting
 from slinky.api.names import SLURMDBD
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS
-from slinky.operator.frame import framed
+from slinky.operator.frame import framed, pod_template
 from slinky.operator.images import Images
 from slinky.operator.merging import merged
 from slinky.operator.pieces import (
@@ -21,7 +21,6 @@ from slinky.operator.pieces import (
     key_sources,
     memory,
     mount,
-    pod_template,
     projected,
     secret_source,
     service_spec,
@@ -56,13 +55,16 @@ def stateful_set(of: Accounting, hashes: Hashes, images: Images) -> Piece:
         keys.JWT_KEY_HASH: hashes.jwt_key,
         keys.SLURMDBD_CONF_HASH: hashes.config,
     }
+    labels = SLURMDBD.labels(of.metadata.name)
     spec = {
         "replicas": 1,
         "revisionHistoryLimit": 0,
         "podManagementPolicy": "Parallel",
         "serviceName": of.service_name,
         "selector": {"matchLabels": SLURMDBD.selector(of.metadata.name)},
-        "template": pod_template(of.spec.template, _pod(of, images), SLURMDBD.labels(of.metadata.name), annotations),
+        "template": pod_template(
+            of, of.spec.template, _pod(of, images), SLURMDBD.labels(of.metadata.name), annotations
+        ),
     }
     return _own(of, STATEFUL_SETS, of.workload_name, metadata=of.spec.template.metadata, spec=spec)
 

@@ -30,7 +30,7 @@ def slurm_conf(
         cluster_name=of.cluster_name,
         controllers=_controllers(of),
         slurmctld_port=of.port if of.spec.external else wellknown.SLURMCTLD_PORT,
-        slurmctld_address=None if of.spec.external else of.host,
+        slurmctld_address=_address(of),
         state_save_location=None if of.spec.external else of.state_folder,
         slurmd_spool_dir=wellknown.SPOOL,
         max_node_count=None if of.spec.external else _room(sets),
@@ -72,6 +72,13 @@ def _parameters(of: Controller, mark: str) -> tuple[str, ...]:
     if of.spec.external:
         return ()
     return ("enable_configless", "reconfig_on_restart", *((f"{MARK}{mark}",) if mark else ()))
+
+
+def _address(of: Controller) -> str | None:
+    """The Service, by which clients find whoever is in charge. They call it at slurmctld's own port: where the Service
+    has another one, they are left to ask the controllers themselves.
+    """
+    return None if of.spec.external or of.port != wellknown.SLURMCTLD_PORT else of.host
 
 
 def _controllers(of: Controller) -> tuple[conf.Controller, ...]:

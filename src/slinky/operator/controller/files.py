@@ -54,9 +54,8 @@ def referenced(of: Controller) -> tuple[str, ...]:
 def files(of: Controller, maps: Mapping[str, ConfigMap]) -> Files:
     """The files of a Controller. Raises `Blocked` for one that only the operator may write."""
     names = {kind: _keys(maps, refs(of)) for kind, refs in REFERENCES.items()}
-    for name in names["config"]:
-        if name in wellknown.OWN_FILES:
-            raise Blocked("ForbiddenFile", f"{name} is written by the operator; use extraConf instead")
+    for name in sorted(wellknown.OWN_FILES & {name for found in names.values() for name in found}):
+        raise Blocked("ForbiddenFile", f"{name} is written by the operator; use extraConf instead")
     used = referenced(of)
     contents = {
         f"{name}/{key}": value for name in used for key, value in (maps[name].data | maps[name].binary_data).items()

@@ -17,7 +17,7 @@ from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS
 from slinky.operator import sidecars
 from slinky.operator.controller.files import Files
 from slinky.operator.controller.generation import Generation
-from slinky.operator.frame import framed
+from slinky.operator.frame import framed, pod_template
 from slinky.operator.images import Images
 from slinky.operator.merging import merged
 from slinky.operator.monitors import SERVICE_MONITORS
@@ -33,7 +33,6 @@ from slinky.operator.pieces import (
     key_sources,
     memory,
     mount,
-    pod_template,
     projected,
     secret_source,
     service_spec,
@@ -107,6 +106,7 @@ def stateful_set(of: Controller, accounting: Accounting | None, hashes: Hashes, 
         "serviceName": of.internal_service_name,
         "selector": {"matchLabels": SLURMCTLD.selector(of.metadata.name)},
         "template": pod_template(
+            of,
             of.spec.template,
             _pod(of, accounting, files, images),
             SLURMCTLD.labels(of.metadata.name),

@@ -9,11 +9,11 @@ import msgspec
 
 from slinky.api import keys, names, wellknown
 from slinky.api.controller import Controller
-from slinky.api.loginset import LOGIN_SETS, LoginSet
+from slinky.api.loginset import LOGIN_SETS, DeploymentStrategy, LoginSet
 from slinky.api.names import LOGIN
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES
-from slinky.operator.frame import framed
+from slinky.operator.frame import framed, pod_template
 from slinky.operator.images import Images
 from slinky.operator.loginset.hostkeys import KINDS, private_name, public_name
 from slinky.operator.merging import merged
@@ -23,7 +23,6 @@ from slinky.operator.pieces import (
     key_sources,
     memory,
     mount,
-    pod_template,
     projected,
     secret_source,
     service_spec,
@@ -87,15 +86,22 @@ def deployment(of: LoginSet, controller: Controller, hashes: Hashes, images: Ima
         "revisionHistoryLimit": 0,
         "selector": {"matchLabels": LOGIN.selector(of.metadata.name)},
         "template": pod_template(
+            of,
             of.spec.template,
             _pod(of, controller, images, domain),
             LOGIN.labels(of.metadata.name),
             annotations,
         ),
     }
-    if of.spec.strategy.type:
-        spec["strategy"] = msgspec.to_builtins(of.spec.strategy)
+    if of.spec.strategy != DeploymentStrategy():
+        spec["strategy"] = _strategy(of.spec.strategy)
     return _own(of, DEPLOYMENTS, of.workload_name, metadata=of.spec.template.metadata, spec=spec)
+
+
+def _strategy(asked: DeploymentStrategy) -> Piece:
+    found: Piece = msgspec.to_builtins(asked)
+    # What the server filled in for rolling updates would stay, and be refused beside another type.
+    return {**found, "rollingUpdate": None} if asked.type == "Recreate" else found
 
 
 def _pod(of: LoginSet, controller: Controller, images: Images, domain: str) -> Piece:

@@ -12,7 +12,7 @@ from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS, SERVICES, VOLUME_CLAIMS
 from slinky.operator import sidecars
-from slinky.operator.frame import framed, inherited
+from slinky.operator.frame import framed, inherited, pod_template
 from slinky.operator.images import Images
 from slinky.operator.merging import merged
 from slinky.operator.nodeset.arguments import arguments, environment
@@ -26,7 +26,6 @@ from slinky.operator.pieces import (
     key_sources,
     memory,
     mount,
-    pod_template,
     projected,
     secret_source,
 )
@@ -106,8 +105,8 @@ def pod(of: NodeSet, slot: Slot, setting: Setting) -> Piece:
     """One worker."""
     name = pod_name(of, slot)
     annotations = {**inherited(of), **_annotations(of, slot, setting.hashes)}
-    labels = {**of.metadata.labels, **_labels(of, slot, name, setting.hashes)}
-    built = pod_template(of.spec.template, _spec(of, slot, setting), labels, annotations)
+    labels = _labels(of, slot, name, setting.hashes)
+    built = pod_template(of, of.spec.template, _spec(of, slot, setting), labels, annotations)
     meta = {**built["metadata"], "ownerReferences": [NODE_SETS.owner(of)], "generateName": f"{of.metadata.name}-"}
     spec = {**built["spec"], "hostname": hostname(of, slot)}
     if slot.node:

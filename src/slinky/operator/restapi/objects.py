@@ -12,7 +12,7 @@ from slinky.api.names import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
 from slinky.kube.types import Key
 from slinky.kube.views import DEPLOYMENTS, SERVICES
-from slinky.operator.frame import framed
+from slinky.operator.frame import framed, pod_template
 from slinky.operator.images import Images
 from slinky.operator.merging import merged
 from slinky.operator.pieces import (
@@ -23,7 +23,6 @@ from slinky.operator.pieces import (
     default_container,
     key_sources,
     mount,
-    pod_template,
     projected,
     service_spec,
     tcp_probe,
@@ -56,7 +55,7 @@ def deployment(of: RestApi, controller: Controller, hashes: Hashes, images: Imag
         "replicas": of.spec.replicas,
         "revisionHistoryLimit": 0,
         "selector": {"matchLabels": SLURMRESTD.selector(of.metadata.name)},
-        "template": pod_template(of.spec.template, _pod(of, controller, images), labels, annotations),
+        "template": pod_template(of, of.spec.template, _pod(of, controller, images), labels, annotations),
     }
     return _own(of, DEPLOYMENTS, of.workload_name, metadata=of.spec.template.metadata, spec=spec)
 
