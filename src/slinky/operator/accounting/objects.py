@@ -62,9 +62,7 @@ def stateful_set(of: Accounting, hashes: Hashes, images: Images) -> Piece:
         "podManagementPolicy": "Parallel",
         "serviceName": of.service_name,
         "selector": {"matchLabels": SLURMDBD.selector(of.metadata.name)},
-        "template": pod_template(
-            of, of.spec.template, _pod(of, images), SLURMDBD.labels(of.metadata.name), annotations
-        ),
+        "template": pod_template(of, of.spec.template, _pod(of, images), labels, annotations),
     }
     return _own(of, STATEFUL_SETS, of.workload_name, metadata=of.spec.template.metadata, spec=spec)
 
