@@ -48,7 +48,7 @@ def framed(
         key,
         metadata={
             "labels": {
-                **owner.metadata.labels,
+                **_shared(owner.metadata.labels),
                 **(metadata.labels if metadata else {}),
                 **role.labels(owner.metadata.name),
             },
@@ -67,10 +67,9 @@ def pod_template(
     annotations: Mapping[str, str],
 ) -> Piece:
     """A pod of `owner`: a person's part over ours, except that our labels and hashes win."""
-    shared = {key: value for key, value in owner.metadata.labels.items() if not key.startswith(PRIVATE)}
     return {
         "metadata": {
-            "labels": {**shared, **template.metadata.labels, **labels},
+            "labels": {**_shared(owner.metadata.labels), **template.metadata.labels, **labels},
             "annotations": {**template.metadata.annotations, **annotations},
         },
         "spec": merged(spec, template.spec),
@@ -79,5 +78,8 @@ def pod_template(
 
 def inherited(owner: HasMeta) -> dict[str, str]:
     """Annotations of the owner that its children share."""
-    found = owner.metadata.annotations
-    return {key: value for key, value in found.items() if not key.startswith(PRIVATE) and key not in keys.OF_THE_SET}
+    return {key: value for key, value in _shared(owner.metadata.annotations).items() if key not in keys.OF_THE_SET}
+
+
+def _shared(marks: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in marks.items() if not key.startswith(PRIVATE)}

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a daemon is started with, and that no shell reads it on the way."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+IMAGES = Path(__file__).parents[3] / "images"
+SHOW = '#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done\n'
+MACHINE = '#!/bin/sh\n[ "$1" = -C ] && { echo "NodeName=x CPUs=16 ThreadsPerCore=2 RealMemory=8000"; exit; }\n'
+HOSTILE = "Comment=$(touch hurt);`touch hurt`*"
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> "Start":
+    return Start(tmp_path)
+
+
+class Start:
+    """Runs an entrypoint where the daemon and our own commands are programs that only show their arguments."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("slinky-slurm-number", "slinky-take-charge"):
+            self._program(name, "#!/bin/sh\n")
+
+    def __call__(self, image: str, daemon: str, *argv: str, **environment: str) -> list[str]:
+        self._program(daemon, MACHINE + SHOW)
+        script = (IMAGES / image / "entrypoint").read_text().replace(f"/usr/sbin/{daemon}", f"{self.folder}/{daemon}")
+        self._program("entrypoint", script)
+        path = f"{self.folder}:{os.environ['PATH']}"
+        ran = subprocess.run(
+            [self.folder / "entrypoint", *argv],
+            env={"PATH": path, **environment}, capture_output=True, text=True, check=True, cwd=self.folder,
+        )  # fmt: skip
+        assert not (self.folder / "hurt").exists()
+        return ran.stdout.splitlines()
+
+    def _program(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+        (self.folder / name).chmod(0o755)
+
+
+def test_slurmd_is_told_what_the_pod_may_use(started: Start) -> None:
+    conf = f"'Features=gpu {HOSTILE}'"
+    found = started(
+        "slurmd", "slurmd", "-Z", "--conf", conf, "--conf-server", "ctl:6817",
+        POD_CPUS="12", POD_MEMORY="6000", SLINKY_TOPOLOGY="tree:a", SLURMD_OPTIONS="-v  -N *",
+    )  # fmt: skip
+    full = f"Features=gpu {HOSTILE} CoreSpecCount=2 MemSpecLimit=2000 Topology=tree:a"
+    assert found == ["-D", "-Z", "--conf-server", "ctl:6817", "-v", "-N", "*", "--conf", full]
+
+
+def test_an_empty_topology_is_left_out(started: Start) -> None:
+    assert started("slurmd", "slurmd", "--conf", "'Features=gpu'") == ["-D", "--conf", "Features=gpu"]
+
+
+def test_slurmctld_gets_its_arguments_and_then_its_options(started: Start) -> None:
+    found = started("slurmctld", "slurmctld", HOSTILE, "a b", SLURMCTLD_OPTIONS="-vv *")
+    assert found == ["-D", "-i", HOSTILE, "a b", "-vv", "*"]
