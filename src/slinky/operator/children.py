@@ -2,7 +2,8 @@
 """Objects that the operator makes: applied when they differ from what is wanted, removed when they are not wanted.
 
 Everything is server-side apply under one field manager, so that what leaves a spec leaves its children too. An object
-that is as wanted costs no request; see `differing` for what that means.
+that is as wanted costs no request; see `differing` for what that means. One of the same name that somebody else made is
+never touched: applied over, it would do our work instead of its own, and go with its new owner.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,10 +12,11 @@ from typing import Any
 import msgspec
 
 from slinky.api import keys
+from slinky.api.group import API_VERSION
 from slinky.api.names import ROLES
 from slinky.kube.cache import Cache
 from slinky.kube.client import Client
-from slinky.kube.errors import Invalid, Later, NotFound
+from slinky.kube.errors import Blocked, Invalid, Later, NotFound
 from slinky.kube.resource import Resource
 from slinky.kube.runtime import Runtime
 from slinky.kube.types import Key, Meta
@@ -94,8 +96,8 @@ class Children:
             return None, False
         return live.status, live.status.observed_generation >= live.metadata.generation
 
-    async def ensure(self, resource: Resource[Any], manifest: Mapping[str, Any]) -> Child:
-        """Make the object as wanted."""
+    async def ensure(self, resource: Resource[Any], manifest: Mapping[str, Any], *, adopt: bool = False) -> Child:
+        """Make the object as wanted. Raises `Blocked` for one that is somebody else's, unless it is to be adopted."""
         wanted = marked(manifest)
         key = Key(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
         live = self.find(resource, key)
@@ -103,6 +105,11 @@ class Children:
             return live
         if live is not None and live.metadata.deleting:
             raise Later(f"{resource.kind} {key} is on its way out")
+        if not adopt:
+            there = live or await self._client.find(resource.viewed_as(Child), key)
+            if there is not None and _strange(there, wanted):
+                text = f"{resource.kind} {key.name} was made by somebody else, so nothing is changed about it"
+                raise Blocked("NameTaken", f"{text}; rename or delete it")
         return await self._apply(resource, key, wanted, live)
 
     async def remove(self, resource: Resource[Any], key: Key, owner: str) -> None:
@@ -162,3 +169,11 @@ def _fixed(error: Invalid) -> bool:
     replaced. With anything else wrong there would be nothing to replace it by.
     """
     return {(cause.field, cause.reason) for cause in error.causes} == {("spec", "FieldValueForbidden")}
+
+
+def _strange(live: Child, wanted: Mapping[str, Any]) -> bool:
+    """Whether an object is not of one of our kinds: neither by an owner nor, where it has none, by its labels."""
+    if live.metadata.owner_references:
+        return not any(owner.api_version == API_VERSION for owner in live.metadata.owner_references)
+    named = {label: wanted["metadata"]["labels"].get(label) for label in (keys.APP_NAME, keys.APP_INSTANCE)}
+    return not named.items() <= live.metadata.labels.items()

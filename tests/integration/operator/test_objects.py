@@ -150,6 +150,24 @@ async def test_what_somebody_changes_is_put_right_and_what_they_delete_comes_bac
     await desk.until(back, "the Service")
 
 
+async def test_what_somebody_else_made_under_our_name_is_left_alone(desk: Desk) -> None:
+    """A LoginSet gives its own name to a Service: applied over, another's would lead to sshd and go with the set."""
+    await secrets(desk)
+    await controller(desk)
+    await desk.secret("sssd", **{"sssd.conf": "[sssd]"})
+    theirs = {"selector": {"app": "shop"}, "ports": [{"name": "web", "port": 80}]}
+    await desk.apply(SERVICES, "shop", spec=theirs)
+    before = await desk.get(SERVICES, "shop")
+    login = {"controllerRef": REF, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+    await desk.apply(LOGIN_SETS, "shop", spec=login)
+
+    async def said() -> bool:
+        return await desk.condition(LOGIN_SETS, "shop", "Degraded") == ("True", "NameTaken")
+
+    await desk.until(said, "the condition")
+    assert (await desk.get(SERVICES, "shop")).metadata.resource_version == before.metadata.resource_version
+
+
 async def test_a_stateful_set_of_another_shape_is_replaced(desk: Desk) -> None:
     await secrets(desk)
     old = {

@@ -171,7 +171,7 @@ class _Work:
             except SlurmError as error:  # a worker is made all the same
                 log.info("a stale host stays", host=action.stale, why=str(error))
         for claim in objects.claims(self.of, action.slot):
-            await self.world.children.ensure(VOLUME_CLAIMS, claim)
+            await self.world.children.ensure(VOLUME_CLAIMS, claim, adopt=True)
         manifest = objects.pod(self.of, action.slot, self.setting)
         WRITES.labels("create", "Pod").inc()
         try:

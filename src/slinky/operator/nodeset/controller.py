@@ -205,13 +205,13 @@ class NodeSetKeeper(Keeper[NodeSet]):
 
     async def _shared(self, of: NodeSet, controller: Controller) -> None:
         children, namespace = self.world.children, of.metadata.namespace
-        await children.ensure(SERVICES, objects.worker_service(controller))
+        await children.ensure(SERVICES, objects.worker_service(controller), adopt=True)
         protected = any(
             other.spec.workload_disruption_protection
             for other in self.world.node_sets.by(references.CONTROLLER, str(controller.key))
         )
         if protected:
-            await children.ensure(DISRUPTION_BUDGETS, objects.worker_budget(controller))
+            await children.ensure(DISRUPTION_BUDGETS, objects.worker_budget(controller), adopt=True)
         else:
             budget = Key(namespace, controller.worker_budget_name)
             await children.remove(DISRUPTION_BUDGETS, budget, controller.metadata.uid)
