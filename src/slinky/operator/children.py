@@ -39,6 +39,9 @@ log = Log("slinky.operator.children")
 #: Selects what belongs to a Slurm cluster, whichever release of whichever operator made it.
 OURS = f"{keys.APP_COMPONENT} in ({', '.join(sorted(role.component for role in ROLES))})"
 
+#: What the server filled in for another way to update, which it refuses beside ours.
+LEFT = {"spec.updateStrategy.rollingUpdate"}
+
 
 class Child(msgspec.Struct, frozen=True, gc=True, rename="camel"):
     """An object that the operator makes, whole enough to be compared."""
@@ -165,10 +168,10 @@ def _version(live: Child) -> str:
 
 
 def _fixed(error: Invalid) -> bool:
-    """Whether nothing is wrong but that fields of a StatefulSet cannot change; its pods and claims stay when it is
+    """Whether nothing is wrong but that a StatefulSet cannot become this one; its pods and claims stay when it is
     replaced. With anything else wrong there would be nothing to replace it by.
     """
-    return {(cause.field, cause.reason) for cause in error.causes} == {("spec", "FieldValueForbidden")}
+    return {cause.field for cause in error.causes} - LEFT == {"spec"}
 
 
 def _strange(live: Child, wanted: Mapping[str, Any]) -> bool:

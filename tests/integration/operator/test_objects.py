@@ -13,6 +13,7 @@ from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
 from slinky.api.token import TOKENS
 from slinky.kube import CONFIG_MAPS, DEPLOYMENTS, PODS, SECRETS, SERVICES, STATEFUL_SETS, Key, Resource
+from slinky.kube.views import Whole
 
 pytestmark = pytest.mark.plane
 
@@ -182,14 +183,34 @@ async def test_a_stateful_set_of_another_shape_is_replaced(desk: Desk) -> None:
     await desk.apply(STATEFUL_SETS, "slurm-controller", labels=labels, spec=old)
     await controller(desk)
 
-    async def finalized() -> bool:
+    assert (await replaced(desk, serviceName="slurm-controller-internal")).spec["replicas"] == 1
+
+
+async def replaced(desk: Desk, **fields: Any) -> Whole:
+    """The StatefulSet once it has these fields, which needs another one."""
+
+    async def finalized() -> Whole | None:
         # Without a controller-manager nobody else takes the orphan finalizer away.
         found = await desk.get(STATEFUL_SETS, "slurm-controller")
         if found.metadata.finalizers:
             await desk.client.patch(STATEFUL_SETS, found.key, {"metadata": {"finalizers": None}})
-        return bool(found.spec["serviceName"] == "slurm-controller-internal")
+        return found if fields.items() <= found.spec.items() else None
 
-    await desk.until(finalized, "the new one", 20)
+    made: Whole = await desk.until(finalized, "the new one", 20)
+    return made
+
+
+async def test_standbys_can_be_asked_for_later(desk: Desk) -> None:
+    """What another operator, or the server, has said about rolling updates is refused beside ours."""
+    await secrets(desk)
+    shared = {"enabled": True, "existingClaim": "shared"}
+    await controller(desk, persistence=shared)
+    key = Key(desk.namespace, "slurm-controller")
+    await desk.get(STATEFUL_SETS, key.name)
+    rolling = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}}
+    await desk.client.apply(STATEFUL_SETS, STATEFUL_SETS.manifest(key, spec=rolling), manager="another")
+    await controller(desk, persistence=shared, ha={"enabled": True})
+    assert (await replaced(desk, podManagementPolicy="Parallel")).spec["updateStrategy"] == {"type": "OnDelete"}
 
 
 async def test_what_the_server_refuses_is_said_and_replaces_nothing(desk: Desk) -> None:
@@ -207,7 +228,7 @@ async def test_what_the_server_refuses_is_said_and_replaces_nothing(desk: Desk) 
     assert (after.metadata.uid, after.metadata.deleting) == (before.metadata.uid, False)
 
 
-async def test_standbys_and_ways_to_replace_pods_can_be_chosen_later(desk: Desk) -> None:
+async def test_another_way_to_replace_login_hosts_can_be_chosen_later(desk: Desk) -> None:
     """The server fills in how to roll, and refuses that beside another way."""
     await secrets(desk)
     await controller(desk)

@@ -127,9 +127,10 @@ def test_how_login_hosts_are_replaced() -> None:
         of = login_set(strategy=asked)
         return login.deployment(of, controller(), login.Hashes(), IMAGES, "x")["spec"].get("strategy")
 
-    assert strategy() is None
-    assert strategy(rollingUpdate={"maxSurge": 0}) == {"rollingUpdate": {"maxSurge": 0}}
-    assert strategy(type="Recreate") == {"type": "Recreate", "rollingUpdate": None}
+    usual = {"maxSurge": "25%", "maxUnavailable": "25%"}
+    assert strategy() == {"type": "RollingUpdate", "rollingUpdate": usual}
+    assert strategy(rollingUpdate={"maxSurge": 0})["rollingUpdate"] == {**usual, "maxSurge": 0}
+    assert strategy(type="Recreate") == {"type": "Recreate"}
 
 
 def test_a_login_set_without_a_controller_says_so() -> None:

@@ -48,5 +48,6 @@ def test_whose_turn_it_is(law: str, states: list[str], turn: int | None) -> None
 def test_a_stateful_set_with_standbys_leaves_its_updates_to_us() -> None:
     ha: dict[str, Any] = {"ha": {"enabled": True}, "persistence": {"existingClaim": "shared"}}
     pair = stateful_set(controller(**ha), None, Hashes(), Files(), Images())["spec"]
-    assert pair["updateStrategy"] == {"type": "OnDelete", "rollingUpdate": None}
-    assert "updateStrategy" not in stateful_set(controller(), None, Hashes(), Files(), Images())["spec"]
+    assert pair["updateStrategy"] == {"type": "OnDelete"}
+    alone = stateful_set(controller(), None, Hashes(), Files(), Images())["spec"]
+    assert alone["updateStrategy"]["type"] == "RollingUpdate"

@@ -104,6 +104,7 @@ def stateful_set(of: Controller, accounting: Accounting | None, hashes: Hashes, 
         "replicas": of.replicas,
         "revisionHistoryLimit": 0,
         "serviceName": of.internal_service_name,
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
         "selector": {"matchLabels": SLURMCTLD.selector(of.metadata.name)},
         "template": pod_template(
             of,
@@ -117,7 +118,7 @@ def stateful_set(of: Controller, accounting: Accounting | None, hashes: Hashes, 
         # A standby is never ready; in ordered management the one after it would not be made, and in an update of the
         # StatefulSet's own the one before it not replaced (see `turns`).
         spec["podManagementPolicy"] = "Parallel"
-        spec["updateStrategy"] = {"type": "OnDelete", "rollingUpdate": None}
+        spec["updateStrategy"] = {"type": "OnDelete"}
     if of.spec.persistence.enabled and not of.spec.persistence.existing_claim:
         spec["volumeClaimTemplates"] = [
             {"metadata": {"name": wellknown.STATE_VOLUME}, "spec": of.spec.persistence.claim_spec()}

@@ -9,7 +9,7 @@ import msgspec
 
 from slinky.api import keys, names, wellknown
 from slinky.api.controller import Controller
-from slinky.api.loginset import LOGIN_SETS, DeploymentStrategy, LoginSet
+from slinky.api.loginset import LOGIN_SETS, DeploymentRolling, DeploymentStrategy, LoginSet
 from slinky.api.names import LOGIN
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES
@@ -31,6 +31,10 @@ from slinky.operator.sshd import login_config
 
 #: A constant; nothing a person writes is part of it. Volumes cannot give files an owner, so they are copied.
 _INITCONF = 'for file in /mnt/slurm/*; do install -o 401 -g 401 -m 0600 "$file" /mnt/etc/slurm/; done'
+
+#: What the server would fill in. Said by us it is ours to take back; otherwise it would stay, and be refused beside
+#: another type.
+ROLLING = {"maxSurge": "25%", "maxUnavailable": "25%"}
 
 
 class Hashes(NamedTuple):
@@ -81,9 +85,10 @@ def deployment(of: LoginSet, controller: Controller, hashes: Hashes, images: Ima
         keys.SSHD_CONF_HASH: hashes.sshd,
         keys.SSSD_CONF_HASH: hashes.sssd,
     }
-    spec: Piece = {
+    spec = {
         "replicas": of.spec.replicas,
         "revisionHistoryLimit": 0,
+        "strategy": _strategy(of.spec.strategy),
         "selector": {"matchLabels": LOGIN.selector(of.metadata.name)},
         "template": pod_template(
             of,
@@ -93,15 +98,14 @@ def deployment(of: LoginSet, controller: Controller, hashes: Hashes, images: Ima
             annotations,
         ),
     }
-    if of.spec.strategy != DeploymentStrategy():
-        spec["strategy"] = _strategy(of.spec.strategy)
     return _own(of, DEPLOYMENTS, of.workload_name, metadata=of.spec.template.metadata, spec=spec)
 
 
 def _strategy(asked: DeploymentStrategy) -> Piece:
-    found: Piece = msgspec.to_builtins(asked)
-    # What the server filled in for rolling updates would stay, and be refused beside another type.
-    return {**found, "rollingUpdate": None} if asked.type == "Recreate" else found
+    if asked.type == "Recreate":
+        return {"type": asked.type}
+    rolling = {**ROLLING, **msgspec.to_builtins(asked.rolling_update or DeploymentRolling())}
+    return {"type": "RollingUpdate", "rollingUpdate": rolling}
 
 
 def _pod(of: LoginSet, controller: Controller, images: Images, domain: str) -> Piece:
