@@ -18,7 +18,7 @@ pytestmark = pytest.mark.lab
 
 EXAMPLE = Path(__file__).parents[3] / "examples/operator/whole.yaml"
 # A password that a shell, a configuration file or SQL would stumble over.
-PASSWORD = "it's a $(secret) #1"
+PASSWORD = r"it's a \n$(secret) #1"
 #: What the lab needs of the objects in the example, by kind.
 SUITED: dict[str, dict[str, Any]] = {
     "Controller": {"extraConf": EXTRA_CONF.replace(" Default=YES", ""), "configFileRefs": [{"name": "extra"}]},

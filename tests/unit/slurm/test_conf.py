@@ -69,6 +69,12 @@ def settings(text: str) -> dict[str, list[str]]:
         ("A=1 # a comment\n# another\n\n", [(("A", "1"),)]),
         ("A=1\\#2", [(("A", "1#2"),)]),
         ("A=1 \\\nB=2", [(("A", "1"), ("B", "2"))]),
+        ("A=1 \\ \nB=2", [(("A", "1"), ("B", "2"))]),
+        ("A=1 # not continued \\\nB=2", [(("A", "1"),), (("B", "2"),)]),
+        ("A=a\\b\\\\c", [(("A", "ab\\c"),)]),
+        ("A=a\\\\#d", [(("A", "a\\"),)]),
+        ("A=a\\\\\\#d", [(("A", "a\\#d"),)]),
+        ("A=a\\\\\nB=2", [(("A", "a\\"),), (("B", "2"),)]),
         ('A="x y" B=2', [(("A", "x y"), ("B", "2"))]),
         ("A = 1", [(("A", "1"),)]),
         ("A+=1", [(("A+", "1"),)]),
@@ -291,3 +297,9 @@ def test_a_node_line_holds_one_setting_per_value(bad: str) -> None:
         node_conf("k1", Topology=bad)
     with pytest.raises(ValueError, match="cannot stand"):
         node_conf(bad)
+
+
+@pytest.mark.parametrize("password", ["a\\b", "a\\", "\\\\", "a\\#b", "it's a $(secret) #1"])
+def test_a_password_is_read_as_it_is(password: str) -> None:
+    text = SlurmdbdConf(host="h", storage_host="db", storage_user="u", storage_password=password).text()
+    assert settings(text)["StoragePass"] == [password]

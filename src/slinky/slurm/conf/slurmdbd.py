@@ -82,5 +82,5 @@ def _password(text: str) -> str:
     except ConfError:
         raise ConfError(
             "the database password is empty or cannot stand in slurmdbd.conf: it must have no double quote, no control"
-            " character, no blank at its ends, and no backslash at its end or before a hash"
+            " character and no blank at its ends"
         ) from None

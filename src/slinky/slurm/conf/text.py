@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The text form of Slurm's configuration files: lines of Key=Value, read as slurmctld reads them.
 
-`parse` follows slurmctld's own rules (comments, continuation, quotes, keys in any letter case), `render`
-writes only what `parse` gives back unchanged, and every value on the way out is checked so that none can
-add a line, a setting or a comment of its own. Includes are refused: a file that pulls in another cannot be
-checked here.
+`parse` follows slurmctld's own rules as measured (comments end a line before it is continued, a backslash
+makes the next character an ordinary one, quotes, keys in any letter case), `render` writes only what `parse`
+gives back unchanged, and every value on the way out is checked so that none can add a line, a setting or a
+comment of its own. Includes are refused: a file that pulls in another cannot be checked here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.]*\Z")
 _SETTING = re.compile(r'([A-Za-z0-9_.]+)\s*([-*+/]?)=\s*(?:"([^"]*)"|([^\s"]+))(?=\s|\Z)')
-_COMMENT = re.compile(r"(?<!\\)#.*")
+#: What is left of a comment; a backslash takes the next character's meaning away, another backslash's too.
+_CODE = re.compile(r"(?:[^\\#]|\\.)*\\?")
+_ESCAPED = re.compile(r"\\(.)")
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f"\u2028\u2029\x85]')
 
 
@@ -42,7 +44,7 @@ def value(text: str | int, what: str = "value") -> str:
     found = str(text)
     if not found.strip():
         raise ConfError(f"{what} is empty: Slurm would take the next word for it")
-    if found != found.strip() or _FORBIDDEN.search(found) or found.endswith("\\") or "\\#" in found:
+    if found != found.strip() or _FORBIDDEN.search(found):
         raise ConfError(f"{what} {found[:60]!r} has characters that cannot stand in a configuration")
     return found
 
@@ -50,7 +52,7 @@ def value(text: str | int, what: str = "value") -> str:
 def word(text: str | int, what: str = "name") -> str:
     """A value without white space, equals sign, comma or hash: a name that nothing can hide in."""
     found = value(text, what)
-    if re.search(r"[\s=,#'`$();&|<>]", found):
+    if re.search(r"[\s=,#'`$();&|<>\\]", found):
         raise ConfError(f"{what} {found[:60]!r} is not a plain name")
     return found
 
@@ -77,7 +79,7 @@ def parse(text: str) -> list[Line]:
     """The lines of a file. Raises `ConfError` where slurmctld would stop, and for includes."""
     found = []
     for raw in _logical(text):
-        bare = _COMMENT.sub("", raw).replace("\\#", "#").strip()
+        bare = _ESCAPED.sub(r"\1", raw).strip()
         if bare:
             found.append(_settings(bare))
     return found
@@ -87,7 +89,7 @@ def fragment(text: str, *, refuse: Sequence[str] = ()) -> Line:
     """A user's part of a line, such as `MaxTime=60 State=UP`: one line, no comment, none of the keys
     refused.
     """
-    if "\n" in text or "\r" in text or "\\" in text or _COMMENT.search(text):
+    if re.search(r"[\n\r\\#]", text):
         raise ConfError("a fragment is a single line without comments")
     if re.search(r"=(\s|\Z)", text):
         raise ConfError("a setting has no value: Slurm would take the next word for it")
@@ -117,14 +119,15 @@ def _settings(bare: str) -> Line:
 
 
 def _logical(text: str) -> list[str]:
-    """Physical lines joined where they end in a backslash."""
+    """Physical lines without their comments, joined where they end in a backslash of their own."""
     joined: list[str] = []
     open_line = ""
     for raw in text.replace("\r\n", "\n").split("\n"):
-        if raw.endswith("\\"):
-            open_line += raw[:-1]
+        code = _CODE.match(raw)[0].rstrip()  # type: ignore[index] # it matches everything, if only with nothing
+        if (len(code) - len(code.rstrip("\\"))) % 2:
+            open_line += code[:-1]
         else:
-            joined.append(open_line + raw)
+            joined.append(open_line + code)
             open_line = ""
     return [*joined, open_line]
 
@@ -145,5 +148,5 @@ def _written(settings: Line) -> str:
 
 
 def _quoted(text: str) -> str:
-    escaped = text.replace("#", "\\#")
+    escaped = text.replace("\\", "\\\\").replace("#", "\\#")
     return f'"{escaped}"' if re.search(r"\s", text) else escaped
