@@ -46,7 +46,8 @@ def example() -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def whole(site: Site, operator: Operator) -> Site:
     keys = {"name": "slurm-keys", "key": "jwt.key"}
-    site.apply(EXTRA, *example(), kind("Token", "mine", jwtKeyRef=keys, username="slurm", lifetime="20s"))
+    token = {"jwtKeyRef": keys, "username": "slurm"}
+    site.apply(EXTRA, *example(), kind("Token", "mine", **token, lifetime="20s"), kind("Token", "lasting", **token))
     until(lambda: site.settled(2, "cpu"), "two workers", 240)
     for what in (
         "accounting/slurm",
@@ -104,7 +105,7 @@ class Watcher:
 
     async def watch(self) -> None:
         while not self.ended.is_set():
-            token = b64decode(self.site.get("secret", "mine-jwt-slurm")["data"]["SLURM_JWT"]).decode()
+            token = b64decode(self.site.get("secret", "lasting-jwt-slurm")["data"]["SLURM_JWT"]).decode()
             await asyncio.sleep(2)
             with contextlib.suppress(StopIteration, KeyError):
                 address = next(iter(self.site.pods("slurmrestd").values()))["status"]["podIP"]
@@ -136,7 +137,7 @@ def test_another_jwt_key_refuses_nobody(whole: Site, operator: Operator) -> None
     def stage() -> str:
         ring = whole.get("secret", "slurm-keys-jwt-keyring")
         found: str = ring["metadata"]["annotations"]["slinky.slurm.net/key-stage"]
-        return "" if found == "Settled" and b64decode(ring["data"]["jwt.key"]).decode() != new else found
+        return "" if found == "Settled" and b64decode(ring["data"]["jwt.key"]) != new.encode() else found
 
     def reached(later: tuple[str, ...]) -> bool:
         return stage() in later
