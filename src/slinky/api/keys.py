@@ -89,7 +89,7 @@ ANNOTATIONS = (
     Entry(CONFIG_GOOD, "ConfigMap", "operator", "the generation that slurmctld last ran, to go back to"),
     Entry(CONFIG_SINCE, "ConfigMap", "operator", "RFC 3339 time at which the generation in it was put to use"),
     Entry(CONFIG_TRIAL, "Controller", "user", '"off": configurations are used without being tried first'),
-    Entry(KEY_STAGE, "keyring", "operator", "of the slurm key: Settled, Adding, Switching or Retiring"),
+    Entry(KEY_STAGE, "keyring", "operator", "how far the rotation of a key is; Settled for none"),
     Entry(KEY_SINCE, "keyring", "operator", "RFC 3339 time at which that stage began"),
     Entry(KEY_TOLD, "keyring", "operator", "RFC 3339 time at which workers were told to read their keys again"),
     Entry(KEY_MOUNTED, "worker pod", "operator", "digest of the slurm keys that the pod is to find in its files"),

@@ -15,6 +15,7 @@ from slinky.operator.accounting.controller import AccountingKeeper
 from slinky.operator.clusters import Clusters
 from slinky.operator.connections import Connections
 from slinky.operator.controller.controller import ControllerKeeper
+from slinky.operator.crossing import Crossing
 from slinky.operator.keymaker import KeyMaker
 from slinky.operator.loginset.controller import LoginSetKeeper
 from slinky.operator.monitors import SERVICE_MONITORS
@@ -63,6 +64,7 @@ def wire(world: World) -> Clusters:
     TokenKeeper(world)
     KeyMaker(world)
     Rotation(world, clusters)
+    Crossing(world)
     Connections(world, clusters)
     return clusters
 

@@ -99,6 +99,16 @@ class Children:
             return None, False
         return live.status, live.status.observed_generation >= live.metadata.generation
 
+    def rolled(self, resource: Resource[Any], key: Key, marks: Mapping[str, str]) -> bool:
+        """Whether all pods of a workload were made with these annotations, and one of them is ready."""
+        live = self.find(resource, key)
+        if live is None or not marks.items() <= live.spec["template"]["metadata"].get("annotations", {}).items():
+            return False
+        status, replicas = live.status, live.spec.get("replicas", 1)
+        observed = status.observed_generation >= live.metadata.generation
+        there = status.updated_replicas == status.replicas == replicas
+        return observed and there and (status.ready_replicas > 0 or not replicas)
+
     async def ensure(self, resource: Resource[Any], manifest: Mapping[str, Any], *, adopt: bool = False) -> Child:
         """Make the object as wanted. Raises `Blocked` for one that is somebody else's, unless it is to be adopted."""
         wanted = marked(manifest)

@@ -46,7 +46,7 @@ class Connections:
         if found is None or not url or found.spec.jwt_key is None:
             await self.clusters.drop(key)
             return None
-        secret = await self.world.contents.secret_value(key.namespace, found.spec.jwt_key)
+        secret = (await self.world.contents.jwt(key.namespace, found.spec.jwt_key)).current
         await self.clusters.want(key, url, secret)
         return None
 

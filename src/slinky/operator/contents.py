@@ -8,7 +8,7 @@ kept until its version moves. References never leave their namespace: a caller g
 from typing import TypeVar
 
 from slinky.api.keys import KEY_ORIGIN, KEY_ROTATION
-from slinky.api.refs import ConfigKeyRef, KeyRef
+from slinky.api.refs import ConfigKeyRef, DaemonKeyRefs, KeyRef
 from slinky.kube.cache import Cache
 from slinky.kube.client import Client
 from slinky.kube.errors import Blocked, Later
@@ -16,7 +16,8 @@ from slinky.kube.resource import Resource
 from slinky.kube.runtime import Runtime
 from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, SECRETS, ConfigMap, Secret
-from slinky.operator import keyring
+from slinky.operator import jwtring, keyring
+from slinky.operator.jwtring import Ring
 from slinky.operator.keyring import mounted
 
 T = TypeVar("T", ConfigMap, Secret)
@@ -62,9 +63,19 @@ class Contents:
         """A digest that stays through every rotation, for pods that read their keys again without a restart."""
         return (await self._ring(namespace, ref)).metadata.annotations.get(KEY_ORIGIN, "") if ref else ""
 
-    async def rotation(self, namespace: str, ref: KeyRef | None) -> str:
-        """What a rotation of this key is at, in words; empty for none."""
-        return (await self._ring(namespace, ref)).metadata.annotations.get(KEY_ROTATION, "") if ref else ""
+    async def jwt(self, namespace: str, ref: KeyRef) -> Ring:
+        """The JWT key that daemons hold, with what goes on with it; the wanted one where nobody keeps a ring."""
+        wanted = await self.secret_value(namespace, ref)
+        key = Key(namespace, jwtring.name(ref))
+        return jwtring.read(await self.secret(*key)) if self.secrets.get(key) is not None else Ring(wanted)
+
+    async def rotation(self, namespace: str, spec: DaemonKeyRefs) -> str:
+        """What rotations of these keys are at, in words; empty for none."""
+        rings = [keyring.name(spec.slurm_key_ref)] if spec.slurm_key_ref else []
+        rings += [jwtring.name(spec.jwt_key)] if spec.jwt_key else []
+        there = [ring for ring in rings if self.secrets.get(Key(namespace, ring)) is not None]
+        said = [(await self.secret(namespace, ring)).metadata.annotations.get(KEY_ROTATION, "") for ring in there]
+        return "; ".join(filter(None, said))
 
     async def _ring(self, namespace: str, ref: KeyRef) -> Secret:
         await self.secret_value(namespace, ref)

@@ -9,7 +9,7 @@ from slinky.api import keys, wellknown
 from slinky.api.refs import KeyRef
 from slinky.api.templates import ServicePart
 from slinky.kube.errors import Blocked
-from slinky.operator import keyring
+from slinky.operator import jwtring, keyring
 
 Piece = dict[str, Any]
 
@@ -65,6 +65,11 @@ def key_sources(ref: KeyRef | None) -> list[Piece]:
         return []
     items = [{"key": name, "path": name} for name in (wellknown.SLURM_KEY, keyring.SLURM_JWKS)]
     return [{"secret": {"name": keyring.name(ref), "items": items}}]
+
+
+def jwt_sources(ref: KeyRef | None) -> list[Piece]:
+    """The JWT key that tokens are checked with now."""
+    return [secret_source(jwtring.name(ref), wellknown.JWT_KEY, wellknown.JWT_KEY)] if ref else []
 
 
 def config_source(name: str, *keys_: str, mode: int | None = None) -> Piece:

@@ -8,11 +8,11 @@ from slinky.api.accounting import Accounting
 from slinky.api.controller import Controller
 from slinky.api.loginset import LoginSet
 from slinky.api.nodeset import NodeSet
-from slinky.api.refs import ConfigKeyRef, DaemonKeyRefs, KeyRef
+from slinky.api.refs import ConfigKeyRef, DaemonKeyRefs, JwtKeyRefs, KeyRef
 from slinky.api.token import Token
 from slinky.kube.cache import Cache
 from slinky.kube.types import HasMeta, Key
-from slinky.operator import keyring
+from slinky.operator import jwtring, keyring
 from slinky.operator.controller.files import referenced
 
 T = TypeVar("T", bound=HasMeta)
@@ -29,9 +29,13 @@ def _names(*refs: KeyRef | ConfigKeyRef | None) -> list[str]:
 
 
 def _daemon_secrets(spec: DaemonKeyRefs) -> list[str]:
-    """Keys that a person wrote, and the ring that daemons read."""
-    ring = [keyring.name(spec.slurm_key_ref)] if spec.slurm_key_ref else []
-    return [*_names(spec.slurm_key_ref, spec.jwt_key), *ring]
+    """Keys that a person wrote, and the rings that daemons read."""
+    rings = [keyring.name(spec.slurm_key_ref)] if spec.slurm_key_ref else []
+    return [*_names(spec.slurm_key_ref, spec.jwt_key), *rings, *_jwt_ring(spec)]
+
+
+def _jwt_ring(spec: JwtKeyRefs) -> list[str]:
+    return [jwtring.name(spec.jwt_key)] if spec.jwt_key else []
 
 
 def controller_secrets(of: Controller) -> Iterable[str]:
@@ -66,8 +70,8 @@ def worker_secrets(of: NodeSet) -> Iterable[str]:
 
 
 def token_secrets(of: Token) -> Iterable[str]:
-    """The key a Token is signed with, and where it goes."""
-    return (*_names(of.spec.jwt_key), of.secret_name)
+    """The key a Token is signed with, what goes on with it, and where the Token goes."""
+    return (*_names(of.spec.jwt_key), *_jwt_ring(of.spec), of.secret_name)
 
 
 def local(names: Callable[[T], Iterable[str]]) -> Callable[[T], tuple[str, ...]]:

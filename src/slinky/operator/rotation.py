@@ -9,18 +9,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from slinky.api import keys
-from slinky.api.accounting import ACCOUNTINGS, Accounting
-from slinky.api.controller import CONTROLLERS
 from slinky.api.controller import Controller as Cluster
 from slinky.api.names import SLURMD
 from slinky.api.refs import KeyRef
 from slinky.kube.controller import Again, Controller
 from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
-from slinky.kube.types import HasMeta, Key
+from slinky.kube.types import Key
 from slinky.kube.views import DEPLOYMENTS, SECRETS, STATEFUL_SETS, Pod, Secret
 from slinky.operator import keyring, references
 from slinky.operator.clusters import Clusters
+from slinky.operator.holders import Holder, holders, owner, source, sources, strange, tell
 from slinky.operator.keeper import WORKERS, judge
 from slinky.operator.keyring import MEANING, Reach, Ring, Stage, Step, describe, mounted, read, secret
 from slinky.operator.metrics import SLURM_WRITES, WRITES
@@ -33,8 +32,6 @@ from slinky.slurm import Node, SlurmError
 LOOK = 3.0
 WORKERS_OF = "workers-of"
 
-User = Cluster | Accounting
-
 
 class Rotation:
     """Keeps the rings."""
@@ -46,33 +43,19 @@ class Rotation:
             "keyring-controller", self.reconcile, workers=WORKERS, judges=(judge,), clock=world.clock
         )
         watch = self.controller.watches
-        watch(world.contents.secrets, self._sources)
-        watch(world.controllers, lambda of: _secret(of.metadata.namespace, of.spec.slurm_key_ref))
-        watch(world.accountings, lambda of: _secret(of.metadata.namespace, of.spec.slurm_key_ref))
+        watch(world.contents.secrets, sources(world, lambda spec: spec.slurm_key_ref))
+        watch(world.controllers, source(lambda spec: spec.slurm_key_ref))
+        watch(world.accountings, source(lambda spec: spec.slurm_key_ref))
         world.pods.add_indexes({WORKERS_OF: _cluster_of})
         world.runtime.control(self.controller)
 
-    def _sources(self, changed: HasMeta) -> tuple[Key, ...]:
-        """The Secrets with the keys that a changed Secret has to do with: itself, or the one it is the ring of."""
-        asked = str(changed.metadata.key)
-        found: list[User] = [
-            *self.world.controllers.by(references.SECRETS, asked),
-            *self.world.accountings.by(references.SECRETS, asked),
-        ]
-        return tuple({key for of in found for key in _secret(of.metadata.namespace, of.spec.slurm_key_ref)})
-
     async def reconcile(self, key: Key) -> Again | None:
         """Look at one Secret that may hold a slurm key."""
-        asked = str(key)
-        users: list[User] = [
-            *(of for of in self.world.controllers.by(references.SECRETS, asked) if _names(of.spec.slurm_key_ref, key)),
-            *(of for of in self.world.accountings.by(references.SECRETS, asked) if _names(of.spec.slurm_key_ref, key)),
-        ]
-        refs = {of.spec.slurm_key_ref for of in users if of.spec.slurm_key_ref}
-        turns = [await self._turn(key.namespace, r, [of for of in users if of.spec.slurm_key_ref == r]) for r in refs]
+        found = holders(self.world, key, lambda spec: spec.slurm_key_ref)
+        turns = [await self._turn(key.namespace, ref, users) for ref, users in found.items()]
         return next((again for again in turns if again), None)
 
-    async def _turn(self, namespace: str, ref: KeyRef, users: Sequence[User]) -> Again | None:
+    async def _turn(self, namespace: str, ref: KeyRef, users: Sequence[Holder]) -> Again | None:
         wanted = await self.world.contents.secret_value(namespace, ref)
         held = await self._held(namespace, ref)
         if held is None:
@@ -82,14 +65,12 @@ class Rotation:
         settled = before.stage is Stage.SETTLED and before.current == wanted
         found = Step(before) if settled else await self._step(before, wanted, users, held)
         said = describe(found)
-        if (found.ring, said) != (before, held.metadata.annotations.get(keys.KEY_ROTATION, "")) or _strange(
-            held, users
-        ):
+        if (found.ring, said) != (before, held.metadata.annotations.get(keys.KEY_ROTATION, "")) or strange(held, users):
             await self._write(namespace, ref, found.ring, said, users)
             self._tell(users, before, found)
         return None if found.ring.stage is Stage.SETTLED else Again(LOOK)
 
-    async def _step(self, ring: Ring, wanted: bytes, users: Sequence[User], held: Secret) -> Step:
+    async def _step(self, ring: Ring, wanted: bytes, users: Sequence[Holder], held: Secret) -> Step:
         settings = self.world.settings
         await self._spread(users, mounted(held))
         reach, now = self._reach(ring, users, held), self.world.clock.now().timestamp()
@@ -108,15 +89,16 @@ class Rotation:
                     return Step(ring, waits=f"Controller {of.key.name} to reconfigure: {error}")
         return found
 
-    async def _spread(self, users: Sequence[User], wanted: str) -> None:
+    async def _spread(self, users: Sequence[Holder], wanted: str) -> None:
         """Have kubelets bring the files of this stage to the workers."""
         for of in users:
             for pod in self.world.pods.by(WORKERS_OF, str(of.key)) if isinstance(of, Cluster) else ():
                 await refresh(self.world, pod, keys.KEY_MOUNTED, wanted)
 
-    def _reach(self, ring: Ring, users: Sequence[User], held: Secret) -> Reach:
+    def _reach(self, ring: Ring, users: Sequence[Holder], held: Secret) -> Reach:
         wanted = mounted(held)
-        behind = [str(key) for kind, key in self._workloads(users) if not self._up_to_date(kind, key, wanted)]
+        marks, rolled = {keys.SLURM_KEY_HASH: wanted}, self.world.children.rolled
+        behind = [str(key) for kind, key in self._workloads(users) if not rolled(kind, key, marks)]
         behind += [f"pod {pod.key.name}, made without a keyring; delete it" for pod in self._ringless(users)]
         late: list[str] = []
         hosts = {of.key: self._hosts(of) for of in users if isinstance(of, Cluster)}
@@ -125,14 +107,14 @@ class Rotation:
             late += [name for name in names if not _has_read(sight.host(name), ring.told)]
         return Reach(tuple(behind), tuple(sorted(late)), any(hosts.values()))
 
-    def _ringless(self, users: Iterable[User]) -> Iterable[Pod]:
+    def _ringless(self, users: Iterable[Holder]) -> Iterable[Pod]:
         """Workers that another operator made: they mount the key itself and would be left behind."""
         for of in users:
             for pod in self.world.pods.by(WORKERS_OF, str(of.key)) if isinstance(of, Cluster) else ():
                 if keys.SLURM_KEY_HASH not in pod.metadata.annotations and not pod.metadata.deleting:
                     yield pod
 
-    def _workloads(self, users: Iterable[User]) -> Iterable[tuple[Resource[Any], Key]]:
+    def _workloads(self, users: Iterable[Holder]) -> Iterable[tuple[Resource[Any], Key]]:
         """Every StatefulSet and Deployment that mounts the ring."""
         for of in users:
             if not of.spec.external:
@@ -142,16 +124,6 @@ class Rotation:
                     yield DEPLOYMENTS, Key(api.metadata.namespace, api.workload_name)
                 for login in self.world.login_sets.by(references.CONTROLLER, str(of.key)):
                     yield DEPLOYMENTS, Key(login.metadata.namespace, login.workload_name)
-
-    def _up_to_date(self, kind: Resource[Any], key: Key, wanted: str) -> bool:
-        live = self.world.children.find(kind, key)
-        if live is None:
-            return False
-        marks = live.spec["template"]["metadata"].get("annotations", {})
-        status, replicas = live.status, live.spec.get("replicas", 1)
-        observed = status.observed_generation >= live.metadata.generation
-        rolled = observed and status.updated_replicas == status.replicas == replicas
-        return marks.get(keys.SLURM_KEY_HASH) == wanted and rolled and (status.ready_replicas > 0 or not replicas)
 
     def _hosts(self, of: Cluster) -> list[str]:
         pods = self.world.pods.by(WORKERS_OF, str(of.key))
@@ -166,47 +138,22 @@ class Rotation:
             raise Blocked("NameTaken", f"Secret {key.name} is not a keyring of the operator; rename it")
         return found
 
-    async def _write(self, namespace: str, ref: KeyRef, ring: Ring, said: str, users: Sequence[User]) -> None:
+    async def _write(self, namespace: str, ref: KeyRef, ring: Ring, said: str, users: Sequence[Holder]) -> None:
         WRITES.labels("apply", "Secret").inc()
-        manifest = secret(namespace, ref, ring, said, [_owner(of) for of in users])
+        manifest = secret(namespace, ref, ring, said, [owner(of) for of in users])
         made = await self.world.client.apply(SECRETS, manifest, manager=self.world.settings.manager)
         self.world.contents.remember(made)
 
-    def _tell(self, users: Sequence[User], before: Ring, found: Step) -> None:
+    def _tell(self, users: Sequence[Holder], before: Ring, found: Step) -> None:
         if before.stage is found.ring.stage:
             return
         words = MEANING.get(found.ring.stage, "done, only the new slurm key is left")
-        for of in users:
-            about = _kind(of).reference(of)
-            self.world.recorder.note(about, "KeyRotation", f"Rotation of the slurm key: {words}")
-
-
-def _kind(of: User) -> Resource[Any]:
-    return CONTROLLERS if isinstance(of, Cluster) else ACCOUNTINGS
-
-
-def _owner(of: User) -> dict[str, Any]:
-    """One of several owners, none of them in charge."""
-    kind = _kind(of)
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "name": of.metadata.name, "uid": of.metadata.uid}
-
-
-def _strange(held: Secret, users: Sequence[User]) -> bool:
-    """Whether a ring belongs to others than those who use it."""
-    return {found.uid for found in held.metadata.owner_references} != {of.metadata.uid for of in users}
+        tell(self.world, users, f"Rotation of the slurm key: {words}")
 
 
 def _has_read(host: Node | None, told: float) -> bool:
     """Slurmd starts anew when it is told to read its files, and says since when it runs."""
     return host is not None and host.state.responding and (host.slurmd_start_time.value or 0) >= told - 1
-
-
-def _secret(namespace: str, ref: KeyRef | None) -> tuple[Key, ...]:
-    return (Key(namespace, ref.name),) if ref else ()
-
-
-def _names(ref: KeyRef | None, key: Key) -> bool:
-    return ref is not None and ref.name == key.name
 
 
 def _cluster_of(pod: Any) -> tuple[str, ...]:

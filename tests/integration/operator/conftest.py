@@ -100,7 +100,11 @@ def alone(make_lab: MakeLab) -> Beside:
 async def desk(plane: PlainPlane, crds: None) -> AsyncIterator[Desk]:
     name = f"op-{secrets.token_hex(3)}"
     settings = Settings(
-        kubeconfig=str(plane.kubeconfig), namespaces=(name,), cluster_domain="cluster.local", trial_seconds=0
+        kubeconfig=str(plane.kubeconfig),
+        namespaces=(name,),
+        cluster_domain="cluster.local",
+        trial_seconds=0,
+        key_settle=1,
     )
     async with connect(str(plane.kubeconfig)) as client:
         await client.create(NAMESPACES, {"metadata": {"name": name}})

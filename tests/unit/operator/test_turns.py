@@ -45,6 +45,10 @@ def test_whose_turn_it_is(law: str, states: list[str], turn: int | None) -> None
     assert (found and found.metadata.name) == (None if turn is None else f"slurm-controller-{turn}")
 
 
+def test_nobody_goes_while_it_is_not_known_who_is_old() -> None:
+    assert next_turn([slurmctld(0, "a!"), slurmctld(1, "a")], 2, ReplicaStatus()) is None
+
+
 def test_a_stateful_set_with_standbys_leaves_its_updates_to_us() -> None:
     ha: dict[str, Any] = {"ha": {"enabled": True}, "persistence": {"existingClaim": "shared"}}
     pair = stateful_set(controller(**ha), None, Hashes(), Files(), Images())["spec"]

@@ -7,13 +7,13 @@ from slinky.kube.errors import Blocked
 from slinky.slurm import conf
 
 
-def slurmdbd_conf(of: Accounting, password: str) -> str:
-    """The file that slurmdbd reads."""
+def slurmdbd_conf(of: Accounting, password: str, *, jwks: bool = False) -> str:
+    """The file that slurmdbd reads; `jwks` says that there is a document of keys beside it."""
     storage = of.spec.storage_config
     if storage is None:
         raise Blocked("StorageMissing", "set storageConfig: slurmdbd needs a database")
     parameters = [f"jwt_key={wellknown.ETC}/{wellknown.JWT_KEY}"] if of.spec.jwt_key else []
-    if of.spec.jwks_key_ref:
+    if jwks:
         parameters.append(f"jwks={wellknown.ETC}/{wellknown.JWKS}")
     return conf.SlurmdbdConf(
         host=of.pod_name,

@@ -10,6 +10,7 @@ from slinky.operator.accounting.plan import Facts, plan
 from slinky.operator.accounting.status import health
 from slinky.operator.clusters import Clusters
 from slinky.operator.holding import HeldKeeper
+from slinky.operator.jwtring import Ring
 from slinky.operator.keeper import Outcome
 from slinky.operator.references import users
 from slinky.operator.world import World
@@ -72,10 +73,11 @@ class AccountingKeeper(HeldKeeper[Accounting]):
         namespace, contents, spec = of.metadata.namespace, self.world.contents, of.spec
         if spec.storage_config is None:
             raise Blocked("StorageMissing", "set storageConfig: slurmdbd needs a database")
+        ring = await contents.jwt(namespace, spec.jwt_key) if spec.jwt_key else Ring(b"")
         password = await contents.secret_value(namespace, spec.storage_config.password_key_ref)
         return Facts(
             slurm_key=await contents.slurm_keys(namespace, spec.slurm_key_ref),
-            jwt_key=await contents.secret_value(namespace, spec.jwt_key) if spec.jwt_key else b"",
-            jwks=await contents.config_value(namespace, spec.jwks_key_ref) if spec.jwks_key_ref else "",
+            jwt_key=ring.current,
+            jwks=ring.document(await contents.config_value(namespace, spec.jwks_key_ref) if spec.jwks_key_ref else ""),
             password=password.decode(errors="replace").rstrip("\n"),
         )

@@ -2,7 +2,7 @@
 """What an Accounting is made of: a Service, a Secret with slurmdbd.conf, a StatefulSet. Pure."""
 
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from slinky.api import keys, wellknown
@@ -18,6 +18,7 @@ from slinky.operator.pieces import (
     Hashes,
     Piece,
     default_container,
+    jwt_sources,
     key_sources,
     memory,
     mount,
@@ -41,14 +42,16 @@ def service(of: Accounting) -> Piece:
     return _own(of, SERVICES, of.service_name, metadata=of.spec.service.metadata, spec=spec)
 
 
-def config_secret(of: Accounting, text: str) -> Piece:
-    """slurmdbd.conf, with the password in it."""
-    data = {wellknown.SLURMDBD_CONF: b64encode(text.encode()).decode()}
-    return _own(of, SECRETS, of.config_name, data=data)
+def config_secret(of: Accounting, files: Mapping[str, str], digest: str) -> Piece:
+    """slurmdbd.conf, with the password in it, and what stands beside it."""
+    data = {name: b64encode(text.encode()).decode() for name, text in files.items()}
+    made = _own(of, SECRETS, of.config_name, data=data)
+    made["metadata"]["annotations"][keys.SLURMDBD_CONF_HASH] = digest
+    return made
 
 
-def stateful_set(of: Accounting, hashes: Hashes, images: Images) -> Piece:
-    """The slurmdbd pod."""
+def stateful_set(of: Accounting, files: Sequence[str], hashes: Hashes, images: Images) -> Piece:
+    """The slurmdbd pod, with the `files` of its configuration."""
     annotations = {
         **default_container("slurmdbd"),
         keys.SLURM_KEY_HASH: hashes.slurm_key,
@@ -62,19 +65,19 @@ def stateful_set(of: Accounting, hashes: Hashes, images: Images) -> Piece:
         "podManagementPolicy": "Parallel",
         "serviceName": of.service_name,
         "selector": {"matchLabels": SLURMDBD.selector(of.metadata.name)},
-        "template": pod_template(of, of.spec.template, _pod(of, images), labels, annotations),
+        "template": pod_template(of, of.spec.template, _pod(of, files, images), labels, annotations),
     }
     return _own(of, STATEFUL_SETS, of.workload_name, metadata=of.spec.template.metadata, spec=spec)
 
 
-def _pod(of: Accounting, images: Images) -> Piece:
+def _pod(of: Accounting, files: Sequence[str], images: Images) -> Piece:
     return {
         "automountServiceAccountToken": False,
         "securityContext": {**RUN_AS, "fsGroup": wellknown.SLURM_ID},
         "containers": [_slurmdbd(of, images)],
         # slurmdbd insists that nobody else can read its file, which a volume shared by group would allow.
         "initContainers": [merged(_initconf(images), {"image": of.spec.slurmdbd.get("image")})],
-        "volumes": [projected("slurm-config", 0o640, _sources(of)), memory(wellknown.ETC_VOLUME), memory("run")],
+        "volumes": [projected("slurm-config", 0o640, _sources(of, files)), memory(wellknown.ETC_VOLUME), memory("run")],
     }
 
 
@@ -109,10 +112,7 @@ def _slurmdbd(of: Accounting, images: Images) -> Piece:
     return merged(built, of.spec.slurmdbd)
 
 
-def _sources(of: Accounting) -> Iterable[Piece]:
-    yield secret_source(of.config_name, wellknown.SLURMDBD_CONF, wellknown.SLURMDBD_CONF)
+def _sources(of: Accounting, files: Sequence[str]) -> Iterable[Piece]:
+    yield from (secret_source(of.config_name, name, name) for name in files)
     yield from key_sources(of.spec.slurm_key_ref)
-    if jwt := of.spec.jwt_key:
-        yield secret_source(jwt.name, jwt.key, wellknown.JWT_KEY)
-    if jwks := of.spec.jwks_key_ref:
-        yield {"configMap": {"name": jwks.name, "items": [{"key": jwks.key, "path": wellknown.JWKS}]}}
+    yield from jwt_sources(of.spec.jwt_key)

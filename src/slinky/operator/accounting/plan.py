@@ -3,6 +3,7 @@
 
 from typing import Any, NamedTuple
 
+from slinky.api import wellknown
 from slinky.api.accounting import Accounting
 from slinky.kube.resource import Resource
 from slinky.kube.types import Key
@@ -35,16 +36,13 @@ def plan(of: Accounting, facts: Facts, images: Images) -> Plan:
     if of.spec.external:
         names = ((STATEFUL_SETS, of.workload_name), (SERVICES, of.service_name), (SECRETS, of.config_name))
         return Plan(remove=tuple((resource, Key(namespace, name)) for resource, name in names))
-    text = slurmdbd_conf(of, facts.password)
-    hashes = Hashes(
-        facts.slurm_key,
-        hashed(facts.jwt_key),
-        digest({"conf": text, "jwks": facts.jwks}),
-    )
+    files = {wellknown.SLURMDBD_CONF: slurmdbd_conf(of, facts.password, jwks=bool(facts.jwks))}
+    files |= {wellknown.JWKS: facts.jwks} if facts.jwks else {}
+    hashes = Hashes(facts.slurm_key, hashed(facts.jwt_key), digest(files))
     return Plan(
         (
             (SERVICES, objects.service(of)),
-            (SECRETS, objects.config_secret(of, text)),
-            (STATEFUL_SETS, objects.stateful_set(of, hashes, images)),
+            (SECRETS, objects.config_secret(of, files, hashes.config)),
+            (STATEFUL_SETS, objects.stateful_set(of, tuple(files), hashes, images)),
         )
     )

@@ -24,9 +24,17 @@ MARK = "slinky_generation="
 
 
 def slurm_conf(
-    of: Controller, accounting: Accounting | None, node_sets: Iterable[NodeSet], files: Files, mark: str = ""
+    of: Controller,
+    accounting: Accounting | None,
+    node_sets: Iterable[NodeSet],
+    files: Files,
+    mark: str = "",
+    *,
+    jwks: bool = False,
 ) -> str:
-    """The file that slurmctld reads and hands to everybody else; `mark` says which generation it is."""
+    """The file that slurmctld reads and hands to everybody else; `mark` says which generation it is, `jwks` that there
+    is a document of keys beside it.
+    """
     # One that is being deleted stays until its last job has ended: a job cannot live without its partition.
     sets = sorted(node_sets, key=lambda found: found.metadata.name)
     text = conf.SlurmConf(
@@ -40,7 +48,7 @@ def slurm_conf(
         slurmctld_log=f"{wellknown.LOGS}/slurmctld.log",
         sched_log=f"{wellknown.LOGS}/slurmctld.log",
         slurmd_log=f"{wellknown.LOGS}/slurmd.log",
-        auth_alt_parameters=_jwt(of),
+        auth_alt_parameters=_jwt(of, jwks),
         slurmctld_parameters=_parameters(of, mark),
         metrics=of.spec.metrics.enabled,
         accounting_host=accounting.host if accounting else None,
@@ -58,12 +66,13 @@ def slurm_conf(
     return text
 
 
-def config_data(of: Controller, slurm: str, files: Files) -> Mapping[str, str]:
+def config_data(of: Controller, slurm: str, files: Files, jwks: str = "") -> Mapping[str, str]:
     """What the ConfigMap holds; a site's own cgroup.conf replaces ours."""
     if of.spec.external:
         return {wellknown.SLURM_CONF: slurm}
     own = {} if wellknown.CGROUP_CONF in files.config else {wellknown.CGROUP_CONF: conf.CgroupConf().text()}
-    return {**files.copied, wellknown.SLURM_CONF: slurm, **own}
+    keys = {wellknown.JWKS: jwks} if jwks else {}
+    return {**files.copied, wellknown.SLURM_CONF: slurm, **own, **keys}
 
 
 def loaded_mark(parameters: Iterable[str]) -> str:
@@ -90,9 +99,9 @@ def _controllers(of: Controller) -> tuple[conf.Controller, ...]:
     return tuple(conf.Controller(pod, of.pod_address(pod)) for pod in of.pod_names)
 
 
-def _jwt(of: Controller) -> tuple[str, ...]:
+def _jwt(of: Controller, jwks: bool) -> tuple[str, ...]:
     key = (f"jwt_key={wellknown.ETC}/{wellknown.JWT_KEY}",) if of.spec.jwt_key else ()
-    return (*key, f"jwks={wellknown.ETC}/{wellknown.JWKS}") if of.spec.jwks_key_ref else key
+    return (*key, f"jwks={wellknown.ETC}/{wellknown.JWKS}") if jwks else key
 
 
 def _room(sets: Iterable[NodeSet]) -> int:

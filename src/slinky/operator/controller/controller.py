@@ -20,6 +20,7 @@ from slinky.operator.controller.status import health
 from slinky.operator.controller.turns import next_turn
 from slinky.operator.health import Fact
 from slinky.operator.holding import HeldKeeper, workers
+from slinky.operator.jwtring import Ring
 from slinky.operator.keeper import Outcome
 from slinky.operator.metrics import WRITES
 from slinky.operator.references import users
@@ -130,14 +131,15 @@ class ControllerKeeper(HeldKeeper[Controller]):
         names = referenced(of)
         maps = await asyncio.gather(*(contents.config_map(namespace, name) for name in names))
         spec = of.spec
+        ring = await contents.jwt(namespace, spec.jwt_key) if spec.jwt_key else Ring(b"")
         return Facts(
             accounting=self.world.accountings.get(of.accounting_key) if of.accounting_key else None,
             node_sets=tuple(self.world.node_sets.by(references.CONTROLLER, str(of.key))),
             files=files(of, dict(zip(names, maps, strict=True))) if names else Files(),
             slurm_key=await contents.slurm_keys(namespace, spec.slurm_key_ref),
-            rotation=await contents.rotation(namespace, spec.slurm_key_ref),
-            jwt_key=await contents.secret_value(namespace, spec.jwt_key) if spec.jwt_key else b"",
-            jwks=await contents.config_value(namespace, spec.jwks_key_ref) if spec.jwks_key_ref else "",
+            rotation=await contents.rotation(namespace, spec),
+            jwt_key=ring.current,
+            jwks=ring.document(await contents.config_value(namespace, spec.jwks_key_ref) if spec.jwks_key_ref else ""),
             monitors=self.world.monitors,
         )
 

@@ -30,11 +30,11 @@ from slinky.operator.pieces import (
     default_container,
     headless_spec,
     http_probe,
+    jwt_sources,
     key_sources,
     memory,
     mount,
     projected,
-    secret_source,
     service_spec,
 )
 
@@ -233,8 +233,5 @@ def _volumes(of: Controller, files: Files) -> list[Piece]:
 def _sources(of: Controller, files: Files) -> Iterable[Piece]:
     yield config_source(of.config_name)
     yield from key_sources(of.spec.slurm_key_ref)
-    if jwt := of.spec.jwt_key:
-        yield secret_source(jwt.name, jwt.key, wellknown.JWT_KEY)
+    yield from jwt_sources(of.spec.jwt_key)
     yield from files.sources()
-    if jwks := of.spec.jwks_key_ref:
-        yield {"configMap": {"name": jwks.name, "items": [{"key": jwks.key, "path": wellknown.JWKS}]}}

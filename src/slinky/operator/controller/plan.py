@@ -29,9 +29,9 @@ class Facts(NamedTuple):
     files: Files
     slurm_key: str  # a digest
     jwt_key: bytes
-    jwks: str
+    jwks: str  # a document of further keys
     monitors: bool  # the API server has ServiceMonitors
-    rotation: str = ""  # what goes on with the slurm key
+    rotation: str = ""  # what goes on with keys
 
 
 Manifests = tuple[Resource[Any], Piece]
@@ -49,13 +49,13 @@ def digest_of(of: Controller, facts: Facts, images: Images) -> str:
     if of.accounting_key and facts.accounting is None:
         raise Blocked("AccountingMissing", f"there is no Accounting {of.accounting_key.name}; create it")
     image = of.spec.slurmctld.get("image") or images.of("slurmctld")
-    return fingerprint({"data": data(of, facts), "more": facts.files.contents, "jwks": facts.jwks, "image": image})
+    return fingerprint({"data": data(of, facts), "more": facts.files.contents, "image": image})
 
 
 def data(of: Controller, facts: Facts, mark: str = "") -> Mapping[str, str]:
     """The files of a generation."""
-    text = slurm_conf(of, facts.accounting, facts.node_sets, facts.files, mark)
-    return config_data(of, text, facts.files)
+    text = slurm_conf(of, facts.accounting, facts.node_sets, facts.files, mark, jwks=bool(facts.jwks))
+    return config_data(of, text, facts.files, facts.jwks)
 
 
 def plan(of: Controller, facts: Facts, images: Images, running: Running | None) -> Plan:

@@ -97,7 +97,7 @@ def pod(of: Controller, generation: Generation, config_name: str, files: Files, 
         },
         "containers": [_container(of, {volume["name"] for volume in theirs}, images)],
         "volumes": [
-            projected("candidate", 0o640, _sources(of, config_name, files)),
+            projected("candidate", 0o640, [config_source(config_name), *files.sources()]),
             *(memory(name) for name in ("slurm-etc", "run", "tmp")),
             *theirs,
         ],
@@ -144,10 +144,3 @@ def _container(of: Controller, volumes: set[str], images: Images) -> Piece:
             *mounts,
         ],
     }
-
-
-def _sources(of: Controller, config_name: str, files: Files) -> list[Any]:
-    found = [config_source(config_name), *files.sources()]
-    if jwks := of.spec.jwks_key_ref:
-        found.append({"configMap": {"name": jwks.name, "items": [{"key": jwks.key, "path": wellknown.JWKS}]}})
-    return found

@@ -15,6 +15,8 @@ REVISION = "controller-revision-hash"
 
 def next_turn(pods: Sequence[Pod], wanted: int, status: ReplicaStatus) -> Pod | None:
     """The pod to delete now, standbys before the one in charge; None while a new one is still on its way."""
+    if not status.update_revision:
+        return None
     old = [pod for pod in pods if pod.metadata.labels.get(REVISION) != status.update_revision]
     new = [pod for pod in pods if pod not in old]
     if len(pods) < wanted or any(pod.metadata.deleting for pod in pods) or not all(map(_started, new)):

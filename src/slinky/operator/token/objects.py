@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Secret of a Token, and how to tell whose one is and who signed it. Pure.
+"""The Secret of a Token, and how to tell whose one is. Pure.
 
 The Secret belongs to the Token: when the Token goes, the credential goes with it. So one that is somebody else's is
 never written to.
@@ -7,14 +7,13 @@ never written to.
 
 from base64 import b64encode
 
-import jwt
-
 from slinky.api.token import TOKENS, Token
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, Secret
 from slinky.operator.frame import inherited
+from slinky.operator.jwtring import Signer
 from slinky.operator.pieces import Piece
-from slinky.slurm.tokens import mint, new_identity
+from slinky.slurm.tokens import new_identity
 
 ISSUER = "slurm-operator"
 
@@ -33,27 +32,16 @@ def secret(of: Token, token: str) -> Piece:
     return found if of.spec.refresh else {**found, "immutable": True}
 
 
-def is_of(found: Secret, of: Token, key: bytes) -> bool:
+def is_of(found: Secret, of: Token, signer: Signer) -> bool:
     """Whether a Secret is this Token's: by its owner, or as another operator or an orphaning deletion has left it."""
     owner, ref = found.metadata.controller, of.spec.jwt_key
     if owner is None:
-        return is_signed_with(found.data.get(of.secret_key, b""), key)
+        return signer.signed(found.data.get(of.secret_key, b""))
     # slurm-operator makes the Secret with the key the owner of every token signed with it.
     left = ref is not None and (owner.kind, owner.name) == (SECRETS.kind, ref.name)
     return left or owner.uid == of.metadata.uid
 
 
-def signed(of: Token, key: bytes, now: float) -> str:
+def signed(of: Token, signer: Signer, now: float) -> str:
     """A new token."""
-    return mint(key, of.username, lifetime=of.lifetime, now=now, issuer=ISSUER, identity=new_identity())
-
-
-def is_signed_with(token: bytes, key: bytes) -> bool:
-    """Whether this key made this token, however old it is."""
-    try:
-        jwt.decode(
-            token, key, algorithms=["HS256"], options={"verify_exp": False, "verify_iat": False, "verify_nbf": False}
-        )
-    except jwt.PyJWTError:
-        return False
-    return True
+    return signer.sign(of.username, lifetime=of.lifetime, now=now, issuer=ISSUER, identity=new_identity())

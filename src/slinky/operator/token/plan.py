@@ -10,10 +10,6 @@ from slinky.slurm.tokens import TokenError, claims, refresh_after
 SOONEST = 1.0
 
 
-#: While slurmctld is on its way to another key.
-LOOK = 2.0
-
-
 class Plan(NamedTuple):
     """Make a new token now, or look again after so many seconds (None: never)."""
 
@@ -22,18 +18,14 @@ class Plan(NamedTuple):
     why: str = ""
 
 
-def plan(of: Token, held: bytes | None, *, signed: bool, now: float, known: bool = True) -> Plan:
-    """What to do, given the token in the Secret, whether it is signed with the key that is valid now, and whether
-    slurmctld knows that key: until then an older token is the one that works.
-    """
+def plan(of: Token, held: bytes | None, *, signed: bool, now: float) -> Plan:
+    """What to do, given the token in the Secret and whether it is signed as tokens are to be signed now."""
     if held is None:
         return Plan(True, _later(of), "there is no token yet")
     if not of.spec.refresh:
         return Plan(False, None)
     text = held.decode(errors="replace")
     left = refresh_after(text, now=now, lifetime=of.lifetime)
-    if not signed and not known and left > 0:
-        return Plan(False, LOOK)
     why = _flaw(of, text, signed=signed, left=left)
     return Plan(True, _later(of), why) if why else Plan(False, max(SOONEST, left))
 
