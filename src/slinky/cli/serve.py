@@ -12,6 +12,7 @@ import typer
 from slinky.bridge import app as bridge_app
 from slinky.bridge import config as bridge_config
 from slinky.bridge import webhook as bridge_webhook
+from slinky.cli.familiar import Familiar
 from slinky.cli.output import explained
 from slinky.kube import Key
 from slinky.kube.access import guarded
@@ -147,8 +148,10 @@ def bridge_admission(
 
 def mount(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    for verb in (operator, webhook, bridge, bridge_admission):
-        app.command(verb.__name__.replace("_", "-"))(verb)
+    app.command(cls=Familiar)(operator)
+    app.command(cls=Familiar)(webhook)
+    app.command()(bridge)
+    app.command()(bridge_admission)
 
 
 def _serve(main: Main, level: str, health: str, metrics: str, *, secure: bool = False) -> None:
