@@ -7,7 +7,7 @@ starts; a key of a wrong type refuses to start with the path of the mistake.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
@@ -81,6 +81,34 @@ class DeviceProfile(View, frozen=True, forbid_unknown_fields=True):
     ignore: bool = False
 
 
+class Backend(View, frozen=True, forbid_unknown_fields=True):
+    """How devices of a familiar profile are counted."""
+
+    type: Literal["core-bitmap", "indexed-gres"]
+    gres_name: str = "gpu"
+
+
+class FamiliarProfile(View, frozen=True, forbid_unknown_fields=True):
+    """A device profile as slurm-bridge 1.3 writes it."""
+
+    name: str
+    driver: str
+    backend: Backend
+    selector: str = ""
+
+    def ours(self) -> DeviceProfile:
+        """The same in our words."""
+        if self.backend.type == "core-bitmap":
+            return DeviceProfile(driver=self.driver, match=self.selector, cores=True)
+        return DeviceProfile(driver=self.driver, match=self.selector, gres=self.backend.gres_name, type=self.name)
+
+
+class FamiliarProfiles(View, frozen=True):
+    """The part of such a file that has them."""
+
+    device_profiles: tuple[FamiliarProfile, ...]
+
+
 class Settings(View, frozen=True):
     """How one bridge works."""
 
@@ -138,10 +166,19 @@ def parse(text: str) -> tuple[Settings, tuple[str, ...]]:
     # An empty `managedNamespaceSelector:` or `managedNamespaces:` reads as null: the same as absent.
     given = {key: value for key, value in found.items() if value is not None}
     try:
+        given |= _translated(given)
         settings = msgspec.convert(given, Settings)
     except msgspec.ValidationError as error:
         raise ConfigError(str(error)) from error
     return settings, tuple(sorted(str(key) for key in given if key not in KNOWN))
+
+
+def _translated(given: dict[str, Any]) -> dict[str, Any]:
+    """Device profiles in the familiar words, in ours; nothing if there are none."""
+    profiles = given.get("deviceProfiles")
+    if not isinstance(profiles, list) or not any(isinstance(one, dict) and "backend" in one for one in profiles):
+        return {}
+    return {"deviceProfiles": [one.ours() for one in msgspec.convert(given, FamiliarProfiles).device_profiles]}
 
 
 def load(path: Path) -> tuple[Settings, tuple[str, ...]]:

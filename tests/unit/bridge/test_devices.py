@@ -142,6 +142,24 @@ def test_good_profiles_are_taken() -> None:
     assert not unknown
 
 
+def test_profiles_in_the_familiar_words_mean_the_same() -> None:
+    settings, unknown = config.parse(
+        """
+        deviceProfiles:
+        - {name: cpu, driver: dra.cpu, selector: 'device.driver == "dra.cpu"', backend: {type: core-bitmap}}
+        - {name: rdma, driver: dra.net, backend: {type: indexed-gres, gresName: nic}}
+        """
+    )
+    profiles.check(settings.device_profiles)
+    assert not unknown
+    assert settings.device_profiles == (
+        DeviceProfile(driver="dra.cpu", match='device.driver == "dra.cpu"', cores=True),
+        DeviceProfile(driver="dra.net", gres="nic", type="rdma"),
+    )
+    with pytest.raises(ConfigError, match=r"deviceProfiles\[0\].backend.type"):
+        config.parse("deviceProfiles: [{name: a, driver: d, backend: {type: other}}]")
+
+
 # --- partitions of devices
 
 
