@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A working cluster needs few values."""
+"""A working cluster needs few values, and every example is one that the API server takes."""
 
 from pathlib import Path
 
+import pytest
 import yaml
 from tests.chart.helm import Helm, one
 from tests.integration.api.conftest import Kubectl
 
-VALUES = Path(__file__).parents[2] / "examples/operator/values.yaml"
+from slinky.lab.plain import PlainPlane
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+VALUES = EXAMPLES / "operator/values.yaml"
+GROUPS = ("jobset-crds.yaml", "lws-crds.yaml", "podgroup-crds.yaml")
 
 
 async def test_a_whole_cluster_takes_less_than_forty_lines(kubectl: Kubectl, helm: Helm, space: str) -> None:
@@ -16,3 +21,22 @@ async def test_a_whole_cluster_takes_less_than_forty_lines(kubectl: Kubectl, hel
     done = kubectl("apply", "--server-side", "--validate=strict", "-f", "-", given=yaml.safe_dump_all(objects))
     assert done.returncode == 0, done.stderr
     assert "PartitionName=all Nodes=ALL" in one(objects, "Controller")["spec"]["extraConf"]
+
+
+@pytest.fixture(scope="module")
+def grouping(plane: PlainPlane, kubectl: Kubectl) -> None:
+    """The kinds that make gangs, as their makers define them."""
+    for name in GROUPS:
+        path = str(plane.kubectl.parent.parent / "manifests" / name)
+        assert kubectl("apply", "--server-side", "-f", path).returncode == 0
+        assert kubectl("wait", "--for=condition=Established", "--timeout=50s", "-f", path).returncode == 0
+
+
+MANIFESTS = sorted(path for path in (EXAMPLES / "bridge").glob("*.yaml") if path.name != "values.yaml")
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+async def test_an_example_of_the_bridge_applies(kubectl: Kubectl, grouping: None, space: str, path: Path) -> None:
+    kubectl("create", "serviceaccount", "default", "-n", space)
+    done = kubectl("apply", "--validate=strict", "-n", space, "-f", str(path))
+    assert done.returncode == 0, done.stderr
