@@ -2,15 +2,18 @@
 """The values of the chart slurm-bridge. `extraConfig` has the schema of the configuration file itself."""
 
 from charts.schemas.shapes import (
-    ANY_LIST,
     ANY_MAP,
     BUDGET,
     COUNT,
     DIGEST,
     FLAG,
-    LABELS,
+    LEVEL,
+    PLACE,
     PORT,
+    PULL,
     REFS,
+    RESOURCES,
+    TAG,
     TEXT,
     Schema,
     chart,
@@ -18,79 +21,82 @@ from charts.schemas.shapes import (
     closed,
     fields_of,
     may,
+    needing,
 )
 
-from slinky.bridge.config import Settings
+from slinky.bridge.config import FamiliarProfiles, Settings
 
 _NAME = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 NAME = may("string", pattern=f"^({_NAME})?$")
 SPACES = may("array", items={"type": "string", "pattern": f"^{_NAME}$"})
 WORD = may("string", pattern=r"^[^\s,=]*$")
 DURATION = may("string", pattern=r"^([0-9]+(\.[0-9]+)?(h|m|s|ms))+$")
-TAG = may("string", pattern="^([A-Za-z0-9_][A-Za-z0-9._-]*)?$")
-IMAGE = closed(
-    repository=may("string", minLength=1),
-    tag=TAG,
-    digest={"anyOf": [DIGEST, {"const": ""}]},
-    pullPolicy=choice("Always", "IfNotPresent", "Never"),
-)
+IMAGE = closed(repository=may("string", minLength=1), tag=TAG, digest=DIGEST, pullPolicy=PULL)
 DOOR = may("integer", minimum=1, maximum=65535)
 KEY = may("string", pattern="^[-._a-zA-Z0-9]+$")
 
-_PLACE: dict[str, Schema] = {
-    "priorityClassName": TEXT,
-    "resources": ANY_MAP,
-    "nodeSelector": LABELS,
-    "affinity": ANY_MAP,
-    "tolerations": ANY_LIST,
-    "topologySpreadConstraints": ANY_LIST,
-    "pdb": BUDGET,
-}
-#: A word or, as other bridges have it, a number.
-_LEVEL = {"anyOf": [choice("debug", "info", "warning", "error"), {"type": "integer"}, {"pattern": "^[0-9]+$"}]}
+_PLACE: dict[str, Schema] = {"priorityClassName": TEXT, "resources": RESOURCES, "pdb": BUDGET, **PLACE}
 _CONFIG = fields_of(Settings)
+#: In our words or in those of slurm-bridge 1.3.
+PROFILES = {"anyOf": [_CONFIG["deviceProfiles"], fields_of(FamiliarProfiles)["deviceProfiles"]]}
+
+_SCHEDULER = closed(
+    image=IMAGE,
+    replicaCount=COUNT,
+    leaderElect=FLAG,
+    verbosity=LEVEL,
+    healthPort=DOOR,
+    metricsPort=PORT,
+    featureGates=ANY_MAP,
+    **_PLACE,
+)
+_ADMISSION = closed(
+    enabled=FLAG,
+    image=IMAGE,
+    certManager=closed(enabled=FLAG, duration=DURATION, renewBefore=DURATION),
+    tls=closed(existingSecret=NAME, caBundle=may("string", pattern="^[A-Za-z0-9+/=]*$")),
+    replicas=COUNT,
+    managedNamespaces=SPACES,
+    managedNamespaceSelector=_CONFIG["managedNamespaceSelector"],
+    failurePolicy=choice("Fail", "Ignore"),
+    timeoutSeconds=may("integer", minimum=1, maximum=30),
+    **_PLACE,
+)
 
 BRIDGE = chart(
     "slurm-bridge",
+    "scheduler",
+    "schedulerConfig",
+    "admission",
+    "sharedConfig",
+    "completer",
     nameOverride=NAME,
     fullnameOverride=NAME,
     namespaceOverride=NAME,
     imagePullSecrets=REFS,
-    scheduler=closed(
-        image=IMAGE,
-        replicaCount=COUNT,
-        leaderElect=FLAG,
-        verbosity=_LEVEL,
-        healthPort=DOOR,
-        metricsPort=PORT,
-        featureGates=ANY_MAP,
-        **_PLACE,
+    scheduler=needing(_SCHEDULER, "image"),
+    schedulerConfig=closed(
+        schedulerName=may("string", pattern=f"^{_NAME}$"),
+        mcsLabel=WORD,
+        partition=WORD,
+        clientQPS=may("number"),
+        clientBurst=COUNT,
     ),
-    schedulerConfig=closed(schedulerName=may("string", pattern=f"^{_NAME}$"), mcsLabel=WORD, partition=WORD),
-    extraConfig=closed(**_CONFIG),
-    admission=closed(
-        enabled=FLAG,
-        certManager=closed(enabled=FLAG, duration=DURATION, renewBefore=DURATION),
-        tls=closed(existingSecret=NAME, caBundle=may("string", pattern="^[A-Za-z0-9+/=]*$")),
-        replicas=COUNT,
-        managedNamespaces=SPACES,
-        managedNamespaceSelector=_CONFIG["managedNamespaceSelector"],
-        failurePolicy=choice("Fail", "Ignore"),
-        timeoutSeconds=may("integer", minimum=1, maximum=30),
-        **_PLACE,
-    ),
+    extraConfig=closed(**{**_CONFIG, "deviceProfiles": PROFILES}),
+    admission=needing(_ADMISSION, "certManager"),
     controllers=closed(
         enabled=FLAG,
         image=IMAGE,
         replicas=COUNT,
         leaderElect=FLAG,
-        verbosity=_LEVEL,
+        verbosity=LEVEL,
         podWorkers=COUNT,
         nodeWorkers=COUNT,
         **_PLACE,
     ),
     sharedConfig=closed(
         slurmRestApi=may("string", pattern=r"^(https?://[^\s/]+|unix:/\S+)/?$"),
+        deviceProfiles=PROFILES,
         slurmTlsSecret=NAME,
         slurmJwtSecret={"anyOf": [NAME, closed(name=NAME, key=KEY)]},
         token=closed(create=FLAG, username=WORD, lifetime=DURATION, jwtKeyRef=closed(name=NAME, key=KEY)),
@@ -101,6 +107,6 @@ BRIDGE = chart(
         slurmctldHosts=may("array", items={"type": "string", "pattern": "^[A-Za-z0-9.:-]+$"}),
         slurmctldPort=DOOR,
         clusterName=may("string", pattern="^[A-Za-z0-9_-]+$", maxLength=40),
-        resources=ANY_MAP,
+        resources=RESOURCES,
     ),
 )

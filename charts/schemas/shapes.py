@@ -36,9 +36,19 @@ def choice(*values: str) -> Schema:
     return {"enum": [*values, None]}
 
 
+def digits(number: Schema) -> Schema:
+    """That number, or its digits as a text: people quote numbers."""
+    return {"anyOf": [number, {"type": "string", "pattern": "^(0|[1-9][0-9]*)$"}]}
+
+
 def closed(**fields: Schema) -> Schema:
     """An object with these fields and no others."""
     return may("object", properties=fields, additionalProperties=False)
+
+
+def needing(of: Schema, *names: str) -> Schema:
+    """That object, but not without these sections: a bare `name:` in a file takes all their defaults away."""
+    return {**of, "required": list(names)}
 
 
 def entries(of: Schema) -> Schema:
@@ -73,27 +83,53 @@ def strict(schema: Schema) -> Schema:
     return out
 
 
-TAG = may("string", pattern="^[A-Za-z0-9_][A-Za-z0-9._-]*$")
-DIGEST = may("string", pattern="^sha256:[0-9a-f]{64}$")
+PULL = choice("Always", "IfNotPresent", "Never")
+#: A word or, as in values written for others, a number.
+LEVEL = digits({"enum": ["debug", "info", "warning", "error", None, *range(11)]})
+#: Empty is none, as null is.
+TAG = may("string", pattern="^([A-Za-z0-9_][A-Za-z0-9._-]*)?$")
+DIGEST = may("string", pattern="^(sha256:[0-9a-f]{64})?$")
 IMAGE = {"anyOf": [TEXT, closed(repository=TEXT, tag=TAG, digest=DIGEST)]}
 
+
+def fields(names: str) -> dict[str, Schema]:
+    """Fields of core/v1 by name; what is inside is the API server's to judge."""
+    return {name: {} for name in names.split()}
+
+
+#: What people write by hand and the API server only warns about.
+RESOURCES = closed(limits=ANY_MAP, requests=ANY_MAP, claims=ANY_LIST)
+PLACE: dict[str, Schema] = {
+    "nodeSelector": LABELS,
+    "affinity": closed(**fields("nodeAffinity podAffinity podAntiAffinity")),
+    "tolerations": may("array", items=closed(**fields("effect key operator tolerationSeconds value"))),
+    "topologySpreadConstraints": may(
+        "array",
+        items=closed(
+            **fields(
+                "labelSelector matchLabelKeys maxSkew minDomains nodeAffinityPolicy nodeTaintsPolicy topologyKey "
+                "whenUnsatisfiable"
+            )
+        ),
+    ),
+}
+
 _CONTAINER = """
-args command env envFrom imagePullPolicy lifecycle livenessProbe name ports readinessProbe resizePolicy resources
+args command env envFrom imagePullPolicy lifecycle livenessProbe name ports readinessProbe resizePolicy
 restartPolicy restartPolicyRules securityContext startupProbe stdin stdinOnce terminationMessagePath
 terminationMessagePolicy tty volumeDevices volumeMounts workingDir
 """
 _POD = """
-activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy enableServiceLinks
+activeDeadlineSeconds automountServiceAccountToken containers dnsConfig dnsPolicy enableServiceLinks
 ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers hostname hostnameOverride imagePullSecrets
-initContainers nodeName nodeSelector os overhead preemptionPolicy priority priorityClassName readinessGates
-resourceClaims resources restartPolicy runtimeClassName schedulerName schedulingGates schedulingGroup securityContext
+initContainers nodeName os overhead preemptionPolicy priority priorityClassName readinessGates
+resourceClaims restartPolicy runtimeClassName schedulerName schedulingGates schedulingGroup securityContext
 serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds
-tolerations topologySpreadConstraints volumes workloadRef
+volumes workloadRef
 """
 
-#: Fields of core/v1 by name; what is inside is the API server's to judge.
-CONTAINER = closed(image=IMAGE, **{name: {} for name in _CONTAINER.split()})
-POD = closed(**{name: {} for name in _POD.split()})
+CONTAINER = closed(image=IMAGE, resources=RESOURCES, **fields(_CONTAINER))
+POD = closed(resources=RESOURCES, **PLACE, **fields(_POD))
 META = closed(labels=LABELS, annotations=LABELS)
 SERVICE = closed(metadata=META, spec=ANY_MAP, port=PORT, nodePort=PORT)
 BUDGET = closed(enabled=FLAG, minAvailable=SHARE, maxUnavailable=SHARE)
@@ -101,12 +137,13 @@ KEY_REF = closed(name=TEXT, key=TEXT)
 REFS = may("array", items=closed(name={"type": "string", "minLength": 1}))
 
 
-def chart(title: str, **fields: Schema) -> Schema:
-    """The schema of a whole values file."""
+def chart(title: str, *sections: str, **fields: Schema) -> Schema:
+    """The schema of a whole values file, which must not do without these sections."""
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": title,
         "type": "object",
         "properties": {"global": ANY_MAP, **fields},
+        "required": list(sections),
         "additionalProperties": False,
     }

@@ -11,11 +11,15 @@ from charts.schemas.shapes import (
     IMAGE,
     KEY_REF,
     LABELS,
+    LEVEL,
     META,
     NAMES,
+    PLACE,
     POD,
     PORT,
+    PULL,
     REFS,
+    RESOURCES,
     SERVICE,
     SETTINGS,
     TEXT,
@@ -24,17 +28,17 @@ from charts.schemas.shapes import (
     chart,
     choice,
     closed,
+    digits,
     entries,
     fields_of,
     may,
+    needing,
 )
 
 from slinky.api import AccountingSpec, ControllerSpec, LoginSetSpec, NodeSetSpec, TokenSpec
 
 # --- slurm-operator
 
-PULL = choice("Always", "IfNotPresent", "Never")
-LEVEL = choice("debug", "info", "warning", "error")
 FAILURE = choice("Fail", "Ignore")
 MATCH = choice("Equivalent", "Exact")
 
@@ -42,18 +46,16 @@ _PROCESS: dict[str, Schema] = {
     "enabled": FLAG,
     "replicas": COUNT,
     "image": IMAGE,
+    "imagePullPolicy": PULL,
     "serviceAccount": closed(create=FLAG, name=TEXT),
-    "nodeSelector": LABELS,
-    "affinity": ANY_MAP,
-    "tolerations": ANY_LIST,
-    "topologySpreadConstraints": ANY_LIST,
+    **PLACE,
     "podSecurityContext": ANY_MAP,
     "securityContext": ANY_MAP,
-    "resources": ANY_MAP,
+    "resources": RESOURCES,
     "pdb": BUDGET,
     "logLevel": LEVEL,
     "healthPort": may("integer", minimum=1, maximum=65535),
-    "metricsPort": PORT,
+    "metricsPort": digits(PORT),
     "metricsSecure": FLAG,
     "leaderElection": FLAG,
     "namespaces": TEXT,
@@ -62,8 +64,23 @@ _PROCESS: dict[str, Schema] = {
 _KINDS = ("accounting", "controller", "loginset", "nodeset", "restapi", "token", "slurmclient")
 _WORKERS = {f"{kind}Workers": may("integer", minimum=1) for kind in _KINDS}
 
+_OPERATOR = closed(**_PROCESS, **_WORKERS, profile=FLAG, profileAddr=TEXT)
+_WEBHOOK = closed(
+    **_PROCESS,
+    podsBinding=FLAG,
+    timeoutSeconds=may("integer", minimum=1, maximum=30),
+    serverPort=may("integer", minimum=1, maximum=65535),
+    failurePolicy=FAILURE,
+    matchPolicy=MATCH,
+    validating=closed(failurePolicy=FAILURE, matchConditions=ANY_LIST, matchPolicy=MATCH, namespaceSelector=ANY_MAP),
+    mutating=closed(failurePolicy=FAILURE, matchConditions=ANY_LIST, matchPolicy=MATCH),
+)
+
 OPERATOR = chart(
     "slurm-operator",
+    "operator",
+    "webhook",
+    "certManager",
     nameOverride=TEXT,
     fullnameOverride=TEXT,
     namespaceOverride=TEXT,
@@ -72,17 +89,8 @@ OPERATOR = chart(
     priorityClassName=TEXT,
     crds=closed(enabled=FLAG),
     propagatedNodeConditions=NAMES,
-    operator=closed(**_PROCESS, **_WORKERS, profile=FLAG, profileAddr=TEXT),
-    webhook=closed(
-        **_PROCESS,
-        podsBinding=FLAG,
-        timeoutSeconds=may("integer", minimum=1, maximum=30),
-        serverPort=may("integer", minimum=1, maximum=65535),
-        validating=closed(
-            failurePolicy=FAILURE, matchConditions=ANY_LIST, matchPolicy=MATCH, namespaceSelector=ANY_MAP
-        ),
-        mutating=closed(failurePolicy=FAILURE, matchConditions=ANY_LIST, matchPolicy=MATCH),
-    ),
+    operator=needing(_OPERATOR, "serviceAccount"),
+    webhook=needing(_WEBHOOK, "serviceAccount", "validating", "mutating"),
     certManager=closed(enabled=FLAG, secretName=TEXT, duration=TEXT, renewBefore=TEXT),
     extraObjects=ANY_LIST,
     **{"slurm-operator-crds": ANY_MAP},
@@ -94,7 +102,7 @@ DEFINITIONS = chart("slurm-operator-crds")
 
 # --- slurm
 
-_PLACE = {"metadata": META, "podSpec": POD}
+_TEMPLATE = {"metadata": META, "podSpec": POD}
 _CONF = {"extraConf": TEXT, "extraConfMap": SETTINGS}
 _HOST = closed(host=TEXT, port=PORT)
 _KEY = closed(create=FLAG, annotations=LABELS, secretRef=KEY_REF)
@@ -108,8 +116,9 @@ _CONTROLLER = closed(
     service=SERVICE,
     **fields_of(ControllerSpec, "inplaceReconfigure", "ha", "persistence", "metrics"),
     **_CONF,
-    **_PLACE,
+    **_TEMPLATE,
 )
+_REST_API = closed(replicas=COUNT, pdb=BUDGET, slurmrestd=CONTAINER, service=SERVICE, **_TEMPLATE)
 _ACCOUNTING = closed(
     enabled=FLAG,
     external=FLAG,
@@ -118,7 +127,7 @@ _ACCOUNTING = closed(
     service=SERVICE,
     **fields_of(AccountingSpec, "storageConfig"),
     **_CONF,
-    **_PLACE,
+    **_TEMPLATE,
 )
 _LOGIN_SET = closed(
     enabled=FLAG,
@@ -126,7 +135,7 @@ _LOGIN_SET = closed(
     initconf=CONTAINER,
     service=SERVICE,
     **fields_of(LoginSetSpec, "replicas", "rootSshAuthorizedKeys", "extraSshdConfig", "strategy"),
-    **_PLACE,
+    **_TEMPLATE,
 )
 _NODE_SET = closed(
     enabled=FLAG,
@@ -139,7 +148,7 @@ _NODE_SET = closed(
         without=("controllerRef", "slurmd", "logfile", "ssh", "template", "extraConf", "partition"),
     ),
     **_CONF,
-    **_PLACE,
+    **_TEMPLATE,
 )
 _SCRIPTS = {
     f"{name}{what}": shape
@@ -162,6 +171,11 @@ _GOOGLE = may(
 
 CLUSTER = chart(
     "slurm",
+    "controller",
+    "restapi",
+    "accounting",
+    "loginsetDefaults",
+    "nodesetDefaults",
     nameOverride=TEXT,
     fullnameOverride=TEXT,
     namespaceOverride=TEXT,
@@ -182,13 +196,13 @@ CLUSTER = chart(
     clusterName=may("string", maxLength=40),
     configFiles=TEXTS,
     **_SCRIPTS,
-    controller=_CONTROLLER,
-    restapi=closed(replicas=COUNT, pdb=BUDGET, slurmrestd=CONTAINER, service=SERVICE, **_PLACE),
-    accounting=_ACCOUNTING,
+    controller=needing(_CONTROLLER, "slurmctld"),
+    restapi=needing(_REST_API, "slurmrestd"),
+    accounting=needing(_ACCOUNTING, "slurmdbd"),
     sssd=closed(secretRef=KEY_REF, conf=TEXT),
-    loginsetDefaults=_LOGIN_SET,
+    loginsetDefaults=needing(_LOGIN_SET, "login"),
     loginsets=entries(_LOGIN_SET),
-    nodesetDefaults=_NODE_SET,
+    nodesetDefaults=needing(_NODE_SET, "slurmd"),
     nodesets=entries(_NODE_SET),
     partitions=may(
         "object",
@@ -199,7 +213,7 @@ CLUSTER = chart(
     ),
     tokens=entries(closed(**fields_of(TokenSpec, "username", "lifetime", "refresh", "secretRef"))),
     vendor=closed(
-        nvidia=closed(dcgm=closed(enabled=FLAG, jobMappingDir=TEXT, scriptPriority=COUNT)),
+        nvidia=closed(dcgm=closed(enabled=FLAG, jobMappingDir=TEXT, scriptPriority=digits(COUNT))),
         google=closed(a3mega=_GOOGLE, a3ultra=_GOOGLE),
     ),
     extraObjects=ANY_LIST,

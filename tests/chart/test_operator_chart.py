@@ -18,6 +18,7 @@ from slinky.cli.main import app
 from slinky.kube import NAMESPACES, PODS, Client, Forbidden, Whole, connect
 from slinky.lab.plain import PlainPlane
 from slinky.observe import Health
+from slinky.operator.app import LEASE
 from slinky.webhook.application import BINDING_PATH, RULES, path
 from slinky.webhook.server import Settings, serving
 
@@ -80,10 +81,11 @@ async def test_our_own_pods_are_restricted(client: Client, install: Install, hel
     objects = helm.render("slurm-operator", {}, home, home)
     install(objects)
     deployments = [item for item in objects if item["kind"] == "Deployment"]
-    assert len(deployments) == 2
-    for deployment in deployments:
-        pod = {**deployment["spec"]["template"]}
-        pod["metadata"] = {**pod["metadata"], "name": deployment["metadata"]["name"], "namespace": home}
+    tests = [item for item in objects if item["kind"] == "Pod"]
+    assert (len(deployments), len(tests)) == (2, 2)
+    for found in (*deployments, *tests):
+        pod = {**found["spec"].get("template", found)}
+        pod["metadata"] = {**pod["metadata"], "name": found["metadata"]["name"], "namespace": home}
         await client.create(PODS, {"apiVersion": "v1", "kind": "Pod", **pod}, dry_run=True)
         loose = yaml.safe_load(yaml.safe_dump(pod))
         loose["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
@@ -127,7 +129,9 @@ def test_the_webhook_never_answers_for_kubernetes_itself(helm: Helm) -> None:
 
 def test_no_image_floats(helm: Helm) -> None:
     full = {"nodesets": {"a": {}}, "loginsets": {"a": {}}, "accounting": {"enabled": True}}
-    for objects in (helm.render("slurm-operator"), helm.render("slurm", full)):
+    complete: dict[str, Any] = {"completer": {"enabled": True}}
+    for chart, values in (("slurm-operator", {}), ("slurm", full), ("slurm-bridge", complete)):
+        objects = helm.render(chart, values)
         found = [name for item in objects for name in images(item)]
         assert found
         for name in found:
@@ -140,10 +144,13 @@ RIGHTS: list[tuple[str, str, bool]] = [
     ("operator", "delete pods", True),
     ("operator", "patch nodesets.slinky.slurm.net/status", True),
     ("operator", "delete nodesets.slinky.slurm.net", False),
+    ("operator", "create leases.coordination.k8s.io", False),
+    ("operator", "delete deployments.apps", False),
     ("operator", "create rolebindings.rbac.authorization.k8s.io", False),
     ("operator", "create pods/exec", False),
     ("webhook", "get configmaps", True),
     ("webhook", "list nodesets.slinky.slurm.net", True),
+    ("webhook", "get nodesets.slinky.slurm.net", False),
     ("webhook", "list secrets", False),
     ("webhook", "get secrets", False),
     ("webhook", "patch pods", False),
@@ -167,12 +174,33 @@ async def test_rights_are_what_is_needed_and_where(
             assert said == (allowed and (space == work or not limited)), (part, what, space)
 
 
-async def can(client: Client, who: str, what: str, space: str) -> bool:
+@pytest.mark.parametrize("chart", ["slurm-operator", "slurm-bridge"])
+def test_nobody_may_replace_objects_or_do_everything(helm: Helm, chart: str) -> None:
+    """We write by patch alone. To `update` finalizers is what API servers ask for before they let us own things."""
+    rich = {"slurm-operator": {"webhook": {"podsBinding": True}}, "slurm-bridge": {"completer": {"enabled": True}}}
+    found = [rule for item in helm.render(chart, rich[chart]) for rule in item.get("rules", ())]
+    assert found
+    for rule in found:
+        assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]), rule
+        if "update" in rule["verbs"]:
+            assert all(name.endswith("/finalizers") for name in rule["resources"]), rule
+
+
+async def test_the_operator_may_touch_its_own_lease_alone(
+    client: Client, install: Install, helm: Helm, home: str
+) -> None:
+    install(helm.render("slurm-operator", {}, home, home))
+    who = f"system:serviceaccount:{home}:{home}-slurm-operator"
+    for what, name, allowed in (("create", "", True), ("patch", LEASE, True), ("patch", "another", False)):
+        assert await can(client, who, f"{what} leases.coordination.k8s.io", home, name) == allowed, (what, name)
+
+
+async def can(client: Client, who: str, what: str, space: str, name: str = "") -> bool:
     """What the API server says about a right such as `patch nodesets.slinky.slurm.net/status`."""
     verb, named = what.split()
     named, _, sub = named.partition("/")
     resource, _, group = named.partition(".")
-    asked = {"verb": verb, "resource": resource, "group": group, "subresource": sub, "namespace": space}
+    asked = {"verb": verb, "resource": resource, "group": group, "subresource": sub, "namespace": space, "name": name}
     kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
     body = msgspec.json.encode({**kind, "spec": {"user": who, "resourceAttributes": asked}})
     answer = await client.send("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=body)
@@ -226,15 +254,18 @@ def test_definitions_come_along_when_asked(helm: Helm) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"operater": {}}, "operater"),
     ({"operator": {"replica": 2}}, "'replica' not allowed"),
+    ({"webhook": None}, "missing property 'webhook'"),
+    ({"operator": {"affinity": {"nodeAfinity": {}}}}, "/operator/affinity"),
     ({"operator": {"metricsPort": 70000}}, "/operator/metricsPort"),
+    ({"operator": {"metricsPort": "http"}}, "/operator/metricsPort"),
     ({"operator": {"logLevel": "loud"}}, "/operator/logLevel"),
+    ({"operator": {"image": {"tag": "a b"}}}, "/operator/image/tag"),
     ({"webhook": {"validating": {"failurePolicy": "Maybe"}}}, "/webhook/validating/failurePolicy"),
     ({"webhook": {"timeoutSeconds": 60}}, "/webhook/timeoutSeconds"),
     ({"operator": {"image": {"digest": "sha256:1"}}}, "/operator/image"),
     ({"operator": {"metricsSecure": True, "metricsPort": 0}}, "operator.metricsSecure needs a port"),
     ({"webhook": {"metricsSecure": True}}, "webhook.metricsSecure needs a port: set webhook.metricsPort"),
     ({"operator": {"metricsPort": 8081}}, "operator.metricsPort and operator.healthPort must differ"),
-    ({"operator": {"leaderElection": False}}, "operator.leaderElection must be true"),
 ]
 
 

@@ -18,17 +18,18 @@
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
-{{/* Labels that pick the pods of a part: (list $ "scheduler"). */}}
+{{/* Labels that pick the pods of a part, those that slurm-bridge 1.2 picks them by, since a Deployment never changes
+     its mind: (list $ "scheduler"). */}}
 {{- define "bridge.selector" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ include "bridge.name" $root }}
+app.kubernetes.io/name: {{ include "bridge.name" $root }}-{{ index . 1 }}
 app.kubernetes.io/instance: {{ $root.Release.Name }}
-app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
 {{- define "bridge.labels" -}}
 {{- $root := index . 0 -}}
 {{ include "bridge.selector" . }}
+app.kubernetes.io/component: {{ index . 1 }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: slinky
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
@@ -62,14 +63,14 @@ key: auth-token
 
 {{/* Who keeps the webhook's certificates: files, cert-manager or itself. */}}
 {{- define "bridge.certificates" -}}
-{{- if .Values.admission.tls.existingSecret -}}files
+{{- if (.Values.admission.tls).existingSecret -}}files
 {{- else if .Values.admission.certManager.enabled -}}cert-manager
 {{- else -}}itself
 {{- end -}}
 {{- end -}}
 
 {{- define "bridge.certificates.secret" -}}
-{{- default (printf "%s-tls" (include "bridge.admission" .)) .Values.admission.tls.existingSecret -}}
+{{- default (printf "%s-tls" (include "bridge.admission" .)) (.Values.admission.tls).existingSecret -}}
 {{- end -}}
 
 {{/* The configuration file that all processes read. */}}
@@ -83,6 +84,7 @@ key: auth-token
   "managedNamespaceSelector" .Values.admission.managedNamespaceSelector
   "leaderElect" (or .Values.scheduler.leaderElect (gt (int .Values.scheduler.replicaCount) 1))
   "leaseNamespace" (include "bridge.namespace" .) -}}
+{{- with .Values.sharedConfig.deviceProfiles -}}{{- $_ := set $own "deviceProfiles" . -}}{{- end -}}
 {{- with .Values.sharedConfig.slurmTlsSecret -}}{{- $_ := set $own "tlsFolder" "/run/slurm-tls" -}}{{- end -}}
 {{- if .Values.completer.enabled -}}{{- $_ := set $own "completerSocket" "/run/slurm-complete/socket" -}}{{- end -}}
 {{- mergeOverwrite $own (deepCopy (default dict .Values.extraConfig)) | toYaml -}}
@@ -158,10 +160,15 @@ resources: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* What the containers with our own code share: (list $ part). */}}
+{{/* What the containers with our own code share, whose image is that of the scheduler but for what the part says of
+     its own: (list $ part). */}}
 {{- define "bridge.container" -}}
-{{- $root := index . 0 -}}
-{{ include "bridge.box" (append . $root.Values.scheduler.image) }}
+{{- $root := index . 0 -}}{{- $own := default dict (index . 1).image -}}{{- $image := deepCopy $root.Values.scheduler.image -}}
+{{- if or $own.repository $own.tag -}}{{- $_ := set $image "digest" "" -}}{{- end -}}
+{{- range $key, $value := $own -}}
+{{- if $value -}}{{- $_ := set $image $key $value -}}{{- end -}}
+{{- end -}}
+{{ include "bridge.box" (append . $image) }}
 startupProbe:
   httpGet: {path: /healthz, port: health}
   periodSeconds: 2
@@ -179,6 +186,6 @@ readinessProbe:
 {{- if not (kindIs "invalid" .pdb.maxUnavailable) -}}
 maxUnavailable: {{ .pdb.maxUnavailable }}
 {{- else -}}
-minAvailable: {{ default 1 .pdb.minAvailable }}
+minAvailable: {{ kindIs "invalid" .pdb.minAvailable | ternary 1 .pdb.minAvailable }}
 {{- end -}}
 {{- end -}}

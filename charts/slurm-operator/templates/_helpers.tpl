@@ -22,17 +22,18 @@
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
-{{/* Labels that pick the pods of a part: (list $ "operator"). */}}
+{{/* Labels that pick the pods of a part, those that slurm-operator 1.2 picks them by, since a Deployment never changes
+     its mind: (list $ "operator"). */}}
 {{- define "op.selector" -}}
-{{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ include "op.name" $root }}
+{{- $root := index . 0 -}}{{- $part := index . 1 -}}
+app.kubernetes.io/name: {{ include "op.name" $root }}{{ if ne $part "operator" }}-{{ $part }}{{ end }}
 app.kubernetes.io/instance: {{ $root.Release.Name }}
-app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
 {{- define "op.labels" -}}
 {{- $root := index . 0 -}}
 {{ include "op.selector" . }}
+app.kubernetes.io/component: {{ index . 1 }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: slinky
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
@@ -106,7 +107,7 @@ topologySpreadConstraints:
 {{- define "op.container" -}}
 {{- $root := index . 0 -}}{{- $part := index . 1 -}}
 image: {{ include "op.image" (list $root $part.image) | quote }}
-imagePullPolicy: {{ $root.Values.imagePullPolicy }}
+imagePullPolicy: {{ default $root.Values.imagePullPolicy $part.imagePullPolicy }}
 env:
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -127,24 +128,36 @@ volumeMounts:
 - {name: tmp, mountPath: /tmp}
 {{- end -}}
 
+{{/* Where health is asked; null is the default, as for the ports below. */}}
+{{- define "op.health" -}}
+{{- default 8081 .healthPort -}}
+{{- end -}}
+
 {{- define "op.ports" -}}
-- {name: health, containerPort: {{ .healthPort }}}
-{{- if .metricsPort }}
+- {name: health, containerPort: {{ include "op.health" . }}}
+{{- if int .metricsPort }}
 - {name: metrics, containerPort: {{ .metricsPort }}}
 {{- end }}
 {{- end -}}
 
 {{/* The same ports of a Service. */}}
 {{- define "op.doors" -}}
-- {name: health, port: {{ .healthPort }}, targetPort: health}
-{{- if .metricsPort }}
+- {name: health, port: {{ include "op.health" . }}, targetPort: health}
+{{- if int .metricsPort }}
 - {name: metrics, port: {{ .metricsPort }}, targetPort: metrics}
 {{- end }}
 {{- end -}}
 
+{{/* A level by its word; numbers are those of zap, where everything above 0 is debugging. */}}
+{{- define "op.level" -}}
+{{- if has . (list "debug" "info" "warning" "error") -}}{{- . -}}
+{{- else -}}{{- int . | lt 0 | ternary "debug" "info" -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Flags of the metrics. */}}
 {{- define "op.metrics" -}}
-- --metrics-addr={{ if .metricsPort }}:{{ .metricsPort }}{{ else }}0{{ end }}
+- --metrics-addr={{ if int .metricsPort }}:{{ .metricsPort }}{{ else }}0{{ end }}
 {{- if .metricsSecure }}
 - --metrics-secure
 {{- end }}
@@ -153,10 +166,10 @@ volumeMounts:
 {{/* Secure metrics need a port of their own: (list name part). */}}
 {{- define "op.secured" -}}
 {{- $name := index . 0 -}}{{- $part := index . 1 -}}
-{{- if and $part.metricsSecure (not $part.metricsPort) -}}
+{{- if and $part.metricsSecure (not (int $part.metricsPort)) -}}
 {{- fail (printf "%s.metricsSecure needs a port: set %s.metricsPort" $name $name) -}}
 {{- end -}}
-{{- if and $part.metricsPort (eq (int $part.metricsPort) (int $part.healthPort)) -}}
+{{- if eq (int $part.metricsPort) (int (include "op.health" $part)) -}}
 {{- fail (printf "%s.metricsPort and %s.healthPort must differ" $name $name) -}}
 {{- end -}}
 {{- end -}}
@@ -172,9 +185,9 @@ volumeMounts:
 {{- end -}}
 
 {{- define "op.pdb" -}}
-{{- if and (hasKey .pdb "maxUnavailable") (not (kindIs "invalid" .pdb.maxUnavailable)) -}}
+{{- if not (kindIs "invalid" .pdb.maxUnavailable) -}}
 maxUnavailable: {{ .pdb.maxUnavailable }}
 {{- else -}}
-minAvailable: {{ default 1 .pdb.minAvailable }}
+minAvailable: {{ kindIs "invalid" .pdb.minAvailable | ternary 1 .pdb.minAvailable }}
 {{- end -}}
 {{- end -}}

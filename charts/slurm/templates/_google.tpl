@@ -4,7 +4,7 @@
 {{- define "slurm.googleChecked" -}}
 {{- $root := index . 0 -}}{{- $sets := index . 1 -}}
 {{- range $type := list "a3mega" "a3ultra" -}}
-{{- range $index, $entry := index $root.Values.vendor.google $type -}}
+{{- range $index, $entry := index (default dict ($root.Values.vendor).google) $type -}}
 {{- if not (hasKey $sets $entry.targetNodeSet) -}}
 {{- fail (printf "vendor.google.%s[%d].targetNodeSet: %s is not an enabled entry of nodesets" $type $index $entry.targetNodeSet) -}}
 {{- end -}}
@@ -17,7 +17,7 @@
 {{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $set := index . 2 -}}
 {{- $facts := $root.Files.Get "files/google.yaml" | fromYaml -}}
 {{- range $type := list "a3mega" "a3ultra" -}}
-{{- range $entry := index $root.Values.vendor.google $type -}}
+{{- range $entry := index (default dict ($root.Values.vendor).google) $type -}}
 {{- if eq $entry.targetNodeSet $name -}}
 {{- $set = include "slurm.googleLaid" (list $set $entry (index $facts $type)) | fromJson -}}
 {{- end -}}

@@ -42,7 +42,9 @@ metadata:
 
 {{/* A string, or repository with digest or tag. */}}
 {{- define "slurm.image" -}}
-{{- if kindIs "string" . -}}
+{{- if kindIs "invalid" . -}}
+{{- fail "a container has no image: leave its `image` out to have the default one" -}}
+{{- else if kindIs "string" . -}}
 {{- . -}}
 {{- else if .digest -}}
 {{- printf "%s@%s" .repository .digest -}}
@@ -71,50 +73,55 @@ metadata:
 {{- with $root.Values.imagePullSecrets -}}
 {{- $_ := set $spec "imagePullSecrets" (concat (default list $spec.imagePullSecrets) .) -}}
 {{- end -}}
-{{- if and $root.Values.priorityClass.enabled (not $spec.priorityClassName) -}}
+{{- if and ($root.Values.priorityClass).enabled (not $spec.priorityClassName) -}}
 {{- $_ := set $spec "priorityClassName" $root.Values.priorityClass.name -}}
 {{- end -}}
 {{- toYaml (dict "metadata" (default dict $part.metadata) "spec" $spec) -}}
 {{- end -}}
 
-{{/* Key=Value of a map, sorted, joined by the given text: (list map joint). Zero and false are values; only null is none. */}}
+{{/* Key=Value of a map, sorted, joined by the given text: (list map joint). Zero and false are values; null and what is
+     empty are none, since Slurm cannot read a key without a value. */}}
 {{- define "slurm.settings" -}}
 {{- $found := list -}}
 {{- range $key, $value := default dict (index . 0) -}}
-{{- if kindIs "slice" $value -}}
-{{- $found = append $found (printf "%s=%s" $key (join "," $value)) -}}
-{{- else if not (kindIs "invalid" $value) -}}
-{{- $found = append $found (printf "%s=%s" $key (include "slurm.scalar" $value)) -}}
+{{- $words := list -}}
+{{- range kindIs "slice" $value | ternary $value (list $value) -}}
+{{- with include "slurm.scalar" . -}}{{- $words = append $words . -}}{{- end -}}
 {{- end -}}
+{{- with $words -}}{{- $found = append $found (printf "%s=%s" $key (join "," .)) -}}{{- end -}}
 {{- end -}}
 {{- join (index . 1) $found -}}
 {{- end -}}
 
-{{/* A number as a person writes it: Helm reads 1000000 as 1e+06. */}}
+{{/* A value as a person writes it: Helm reads 1000000 as 1e+06, and NO as false. */}}
 {{- define "slurm.scalar" -}}
-{{- if and (kindIs "float64" .) (eq . (floor .)) -}}{{- int64 . -}}{{- else -}}{{- . -}}{{- end -}}
+{{- if kindIs "invalid" . -}}
+{{- else if kindIs "bool" . -}}{{- ternary "YES" "NO" . -}}
+{{- else if and (kindIs "float64" .) (eq . (floor .)) -}}{{- int64 . -}}
+{{- else -}}{{- . -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "slurm.slurmKey" -}}
-{{- $ref := default dict .Values.slurmKey.secretRef -}}
+{{- $ref := default dict (.Values.slurmKey).secretRef -}}
 name: {{ default (printf "%s-auth-slurm" (include "slurm.fullname" .)) $ref.name }}
 key: {{ default "slurm.key" $ref.key }}
 {{- end -}}
 
 {{- define "slurm.jwtKey" -}}
-{{- $ref := default dict .Values.jwtKey.secretRef -}}
+{{- $ref := default dict (.Values.jwtKey).secretRef -}}
 name: {{ default (printf "%s-auth-jwt" (include "slurm.fullname" .)) $ref.name }}
 key: {{ default "jwt.key" $ref.key }}
 {{- end -}}
 
 {{- define "slurm.jwks" -}}
-{{- $ref := default dict .Values.jwksKeys.configMapRef -}}
+{{- $ref := default dict (.Values.jwksKeys).configMapRef -}}
 name: {{ default (printf "%s-auth-jwks" (include "slurm.fullname" .)) $ref.name }}
 key: {{ default "jwks.json" $ref.key }}
 {{- end -}}
 
 {{- define "slurm.sssd" -}}
-{{- $ref := default dict .Values.sssd.secretRef -}}
+{{- $ref := default dict (.Values.sssd).secretRef -}}
 name: {{ default (printf "%s-sssd-conf" (include "slurm.fullname" .)) $ref.name }}
 key: {{ default "sssd.conf" $ref.key }}
 {{- end -}}

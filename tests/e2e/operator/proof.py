@@ -208,7 +208,15 @@ class Proof:
     def tell(self) -> str:
         """How Slurm sees it, and what the operator has said last; for a test that failed."""
         parts = [("sinfo", "-N", "-o", "%N %t %E"), ("squeue", "-a"), ("scontrol", "show", "jobs")]
-        logs = ("logs", "-n", OPERATOR_SPACE, "--tail=60", "--prefix", "-l", "app.kubernetes.io/name=slurm-operator")
+        logs = (
+            "logs",
+            "-n",
+            OPERATOR_SPACE,
+            "--tail=60",
+            "--prefix",
+            "-l",
+            "app.kubernetes.io/instance=slurm-operator",
+        )
         return "\n".join([*(self.slurm(*argv, check=False) for argv in parts), self.lab.kubectl(*logs, check=False)])
 
     def apply(self, manifests: list[dict[str, Any]]) -> None:
