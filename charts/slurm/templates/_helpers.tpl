@@ -134,5 +134,16 @@ key: {{ default "sssd.conf" $ref.key }}
 {{- $entry := mergeOverwrite (deepCopy $defaults) (deepCopy (default dict $given)) -}}
 {{- if $entry.enabled -}}{{- $_ := set $found $name $entry -}}{{- end -}}
 {{- end -}}
-{{- toJson $found -}}
+{{- include "slurm.pruned" $found -}}
+{{- end -}}
+
+{{/* A map without its nulls, as JSON: Helm takes away only those that have a default, and the API server takes none. */}}
+{{- define "slurm.pruned" -}}
+{{- $kept := dict -}}
+{{- range $key, $value := . -}}
+{{- if kindIs "map" $value -}}{{- $_ := set $kept $key (include "slurm.pruned" $value | fromJson) -}}
+{{- else if not (kindIs "invalid" $value) -}}{{- $_ := set $kept $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $kept -}}
 {{- end -}}
