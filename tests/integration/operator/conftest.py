@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeLab
+from tests.integration.operator import rights
 
 from slinky.kube import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, Client, Key, Resource, connect
 from slinky.kube.views import Whole
@@ -100,7 +101,7 @@ def alone(make_lab: MakeLab) -> Beside:
 async def desk(plane: PlainPlane, crds: None) -> AsyncIterator[Desk]:
     name = f"op-{secrets.token_hex(3)}"
     settings = Settings(
-        kubeconfig=str(plane.kubeconfig),
+        kubeconfig=str(rights.kubeconfig(plane)),
         namespaces=(name,),
         cluster_domain="cluster.local",
         trial_seconds=0,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.integration.operator import rights
 from tests.integration.operator.gates import Gates, Lives
 
 from slinky.api import keys
@@ -185,7 +186,7 @@ async def stage(plane: PlainPlane, slurm: Beside, folder: Path, **settings: Any)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(connect(str(plane.kubeconfig)))
         ctld = await stack.enter_async_context(Slurm(slurm.url, MintedToken(lambda: slurm.jwt_key, "slurm")))
-        token = {"Authorization": f"Bearer {plane.token}"}
+        token = {"Authorization": f"Bearer {rights.token(plane)}"}
         kube = await stack.enter_async_context(gates.before("kube", plane.url, headers=token))
         await stack.enter_async_context(gates.before("slurm", slurm.url, address, SLURMRESTD_PORT))
         config = folder / f"{namespace}.kubeconfig"
