@@ -93,8 +93,7 @@ def _admit(view: View, plan: Plan, newcomers: list[Pod], by_job: Mapping[str, li
     if unsure and not view.unit.alone:
         plan.add(Say(pods, Said(None, "SlurmUnknown", f"Slurm does not tell what became of job {unsure[0]}.")))
         return
-    running = [pod for job, group in by_job.items() if _sight(view, job) is Sight.LIVE for pod in group]
-    there = len(pods) + sum(not intake.gone(pod) for pod in running)
+    there = _there(view)
     if there < view.root.needed:
         if (left := _arriving(view, pods)) > 0:
             plan.look_again(left)
@@ -159,10 +158,8 @@ def _bare(record: JobRecord, alive: list[Pod]) -> tuple[Pod, ...]:
 def _pending(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod], fresh: list[Pod]) -> None:
     newcomers = [pod for pod in fresh if intake.waiting(pod)]
     members = [pod for pod in (*alive, *newcomers) if intake.waiting(pod)]
-    if view.root is not None and len(members) < view.root.needed:
-        said = Said(
-            False, "GangIncomplete", f"{len(members)} of {view.root.needed} pods are left; job {job} is withdrawn."
-        )
+    if view.root is not None and (there := _there(view)) < view.root.needed:
+        said = Said(False, "GangIncomplete", f"{there} of {view.root.needed} pods are left; job {job} is withdrawn.")
         plan.add(Detach(tuple(alive), said), Cancel(job))
         return
     if view.problem is not None and view.root is not None:
@@ -188,7 +185,7 @@ def _running(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> 
         else:
             plan.add(*words)
         return
-    broken = view.root is not None and view.root.exact and len(alive) < view.root.needed
+    broken = view.root is not None and view.root.exact and _there(view) < view.root.needed
     if broken and len(unbound) == len(alive):
         said = Said(
             False, "GangIncomplete", f"A member went away before job {job} started; all start together or none."
@@ -247,6 +244,13 @@ def _given_up(view: View, plan: Plan, pod: Pod) -> bool:
     if intake.held(pod):
         plan.add(LetGo(pod, f"Node {pod.spec.node_name} does not answer; the pod is given up and its job ended."))
     return True
+
+
+def _there(view: View) -> int:
+    """Members that run or want to, whichever job they have. Who leaves does not count, nor who has lost its job."""
+    lost = {job for job, seen in view.jobs.items() if seen.sight in (Sight.OVER, Sight.FOREIGN)}
+    staying = (pod for pod in view.pods if not (intake.gone(pod) or intake.gated(pod) or pod.metadata.deleting))
+    return sum(intake.job_id(pod) not in lost for pod in staying)
 
 
 def _concern(pods: Iterable[Pod]) -> bool:

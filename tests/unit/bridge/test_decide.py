@@ -121,6 +121,25 @@ def test_a_newcomer_to_a_running_gang_gets_a_job_of_its_own_size() -> None:
     assert found.actions == [Submit((new,))]
 
 
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("latest", [PENDING, RUNNING])
+def test_a_newcomer_keeps_its_own_job_however_long_that_waits(latest: Seen, exact: bool) -> None:
+    old, new = pod("a", job="6", node="n1", phase="Running"), pod("b", job="7")
+    seen = {"6": Seen(Sight.LIVE, record("6", "RUNNING", hosts=("n1",))), "7": latest}
+    found = decide.decide(View(GROUP, [old, new], seen, Root(needed=2, exact=exact), NOW))
+    assert kinds(found) == (["Say"] if latest is PENDING else ["Place"])
+
+
+def test_pods_that_leave_do_not_make_their_successors_a_gang() -> None:
+    soon = "2026-06-01T12:00:30Z"
+    leaving = [pod(f"p-{i}", job="7", node="n1", phase="Running", deleted=soon) for i in range(2)]
+    found = plan(*leaving, pod("p-2"), seen=RUNNING, unit=GROUP, root=Root(needed=2))
+    assert [action.said.reason for action in found.actions if isinstance(action, Say)] == ["GangIncomplete"]
+    assert plan(*leaving, pod("p-2"), pod("p-3"), seen=RUNNING, unit=GROUP, root=Root(needed=2)).actions == [
+        Submit((pod("p-2"), pod("p-3")))
+    ]
+
+
 def test_changed_wishes_reach_a_waiting_job() -> None:
     stale = Seen(Sight.LIVE, PENDING.record, stale=True)
     assert plan(pod(job="7"), seen=stale).actions == [Revise("7", (pod(job="7"),))]
