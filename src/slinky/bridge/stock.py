@@ -104,7 +104,7 @@ class Stock:
             return await self._root_of_pod(pods[0])
         found = self.find(unit.kind, unit.key)
         sizes = [pod.metadata.annotations.get(names.LWS_SIZE, "") for pod in pods]
-        root = workload.root_of_group(unit, found, int(sizes[0]) if sizes and sizes[0].isdigit() else 0)
+        root = workload.root_of_group(unit, found, self.find, int(sizes[0]) if sizes and sizes[0].isdigit() else 0)
         if isinstance(found, NativeGroup):
             return replace(root, annotations=self._merged(found))
         return root

@@ -14,11 +14,13 @@ from slinky.bridge import intake, names
 from slinky.bridge.views import (
     BatchJob,
     JobSet,
+    JobSetSpec,
     JobSpec,
     LeaderWorkerSet,
     NativeGroup,
     Pod,
     PodGroup,
+    ReplicatedJob,
 )
 from slinky.kube import Key, Object, Owner
 
@@ -120,8 +122,8 @@ def group_index(unit: Unit) -> str:
     return str(unit._replace(part=""))
 
 
-def root_of_group(unit: Unit, found: Object | None, size: int = 0) -> Root:
-    """What a grouping object says. Raises `Missing` if there is none."""
+def root_of_group(unit: Unit, found: Object | None, find: Find, size: int = 0) -> Root:
+    """What a grouping object says; `size` is what a pod itself tells of its group. Raises `Missing`."""
     if found is None:
         raise Missing(f"{unit.kind} {unit.name} does not exist yet")
     annotations = found.metadata.annotations
@@ -137,11 +139,12 @@ def root_of_group(unit: Unit, found: Object | None, size: int = 0) -> Root:
             wanted = size or spec.leader_worker_template.size
             return Root(annotations, f"{unit.name}-{unit.part}", wanted, exact=True, hint=hint)
         case JobSet(spec=spec):
-            sizes = [job.replicas * parallelism(job.template.spec) for job in spec.replicated_jobs]
             limits = [job.template.spec.active_deadline_seconds for job in spec.replicated_jobs]
-            return Root(annotations, unit.name, max(1, sum(sizes)), exact=True, deadline=_shortest(limits))
+            wanted = max(1, sum(_left(found, job, find) for job in spec.replicated_jobs))
+            return Root(annotations, unit.name, wanted, exact=True, deadline=_shortest(limits), hint=_in_turn(spec))
         case BatchJob(spec=spec):
-            return Root(annotations, unit.name, parallelism(spec), deadline=spec.active_deadline_seconds)
+            wanted = max(1, at_once(spec, found.status.succeeded))
+            return Root(annotations, unit.name, wanted, deadline=spec.active_deadline_seconds)
     return Root(annotations)
 
 
@@ -154,10 +157,31 @@ def _beyond(group: NativeGroup) -> str:
     return ""
 
 
-def parallelism(spec: JobSpec) -> int:
-    """How many pods of a batch job run at once."""
+def at_once(spec: JobSpec, succeeded: int = 0) -> int:
+    """How many pods of a batch job run at once, after so many have succeeded."""
     wanted = 1 if spec.parallelism is None else spec.parallelism
-    return max(1, wanted if spec.completions is None else min(wanted, spec.completions))
+    return max(0, wanted if spec.completions is None else min(wanted, spec.completions - succeeded))
+
+
+def _left(owner: JobSet, kind: ReplicatedJob, find: Find) -> int:
+    """How many pods of one kind of a JobSet's batch jobs run at once; those of jobs that are done do not come again."""
+    keys = (Key(owner.metadata.namespace, f"{owner.metadata.name}-{kind.name}-{i}") for i in range(kind.replicas))
+    found = (find("Job", key) for key in keys)
+    return sum(at_once(kind.template.spec, _succeeded(job, owner)) for job in found)
+
+
+def _succeeded(job: Object | None, owner: JobSet) -> int:
+    """How many pods of a batch job have succeeded, if it is of this very JobSet."""
+    above = job.metadata.controller if job else None
+    mine = above is not None and above.uid == owner.metadata.uid
+    return job.status.succeeded if mine and isinstance(job, BatchJob) else 0
+
+
+def _in_turn(spec: JobSetSpec) -> str:
+    """Why pods of a JobSet may not come before others run."""
+    ordered = spec.startup_policy is not None and spec.startup_policy.startup_policy_order == "InOrder"
+    late = ordered or any(job.depends_on for job in spec.replicated_jobs)
+    return "its batch jobs start one after the other: the later ones wait for pods that wait for them" if late else ""
 
 
 def _shortest(seconds: Iterable[int | None]) -> int | None:
@@ -176,11 +200,6 @@ def unseen(pod: Pod, find: Find, watched: Callable[[Owner], bool]) -> Owner | No
             return owner
         owner = found.metadata.controller
     return None
-
-
-def complete(root: Root, unlabelled: int) -> bool:
-    """Enough members wait for a first submission."""
-    return unlabelled >= root.needed
 
 
 def rank(pod: Pod) -> tuple[object, ...]:

@@ -134,7 +134,41 @@ def test_grouping_kinds_that_come_later_or_in_another_version_are_news() -> None
 )
 def test_how_many_members_make_a_gang(kind: type[Object], spec: dict[str, object], needed: int) -> None:
     found = msgspec.convert({"metadata": META, "spec": spec}, kind)
-    assert workload.root_of_group(Unit("ns", "X", "g"), found).needed == needed
+    assert workload.root_of_group(Unit("ns", "X", "g"), found, nothing).needed == needed
+
+
+@pytest.mark.parametrize(("completions", "succeeded", "needed"), [(9, 4, 4), (9, 7, 2), (9, 9, 1), (None, 3, 4)])
+def test_pods_that_have_succeeded_are_not_waited_for(completions: int | None, succeeded: int, needed: int) -> None:
+    done = {"spec": {"parallelism": 4, "completions": completions}, "status": {"succeeded": succeeded}}
+    job = msgspec.convert({"metadata": META, **done}, BatchJob)
+    assert workload.root_of_group(Unit("ns", "Job", "g"), job, nothing).needed == needed
+
+
+def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None:
+    shape = {"parallelism": 2, "completions": 2}
+    spec = {"replicatedJobs": [{"name": "w", "replicas": 3, "template": {"spec": shape}}]}
+    job_set = msgspec.convert({"metadata": {**META, "uid": "s1"}, "spec": spec}, JobSet)
+
+    def find(kind: str, key: Key) -> Object | None:
+        """The first is done, the second half done, the third is left over from an older JobSet of the same name."""
+        uid, succeeded = {"g-w-0": ("s1", 2), "g-w-1": ("s1", 1), "g-w-2": ("s0", 2)}[key.name]
+        meta = {"name": key.name, "ownerReferences": [owned(uid, "JobSet")]}
+        return msgspec.convert({"metadata": meta, "spec": shape, "status": {"succeeded": succeeded}}, BatchJob)
+
+    assert workload.root_of_group(Unit("ns", "JobSet", "g"), job_set, find).needed == 0 + 1 + 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"startupPolicy": {"startupPolicyOrder": "InOrder"}}, True),
+        ({"startupPolicy": {"startupPolicyOrder": "AnyOrder"}}, False),
+        ({"replicatedJobs": [{"name": "a"}, {"name": "b", "dependsOn": [{"name": "a", "status": "Ready"}]}]}, True),
+    ],
+)
+def test_a_jobset_whose_batch_jobs_wait_for_each_other_says_so(spec: dict[str, Any], told: bool) -> None:
+    found = msgspec.convert({"metadata": META, "spec": spec}, JobSet)
+    assert bool(workload.root_of_group(Unit("ns", "JobSet", "g"), found, nothing).hint) is told
 
 
 @pytest.mark.parametrize(
@@ -168,13 +202,13 @@ def test_the_best_version_that_is_understood_is_chosen() -> None:
 )
 def test_what_a_native_group_demands_in_vain_is_told(spec: dict[str, Any], words: str) -> None:
     found = msgspec.convert({"metadata": META, "spec": spec}, VERSIONS["v1beta1"])
-    problem = workload.root_of_group(Unit("ns", "NativeGroup", "g"), found).problem
+    problem = workload.root_of_group(Unit("ns", "NativeGroup", "g"), found, nothing).problem
     assert words in problem if words else not problem
 
 
 def test_a_group_without_its_object_waits() -> None:
     with pytest.raises(Missing):
-        workload.root_of_group(Unit("ns", "PodGroup", "g"), None)
+        workload.root_of_group(Unit("ns", "PodGroup", "g"), None, nothing)
 
 
 def test_pods_of_the_same_group_name_elsewhere_are_strangers() -> None:

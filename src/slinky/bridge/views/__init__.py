@@ -23,9 +23,11 @@ from slinky.bridge.views.groups import (
     POD_GROUPS,
     BatchJob,
     JobSet,
+    JobSetSpec,
     JobSpec,
     LeaderWorkerSet,
     PodGroup,
+    ReplicatedJob,
 )
 from slinky.bridge.views.native import NativeGroup
 from slinky.bridge.views.pods import (
@@ -69,6 +71,7 @@ __all__ = [
     "Device",
     "DeviceClass",
     "JobSet",
+    "JobSetSpec",
     "JobSpec",
     "LeaderWorkerSet",
     "Match",
@@ -77,6 +80,7 @@ __all__ = [
     "Opaque",
     "Pod",
     "PodGroup",
+    "ReplicatedJob",
     "ResourceClaim",
     "ResourceClaimRef",
     "ResourceClaimSpec",

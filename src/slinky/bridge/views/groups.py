@@ -2,6 +2,8 @@
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
 """What groups pods: batch jobs, JobSets, LeaderWorkerSets, and the PodGroup of the coscheduling project."""
 
+from typing import Any
+
 from slinky.bridge.views.pods import Amounts
 from slinky.kube import Object, Resource, View
 
@@ -14,10 +16,17 @@ class JobSpec(View, frozen=True):
     active_deadline_seconds: int | None = None
 
 
+class JobStatus(View, frozen=True):
+    """How far a batch job is."""
+
+    succeeded: int = 0
+
+
 class BatchJob(Object, frozen=True):
     """A batch job."""
 
     spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
 
 
 class JobTemplate(View, frozen=True):
@@ -32,12 +41,20 @@ class ReplicatedJob(View, frozen=True):
     name: str = ""
     replicas: int = 1
     template: JobTemplate = JobTemplate()
+    depends_on: tuple[Any, ...] = ()
+
+
+class StartupPolicy(View, frozen=True):
+    """Whether batch jobs of a JobSet wait for each other."""
+
+    startup_policy_order: str = ""
 
 
 class JobSetSpec(View, frozen=True):
     """A JobSet's shape."""
 
     replicated_jobs: tuple[ReplicatedJob, ...] = ()
+    startup_policy: StartupPolicy | None = None
 
 
 class JobSet(Object, frozen=True):
