@@ -93,7 +93,8 @@ class Bridge:
         self.line = Line(self.mirror.jobs, self._tell_place, clock)
         hands = Hands(client, stock.pods, self.recorder, settings)
         brake = Brake(settings.lost_pods_evicted)
-        feasible, claims = Feasible(stock, self.mirror), Claims(client, stock, self.mirror)
+        feasible = Feasible(stock, self.mirror, lambda: self._look_at_waiting_soon(with_jobs=True))
+        claims = Claims(client, stock, self.mirror)
         self.units = Units(
             settings,
             stock,
@@ -113,7 +114,7 @@ class Bridge:
         self.nodes = Nodes(settings, client, slurm, self.mirror, stock, self.recorder, me)
         self.unit_loop: Controller[Unit] = Controller("units", self.units.reconcile, workers=32, judges=[judge])
         self.node_loop: Controller[HostName] = Controller("hosts", self.nodes.reconcile, workers=64, judges=[judge])
-        self._looking: asyncio.Handle | None = None
+        self._looking: dict[bool, asyncio.Handle] = {}
         JOBS.set_function(lambda: len(self.ledger))
         AGE.set_function(lambda: self.mirror.age)
 
@@ -180,14 +181,14 @@ class Bridge:
         for name in {*self.mirror.nodes, *(intake.host_of(node) for node in self.stock.nodes)}:
             self.node_loop.queue.add(HostName(name))
 
-    def _look_at_waiting_soon(self) -> None:
+    def _look_at_waiting_soon(self, *, with_jobs: bool = False) -> None:
         """Hosts came or went, often a thousand at once: one look at those who wait for one is enough."""
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().call_soon(self._look_at_waiting)
+        if with_jobs not in self._looking:
+            self._looking[with_jobs] = asyncio.get_running_loop().call_soon(self._look_at_waiting, with_jobs)
 
-    def _look_at_waiting(self) -> None:
-        self._looking = None
-        for unit in self.stock.units_of(self.stock.waiting()):
+    def _look_at_waiting(self, with_jobs: bool) -> None:
+        del self._looking[with_jobs]
+        for unit in self.stock.units_of(self.stock.waiting(with_jobs=with_jobs)):
             self.unit_loop.queue.add(unit)
 
     # --- what concerns whom

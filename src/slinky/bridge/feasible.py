@@ -25,21 +25,25 @@ from slinky.slurm import Change, Kind, Mirror
 from slinky.slurm import Node as Host
 
 WAIT_FOR_CONSUMER = "WaitForFirstConsumer"
+#: With more shapes than these, all are forgotten when a node changes: to look at each would take longer.
+MANY = 500
 
 
 class Feasible:
-    """Knows what the nodes are like on both sides."""
+    """Knows what the nodes are like on both sides; `opened` is called when one suits a pod that it did not suit."""
 
-    def __init__(self, stock: Stock, mirror: Mirror) -> None:
-        self._stock, self._mirror = stock, mirror
+    def __init__(self, stock: Stock, mirror: Mirror, opened: Callable[[], None] = lambda: None) -> None:
+        self._stock, self._mirror, self._opened = stock, mirror, opened
         self._ports = Harbour(stock)
         self._answers: dict[tuple[Shape, str], frozenset[str]] = {}
+        self._catalog = stock.catalog  # of which the answers are
         stock.nodes.listen(self._node_changed)
         mirror.listen(self._host_changed)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is None or new is None or _traits(old) != _traits(new):
-            self._answers.clear()
+            for name in {intake.host_of(node) for node in (old, new) if node is not None}:
+                self._judge_anew(name)
 
     def _host_changed(self, change: Change) -> None:
         if change.kind is Kind.SIGHT:
@@ -48,7 +52,22 @@ class Feasible:
             return
         old, new = change.before, change.after
         if old is None or new is None or old.partitions != new.partitions:
+            self._judge_anew(change.key)
+
+    def _judge_anew(self, host: str) -> None:
+        """Answer anew for one host. Only where it opens is that news to jobs that wait: one that is given a host which
+        closed meanwhile is given back, but one that leaves out a host for nothing may wait for ever.
+        """
+        opens = len(self._answers) > MANY
+        if opens:
             self._answers.clear()
+        for (shape, partition), known in self._answers.items():
+            unfit = bool(self._unfit(shape, partition, [host]))
+            if unfit != (host in known):
+                self._answers[shape, partition] = known | {host} if unfit else known - {host}
+                opens |= not unfit
+        if opens and host in self._mirror.nodes:
+            self._opened()
 
     def look_again(self) -> None:
         """Slurm does not know a host that was left out: it has gone a moment ago."""
@@ -70,25 +89,31 @@ class Feasible:
         return frozenset(host for host in hosts if host in self._mirror.nodes)
 
     def _excluded(self, shape: Shape, partition: str) -> frozenset[str]:
+        if self._catalog is not self._stock.catalog:
+            self._catalog = self._stock.catalog
+            self._answers.clear()
         known = self._answers.get((shape, partition))
         if known is None:
-            hosts = self._hosts()
-            names = [name for name, host in hosts.items() if not partition or partition in host.partitions]
-            nodes = {name: self._stock.node_of_host(name) for name in names}
-            strangers = frozenset(name for name, node in nodes.items() if node is None)
-            present = [node for node in nodes.values() if node is not None]
-            known = strangers | constrain.excluded(shape, present, self._stock.catalog)
-            self._answers[shape, partition] = known
+            known = self._answers[shape, partition] = self._unfit(shape, partition, self._mirror.nodes)
         return known
 
-    def _hosts(self) -> dict[str, Host]:
+    def _unfit(self, shape: Shape, partition: str, names: Iterable[str]) -> frozenset[str]:
+        """Of these hosts, those of a partition, or of several, that a shape can never use."""
+        wanted = set(filter(None, partition.split(",")))
+        hosts = {name: host for name, host in self._hosts(names).items() if not wanted or wanted & {*host.partitions}}
+        nodes = {name: self._stock.node_of_host(name) for name in hosts}
+        strangers = frozenset(name for name, node in nodes.items() if node is None)
+        present = [node for node in nodes.values() if node is not None]
+        return strangers | constrain.excluded(shape, present, self._catalog)
+
+    def _hosts(self, names: Iterable[str]) -> dict[str, Host]:
         """Hosts that can be named: not one that may have vanished, since Slurm refuses a job that names a stranger."""
         gone = self._mirror.nodes.doubt.missing if self._mirror.nodes.doubt else ()
-        return {name: host for name, host in self._mirror.nodes.items() if name not in gone}
+        return {name: host for name in names if name not in gone and (host := self._mirror.nodes.get(name))}
 
     def unsuited(self, suits: Callable[[str], bool]) -> frozenset[str]:
         """Hosts whose node, by its name, does not suit. A node that is no host needs no mention."""
-        nodes = {name: self._stock.node_of_host(name) for name in self._hosts()}
+        nodes = {name: self._stock.node_of_host(name) for name in self._hosts(self._mirror.nodes)}
         return frozenset(name for name, node in nodes.items() if node is not None and not suits(node.metadata.name))
 
     async def why_not(self, pod: Pod, node: Node) -> str:

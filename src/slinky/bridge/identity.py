@@ -19,6 +19,13 @@ from slinky.bridge.views import Pod
 from slinky.slurm import JobRequest
 
 VERSION = 1
+#: Fields that a job keeps for life; sending them again in an update is refused or ignored.
+FOR_LIFE = ("flags", "current_working_directory", "mcs_label", "shared", "user_id", "group_id")
+#: Fields that say nothing about what is asked for: who, how, and what every job has or can be told to have no more.
+COMMON = frozenset(
+    {*FOR_LIFE, "admin_comment", "immediate", "hold", "name", "nodes", "minimum_nodes", "maximum_nodes"}
+    | {"tasks_per_node", "excluded_nodes"}
+)
 
 
 class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,6 +38,8 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     members: str = ""
     spec: str = ""
     roles: list[int] = []  # pods per component of a heterogeneous job, in the order of `pods`
+    kept: str = ""  # a digest of what a job keeps for life
+    asked: list[str] = []  # the options and amounts that are set
 
 
 class Comment(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -89,15 +98,44 @@ def members(pods: Iterable[Pod]) -> str:
 
 def digest(requests: Iterable[JobRequest]) -> str:
     """A digest of what was asked for, whoever asked."""
-    bare = [msgspec.structs.replace(request, admin_comment=None, immediate=None) for request in requests]
-    return hashlib.sha256(msgspec.json.encode(bare)).hexdigest()[:16]
+    return _hashed([msgspec.structs.replace(request, admin_comment=None, immediate=None) for request in requests])
+
+
+def outgrown(mine: Identity, requests: Sequence[JobRequest]) -> str:
+    """Why a waiting job cannot be brought up to these requests; nothing if it can.
+
+    An update cannot change everything, and what it leaves out stays as it was.
+    """
+    if mine.kept and mine.kept != _kept(requests):
+        return "cannot change its user, its group or how it shares nodes"
+    dropped = sorted(set(mine.asked) - _asked(requests))
+    return f"cannot be rid of {', '.join(dropped)}" if dropped else ""
+
+
+def _kept(requests: Iterable[JobRequest]) -> str:
+    return _hashed([[getattr(request, name) for name in FOR_LIFE] for request in requests])
+
+
+def _asked(requests: Iterable[JobRequest]) -> set[str]:
+    """The fields that are set, with the number of the component where that is not the first."""
+    return {
+        f"{name}+{part}" if part else name
+        for part, request in enumerate(requests)
+        for name in request.__struct_fields__
+        if name not in COMMON and getattr(request, name) is not None
+    }
+
+
+def _hashed(what: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:16]
 
 
 def sign(requests: Sequence[JobRequest], roles: Sequence[Sequence[Pod]], me: Self, unit: str) -> list[JobRequest]:
     """The requests with our identity in them. The first names every pod, the others their own."""
     everybody = [pod for role in roles for pod in role]
     sizes = [len(role) for role in roles] if len(roles) > 1 else []
-    mine = Identity(VERSION, me.cluster, me.bridge, unit, members(everybody), digest(requests), sizes)
+    spec, kept, asked = digest(requests), _kept(requests), sorted(_asked(requests))
+    mine = Identity(VERSION, me.cluster, me.bridge, unit, members(everybody), spec, sizes, kept, asked)
     named = [everybody, *roles[1:]]
     return [
         msgspec.structs.replace(request, admin_comment=_written(Comment([str(pod.metadata.key) for pod in pods], mine)))

@@ -8,10 +8,10 @@ ever read; the mirror follows the jobs we name.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slinky.bridge import compound, identity, intake
-from slinky.bridge.identity import Comment, Self
+from slinky.bridge.identity import Comment, Identity, Self
 from slinky.bridge.steps import Seen, Sight
 from slinky.bridge.views import Pod
 from slinky.bridge.workload import Unit
@@ -31,9 +31,13 @@ class Entry:
 
     job: str
     unit: Unit
-    members: str
-    spec: str
+    mine: Identity = field(default_factory=Identity)  # as last signed; empty while only a label has led us to it
     pods: frozenset[str] = frozenset()  # by name
+
+    @property
+    def members(self) -> str:
+        """A digest of its pods."""
+        return self.mine.members
 
 
 class Ledger:
@@ -70,7 +74,7 @@ class Ledger:
     def follow(self, job: str, unit: Unit) -> None:
         """Follow a job that a pod is labelled with, if that is not done already."""
         if job not in self._entries:
-            self.note(Entry(job, unit, "", ""))
+            self.note(Entry(job, unit))
 
     def forget(self, job: str) -> None:
         """No pod and no plan needs this job any more."""
@@ -96,6 +100,11 @@ class Ledger:
             entry = self._recognised(entry)
         return entry.unit if entry else None
 
+    def signed(self, job: str) -> Identity:
+        """What a job was last signed with, by our own memory, else by slurmctld's word."""
+        entry, comment = self._entries.get(job), self._comment(job)
+        return entry.mine if entry and entry.mine.v else comment.slinky if comment else Identity()
+
     def _recognised(self, entry: Entry) -> Entry:
         """A job that only a label led us to, filed by what it says of itself once Slurm has told."""
         comment = self._comment(entry.job)
@@ -105,7 +114,7 @@ class Ledger:
         if (unit := unit_from(mine.unit)) is None:
             return entry
         self._unfile(entry)
-        known = Entry(entry.job, unit, mine.members, mine.spec, frozenset(comment.pods))
+        known = Entry(entry.job, unit, mine, frozenset(comment.pods))
         self._remember(known)
         return known
 
@@ -158,7 +167,7 @@ class Ledger:
         whole = compound.join(known)
         if whole.over:
             return Seen(Sight.OVER, whole, remains=self._remains(job))
-        return Seen(Sight.LIVE, whole, stale=self._stale(job, comment, wanted))
+        return Seen(Sight.LIVE, whole, stale=self._stale(job, wanted))
 
     def components(self, job: str) -> list[JobRecord] | None:
         """The records of a job's components, an ordinary job being its only one; None while one is not known."""
@@ -183,9 +192,8 @@ class Ledger:
         """Whether a component may still hold or want nodes although another is over."""
         return any(map(self._alive, (job, *self._parts_of(job))))
 
-    def _stale(self, job: str, comment: Comment | None, wanted: str) -> bool:
-        entry = self._entries.get(job)
-        sent = (entry.spec if entry else "") or (comment.slinky.spec if comment else "")
+    def _stale(self, job: str, wanted: str) -> bool:
+        sent = self.signed(job).spec
         return bool(wanted and sent) and sent != wanted
 
     def live(self, job: str) -> bool:
@@ -246,8 +254,7 @@ class Ledger:
             follower = job.het_job_id.whole not in {0, job.job_id} and str(job.het_job_id.whole) in live
             if unit is not None and not follower:
                 found += 1
-                mine = comment.slinky
-                self.note(Entry(str(job.job_id), unit, mine.members, mine.spec, frozenset(comment.pods)))
+                self.note(Entry(str(job.job_id), unit, comment.slinky, frozenset(comment.pods)))
         log.info("searched Slurm for jobs of ours", live=len(live), found=found)
         self.searched.set()
 

@@ -128,6 +128,7 @@ OURS: dict[str, str] = {
     "GroupMissing": "The object that groups or made the pod is not in sight yet.",
     "GangIncomplete": "Pods of the gang are missing; all start together or none.",
     "GangReshaped": "The gang has other roles than its waiting job; it is submitted anew.",
+    "JobOutgrown": "What the pods ask for now cannot be written to the waiting job; it is submitted anew.",
     "InvalidOption": "An option cannot be used; the message says which and why.",
     "NotSupported": "The pod or its group demands what Slurm cannot be asked for.",
     "ClaimPending": "A claim or template that the pod names is missing, or in use by somebody else.",

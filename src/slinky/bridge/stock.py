@@ -180,9 +180,9 @@ class Stock:
         """Pods of other jobs that are still on a node."""
         return [pod for pod in self.pods.by("node", node) if not intake.gone(pod) and intake.job_id(pod) != job]
 
-    def waiting(self) -> list[Pod]:
-        """Pods that have no job yet."""
-        return [pod for pod in self.pods if intake.waiting(pod) and not intake.job_id(pod)]
+    def waiting(self, *, with_jobs: bool) -> list[Pod]:
+        """Pods that want a node: those that have no job yet, or all."""
+        return [pod for pod in self.pods if intake.waiting(pod) and (with_jobs or not intake.job_id(pod))]
 
 
 def claims_of(pod: Pod) -> list[str]:

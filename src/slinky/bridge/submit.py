@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import msgspec
 
 from slinky.bridge import identity
+from slinky.bridge.identity import Comment
 from slinky.bridge.ledger import Entry, Ledger
 from slinky.bridge.outlook import Outlook
 from slinky.bridge.translate import Wish
@@ -28,12 +29,20 @@ SUBMIT_SECONDS = histogram("slinky_bridge_submit_seconds", "How long Slurm took 
 HIGHEST = 2**31 - 1
 #: How long pods that run are given the first choice after a loss of jobs.
 QUIET = 5.0
-#: Fields that a job keeps for life; sending them again in an update is refused or ignored.
-FIXED = ("flags", "current_working_directory", "mcs_label", "shared", "user_id", "group_id", "hold", "immediate")
+#: What an update leaves alone: a hold is somebody's to release, not ours to repeat.
+FIXED = (*identity.FOR_LIFE, "hold", "immediate")
 
 
-class Reshaped(Exception):  # noqa: N818 -- a finding, judged by its caller
-    """A waiting job has other components than its pods need now: it cannot be changed, only replaced."""
+class Outgrown(Exception):  # noqa: N818 -- a finding, judged by its caller
+    """A waiting job cannot be brought up to what its pods ask for now: it can only be replaced."""
+
+    reason = "JobOutgrown"
+
+
+class Reshaped(Outgrown):
+    """It has other components than its pods need now."""
+
+    reason = "GangReshaped"
 
 
 class Submitter:
@@ -81,15 +90,16 @@ class Submitter:
         pods = [pod for role in wish.roles for pod in role]
         if (known := self.standing(unit, pods)) is not None:
             return known.job
+        signed = identity.sign(wish.requests, wish.roles, self._ledger.me, str(unit))
         try:
-            job = await send(identity.sign(wish.requests, wish.roles, self._ledger.me, str(unit)))
+            job = await send(signed)
         except Retryable as error:
             if error.maybe_applied:
                 self._doubtful.add(unit)
             raise
         # Ids are used again after a loss: whatever was known under this one is about another job.
         self._ledger.forget(job)
-        await self._ledger.made(_entry(job, unit, wish, pods), exact=wish.exact)
+        await self._ledger.made(_entry(job, unit, signed[0], pods), exact=wish.exact)
         return job
 
     def standing(self, unit: Unit, pods: Iterable[Pod]) -> Entry | None:
@@ -118,24 +128,27 @@ class Submitter:
         return str(accepted.job_id)
 
     async def revise(self, unit: Unit, job: str, wish: Wish, pods: Iterable[Pod]) -> bool:
-        """Bring a waiting job up to a new wish; False if it does not wait any more. Raises `Reshaped`."""
+        """Bring a waiting job up to a new wish; False if it does not wait any more. Raises `Outgrown`."""
         group = list(pods)
         parts = self._ledger.components(job) or []
         if len(parts) != len(wish.requests):
             raise Reshaped(f"Slurm job {job} has {len(parts)} components, its pods need {len(wish.requests)}")
+        if why := identity.outgrown(self._ledger.signed(job), wish.requests):
+            raise Outgrown(f"Slurm job {job} waits and {why}")
         signed = identity.sign(wish.requests, wish.roles, self._ledger.me, str(unit))
         try:
             # The first component last: its signature says that all of it is done.
             for part, request in reversed(list(zip(parts, signed, strict=True))):
-                change = msgspec.structs.replace(request, **dict.fromkeys(FIXED))
-                await self._client.update_job(int(part.job_id), change)
+                # Said in any case: what an update leaves out stays as it was.
+                rest = {**dict.fromkeys(FIXED), "excluded_nodes": request.excluded_nodes or ()}
+                await self._client.update_job(int(part.job_id), msgspec.structs.replace(request, **rest))
         except (Conflict, NotFound):
             self._mirror.poke()
             return False
-        self._ledger.note(_entry(job, unit, wish, group))
+        self._ledger.note(_entry(job, unit, signed[0], group))
         return True
 
 
-def _entry(job: str, unit: Unit, wish: Wish, pods: list[Pod]) -> Entry:
-    named = frozenset(str(pod.key) for pod in pods)
-    return Entry(job, unit, identity.members(pods), identity.digest(wish.requests), named)
+def _entry(job: str, unit: Unit, signed: JobRequest, pods: list[Pod]) -> Entry:
+    comment = identity.parse(signed.admin_comment or "") or Comment()
+    return Entry(job, unit, comment.slinky, frozenset(str(pod.key) for pod in pods))

@@ -39,7 +39,7 @@ from slinky.bridge.steps import (
     Withdraw,
 )
 from slinky.bridge.stock import Stock
-from slinky.bridge.submit import Reshaped, Submitter
+from slinky.bridge.submit import Outgrown, Submitter
 from slinky.bridge.translate import Wish, World, translate
 from slinky.bridge.views import Pod
 from slinky.bridge.watch import Said
@@ -133,6 +133,10 @@ class Units:
             return root, None, Said(False, "InvalidOption", f"{error}.")
         return root, wish, None
 
+    async def _exact(self, unit: Unit, wish: Wish | None, pods: tuple[Pod, ...]) -> Wish | None:
+        """The wish of these pods alone: others of the unit may wait for the node that a job of their own has."""
+        return wish if wish is None or wish.of(pods) else await self._wish_of(unit, pods)
+
     async def _wish_of(self, unit: Unit, pods: tuple[Pod, ...]) -> Wish | None:
         """What these pods ask for, if that can be said."""
         try:
@@ -153,13 +157,13 @@ class Units:
     def _view(
         self, unit: Unit, pods: list[Pod], jobs: set[str], root: Root | None, wish: Wish | None, problem: Said | None
     ) -> View:
-        wanted = identity.digest(wish.requests) if wish else ""
         adopted = self._ledger.adopted(unit, pods)
         groups: dict[str, list[Pod]] = {job: [] for job in jobs}
         for pod in pods:
             if job := intake.job_id(pod) or adopted.get(pod.metadata.uid, ""):
                 groups.setdefault(job, []).append(pod)
-        seen = {job: self._ledger.seen(job, groups[job], wanted) for job in jobs | set(adopted.values())}
+        shown = jobs | set(adopted.values())
+        seen = {job: self._ledger.seen(job, groups[job], _wanted(wish, groups[job])) for job in shown}
         # A job may already stand for running pods whose own is lost.
         running = [pod for pod in pods if intake.bound(pod) and not intake.gone(pod) and not pod.metadata.deleting]
         spoken_for = self._submitter.standing(unit, running) if running else None
@@ -226,16 +230,13 @@ class Units:
         for unit in hushed:
             self._wake(unit)
 
-    async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:  # noqa: PLR0912 -- a branch a step
+    async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:
         match action:
-            case Submit(pods) if wish is not None:
-                # Others of the unit may wait for the node that their own job has: they are not part of this one.
-                exact = wish if wish.of(pods) else await self._wish_of(unit, pods)
-                if exact is not None:
-                    with self._busy():
-                        await self._submit(unit, exact, pods)
-            case Revise(job, pods) if wish is not None:
-                await self._revise(unit, job, wish, pods)
+            case Submit(pods) if (exact := await self._exact(unit, wish, pods)) is not None:
+                with self._busy():
+                    await self._submit(unit, exact, pods)
+            case Revise(job, pods) if (exact := await self._exact(unit, wish, pods)) is not None:
+                await self._revise(unit, job, exact, pods)
             case Label(job, pods):
                 await self._label(pods, job)
             case Place(job, pods):
@@ -292,8 +293,8 @@ class Units:
         try:
             if await self._submitter.revise(unit, job, wish, pods):
                 await self._label([pod for pod in pods if intake.job_id(pod) != job], job)
-        except Reshaped as error:
-            said = Said(False, "GangReshaped", f"{error}; it is withdrawn and submitted anew.")
+        except Outgrown as error:
+            said = Said(False, error.reason, f"{error}; it is withdrawn and submitted anew.")
             labelled = [pod for pod in pods if intake.job_id(pod) == job]
             await self._hands.tell(labelled, said)
             await each(labelled, self._hands.unlabel)
@@ -301,6 +302,12 @@ class Units:
 
     async def _label(self, pods: Iterable[Pod], job: str) -> None:
         await each(pods, lambda pod: self._hands.label(pod, job))
+
+
+def _wanted(wish: Wish | None, pods: Iterable[Pod]) -> str:
+    """A digest of what the pods of a job ask for; nothing if the wish is not theirs alone."""
+    waiting = [pod for pod in pods if intake.waiting(pod)]
+    return identity.digest(wish.requests) if wish and wish.of(waiting) else ""
 
 
 def judge(error: Exception) -> Verdict | None:

@@ -7,7 +7,7 @@ import pytest
 
 from slinky.bridge import identity, names
 from slinky.bridge.views import OUR_PODS
-from slinky.kube import Key
+from slinky.kube import NODES, Key
 from slinky.slurm import JobRequest
 
 from .scene import Scene, eventually
@@ -135,6 +135,16 @@ async def test_options_reach_the_job_and_follow_changes_while_it_waits(stage: Sc
     assert [found.job_id for found in await stage.jobs()].count(job.job_id) == 1
 
 
+async def test_an_option_that_is_taken_back_is_gone_from_the_job_as_well(stage: Scene) -> None:
+    await stage.pod(annotations={OPTION + "begin": "2099-01-01T00:00:00Z"})
+    held = await stage.job_of()
+    taken_back = {"metadata": {"annotations": {OPTION + "begin": None}}}
+    await stage.client.patch(OUR_PODS, Key(stage.namespace, "p"), taken_back)
+    await stage.bound()
+    await stage.state(held, "CANCELLED")
+    assert (await stage.job_of()).job_id != held.job_id
+
+
 async def test_an_option_that_cannot_be_used_is_told_and_mended(stage: Scene) -> None:
     await stage.pod(annotations={OPTION + "timelimit": "soon"})
     assert "timelimit" in await stage.says("p", "InvalidOption")
@@ -163,6 +173,19 @@ async def test_nodes_that_do_not_suit_are_left_out(stage: Scene) -> None:
     assert (await stage.bound("picky")).spec.node_name == blue
     await stage.pod("choosy", nodeSelector={"colour": "red"})
     assert "No node" in await stage.says("choosy", "SlurmRefused")
+
+
+async def test_a_waiting_job_is_told_of_a_node_that_suits_now(stage: Scene) -> None:
+    await stage.node(2, labels={"colour": "blue"})
+    for name in ("first", "second"):
+        await stage.pod(name, nodeSelector={"colour": "blue"})
+    await stage.bound("first")
+    job = await stage.job_of("second")
+    assert job.state.pending
+    changed = {"metadata": {"labels": {"colour": "blue"}}}
+    await stage.client.patch(NODES, Key("", stage.nodes[0]), changed)
+    assert (await stage.bound("second")).spec.node_name == stage.nodes[0]
+    assert (await stage.job_of("second")).job_id == job.job_id  # it has kept its place in line
 
 
 async def test_a_gated_pod_waits_without_a_job(stage: Scene) -> None:

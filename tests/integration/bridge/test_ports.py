@@ -33,6 +33,20 @@ async def test_two_pods_with_one_host_port_never_share_a_node(stage: Scene) -> N
     assert (await stage.bound("c")).spec.node_name == places[0]
 
 
+async def test_a_waiting_job_is_told_of_a_port_that_is_free_again(stage: Scene) -> None:
+    await stage.node(2)
+    await stage.client.create(OUR_PODS, serving(stage, "a", 8080))
+    home = (await stage.bound("a")).spec.node_name
+    await stage.pod("blocker")  # a whole node: the other one
+    await stage.bound("blocker")
+    await stage.client.create(OUR_PODS, serving(stage, "b", 8080))
+    job = await stage.job_of("b")
+    assert job.state.pending
+    await stage.phase("a", "Succeeded", 0)
+    assert (await stage.bound("b")).spec.node_name == home
+    assert (await stage.job_of("b")).job_id == job.job_id  # it has kept its place in line
+
+
 async def test_a_port_of_somebody_elses_pod_keeps_ours_away(stage: Scene) -> None:
     free = await stage.node(2)
     taken = serving(stage, "daemon", 9100, nodeName=stage.nodes[0])

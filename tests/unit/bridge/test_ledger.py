@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from slinky.bridge import identity
-from slinky.bridge.identity import Self
+from slinky.bridge.identity import Identity, Self
 from slinky.bridge.ledger import Entry, Ledger
 from slinky.bridge.views import Pod
 from slinky.bridge.workload import Unit
@@ -35,7 +35,7 @@ def ledger(*made_for: Pod, state: str = "RUNNING") -> Ledger:
     mirror: Any = Sight(record("7", state, hosts=("n1",)))
     found = Ledger(cast("Client", None), cast("Mirror", mirror), Self("c", "b"))
     named = frozenset(str(member.key) for member in made_for)
-    found.note(Entry("7", GANG, identity.members(made_for), "spec", named))
+    found.note(Entry("7", GANG, Identity(identity.VERSION, members=identity.members(made_for)), named))
     return found
 
 

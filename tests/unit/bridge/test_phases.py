@@ -387,6 +387,35 @@ def test_the_digest_follows_the_wish_and_not_the_signature() -> None:
     assert identity.digest([wish]) != identity.digest([JobRequest(name="y")])
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        ({}, {"constraints": "a100"}, ""),
+        ({"constraints": "a100"}, {"constraints": "h100"}, ""),
+        ({"constraints": "a100", "qos": "high"}, {"qos": "high"}, "cannot be rid of constraints"),
+        ({"excluded_nodes": ("n1",)}, {}, ""),  # this an update can take back
+        ({"hold": True}, {}, ""),  # somebody else's to release
+        ({"shared": ("none",)}, {"shared": ()}, "shares nodes"),
+        ({"user_id": "alice"}, {"user_id": "bob"}, "its user"),
+    ],
+)
+def test_a_waiting_job_is_replaced_for_what_an_update_cannot_say(before: Any, now: Any, words: str) -> None:
+    (signed,) = identity.sign([JobRequest(**before)], [[pod()]], ME, "u")
+    comment = identity.parse(signed.admin_comment or "")
+    assert comment is not None
+    told = identity.outgrown(comment.slinky, [JobRequest(**now)])
+    assert words in told if words else not told
+
+
+def test_what_one_component_asks_for_is_not_anothers() -> None:
+    plain, devices = JobRequest(), JobRequest(tres_per_node="gres/gpu:1")
+    signed = identity.sign([plain, devices], [[pod("a")], [pod("b")]], ME, "u")
+    comment = identity.parse(signed[0].admin_comment or "")
+    assert comment is not None
+    assert "tres_per_node+1" in identity.outgrown(comment.slinky, [devices, plain])
+    assert identity.outgrown(identity.Identity(identity.VERSION), [plain]) == ""  # signed by an older version of ours
+
+
 # --- words
 
 

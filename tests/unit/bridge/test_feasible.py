@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which hosts are left out, and when those who wait hear that one need not be any more."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from slinky.bridge import feasible
+from slinky.bridge.devices.classes import Catalog
+from slinky.bridge.feasible import Feasible
+from slinky.bridge.stock import Stock
+from slinky.bridge.views import Pod
+from slinky.kube import Node
+from slinky.slurm import Change, Kind, Mirror
+from slinky.slurm import Node as Host
+
+from .build import needing, node, pod
+
+GREEN: Mapping[str, Any] = {"labels": {"colour": "green"}}
+
+
+class Hosts(dict[str, Host]):
+    """What a mirror knows of hosts."""
+
+    doubt = None
+
+
+class World:
+    """Nodes and hosts, for a stock and a mirror at once."""
+
+    def __init__(self) -> None:
+        self.catalog = Catalog()
+        self.client = None
+        self.nodes, self.mirror = Told(), Told()
+        self.mirror.nodes = Hosts()
+        self.opened = 0
+        self.feasible = Feasible(cast("Stock", self), cast("Mirror", self.mirror), self._open)
+
+    def _open(self) -> None:
+        self.opened += 1
+
+    def node_of_host(self, name: str) -> Node | None:
+        return self.nodes.known.get(name)
+
+    def node(self, name: str, **more: Any) -> None:
+        before, after = self.nodes.known.get(name), node(name, **more)
+        self.nodes.known[name] = after
+        self.nodes.tell(before, after)
+
+    def host(self, name: str, *partitions: str) -> None:
+        before, after = self.mirror.nodes.get(name), Host(name, partitions=partitions)
+        self.mirror.nodes[name] = after
+        self.mirror.tell(Change(Kind.NODE, name, before, after))
+
+    async def excluded(self, one: Pod, partition: str = "ext") -> set[str]:
+        return set((await self.feasible.excluded([one], partition))[one.metadata.uid])
+
+
+class Told:
+    """Something to listen to."""
+
+    nodes: Hosts
+
+    def __init__(self) -> None:
+        self.known: dict[str, Node] = {}
+
+    def listen(self, listener: Any) -> None:
+        self.tell = listener
+
+
+def world(**colours: str) -> World:
+    found = World()
+    for name, colour in colours.items():
+        found.host(name, "ext")
+        found.node(name, labels={"colour": colour})
+    return found
+
+
+CHOOSY = pod(spec={"nodeSelector": {"colour": "green"}})
+
+
+async def test_hosts_that_do_not_suit_or_are_no_nodes_are_left_out() -> None:
+    found = world(a="green", b="blue")
+    found.host("stranger", "ext")
+    found.host("elsewhere", "other")
+    assert await found.excluded(CHOOSY) == {"b", "stranger"}
+    assert await found.excluded(pod()) == {"stranger"}
+
+
+async def test_every_partition_of_a_list_counts() -> None:
+    found = world(a="blue")
+    found.host("b", "other")
+    found.node("b", labels={"colour": "blue"})
+    found.host("c", "third")
+    assert await found.excluded(CHOOSY, "ext,other") == {"a", "b"}
+    assert await found.excluded(CHOOSY, "") == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "opens"),
+    [
+        ({"labels": {"colour": "blue"}}, GREEN, True),
+        (GREEN, {"labels": {"colour": "blue"}}, False),
+        ({**GREEN, "taints": [{"key": "x", "effect": "NoSchedule"}]}, GREEN, True),
+        ({**GREEN, "amounts": {"cpu": "1"}}, GREEN, True),
+        (GREEN, {**GREEN, "annotations": {"any": "thing"}}, False),
+    ],
+)
+async def test_those_who_wait_hear_when_a_node_opens(before: Any, after: Any, opens: bool) -> None:
+    wants = needing({"cpu": "2"}, spec={"nodeSelector": {"colour": "green"}})
+    found = world(a="green")
+    found.host("b", "ext")
+    found.node("b", **before)
+    assert ("b" in await found.excluded(wants)) is (before != GREEN)
+    found.node("b", **after)
+    assert found.opened == int(opens)
+    assert ("b" in await found.excluded(wants)) is (after["labels"] != GREEN["labels"])
+
+
+async def test_a_host_that_becomes_a_node_opens_and_a_new_one_is_no_news() -> None:
+    found = world(a="green")
+    found.host("b", "ext")
+    assert await found.excluded(CHOOSY) == {"b"}
+    found.node("b", **GREEN)
+    assert (await found.excluded(CHOOSY), found.opened) == (set(), 1)
+    found.node("c", labels={"colour": "blue"})
+    found.host("c", "ext")
+    assert (await found.excluded(CHOOSY), found.opened) == ({"c"}, 1)
+
+
+async def test_of_too_many_shapes_all_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feasible, "MANY", 1)
+    found = world(a="blue")
+    for one in (CHOOSY, pod()):
+        await found.excluded(one)
+    found.node("a", **GREEN)
+    assert (await found.excluded(CHOOSY), found.opened) == (set(), 1)
+
+
+async def test_new_device_classes_change_what_a_node_lacks() -> None:
+    found, wants = world(a="green"), needing({"example.com/gpu": "1"})
+    assert await found.excluded(wants) == {"a"}
+    found.catalog = Catalog({"example.com/gpu": "gpu.example.com"})
+    assert await found.excluded(wants) == set()
