@@ -6,16 +6,20 @@ scheduler could still do is refused: only what Slurm cannot honour, and what wou
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from slinky.bridge import annotations, constrain, demand, names
+from slinky.bridge import annotations, constrain, demand, intake, names
 from slinky.bridge.annotations import OptionError
 from slinky.bridge.config import Requirement, Selector, Settings
 from slinky.bridge.views import Pod
 from slinky.kube import Ask, Object, Reply, deny
 
+T = TypeVar("T", bound=Object)
+
 DEFAULT_SCHEDULER = "default-scheduler"
 MUTATE, VALIDATE, OPTIONS = "/mutate--v1-pod", "/validate--v1-pod", "/validate-slurm-options"
+#: Annotations by which a pod knows its node and its job.
+PLACEMENT = (names.NODE_ANNOTATION, names.SLUID_ANNOTATION)
 
 LabelsOf = Callable[[str], Awaitable[Mapping[str, str]]]
 """The labels of a namespace."""
@@ -65,8 +69,9 @@ def default(pod: Pod, settings: Settings, *, ours: bool) -> tuple[Mapping[str, A
 def _poses(pod: Pod) -> Iterable[str]:
     if names.JOB_LABEL in pod.metadata.labels:
         yield f"the label {names.JOB_LABEL} is set by the scheduler alone"
-    if names.NODE_ANNOTATION in pod.metadata.annotations:
-        yield f"the annotation {names.NODE_ANNOTATION} is set by the scheduler alone"
+    for name in PLACEMENT:
+        if name in pod.metadata.annotations:
+            yield f"the annotation {name} is set by the scheduler alone"
 
 
 def _contradicts(pod: Pod) -> Iterable[str]:
@@ -87,23 +92,20 @@ def _options(found: Object) -> Iterable[str]:
         yield str(error)
 
 
-def _unknown(found: Object) -> list[str]:
+def _unknown(found: Object) -> Iterable[str]:
     return [f"{key} is no option of Slurm jobs" for key in annotations.unknown(found.metadata.annotations)]
 
 
-def _new(old: Object, new: Object) -> list[str]:
-    """Unknown options that an update brings; what is there already must not keep an object from changing."""
-    known = set(_unknown(old))
-    return [complaint for complaint in _unknown(new) if complaint not in known]
-
-
 ON_CREATE: tuple[Callable[[Pod], Iterable[str]], ...] = (_poses, constrain.beyond, _contradicts, _options, _unknown)
-ON_UPDATE: tuple[Callable[[Pod], Iterable[str]], ...] = (_contradicts, _options)
+ON_UPDATE: tuple[Callable[[Pod], Iterable[str]], ...] = (_contradicts, _options, _unknown)
+ON_OWNERS: tuple[Callable[[Object], Iterable[str]], ...] = (_options, _unknown)
 
 
-def complaints(pod: Pod, rules: Iterable[Callable[[Pod], Iterable[str]]] = ON_CREATE) -> list[str]:
-    """Why a pod cannot be taken."""
-    return [complaint for rule in rules for complaint in rule(pod)]
+def complaints(found: T, rules: Iterable[Callable[[T], Iterable[str]]], old: T | None = None) -> list[str]:
+    """Why an object cannot be taken. What was there already must not keep it from changing, or from going."""
+    told = [complaint for rule in rules for complaint in rule(found)]
+    known = set(complaints(old, rules)) if old is not None else set()
+    return [complaint for complaint in told if complaint not in known]
 
 
 def warnings(pod: Pod) -> list[str]:
@@ -122,16 +124,15 @@ def warnings(pod: Pod) -> list[str]:
     return told
 
 
-def frozen(old: Pod, new: Pod) -> list[str]:
-    """What may not change while a pod runs."""
-    if old.status.phase != "Running":
-        return []
-    told = []
+def frozen(old: Pod, new: Pod) -> Iterable[str]:
+    """What may not change while a pod has its node."""
+    if intake.finished(old) or not (intake.bound(old) or old.status.phase == "Running"):
+        return
     if old.metadata.labels.get(names.JOB_LABEL) != new.metadata.labels.get(names.JOB_LABEL):
-        told.append(f"the label {names.JOB_LABEL} of a running pod cannot change")
-    if old.metadata.annotations.get(names.NODE_ANNOTATION) != new.metadata.annotations.get(names.NODE_ANNOTATION):
-        told.append(f"the annotation {names.NODE_ANNOTATION} of a running pod cannot change")
-    return told
+        yield f"the label {names.JOB_LABEL} of a running pod cannot change"
+    for name in PLACEMENT:
+        if old.metadata.annotations.get(name) != new.metadata.annotations.get(name):
+            yield f"the annotation {name} of a running pod cannot change"
 
 
 # --- endpoints
@@ -154,17 +155,16 @@ def handlers(settings: Settings, labels_of: LabelsOf) -> dict[str, Callable[[Ask
         if ask.sub_resource == "resize":
             return deny("a pod cannot be resized in place: its Slurm job keeps its size")
         if ask.operation == "CREATE":
-            told = complaints(pod)
+            told = complaints(pod, ON_CREATE)
         else:
             old = ask.old(Pod)
-            told = [*complaints(pod, ON_UPDATE), *_new(old, pod), *frozen(old, pod)]
+            told = [*complaints(pod, ON_UPDATE, old), *frozen(old, pod)]
         if told:
             return deny("; ".join(told))
         return Reply(warnings=tuple(warnings(pod)) if ask.operation == "CREATE" else ())
 
     async def options(ask: Ask) -> Reply:
-        found = ask.new(Object)
-        told = [*_options(found), *(_new(ask.old(Object), found) if ask.operation == "UPDATE" else _unknown(found))]
+        told = complaints(ask.new(Object), ON_OWNERS, ask.old(Object) if ask.operation == "UPDATE" else None)
         return deny("; ".join(told)) if told else Reply()
 
     return {MUTATE: mutate, VALIDATE: validate, OPTIONS: options}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from slinky.bridge import names
+from slinky.bridge import intake, names
 from slinky.bridge.views import Pod
 from slinky.slurm import JobRequest
 
@@ -80,10 +80,10 @@ def speaks_for(comment: Comment | None, me: Self, pod: Pod, sluid: str = "") -> 
     """The job under a pod's label is the one it was labelled for: ours, or an older bridge's that names it.
 
     A pod that was placed knows its job by the name that is never used again; then a comment that somebody has
-    rewritten changes nothing.
+    rewritten changes nothing. One that was not has it from somebody who would like to be placed by another's job.
     """
     known = pod.metadata.annotations.get(names.SLUID_ANNOTATION, "")
-    if known and sluid:
+    if known and sluid and intake.bound(pod):
         return known == sluid
     if comment is None or str(pod.metadata.key) not in comment.pods:
         return False

@@ -16,7 +16,7 @@ async def incumbent_job(stage: Scene, *pods: str, **more: Any) -> str:
     request = JobRequest(
         partition="ext",
         flags=("EXTERNAL_JOB",),
-        current_working_directory="/tmp",  # noqa: S108 -- as the incumbent has it
+        current_working_directory="/tmp",
         admin_comment=f'{{"pods":[{named}]}}',
         nodes=str(len(pods)),
         minimum_nodes=1,

@@ -219,18 +219,27 @@ async def test_pods_meet_the_restricted_standard(helm: Helm, kube: Client) -> No
         await kube.send("POST", f"/api/v1/namespaces/{space.name}/pods?dryRun=All", body=body)
 
 
-@pytest.fixture
-async def limited(helm: Helm, kube: Client, plane: PlainPlane, tmp_path: Path) -> AsyncIterator[Client]:
+@contextlib.asynccontextmanager
+async def as_bridge(kube: Client, plane: PlainPlane, objects: Objects, folder: Path) -> AsyncIterator[Client]:
     """A client with the rights that the chart gives to the bridge, and no others."""
     wanted = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
-    await apply(kube, [o for o in helm.render("slurm-bridge", space="kube-system") if o["kind"] in wanted])
-    path = "/api/v1/namespaces/kube-system/serviceaccounts/slurm-slurm-bridge-scheduler/token"
+    await apply(kube, [found for found in objects if found["kind"] in wanted])
+    accounts = (found["metadata"]["name"] for found in objects if found["kind"] == "ServiceAccount")
+    name = next(name for name in accounts if name.endswith("-scheduler"))
+    path = f"/api/v1/namespaces/kube-system/serviceaccounts/{name}/token"
     answer = json.loads(await kube.send("POST", path, body=b'{"spec": {}}'))
     settings = yaml.safe_load(plane.kubeconfig.read_text())
     settings["users"][0]["user"] = {"token": answer["status"]["token"]}
-    file = tmp_path / "kubeconfig"
+    file = folder / "kubeconfig"
     file.write_text(yaml.safe_dump(settings))
     async with connect(file, manager="slurm-bridge") as client:
+        yield client
+
+
+@pytest.fixture
+async def limited(helm: Helm, kube: Client, plane: PlainPlane, tmp_path: Path) -> AsyncIterator[Client]:
+    """The bridge of the smallest chart."""
+    async with as_bridge(kube, plane, helm.render("slurm-bridge", space="kube-system"), tmp_path) as client:
         yield client
 
 
@@ -304,6 +313,13 @@ async def test_admission_hands_pods_over_and_leaves_others_alone(
             with pytest.raises(Invalid, match="timelimit"):
                 key = Key(other.namespace, "j")
                 await kube.create(BATCH_JOBS, BATCH_JOBS.manifest(key, metadata=meta, spec={"template": template}))
+            await managed.pod("running")
+            await managed.phase("running", "Running")
+            given = {"metadata": {"labels": {names.JOB_LABEL: "7"}}}
+            with pytest.raises(Invalid, match="of a running pod cannot change"):
+                await kube.patch(OUR_PODS, Key(managed.namespace, "running"), given)
+            async with as_bridge(kube, plane, objects, tmp_path) as bridge:  # which may: Slurm loses jobs
+                await bridge.patch(OUR_PODS, Key(managed.namespace, "running"), given)
         finally:
             for hook in hooks:
                 version, plural, _ = PATHS[hook["kind"]]

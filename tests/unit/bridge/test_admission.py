@@ -80,6 +80,7 @@ def test_selector_operators(operator: Any, values: tuple[str, ...], labels: dict
     [
         {"labels": {names.JOB_LABEL: "7"}},
         {"annotations": {names.NODE_ANNOTATION: "n1"}},
+        {"annotations": {names.SLUID_ANNOTATION: "s1"}},
         {"annotations": {OPTION + "timelimit": "soon"}},
         {"annotations": {OPTION + "timelimt": "5"}},
         {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
@@ -116,10 +117,14 @@ async def test_claims_are_welcome() -> None:
 
 
 async def test_the_job_of_a_running_pod_cannot_change() -> None:
-    old = {**manifest(labels={names.JOB_LABEL: "7"}), "status": {"phase": "Running"}}
-    assert not (await ask(admission.VALIDATE, manifest(), old)).allowed
-    waiting = {**old, "status": {"phase": "Pending"}}
-    assert (await ask(admission.VALIDATE, manifest(), waiting)).allowed
+    placed: dict[str, Any] = {"labels": {names.JOB_LABEL: "7"}, "annotations": {names.SLUID_ANNOTATION: "s1"}}
+    old = {**manifest(**placed), "status": {"phase": "Running"}}
+    assert not (await ask(admission.VALIDATE, manifest(annotations=placed["annotations"]), old)).allowed
+    assert not (await ask(admission.VALIDATE, manifest(labels=placed["labels"]), old)).allowed
+    starting = {**manifest(nodeName="n1", **placed), "status": {"phase": "Pending"}}
+    assert not (await ask(admission.VALIDATE, manifest(nodeName="n1"), starting)).allowed
+    for phase in ("Pending", "Succeeded"):
+        assert (await ask(admission.VALIDATE, manifest(), {**old, "status": {"phase": phase}})).allowed
 
 
 async def test_a_pod_cannot_be_resized() -> None:
@@ -132,13 +137,24 @@ async def test_options_are_checked_on_owners_too() -> None:
     assert (await ask(admission.OPTIONS, manifest())).allowed
 
 
-async def test_an_unknown_option_that_is_there_already_keeps_nobody_from_changing_the_rest() -> None:
-    old = manifest(annotations={OPTION + "wrong": "x"})
+@pytest.mark.parametrize(
+    ("there", "alike", "worse"),
+    [
+        ({"wrong": "x"}, {"wrong": "y"}, {"wrong": "x", "other": "x"}),
+        ({"timelimit": "soon"}, {"timelimit": "soon", "qos": "high"}, {"timelimit": "later"}),
+    ],
+)
+async def test_a_mistake_that_is_there_already_keeps_nobody_from_changing_the_rest(
+    there: dict[str, str], alike: dict[str, str], worse: dict[str, str]
+) -> None:
+    def noted(options: dict[str, str]) -> dict[str, Any]:
+        return manifest(annotations={OPTION + name: value for name, value in options.items()})
+
     for path in (admission.OPTIONS, admission.VALIDATE):
-        assert (await ask(path, manifest(annotations={OPTION + "wrong": "y"}), old)).allowed
-        assert not (await ask(path, manifest(annotations={OPTION + "other": "x"}), old)).allowed
+        assert (await ask(path, noted(alike), noted(there))).allowed
+        assert not (await ask(path, noted(worse), noted(there))).allowed
 
 
 def test_a_plain_pod_has_nothing_to_complain_about() -> None:
-    assert admission.complaints(pod()) == []
+    assert admission.complaints(pod(), admission.ON_CREATE) == []
     assert admission.warnings(pod()) == []

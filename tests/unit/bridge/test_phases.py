@@ -376,9 +376,14 @@ def test_a_job_of_an_older_bridge_is_recognised_by_name_and_never_ours_to_cancel
 
 
 def test_a_placed_pod_knows_its_job_whatever_becomes_of_the_comment() -> None:
-    placed = pod(annotations={names.SLUID_ANNOTATION: "s1"})
+    placed = pod(node="n1", annotations={names.SLUID_ANNOTATION: "s1"})
     assert identity.speaks_for(None, ME, placed, "s1")
     assert not identity.speaks_for(identity.parse('{"pods":["ns/p"]}'), ME, placed, "s2")
+
+
+def test_a_pod_without_a_node_cannot_choose_its_job() -> None:
+    posing = pod(job="7", annotations={names.SLUID_ANNOTATION: "s1"})
+    assert not identity.speaks_for(identity.parse('{"pods":["ns/another"]}'), ME, posing, "s1")
 
 
 def test_the_digest_follows_the_wish_and_not_the_signature() -> None:
