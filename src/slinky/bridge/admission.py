@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from slinky.bridge import annotations, constrain, demand, intake, names
 from slinky.bridge.annotations import OptionError
-from slinky.bridge.config import Requirement, Selector, Settings
+from slinky.bridge.config import Settings
+from slinky.bridge.selection import matches
 from slinky.bridge.views import Pod
 from slinky.kube import Ask, Object, Reply, deny
 
@@ -23,24 +24,6 @@ PLACEMENT = (names.NODE_ANNOTATION, names.SLUID_ANNOTATION)
 
 LabelsOf = Callable[[str], Awaitable[Mapping[str, str]]]
 """The labels of a namespace."""
-
-
-def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector selects these labels."""
-    given = all(labels.get(key) == value for key, value in selector.match_labels.items())
-    return given and all(_meets(requirement, labels) for requirement in selector.match_expressions)
-
-
-def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-    return value is None
 
 
 def managed(settings: Settings, namespace: str, labels: Mapping[str, str]) -> bool:

@@ -30,6 +30,7 @@ from slinky.bridge.release import Releaser
 from slinky.bridge.rescue import Rescue
 from slinky.bridge.seating import Seating
 from slinky.bridge.stock import UNPLACED, UNSUBMITTED, Stock
+from slinky.bridge.storage import Storage
 from slinky.bridge.submit import Submitter
 from slinky.bridge.units import Units, judge, units_of_group
 from slinky.bridge.views import Pod, ResourceClaim
@@ -93,7 +94,8 @@ class Bridge:
         self.line = Line(self.mirror.jobs, self._tell_place, clock)
         hands = Hands(client, stock.pods, self.recorder, settings)
         brake = Brake(settings.lost_pods_evicted)
-        feasible = Feasible(stock, self.mirror, lambda: self._look_at_waiting_soon(with_jobs=True))
+        storage = Storage(client)
+        feasible = Feasible(stock, self.mirror, storage, lambda: self._look_at_waiting_soon(with_jobs=True))
         claims = Claims(client, stock, self.mirror)
         self.units = Units(
             settings,
@@ -106,7 +108,7 @@ class Bridge:
             Wants(client, stock.shelf),
             claims,
             Rescue(slurm, self.mirror, stock, submitter, hands, brake, clock),
-            Seating(stock, self.ledger, feasible, self.releaser, hands, claims),
+            Seating(stock, self.ledger, feasible, self.releaser, hands, claims, storage),
             self.line,
             clock,
             self._look_at,

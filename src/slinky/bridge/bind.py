@@ -14,10 +14,9 @@ import msgspec
 
 from slinky.bridge import intake, names, watch
 from slinky.bridge.config import Settings
-from slinky.bridge.feasible import claims_of, waits_for_consumer
-from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, VOLUME_CLAIMS, Pod
+from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, Pod
 from slinky.bridge.watch import Said
-from slinky.kube import Cache, Client, Conflict, Key, Later, NotFound, Recorder
+from slinky.kube import Cache, Client, Conflict, Key, NotFound, Recorder
 from slinky.kube.client import STRATEGIC
 from slinky.kube.conditions import find, rfc3339, truth
 from slinky.observe import Log, counter
@@ -31,7 +30,6 @@ EVICTED = counter("slinky_bridge_evictions_total", "Pods deleted because their j
 CONCURRENCY = 32
 #: So many bindings are remembered until the watch has surely told of them.
 RECENT = 4096
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
 async def each(pods: Iterable[Pod], work: Callable[[Pod], Awaitable[None]]) -> None:
@@ -99,16 +97,6 @@ class Hands:
         self._bound[pod.metadata.uid] = node
         if len(self._bound) > RECENT:
             del self._bound[next(iter(self._bound))]
-
-    async def select_volumes(self, pod: Pod, node: str) -> None:
-        """Volumes that wait for their first pod are told its node; binding waits until they are there."""
-        for key in claims_of(pod):
-            claim = await self._client.get(VOLUME_CLAIMS, key)
-            if claim.spec.volume_name or not await waits_for_consumer(self._client, claim):
-                continue
-            if claim.metadata.annotations.get(SELECTED_NODE) != node:
-                await self._client.patch(VOLUME_CLAIMS, key, {"metadata": {"annotations": {SELECTED_NODE: node}}})
-            raise Later(f"waiting for the volume of claim {key}", after=0.5)
 
     async def tell(self, pods: Iterable[Pod], said: Said, *, warning: bool = False) -> None:
         """Say the same about many pods."""

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from slinky.bridge import names
+from slinky.bridge.selection import Selector
 from slinky.kube import View
 
 Effect = Literal["NoExecute", "NoSchedule", "PreferNoSchedule", "None"]
@@ -21,24 +22,6 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 class ConfigError(ValueError):
     """The file cannot be used; the message says where it is wrong."""
-
-
-class Requirement(View, frozen=True):
-    """One entry of `matchExpressions`."""
-
-    key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: tuple[str, ...] = ()
-
-
-class Selector(View, frozen=True):
-    """A label selector."""
-
-    match_labels: dict[str, str] = {}
-    match_expressions: tuple[Requirement, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.match_labels or self.match_expressions)
 
 
 class Rule(View, frozen=True):

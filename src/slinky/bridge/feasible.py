@@ -11,20 +11,12 @@ from slinky.bridge import constrain, intake
 from slinky.bridge.constrain import Shape
 from slinky.bridge.harbour import Harbour
 from slinky.bridge.stock import Stock
-from slinky.bridge.views import (
-    STORAGE_CLASSES,
-    VOLUME_CLAIMS,
-    VOLUMES,
-    NodeSelector,
-    Pod,
-    StorageClass,
-    VolumeClaim,
-)
-from slinky.kube import Client, Key, Later, Node
+from slinky.bridge.storage import Storage
+from slinky.bridge.views import Pod
+from slinky.kube import Key, Node
 from slinky.slurm import Change, Kind, Mirror
 from slinky.slurm import Node as Host
 
-WAIT_FOR_CONSUMER = "WaitForFirstConsumer"
 #: With more shapes than these, all are forgotten when a node changes: to look at each would take longer.
 MANY = 500
 
@@ -32,8 +24,8 @@ MANY = 500
 class Feasible:
     """Knows what the nodes are like on both sides; `opened` is called when one suits a pod that it did not suit."""
 
-    def __init__(self, stock: Stock, mirror: Mirror, opened: Callable[[], None] = lambda: None) -> None:
-        self._stock, self._mirror, self._opened = stock, mirror, opened
+    def __init__(self, stock: Stock, mirror: Mirror, storage: Storage, opened: Callable[[], None]) -> None:
+        self._stock, self._mirror, self._storage, self._opened = stock, mirror, storage, opened
         self._ports = Harbour(stock)
         self._answers: dict[tuple[Shape, str], frozenset[str]] = {}
         self._catalog = stock.catalog  # of which the answers are
@@ -123,40 +115,7 @@ class Feasible:
 
     async def shape(self, pod: Pod) -> Shape:
         """The shape of a pod, with the reach of its volumes."""
-        return constrain.shape_of(pod, [reach for claim in claims_of(pod) if (reach := await self._reach(claim))])
-
-    async def _reach(self, key: Key) -> NodeSelector | None:
-        """From where a claim's volume can be reached; None if from everywhere, or if it is not chosen yet."""
-        client = self._stock.client
-        claim = await client.find(VOLUME_CLAIMS, key)
-        if claim is None:
-            raise Later(f"volume claim {key} does not exist", after=5)
-        if not claim.spec.volume_name:
-            if not await waits_for_consumer(client, claim):
-                raise Later(f"volume claim {key} has no volume yet", after=5)
-            return None
-        volume = await client.find(VOLUMES, Key("", claim.spec.volume_name))
-        affinity = volume.spec.node_affinity if volume else None
-        return affinity.required if affinity else None
-
-
-def claims_of(pod: Pod) -> list[Key]:
-    """The volume claims that a pod mounts."""
-    found = []
-    for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim:
-            found.append(Key(pod.metadata.namespace, volume.persistent_volume_claim.claim_name))
-        elif volume.ephemeral is not None:
-            found.append(Key(pod.metadata.namespace, f"{pod.metadata.name}-{volume.name}"))
-    return found
-
-
-async def waits_for_consumer(client: Client, claim: VolumeClaim) -> bool:
-    """Whether a claim gets its volume only once its pod has a node."""
-    if not claim.spec.storage_class_name:
-        return False
-    found: StorageClass | None = await client.find(STORAGE_CLASSES, Key("", claim.spec.storage_class_name))
-    return found is not None and found.volume_binding_mode == WAIT_FOR_CONSUMER
+        return constrain.shape_of(pod, await self._storage.reach(pod))
 
 
 def _traits(node: Node) -> tuple[object, ...]:

@@ -132,6 +132,7 @@ OURS: dict[str, str] = {
     "InvalidOption": "An option cannot be used; the message says which and why.",
     "NotSupported": "The pod or its group demands what Slurm cannot be asked for.",
     "ClaimPending": "A claim or template that the pod names is missing, or in use by somebody else.",
+    "VolumePending": "A volume that the pod needs does not exist, or is not ready yet.",
     "SlurmRefused": "Slurm refused the job; it is tried again every minute and when something changes.",
     "SlurmUnreachable": "Slurm does not answer; the pod is submitted as soon as it does.",
     "SlurmUnknown": "Slurm does not tell what became of a job of the gang; nothing is done until it does.",

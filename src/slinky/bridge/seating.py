@@ -12,6 +12,7 @@ from slinky.bridge.ledger import Ledger
 from slinky.bridge.place import Misplaced, Seat
 from slinky.bridge.release import Releaser
 from slinky.bridge.stock import Stock
+from slinky.bridge.storage import Storage, VolumePending
 from slinky.bridge.translate import Wish
 from slinky.bridge.views import Pod
 from slinky.bridge.watch import Said
@@ -22,6 +23,8 @@ from slinky.slurm import JobRecord
 
 BIND_SECONDS = histogram("slinky_bridge_place_seconds", "From a seen allocation to the last pod of it bound.")
 
+#: Why pods wait whose volumes are not there.
+VOLUME_PENDING = "VolumePending"
 #: How often granted devices are looked at that somebody else still holds.
 HELD_AGAIN = 5.0
 #: How often a node that is being cleared is looked at.
@@ -32,10 +35,17 @@ class Seating:
     """Gives pods their nodes."""
 
     def __init__(
-        self, stock: Stock, ledger: Ledger, feasible: Feasible, releaser: Releaser, hands: Hands, claims: Claims
+        self,
+        stock: Stock,
+        ledger: Ledger,
+        feasible: Feasible,
+        releaser: Releaser,
+        hands: Hands,
+        claims: Claims,
+        storage: Storage,
     ) -> None:
         self._stock, self._ledger, self._feasible = stock, ledger, feasible
-        self._releaser, self._hands, self._claims = releaser, hands, claims
+        self._releaser, self._hands, self._claims, self._storage = releaser, hands, claims, storage
 
     async def place(self, unit: Unit, job: str, pods: tuple[Pod, ...], wish: Wish | None) -> None:
         """Bind the pods of a job to the nodes that Slurm gave it. Raises `Later` where that has to wait."""
@@ -62,6 +72,11 @@ class Seating:
             await self._hands.tell(waiting, Said(False, "DevicesHeld", f"Slurm job {job} has its nodes, but {error}."))
             await self._label_bare(waiting, job)
             raise Later(str(error), after=HELD_AGAIN) from error
+        except VolumePending as error:
+            waiting = [pod for pod in pods if not intake.bound(pod)]
+            await self._hands.tell(waiting, Said(False, VOLUME_PENDING, f"Slurm job {job} has its nodes, but {error}."))
+            await self._label_bare(waiting, job)
+            raise
         except Later:
             await self._label_bare(pods, job)
             raise
@@ -118,7 +133,8 @@ class Seating:
     async def _ready(self, pod: Pod, seat: Seat) -> None:
         """Devices and volumes first: a pod that is bound must have all it needs."""
         await self._claims.prepare(pod, seat.node, seat.part)
-        await self._hands.select_volumes(pod, seat.node)
+        if (node := self._stock.nodes.get(Key("", seat.node))) is not None:
+            await self._storage.select(pod, node)
 
     async def _start(self, record: JobRecord, pod: Pod, node: str) -> None:
         """What to say of it comes later, when no pod waits for a node: see `intake.urgency`."""

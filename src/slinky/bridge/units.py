@@ -21,7 +21,7 @@ from slinky.bridge.ledger import Ledger
 from slinky.bridge.line import Line
 from slinky.bridge.release import Releaser
 from slinky.bridge.rescue import Rescue
-from slinky.bridge.seating import Seating
+from slinky.bridge.seating import VOLUME_PENDING, Seating
 from slinky.bridge.steps import (
     Action,
     Cancel,
@@ -39,6 +39,7 @@ from slinky.bridge.steps import (
     Withdraw,
 )
 from slinky.bridge.stock import Stock
+from slinky.bridge.storage import MISSING_AGAIN, VolumePending
 from slinky.bridge.submit import Outgrown, Submitter
 from slinky.bridge.translate import Wish, World, translate
 from slinky.bridge.views import Pod
@@ -56,9 +57,9 @@ REFUSED_AGAIN = 60.0
 HOST_GONE, HOST_GONE_AGAIN = 2018, 3.0
 #: Nobody has been given a node for so long: now there is time for words.
 CALM = 0.5
-#: Why a pod waits that names a claim which is not there, or somebody else's; and how often that is looked at.
-CLAIM_PENDING = "ClaimPending"
-CLAIM_AGAIN = 10.0
+#: Why nothing can be asked for, the first that fits; and how often what is not there yet is looked at.
+PROBLEMS = {NotYet: "ClaimPending", VolumePending: VOLUME_PENDING, OptionError: "InvalidOption"}
+NOT_YET = {"ClaimPending": 10.0, VOLUME_PENDING: MISSING_AGAIN}
 
 
 class Units:
@@ -105,8 +106,8 @@ class Units:
             return None
         plan = decide.decide(self._view(unit, pods, jobs, root, wish, problem))
         (self._hushed.add if plan.hushed else self._hushed.discard)(unit)
-        if problem is not None and problem.reason == CLAIM_PENDING:
-            plan.look_again(CLAIM_AGAIN)
+        if problem is not None and problem.reason in NOT_YET:
+            plan.look_again(NOT_YET[problem.reason])
         for action in plan.actions:
             await self._act(unit, action, wish)
         self._forget(unit, {job for pod in self._stock.members(unit) if (job := intake.job_id(pod))})
@@ -127,10 +128,9 @@ class Units:
             return root, None, Said(False, "NotSupported", f"{told}.")
         try:
             wish = await self._translated(unit, root, wanting) if wanting else None
-        except NotYet as error:
-            return root, None, Said(False, CLAIM_PENDING, f"{error}.")
-        except OptionError as error:
-            return root, None, Said(False, "InvalidOption", f"{error}.")
+        except (OptionError, VolumePending) as error:
+            reason = next(reason for kind, reason in PROBLEMS.items() if isinstance(error, kind))
+            return root, None, Said(False, reason, f"{error}.")
         return root, wish, None
 
     async def _exact(self, unit: Unit, wish: Wish | None, pods: tuple[Pod, ...]) -> Wish | None:

@@ -8,7 +8,7 @@ import pytest
 
 from slinky.bridge import names
 from slinky.bridge.config import PriorityRule
-from slinky.bridge.views import OUR_PODS, VOLUME_CLAIMS, VOLUMES
+from slinky.bridge.views import OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from slinky.kube import Client, Forbidden, Key, Resource, Whole
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
@@ -82,6 +82,43 @@ async def test_a_pod_goes_where_its_volume_is(stage: Scene) -> None:
     await stage.pod("rooted", annotations=SHARED, requests={"cpu": "100m"}, volumes=volumes)
     assert (await stage.bound("rooted")).spec.node_name == stage.nodes[1]
     await stage.client.delete(VOLUMES, Key("", name))
+
+
+async def test_a_claim_that_waits_for_its_pod_gets_a_local_volume_of_the_pods_node(stage: Scene) -> None:
+    name, key = f"{stage.name}-local", Key(stage.namespace, "local")
+    kind = STORAGE_CLASSES.manifest(
+        Key("", name), provisioner="kubernetes.io/no-provisioner", volumeBindingMode="WaitForFirstConsumer"
+    )
+    await stage.client.create(STORAGE_CLASSES, kind)
+    match = {"key": "kubernetes.io/hostname", "operator": "In", "values": [stage.nodes[1]]}
+    spec = {
+        "capacity": {"storage": "1Mi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": name,
+        "local": {"path": "/nowhere"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [match]}]}},
+    }
+    await stage.client.create(VOLUMES, VOLUMES.manifest(Key("", name), spec=spec))
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "local"}}]
+    await stage.pod("local", annotations=SHARED, requests={"cpu": "100m"}, volumes=volumes)
+    assert "local does not exist" in await stage.says("local", "VolumePending")
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": name,
+        "resources": {"requests": {"storage": "1Mi"}},
+    }
+    await stage.client.create(VOLUME_CLAIMS, VOLUME_CLAIMS.manifest(key, spec=claim))
+
+    async def reserved() -> bool:
+        owner = (await stage.client.get(VOLUMES, Key("", name))).spec.claim_ref
+        return owner is not None and (owner.namespace, owner.name) == key
+
+    await eventually(reserved, "the volume to be reserved", 40)
+    assert not (await stage.get("local")).spec.node_name
+    await stage.client.patch(VOLUME_CLAIMS, key, {"spec": {"volumeName": name}})  # as Kubernetes does then
+    assert (await stage.bound("local")).spec.node_name == stage.nodes[1]
+    await stage.client.delete(VOLUMES, Key("", name))
+    await stage.client.delete(STORAGE_CLASSES, Key("", name))
 
 
 async def test_a_priority_class_means_in_slurm_what_the_settings_say(stage: Scene, slurm: Beside) -> None:

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from slinky.bridge import admission, names
-from slinky.bridge.config import Requirement, Selector, Settings
+from slinky.bridge.config import Settings
+from slinky.bridge.selection import Requirement, Selector, matches
 from slinky.kube import Ask, Reply
 
 from .build import pod
@@ -72,7 +73,7 @@ def test_a_selector_decides_alone() -> None:
 )  # fmt: skip
 def test_selector_operators(operator: Any, values: tuple[str, ...], labels: dict[str, str], expected: bool) -> None:
     selector = Selector(match_expressions=(Requirement("k", operator, values),))
-    assert admission.matches(selector, labels) is expected
+    assert matches(selector, labels) is expected
 
 
 @pytest.mark.parametrize(

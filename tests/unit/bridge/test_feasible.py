@@ -10,8 +10,9 @@ from slinky.bridge import feasible
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.feasible import Feasible
 from slinky.bridge.stock import Stock
+from slinky.bridge.storage import Storage
 from slinky.bridge.views import Pod
-from slinky.kube import Node
+from slinky.kube import Client, Node
 from slinky.slurm import Change, Kind, Mirror
 from slinky.slurm import Node as Host
 
@@ -35,7 +36,9 @@ class World:
         self.nodes, self.mirror = Told(), Told()
         self.mirror.nodes = Hosts()
         self.opened = 0
-        self.feasible = Feasible(cast("Stock", self), cast("Mirror", self.mirror), self._open)
+        self.feasible = Feasible(
+            cast("Stock", self), cast("Mirror", self.mirror), Storage(cast("Client", None)), self._open
+        )
 
     def _open(self) -> None:
         self.opened += 1

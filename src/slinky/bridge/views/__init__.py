@@ -46,6 +46,7 @@ from slinky.bridge.views.storage import (
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
     VOLUMES,
+    PersistentVolume,
     StorageClass,
     VolumeClaim,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "NativeGroup",
     "NodeSelector",
     "Opaque",
+    "PersistentVolume",
     "Pod",
     "PodGroup",
     "ReplicatedJob",
