@@ -24,6 +24,12 @@ class OptionError(ValueError):
 
 Parse = Callable[[str], Any]
 
+_INT32 = 2**31 - 1
+#: Slurm keeps the CPUs of a task in 16 bits, of which the highest values mean something else.
+MOST_CPUS = 2**16 - 3
+#: The end of the year 9999.
+LAST_SECOND = 253_402_300_799
+
 _WORD = re.compile(r"[^\s\x00-\x1f\x7f]{1,1024}\Z")
 _LINE = re.compile(r"[^\x00-\x1f\x7f]{1,1024}\Z")
 _PIECE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|[smhdw])")
@@ -71,18 +77,21 @@ def counted(low: int, high: int) -> Callable[[str], Number]:
 
 def cpus(text: str) -> int:
     """A Kubernetes quantity, rounded up to whole CPUs."""
-    value = Quantity.parse(text.strip()).whole()
-    if value < 1:
-        raise ValueError("must be more than zero")
-    return value
+    return _within(Quantity.parse(text.strip()).whole(), MOST_CPUS)
 
 
 def mebibytes(text: str) -> Number:
     """A Kubernetes quantity, rounded up to MiB."""
-    value = Quantity.parse(text.strip()).mebi()
+    return number(_within(Quantity.parse(text.strip()).mebi()))
+
+
+def _within(value: int, most: float = math.inf) -> int:
+    """Slurm would wrap around what is too large for its own numbers, or take it for something else."""
     if value < 1:
         raise ValueError("must be more than zero")
-    return number(value)
+    if value > most:
+        raise ValueError("is more than Slurm can count")
+    return value
 
 
 def minutes(text: str) -> Number:
@@ -95,10 +104,8 @@ def minutes(text: str) -> Number:
         return number(float("inf"))
     if _SPAN.match(given):
         seconds = sum(Fraction(amount) * _SECONDS[unit] for amount, unit in _PIECE.findall(given))
-        if seconds <= 0:
-            raise ValueError("must be more than zero")
-        return number(math.ceil(seconds / 60))
-    return number(_slurm_minutes(given))
+        return number(_within(math.ceil(seconds / 60), _INT32))
+    return number(_within(_slurm_minutes(given), _INT32))
 
 
 def _slurm_minutes(text: str) -> int:
@@ -115,10 +122,7 @@ def _slurm_minutes(text: str) -> int:
         total = int(first) * 60 + int(second)  # minutes:seconds, as in Slurm
     else:
         total = int(first) * 3600 + int(second) * 60 + int(third)
-    value = -(-total // 60)
-    if value < 1:
-        raise ValueError("must be at least a minute")
-    return value
+    return -(-total // 60)
 
 
 def switch(text: str) -> bool:
@@ -138,12 +142,12 @@ def timestamp(text: str) -> Number:
     """Seconds since 1970, or a time like 2027-01-31T06:00:00Z."""
     given = text.strip()
     if given.isascii() and given.isdigit():
-        return number(int(given))
+        return number(_within(int(given), LAST_SECOND))
     try:
         when = datetime.fromisoformat(given)
     except ValueError:
         raise ValueError("must be a time like 2027-01-31T06:00:00Z") from None
-    return number(int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()))
+    return number(_within(int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()), LAST_SECOND))
 
 
 def epoch(text: str) -> int:
@@ -161,32 +165,29 @@ class Option:
     says: str
     example: str
     ours: bool = False  # not known to other bridges
-    policed: bool = False  # gives access to something, so policy may force or bound it
+    identity: bool = False  # says who somebody is: where there is a policy, only for whom it allows that
 
-
-_INT32 = 2**31 - 1
 
 #: An empty field means that the option is used by the bridge itself.
 TABLE = (
-    Option("account", word, "account", "the account that pays", "physics", policed=True),
+    Option("account", word, "account", "the account that pays", "physics"),
     Option("constraints", line, "constraints", "features the nodes must have", "a100&nvlink"),
     Option("cpu-per-task", cpus, "cpus_per_task", "CPUs of each pod, instead of what the pods ask for", "4"),
     Option("exclusive", exclusive, "shared", 'whole nodes unless "false"', "false"),
-    Option("gres", line, "tres_per_node", "devices per node, instead of what the pods ask for", "gres/gpu:a100:2",
-           policed=True),
-    Option("group-id", word, "group_id", "the group the job runs as", "1000", policed=True),
+    Option("gres", line, "tres_per_node", "devices per node, instead of what the pods ask for", "gres/gpu:a100:2"),
+    Option("group-id", word, "group_id", "the group the job runs as", "1000", identity=True),
     Option("job-name", line, "name", "the name in squeue", "training"),
-    Option("licenses", line, "licenses", "licences the job takes", "matlab:2", policed=True),
+    Option("licenses", line, "licenses", "licences the job takes", "matlab:2"),
     Option("max-nodes", whole(1, _INT32), "maximum_nodes", "the most nodes", "8"),
     Option("mem-per-node", mebibytes, "memory_per_node", "memory on each node, instead of what the pods ask for",
            "64Gi"),
     Option("min-nodes", whole(1, _INT32), "minimum_nodes", "the fewest nodes", "4"),
-    Option("partition", word, "partition", "the partition", "gpu", policed=True),
-    Option("priority", counted(0, _INT32), "priority", "an explicit priority", "1000", policed=True),
-    Option("qos", word, "qos", "the quality of service", "high", policed=True),
-    Option("reservation", word, "reservation", "the reservation to run in", "course", policed=True),
+    Option("partition", word, "partition", "the partition", "gpu"),
+    Option("priority", counted(0, _INT32), "priority", "an explicit priority", "1000"),
+    Option("qos", word, "qos", "the quality of service", "high"),
+    Option("reservation", word, "reservation", "the reservation to run in", "course"),
     Option("timelimit", minutes, "time_limit", "the longest run time: minutes, 1h30m, 1-12:00:00", "2h"),
-    Option("user-id", word, "user_id", "the user the job belongs to", "alice", policed=True),
+    Option("user-id", word, "user_id", "the user the job belongs to", "alice", identity=True),
     Option("wckey", word, "wckey", "the workload characterisation key", "genome"),
     Option("begin", timestamp, "begin_time", "not before this time", "2027-01-31T06:00:00Z", ours=True),
     Option("comment", line, "comment", "a remark that squeue can show", "rerun of 17", ours=True),
@@ -195,7 +196,7 @@ TABLE = (
            ours=True),
     Option("dependency", word, "dependency", "wait for other jobs", "afterany:1234", ours=True),
     Option("hold", switch, "hold", "submit, but wait for a release", "true", ours=True),
-    Option("nice", whole(-(2**31) + 3, _INT32), "nice", "yield to others", "100", ours=True, policed=True),
+    Option("nice", whole(-(2**31) + 3, _INT32), "nice", "yield to others", "100", ours=True),
     Option("prefer", line, "prefer", "features the nodes should have", "nvlink", ours=True),
     Option("segment", counted(1, 65533), "segment_size", "nodes per segment (topology/block)", "16", ours=True),
     Option("switches", counted(1, 65533), "required_switches", "the most leaf switches", "1", ours=True),

@@ -41,7 +41,9 @@ def effective(pod: Pod, side: Side) -> Sums:
             peak = _most((peak, _sum((sidecars, own))))
     total = _most((_sum((total, sidecars)), peak))
     total |= _parsed(side(spec.resources))  # pod-level amounts stand for all containers together
-    return _sum((total, _parsed(spec.overhead))) if total else total
+    # As the kubelet does: a sandbox costs what it costs, but what has no limit gets none by that.
+    overhead = {name: each for name, each in _parsed(spec.overhead).items() if side is requests or name in total}
+    return _sum((total, overhead))
 
 
 def needs(pod: Pod) -> Sums:

@@ -26,6 +26,8 @@ class Outlook:
         """Whether this job would start now. Jobs that are meant to wait are not tried at all."""
         if request.hold or request.dependency or request.begin_time or request.reservation or request.licenses:
             return False
+        if request.priority is not None and request.priority.whole == 0:
+            return False  # that is a hold, too
         partition = request.partition or ""
         if self._queue(partition):
             return False

@@ -2,16 +2,19 @@
 """Who a workload is in Slurm: rules by namespace and service account, and what a PriorityClass means.
 
 Without rules, annotations are trusted, as they always were. With rules, the first that fits decides: `refuse` and
-`allow` bound what annotations may say, `default` fills what they leave out, `force` has the last word.
+`allow` bound what annotations may say, `default` fills what they leave out, `force` has the last word. Who somebody
+is no annotation says then, unless a rule allows it.
 """
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from slinky.bridge import names
-from slinky.bridge.annotations import BY_NAME, OptionError
+from slinky.bridge.annotations import BY_NAME, TABLE, OptionError, read
 from slinky.bridge.config import ConfigError, PriorityRule, Rule
 from slinky.bridge.views import Pod
+
+IDENTITY = tuple(option.name for option in TABLE if option.identity)
 
 
 class Refused(OptionError):  # noqa: N818 -- named for what happened
@@ -30,8 +33,12 @@ def check(rules: Iterable[Rule], priorities: Mapping[str, PriorityRule]) -> None
             except ValueError as error:
                 raise ConfigError(f"policy: {name}: {value!r} {error}") from None
     for name, rank in priorities.items():
-        if not (rank.qos or rank.priority is not None or rank.nice is not None):
+        if not (given := _ranked(rank)):
             raise ConfigError(f"priorityClasses: {name} says nothing")
+        try:
+            read(given)
+        except OptionError as error:
+            raise ConfigError(f"priorityClasses: {name}: {error}") from None
 
 
 def rule_for(rules: Iterable[Rule], pod: Pod) -> Rule | None:
@@ -51,10 +58,12 @@ def apply(
 ) -> dict[str, str]:
     """The annotations after policy. Raises `Refused` if one asks for what it may not have."""
     ranked = _ranked(priorities.get(pod.spec.priority_class_name))
-    rule = rule_for(rules, pod)
-    if rule is None:
+    known = tuple(rules)
+    if not known:
         return {**ranked, **annotations}
-    for name in rule.refuse:
+    rule = rule_for(known, pod) or Rule()
+    named = [name for name in IDENTITY if name not in rule.allow and name not in rule.force]
+    for name in (*rule.refuse, *named):
         if names.OPTION + name in annotations:
             raise Refused(f"the option {name} is not allowed in namespace {pod.metadata.namespace}")
     merged = {**_keys(rule.default), **ranked, **annotations, **_keys(rule.force)}

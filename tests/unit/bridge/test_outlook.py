@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from slinky.bridge.outlook import Outlook
-from slinky.slurm import Change, JobRecord, JobRequest, Kind, Mirror, Node
+from slinky.slurm import Change, JobRecord, JobRequest, Kind, Mirror, Node, number
 
 from .build import record
 
@@ -96,6 +96,8 @@ def test_a_waiting_job_that_was_forgotten_holds_nobody_up() -> None:
     assert sight.outlook.fits(wish(partition=None))
 
 
-@pytest.mark.parametrize("option", [{"hold": True}, {"dependency": "afterok:1"}, {"reservation": "r"}])
+@pytest.mark.parametrize(
+    "option", [{"hold": True}, {"priority": number(0)}, {"dependency": "afterok:1"}, {"reservation": "r"}]
+)
 def test_jobs_that_are_meant_to_wait_are_not_tried(option: dict[str, Any]) -> None:
     assert not Sight("n1").outlook.fits(wish(**option))

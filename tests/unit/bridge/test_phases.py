@@ -505,6 +505,8 @@ def test_a_policy_that_names_what_does_not_exist_is_refused(rule: Rule) -> None:
 def test_a_priority_class_must_mean_something() -> None:
     with pytest.raises(ConfigError):
         policy.check([], {"high": PriorityRule()})
+    with pytest.raises(ConfigError, match="between"):
+        policy.check([], {"high": PriorityRule(priority=-1)})
     policy.check([], {"high": PriorityRule(priority=0)})
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge import annotations, names
-from slinky.bridge.annotations import TABLE, OptionError
+from slinky.bridge import annotations, demand, names
+from slinky.bridge.annotations import BY_NAME, TABLE, OptionError
 from slinky.bridge.config import PriorityRule, Rule, Settings
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.supply import CPUS, Kind
@@ -69,6 +69,14 @@ def test_init_containers_sidecars_overhead_and_limits_count_as_in_kubernetes() -
     assert found.memory_per_node == number(1088)
 
 
+def test_the_cost_of_a_sandbox_counts_also_for_pods_that_ask_for_nothing() -> None:
+    overhead = {"overhead": {"cpu": "250m", "memory": "160Mi"}}
+    found = request(pod(spec={"containers": [{"name": "c"}], **overhead}))
+    assert (found.cpus_per_task, found.memory_per_node) == (1, number(160))
+    limited = pod(spec={"containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}], **overhead})
+    assert "cpu" not in demand.effective(limited, demand.limits)
+
+
 def test_pod_level_amounts_stand_for_all_containers() -> None:
     spec = {"resources": {"requests": {"cpu": "3"}}, "containers": [{"name": "a"}, {"name": "b"}]}
     assert request(pod(spec=spec)).cpus_per_task == 3
@@ -92,6 +100,12 @@ def test_a_shared_job_always_names_its_memory() -> None:
     assert request(options={"exclusive": "false"}).shared == ()
     assert request(options={"exclusive": "yes"}).shared == ("none",)
     assert request().memory_per_node is None
+
+
+def test_nodes_are_shared_by_configuration_as_well() -> None:
+    sharing = (Rule(default={"exclusive": "false"}),)
+    assert request(policy=sharing).shared == ()
+    assert request(policy=sharing, options={"exclusive": "true"}).shared == ("none",)
 
 
 def test_the_deadline_of_a_batch_job_is_the_time_limit_unless_an_option_says_otherwise() -> None:
@@ -124,6 +138,13 @@ def test_the_example_of_every_option_is_accepted_and_reaches_its_field(option: a
         ("timelimit", "0s"),
         ("timelimit", "1h30"),
         ("timelimit", "-5m"),
+        ("timelimit", "999999999w"),
+        ("timelimit", "99999-00:00:00w"),
+        ("begin", "-5"),
+        ("begin", "99999999999999"),
+        ("begin", "1969-01-01"),
+        ("deadline", "0"),
+        ("cpu-per-task", "70k"),
         ("min-nodes", "-1"),
         ("cpu-per-task", "0"),
         ("mem-per-node", "much"),
@@ -187,6 +208,21 @@ def test_policy_has_the_last_word() -> None:
 def test_policy_refuses_what_is_not_allowed(options: dict[str, str]) -> None:
     with pytest.raises(Refused):
         request(pod(namespace="team-a"), options=options, policy=RULES)
+
+
+@pytest.mark.parametrize("name", ["user-id", "group-id"])
+def test_with_a_policy_nobody_says_who_they_are_unless_that_is_allowed(name: str) -> None:
+    given = {name: "alice"}
+    allowing = Rule(allow={name: ("alice",)})
+    for rules in ((Rule(default={"account": "guests"}),), (Rule(("elsewhere",), allow={name: ("*",)}),), RULES):
+        with pytest.raises(Refused, match=f"{name} is not allowed"):
+            request(options=given, policy=rules)
+    field = BY_NAME[name].field
+    assert getattr(request(options=given, policy=(allowing,)), field) == "alice"
+    assert getattr(request(options=given, policy=(Rule(force={name: "bob"}),)), field) == "bob"
+    assert getattr(request(options=given), field) == "alice"  # without a policy, as ever
+    with pytest.raises(Refused, match="root"):
+        request(options={name: "root"}, policy=(allowing,))
 
 
 def test_a_priority_class_means_what_the_settings_say() -> None:
