@@ -104,7 +104,7 @@ class Hands:
 
     async def say(self, pod: Pod, said: Said, *, warning: bool = False) -> None:
         """Set the pod's condition if that is news, with an event when the reason changed."""
-        if not watch.news(pod, said):
+        if not watch.news(pod, said, self._client.clock.now()):
             return
         old = find(pod.status.conditions, names.SCHEDULED)
         conditions = [self._condition(pod, names.SCHEDULED, said.scheduled, said)]

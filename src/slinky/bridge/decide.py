@@ -134,7 +134,7 @@ def _follow(view: View, plan: Plan, job: str, pods: list[Pod], fresh: list[Pod])
         return
     plan.add(*(LetGo(pod) for pod in pods if intake.gone(pod) and intake.held(pod)))
     if seen.sight in (Sight.OVER, Sight.FOREIGN):
-        _ended(plan, job, seen, alive)
+        _ended(view, plan, job, seen, alive)
     elif seen.sight is Sight.LIVE and seen.record is not None:
         if bare := _bare(seen.record, alive):
             plan.add(Label(job, bare))
@@ -177,7 +177,7 @@ def _running(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> 
     if not unbound:
         # News only if a crash came in between, or after a suspension.
         told = ((pod, watch.of_running(seen.record, pod.spec.node_name)) for pod in alive if not pod.metadata.deleting)
-        words = [Say((pod,), said) for pod, said in told if watch.news(pod, said)]
+        words = [Say((pod,), said) for pod, said in told if watch.news(pod, said, view.now)]
         left = min((_may_wait(view, say.pods[0]) for say in words), default=0.0)
         if view.busy and left > 0:
             plan.hushed = True
@@ -195,7 +195,7 @@ def _running(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> 
         plan.add(Place(job, tuple(alive)))
 
 
-def _ended(plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
+def _ended(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
     """The job is over and pods are not: those that run leave, those that wait are submitted again or stay."""
     record = seen.record if seen.sight is Sight.OVER else None
     end = reasons.end(record.state.base if record else "", lost=record is None or record.lost)
@@ -204,7 +204,7 @@ def _ended(plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
     bound = [pod for pod in alive if intake.bound(pod)]
     if running := tuple(pod for pod in bound if not pod.metadata.deleting):
         plan.add(Reclaim(job, running, told) if end is reasons.LOST else Evict(running, told))
-    if leaving := tuple(pod for pod in bound if pod.metadata.deleting and watch.news(pod, told)):
+    if leaving := tuple(pod for pod in bound if pod.metadata.deleting and watch.news(pod, told, view.now)):
         plan.add(Explain(leaving, told))
     unbound = tuple(pod for pod in alive if not intake.bound(pod))
     if unbound:

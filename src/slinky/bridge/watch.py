@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a pod's condition says about its job, as a pure function of the job and the clock.
 
-The message changes only when a person would care: an expected start that moves by a minute is not news, so that a
-long queue does not write to the API server for ever.
+The message changes only when a person would care: an expected start that moves by a minute is not news, nor by ten if
+it is hours away, so that a long queue does not write to the API server for ever.
 """
 
 import re
@@ -15,8 +15,8 @@ from slinky.kube.conditions import find
 from slinky.slurm import Job, JobRecord
 
 _REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
-#: An expected start that moved by less than so many seconds is the same.
-LEAST = 120.0
+#: An expected start that moved by less than so many seconds, or so small a part of the time until then, is the same.
+LEAST, PART = 120.0, 0.1
 _START = re.compile(r"Expected to start at (\S+?)\.?(?:\s|$)")
 
 
@@ -66,15 +66,15 @@ def of_end(job_id: str, end: reasons.End, job: Job | None, *, waiting: bool) -> 
     return Said(False, end.reason, f"Slurm job {job_id} {end.sentence}{remark}.{again}")
 
 
-def news(pod: Pod, said: Said) -> bool:
+def news(pod: Pod, said: Said, now: datetime) -> bool:
     """Whether the condition on the pod does not say this already, or nearly."""
     old = find(pod.status.conditions, names.SCHEDULED)
     if old is None or old.status != _truth(said.scheduled) or old.reason != said.reason:
         return True
-    return not alike(old.message, said.message)
+    return not alike(old.message, said.message, now)
 
 
-def alike(old: str, new: str) -> bool:
+def alike(old: str, new: str, now: datetime) -> bool:
     """Whether two messages differ at most by a start that has hardly moved."""
     if old == new:
         return True
@@ -85,8 +85,8 @@ def alike(old: str, new: str) -> bool:
         earlier, later = (datetime.fromisoformat(found[1]) for found in (before, after))
     except ValueError:
         return False
-    moved = abs((later - earlier).total_seconds())
-    return moved < LEAST
+    moved, left = abs((later - earlier).total_seconds()), (min(earlier, later) - now).total_seconds()
+    return moved < max(LEAST, PART * left)
 
 
 def _moment(seconds: int) -> str:

@@ -438,12 +438,18 @@ def test_a_start_that_hardly_moved_is_no_news() -> None:
             "conditions": [{"type": names.SCHEDULED, "status": "False", "reason": "Priority", "message": said.message}]
         }
     )
-    assert not watch.news(old, said)
-    assert watch.news(pod(), said)
-    first, second, third = (f"x. Expected to start at 2026-06-01T{t}:00Z." for t in ("12:00", "12:01", "13:00"))
-    assert watch.alike(first, second)
-    assert not watch.alike(first, third)
-    assert not watch.alike(first, "y. Expected to start at 2026-06-01T12:00:00Z.")
+    assert not watch.news(old, said, NOW)
+    assert watch.news(pod(), said, NOW)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "alike"),
+    [("12:10", "12:11", True), ("12:10", "12:13", False), ("22:00", "22:45", True), ("22:00", "23:30", False)],
+)
+def test_a_start_that_is_far_away_may_move_more(before: str, after: str, alike: bool) -> None:
+    first, second = (f"x. Expected to start at 2026-06-01T{time}:00Z." for time in (before, after))
+    assert watch.alike(first, second, NOW) is watch.alike(second, first, NOW) is alike
+    assert not watch.alike(first, second.replace("x.", "y."), NOW)
 
 
 @given(st.text(max_size=60))
