@@ -8,9 +8,10 @@ scheduler could still do is refused: only what Slurm cannot honour, and what wou
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from slinky.bridge import annotations, constrain, demand, intake, names
+from slinky.bridge import annotations, constrain, demand, intake, names, policy, workload
 from slinky.bridge.annotations import OptionError
 from slinky.bridge.config import Settings
+from slinky.bridge.policy import Refused
 from slinky.bridge.selection import matches
 from slinky.bridge.views import Pod
 from slinky.kube import Ask, Object, Reply, deny
@@ -73,6 +74,20 @@ def _options(found: Object) -> Iterable[str]:
         annotations.read(found.metadata.annotations)
     except OptionError as error:
         yield str(error)
+
+
+def _by_policy(settings: Settings) -> Callable[[Pod], Iterable[str]]:
+    """The rule that a pod which speaks for itself asks for nothing that it may not have."""
+
+    def rule(pod: Pod) -> Iterable[str]:
+        if pod.metadata.controller or len(workload.groups_of(pod)) > 1:
+            return
+        try:
+            policy.apply(pod.metadata.annotations, pod, settings.policy, settings.priority_classes)
+        except Refused as error:
+            yield str(error)
+
+    return rule
 
 
 def _unknown(found: Object) -> Iterable[str]:
@@ -138,7 +153,7 @@ def handlers(settings: Settings, labels_of: LabelsOf) -> dict[str, Callable[[Ask
         if ask.sub_resource == "resize":
             return deny("a pod cannot be resized in place: its Slurm job keeps its size")
         if ask.operation == "CREATE":
-            told = complaints(pod, ON_CREATE)
+            told = complaints(pod, (*ON_CREATE, _by_policy(settings)))
         else:
             old = ask.old(Pod)
             told = [*complaints(pod, ON_UPDATE, old), *frozen(old, pod)]

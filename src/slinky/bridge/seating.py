@@ -133,8 +133,10 @@ class Seating:
     async def _ready(self, pod: Pod, seat: Seat) -> None:
         """Devices and volumes first: a pod that is bound must have all it needs."""
         await self._claims.prepare(pod, seat.node, seat.part)
-        if (node := self._stock.nodes.get(Key("", seat.node))) is not None:
-            await self._storage.select(pod, node)
+        node = self._stock.nodes.get(Key("", seat.node))
+        if node is None:
+            raise Later(f"node {seat.node} has just gone")
+        await self._storage.select(pod, node)
 
     async def _start(self, record: JobRecord, pod: Pod, node: str) -> None:
         """What to say of it comes later, when no pod waits for a node: see `intake.urgency`."""

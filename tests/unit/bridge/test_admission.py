@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from slinky.bridge import admission, names
-from slinky.bridge.config import Settings
+from slinky.bridge.config import Rule, Settings
 from slinky.bridge.selection import Requirement, Selector, matches
 from slinky.kube import Ask, Reply
 
@@ -24,7 +24,9 @@ def manifest(namespace: str = "managed", *, labels: Any = None, annotations: Any
     return {"metadata": meta, "spec": {"schedulerName": names.SCHEDULER, **spec}}
 
 
-async def ask(path: str, new: dict[str, Any], old: dict[str, Any] | None = None, **more: Any) -> Reply:
+async def ask(
+    path: str, new: dict[str, Any], old: dict[str, Any] | None = None, settings: Settings = SETTINGS, **more: Any
+) -> Reply:
     async def labels_of(namespace: str) -> Mapping[str, str]:
         return {"team": namespace}
 
@@ -36,7 +38,7 @@ async def ask(path: str, new: dict[str, Any], old: dict[str, Any] | None = None,
         old_object=msgspec.Raw(json.dumps(old).encode()),
         **more,
     )
-    return await admission.handlers(SETTINGS, labels_of)[path](found)
+    return await admission.handlers(settings, labels_of)[path](found)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +112,25 @@ async def test_what_will_be_ignored_is_said(given: dict[str, Any]) -> None:
     reply = await ask(admission.VALIDATE, manifest(**given))
     assert reply.allowed
     assert reply.warnings
+
+
+@pytest.mark.parametrize(
+    ("labels", "owners", "allowed"),
+    [
+        ({}, [], False),
+        ({names.POD_GROUP_LABEL: "g"}, [], True),  # the group speaks for it, and is judged when the job is made
+        ({}, [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}], True),
+    ],
+)
+async def test_what_policy_refuses_is_refused_at_once_where_the_pod_speaks_for_itself(
+    labels: dict[str, str], owners: list[dict[str, Any]], allowed: bool
+) -> None:
+    posing = manifest(labels=labels, annotations={OPTION + "user-id": "root"})
+    posing["metadata"]["ownerReferences"] = owners
+    settings = Settings(policy=(Rule(default={"account": "guests"}),))
+    reply = await ask(admission.VALIDATE, posing, settings=settings)
+    assert reply.allowed is allowed
+    assert (await ask(admission.VALIDATE, posing)).allowed  # without a policy annotations are trusted
 
 
 async def test_claims_are_welcome() -> None:
