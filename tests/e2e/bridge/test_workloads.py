@@ -10,8 +10,9 @@ import pytest
 
 from slinky.bridge import names
 from slinky.lab.errors import LabError
+from slinky.lab.node import VOLUMES
 
-from .conftest import MANAGED, SCHEDULER, SPACE
+from .conftest import MANAGED, NODES, SCHEDULER, SPACE
 from .stage import Stage, running, said, succeeded, template
 
 GANG = {names.OPTION + "gang": "true"}
@@ -90,6 +91,12 @@ async def test_an_indexed_batch_job_can_be_a_gang_with_ranks_in_slurms_order(sta
     order = [node.node for node in await stage.ctld.resources(job.job_id)]
     by_rank = sorted(pods, key=lambda pod: pod.metadata.annotations[names.JOB_INDEX])
     assert [pod.spec.node_name for pod in by_rank] == order
+
+
+async def test_a_gang_with_more_completions_than_pods_at_once_comes_to_its_end(stage: Stage) -> None:
+    spec = {"parallelism": 2, "completions": 3, "template": {"spec": template(stage.scheduler, "sleep 1")}}
+    stage.apply("batch/v1", "Job", "j", spec, annotations=GANG)
+    await stage.pods(3, succeeded, "end", 120)
 
 
 async def test_several_pods_of_a_gang_share_each_node(stage: Stage) -> None:
@@ -245,3 +252,33 @@ async def test_a_volume_that_waits_for_its_first_pod_is_made_where_slurm_put_it(
     stage.pod("q", "grep hello /data/x", container=mounts, volumes=volumes)
     (second,) = await stage.pods(1, succeeded, "end")
     assert first.spec.node_name == second.spec.node_name
+
+
+async def test_a_local_volume_is_reserved_for_the_pod_that_slurm_puts_beside_it(stage: Stage) -> None:
+    name, place = stage.namespace, NODES[1]
+    match = {"key": "kubernetes.io/hostname", "operator": "In", "values": [place]}
+    common = {"accessModes": ["ReadWriteOnce"], "storageClassName": name}
+    volume = {
+        **common,
+        "capacity": {"storage": "1Mi"},
+        "local": {"path": VOLUMES},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [match]}]}},
+    }
+    kind = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
+    for document in (
+        {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, **kind},
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": volume},
+    ):
+        stage.lab.kubectl("apply", "-f", "-", input=json.dumps(document))
+    try:
+        stage.apply("v1", "PersistentVolumeClaim", "v", {**common, "resources": {"requests": {"storage": "1Mi"}}})
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "v"}}]
+        stage.pod(
+            "p", "test -d /data", container={"volumeMounts": [{"name": "data", "mountPath": "/data"}]}, volumes=volumes
+        )
+        (pod,) = await stage.pods(1, succeeded, "end")
+        assert pod.spec.node_name == place
+    finally:
+        stage.lab.kubectl("delete", "pod", "p", "-n", stage.namespace, "--ignore-not-found")
+        stage.lab.kubectl("delete", "pvc", "v", "-n", stage.namespace, "--ignore-not-found")
+        stage.lab.kubectl("delete", "pv,storageclass", name, "--ignore-not-found")
