@@ -272,13 +272,7 @@ class Units:
         try:
             job = await self._submitter.submit(unit, wish, at_once=at_once)
         except Rejected as error:
-            told = reasons.refused(error.number, error.text)
-            await self._hands.tell(pods, Said(False, "SlurmRefused", str(told)), warning=True)
-            if error.number == HOST_GONE:
-                log.info("a host that was left out has gone", unit=str(unit), hosts=wish.request.excluded_nodes or ())
-                self._feasible.look_again()
-                raise Later(str(error), after=HOST_GONE_AGAIN) from error
-            raise Later(str(error), after=REFUSED_AGAIN) from error
+            raise await self._refused(wish, pods, error) from error
         except (Retryable, Auth) as error:
             said = Said(False, "SlurmUnreachable", "Slurm does not answer; the pod is submitted as soon as it does.")
             await self._hands.tell(pods, said)
@@ -288,6 +282,16 @@ class Units:
             await self._label(pods, job)
         elif (now := self._stock.latest(pods)) is not None:
             await self._seating.place(unit, job, now, wish)
+
+    async def _refused(self, wish: Wish, pods: Iterable[Pod], error: Rejected, rest: str = "") -> Later:
+        """Tell why Slurm takes no such job; when to try again."""
+        told = f"{reasons.refused(error.number, error.text)} {rest}".strip()
+        await self._hands.tell(pods, Said(False, "SlurmRefused", told), warning=True)
+        if error.number != HOST_GONE:
+            return Later(str(error), after=REFUSED_AGAIN)
+        log.info("a host that was left out has gone", hosts=wish.request.excluded_nodes or ())
+        self._feasible.look_again()
+        return Later(str(error), after=HOST_GONE_AGAIN)
 
     async def _revise(self, unit: Unit, job: str, wish: Wish, pods: tuple[Pod, ...]) -> None:
         try:
@@ -299,6 +303,9 @@ class Units:
             await self._hands.tell(labelled, said)
             await each(labelled, self._hands.unlabel)
             await self._releaser.end(job)
+        except Rejected as error:
+            kept = f"Slurm job {job} waits as it was."
+            raise await self._refused(wish, pods, error, kept) from error
 
     async def _label(self, pods: Iterable[Pod], job: str) -> None:
         await each(pods, lambda pod: self._hands.label(pod, job))

@@ -135,6 +135,20 @@ async def test_options_reach_the_job_and_follow_changes_while_it_waits(stage: Sc
     assert [found.job_id for found in await stage.jobs()].count(job.job_id) == 1
 
 
+async def test_a_change_that_slurm_refuses_is_told_and_the_job_waits_as_it_was(stage: Scene) -> None:
+    await stage.pod("first")
+    await stage.bound("first")
+    await stage.pod("second")
+    await stage.says("second", "Resources")
+    job = await stage.job_of("second")
+    for value, reason in (("nowhere", "SlurmRefused"), ("ext", "Resources")):
+        changed = {"metadata": {"annotations": {OPTION + "partition": value}}}
+        await stage.client.patch(OUR_PODS, Key(stage.namespace, "second"), changed)
+        told = await stage.says("second", reason)
+    assert f"job {job.job_id} is PENDING" in told
+    assert (await stage.job_of("second")).job_id == job.job_id
+
+
 async def test_an_option_that_is_taken_back_is_gone_from_the_job_as_well(stage: Scene) -> None:
     await stage.pod(annotations={OPTION + "begin": "2099-01-01T00:00:00Z"})
     held = await stage.job_of()
