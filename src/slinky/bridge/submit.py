@@ -139,9 +139,8 @@ class Submitter:
         try:
             # The first component last: its signature says that all of it is done.
             for part, request in reversed(list(zip(parts, signed, strict=True))):
-                # Said in any case: what an update leaves out stays as it was.
-                rest = {**dict.fromkeys(FIXED), "excluded_nodes": request.excluded_nodes or ()}
-                await self._client.update_job(int(part.job_id), msgspec.structs.replace(request, **rest))
+                change = msgspec.structs.replace(request, **dict.fromkeys(FIXED))
+                await self._client.update_job(int(part.job_id), change)
         except (Conflict, NotFound):
             self._mirror.poke()
             return False
