@@ -21,10 +21,10 @@ from slinky.slurm import JobRequest
 VERSION = 1
 #: Fields that a job keeps for life; sending them again in an update is refused or ignored.
 FOR_LIFE = ("flags", "current_working_directory", "mcs_label", "shared", "user_id", "group_id")
-#: Fields that say nothing about what is asked for: who, how, and what every job has.
+#: Fields that say nothing about what is asked for: who, how, and what every job has or can be told to have no more.
 COMMON = frozenset(
     {*FOR_LIFE, "admin_comment", "immediate", "hold", "name", "nodes", "minimum_nodes", "maximum_nodes"}
-    | {"tasks_per_node"}
+    | {"tasks_per_node", "excluded_nodes"}
 )
 
 

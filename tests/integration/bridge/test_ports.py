@@ -40,9 +40,11 @@ async def test_a_waiting_job_is_told_of_a_port_that_is_free_again(stage: Scene) 
     await stage.pod("blocker")  # a whole node: the other one
     await stage.bound("blocker")
     await stage.client.create(OUR_PODS, serving(stage, "b", 8080))
-    assert (await stage.job_of("b")).state.pending
+    job = await stage.job_of("b")
+    assert job.state.pending
     await stage.phase("a", "Succeeded", 0)
     assert (await stage.bound("b")).spec.node_name == home
+    assert (await stage.job_of("b")).job_id == job.job_id  # it has kept its place in line
 
 
 async def test_a_port_of_somebody_elses_pod_keeps_ours_away(stage: Scene) -> None:

@@ -123,7 +123,7 @@ TABLE: dict[str, tuple[Line, ...]] = {
              ("test_two_pods_with_one_host_port_never_share_a_node",
               "test_a_port_of_somebody_elses_pod_keeps_ours_away"), ()),
         Line("a node or a host port suits a waiting pod that did not before",
-             "its job is told, or replaced where nothing is left out any more", "starts there",
+             "its job is told, and keeps its place", "starts there",
              ("test_a_waiting_job_is_told_of_a_node_that_suits_now",
               "test_a_waiting_job_is_told_of_a_port_that_is_free_again"), ()),
         Line("a volume or its claim is missing", "no job, or the job waits with its nodes",
