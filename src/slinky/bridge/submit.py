@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
-from slinky.bridge import identity
+from slinky.bridge import identity, reasons
 from slinky.bridge.identity import Comment
 from slinky.bridge.ledger import Entry, Ledger
 from slinky.bridge.outlook import Outlook
@@ -19,7 +19,7 @@ from slinky.bridge.views import Pod
 from slinky.bridge.workload import Unit
 from slinky.kube import Later
 from slinky.observe import Clock, Log, counter, histogram
-from slinky.slurm import Busy, Client, Conflict, JobRequest, Mirror, NotFound, Retryable, number
+from slinky.slurm import Client, Conflict, JobRequest, Mirror, NotFound, Rejected, Retryable, number
 
 log = Log("slinky.bridge.submit")
 
@@ -29,6 +29,8 @@ SUBMIT_SECONDS = histogram("slinky_bridge_submit_seconds", "How long Slurm took 
 HIGHEST = 2**31 - 1
 #: How long pods that run are given the first choice after a loss of jobs.
 QUIET = 5.0
+#: How an update says that no host is left out any more: what it does not mention, or gives no names for, stays.
+NO_HOST = ("",)
 #: What an update leaves alone: a hold is somebody's to release, not ours to repeat.
 FIXED = (*identity.FOR_LIFE, "hold", "immediate")
 
@@ -118,8 +120,11 @@ class Submitter:
         try:
             with self._outlook.asking(requests[0]):
                 accepted = await self._client.allocate(requests[0])
-        except Busy as error:
-            log.info("no room after all, queueing instead", why=str(error))
+        except Rejected as error:
+            # Also a limit that others are at is refused at once, and waited for in the queue.
+            if error.number in reasons.REFUSED:
+                raise
+            log.info("not at once after all, queueing instead", why=str(error))
             return await self._queue(requests)
         SUBMITTED.labels("allocate").inc()
         return str(accepted.job_id)
@@ -141,8 +146,7 @@ class Submitter:
         try:
             # The first component last: its signature says that all of it is done.
             for part, request in reversed(list(zip(parts, signed, strict=True))):
-                # Said in any case: what an update leaves out stays as it was.
-                rest = {**dict.fromkeys(FIXED), "excluded_nodes": request.excluded_nodes or ()}
+                rest = {**dict.fromkeys(FIXED), "excluded_nodes": request.excluded_nodes or NO_HOST}
                 await self._client.update_job(int(part.job_id), msgspec.structs.replace(request, **rest))
         except (Conflict, NotFound):
             self._mirror.poke()

@@ -193,6 +193,7 @@ async def test_nodes_that_do_not_suit_are_left_out(stage: Scene) -> None:
 
 async def test_a_waiting_job_is_told_of_a_node_that_suits_now(stage: Scene) -> None:
     await stage.node(2, labels={"colour": "blue"})
+    await stage.node(3, labels={"colour": "red"})
     for name in ("first", "second"):
         await stage.pod(name, nodeSelector={"colour": "blue"})
     await stage.bound("first")
