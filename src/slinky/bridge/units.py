@@ -55,6 +55,8 @@ log = Log("slinky.bridge.units")
 REFUSED_AGAIN = 60.0
 #: A host that was to be left out has just gone: the next look leaves it out of the list.
 HOST_GONE, HOST_GONE_AGAIN = 2018, 3.0
+#: How soon a job is looked at again whose pods have not been seen with its name.
+UNSEEN = 2.0
 #: Nobody has been given a node for so long: now there is time for words.
 CALM = 0.5
 #: Why nothing can be asked for, the first that fits; and how often what is not there yet is looked at.
@@ -192,7 +194,16 @@ class Units:
         )
 
     def _lives_elsewhere(self, unit: Unit, job: str) -> bool:
-        """Whether pods of other units live by a job: they carry its name, and it speaks for them."""
+        """Whether pods of other units live by a job: they carry its name, and it speaks for them.
+
+        The name comes with the binding, and the watch tells of it later: if a batch job is deleted in between, the
+        pods of its gang are seen without both. A job that was made for exactly these pods is theirs.
+        """
+        near = self._stock.pods.by("group", workload.group_index(unit))
+        strangers = [pod for pod in near if self._stock.unit_of(pod) != unit]
+        if job in self._ledger.adopted(unit, strangers).values():
+            asyncio.get_running_loop().call_later(UNSEEN, self._wake, unit)
+            return True
         others = [
             pod for pod in self._stock.pods.by("job", job) if self._stock.unit_of(pod) != unit and not intake.gone(pod)
         ]

@@ -6,10 +6,12 @@ import contextlib
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from slinky.bridge import names
+from slinky.bridge import names, workload
 from slinky.bridge.views import BATCH_JOBS, OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS
-from slinky.kube import AlreadyExists, Cache, Key
+from slinky.bridge.workload import Unit
+from slinky.kube import AlreadyExists, Cache, Key, by_label
 from slinky.slurm import Job
 
 from .scene import Scene
@@ -175,6 +177,26 @@ async def test_a_gang_keeps_its_job_when_its_root_goes_before_its_pods(stage: Sc
     assert (await stage.slurm.job(job.job_id)).state.running
     await stage.phase("b", "Succeeded", 0)
     await stage.state(job, "CANCELLED", "COMPLETED")
+
+
+async def test_a_gang_keeps_its_job_when_its_root_goes_before_its_binding_is_seen(stage: Scene) -> None:
+    """The job's name comes with the binding; the end of the batch job may be told before that."""
+    job = await running_pair(stage)
+    assert stage.bridge is not None
+    stock, gang = stage.bridge.stock, Unit(stage.namespace, "Job", "j")
+    seen, stock.pods = (
+        stock.pods,
+        Cache(OUR_PODS, indexes={"group": workload.groups_of, "job": by_label(names.JOB_LABEL)}),
+    )
+    for name in ("a", "b"):
+        pod = await stage.get(name)
+        labels = {key: value for key, value in pod.metadata.labels.items() if key != names.JOB_LABEL}
+        stock.pods.put(replace(pod, metadata=replace(pod.metadata, labels=labels)))
+    watched, stock.groups["Job"] = stock.groups["Job"], Cache(BATCH_JOBS)
+    assert stock.members(gang) == []
+    await stage.bridge.units.reconcile(gang)
+    assert (await stage.slurm.job(job.job_id)).state.running
+    stock.pods, stock.groups["Job"] = seen, watched
 
 
 async def test_a_pod_waits_until_what_made_it_is_seen(stage: Scene) -> None:
