@@ -10,7 +10,7 @@ import msgspec
 from slinky.bridge import names
 from slinky.bridge.views import DeviceClass, Pod, Slice
 from slinky.kube import Node
-from slinky.slurm import Job, JobRecord, JobState, NodeResources
+from slinky.slurm import Job, JobRecord, JobState, NodeResources, Presence, Whereabouts
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -145,3 +145,21 @@ def cpu_groups(groups: Mapping[str, str], layout: str = "", **more: Any) -> Slic
         for number, (name, cpus) in enumerate(groups.items())
     ]
     return slice_of(devices, "dra.cpu", **more)
+
+
+class Sight:
+    """A mirror that shows one job."""
+
+    def __init__(self, shown: JobRecord) -> None:
+        self.jobs = {shown.job_id: shown}
+
+    def whereabouts(self, job: str) -> Whereabouts:
+        """It is seen, or nothing is known."""
+        return Whereabouts(Presence.PRESENT, self.jobs.get(job))
+
+    def track(self, job: str) -> None:
+        """Nothing moves here."""
+
+    def forget(self, job: str) -> None:
+        """Show it no more."""
+        self.jobs.pop(job, None)

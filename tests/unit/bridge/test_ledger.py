@@ -11,27 +11,11 @@ from slinky.bridge.identity import Identity, Self
 from slinky.bridge.ledger import Entry, Ledger
 from slinky.bridge.views import Pod
 from slinky.bridge.workload import Unit
-from slinky.slurm import Client, JobRecord, JobRequest, Mirror, Presence, Whereabouts, number
+from slinky.slurm import Client, JobRequest, Mirror, number
 
-from .build import pod, record
+from .build import Sight, pod, record
 
 GANG = Unit("ns", "PodGroup", "g")
-
-
-class Sight:
-    """A mirror that shows one job."""
-
-    def __init__(self, shown: JobRecord) -> None:
-        self.jobs = {shown.job_id: shown}
-
-    def whereabouts(self, job: str) -> Whereabouts:
-        return Whereabouts(Presence.PRESENT, self.jobs.get(job))
-
-    def track(self, job: str) -> None:
-        """Nothing moves here."""
-
-    def forget(self, job: str) -> None:
-        self.jobs.pop(job, None)
 
 
 def ledger(*made_for: Pod, state: str = "RUNNING") -> Ledger:

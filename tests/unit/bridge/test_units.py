@@ -3,47 +3,46 @@
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
-from slinky.bridge import names, workload
+from slinky.bridge import identity, names, workload
 from slinky.bridge.config import Settings
+from slinky.bridge.identity import Self
+from slinky.bridge.ledger import Ledger
 from slinky.bridge.units import Units
 from slinky.bridge.views import OUR_PODS, Pod
 from slinky.bridge.workload import Unit
 from slinky.kube import Cache, by_label
 from slinky.observe import ManualClock
+from slinky.slurm import Client, JobRequest
 
-from .build import pod
+from .build import Sight, pod, record
 
 GANG = Unit("ns", "Job", "j")
+A, B = (pod(name, labels={names.JOB_NAME: "j"}) for name in "ab")
 
 
-class Books:
-    """A ledger with one live job, made for exactly `a` and `b`."""
-
-    def jobs_of(self, unit: Unit) -> list[Any]:
-        return [SimpleNamespace(job="7", members="ab")] if unit == GANG else []
-
-    def adopted(self, unit: Unit, pods: list[Pod]) -> dict[str, str]:
-        whole = unit == GANG and {found.metadata.uid for found in pods} == {"uid-a", "uid-b"}
-        return {found.metadata.uid: "7" for found in pods} if whole else {}
-
-    def unit_of(self, job: str) -> Unit | None:
-        return GANG if job == "7" else None
-
-    def ours(self, job: str) -> bool:
-        return True
-
-    live = ours
+def ledger() -> Ledger:
+    """One live job, made for exactly `a` and `b`."""
+    me = Self("c", "b")
+    (signed,) = identity.sign([JobRequest()], [[A, B]], me, str(GANG))
+    known = record("7", "RUNNING", hosts=("n1",))
+    assert known.detail is not None
+    detail = msgspec.structs.replace(known.detail, admin_comment=signed.admin_comment)
+    mirror: Any = Sight(msgspec.structs.replace(known, detail=detail))
+    found = Ledger(cast("Client", None), mirror, me)
+    found.follow("7", GANG)
+    return found
 
 
 @pytest.mark.parametrize(
     ("left", "cancelled"),
     [
-        ([pod("a", labels={names.JOB_NAME: "j"}), pod("b", labels={names.JOB_NAME: "j"})], []),
-        ([pod("a", labels={names.JOB_NAME: "j"})], ["7"]),
+        ([A, B], []),
+        ([A], ["7"]),
         ([], ["7"]),
     ],
     ids=["both are there", "one is gone", "nobody"],
@@ -55,7 +54,7 @@ async def test_a_job_whose_pods_have_not_been_seen_with_it_is_kept_for_them(
     pods: Cache[Pod] = Cache(OUR_PODS, indexes={"group": workload.groups_of, "job": by_label(names.JOB_LABEL)})
     for found in left:
         pods.put(found)
-    books, ended, woken = Books(), [], asyncio.Queue[Unit]()
+    books, ended, woken = ledger(), list[str](), asyncio.Queue[Unit]()
     monkeypatch.setattr("slinky.bridge.units.UNSEEN", 0.0)
 
     async def end(job: str, *_: object) -> None:
@@ -73,7 +72,7 @@ async def test_a_job_whose_pods_have_not_been_seen_with_it_is_kept_for_them(
     )
     unused: Any = SimpleNamespace(place=None)
     releaser: Any = SimpleNamespace(end=end)
-    units = Units(Settings(), stock, books, unused, unused, releaser, *[unused] * 6, ManualClock(), woken.put_nowait)  # type: ignore[call-arg,arg-type]
+    units = Units(Settings(), stock, books, unused, unused, releaser, *[unused] * 6, ManualClock(), woken.put_nowait)  # type: ignore[call-arg]
     await units.reconcile(GANG)
     assert ended == cancelled
     if not cancelled:
