@@ -247,10 +247,16 @@ def _given_up(view: View, plan: Plan, pod: Pod) -> bool:
 
 
 def _there(view: View) -> int:
-    """Members that run or want to, whichever job they have. Who leaves does not count, nor who has lost its job."""
+    """Members that run or want to, whichever job they have. Who leaves does not count, nor who has lost its job.
+
+    One that has succeeded is needed until the object that made it has counted it.
+    """
     lost = {job for job, seen in view.jobs.items() if seen.sight in (Sight.OVER, Sight.FOREIGN)}
     staying = (pod for pod in view.pods if not (intake.gone(pod) or intake.gated(pod) or pod.metadata.deleting))
-    return sum(intake.job_id(pod) not in lost for pod in staying)
+    there = sum(intake.job_id(pod) not in lost for pod in staying)
+    if view.root is None or view.root.counted is None:
+        return there
+    return there + max(0, sum(pod.status.phase == "Succeeded" for pod in view.pods) - view.root.counted)
 
 
 def _concern(pods: Iterable[Pod]) -> bool:

@@ -56,6 +56,7 @@ class Root:
     annotations: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
     needed: int = 1  # members before anything is submitted
+    counted: int | None = None  # members that have succeeded, and are not needed any more; None: not told
     exact: bool = False  # a size that never changes while the unit lives
     deadline: int | None = None  # seconds
     floor: Mapping[str, str | int] = field(default_factory=dict)  # resources asked for by the group itself
@@ -139,12 +140,13 @@ def root_of_group(unit: Unit, found: Object | None, find: Find, size: int = 0) -
             wanted = size or spec.leader_worker_template.size
             return Root(annotations, f"{unit.name}-{unit.part}", wanted, exact=True, hint=hint)
         case JobSet(spec=spec):
-            limits = [job.template.spec.active_deadline_seconds for job in spec.replicated_jobs]
-            wanted = max(1, sum(_left(found, job, find) for job in spec.replicated_jobs))
-            return Root(annotations, unit.name, wanted, exact=True, deadline=_shortest(limits), hint=_in_turn(spec))
-        case BatchJob(spec=spec):
-            wanted = max(1, at_once(spec, found.status.succeeded))
-            return Root(annotations, unit.name, wanted, deadline=spec.active_deadline_seconds)
+            limit = _shortest(job.template.spec.active_deadline_seconds for job in spec.replicated_jobs)
+            ended = [(job.template.spec, done) for job in spec.replicated_jobs for done in _ended(found, job, find)]
+            wanted, counted = max(1, sum(at_once(job, done) for job, done in ended)), sum(done for _, done in ended)
+            return Root(annotations, unit.name, wanted, counted, exact=True, deadline=limit, hint=_in_turn(spec))
+        case BatchJob(spec=spec, status=status):
+            wanted = max(1, at_once(spec, status.succeeded))
+            return Root(annotations, unit.name, wanted, status.succeeded, deadline=spec.active_deadline_seconds)
     return Root(annotations)
 
 
@@ -163,11 +165,10 @@ def at_once(spec: JobSpec, succeeded: int = 0) -> int:
     return max(0, wanted if spec.completions is None else min(wanted, spec.completions - succeeded))
 
 
-def _left(owner: JobSet, kind: ReplicatedJob, find: Find) -> int:
-    """How many pods of one kind of a JobSet's batch jobs run at once; those of jobs that are done do not come again."""
+def _ended(owner: JobSet, kind: ReplicatedJob, find: Find) -> list[int]:
+    """How many pods have succeeded in each of a JobSet's batch jobs of one kind; those do not come again."""
     keys = (Key(owner.metadata.namespace, f"{owner.metadata.name}-{kind.name}-{i}") for i in range(kind.replicas))
-    found = (find("Job", key) for key in keys)
-    return sum(at_once(kind.template.spec, _succeeded(job, owner)) for job in found)
+    return [_succeeded(find("Job", key), owner) for key in keys]
 
 
 def _succeeded(job: Object | None, owner: JobSet) -> int:

@@ -130,6 +130,19 @@ def test_a_newcomer_keeps_its_own_job_however_long_that_waits(latest: Seen, exac
     assert kinds(found) == (["Say"] if latest is PENDING else ["Place"])
 
 
+@pytest.mark.parametrize(
+    ("done", "counted", "steps"),
+    [(1, 0, ["Say"]), (1, 1, ["Detach", "Cancel"]), (2, 1, ["Say"]), (1, None, ["Detach", "Cancel"])],
+)
+def test_a_member_that_succeeded_is_needed_until_it_has_been_counted(
+    done: int, counted: int | None, steps: list[str]
+) -> None:
+    """Its batch job says so a moment later; until then nobody who waits loses a place in line."""
+    ended = [pod(f"a-{i}", phase="Succeeded") for i in range(done)]
+    found = plan(*ended, pod("b", job="7"), seen=PENDING, unit=GROUP, root=Root(needed=2, counted=counted))
+    assert kinds(found) == steps
+
+
 def test_pods_that_leave_do_not_make_their_successors_a_gang() -> None:
     soon = "2026-06-01T12:00:30Z"
     leaving = [pod(f"p-{i}", job="7", node="n1", phase="Running", deleted=soon) for i in range(2)]
