@@ -6,8 +6,7 @@ holds no state of its own but who is at work: what it needs after a restart is o
 """
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from slinky.bridge import constrain, decide, identity, intake, reasons, rescue, workload
 from slinky.bridge.annotations import OptionError
@@ -17,6 +16,7 @@ from slinky.bridge.decide import View
 from slinky.bridge.devices.claim import Claims
 from slinky.bridge.devices.wants import NotYet, Wants
 from slinky.bridge.feasible import Feasible
+from slinky.bridge.hush import Hush
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.line import Line
 from slinky.bridge.release import Releaser
@@ -57,8 +57,6 @@ REFUSED_AGAIN = 60.0
 HOST_GONE, HOST_GONE_AGAIN = 2018, 3.0
 #: How soon a job is looked at again whose pods have not been seen with its name.
 UNSEEN = 2.0
-#: Nobody has been given a node for so long: now there is time for words.
-CALM = 0.5
 #: Why nothing can be asked for, the first that fits; and how often what is not there yet is looked at.
 PROBLEMS = {NotYet: "ClaimPending", VolumePending: VOLUME_PENDING, OptionError: "InvalidOption"}
 NOT_YET = {"ClaimPending": 10.0, VOLUME_PENDING: MISSING_AGAIN}
@@ -89,9 +87,7 @@ class Units:
         self._wants, self._claims, self._rescuer = wants, claims, rescuer
         self._seating, self._line, self._clock = seating, line, clock
         self._wake = wake
-        self._placing = 0  # units that are being given their nodes
-        self._hushed: set[Unit] = set()  # units that have something to say when that is done
-        self._calm: asyncio.TimerHandle | None = None  # when that will have been done for a while
+        self._hush = Hush(wake)
 
     async def reconcile(self, unit: Unit) -> Again | None:
         """Bring one unit a step further."""
@@ -107,7 +103,7 @@ class Units:
                 self._wake(other)
             return None
         plan = decide.decide(self._view(unit, pods, jobs, root, wish, problem))
-        (self._hushed.add if plan.hushed else self._hushed.discard)(unit)
+        self._hush.note(unit, quiet=plan.hushed)
         if problem is not None and problem.reason in NOT_YET:
             plan.look_again(NOT_YET[problem.reason])
         for action in plan.actions:
@@ -189,7 +185,7 @@ class Units:
             strays,
             self._line.place,
             adopted,
-            self._placing > 0 or self._calm is not None,
+            self._hush.on,
             lambda job: self._lives_elsewhere(unit, job),
         )
 
@@ -220,38 +216,17 @@ class Units:
 
     # --- acting
 
-    @contextlib.contextmanager
-    def _busy(self) -> Iterator[None]:
-        """While a unit gets its nodes, and for a moment after, words to others that have theirs wait."""
-        self._placing += 1
-        if self._calm is not None:
-            self._calm.cancel()
-            self._calm = None
-        try:
-            yield
-        finally:
-            self._placing -= 1
-            if not self._placing:
-                self._calm = asyncio.get_running_loop().call_later(CALM, self._speak)
-
-    def _speak(self) -> None:
-        """All who have waited for this may say what they have to."""
-        self._calm = None
-        hushed, self._hushed = self._hushed, set()
-        for unit in hushed:
-            self._wake(unit)
-
     async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:  # noqa: PLR0912 -- a branch a step
         match action:
             case Submit(pods) if (exact := await self._exact(unit, wish, pods)) is not None:
-                with self._busy():
+                with self._hush.placing():
                     await self._submit(unit, exact, pods)
             case Revise(job, pods) if (exact := await self._exact(unit, wish, pods)) is not None:
                 await self._revise(unit, job, exact, pods)
             case Label(job, pods):
                 await self._label(pods, job)
             case Place(job, pods):
-                with self._busy():
+                with self._hush.placing():
                     await self._seating.place(unit, job, pods, wish)
             case Say(pods, said, warning):
                 await self._hands.tell(pods, said, warning=warning)

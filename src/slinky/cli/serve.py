@@ -42,11 +42,13 @@ def operator(
     metrics_addr: Metrics = ":8080",
     metrics_secure: Secure = False,
     log_level: Level = "info",
-    leader_elect: Annotated[bool, typer.Option(help="Of several replicas, let one work.")] = False,
-    leader_elect_namespace: Annotated[str, typer.Option(help="Where the Lease is.")] = "",
-    profile: Annotated[bool, typer.Option(help="Let /debug/stacks and /debug/profile show what it does.")] = False,
-    profile_addr: Annotated[str, typer.Option(help="Where they answer, as HOST:PORT.")] = f"localhost:{PROFILE_PORT}",
-    namespaces: Annotated[str, typer.Option(help="Work in these only, separated by commas.")] = "",
+    leader_elect: Annotated[
+        bool, typer.Option(help="Work only while holding the leader Lease; for several replicas.")
+    ] = False,
+    leader_elect_namespace: Annotated[str, typer.Option(help="Namespace of the Lease; the pod's own if empty.")] = "",
+    profile: Annotated[bool, typer.Option(help="Serve /debug/stacks and /debug/profile.")] = False,
+    profile_addr: Annotated[str, typer.Option(help="Where these answer, as HOST:PORT.")] = f"localhost:{PROFILE_PORT}",
+    namespaces: Annotated[str, typer.Option(help="Namespaces to work in, separated by commas; all if empty.")] = "",
     propagated_node_conditions: Annotated[
         str, typer.Option(help="Node conditions, separated by commas, to name in drain reasons.")
     ] = "",

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a file may say, and what a policy may."""
+
+import pytest
+
+from slinky.bridge import config, policy
+from slinky.bridge.config import ConfigError, PriorityRule, Rule
+
+
+def test_an_existing_file_works_unchanged() -> None:
+    text = """
+schedulerName: slurm-bridge-scheduler
+slurmRestApi: http://slurm-restapi.slurm:6820
+managedNamespaces: [slurm-bridge]
+managedNamespaceSelector:
+mcsLabel: kubernetes
+partition: slurm-bridge
+clientQPS: 50
+"""
+    found, unknown = config.parse(text)
+    assert (found.partition, found.mcs_label, found.managed_namespaces) == (
+        "slurm-bridge",
+        "kubernetes",
+        ("slurm-bridge",),
+    )
+    assert unknown == ("clientQPS",)
+
+
+@pytest.mark.parametrize("text", ["[1]", "partition: [1]", "a: b: c", "taint: Sometimes"])
+def test_a_file_that_cannot_be_used_says_where(text: str) -> None:
+    with pytest.raises(ConfigError):
+        config.parse(text)
+
+
+@pytest.mark.parametrize(
+    "rule", [Rule(force={"acount": "x"}), Rule(default={"timelimit": "soon"}), Rule(refuse=("x",))]
+)
+def test_a_policy_that_names_what_does_not_exist_is_refused(rule: Rule) -> None:
+    with pytest.raises(ConfigError):
+        policy.check([rule], {})
+
+
+def test_a_priority_class_must_mean_something() -> None:
+    with pytest.raises(ConfigError):
+        policy.check([], {"high": PriorityRule()})
+    with pytest.raises(ConfigError, match="between"):
+        policy.check([], {"high": PriorityRule(priority=-1)})
+    policy.check([], {"high": PriorityRule(priority=0)})

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pods are one job, and whether a gang is complete."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from slinky.bridge import kinds, names, workload
+from slinky.bridge.views import (
+    BatchJob,
+    JobSet,
+    LeaderWorkerSet,
+    NativeGroup,
+    PodGroup,
+)
+from slinky.bridge.views.native import VERSIONS, native_groups
+from slinky.bridge.workload import Missing, Unit
+from slinky.kube import Discovery, Key, Object, Served
+
+from .build import pod
+
+META = {"name": "g", "namespace": "ns"}
+
+
+def nothing(kind: str, key: Key) -> None:
+    return None
+
+
+def nobody(job: str) -> None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "expected"),
+    [
+        ({}, {}, Unit("ns", "Pod", "p")),
+        ({names.JOB_NAME: "j"}, {}, Unit("ns", "Pod", "p")),
+        ({names.JOBSET_NAME: "js"}, {}, Unit("ns", "Pod", "p")),
+        ({names.POD_GROUP_LABEL: "g"}, {}, Unit("ns", "PodGroup", "g")),
+        ({names.LWS_NAME: "l", names.LWS_GROUP: "2"}, {}, Unit("ns", "LeaderWorkerSet", "l", "2")),
+        ({names.POD_GROUP_LABEL: "g"}, {"schedulingGroup": {"podGroupName": "n"}}, Unit("ns", "NativeGroup", "n")),
+    ],
+)
+def test_the_grouping_object_that_wins(labels: dict[str, str], spec: dict[str, object], expected: Unit) -> None:
+    found = pod(labels=labels, spec=spec)
+    assert workload.unit_of(found, nothing, nobody) == expected
+    assert workload.group_index(expected) in workload.groups_of(found)
+
+
+def test_batch_jobs_and_jobsets_are_gangs_only_if_they_say_so() -> None:
+    asking = msgspec.convert({"metadata": {**META, "annotations": {workload.GANG: "true"}}}, BatchJob)
+
+    def find(kind: str, key: Key) -> Object | None:
+        return asking if kind == "Job" and key == Key("ns", "j") else None
+
+    assert workload.unit_of(pod(labels={names.JOB_NAME: "j"}), find, nobody) == Unit("ns", "Job", "j")
+    assert workload.unit_of(pod(labels={names.JOB_NAME: "k"}), find, nobody) == Unit("ns", "Pod", "p")
+
+
+@pytest.mark.parametrize(("kind", "label"), [("Job", names.JOB_NAME), ("JobSet", names.JOBSET_NAME)])
+def test_a_pod_with_the_job_of_a_gang_stays_in_it_when_its_root_is_gone(kind: str, label: str) -> None:
+    gang = Unit("ns", kind, "j")
+    jobs = {"7": gang, "8": Unit("ns", "Pod", "p"), "9": Unit("other", kind, "j")}
+    homes = {job: workload.unit_of(pod(labels={label: "j"}, job=job), nothing, jobs.get) for job in ("7", "8", "9")}
+    alone = Unit("ns", "Pod", "p")
+    assert homes == {"7": gang, "8": alone, "9": alone}
+    assert workload.unit_of(pod(labels={label: "j"}), nothing, jobs.get) == alone
+
+
+def owned(uid: str, kind: str = "Job", group: str = "batch") -> dict[str, Any]:
+    return {"apiVersion": f"{group}/v1", "kind": kind, "name": "j", "uid": uid, "controller": True}
+
+
+def test_an_owner_counts_as_seen_by_its_uid_and_so_do_those_above_it() -> None:
+    job = msgspec.convert({"metadata": {**META, "uid": "u1", "ownerReferences": [owned("s1", "JobSet")]}}, BatchJob)
+    job_set = msgspec.convert({"metadata": {**META, "uid": "s1"}}, JobSet)
+    there: dict[str, Object] = {}
+
+    def unseen(uid: str, *kinds: str) -> str:
+        young = pod(owners=[owned(uid)])
+        found = workload.unseen(young, lambda kind, _: there.get(kind), lambda owner: owner.kind in kinds)
+        return found.kind if found else ""
+
+    assert unseen("u1", "Job", "JobSet") == "Job"
+    there["Job"] = job
+    assert unseen("u1", "Job", "JobSet") == "JobSet"
+    assert unseen("u1", "Job") == ""  # nobody watches what is above
+    there["JobSet"] = job_set
+    assert unseen("u1", "Job", "JobSet") == ""
+    assert unseen("u2", "Job", "JobSet") == "Job"  # another under the same name
+    assert workload.unseen(pod(), nothing, lambda _: True) is None
+
+
+def served(*kinds: tuple[str, str, str]) -> Discovery:
+    return Discovery(Served(group, version, kind, f"{kind.lower()}s", True) for group, version, kind in kinds)
+
+
+def test_grouping_kinds_that_come_later_or_in_another_version_are_news() -> None:
+    sets, old = ("jobset.x-k8s.io", "v1alpha2", "JobSet"), ("scheduling.k8s.io", "v1alpha2", "PodGroup")
+    new = ("scheduling.k8s.io", "v1beta1", "PodGroup")
+    at_first = kinds.grouping(served(old))
+    assert list(at_first) == ["Job", "NativeGroup"]
+    assert kinds.news(at_first, served(old)) == ""
+    assert kinds.news(at_first, served(old, sets)) == "JobSet of jobset.x-k8s.io/v1alpha2"
+    assert kinds.news(at_first, served(old, new)) == "PodGroup of scheduling.k8s.io/v1beta1"
+    # What goes is no reason: a server that is just starting may not tell of everything.
+    assert kinds.news(at_first, served()) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "needed"),
+    [
+        (PodGroup, {"minMember": 3}, 3),
+        (PodGroup, {}, 1),
+        (NativeGroup, {"schedulingPolicy": {"gang": {"minCount": 4}}}, 4),
+        (NativeGroup, {"schedulingPolicy": {}}, 1),
+        (LeaderWorkerSet, {"leaderWorkerTemplate": {"size": 5}}, 5),
+        (BatchJob, {"parallelism": 4, "completions": 2}, 2),
+        (JobSet, {"replicatedJobs": [{"replicas": 2, "template": {"spec": {"parallelism": 3}}}, {"replicas": 1}]}, 7),
+    ],
+)
+def test_how_many_members_make_a_gang(kind: type[Object], spec: dict[str, object], needed: int) -> None:
+    found = msgspec.convert({"metadata": META, "spec": spec}, kind)
+    assert workload.root_of_group(Unit("ns", "X", "g"), found, nothing).needed == needed
+
+
+@pytest.mark.parametrize(("completions", "succeeded", "needed"), [(9, 4, 4), (9, 7, 2), (9, 9, 1), (None, 3, 4)])
+def test_pods_that_have_succeeded_are_not_waited_for(completions: int | None, succeeded: int, needed: int) -> None:
+    done = {"spec": {"parallelism": 4, "completions": completions}, "status": {"succeeded": succeeded}}
+    job = msgspec.convert({"metadata": META, **done}, BatchJob)
+    assert workload.root_of_group(Unit("ns", "Job", "g"), job, nothing).needed == needed
+
+
+def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None:
+    shape = {"parallelism": 2, "completions": 2}
+    spec = {"replicatedJobs": [{"name": "w", "replicas": 3, "template": {"spec": shape}}]}
+    job_set = msgspec.convert({"metadata": {**META, "uid": "s1"}, "spec": spec}, JobSet)
+
+    def find(kind: str, key: Key) -> Object | None:
+        """The first is done, the second half done, the third is left over from an older JobSet of the same name."""
+        uid, succeeded = {"g-w-0": ("s1", 2), "g-w-1": ("s1", 1), "g-w-2": ("s0", 2)}[key.name]
+        meta = {"name": key.name, "ownerReferences": [owned(uid, "JobSet")]}
+        return msgspec.convert({"metadata": meta, "spec": shape, "status": {"succeeded": succeeded}}, BatchJob)
+
+    assert workload.root_of_group(Unit("ns", "JobSet", "g"), job_set, find).needed == 0 + 1 + 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"startupPolicy": {"startupPolicyOrder": "InOrder"}}, True),
+        ({"startupPolicy": {"startupPolicyOrder": "AnyOrder"}}, False),
+        ({"replicatedJobs": [{"name": "a"}, {"name": "b", "dependsOn": [{"name": "a", "status": "Ready"}]}]}, True),
+    ],
+)
+def test_a_jobset_whose_batch_jobs_wait_for_each_other_says_so(spec: dict[str, Any], told: bool) -> None:
+    found = msgspec.convert({"metadata": META, "spec": spec}, JobSet)
+    assert bool(workload.root_of_group(Unit("ns", "JobSet", "g"), found, nothing).hint) is told
+
+
+@pytest.mark.parametrize(
+    ("version", "spec", "name"),
+    [
+        ("v1alpha2", {"podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}}, "w"),
+        ("v1beta1", {"workloadRef": {"workloadName": "w", "templateName": "t"}}, "w"),
+        ("v1alpha3", {"workloadRef": {"workloadName": "w", "templateName": "t"}}, "w"),
+        ("v1beta1", {"podGroupTemplateRef": {"workload": {"workloadName": "w"}}}, ""),
+    ],
+)
+def test_each_version_of_the_native_group_has_its_own_reference(version: str, spec: dict[str, Any], name: str) -> None:
+    found = msgspec.convert({"metadata": META, "spec": {"schedulingPolicy": {}, **spec}}, VERSIONS[version])
+    assert found.workload == name
+
+
+def test_the_best_version_that_is_understood_is_chosen() -> None:
+    chosen = native_groups(["v1", "v1alpha2", "v1beta1"])
+    assert chosen is not None
+    assert chosen.version == "v1beta1"
+    assert native_groups(["v1alpha1", "v2"]) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"parentCompositePodGroupName": "p"}, "groups of groups"),
+        ({"schedulingConstraints": {"topology": [{"key": "rack"}]}}, "switches"),
+        ({"schedulingConstraints": {"topology": []}}, ""),
+    ],
+)
+def test_what_a_native_group_demands_in_vain_is_told(spec: dict[str, Any], words: str) -> None:
+    found = msgspec.convert({"metadata": META, "spec": spec}, VERSIONS["v1beta1"])
+    problem = workload.root_of_group(Unit("ns", "NativeGroup", "g"), found, nothing).problem
+    assert words in problem if words else not problem
+
+
+def test_a_group_without_its_object_waits() -> None:
+    with pytest.raises(Missing):
+        workload.root_of_group(Unit("ns", "PodGroup", "g"), None, nothing)
+
+
+def test_pods_of_the_same_group_name_elsewhere_are_strangers() -> None:
+    unit = Unit("ns", "PodGroup", "g")
+    stranger = pod(namespace="other", labels={names.POD_GROUP_LABEL: "g"})
+    assert workload.unit_of(stranger, nothing, nobody) != unit
+
+
+def test_rank_follows_indexes_and_then_counts_as_people_do() -> None:
+    named = [pod(f"w-{i}") for i in (10, 9, 1)]
+    assert [p.metadata.name for p in sorted(named, key=workload.rank)] == ["w-1", "w-9", "w-10"]
+    indexed = [pod("a", labels={names.LWS_WORKER: "1"}), pod("b", labels={names.LWS_WORKER: "0"})]
+    assert [p.metadata.name for p in sorted(indexed, key=workload.rank)] == ["b", "a"]
