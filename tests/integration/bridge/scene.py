@@ -14,8 +14,8 @@ from slinky.bridge.config import Settings
 from slinky.bridge.views import OUR_PODS, Pod
 from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, Client, Key, Node, NotFound, Resource, Whole
 from slinky.kube.conditions import find
+from slinky.slurm import Busy, Job, SlurmError
 from slinky.slurm import Client as Slurm
-from slinky.slurm import Job, SlurmError
 
 WHOLE_PODS = OUR_PODS.viewed_as(Whole)
 PATIENCE = 20.0
@@ -225,15 +225,26 @@ class Scene:
             job for job in (listing.items if listing else ()) if mark in job.admin_comment and job.state.live is live
         ]
 
-    async def clear(self) -> None:
-        """Leave nothing behind."""
-        await self.crash()
+    async def _cleared(self) -> bool:
+        """End every job and take every host from Slurm, unless one is busy: a job may have come to it just now."""
         for job in await self.jobs():
             with contextlib.suppress(SlurmError):  # a component ends with the first of its job
                 await self.slurm.cancel(job.job_id)
+        busy = False
         for name in self.nodes:
-            with contextlib.suppress(SlurmError):
+            try:
                 await self.slurm.delete_nodes(name)
+            except Busy:
+                busy = True
+            except SlurmError:  # it is gone already
+                continue
+        return not busy
+
+    async def clear(self) -> None:
+        """Leave nothing behind."""
+        await self.crash()
+        await eventually(self._cleared, f"hosts of {self.namespace} to be free")
+        for name in self.nodes:
             with contextlib.suppress(NotFound):
                 await self.client.delete(NODES, Key("", name))
         for pod in await self.client.list(OUR_PODS, namespace=self.namespace):
