@@ -116,6 +116,12 @@ def test_a_deletion_never_waits_for_the_webhook(helm: Helm) -> None:
         assert webhook["failurePolicy"] == ("Ignore" if deletes else "Fail")
 
 
+def test_pods_of_others_never_wait_for_the_webhook(helm: Helm) -> None:
+    objects = helm.render("slurm-operator", {"webhook": {"podsBinding": True, "failurePolicy": "Fail"}})
+    (binding,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
+    assert binding["failurePolicy"] == "Ignore"
+
+
 def test_the_webhook_never_answers_for_kubernetes_itself(helm: Helm) -> None:
     objects = helm.render("slurm-operator", {"webhook": {"podsBinding": True, "namespaces": "a, b"}}, "op", "home")
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):

@@ -51,7 +51,9 @@ def notes(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def slurmd(notes: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    made = subprocess.Popen(["/bin/sh", "-c", SLURMD], env={**os.environ, "NOTES": str(notes)})
+    # Whoever runs the tests may ignore SIGHUP, as nohup does, and a shell cannot trap what it was born ignoring.
+    argv = ["env", "--default-signal=HUP", "/bin/sh", "-c", SLURMD]
+    made = subprocess.Popen(argv, env={**os.environ, "NOTES": str(notes)})
     while not (notes / "ready").exists():
         assert made.poll() is None
     yield made
