@@ -63,21 +63,6 @@ async def test_a_pod_names_what_blocks_it(stage: Scene, slurm: Beside) -> None:
     await says_of(stage, "second", "is PENDING", "Place ")
 
 
-async def test_a_limit_that_others_are_at_is_waited_for_in_the_queue(stage: Scene, slurm: Beside) -> None:
-    await stage.node(2)
-    alice = {OPTION + "user-id": "alice", OPTION + "account": "lab"}
-    slurm.exec("sacctmgr", "-i", "modify", "qos", "normal", "set", "MaxJobsPU=1")
-    try:
-        await stage.pod("first", annotations=alice)
-        await stage.bound("first")
-        await stage.pod("second", annotations=alice)  # there is a free node, which Slurm does not give at once
-        assert "QOS is at a limit" in await stage.says("second", "QOSMaxJobsPerUserLimit")
-        await stage.phase("first", "Succeeded", 0)
-        await stage.bound("second")
-    finally:
-        slurm.exec("sacctmgr", "-i", "modify", "qos", "normal", "set", "MaxJobsPU=-1")
-
-
 async def test_a_suspended_job_keeps_its_pod_and_says_so_until_it_is_resumed(stage: Scene, slurm: Beside) -> None:
     await stage.pod()
     await stage.bound()
