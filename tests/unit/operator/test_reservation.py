@@ -2,7 +2,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.operator.made import host, node_set, one, pod, seeing, snapshot
+from tests.unit.operator.made import NOW, host, node_set, one, pod, seeing, snapshot
 
 from slinky.api import keys
 from slinky.api.nodeset import NodeSet
@@ -11,7 +11,7 @@ from slinky.operator.nodeset.plan import plan
 from slinky.operator.nodeset.reservation import Release, Reserve, finalizers, step
 from slinky.operator.nodeset.status import health
 from slinky.operator.sight import Sight
-from slinky.slurm import Reservation
+from slinky.slurm import Reservation, number
 
 START = "2026-11-16T12:30:00+00:00"
 NAME = "SlurmOperatorMaint-gpu"
@@ -28,7 +28,7 @@ def seen(*held: Reservation) -> Sight:
 
 
 def next_step(of: NodeSet, sight: Sight) -> Reserve | Release | None:
-    return step(of, (one(pod(), sight),), sight)
+    return step(of, (one(pod(), sight),), sight, NOW)
 
 
 def test_a_scheduled_update_reserves_its_hosts() -> None:
@@ -53,10 +53,40 @@ def test_new_hosts_join_and_nothing_else_changes() -> None:
     assert found.request.start_time is None
 
 
+def held(begins: float, minutes: int = 90, *flags: str) -> Reservation:
+    """One that was made for our host, and begins so many minutes from now."""
+    start = int(NOW.timestamp() + 60 * begins)
+    times = {"start_time": number(start), "end_time": number(start + 60 * minutes)}
+    return Reservation(NAME, node_list="gpu-0", flags=flags, **times)
+
+
+BEFORE = "2026-11-16T12:20:00+00:00"
+MOVED = [
+    ("as it was asked for", START, held(30), False),
+    ("a person has chosen another start", BEFORE, held(20), True),
+    ("a person has chosen another length", START, held(30, 45), True),
+    ("in force: only its hosts change", BEFORE, held(-5, 45), False),
+    ("Slurm has moved one that repeats itself", START, held(24 * 60, 90, "DAILY"), False),
+    ("a person moves one that repeats itself", BEFORE, held(24 * 60, 90, "DAILY"), True),
+    ("made by somebody who left no word of when, and repeating itself", "", held(24 * 60, 90, "DAILY"), False),
+    ("made, but the word of it was lost: said again", "", held(30), True),
+]
+
+
+@pytest.mark.parametrize(("law", "made", "there", "moves"), MOVED, ids=[case[0] for case in MOVED])
+def test_a_reservation_follows_the_time_that_is_asked_for(law: str, made: str, there: Reservation, moves: bool) -> None:
+    found = next_step(scheduled(made), seen(there))
+    assert (found is not None) is moves
+    if isinstance(found, Reserve):
+        assert found.start == START
+        assert found.request.start_time == number(int(NOW.timestamp()) + 30 * 60)
+        assert found.request.duration == number(90)
+        assert found.request.node_list == ["gpu-0"]
+
+
 def test_it_goes_when_it_is_not_wanted() -> None:
-    held = Reservation(NAME, node_list="gpu-0")
     for of in (node_set(), scheduled(START, replicas=0), scheduled(START, deleting=5)):
-        assert next_step(of, seen(held)) == Release(NAME)
+        assert next_step(of, seen(Reservation(NAME, node_list="gpu-0"))) == Release(NAME)
     assert next_step(node_set(), seen(Reservation("somebody-elses"))) is None
 
 

@@ -52,7 +52,7 @@ class Snapshot(NamedTuple):
 
 def plan(seen: Snapshot) -> list[Action]:
     """The next steps."""
-    reserved = step(seen.of, seen.workers, seen.sight)
+    reserved = step(seen.of, seen.workers, seen.sight, seen.now)
     if seen.going:
         chosen = [Condemn(worker, "deletion") for worker in seen.workers if worker.staying]
         return [*chosen, *_departures(seen), *([reserved] if reserved else [])]

@@ -2,7 +2,8 @@
 """The maintenance reservation of a scheduled update: when it is made, changed and removed. Pure.
 
 A reservation that ended is reaped by Slurm, so having made one for a start time is remembered in a condition; another
-is made only for another start time. One that repeats itself keeps the time to which Slurm has moved it.
+is made only for another start time. One that repeats itself keeps the time to which Slurm has moved it, until a person
+asks for another one. While it is in force only its hosts change.
 """
 
 from collections.abc import Collection, Iterable, Set
@@ -16,7 +17,7 @@ from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import find
 from slinky.operator.nodeset.workers import Worker
 from slinky.operator.sight import Sight
-from slinky.slurm import HostlistError, ReservationRequest, expand, number
+from slinky.slurm import HostlistError, Reservation, ReservationRequest, expand, number
 
 USER = "slurm"
 FLAGS = ("IGNORE_JOBS", "MAINT")
@@ -50,7 +51,7 @@ def finalizers(of: NodeSet, sight: Sight, held: Set[str]) -> Set[str]:
     return (held - {keys.RESERVATION_FINALIZER}) | ours
 
 
-def step(of: NodeSet, workers: tuple[Worker, ...], sight: Sight) -> Reserve | Release | None:
+def step(of: NodeSet, workers: tuple[Worker, ...], sight: Sight, now: datetime) -> Reserve | Release | None:
     """What to do about the reservation now; nothing without fresh knowledge."""
     if not sight.trusted:
         return None
@@ -60,7 +61,7 @@ def step(of: NodeSet, workers: tuple[Worker, ...], sight: Sight) -> Reserve | Re
     hosts = sorted(worker.hostname for worker in workers if worker.host is not None)
     if not hosts or (held is None and made_for(of) == _start(of)):
         return None
-    if held is None:
+    if held is None or (_moved(of, held) and not held.active(now.timestamp())):
         return Reserve(_request(of, hosts), _start(of))
     if _hosts(held.node_list) != hosts:
         return Reserve(ReservationRequest(name=held.name, node_list=hosts), _start(of))
@@ -90,6 +91,20 @@ def made_for(of: NodeSet) -> str:
     return found.message if found and found.status == "True" else ""
 
 
+def _moved(of: NodeSet, held: Reservation) -> bool:
+    """A person has asked for another time since it was made.
+
+    Slurm itself moves one that repeats itself, so where such a one starts says nothing.
+    """
+    before, lasting = made_for(of), held.end_time.whole - held.start_time.whole
+    known = before or not RECURRING & set(held.flags)
+    return bool(known and before != _start(of)) or (lasting > 0 and lasting != 60 * _minutes(of))
+
+
+def _minutes(of: NodeSet) -> int:
+    return int(seconds(of.spec.update_strategy.scheduled_update.duration) // 60)
+
+
 def _start(of: NodeSet) -> str:
     return of.spec.update_strategy.scheduled_update.start_time or ""
 
@@ -99,7 +114,7 @@ def _request(of: NodeSet, hosts: list[str]) -> ReservationRequest:
     return ReservationRequest(
         name=of.reservation_name,
         start_time=number(int(datetime.fromisoformat(_start(of)).timestamp())),
-        duration=number(int(seconds(asked.duration) // 60)),
+        duration=number(_minutes(of)),
         node_list=hosts,
         flags=sorted({*FLAGS, *(flag.upper() for flag in asked.flags)}),
         users=[USER],
