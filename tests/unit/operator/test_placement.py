@@ -42,7 +42,11 @@ CASES: list[tuple[str, dict[str, Any], Node, Fit]] = [
     ("NoSchedule keeps new workers off", {}, node(taints=(Taint("x", "NoSchedule"),)), STAY),
     ("NoExecute sends workers away", {}, node(taints=(Taint("x", "NoExecute"),)), NO),
     ("PreferNoSchedule is only a wish", {}, node(taints=(Taint("x", "PreferNoSchedule"),)), YES),
-    ("our own taint is tolerated", {}, node(taints=(Taint(keys.WORKER_TAINT, "NoExecute", "any"),)), YES),
+    ("our own taint is tolerated", {}, node(taints=(Taint(keys.WORKER_TAINT, "NoExecute"),)), YES),
+    ("as far as our pods do", {}, node(taints=(Taint(keys.WORKER_TAINT, "NoSchedule"),)), STAY),
+    ("and with no value", {}, node(taints=(Taint(keys.WORKER_TAINT, "NoExecute", "any"),)), NO),
+    ("a template that names a node fits no other", {"nodeName": "node2"}, node("node1"), NO),
+    ("and fits that one", {"nodeName": "node1"}, node("node1"), YES),
     ("a node in trouble keeps its worker", {}, node(taints=(Taint("node.kubernetes.io/not-ready", "NoExecute"),)), YES),
     (
         "a cordoned node gets no new worker",

@@ -171,6 +171,27 @@ def test_of_two_workers_on_one_node_the_ready_one_stays() -> None:
     assert [a.worker.meta.name for a in kinds(made, Condemn)] == ["gpu-1"]
 
 
+@pytest.mark.parametrize(
+    ("law", "nodes", "moves"),
+    [
+        ("its node is there", [node("node7", labels={"gpu": "yes"})], False),
+        ("its node is in trouble, which passes", [node("node7", labels={"gpu": "yes"}, cordoned=True)], False),
+        ("its node is gone", [node("node1", labels={"gpu": "yes"})], True),
+        ("its node suits no more", [node("node7")], True),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_pin_is_given_up_when_nothing_could_ever_run_there(law: str, nodes: list[Any], moves: bool) -> None:
+    template = {"spec": {"nodeSelector": {"gpu": "yes"}}}
+    of = node_set(replicas=2, pinToNode=True, template=template, status={"ordinalToNode": {"0": "node7", "1": "node7"}})
+    waiting = pod("gpu-0", node="", ready=None, phase="Pending", pod_node="node7")
+    made = plan(snapshot(of, [waiting], BLIND, nodes))
+    assert [action.cause for action in kinds(made, Condemn)] == ["node"] * moves
+    assert [action.slot.node for action in kinds(made, Create)] == ["" if moves else "node7"]
+    there = pod("gpu-0", node="node7", pod_node="node7")
+    assert kinds(plan(snapshot(of, [there], BLIND, nodes)), Condemn) == [], "one that runs is left alone"
+
+
 def test_a_changed_mode_drains_the_workers_of_the_old_one() -> None:
     made = plan(snapshot(node_set(scalingMode="DaemonSet"), [pod("gpu-0")], seeing(host("gpu-0")), []))
     assert [a.cause for a in kinds(made, Condemn)] == ["scaling-mode"]

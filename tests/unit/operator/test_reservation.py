@@ -56,8 +56,8 @@ def test_new_hosts_join_and_nothing_else_changes() -> None:
 def held(begins: float, minutes: int = 90, *flags: str) -> Reservation:
     """One that was made for our host, and begins so many minutes from now."""
     start = int(NOW.timestamp() + 60 * begins)
-    times = {"start_time": number(start), "end_time": number(start + 60 * minutes)}
-    return Reservation(NAME, node_list="gpu-0", flags=flags, **times)
+    end = number(start + 60 * minutes)
+    return Reservation(NAME, node_list="gpu-0", flags=flags, start_time=number(start), end_time=end)
 
 
 BEFORE = "2026-11-16T12:20:00+00:00"

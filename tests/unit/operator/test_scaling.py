@@ -22,12 +22,12 @@ VACANT: list[tuple[str, list[str], int, list[int | None]]] = [
 
 @pytest.mark.parametrize(("law", "names", "want", "ordinals"), VACANT, ids=[case[0] for case in VACANT])
 def test_the_lowest_free_ordinals_are_filled(law: str, names: list[str], want: int, ordinals: list[int | None]) -> None:
-    assert [slot.ordinal for slot in vacant(node_set(replicas=want), workers(*names), want)] == ordinals
+    assert [slot.ordinal for slot in vacant(workers(*names), want, {})] == ordinals
 
 
 def test_a_slot_is_not_filled_beside_a_worker_that_is_still_leaving() -> None:
     leaving = [one(pod("gpu-0", deleting=True)), one(pod("gpu-1", pod_condemned="scale-in x"))]
-    assert vacant(node_set(replicas=2), leaving, 2) == []
+    assert vacant(leaving, 2, {}) == []
 
 
 ORDER = [
@@ -100,8 +100,7 @@ def test_a_halted_update_keeps_the_worker_that_shows_why() -> None:
 
 
 def test_a_pinned_ordinal_returns_to_its_node() -> None:
-    of = node_set(replicas=1, pinToNode=True, status={"ordinalToNode": {"0": "node7"}})
-    assert vacant(of, [], 1)[0].node == "node7"
+    assert [slot.node for slot in vacant([], 2, {"0": "node7"})] == ["node7", ""]
 
 
 def test_a_cost_that_is_no_number_is_zero() -> None:

@@ -129,10 +129,15 @@ def test_ready_means_that_all_are_available() -> None:
 
 
 def test_an_ordinal_is_pinned_where_it_first_ran() -> None:
-    of = node_set(replicas=2, pinToNode=True, status={"ordinalToNode": {"0": "first", "5": "old"}})
-    workers = [one(pod("gpu-0", node="second")), one(pod("gpu-1", node="third"))]
-    assert pins(of, workers) == {"0": "first", "1": "third"}
-    assert pins(node_set(), workers) == {}
+    pods = [pod("gpu-0", node="second"), pod("gpu-1", node="third")]
+
+    def pinned(*nodes: str, **spec: Any) -> dict[str, str]:
+        of = node_set(replicas=2, status={"ordinalToNode": {"0": "first", "5": "old"}}, **spec)
+        return pins(snapshot(of, pods, nodes=[node(name) for name in nodes]))
+
+    assert pinned("first", "second", "third", "old", pinToNode=True) == {"0": "first", "1": "third"}
+    assert pinned("second", "third", pinToNode=True) == {"0": "second", "1": "third"}, "the first has left Kubernetes"
+    assert pinned("first") == {}
 
 
 def test_a_worker_on_its_nodes_network_gets_its_name_when_the_node_is_known() -> None:

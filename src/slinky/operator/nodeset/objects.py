@@ -36,6 +36,9 @@ from slinky.operator.sshd import worker_config
 LEAVING = f"{keys.REASON_PREFIX}Pod is terminating"
 _PRE_STOP = f"scontrol update nodename=\"$(hostname)\" state=down reason='{LEAVING}'"
 
+#: With this taint a node is kept for workers.
+TOLERATION = {"key": keys.WORKER_TAINT, "operator": "Equal", "value": "", "effect": "NoExecute"}
+
 
 class Slot(NamedTuple):
     """A place for a worker: an ordinal, or a Kubernetes node with the host name it gives."""
@@ -167,7 +170,7 @@ def _spec(of: NodeSet, slot: Slot, setting: Setting) -> Piece:
         "enableServiceLinks": False,
         "subdomain": controller.worker_service_name,
         "dnsConfig": {"searches": [search]},
-        "tolerations": [{"key": keys.WORKER_TAINT, "operator": "Equal", "value": "", "effect": "NoExecute"}],
+        "tolerations": [TOLERATION],
         "initContainers": [merged(sidecars.logfile(image, "slurmd"), of.spec.logfile)],
         "containers": [_slurmd(of, setting)],
         "volumes": [*_volumes(of, controller), *_claimed(of, slot)],

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 from slinky.api import keys
 from slinky.api.nodeset import NodeSet
 from slinky.kube.views import Node, Taint
-from slinky.operator.nodeset.objects import Slot
+from slinky.operator.nodeset.objects import TOLERATION, Slot
 
 #: What Kubernetes itself lets a daemon tolerate: the node's own troubles.
 DAEMON = (
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
 )
-WORKER = {"key": keys.WORKER_TAINT, "operator": "Exists"}
 
 
 class Fit(NamedTuple):
@@ -31,9 +30,9 @@ class Fit(NamedTuple):
 def fit(of: NodeSet, node: Node) -> Fit:
     """How a node suits a NodeSet."""
     spec = of.spec.template.spec
-    if not (_selected(spec, node) and _affine(spec, node)) or node.metadata.deleting:
+    if not _suits(spec, node):
         return Fit(False, False)
-    tolerations = [*DAEMON, WORKER, *(spec.get("tolerations") or ())]
+    tolerations = [*DAEMON, TOLERATION, *(spec.get("tolerations") or ())]
     bad = [taint for taint in node.spec.taints if not any(_tolerates(found, taint) for found in tolerations)]
     stay = not any(taint.effect == "NoExecute" for taint in bad)
     return Fit(stay and not any(taint.effect == "NoSchedule" for taint in bad), stay)
@@ -52,6 +51,20 @@ def lost(node: Node | None, name: str, host: str) -> str:
         return f"node {name} is gone"
     now = slot(node).hostname
     return "" if now == host else f"node {name} has the host name {now} now"
+
+
+def pins(of: NodeSet, nodes: Mapping[str, Node]) -> dict[str, str]:
+    """The nodes to which ordinals return, except those that are gone or suit no more: a worker would wait for ever."""
+    if not of.spec.pin_to_node or of.per_node:
+        return {}
+    held, spec = of.status.ordinal_to_node.items(), of.spec.template.spec
+    return {ordinal: name for ordinal, name in held if name in nodes and _suits(spec, nodes[name])}
+
+
+def _suits(spec: Mapping[str, Any], node: Node) -> bool:
+    """It is there and a worker may be on it, taints aside: those pass."""
+    named = spec.get("nodeName") in {None, "", node.metadata.name}
+    return named and _selected(spec, node) and _affine(spec, node) and not node.metadata.deleting
 
 
 def _selected(spec: Mapping[str, Any], node: Node) -> bool:

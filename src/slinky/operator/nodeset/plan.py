@@ -89,7 +89,8 @@ def _creations(seen: Snapshot) -> Iterable[Create]:
 def _vacant(seen: Snapshot) -> Sequence[Slot]:
     of = seen.of
     if not of.per_node:
-        return scaling.vacant(of, seen.workers, scaling.target(of, seen.workers, seen.revision))
+        want = scaling.target(of, seen.workers, seen.revision)
+        return scaling.vacant(seen.workers, want, placement.pins(of, seen.nodes))
     taken = {node_of(worker) for worker in seen.workers}
     fits = placement.eligible(of, seen.nodes.values())
     return [placement.slot(seen.nodes[name]) for name in sorted(fits) if fits[name].start and name not in taken]
@@ -107,28 +108,31 @@ def _stale(seen: Snapshot, slot: Slot) -> str:
 
 
 def _choices(seen: Snapshot) -> Iterable[Condemn]:
-    of, mode = seen.of, _in_mode(seen)
+    mode = _in_mode(seen)
     kept = {worker.meta.uid for worker in mode}
     for worker in seen.workers:
         if worker.meta.uid not in kept and worker.staying:
             yield Condemn(worker, scaling.MODE)
     chosen: set[str] = set()
-    if of.per_node:
-        for worker in _misplaced(seen, mode):
-            chosen.add(worker.meta.uid)
-            yield Condemn(worker, "node")
-    else:
-        for worker in scaling.surplus(mode, scaling.target(of, mode, seen.revision)):
-            chosen.add(worker.meta.uid)
-            yield Condemn(worker, scaling.SCALE_IN)
-    for worker in mode:
-        # With no host of the whole cluster in sight it is Slurm that lost its memory, not the worker.
-        if worker.staying and drains.unregistered(worker, seen.patience) and seen.sight.hosts:
-            chosen.add(worker.meta.uid)
-            yield Condemn(worker, "unregistered")
-    for worker in outdated(of, mode, seen.revision):
+    for worker, cause in _candidates(seen, mode):
         if worker.meta.uid not in chosen:
-            yield Condemn(worker, "update")
+            chosen.add(worker.meta.uid)
+            yield Condemn(worker, cause)
+
+
+def _candidates(seen: Snapshot, mode: Sequence[Worker]) -> Iterable[tuple[Worker, str]]:
+    """Workers of today's mode that have to go; the first cause counts."""
+    of = seen.of
+    if of.per_node:
+        yield from ((worker, "node") for worker in _misplaced(seen, mode))
+    else:
+        want = scaling.target(of, mode, seen.revision)
+        yield from ((worker, scaling.SCALE_IN) for worker in scaling.surplus(mode, want))
+        yield from ((worker, "node") for worker in _stranded(seen, mode))
+    # With no host of the whole cluster in sight it is Slurm that lost its memory, not the worker.
+    lost = (worker for worker in mode if worker.staying and drains.unregistered(worker, seen.patience))
+    yield from ((worker, drains.LOST) for worker in lost if seen.sight.hosts)
+    yield from ((worker, "update") for worker in outdated(of, mode, seen.revision))
 
 
 def _misplaced(seen: Snapshot, workers: Sequence[Worker]) -> Iterable[Worker]:
@@ -143,6 +147,15 @@ def _misplaced(seen: Snapshot, workers: Sequence[Worker]) -> Iterable[Worker]:
         if name in held or name not in fits or not fits[name].stay or not named:
             yield worker
         held.add(name)
+
+
+def _stranded(seen: Snapshot, workers: Sequence[Worker]) -> Iterable[Worker]:
+    """Workers that wait for a node to which they are pinned no more."""
+    pins = placement.pins(seen.of, seen.nodes)
+    for worker in workers:
+        meant = worker.meta.annotations.get(keys.POD_NODE, "")
+        if worker.staying and not worker.pod.spec.node_name and meant not in {"", pins.get(str(worker.ordinal))}:
+            yield worker
 
 
 def _departures(seen: Snapshot) -> Iterable[Action]:

@@ -4,7 +4,7 @@
 A slot stays taken until its pod is gone, condemned or not, so nothing is made beside a worker that is still leaving.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from slinky.api.nodeset import NodeSet
 from slinky.api.update import scaled
@@ -25,15 +25,15 @@ def target(of: NodeSet, workers: Sequence[Worker], revision: str) -> int:
     return of.spec.replicas + scaled(of.spec.update_strategy.rolling_update.max_surge, of.spec.replicas)
 
 
-def vacant(of: NodeSet, workers: Sequence[Worker], want: int) -> list[Slot]:
-    """Slots to fill: the lowest free ordinals."""
+def vacant(workers: Sequence[Worker], want: int, pins: Mapping[str, str]) -> list[Slot]:
+    """Slots to fill: the lowest free ordinals, each on the node where it is pinned."""
     taken = {worker.ordinal for worker in workers}
     missing = want - len(workers)
     found: list[Slot] = []
     ordinal = 0
     while len(found) < missing:
         if ordinal not in taken:
-            found.append(Slot(ordinal, node=_pinned(of, ordinal)))
+            found.append(Slot(ordinal, node=pins.get(str(ordinal), "")))
         ordinal += 1
     return found
 
@@ -52,7 +52,3 @@ def surplus(workers: Sequence[Worker], want: int) -> list[Worker]:
     ordered = least_harm(counted)
     ordered.sort(key=lambda worker: worker.condemned is None)
     return ordered[:excess]
-
-
-def _pinned(of: NodeSet, ordinal: int) -> str:
-    return of.status.ordinal_to_node.get(str(ordinal), "") if of.spec.pin_to_node else ""

@@ -12,7 +12,6 @@ from slinky.operator.health import GOOD, Fact, Health
 from slinky.operator.nodeset import placement, reservation
 from slinky.operator.nodeset.plan import Snapshot
 from slinky.operator.nodeset.rollout import halted
-from slinky.operator.nodeset.workers import Worker
 
 
 def counts(seen: Snapshot) -> dict[str, Any]:
@@ -34,7 +33,7 @@ def counts(seen: Snapshot) -> dict[str, Any]:
         "slurm_drain": sum(state.draining for state in hosts),
         "node_set_hash": seen.revision,
         "selector": SLURMD.selector_text(of.metadata.name),
-        "ordinal_to_node": pins(of, seen.workers),
+        "ordinal_to_node": pins(seen),
     }
 
 
@@ -45,13 +44,15 @@ def desired(seen: Snapshot) -> int:
     return sum(found.start for found in placement.eligible(seen.of, seen.nodes.values()).values())
 
 
-def pins(of: NodeSet, workers: Sequence[Worker]) -> dict[str, str]:
-    """Where each ordinal ran first, while it is wanted."""
+def pins(seen: Snapshot) -> dict[str, str]:
+    """Where each ordinal ran first, while it is wanted and the node there."""
+    of = seen.of
     if not of.spec.pin_to_node or of.per_node:
         return {}
-    placed = {str(w.ordinal): w.pod.spec.node_name for w in workers if w.ordinal is not None and w.pod.spec.node_name}
-    kept = {key: node for key, node in of.status.ordinal_to_node.items() if int(key) < of.spec.replicas}
-    return {key: node for key, node in {**placed, **kept}.items() if int(key) < of.spec.replicas}
+    numbered = (worker for worker in seen.workers if worker.ordinal is not None and worker.pod.spec.node_name)
+    placed = {str(worker.ordinal): worker.pod.spec.node_name for worker in numbered}
+    found = {**placed, **placement.pins(of, seen.nodes)}
+    return {ordinal: node for ordinal, node in found.items() if int(ordinal) < of.spec.replicas}
 
 
 def health(
