@@ -64,9 +64,12 @@ def pod(
     deleting: bool = False,
     age: float = 2000,
     labels: dict[str, str] | None = None,
+    shown: str = "",
     **annotations: str,
 ) -> Pod:
-    conditions = () if ready is None else (Condition("Ready", "True", last_transition_time=ago(ready)),)
+    """A worker's pod; `shown` is the state of Slurm that it shows."""
+    healthy = () if ready is None else (Condition("Ready", "True", last_transition_time=ago(ready)),)
+    conditions = (*healthy, *(Condition(f"SlurmNodeState{word}", "True") for word in shown.split()))
     marks = {getattr(keys, key.upper(), key): value for key, value in annotations.items()}
     own = {keys.REVISION: revision, keys.SCALING_MODE: mode, keys.POD_HOSTNAME: name}
     return Pod(

@@ -15,6 +15,7 @@ from slinky.operator.children import Child
 from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, DropClaim, Forget, OwnClaim, Update
 from slinky.operator.nodeset.drains import permission
 from slinky.operator.nodeset.plan import plan
+from slinky.operator.nodeset.status import health
 from slinky.operator.sight import Sight
 
 
@@ -83,6 +84,17 @@ def test_an_empty_list_from_slurm_deletes_nobody() -> None:
 def test_a_worker_that_slurm_does_not_know_is_replaced_when_slurm_knows_others() -> None:
     made = plan(snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1")], seeing(host("gpu-0"))))
     assert [(a.worker.meta.name, a.cause) for a in kinds(made, Condemn)] == [("gpu-1", "unregistered")]
+
+
+def test_a_worker_whose_jobs_slurm_has_forgotten_is_left_to_a_person() -> None:
+    """Nobody can see those jobs, so nobody knows that they are over; of its own accord the operator ends none."""
+    pods = [pod("gpu-0"), pod("gpu-1", shown="Mixed"), pod("gpu-2", shown="Idle")]
+    seen = snapshot(node_set(replicas=3), pods, seeing(host("gpu-0")))
+    assert [(a.worker.meta.name, a.cause) for a in kinds(plan(seen), Condemn)] == [("gpu-2", "unregistered")]
+    said = health(seen).degraded
+    assert (said.value, said.reason) == (True, "JobsForgotten")
+    assert "gpu-1" in said.message
+    assert health(snapshot(node_set(replicas=3), pods, BLIND)).degraded.value is False, "not known is not forgotten"
 
 
 def test_a_persons_cordon_survives_our_own_passes() -> None:

@@ -7,9 +7,7 @@ from datetime import datetime
 from slinky.kube.conditions import rfc3339
 from slinky.kube.types import Condition
 from slinky.operator.nodeset.sync import conditions
-from slinky.operator.nodeset.workers import Worker
-
-PREFIX = "SlurmNodeState"
+from slinky.operator.nodeset.workers import STATE, Worker
 
 
 def wanted(worker: Worker, now: datetime) -> list[dict[str, str]] | None:
@@ -24,7 +22,7 @@ def wanted(worker: Worker, now: datetime) -> list[dict[str, str]] | None:
 
 
 def _ours(found: Iterable[Condition]) -> Iterable[Condition]:
-    return (condition for condition in found if condition.type.startswith(PREFIX))
+    return (condition for condition in found if condition.type.startswith(STATE))
 
 
 def _condition(kind: str, message: str, before: Condition | None, now: datetime) -> dict[str, str]:

@@ -255,7 +255,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         self._tell_waits(seen, report)
         # A large cluster, or a slow one, is read rarely, and here someone waits for news: of a drain, or of a worker
         # that has registered by now and must not be taken for lost.
-        unseen = any(found.ready and found.host is None for found in seen.workers)
+        unseen = any(found.ready and found.host is None and not found.forgotten for found in seen.workers)
         if unseen or (going and not seen.sight.trusted):
             self.clusters.stir(seen.of.controller_key)
         if report.errors:

@@ -13,7 +13,7 @@ from slinky.kube.types import Condition
 from slinky.kube.views import Node
 from slinky.operator.nodeset.objects import LEAVING
 from slinky.operator.nodeset.workers import UNREGISTERED_AFTER, Worker
-from slinky.slurm import NodeUpdate, Presence
+from slinky.slurm import NodeUpdate
 
 LONGEST_REASON = 256
 LOST = "unregistered"
@@ -72,13 +72,12 @@ def change(worker: Worker, why: Cause | None) -> tuple[str, NodeUpdate] | None:
 
 def unregistered(worker: Worker, patience: float = UNREGISTERED_AFTER) -> bool:
     """Slurmd is well and Slurm freshly says that it has no such host, for longer than registering takes."""
-    lasting = min(worker.ready_seconds, worker.absent_seconds)
-    return worker.presence is Presence.ABSENT and lasting > patience
+    return worker.absent and min(worker.ready_seconds, worker.absent_seconds) > patience
 
 
 def _given_up(worker: Worker) -> bool:
     """Chosen because Slurm did not know it, and it still does not."""
-    return worker.presence is Presence.ABSENT and worker.condemned is not None and worker.condemned.cause == LOST
+    return worker.absent and worker.condemned is not None and worker.condemned.cause == LOST
 
 
 #: What permits the deletion of a worker, in words for its event; everything else forbids it.
@@ -87,10 +86,7 @@ PERMISSIONS: tuple[tuple[Callable[[Worker], bool], str], ...] = (
     (lambda worker: not worker.pod.spec.node_name, "it was never placed"),
     (lambda worker: worker.meta.annotations.get(keys.FORCE_DELETE) == "true", "forced by a person"),
     (lambda worker: worker.drained, "drained"),
-    (
-        lambda worker: worker.presence is Presence.ABSENT and not worker.ready,
-        "Slurm does not know it and its slurmd does not answer",
-    ),
+    (lambda worker: worker.absent and not worker.ready, "Slurm does not know it and its slurmd does not answer"),
     (_given_up, "not registered in Slurm"),
     (unregistered, "not registered in Slurm"),
 )

@@ -13,6 +13,9 @@ from slinky.operator.nodeset import placement, reservation
 from slinky.operator.nodeset.plan import Snapshot
 from slinky.operator.nodeset.rollout import halted
 
+#: So many names in one sentence.
+NAMED = 5
+
 
 def counts(seen: Snapshot) -> dict[str, Any]:
     """The numbers of the status."""
@@ -102,6 +105,9 @@ def _degraded(seen: Snapshot, braked: int, refused: Sequence[str]) -> Fact:
         return Fact(True, "Braked", f"{braked} deletions wait: too many at once")
     if halted(seen.of, seen.workers, seen.revision):
         return Fact(True, "UpdateHalted", "too many updated workers did not become ready in time")
+    if forgotten := [worker.meta.name for worker in seen.workers if worker.forgotten and not worker.leaving]:
+        words = f"Slurm has lost {', '.join(forgotten[:NAMED])} with jobs there; delete the pods when those have ended"
+        return Fact(True, "JobsForgotten", f"{len(forgotten)}: {words}")
     if refused:
         return Fact(True, "SlurmRefused", refused[0])
     return GOOD

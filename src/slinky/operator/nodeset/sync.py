@@ -12,7 +12,7 @@ import msgspec
 from slinky.api import keys
 from slinky.api.nodeset import NodeSet
 from slinky.operator.nodeset.actions import Mark, Update
-from slinky.operator.nodeset.workers import Worker
+from slinky.operator.nodeset.workers import STATE, Worker
 from slinky.slurm import Node as Host
 from slinky.slurm import NodeState, NodeUpdate
 
@@ -123,7 +123,7 @@ SHOWN = frozenset(
 @cache
 def _types(state: NodeState) -> tuple[str, ...]:
     """Condition types of a state; there are few different ones."""
-    return tuple(f"SlurmNodeState{_camel(word)}" for word in (state.base, *sorted(state.flags)) if word in SHOWN)
+    return tuple(f"{STATE}{_camel(word)}" for word in (state.base, *sorted(state.flags)) if word in SHOWN)
 
 
 def _camel(word: str) -> str:

@@ -26,6 +26,10 @@ UNREGISTERED_AFTER = 90.0
 NEVER = "9999-12-31T23:59:59Z"
 LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
+#: What a pod condition that shows a state of Slurm begins with, and those that show work.
+STATE = "SlurmNodeState"
+AT_WORK = frozenset({f"{STATE}Allocated", f"{STATE}Mixed", f"{STATE}Completing"})
+
 
 class Condemned(NamedTuple):
     """Why and since when a worker has to go."""
@@ -114,6 +118,16 @@ class Worker:
     def busy(self) -> bool | None:
         """Jobs are on it; None if that is not known."""
         return self.host.state.busy if self.host else None
+
+    @cached_property
+    def forgotten(self) -> bool:
+        """Slurm positively does not know it, and jobs were on it when it last did: they may still run."""
+        return self.presence is Presence.ABSENT and any(said.type in AT_WORK for said in self.pod.status.conditions)
+
+    @cached_property
+    def absent(self) -> bool:
+        """Slurm positively does not know it, and had no job on it when it last did."""
+        return self.presence is Presence.ABSENT and not self.forgotten
 
     @cached_property
     def deadline(self) -> str:
