@@ -123,7 +123,9 @@ LABELS = (
     Entry(POD_INDEX, "worker pod", "operator", "padded ordinal, in StatefulSet mode"),
     Entry(POD_HOSTNAME, "worker pod", "operator", "host name, which is the Slurm node name"),
     Entry(SCALING_MODE, "worker pod", "operator", "mode under which the pod was made"),
-    Entry(POD_PROTECT, "worker pod", "operator", '"true" while jobs are on the worker; a disruption budget selects it'),
+    Entry(
+        POD_PROTECT, "worker pod", "operator", '"true" while jobs are or may be on it; a disruption budget selects it'
+    ),
     Entry(CLUSTER, "worker pod", "operator", "name of the Controller"),
     Entry(REVISION, "worker pod, revision", "operator", "hash of the revision"),
     Entry(APP_NAME, "everything", "operator", "program: slurmctld, slurmdbd, slurmrestd, slurmd, login"),

@@ -100,6 +100,13 @@ class Drain(View, frozen=True):
             " Unset waits until they end; 0s does not wait. A NodeSet whose Controller is gone never waits."
         ),
     ] = None
+    protect_idle: Annotated[
+        bool,
+        described(
+            "Refuse the eviction of idle workers too, until Slurm has drained them:"
+            " then none is evicted with a job that has only just begun."
+        ),
+    ] = False
 
     @property
     def timeout_seconds(self) -> float | None:

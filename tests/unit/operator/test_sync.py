@@ -63,6 +63,27 @@ def test_busy_workers_are_protected_and_an_unknown_one_stays_as_it_is() -> None:
     assert off.labels == {keys.POD_PROTECT: None}
 
 
+@pytest.mark.parametrize(
+    ("law", "state", "guarded"),
+    [
+        ("idle: a job may begin at any moment", "IDLE", True),
+        ("busy", "MIXED", True),
+        ("draining with a job", "MIXED+DRAIN", True),
+        ("drained: none will begin", "IDLE+DRAIN", False),
+        ("the drain is being lifted", "IDLE+DRAIN+UNDRAIN", True),
+        ("down: whoever runs there has been given up, but it may come back", "DOWN", True),
+    ],
+)
+def test_an_idle_worker_is_protected_on_request_until_it_is_drained(law: str, state: str, guarded: bool) -> None:
+    of, seen = node_set(drain={"protectIdle": True}), seeing(host("gpu-0", state))
+    marked = mark(of, one(pod(), seen))
+    assert (marked is not None and marked.labels == {keys.POD_PROTECT: "true"}) is guarded
+    held = mark(of, one(pod(labels={keys.POD_PROTECT: "true"}), seen))
+    assert (held is not None and held.labels == {keys.POD_PROTECT: None}) is not guarded
+    off = node_set(drain={"protectIdle": True}, workloadDisruptionProtection=False)
+    assert mark(off, one(pod(), seen)) is None
+
+
 def test_the_state_of_the_host_is_shown_on_the_pod() -> None:
     worker = one(pod(), seeing(host("gpu-0", "MIXED+DRAIN+NOT_RESPONDING", "fan")))
     said = conditions.wanted(worker, NOW)

@@ -59,10 +59,7 @@ def updates(of: NodeSet, worker: Worker) -> Iterable[Update]:
 
 def mark(of: NodeSet, worker: Worker) -> Mark | None:
     """Labels and annotations that the worker's pod should have and has not."""
-    protect = "true" if worker.busy and of.spec.workload_disruption_protection else None
-    labels = {keys.POD_PROTECT: protect}
-    if worker.busy is None and of.spec.workload_disruption_protection:
-        labels = {}  # not known: whatever protects it stays
+    labels = _protection(of, worker)
     if worker.pod.metadata.labels.get(keys.POD_HOSTNAME) != worker.hostname and worker.pod.spec.node_name:
         labels[keys.POD_HOSTNAME] = worker.hostname
     annotations: dict[str, str | None] = {}
@@ -73,6 +70,16 @@ def mark(of: NodeSet, worker: Worker) -> Mark | None:
     new_labels = {key: value for key, value in labels.items() if worker.meta.labels.get(key) != value}
     new_annotations = {key: value for key, value in annotations.items() if worker.meta.annotations.get(key) != value}
     return Mark(worker, new_labels, new_annotations) if new_labels or new_annotations else None
+
+
+def _protection(of: NodeSet, worker: Worker) -> dict[str, str | None]:
+    """Whether the budget refuses its eviction; one that is protected while idle is so before a job begins."""
+    if not of.spec.workload_disruption_protection:
+        return {keys.POD_PROTECT: None}
+    if worker.busy is None:
+        return {}  # not known: whatever protects it stays
+    guarded = worker.busy or (of.spec.drain.protect_idle and not worker.drained)
+    return {keys.POD_PROTECT: "true" if guarded else None}
 
 
 def _features(asked: str | None, host: Host) -> Iterable[Update]:
