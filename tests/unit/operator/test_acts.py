@@ -71,7 +71,12 @@ class Desk:
             pods.put(pod(f"gpu-{n}"))
         settings = Settings(brake_least=2, brake_share=0.5, brake_window=60)
         world = SimpleNamespace(client=self.kube, pods=pods, clock=self.clock, settings=settings)
-        clusters = SimpleNamespace(client=lambda key: self.slurm, stir=lambda key: None, expect_removal=lambda *_: None)
+        self.announced: list[str] = []
+        clusters = SimpleNamespace(
+            client=lambda key: self.slurm,
+            stir=lambda key: None,
+            expect_removal=lambda key, hosts: self.announced.extend(hosts),
+        )
         self.acts = Acts(cast("World", world), cast("Clusters", clusters))
 
     async def do(self, *actions: Action) -> Report:
@@ -120,3 +125,4 @@ async def test_a_host_that_is_removed_on_purpose_is_announced() -> None:
     desk = Desk()
     await desk.do(Forget("gpu-0", "its node is gone"))
     assert desk.slurm.asked == ["delete gpu-0"]
+    assert desk.announced == ["gpu-0"], "or its absence would be taken for a loss"

@@ -268,7 +268,7 @@ def test_claims_go_with_the_set_or_stay_as_the_policy_says_now() -> None:
 STATES = st.sampled_from(
     ["IDLE", "MIXED", "ALLOCATED", "DOWN", "IDLE+DRAIN", "MIXED+DRAIN", "DOWN+DRAIN", "WEIRD+DRAIN"]
 )
-MARKS = st.sampled_from(["", "scale-in x", "update x", "deletion x"])
+MARKS = st.sampled_from(["", "scale-in x", "update x", "deletion x", "unregistered x"])
 
 
 @st.composite
@@ -283,6 +283,7 @@ def worlds(draw: st.DrawFn) -> Any:
             phase=draw(st.sampled_from(["Running", "Pending", "Failed"])),
             deleting=draw(st.booleans()),
             pod_condemned=draw(MARKS),
+            shown=draw(st.sampled_from(["", "Idle", "Mixed", "Idle Completing"])),
         )
         for n in range(count)
     ]
@@ -309,6 +310,11 @@ def test_laws_of_every_plan(seen: Any) -> None:
         assert permission(action.worker, forced=forced), "deleted without permission"
         assert action.worker.condemned or action.worker.pod.finished, "deleted without having been chosen"
         assert not action.worker.leaving
+        of_itself = action.worker.pod.finished or not action.worker.pod.spec.node_name
+        shown = {said.type for said in action.worker.pod.status.conditions}
+        unknown = seen.sight.trusted and action.worker.hostname not in seen.sight.hosts
+        idle = unknown and not shown & {"SlurmNodeStateMixed", "SlurmNodeStateCompleting"}
+        assert forced or of_itself or seen.sight.drained(action.worker.hostname) or idle, "work may be on it"
     for action in kinds(actions, Update):
         found = seen.sight.host(action.host)
         assert found is not None, "told something about a host that is not known"
