@@ -15,6 +15,8 @@ from slinky.lab.prepare.images import reference
 from slinky.lab.rootfs import Mount, Root, kernel_mounts
 
 VOLUMES = "/var/lib/slinky-volumes"
+#: All nodes of a lab see the same folder here, as if a network file system were mounted.
+SHARED = "/var/lib/slinky-shared"
 _BOUND = {"kubelet": "/var/lib/kubelet", "containerd": "/var/lib/containerd", "log/pods": "/var/log/pods",
           "log/containers": "/var/log/containers", "volumes": VOLUMES}  # fmt: skip
 
@@ -45,8 +47,9 @@ class Node:
 
 def root(node: Node, tree: Path, binaries: Path) -> Root:
     """The file system of a node."""
-    for name in _BOUND:
-        (node.folder / name).mkdir(parents=True, exist_ok=True)
+    shared = node.folder.parent / "shared"
+    for folder in (shared, *(node.folder / name for name in _BOUND)):
+        folder.mkdir(parents=True, exist_ok=True)
     sysctls = node.folder / "sysctl"
     sysctls.mkdir(exist_ok=True)
     for name, value in _SYSCTLS.items():
@@ -59,6 +62,7 @@ def root(node: Node, tree: Path, binaries: Path) -> Root:
             *kernel_mounts(),
             *(Mount("bind", f"/proc/sys/{name}", str(sysctls / name.replace("/", "."))) for name in _SYSCTLS),
             *(Mount("bind", target, str(node.folder / name)) for name, target in _BOUND.items()),
+            Mount("bind", SHARED, str(shared)),
             Mount("bind", "/opt/slinky/bin", str(binaries)),
             Mount("bind", "/etc/slinky/pki", str(node.folder / "pki")),
         ),

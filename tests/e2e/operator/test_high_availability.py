@@ -1,34 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two slurmctld: when the primary hangs the standby takes over, and jobs live on."""
+"""Two slurmctld on two nodes: when the primary's node is out of use the standby takes over, and jobs live on."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.e2e.operator.site import Operator, Site, cluster, until
 
+from slinky.lab.node import SHARED
+
 pytestmark = pytest.mark.lab
 
-# The lab's volumes belong to one node, which both controllers may share here.
-TOGETHER = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"nobody": "has-this"}}}
-        ]
-    }
-}
 PRIMARY, STANDBY = "slurm-controller-0", "slurm-controller-1"
+SLURM_UID = "401"
+
+
+def shared_volume(name: str) -> dict[str, Any]:
+    """A folder that all nodes see."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "capacity": {"storage": "1Gi"},
+            "hostPath": {"path": f"{SHARED}/{name}", "type": "Directory"},
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "",
+        },
+    }
+
+
+def claim(name: str, volume: str) -> dict[str, Any]:
+    size = {"requests": {"storage": "1Gi"}}
+    spec = {"accessModes": ["ReadWriteMany"], "resources": size, "storageClassName": "", "volumeName": volume}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.fixture(scope="module")
-def pair(site: Site, operator: Operator) -> Site:
-    manifests = cluster(ha={"enabled": True, "backups": 1}, template={"spec": {"affinity": TOGETHER}})
+def shared(site: Site) -> Iterator[str]:
+    """A claim that pods on any node may mount at once."""
+    volume = f"{site.namespace}-shared"
+    owned = ("install", "--directory", f"--owner={SLURM_UID}", f"--group={SLURM_UID}", f"{SHARED}/{volume}")
+    site.lab.node_machine("node1").run(owned)
+    site.apply(shared_volume(volume), claim("shared", volume))
+    yield "shared"
+    site.lab.kubectl("delete", "persistentvolume", volume, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def pair(site: Site, shared: str, operator: Operator) -> Site:
+    manifests = cluster(ha={"enabled": True, "backups": 1})
     spec = next(found["spec"] for found in manifests if found["kind"] == "Controller")
-    spec["persistence"] = {"existingClaim": "shared"}
+    spec["persistence"] = {"existingClaim": shared}
     spec["extraConf"] += "SlurmctldTimeout=10\n"
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    site.apply(
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "shared"}, "spec": claim}, *manifests
-    )
+    site.apply(*manifests)
     until(lambda: site.settled(2), "two workers", 180)
     return site
 
@@ -40,15 +66,23 @@ def ready(site: Site) -> list[str]:
     return [name for name, pod in site.pods("slurmctld").items() if is_ready(pod)]
 
 
+def placed(site: Site) -> dict[str, str]:
+    """Where the controllers run; nothing until both do."""
+    found = {name: pod["spec"].get("nodeName", "") for name, pod in site.pods("slurmctld").items()}
+    return found if len(found) == 2 and all(found.values()) else {}
+
+
 def asked(site: Site, pod: str, *argv: str) -> str:
     return site.kubectl("exec", pod, "-c", "slurmctld", "--", *argv, check=False)
 
 
 def test_a_standby_takes_over_and_gives_back(pair: Site) -> None:
     until(lambda: ready(pair) == [PRIMARY], "a primary in charge and a standby", 60)
-    node = pair.pods("slurmctld")[PRIMARY]["spec"]["nodeName"]
+    nodes = until(lambda: placed(pair), "both placed", 60)
+    assert set(nodes.values()) == {"node1", "node2"}
+    node = nodes[PRIMARY]
     job = pair.job("g-0")
-    # The primary goes and finds no place to come back to, since the volume is on this node.
+    # The primary goes and finds no place to come back to: the other node has its standby.
     pair.lab.kubectl("cordon", node)
     try:
         pair.kubectl("delete", "pod", PRIMARY, "--wait=false")
