@@ -25,6 +25,9 @@ CLAIM = {
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
 }
 
+#: Workers look only where a test is about it whether slurmctld has lost them.
+WATCH = "SLINKY_REGISTERED_SECONDS"
+
 #: An operator that is quick to give a worker up, and deletes one at a time.
 HASTY = {"unregistered_seconds": 15, "brake_share": 0, "brake_least": 1, "brake_window": 25}
 
@@ -34,6 +37,7 @@ def gpu(replicas: int = 2, *, image: str = "", mode: str = "StatefulSet", **spec
     slurmd: dict[str, Any] = {
         "securityContext": {"privileged": False, "allowPrivilegeEscalation": False},
         "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        "env": [{"name": WATCH, "value": "0"}],
     }
     if image:
         slurmd["image"] = image
@@ -168,6 +172,19 @@ def test_a_busy_worker_is_not_evicted_and_an_idle_one_is(modes: Site) -> None:
     until(lambda: modes.settled(2), "rest", 90)
 
 
+def test_an_idle_worker_is_evicted_only_when_drained_if_its_set_says_so(modes: Site) -> None:
+    patch(modes, drain={"protectIdle": True})
+    until(lambda: guarded(modes) == 2, "both guarded, though idle", 60)
+    before, node = uids(modes)["gpu-1"], modes.pods()["gpu-1"]["spec"]["nodeName"]
+    assert "disruption budget" in evict(modes, "gpu-1")
+    modes.lab.kubectl("cordon", node)
+    until(lambda: not evict(modes, "gpu-1"), "its eviction, once Slurm places nothing there", 60)
+    modes.lab.kubectl("uncordon", node)
+    until(lambda: uids(modes).get("gpu-1") not in {None, before} and modes.settled(2), "a worker in its place", 120)
+    patch(modes, drain=None)
+    until(lambda: guarded(modes) == 0, "no guard for the idle", 60)
+
+
 def test_kubectl_drain_reaches_slurm_waits_for_the_job_and_comes_back(modes: Site) -> None:
     node = modes.pods()["gpu-0"]["spec"]["nodeName"]
     job = modes.job("g-0")
@@ -268,16 +285,21 @@ def test_jobs_that_outstay_a_drain(modes: Site, policy: str, outcome: str) -> No
 
 
 def test_a_scheduled_update_happens_inside_its_reservation(modes: Site) -> None:
-    begin = datetime.now(UTC) + timedelta(seconds=20)
-    scheduled = {"startTime": begin.strftime("%Y-%m-%dT%H:%M:%SZ"), "duration": "10m"}
     before = uids(modes)
-    patch(modes, extraConf="Weight=5", updateStrategy={"type": "ScheduledUpdate", "scheduledUpdate": scheduled})
+
+    def schedule(begin: datetime, duration: str) -> None:
+        scheduled = {"startTime": begin.strftime("%Y-%m-%dT%H:%M:%SZ"), "duration": duration}
+        patch(modes, extraConf="Weight=5", updateStrategy={"type": "ScheduledUpdate", "scheduledUpdate": scheduled})
 
     def reserved() -> str:
         text = modes.slurm("scontrol", "show", "reservation", "SlurmOperatorMaint-gpu", check=False)
         return text if "ReservationName=" in text else ""
 
-    held = until(reserved, "the reservation", 60)
+    schedule(datetime.now(UTC) + timedelta(days=1), "30m")
+    until(lambda: "Duration=00:30:00" in reserved(), "the reservation", 60)
+    begin = datetime.now(UTC) + timedelta(seconds=20)
+    schedule(begin, "10m")
+    held = until(lambda: "Duration=00:10:00" in reserved() and reserved(), "the reservation, moved", 60)
     assert "Nodes=g-[0-1]" in held
     assert "MAINT" in held
     assert keys.RESERVATION_FINALIZER in modes.get("nodeset", "gpu")["metadata"]["finalizers"]
@@ -344,18 +366,44 @@ def test_a_worker_that_slurm_has_lost_is_replaced_and_the_brake_holds_the_next(m
     until(lambda: modes.settled(2), "both back", 90)
 
 
-def test_a_slurmctld_that_lost_its_memory_costs_no_worker(modes: Site, operator: Operator) -> None:
+def lose_memory(site: Site) -> None:
+    """End slurmctld at once, or it would save what it knows, and everything that it has saved."""
+    site.slurm("sh", "-c", "find /var/spool/slurmctld -type f -delete; kill -9 $(pidof slurmctld)", check=False)
+    until(lambda: site.slurm("scontrol", "ping", check=False).startswith("Slurmctld(primary)"), "slurmctld", 90)
+    until(lambda: "g-0" not in site.slurm("sinfo", "-h", "-N"), "an empty list", 60)
+
+
+def test_a_slurmctld_that_lost_its_memory_costs_no_worker(modes: Site) -> None:
     before = uids(modes)
-    # Killed at once, or it would save what it knows.
-    modes.slurm("sh", "-c", "find /var/spool/slurmctld -type f -delete; kill -9 $(pidof slurmctld)", check=False)
-    until(lambda: modes.slurm("scontrol", "ping", check=False).startswith("Slurmctld(primary)"), "slurmctld", 90)
-    until(lambda: "g-0" not in modes.slurm("sinfo", "-h", "-N"), "an empty list", 60)
+    lose_memory(modes)
     time.sleep(25)  # longer than a worker may be missing when others are there
     assert uids(modes) == before
     # One that registers anew shows that Slurm is well, and then the other is replaced too.
     modes.kubectl("delete", "pod", "gpu-0", "--wait=false")
     until(lambda: modes.settled(2), "both back", 150)
     assert not set(before.values()) & set(uids(modes).values())
+
+
+def test_workers_that_slurm_has_lost_come_back_by_themselves_each_after_its_last_job(
+    modes: Site, operator: Operator
+) -> None:
+    old = set(uids(modes).values())
+    patch(modes, slurmd={"env": [{"name": WATCH, "value": "5"}]})
+    until(lambda: not old & set(uids(modes).values()) and modes.settled(2), "workers that look", 120)
+    job = modes.job("g-0")
+    until(lambda: shown(modes, "gpu-0") & {"Allocated", "Mixed"}, "work, on the pod", 60)
+    time.sleep(10)  # each has looked once: one that slurmctld has never known does nothing
+    before = uids(modes)
+    lose_memory(modes)
+    until(lambda: modes.states().get("g-1") == "idle", "the idle one again", 90)
+    until(lambda: reason(modes, "Degraded") == "JobsForgotten", "word of the other", 90)
+    time.sleep(25)  # longer than a worker may be missing
+    steps = "grep -lx slurmstepd /proc/[0-9]*/comm"
+    assert uids(modes) == before
+    assert modes.on("gpu-0", "sh", "-c", steps), "its job, which nobody else knows of"
+    modes.release(job, "gpu-0")
+    until(lambda: modes.settled(2) and not reason(modes, "Degraded"), "the other one, now that its job has ended", 120)
+    assert uids(modes) == before
     operator.stop()
     operator.settings = {key: value for key, value in operator.settings.items() if key not in HASTY}
     operator.start()
