@@ -82,6 +82,12 @@ def test_scaling_in_takes_the_idle_worker_and_waits_for_the_busy_one(slurm_site:
     until(lambda: "gpu-0" not in slurm_site.pods(), "the idle worker's end", 30)
     assert "gpu-1" in slurm_site.pods()
     assert slurm_site.states()["g-1"] == "drng"
+    # It takes no new jobs for as long as its own takes, so a set that grows again gets another one.
+    slurm_site.kubectl("scale", "nodeset/gpu", "--replicas=1")
+    until(lambda: slurm_site.states().get("g-0") == "idle", "another worker beside it", 90)
+    assert "gpu-1" in slurm_site.pods()
+    slurm_site.kubectl("scale", "nodeset/gpu", "--replicas=0")
+    until(lambda: "gpu-0" not in slurm_site.pods(), "its end", 60)
     slurm_site.release(job, "gpu-1")
     slurm_site.completed(job)
     until(lambda: not slurm_site.pods(), "the busy worker's end", 60)

@@ -26,8 +26,17 @@ def test_the_lowest_free_ordinals_are_filled(law: str, names: list[str], want: i
 
 
 def test_a_slot_is_not_filled_beside_a_worker_that_is_still_leaving() -> None:
-    leaving = [one(pod("gpu-0", deleting=True)), one(pod("gpu-1", pod_condemned="scale-in x"))]
+    leaving = [one(pod("gpu-0", deleting=True)), one(pod("gpu-1", pod_condemned="update x"))]
     assert vacant(leaving, 2, {}) == []
+
+
+def test_one_that_was_scaled_away_does_not_keep_a_set_from_growing_again() -> None:
+    """Its job may take days, and until then it takes no other; its own name is free when it is gone."""
+    busy = [one(pod("gpu-0", pod_condemned="scale-in x"))]
+    assert vacant(busy, 0, {}) == []
+    assert [slot.ordinal for slot in vacant(busy, 1, {})] == [1]
+    assert [slot.ordinal for slot in vacant([*busy, *workers("gpu-1")], 2, {})] == [2]
+    assert surplus([*busy, *workers("gpu-1")], 1) == []
 
 
 ORDER = [

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many workers there should be, which slots are empty and which workers are too many. Pure.
 
-A slot stays taken until its pod is gone, condemned or not, so nothing is made beside a worker that is still leaving.
+A slot stays taken until its pod is gone, condemned or not, so no two workers ever have one name. But a worker that was
+scaled away serves nobody new, so it does not count: a set that grows again gets others beside it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ def target(of: NodeSet, workers: Sequence[Worker], revision: str) -> int:
 def vacant(workers: Sequence[Worker], want: int, pins: Mapping[str, str]) -> list[Slot]:
     """Slots to fill: the lowest free ordinals, each on the node where it is pinned."""
     taken = {worker.ordinal for worker in workers}
-    missing = want - len(workers)
+    missing = want - sum(not _scaled_away(worker) for worker in workers)
     found: list[Slot] = []
     ordinal = 0
     while len(found) < missing:
@@ -36,6 +37,10 @@ def vacant(workers: Sequence[Worker], want: int, pins: Mapping[str, str]) -> lis
             found.append(Slot(ordinal, node=pins.get(str(ordinal), "")))
         ordinal += 1
     return found
+
+
+def _scaled_away(worker: Worker) -> bool:
+    return worker.condemned is not None and worker.condemned.cause == SCALE_IN
 
 
 def surplus(workers: Sequence[Worker], want: int) -> list[Worker]:
