@@ -147,6 +147,8 @@ def test_ready_means_that_all_are_available() -> None:
     waiting = health(snapshot(node_set(replicas=0), [pod(pod_condemned="scale-in x")], BLIND))
     assert (waiting.progressing.value, waiting.progressing.reason) == (True, "WaitingForSlurm")
     assert health(snapshot(node_set(), [], BLIND), braked=3).degraded.reason == "Braked"
+    again = [pod("gpu-0", pod_condemned="scale-in x"), pod("gpu-1", ready=None)]
+    assert health(snapshot(node_set(replicas=1), again, seeing())).ready.value is False, "one that goes serves nobody"
 
 
 def test_an_ordinal_is_pinned_where_it_first_ran() -> None:

@@ -29,7 +29,7 @@ def target(of: NodeSet, workers: Sequence[Worker], revision: str) -> int:
 def vacant(workers: Sequence[Worker], want: int, pins: Mapping[str, str]) -> list[Slot]:
     """Slots to fill: the lowest free ordinals, each on the node where it is pinned."""
     taken = {worker.ordinal for worker in workers}
-    missing = want - sum(not _scaled_away(worker) for worker in workers)
+    missing = want - sum(not scaled_away(worker) for worker in workers)
     found: list[Slot] = []
     ordinal = 0
     while len(found) < missing:
@@ -39,7 +39,8 @@ def vacant(workers: Sequence[Worker], want: int, pins: Mapping[str, str]) -> lis
     return found
 
 
-def _scaled_away(worker: Worker) -> bool:
+def scaled_away(worker: Worker) -> bool:
+    """It was too many, and finishes its jobs."""
     return worker.condemned is not None and worker.condemned.cause == SCALE_IN
 
 

@@ -12,6 +12,7 @@ from slinky.operator.health import GOOD, Fact, Health
 from slinky.operator.nodeset import placement, reservation
 from slinky.operator.nodeset.plan import Snapshot
 from slinky.operator.nodeset.rollout import halted
+from slinky.operator.nodeset.scaling import scaled_away
 
 #: So many names in one sentence.
 NAMED = 5
@@ -68,7 +69,9 @@ def health(
 ) -> Health:
     """Conditions of a NodeSet; its counts may be known already."""
     found = counted or counts(seen)
-    wanted, ready, updated = found["desired"], found["available_replicas"], found["updated_replicas"]
+    wanted, updated = found["desired"], found["updated_replicas"]
+    beyond = [worker for worker in seen.workers if scaled_away(worker)]
+    ready = found["available_replicas"] - sum(worker.available(seen.of.spec.min_ready_seconds) for worker in beyond)
     going = [worker for worker in seen.workers if worker.condemned]
     words = f"{ready} of {wanted} available, {updated} up to date"
     if going:
