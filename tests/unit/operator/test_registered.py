@@ -85,6 +85,7 @@ CASES = [
     ("slurmctld does not answer", "there silence silence silence silence", 0),
     ("lost, and then no answer", "there lost lost silence lost lost", 0),
     ("in no partition, but known", "there elsewhere elsewhere elsewhere", 0),
+    ("in no partition, and lost", "elsewhere lost lost lost there", 1),
     ("never known under this name", "lost lost lost lost lost", 0),
 ]
 
