@@ -219,15 +219,16 @@ class Scene:
 
     async def jobs(self, *, live: bool = True) -> list[Job]:
         """Every job of this scene's bridge."""
+        return await self._jobs(f'"bridge":"{self.settings.bridge}"', live=live)
+
+    async def _jobs(self, mark: str, *, live: bool = True) -> list[Job]:
         listing = await self.slurm.jobs()
-        mark = f'"bridge":"{self.settings.bridge}"'
-        return [
-            job for job in (listing.items if listing else ()) if mark in job.admin_comment and job.state.live is live
-        ]
+        found = listing.items if listing else ()
+        return [job for job in found if mark in job.admin_comment and job.state.live is live]
 
     async def _cleared(self) -> bool:
         """End every job and take every host from Slurm, unless one is busy: a job may have come to it just now."""
-        for job in await self.jobs():
+        for job in await self._jobs(f'"{self.namespace}/'):  # whichever bridge it is of
             with contextlib.suppress(SlurmError):  # a component ends with the first of its job
                 await self.slurm.cancel(job.job_id)
         busy = False
