@@ -161,7 +161,7 @@ class Site:
 
     def job(self, host: str, *options: str, pod: str = "") -> str:
         """A job that keeps a host busy until `release`; `pod` is the worker that submits it."""
-        script = "while [ ! -e /tmp/go-$SLURM_JOB_ID ]; do sleep 0.2; done"
+        script = "until rm /tmp/go-$SLURM_JOB_ID; do sleep 0.2; done"  # ids come again when slurmctld loses its state
         argv = ("sbatch", "--parsable", "-N1", "-w", host, "--chdir=/tmp", "-o", "/dev/null", *options)
         job = self.on(pod or f"gpu-{host.rpartition('-')[2]}", *argv, f"--wrap={script}").strip()
         until(lambda: self.job_state(job) == "RUNNING", f"job {job} on {host}")
