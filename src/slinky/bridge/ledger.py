@@ -129,9 +129,9 @@ class Ledger:
         bare = [pod for pod in pods if not intake.job_id(pod) and not intake.gone(pod)]
         found: dict[str, str] = {}
         for entry in self.jobs_of(unit) if bare else ():
-            group = self.made_for(entry, pods)
+            group = {pod.metadata.uid for pod in self.made_for(entry, pods)}
             if group and self.live(entry.job):
-                found.update((pod.metadata.uid, entry.job) for pod in bare if pod in group)
+                found.update((pod.metadata.uid, entry.job) for pod in bare if pod.metadata.uid in group)
         return found
 
     def made_for(self, entry: Entry, pods: Iterable[Pod]) -> list[Pod]:
