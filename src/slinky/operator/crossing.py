@@ -14,15 +14,13 @@ from slinky.api.controller import Controller as Cluster
 from slinky.api.refs import KeyRef
 from slinky.api.token import Token
 from slinky.kube.controller import Again, Controller
-from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
-from slinky.kube.views import CONFIG_MAPS, SECRETS, STATEFUL_SETS, Secret
+from slinky.kube.views import CONFIG_MAPS, SECRETS, STATEFUL_SETS
 from slinky.operator import jwtring, references
 from slinky.operator.children import Child
-from slinky.operator.holders import Holder, holders, owner, source, sources, strange, tell
+from slinky.operator.holders import Holder, holders, owner, ring_of, source, sources, strange, tell, write
 from slinky.operator.jwtring import MEANING, Reach, Ring, Stage, Step, describe, read
 from slinky.operator.keeper import WORKERS, judge
-from slinky.operator.metrics import WRITES
 from slinky.operator.pieces import hashed
 from slinky.operator.world import World
 from slinky.slurm.tokens import TokenError, claims
@@ -53,7 +51,7 @@ class Crossing:
 
     async def _turn(self, namespace: str, ref: KeyRef, held_by: Sequence[Holder]) -> Again | None:
         wanted = await self.world.contents.secret_value(namespace, ref)
-        held = await self._held(namespace, ref)
+        held = await ring_of(self.world, Key(namespace, jwtring.name(ref)))
         if held is None:
             await self._write(namespace, ref, Ring(wanted), "", held_by)
             return None
@@ -117,20 +115,8 @@ class Crossing:
             return None
         return (await self.world.contents.secret(*key)).data.get(of.secret_key)
 
-    async def _held(self, namespace: str, ref: KeyRef) -> Secret | None:
-        key = Key(namespace, jwtring.name(ref))
-        if self.world.contents.secrets.get(key) is None:
-            return None
-        found = await self.world.contents.secret(*key)
-        if keys.KEY_STAGE not in found.metadata.annotations:
-            raise Blocked("NameTaken", f"Secret {key.name} is not a keyring of the operator; rename it")
-        return found
-
     async def _write(self, namespace: str, ref: KeyRef, ring: Ring, said: str, held_by: Sequence[Holder]) -> None:
-        WRITES.labels("apply", "Secret").inc()
-        manifest = jwtring.secret(namespace, ref, ring, said, [owner(of) for of in held_by])
-        made = await self.world.client.apply(SECRETS, manifest, manager=self.world.settings.manager)
-        self.world.contents.remember(made)
+        await write(self.world, jwtring.secret(namespace, ref, ring, said, [owner(of) for of in held_by]))
 
 
 def _document(config: Child) -> str:

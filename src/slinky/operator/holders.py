@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds a key: the Controllers and Accountings that refer to its Secret, and so own the ring beside it."""
+"""Who holds a key: the Controllers and Accountings that refer to its Secret, and so own the ring beside it.
 
-from collections.abc import Callable, Sequence
+A ring is a Secret of the operator, in which a rotation of the key stands; `keyring` and `jwtring` say what is in it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from slinky.api import keys
 from slinky.api.accounting import ACCOUNTINGS, Accounting
 from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.refs import DaemonKeyRefs, KeyRef
+from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
 from slinky.kube.types import HasMeta, Key
+from slinky.kube.views import SECRETS, Secret
 from slinky.operator import references
+from slinky.operator.metrics import WRITES
 from slinky.operator.world import World
 
 Holder = Controller | Accounting
@@ -66,6 +73,22 @@ def owner(of: Holder) -> dict[str, Any]:
 def strange(ring: HasMeta, held_by: Sequence[Holder]) -> bool:
     """Whether a ring belongs to others than those who use it."""
     return {found.uid for found in ring.metadata.owner_references} != {of.metadata.uid for of in held_by}
+
+
+async def ring_of(world: World, key: Key) -> Secret | None:
+    """The ring of this name, if it has been made. Raises `Blocked` if the name is taken."""
+    if world.contents.secrets.get(key) is None:
+        return None
+    found = await world.contents.secret(*key)
+    if keys.KEY_STAGE not in found.metadata.annotations:
+        raise Blocked("NameTaken", f"Secret {key.name} is not a keyring of the operator; rename it")
+    return found
+
+
+async def write(world: World, manifest: Mapping[str, Any]) -> None:
+    """Make a ring as it is to be."""
+    WRITES.labels("apply", "Secret").inc()
+    world.contents.remember(await world.client.apply(SECRETS, manifest, manager=world.settings.manager))
 
 
 def tell(world: World, held_by: Sequence[Holder], words: str) -> None:

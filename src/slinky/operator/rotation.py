@@ -13,16 +13,15 @@ from slinky.api.controller import Controller as Cluster
 from slinky.api.names import SLURMD
 from slinky.api.refs import KeyRef
 from slinky.kube.controller import Again, Controller
-from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
 from slinky.kube.types import Key
-from slinky.kube.views import DEPLOYMENTS, SECRETS, STATEFUL_SETS, Pod, Secret
+from slinky.kube.views import DEPLOYMENTS, STATEFUL_SETS, Pod, Secret
 from slinky.operator import keyring, references
 from slinky.operator.clusters import Clusters
-from slinky.operator.holders import Holder, holders, owner, source, sources, strange, tell
+from slinky.operator.holders import Holder, holders, owner, ring_of, source, sources, strange, tell, write
 from slinky.operator.keeper import WORKERS, judge
 from slinky.operator.keyring import MEANING, Reach, Ring, Stage, Step, describe, mounted, read, secret
-from slinky.operator.metrics import SLURM_WRITES, WRITES
+from slinky.operator.metrics import SLURM_WRITES
 from slinky.operator.pieces import hashed
 from slinky.operator.refresh import refresh
 from slinky.operator.world import World
@@ -57,7 +56,7 @@ class Rotation:
 
     async def _turn(self, namespace: str, ref: KeyRef, users: Sequence[Holder]) -> Again | None:
         wanted = await self.world.contents.secret_value(namespace, ref)
-        held = await self._held(namespace, ref)
+        held = await ring_of(self.world, Key(namespace, keyring.name(ref)))
         if held is None:
             await self._write(namespace, ref, Ring(wanted, origin=hashed(wanted)), "", users)
             return None
@@ -129,20 +128,8 @@ class Rotation:
         pods = self.world.pods.by(WORKERS_OF, str(of.key))
         return [pod.metadata.labels.get(keys.POD_HOSTNAME, "") for pod in pods if not pod.metadata.deleting]
 
-    async def _held(self, namespace: str, ref: KeyRef) -> Secret | None:
-        key = Key(namespace, keyring.name(ref))
-        if self.world.contents.secrets.get(key) is None:
-            return None
-        found = await self.world.contents.secret(*key)
-        if keys.KEY_STAGE not in found.metadata.annotations:
-            raise Blocked("NameTaken", f"Secret {key.name} is not a keyring of the operator; rename it")
-        return found
-
     async def _write(self, namespace: str, ref: KeyRef, ring: Ring, said: str, users: Sequence[Holder]) -> None:
-        WRITES.labels("apply", "Secret").inc()
-        manifest = secret(namespace, ref, ring, said, [owner(of) for of in users])
-        made = await self.world.client.apply(SECRETS, manifest, manager=self.world.settings.manager)
-        self.world.contents.remember(made)
+        await write(self.world, secret(namespace, ref, ring, said, [owner(of) for of in users]))
 
     def _tell(self, users: Sequence[Holder], before: Ring, found: Step) -> None:
         if before.stage is found.ring.stage:

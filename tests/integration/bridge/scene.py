@@ -241,6 +241,15 @@ class Scene:
                 continue
         return not busy
 
+    async def overtaken(self, first: str, second: str) -> Job:
+        """While the bridge is away, the job of `first` ends, and that of `second`, which waits, gets its node."""
+        await self.pod(second)
+        await self.says(second, "Resources")
+        job = await self.job_of(second)
+        await self.crash()
+        await self.slurm.cancel((await self.job_of(first)).job_id)
+        return await self.state(job, "RUNNING")
+
     async def clear(self) -> None:
         """Leave nothing behind."""
         await self.crash()

@@ -55,16 +55,9 @@ async def test_a_gang_waits_for_its_last_pod_and_then_has_one_job(stage: Scene) 
 
 
 async def test_a_member_that_fails_costs_nobody_else_and_its_successor_gets_a_job_of_its_own(stage: Scene) -> None:
-    await stage.node(2)
-    label = await batch_job(stage, 2)
-    for name in ("a", "b"):
-        await stage.pod(name, labels=label)
-    for name in ("a", "b"):
-        await stage.bound(name)
-        await stage.phase(name, "Running")
-    (job,) = await stage.jobs()
+    job = await running_pair(stage)
     await stage.phase("a", "Failed", 3)
-    await stage.pod("c", labels=label)
+    await stage.pod("c", labels={names.JOB_NAME: "j"})
     await stage.says("c", "Resources")
     successor = await stage.job_of("c")
     assert (successor.node_count.whole, successor.sluid == job.sluid) == (1, False)

@@ -114,12 +114,7 @@ async def test_a_silent_node_gets_no_pod_until_it_answers(kube: Client, ctld: Sl
 async def test_a_cordoned_node_gets_no_pod_of_a_job_that_had_it(stage: Scene) -> None:
     await stage.pod("first")
     await stage.bound("first")
-    await stage.pod("second")
-    await stage.says("second", "Resources")
-    job = await stage.job_of("second")
-    await stage.crash()
-    await stage.slurm.cancel((await stage.job_of("first")).job_id)
-    await stage.state(job, "RUNNING")
+    job = await stage.overtaken("first", "second")
     await cordon(stage, True)
     await stage.stopped("first")
     await stage.start()
