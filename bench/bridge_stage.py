@@ -190,8 +190,8 @@ class Stage:
         await many(names, lambda name: self.kube.delete(OUR_PODS, Key(NAMESPACE, name)))
         return time.monotonic() - began
 
-    async def clear_floor(self, count: int) -> None:
-        """Remove what a floor left."""
+    async def clear_binds(self, count: int) -> None:
+        """Remove the pods that a floor left."""
 
         async def remove(number: int) -> None:
             key = Key(NAMESPACE, f"floor-{number}")
@@ -199,6 +199,10 @@ class Stage:
             await self.kube.delete(OUR_PODS, key, grace=0)
 
         await many(range(count), remove)
+
+    async def clear_floor(self, count: int) -> None:
+        """Remove the pods and jobs that a floor left."""
+        await self.clear_binds(count)
         await self.slurm.cancel_many(JobSelection(job_name="floor"))
         # A list of a thousand hosts is heavy, so the bridge reads it seldom: until then it takes them for busy.
         await asyncio.sleep(20)

@@ -27,23 +27,28 @@ BOUND = counter("slinky_bridge_binds_total", "Pods put on a node.")
 EVICTED = counter("slinky_bridge_evictions_total", "Pods deleted because their job ended, by reason.", "reason")
 
 #: Writes at once: the API server takes some hundred a second, and others want their share.
-CONCURRENCY = 32
+CONCURRENCY = 64
 #: So many bindings are remembered until the watch has surely told of them.
 RECENT = 4096
 
 
 async def each(pods: Iterable[Pod], work: Callable[[Pod], Awaitable[None]]) -> None:
     """Do something for many pods at once; the first failure is raised when all have been tried."""
-    limit = asyncio.Semaphore(CONCURRENCY)
+    left = list(pods)
+    todo = iter(left)
+    failures: list[Exception] = []
 
-    async def one(pod: Pod) -> None:
-        async with limit:
-            await work(pod)
+    async def hand() -> None:
+        for pod in todo:
+            try:
+                await work(pod)
+            except Exception as error:
+                failures.append(error)
 
-    results = await asyncio.gather(*(one(pod) for pod in pods), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
+    # A task for each hand, not for each pod: those of a large gang would cost as much as the writes themselves.
+    await asyncio.gather(*(hand() for _ in range(min(CONCURRENCY, len(left)))))
+    if failures:
+        raise failures[0]
 
 
 class Hands:

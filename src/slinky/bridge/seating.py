@@ -12,7 +12,7 @@ from slinky.bridge.ledger import Ledger
 from slinky.bridge.place import Misplaced, Seat
 from slinky.bridge.release import Releaser
 from slinky.bridge.stock import Stock
-from slinky.bridge.storage import Storage, VolumePending
+from slinky.bridge.storage import Storage, VolumePending, claims_of
 from slinky.bridge.translate import Wish
 from slinky.bridge.views import Pod
 from slinky.bridge.watch import Said
@@ -64,7 +64,8 @@ class Seating:
             unbound = [pod for pod in pods if not intake.bound(pod) and not pod.metadata.deleting]
             with BIND_SECONDS.time():
                 # All or nothing: no pod of a gang starts before every one of them can.
-                await each(unbound, lambda pod: self._ready(pod, seats[pod.metadata.uid]))
+                needy = [pod for pod in unbound if self._claims.needed(pod) or claims_of(pod)]
+                await each(needy, lambda pod: self._ready(pod, seats[pod.metadata.uid]))
                 await each(unbound, lambda pod: self._start(record, pod, seats[pod.metadata.uid].node))
         except Misplaced as error:
             await self._give_back(job, pods, error)

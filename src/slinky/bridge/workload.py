@@ -36,7 +36,8 @@ class Unit(NamedTuple):
     part: str = ""
 
     def __str__(self) -> str:
-        return "/".join(filter(None, self))
+        whole = f"{self.namespace}/{self.kind}/{self.name}"
+        return f"{whole}/{self.part}" if self.part else whole
 
     @property
     def key(self) -> Key:

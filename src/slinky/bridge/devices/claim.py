@@ -50,6 +50,10 @@ class Claims:
         # Pods of one job may share a node: what one takes the next must see.
         self._turn = asyncio.Lock()
 
+    def needed(self, pod: Pod) -> bool:
+        """Whether a pod needs devices that are claimed."""
+        return bool(pod.spec.resource_claims or asks.of_pod(pod, self._shelf.catalog))
+
     async def prepare(self, pod: Pod, node: str, record: JobRecord) -> None:
         """Make sure that the pod's devices are its own before it is bound. Raises `Misplaced`, `Held` or `Later`."""
         own = asks.of_pod(pod, self._shelf.catalog)
