@@ -200,9 +200,10 @@ class Stage:
 
         await many(range(count), remove)
 
-    async def clear_floor(self, count: int) -> None:
-        """Remove the pods and jobs that a floor left."""
+    async def clear_floor(self, count: int) -> float:
+        """Remove the pods and jobs that a floor left; the moment at which the jobs were gone."""
         await self.clear_binds(count)
         await self.slurm.cancel_many(JobSelection(job_name="floor"))
-        # A list of a thousand hosts is heavy, so the bridge reads it seldom: until then it takes them for busy.
-        await asyncio.sleep(20)
+        while any(status.state.live for status in await self.slurm.job_states()):  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.5)
+        return time.monotonic()

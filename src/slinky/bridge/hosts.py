@@ -6,7 +6,7 @@ external, carries our mark, and is drained and empty by slurmctld's own fresh wo
 for a drain, so a drain for replacement is not undone by a node that is schedulable.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slinky.bridge import names
 from slinky.bridge.devices import supply
@@ -86,6 +86,8 @@ class Complain:
 
 
 Action = Create | Amend | Drain | Undrain | Delete | Taint | Report | Complain
+#: Those that change something in Slurm.
+DEEDS = (Create, Amend, Drain, Undrain, Delete)
 
 
 def mark(me: Self) -> str:
@@ -105,6 +107,12 @@ def plan(facts: Facts) -> list[Action]:
     if actions is None:
         actions = [*_amend(facts, facts.host), *_open_or_close(facts, facts.host), *_compare(facts, facts.host)]
     return [*actions, *_taint(facts, wanted=facts.effect != "None"), *_report(facts, facts.host)]
+
+
+def pressing(facts: Facts) -> bool:
+    """Whether there would be something to do in Slurm if it were as it was last seen."""
+    last = replace(facts, presence=Presence.PRESENT if facts.host else Presence.ABSENT)
+    return any(isinstance(action, DEEDS) for action in plan(last))
 
 
 def external(node: Node | None) -> bool:

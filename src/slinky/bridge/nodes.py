@@ -32,6 +32,8 @@ STEPS = counter("slinky_bridge_node_steps_total", "Steps taken about nodes, by k
 #: While Slurm is out of sight nothing is done about its hosts, and none is made while it cannot tell its partitions.
 #: The return of the mirror wakes us; this is for the rest.
 UNKNOWN_AGAIN = 10.0
+#: Slurm is in sight, but its long list of hosts was not read for a while: how soon the new one is looked at.
+STALE_AGAIN = 1.0
 #: A host that was made is looked at again after this long: slurmctld may have lost it before the mirror ever saw it,
 #: and what was never seen is not missed.
 MADE_AGAIN = 30.0
@@ -91,7 +93,8 @@ class Nodes:
         if key.name in self._made:
             again = min(again or MADE_AGAIN, MADE_AGAIN)
         if facts.presence is Presence.UNKNOWN or facts.partitions is None:
-            again = min(again or UNKNOWN_AGAIN, UNKNOWN_AGAIN)
+            pause = STALE_AGAIN if self._freshened(facts) else UNKNOWN_AGAIN
+            again = min(again or pause, pause)
         return Again(again) if again is not None else None
 
     async def blocked(self, key: HostName, why: Verdict) -> None:
@@ -134,6 +137,14 @@ class Nodes:
         except NotFound:
             return Presence.ABSENT
         return Presence.UNKNOWN
+
+    def _freshened(self, facts: Facts) -> bool:
+        """Have the hosts read now, if all that is missing to do something is that they were not for a while."""
+        stale = self._mirror.fault is None and self._mirror.nodes.doubt is None and not self._mirror.nodes.fresh()
+        if not (stale and hosts.pressing(facts)):
+            return False
+        self._mirror.poke(nodes=True)
+        return True
 
     def _held_back(self, name: str) -> bool:
         """Whether a node hears later how its host is, since many hosts are being changed at this moment."""

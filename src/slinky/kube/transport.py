@@ -22,11 +22,12 @@ from slinky.kube.errors import DeadlineExceeded, Unreachable
 from slinky.kube.tls import Followed, Pem, client_context
 
 # A wake-up of the process costs several times what an event costs. Small chunks that follow one another within BUSY
-# seconds are let gather for GATHER seconds, and longer, up to LONGEST, while they keep coming; a lone event is never
-# held up, a bulk transfer neither.
+# seconds are let gather for GATHER seconds, and longer, up to LONGEST, as long as more than DENSE bytes a second come;
+# a lone event is never held up, a bulk transfer neither.
 BUSY = 0.005
 GATHER = 0.01
 LONGEST = 0.05
+DENSE = 2**20
 BULK = 2**18
 
 _NO_HEADERS: Mapping[str, str] = {}
@@ -190,10 +191,8 @@ class _AioStream:
         last, pause = float("-inf"), 0.0
         while chunk := await content.readany():
             yield chunk
-            if clock() - last >= max(BUSY, pause):
-                pause = 0.0
-            elif len(chunk) < BULK:
-                pause = min(max(GATHER, 2 * pause), LONGEST)
+            pause = gathering(pause, clock() - last, len(chunk))
+            if pause and len(chunk) < BULK:
                 await self._gather(pause)
             last = clock()
 
@@ -209,6 +208,13 @@ class _AioStream:
         finally:
             if not socket.is_closing():
                 socket.resume_reading()
+
+
+def gathering(before: float, gap: float, size: int) -> float:
+    """For how long to let a stream gather that brought so many bytes, so many seconds after it gathered `before`."""
+    if gap >= BUSY:
+        return 0.0
+    return min(max(GATHER, before * 2 if size >= DENSE * before else before / 2), LONGEST)
 
 
 @contextlib.contextmanager

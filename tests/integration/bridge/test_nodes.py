@@ -3,6 +3,8 @@
 
 import asyncio
 
+import msgspec
+
 from slinky.bridge import names
 from slinky.kube import EVENTS, NODES, Client, Key
 from slinky.kube.conditions import find
@@ -10,6 +12,7 @@ from slinky.slurm import Client as Slurm
 from slinky.slurm import Node as Host
 from slinky.slurm import NodeUpdate
 from slinky.slurm import NotFound as NoHost
+from slinky.slurm.pace import Hurry, Source
 
 from .scene import Scene, eventually, scene
 
@@ -56,6 +59,21 @@ async def test_a_cordon_drains_and_its_end_undrains(stage: Scene) -> None:
     assert (await host(stage, "DRAIN")).reason.startswith(names.DRAIN_PREFIX)
     await cordon(stage, False)
     await host(stage, without=("DRAIN",))
+
+
+async def test_a_cordon_does_not_wait_for_the_next_list_of_hosts(stage: Scene) -> None:
+    await host(stage, "EXTERNAL")
+    assert stage.bridge is not None
+    mirror = stage.bridge.mirror
+    # As with a thousand hosts while jobs come and go: the list is put off, and what is known of hosts grows old.
+    long = dict.fromkeys(("calm_after", "busy", "node_sweep"), 600.0)
+    mirror._rhythm = msgspec.structs.replace(mirror._rhythm, heavy=0.0, **long)
+    await asyncio.sleep(3)  # the host is new, and looked at once more
+    mirror.poke()
+    mirror._last[Source.NODES].want(Hurry.SOON)
+    mirror.nodes._confirmed = float("-inf")
+    await cordon(stage, True)
+    await host(stage, "DRAIN")
 
 
 async def test_a_crowd_of_nodes_is_registered_drained_and_opened_whole(stage: Scene) -> None:

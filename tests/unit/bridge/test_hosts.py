@@ -78,6 +78,16 @@ def test_unknown_is_not_gone() -> None:
         assert plan(found, None, presence=Presence.UNKNOWN) == []
 
 
+def test_what_would_have_to_be_done_is_known_from_what_was_last_seen() -> None:
+    def pressing(found: Node | None, there: Host | None) -> bool:
+        return hosts.pressing(Facts("n1", found, there, Presence.UNKNOWN, MARK, partitions=("ext",)))
+
+    assert pressing(wanted(unschedulable=True), host())
+    assert pressing(wanted(), None)
+    assert not pressing(wanted(), host())
+    assert not pressing(wanted(unschedulable=True), host("IDLE", "DRAIN", "EXTERNAL", reason=f"{names.DRAIN_PREFIX} x"))
+
+
 def test_a_cordon_drains_and_its_end_undrains() -> None:
     drain = plan(wanted(unschedulable=True), host())[0]
     assert isinstance(drain, Drain)
