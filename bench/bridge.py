@@ -35,7 +35,7 @@ from slinky.slurm import Client as Slurm
 from slinky.slurm import JobRequest, JobSelection, MintedToken
 
 RESULTS = Path(__file__).parent / "results" / "bridge.json"
-#: Gangs and their floors, in turns: on two cores one third of a second is half as much more the next time.
+#: Gangs and their floors, in turns: what takes a third of a second on two cores takes half as long again the next time.
 GANGS = 15
 SPARE = {names.OPTION + "partition": "dyn"}
 
@@ -97,8 +97,14 @@ class Bench:
         """Remove what a floor left, and wait until the bridge knows that its hosts are free: while jobs move it reads a
         list of a thousand hosts seldom, and until then it would queue what could start at once.
         """
-        free = await self.stage.clear_floor(count)
-        await until(lambda: any(call.kind == "GET nodes/" for call in self.bridge.calls(free)), every=0.5)
+        await self.stage.clear_floor(count)
+        await self.stage.hosts(lambda host: host.state.idle, (f"n-{number}" for number in range(self.given.nodes)))
+        free = time.monotonic()
+
+        def known() -> bool:
+            return any(call.kind == "GET nodes/" and call.at - call.seconds > free for call in self.bridge.calls(free))
+
+        await until(known, every=0.5)
 
     async def _one(self, name: str, **meta: dict[str, str]) -> float:
         began = time.monotonic()

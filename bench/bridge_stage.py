@@ -200,10 +200,7 @@ class Stage:
 
         await many(range(count), remove)
 
-    async def clear_floor(self, count: int) -> float:
-        """Remove the pods and jobs that a floor left; the moment at which the jobs were gone."""
+    async def clear_floor(self, count: int) -> None:
+        """Remove the pods and jobs that a floor left."""
         await self.clear_binds(count)
         await self.slurm.cancel_many(JobSelection(job_name="floor"))
-        while any(status.state.live for status in await self.slurm.job_states()):  # noqa: ASYNC110 - nobody tells us
-            await asyncio.sleep(0.5)
-        return time.monotonic()

@@ -184,15 +184,13 @@ class Nodes:
                 await self._delete(name)
             case Taint(on) if node is not None:
                 await self._taint(node, on=on)
-                return
             case Report() if node is not None:
                 await self._report(node, action)
-                return
             case Complain(reason, message) if node is not None:
                 self._recorder.note(NODES.reference(node), reason, message, warning=True)
-                return
-        self._deeds.append(self._client.clock.monotonic())
-        self._mirror.poke(nodes=True)
+        if isinstance(action, hosts.DEEDS):
+            self._deeds.append(self._client.clock.monotonic())
+            self._mirror.poke(nodes=True)
 
     async def _create(self, name: str, conf: str, comment: str) -> None:
         log.info("registering a node", host=name)

@@ -56,9 +56,9 @@ class Claims:
 
     async def prepare(self, pod: Pod, node: str, record: JobRecord) -> None:
         """Make sure that the pod's devices are its own before it is bound. Raises `Misplaced`, `Held` or `Later`."""
-        own = asks.of_pod(pod, self._shelf.catalog)
-        if not own and not pod.spec.resource_claims:
+        if not self.needed(pod):
             return
+        own = asks.of_pod(pod, self._shelf.catalog)
         async with self._turn:
             try:
                 spot = self._spot(pod, node, record)
