@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cgroups of a lab: one branch per lab in every hierarchy, one twig per node.
+"""The cgroups of a lab: one per lab in every hierarchy, with one child per node.
 
-Kubelets that shared a root would take each other's pods for orphans and remove them. Version 1 and version 2
-hierarchies are treated alike: each mounted one gets the folder.
+Kubelets that share a cgroup root take each other's pods for orphans and remove them. Every mounted hierarchy gets
+the cgroup, version 1 and version 2 alike; in version 2 the controllers are delegated to it as well.
 """
 
 import contextlib
 import time
 from collections.abc import Iterable
 from pathlib import Path
+
+from slinky.lab.errors import LabError
+
+#: What a node delegates where the kernel has it, and what a kubelet refuses to start without.
+DELEGATED = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
+REQUIRED = frozenset({"cpuset", "cpu", "memory", "pids"})
+
+_PROCESSES = (
+    "in a container, give it its own cgroup namespace with write access and move its processes into a child cgroup "
+    "first (mkdir /sys/fs/cgroup/init; echo $$ > /sys/fs/cgroup/init/cgroup.procs); see docs/lab.md"
+)
 
 
 def hierarchies(mounts: str | None = None) -> list[Path]:
@@ -23,17 +34,52 @@ def branch(lab: str) -> str:
     return f"slinky-{lab}"
 
 
-def create(path: str) -> None:
-    """Make a cgroup in every hierarchy; cpusets inherit nothing in version 1, so they are filled from above."""
-    for top in hierarchies():
+def create(path: str, tops: Iterable[Path] | None = None) -> None:
+    """Create a cgroup in every hierarchy, with the controllers that a kubelet needs.
+
+    Version 1 cpusets inherit nothing, so they are copied from the parent. In version 2 a cgroup has only the
+    controllers that its parent delegates, so every parent on the way delegates them.
+    """
+    for top in hierarchies() if tops is None else tops:
         folder = top
         for part in path.split("/"):
+            _delegate_controllers(folder)
             folder /= part
             folder.mkdir(exist_ok=True)
             for name in ("cpuset.cpus", "cpuset.mems"):
                 file, above = folder / name, folder.parent / name
                 if file.exists() and above.exists() and not file.read_text().strip():
                     file.write_text(above.read_text())
+        _require_controllers(top, folder)
+
+
+def _delegate_controllers(folder: Path) -> None:
+    """Hand every controller that a kubelet uses down to the children of a version 2 cgroup.
+
+    This is a single write: written one by one, the first controllers of a cgroup that contains processes are accepted
+    and turn it into a thread root, in which the memory controller can no longer be enabled.
+    """
+    available = _controllers(folder)
+    if wanted := " ".join(f"+{name}" for name in available if name in DELEGATED):
+        try:
+            (folder / "cgroup.subtree_control").write_text(wanted)
+        except OSError as error:
+            raise LabError(f"cgroup {folder} cannot delegate its controllers ({error.strerror})", _PROCESSES) from error
+
+
+def _require_controllers(top: Path, folder: Path) -> None:
+    """Fail at once where a kubelet would only fail after it has been restarted for minutes.
+
+    A hybrid host has its controllers in version 1 hierarchies and none at the version 2 root: nothing is required.
+    """
+    if _controllers(top) and (missing := sorted(REQUIRED - set(_controllers(folder)))):
+        raise LabError(f"cgroup {folder} lacks the controllers {', '.join(missing)}", _PROCESSES)
+
+
+def _controllers(folder: Path) -> list[str]:
+    """The controllers of a version 2 cgroup; empty for version 1."""
+    file = folder / "cgroup.controllers"
+    return file.read_text().split() if file.exists() else []
 
 
 def remove(path: str, seconds: float = 10) -> list[Path]:

@@ -106,6 +106,32 @@ def test_cgroup_hierarchies_of_both_versions_are_found() -> None:
     assert cgroups.hierarchies(mounts) == [Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup/unified")]
 
 
+def test_version_2_controllers_are_delegated_in_one_write_at_every_level(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "slinky-a", tmp_path / "slinky-a" / "node1"):
+        folder.mkdir(exist_ok=True)
+        (folder / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids rdma misc\n")
+    cgroups.create("slinky-a/node1", [tmp_path])
+    delegated = "+cpuset +cpu +io +memory +hugetlb +pids"
+    assert (tmp_path / "cgroup.subtree_control").read_text() == delegated
+    assert (tmp_path / "slinky-a" / "cgroup.subtree_control").read_text() == delegated
+    assert not (tmp_path / "slinky-a" / "node1" / "cgroup.subtree_control").exists()
+
+
+def test_a_node_without_controllers_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu memory pids\n")
+    (tmp_path / "node1").mkdir()
+    (tmp_path / "node1" / "cgroup.controllers").write_text("cpu pids\n")
+    with pytest.raises(LabError, match="node1 lacks the controllers cpuset, memory"):
+        cgroups.create("node1", [tmp_path])
+
+
+def test_a_hybrid_host_needs_no_version_2_controllers(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("\n")
+    cgroups.create("slinky-a/node1", [tmp_path])
+    assert (tmp_path / "slinky-a" / "node1").is_dir()
+    assert not (tmp_path / "cgroup.subtree_control").exists()
+
+
 def test_a_webhook_is_called_by_address_and_never_for_foreign_pods() -> None:
     hook = {"name": "mpod.kb.io", "clientConfig": {"service": {"path": "/mutate--v1-pod"}}, "failurePolicy": "Fail"}
     manifest = {"apiVersion": "a/v1", "kind": "K", "metadata": {"name": "mutating"}, "webhooks": [hook]}
