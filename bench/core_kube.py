@@ -21,11 +21,10 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from bench.kube_pods import NAMESPACE, fill
+from bench.kube_replay import record
 from slinky.kube import connect
 from slinky.lab.plain import PlainPlane
-
-from .kube_pods import NAMESPACE, fill
-from .kube_replay import record
 
 RATE = 1000.0
 RESULTS = Path(__file__).parent / "results" / "core_kube.json"

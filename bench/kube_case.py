@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 import uvloop
 
+from bench.kube_pods import NAMESPACE
 from slinky.kube import PODS, Cache, Client, Pod, Runtime, by_owner, connect
 from slinky.kube.metrics import REQUESTS, WATCH_EVENTS
 from slinky.observe import LoopLag
-
-from .kube_pods import NAMESPACE
 
 
 def resident(which: str = "VmRSS") -> float:

@@ -18,13 +18,12 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from bench.core_kube import Figure
+from bench.operator_grow import grown
+from bench.operator_rest import at_rest
+from bench.operator_scene import laboratory
+from bench.operator_slurm import reactions
 from slinky.lab.lab import Lab
-
-from .core_kube import Figure
-from .operator_grow import grown
-from .operator_rest import at_rest
-from .operator_scene import laboratory
-from .operator_slurm import reactions
 
 RESULTS = Path(__file__).parent / "results" / "operator.json"
 

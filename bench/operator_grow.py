@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, NamedTuple
 from unittest import mock
 
+from bench.operator_scene import Operator, Scene, scene, until
 from slinky.api.controller import CONTROLLERS
 from slinky.api.nodeset import NODE_SETS
 from slinky.kube import PODS, Cache, Key, Pod, Runtime
@@ -21,8 +22,6 @@ from slinky.lab.lab import Lab
 from slinky.operator.app import main as operate
 from slinky.operator.nodeset.acts import ABREAST
 from slinky.operator.settings import Settings
-
-from .operator_scene import Operator, Scene, scene, until
 
 
 class Sent(NamedTuple):

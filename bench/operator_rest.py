@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an operator costs that has nothing to do: thousands of workers, all of them known to a real Slurm."""
 
+from bench.operator_grow import filled, watching
+from bench.operator_scene import AtRest, Operator, scene
+from bench.operator_slurm import clear, register
 from slinky.lab.lab import Lab
 from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
-
-from .operator_grow import filled, watching
-from .operator_scene import AtRest, Operator, scene
-from .operator_slurm import clear, register
 
 
 async def at_rest(lab: Lab, count: int) -> AtRest:

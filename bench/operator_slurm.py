@@ -13,15 +13,14 @@ import time
 from collections.abc import AsyncIterator
 from functools import partial
 
+from bench.operator_grow import filled, watching
+from bench.operator_scene import Operator, Scene, scene, until
 from slinky.api import keys
 from slinky.api.wellknown import SLURMRESTD_PORT
 from slinky.kube import PODS, Cache, Key, Pod
 from slinky.lab.lab import Lab
 from slinky.slurm import Client as Slurm
 from slinky.slurm import JobRequest, MintedToken, NodeUpdate, node_conf, number
-
-from .operator_grow import filled, watching
-from .operator_scene import Operator, Scene, scene, until
 
 DEAD = "127.66.6.6"
 

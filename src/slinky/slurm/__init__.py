@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What any program needs of Slurm."""
 
-from .changes import Change, Feed, Kind
-from .client import Client
-from .errors import (
+from slinky.slurm.changes import Change, Feed, Kind
+from slinky.slurm.client import Client
+from slinky.slurm.errors import (
     Auth,
     Busy,
     Conflict,
@@ -21,24 +21,24 @@ from .errors import (
     Unreachable,
     Unsupported,
 )
-from .hostlist import HostlistError, expand, fold
-from .jobbook import Whereabouts
-from .mirror import Mirror
-from .notify import Doorbell, hook
-from .pace import Rhythm
-from .partitions import Partition
-from .records import JobRecord
-from .requests import JobRequest, JobSelection, NodeUpdate, ReservationRequest, node_conf
-from .results import Conf, Listing, Submitted
-from .states import JobState, NodeState
-from .statistics import ControllerPing, Diag
-from .sync import SyncClient
-from .table import Doubt, Presence, Table
-from .tokens import FileToken, FixedToken, MintedToken, TokenError, TokenSource, mint
-from .transport import Exchange
-from .values import INFINITE, ExitCode, Number, Tres, exit_status, number
-from .versions import Version
-from .views import Gres, Job, JobStatus, License, Node, NodeResources, Reservation, Share
+from slinky.slurm.hostlist import HostlistError, expand, fold
+from slinky.slurm.jobbook import Whereabouts
+from slinky.slurm.mirror import Mirror
+from slinky.slurm.notify import Doorbell, hook
+from slinky.slurm.pace import Rhythm
+from slinky.slurm.partitions import Partition
+from slinky.slurm.records import JobRecord
+from slinky.slurm.requests import JobRequest, JobSelection, NodeUpdate, ReservationRequest, node_conf
+from slinky.slurm.results import Conf, Listing, Submitted
+from slinky.slurm.states import JobState, NodeState
+from slinky.slurm.statistics import ControllerPing, Diag
+from slinky.slurm.sync import SyncClient
+from slinky.slurm.table import Doubt, Presence, Table
+from slinky.slurm.tokens import FileToken, FixedToken, MintedToken, TokenError, TokenSource, mint
+from slinky.slurm.transport import Exchange
+from slinky.slurm.values import INFINITE, ExitCode, Number, Tres, exit_status, number
+from slinky.slurm.versions import Version
+from slinky.slurm.views import Gres, Job, JobStatus, License, Node, NodeResources, Reservation, Share
 
 __all__ = [
     "INFINITE",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from .accounts import Account, Association, Cluster, User, Wckey
-from .answers import (
+from slinky.slurm.accounts import Account, Association, Cluster, User, Wckey
+from slinky.slurm.answers import (
     AccountsAnswer,
     Answer,
     AssociationsAnswer,
@@ -24,16 +24,16 @@ from .answers import (
     UsersAnswer,
     WckeysAnswer,
 )
-from .endpoints import Dbd
-from .enrolment import NewAccounts, NewUsers
-from .errors import NotFound, Problem
-from .past import Outcome, PastJob
-from .qos import Qos
-from .reading import present
-from .session import Session
-from .statistics import ControllerPing
-from .transport import query_of
-from .values import Tres, Value
+from slinky.slurm.endpoints import Dbd
+from slinky.slurm.enrolment import NewAccounts, NewUsers
+from slinky.slurm.errors import NotFound, Problem
+from slinky.slurm.past import Outcome, PastJob
+from slinky.slurm.qos import Qos
+from slinky.slurm.reading import present
+from slinky.slurm.session import Session
+from slinky.slurm.statistics import ControllerPing
+from slinky.slurm.transport import query_of
+from slinky.slurm.values import Tres, Value
 
 T = TypeVar("T")
 

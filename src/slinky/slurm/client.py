@@ -18,8 +18,8 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from .accounting import Accounting
-from .answers import (
+from slinky.slurm.accounting import Accounting
+from slinky.slurm.answers import (
     Answer,
     CancelAnswer,
     ConfAnswer,
@@ -39,12 +39,12 @@ from .answers import (
     SubmitAnswer,
     UpdateAnswer,
 )
-from .endpoints import Ctld, Endpoint
-from .errors import Malformed, Problem, error_for
-from .hostlist import fold
-from .partitions import Partition, PartitionsBody
-from .reading import decode_slowly, kill_refusals, present
-from .requests import (
+from slinky.slurm.endpoints import Ctld, Endpoint
+from slinky.slurm.errors import Malformed, Problem, error_for
+from slinky.slurm.hostlist import fold
+from slinky.slurm.partitions import Partition, PartitionsBody
+from slinky.slurm.reading import decode_slowly, kill_refusals, present
+from slinky.slurm.requests import (
     JobRequest,
     JobSelection,
     NewNode,
@@ -54,13 +54,13 @@ from .requests import (
     ReservationsBody,
     SubmitBody,
 )
-from .results import Conf, Listing, Submitted, absence, job_id, only, submitted, told
-from .session import Session
-from .statistics import ConfMeta, ControllerPing, Diag
-from .tokens import FixedToken, TokenSource
-from .transport import CONNECTIONS, Exchange, HttpTransport, query_of
-from .versions import Version
-from .views import Job, JobStatus, License, Node, NodeResources, Reservation, Share
+from slinky.slurm.results import Conf, Listing, Submitted, absence, job_id, only, submitted, told
+from slinky.slurm.session import Session
+from slinky.slurm.statistics import ConfMeta, ControllerPing, Diag
+from slinky.slurm.tokens import FixedToken, TokenSource
+from slinky.slurm.transport import CONNECTIONS, Exchange, HttpTransport, query_of
+from slinky.slurm.versions import Version
+from slinky.slurm.views import Job, JobStatus, License, Node, NodeResources, Reservation, Share
 
 A = TypeVar("A", bound=Answer)
 

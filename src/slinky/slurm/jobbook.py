@@ -17,16 +17,16 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from . import records
-from .changes import Change, Kind
-from .client import Client
-from .errors import NotFound, SlurmError, Unsupported
-from .past import PastJob
-from .records import JobRecord, Question
-from .states import JobState
-from .table import FRESH, Presence, Table
-from .views import Job, JobStatus, NodeResources
-from .waiting import Allowance, Waiting, curious
+from slinky.slurm import records
+from slinky.slurm.changes import Change, Kind
+from slinky.slurm.client import Client
+from slinky.slurm.errors import NotFound, SlurmError, Unsupported
+from slinky.slurm.past import PastJob
+from slinky.slurm.records import JobRecord, Question
+from slinky.slurm.states import JobState
+from slinky.slurm.table import FRESH, Presence, Table
+from slinky.slurm.views import Job, JobStatus, NodeResources
+from slinky.slurm.waiting import Allowance, Waiting, curious
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from .tokens import TokenError, base64, payload, signing_input
+from slinky.slurm.tokens import TokenError, base64, payload, signing_input
 
 
 def mint_rs256(

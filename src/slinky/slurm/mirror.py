@@ -23,16 +23,16 @@ from typing import Any, Self, TypeVar
 
 from msgspec import structs
 
-from .changes import Change, Feed, Kind, Listener, moves
-from .client import Client
-from .errors import SlurmError
-from .jobbook import JobBook, Whereabouts
-from .pace import VITAL, Hurry, Last, Rhythm, Source, Telltale, due, replanned, restarted, stirred
-from .partitions import Partition
-from .records import YOUNG, JobRecord
-from .results import Listing
-from .table import FRESH, Doubt, Table
-from .views import Node, Reservation
+from slinky.slurm.changes import Change, Feed, Kind, Listener, moves
+from slinky.slurm.client import Client
+from slinky.slurm.errors import SlurmError
+from slinky.slurm.jobbook import JobBook, Whereabouts
+from slinky.slurm.pace import VITAL, Hurry, Last, Rhythm, Source, Telltale, due, replanned, restarted, stirred
+from slinky.slurm.partitions import Partition
+from slinky.slurm.records import YOUNG, JobRecord
+from slinky.slurm.results import Listing
+from slinky.slurm.table import FRESH, Doubt, Table
+from slinky.slurm.views import Node, Reservation
 
 log = logging.getLogger(__name__)
 

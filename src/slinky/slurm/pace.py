@@ -14,7 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from .statistics import Diag
+from slinky.slurm.statistics import Diag
 
 
 class Source(Enum):

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from .states import JobState
-from .values import UNSET, ExitCode, Number, Tres, Value
+from slinky.slurm.states import JobState
+from slinky.slurm.values import UNSET, ExitCode, Number, Tres, Value
 
 Words = tuple[str, ...]
 Amounts = tuple[Tres, ...]

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from .accounts import TresMinutes, TresPer
-from .values import UNSET, Number, Tres, Value
+from slinky.slurm.accounts import TresMinutes, TresPer
+from slinky.slurm.values import UNSET, Number, Tres, Value
 
 Words = tuple[str, ...]
 Amounts = tuple[Tres, ...]

@@ -13,12 +13,12 @@ from enum import Flag, auto
 
 from msgspec import structs
 
-from .hostlist import expand
-from .past import PastJob
-from .states import JobState
-from .table import FEW, SHARE
-from .values import Value
-from .views import Job, JobStatus, NodeResources
+from slinky.slurm.hostlist import expand
+from slinky.slurm.past import PastJob
+from slinky.slurm.states import JobState
+from slinky.slurm.table import FEW, SHARE
+from slinky.slurm.values import Value
+from slinky.slurm.views import Job, JobStatus, NodeResources
 
 #: slurmctld saves its state every few seconds: what was older than this at a crash is not lost.
 YOUNG = 60.0

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import get_type_hints
 
-from .endpoints import TABLE
-from .errors import MEANING, SlurmError
-from .pace import Rhythm
+from slinky.slurm.endpoints import TABLE
+from slinky.slurm.errors import MEANING, SlurmError
+from slinky.slurm.pace import Rhythm
 
 DEFAULTS = Rhythm()
 

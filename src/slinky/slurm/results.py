@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from .answers import Answer, SubmitAnswer
-from .errors import Malformed, NotFound, Problem, Rejected
-from .statistics import ConfMeta
+from slinky.slurm.answers import Answer, SubmitAnswer
+from slinky.slurm.errors import Malformed, NotFound, Problem, Rejected
+from slinky.slurm.statistics import ConfMeta
 
 log = logging.getLogger(__name__)
 

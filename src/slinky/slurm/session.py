@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import msgspec
 
-from . import versions
-from .answers import Answer, Meta, PingAnswer, SlurmMeta
-from .endpoints import Ctld, Endpoint
-from .errors import (
+from slinky.slurm import versions
+from slinky.slurm.answers import Answer, Meta, PingAnswer, SlurmMeta
+from slinky.slurm.endpoints import Ctld, Endpoint
+from slinky.slurm.errors import (
     Auth,
     DatabaseUnreachable,
     Malformed,
@@ -28,11 +28,11 @@ from .errors import (
     Unreachable,
     Unsupported,
 )
-from .reading import NOT_SERVED, Reply, read
-from .tokens import TokenError, TokenSource, claims
-from .transport import HttpTransport, Query
-from .values import Value
-from .versions import Version
+from slinky.slurm.reading import NOT_SERVED, Reply, read
+from slinky.slurm.tokens import TokenError, TokenSource, claims
+from slinky.slurm.transport import HttpTransport, Query
+from slinky.slurm.values import Value
+from slinky.slurm.versions import Version
 
 A = TypeVar("A", bound=Answer)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from .client import Client
+from slinky.slurm.client import Client
 
 R = TypeVar("R")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from .errors import Unsupported
+from slinky.slurm.errors import Unsupported
 
 
 class Version(IntEnum):

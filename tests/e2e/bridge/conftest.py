@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.e2e.bridge.stage import Stage
 
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS
@@ -15,8 +16,6 @@ from slinky.lab.progress import Progress
 from slinky.lab.site import Site, image
 from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
-
-from .stage import Stage
 
 SCHEDULER, RELEASE, SPACE = "e2e-bridge", "e2e-bridge", "e2e-bridge"
 NODES = ("node1", "node2")

@@ -6,11 +6,11 @@ import contextlib
 import json
 from typing import Any
 
+from tests.e2e.bridge.stage import Stage, running, succeeded, template
+
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS
 from slinky.slurm import SlurmError
-
-from .stage import Stage, running, succeeded, template
 
 GANG = {names.OPTION + "gang": "true"}
 SHARED = {names.OPTION + "exclusive": "false"}

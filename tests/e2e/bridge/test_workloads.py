@@ -7,13 +7,12 @@ import time
 from typing import Any
 
 import pytest
+from tests.e2e.bridge.conftest import MANAGED, NODES, SCHEDULER, SPACE
+from tests.e2e.bridge.stage import Stage, running, said, succeeded, template
 
 from slinky.bridge import names
 from slinky.lab.errors import LabError
 from slinky.lab.node import VOLUMES
-
-from .conftest import MANAGED, NODES, SCHEDULER, SPACE
-from .stage import Stage, running, said, succeeded, template
 
 GANG = {names.OPTION + "gang": "true"}
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.integration.api.conftest import Kubectl
+from tests.integration.api.manifests import FAMILIAR, JWT, KEY, SMALLEST, manifest
 
 from slinky.api import (
     ACCOUNTINGS,
@@ -20,9 +22,6 @@ from slinky.api import (
 from slinky.kube import Client, Invalid, Key, Resource, Whole
 from slinky.kube.conditions import changed, manifests
 from slinky.observe import SystemClock
-
-from .conftest import Kubectl
-from .manifests import FAMILIAR, JWT, KEY, SMALLEST, manifest
 
 RESOURCES: dict[str, Resource[Any]] = {
     resource.kind: resource for resource in (ACCOUNTINGS, CONTROLLERS, LOGIN_SETS, NODE_SETS, REST_APIS, TOKENS)

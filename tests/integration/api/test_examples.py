@@ -6,11 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from tests.integration.api.conftest import Kubectl
 
 from slinky.webhook.application import RULES
 from slinky.webhook.judge import Change, judge
-
-from .conftest import Kubectl
 
 EXAMPLES = Path(__file__).parents[3] / "examples/operator"
 MANIFESTS = sorted(path for path in EXAMPLES.glob("*.yaml") if path.name != "values.yaml")

@@ -5,12 +5,12 @@ import asyncio
 import copy
 from typing import Any
 
+from tests.integration.api.conftest import established
+from tests.integration.api.manifests import manifest
+
 from slinky.api import CONTROLLERS, Controller, controller
 from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Client, Key, Unreadable, Whole, connect
 from slinky.lab.plain import PlainPlane
-
-from .conftest import established
-from .manifests import manifest
 
 
 def loose() -> dict[str, Any]:

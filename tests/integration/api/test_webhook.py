@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.api.conftest import Kubectl
+from tests.integration.api.manifests import manifest
 
 from slinky.api import CONTROLLERS, NODE_SETS, keys
 from slinky.kube import (
@@ -30,9 +32,6 @@ from slinky.lab.plain import free_port
 from slinky.observe import Health, ManualClock
 from slinky.webhook.application import BINDING_PATH, RULES, path
 from slinky.webhook.server import Settings, serving
-
-from .conftest import Kubectl
-from .manifests import manifest
 
 WATCHED = {"slinky-webhook-test": "true"}
 HOME = "webhook-home"

@@ -18,6 +18,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+from tests.integration.bridge.rack import Rack
 
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, Pod
@@ -25,8 +26,6 @@ from slinky.kube import AlreadyExists, Conflict, NotFound, Runtime, Whole
 from slinky.lab.plain import WITH_US, PlainPlane
 from slinky.lab.slurm import Beside
 from slinky.slurm import Job, SlurmError
-
-from .rack import Rack
 
 #: Of every node.
 CPUS = 16

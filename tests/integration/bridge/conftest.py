@@ -5,14 +5,13 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.integration.bridge.scene import Scene, scene
 
 from slinky.kube import NAMESPACES, AlreadyExists, Client, Key, connect
 from slinky.lab.plain import PlainPlane
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
-
-from .scene import Scene, scene
 
 
 @pytest.fixture(scope="session")

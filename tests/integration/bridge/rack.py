@@ -5,13 +5,13 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.integration.bridge.scene import Scene, scene
+
 from slinky.bridge import names
 from slinky.bridge.devices.shelf import held
 from slinky.bridge.views import DEVICE_CLASSES, RESOURCE_CLAIMS, SLICES, ResourceClaim
 from slinky.kube import Client, Key, NotFound
 from slinky.slurm import Client as Slurm
-
-from .scene import Scene, scene
 
 
 class Rack:

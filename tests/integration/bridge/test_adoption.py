@@ -3,11 +3,11 @@
 
 from typing import Any
 
+from tests.integration.bridge.scene import Scene, eventually
+
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS
 from slinky.slurm import JobRequest
-
-from .scene import Scene, eventually
 
 
 async def incumbent_job(stage: Scene, *pods: str, **more: Any) -> str:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Straight answers: what a pod says about its job, as the real slurmctld tells it."""
 
+from tests.integration.bridge.scene import Scene, eventually
+
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS
 from slinky.kube import Key
 from slinky.kube.conditions import find
 from slinky.lab.slurm import Beside
-
-from .scene import Scene, eventually
 
 OPTION = names.OPTION
 

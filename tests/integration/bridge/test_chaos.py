@@ -14,6 +14,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.integration.bridge.chaos import CPUS, Hands, Observer, Process, unclaimed
+from tests.integration.bridge.rack import Rack, exactly, gpus, rack, single_cpus
+from tests.integration.bridge.scene import eventually
 
 from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
@@ -24,10 +27,6 @@ from slinky.lab.plain import PlainPlane
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import SlurmError
-
-from .chaos import CPUS, Hands, Observer, Process, unclaimed
-from .rack import Rack, exactly, gpus, rack, single_cpus
-from .scene import eventually
 
 SEEDS = [int(os.environ["SLINKY_SEED"])] if "SLINKY_SEED" in os.environ else [1]
 STEPS = int(os.environ.get("SLINKY_STEPS", "60"))

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 import yaml
 from tests.chart.helm import CHARTS, Helm, Objects, Refused, one, program
+from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.api import Token
 from slinky.bridge import config, names, policy, webhook
@@ -23,8 +24,6 @@ from slinky.kube.client import MERGE
 from slinky.lab.pki import Authority
 from slinky.lab.plain import PlainPlane, free_port
 from slinky.slurm import Client as Slurm
-
-from .scene import Scene, eventually, scene
 
 FAMILIAR = """
 schedulerConfig: {schedulerName: my-scheduler, partition: gpu, mcsLabel: kubernetes}

@@ -5,6 +5,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.integration.bridge.rack import Rack, exactly, gpus, grouped_cpus, rack, single_cpus
+from tests.integration.bridge.scene import Event, eventually
+from tests.integration.bridge.test_gangs import batch_job
 
 from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
@@ -13,10 +16,6 @@ from slinky.bridge.devices.shelf import held
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS
 from slinky.kube import EVENTS, NAMESPACES, NODES, Client, Key
 from slinky.slurm import Client as Slurm
-
-from .rack import Rack, exactly, gpus, grouped_cpus, rack, single_cpus
-from .scene import Event, eventually
-from .test_gangs import batch_job
 
 SHARED = {names.OPTION + "exclusive": "false"}
 CPU_PROFILE = {"device_profiles": lambda made: (DeviceProfile(driver=made.cpu, cores=True),)}

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 import pytest
+from tests.integration.bridge.proxy import Proxy, proxy
+from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS
@@ -15,9 +17,6 @@ from slinky.kube import NODES, Client, Key
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import JobRequest, MintedToken, NodeUpdate, SlurmError
-
-from .proxy import Proxy, proxy
-from .scene import Scene, eventually, scene
 
 OPTION = names.OPTION
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.integration.bridge.scene import Scene
 
 from slinky.bridge import names, workload
 from slinky.bridge.views import BATCH_JOBS, OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS
 from slinky.bridge.workload import Unit
 from slinky.kube import AlreadyExists, Cache, Key, by_label
 from slinky.slurm import Job
-
-from .scene import Scene
 
 GANG = {names.OPTION + "gang": "true"}
 

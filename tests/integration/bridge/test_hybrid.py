@@ -4,14 +4,13 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
 from slinky.kube import NODES, Client, Key
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import SlurmError
-
-from .scene import Scene, eventually, scene
 
 HOST = "c1"
 SHARED = {names.OPTION + "exclusive": "false"}

@@ -10,6 +10,9 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.integration.bridge.killer import Killer
+from tests.integration.bridge.scene import Scene, eventually, scene
+from tests.integration.bridge.test_gangs import GANG
 
 from slinky.bridge import names
 from slinky.bridge.app import assemble
@@ -19,10 +22,6 @@ from slinky.lab.plain import PlainPlane
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
-
-from .killer import Killer
-from .scene import Scene, eventually, scene
-from .test_gangs import GANG
 
 DRIVER = "kill.example.com"
 #: More steps than a life can have: a life that never ends is a failure.

@@ -4,13 +4,12 @@
 import asyncio
 
 import pytest
+from tests.integration.bridge.scene import Scene, eventually
 
 from slinky.bridge import identity, names
 from slinky.bridge.views import OUR_PODS
 from slinky.kube import NODES, Key
 from slinky.slurm import JobRequest
-
-from .scene import Scene, eventually
 
 OPTION = names.OPTION
 

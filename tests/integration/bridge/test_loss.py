@@ -10,6 +10,10 @@ from signal import SIGTERM
 
 import pytest
 from tests.conftest import MakeLab
+from tests.integration.bridge.scene import Scene, eventually, scene
+from tests.integration.bridge.test_failures import leaves
+from tests.integration.bridge.test_gangs import batch_job
+from tests.integration.bridge.test_roles import SLOW, mixed
 
 from slinky.bridge import names, nodes
 from slinky.bridge.views import OUR_PODS
@@ -18,11 +22,6 @@ from slinky.kube.conditions import find
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import JobRequest, Listing, MintedToken, Node, NodeUpdate, expand
-
-from .scene import Scene, eventually, scene
-from .test_failures import leaves
-from .test_gangs import batch_job
-from .test_roles import SLOW, mixed
 
 STATE, KEPT = "/var/lib/slurm/ctld", "/var/lib/slurm/kept"
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
 from slinky.bridge.views import native
@@ -16,8 +17,6 @@ from slinky.bridge.views.native import native_groups, native_workloads
 from slinky.kube import Client, Key, Resource, Whole, discover
 from slinky.kube.conditions import is_true
 from slinky.slurm import Client as Slurm
-
-from .scene import Scene, eventually, scene
 
 DEFINITIONS: Resource[Whole] = Resource(
     "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", Whole, namespaced=False

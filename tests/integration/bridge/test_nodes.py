@@ -4,6 +4,7 @@
 import asyncio
 
 import msgspec
+from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
 from slinky.kube import EVENTS, NODES, Client, Key
@@ -13,8 +14,6 @@ from slinky.slurm import Node as Host
 from slinky.slurm import NodeUpdate
 from slinky.slurm import NotFound as NoHost
 from slinky.slurm.pace import Hurry, Source
-
-from .scene import Scene, eventually, scene
 
 
 async def host(stage: Scene, *flags: str, without: tuple[str, ...] = ()) -> Host:

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 import pytest
+from tests.integration.bridge.scene import Scene, scene
+from tests.integration.bridge.test_gangs import batch_job
 
 from slinky.bridge import names
 from slinky.bridge.annotations import TABLE
@@ -13,9 +15,6 @@ from slinky.kube import Client
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import ReservationRequest, number
-
-from .scene import Scene, scene
-from .test_gangs import batch_job
 
 
 class Shown(NamedTuple):

@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.integration.bridge.scene import Scene, eventually, scene
+from tests.integration.bridge.test_failures import runs, settled
+from tests.integration.bridge.test_gangs import batch_job
 
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS
@@ -16,10 +19,6 @@ from slinky.lab.plain import PlainPlane
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import FileToken
-
-from .scene import Scene, eventually, scene
-from .test_failures import runs, settled
-from .test_gangs import batch_job
 
 
 async def test_a_slurmrestd_that_dies_costs_no_pod_and_what_waited_goes_on(stage: Scene, slurm: Beside) -> None:

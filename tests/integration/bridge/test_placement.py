@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
 from slinky.bridge.config import PriorityRule
@@ -12,8 +13,6 @@ from slinky.bridge.views import OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUME
 from slinky.kube import Client, Forbidden, Key, Resource, Whole
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
-
-from .scene import Scene, eventually, scene
 
 SHARED = {names.OPTION + "exclusive": "false"}
 RANKS: Resource[Whole] = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", Whole, namespaced=False)

@@ -3,11 +3,11 @@
 
 from typing import Any
 
+from tests.integration.bridge.scene import Scene
+
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS
 from slinky.kube import Key
-
-from .scene import Scene
 
 SHARED = {names.OPTION + "exclusive": "false"}
 

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.integration.bridge.scene import scene
 
 from slinky.bridge import app
 from slinky.kube import Client
 from slinky.lab.plain import PlainPlane
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm
-
-from .scene import scene
 
 
 async def ended(task: asyncio.Task[None]) -> None:

@@ -3,13 +3,13 @@
 
 import asyncio
 
+from tests.integration.bridge.scene import Scene, eventually
+from tests.integration.bridge.test_gangs import batch_job
+
 from slinky.bridge import names
 from slinky.bridge.views import BATCH_JOBS, OUR_PODS
 from slinky.kube import Key
 from slinky.slurm import Job
-
-from .scene import Scene, eventually
-from .test_gangs import batch_job
 
 SLOW = 60.0  # Slurm starts heterogeneous jobs by its backfill alone
 

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.kube.objects import config_map
 from tests.unit.kube.pki import self_signed
 
 from slinky.kube import CONFIG_MAPS, ApiError, Ask, Client, ConfigMap, Key, Object, Reply, Resource, deny
 from slinky.kube.admission import application, serve
 from slinky.observe import ManualClock
-
-from .objects import config_map
 
 pytestmark = pytest.mark.plane
 

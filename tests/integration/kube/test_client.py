@@ -2,6 +2,7 @@
 """Every verb, on a real API server."""
 
 import pytest
+from tests.integration.kube.objects import config_map, deployment, pod
 
 from slinky.kube import (
     CONFIG_MAPS,
@@ -14,8 +15,6 @@ from slinky.kube import (
     Key,
     NotFound,
 )
-
-from .objects import config_map, deployment, pod
 
 pytestmark = pytest.mark.plane
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.integration.kube.objects import config_map, pod
+from tests.integration.kube.proxy import Proxy
+from tests.integration.kube.test_watch import following, until
 
 from slinky.kube import (
     CONFIG_MAPS,
@@ -34,10 +37,6 @@ from slinky.kube.metrics import ODD_OBJECTS, WATCH_STARTS
 from slinky.kube.tls import Pem
 from slinky.kube.transport import AioTransport
 from slinky.lab.plain import PlainPlane
-
-from .objects import config_map, pod
-from .proxy import Proxy
-from .test_watch import following, until
 
 pytestmark = pytest.mark.plane
 

@@ -9,6 +9,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 from msgspec import Meta as Bounds
+from tests.integration.kube.objects import pod
+from tests.integration.kube.test_faults import establish
+from tests.integration.kube.test_watch import until
 
 from slinky.kube import (
     LEASES,
@@ -32,10 +35,6 @@ from slinky.kube.conditions import changed, manifests
 from slinky.kube.quantity import Quantity, canonical
 from slinky.kube.schema import AGE, Column, Scaled, definition, free_form, immutable, list_map, list_set, rule
 from slinky.observe import StartAnew, SystemClock
-
-from .objects import pod
-from .test_faults import establish
-from .test_watch import until
 
 pytestmark = pytest.mark.plane
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tests.integration.kube.objects import config_map
 
 from slinky.kube import (
     CONFIG_MAPS,
@@ -23,8 +24,6 @@ from slinky.kube import (
     by_label,
 )
 from slinky.kube.metrics import REQUESTS
-
-from .objects import config_map
 
 pytestmark = pytest.mark.plane
 

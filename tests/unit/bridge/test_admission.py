@@ -7,13 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.bridge.build import pod
 
 from slinky.bridge import admission, names
 from slinky.bridge.config import Rule, Settings
 from slinky.bridge.selection import Requirement, Selector, matches
 from slinky.kube import Ask, Reply
-
-from .build import pod
 
 SETTINGS = Settings(managed_namespaces=("managed",))
 OPTION = names.OPTION

@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.bridge.build import GPU_DRIVER, gpus
 
 from slinky.bridge.devices import cel
 from slinky.bridge.devices.celvalues import Absent, Undecidable
 from slinky.bridge.devices.cores import Located as At
 from slinky.bridge.devices.supply import Item, fits
 from slinky.bridge.views import Device
-
-from .build import GPU_DRIVER, gpus
 
 GPU = Item(At(GPU_DRIVER, "n1", "gpu-1"), gpus(2).spec.devices[1])
 OWN = f'device.attributes["{GPU_DRIVER}"]'

@@ -5,14 +5,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.bridge.build import needing, node, pod
 
 from slinky.bridge import constrain, names
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.views import (
     NodeSelector,
 )
-
-from .build import needing, node, pod
 
 TERM = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}]}
 

@@ -4,12 +4,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.bridge.build import cpu_groups, cpu_singles, slice_of
 
 from slinky.bridge.devices import cores
 from slinky.bridge.devices.supply import CPUS, inventory
 from slinky.bridge.views import Slice
-
-from .build import cpu_groups, cpu_singles, slice_of
 
 
 def read(*parts: Slice) -> cores.Cores:

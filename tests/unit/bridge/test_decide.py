@@ -4,6 +4,7 @@
 from typing import Any
 
 import pytest
+from tests.unit.bridge.build import NOW, pod, record
 
 from slinky.bridge import decide, names
 from slinky.bridge.brake import WINDOW, Brake
@@ -26,8 +27,6 @@ from slinky.bridge.steps import (
 from slinky.bridge.views import Pod
 from slinky.bridge.watch import Said
 from slinky.bridge.workload import Root, Unit
-
-from .build import NOW, pod, record
 
 ALONE = Unit("ns", "Pod", "p")
 GROUP = Unit("ns", "PodGroup", "g")

@@ -4,6 +4,7 @@
 from typing import Any
 
 import pytest
+from tests.unit.bridge.build import GPU_DRIVER, device_class, gpus, slice_of
 
 from slinky.bridge import config
 from slinky.bridge.config import ConfigError, DeviceProfile
@@ -11,8 +12,6 @@ from slinky.bridge.devices import classes, profiles, supply
 from slinky.bridge.devices.classes import Meaning, Unclaimable
 from slinky.bridge.devices.supply import Inventory, Kind, inventory
 from slinky.bridge.views import Slice
-
-from .build import GPU_DRIVER, device_class, gpus, slice_of
 
 BY_MODEL = DeviceProfile(driver=GPU_DRIVER, type_attribute="model")
 GPU = Kind("gpu", GPU_DRIVER)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.unit.bridge import failures
 
 from slinky.bridge import annotations, config, reasons
-
-from . import failures
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs" / "bridge"

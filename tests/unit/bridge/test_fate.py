@@ -4,12 +4,11 @@
 from typing import Any
 
 import pytest
+from tests.unit.bridge.build import pod
 
 from slinky.bridge import fate
 from slinky.bridge.fate import Fate
 from slinky.bridge.views import Pod
-
-from .build import pod
 
 
 def ended(

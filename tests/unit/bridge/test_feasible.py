@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
+from tests.unit.bridge.build import needing, node, pod
 
 from slinky.bridge import feasible
 from slinky.bridge.devices.classes import Catalog
@@ -15,8 +16,6 @@ from slinky.bridge.views import Pod
 from slinky.kube import Client, Node
 from slinky.slurm import Change, Kind, Mirror
 from slinky.slurm import Node as Host
-
-from .build import needing, node, pod
 
 GREEN: Mapping[str, Any] = {"labels": {"colour": "green"}}
 

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.bridge.build import GPU_DRIVER, cpu_groups, cpu_singles, device_class, gpus, pod
 
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.devices import asks, grant
@@ -18,8 +19,6 @@ from slinky.bridge.devices.shelf import held
 from slinky.bridge.devices.supply import CPUS, Kind, inventory
 from slinky.bridge.views import ResourceClaim, ResourceClaimSpec
 from slinky.slurm import Gres, NodeResources
-
-from .build import GPU_DRIVER, cpu_groups, cpu_singles, device_class, gpus, pod
 
 CATALOG = catalog([device_class(resource="example.com/gpu")])
 GPU = Kind("gpu", GPU_DRIVER)

@@ -4,6 +4,7 @@
 from typing import Any
 
 import pytest
+from tests.unit.bridge.build import GPU_DRIVER, cpu_singles, gpus, node
 
 from slinky.bridge import hosts, names
 from slinky.bridge.devices.supply import inventory
@@ -12,8 +13,6 @@ from slinky.bridge.portrait import Facts
 from slinky.kube import Node
 from slinky.slurm import Node as Host
 from slinky.slurm import NodeUpdate, Presence
-
-from .build import GPU_DRIVER, cpu_singles, gpus, node
 
 LABEL = {names.EXTERNAL_LABEL: ""}
 MARK = "slurm-bridge cluster/bridge"

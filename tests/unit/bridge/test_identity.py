@@ -4,12 +4,11 @@
 from typing import Any
 
 import pytest
+from tests.unit.bridge.build import pod
 
 from slinky.bridge import identity, names
 from slinky.bridge.identity import Self
 from slinky.slurm import JobRequest
-
-from .build import pod
 
 ME = Self("cluster-uid", "bridge")
 

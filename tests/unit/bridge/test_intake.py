@@ -2,10 +2,9 @@
 """What a pod is to the bridge, and how urgent."""
 
 import pytest
+from tests.unit.bridge.build import NOW, pod
 
 from slinky.bridge import intake, names
-
-from .build import NOW, pod
 
 
 def test_a_deletion_timestamp_already_holds_the_grace() -> None:

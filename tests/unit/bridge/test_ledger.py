@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from tests.unit.bridge.build import Sight, pod, record
 
 from slinky.bridge import identity
 from slinky.bridge.identity import Identity, Self
@@ -12,8 +13,6 @@ from slinky.bridge.ledger import Entry, Ledger
 from slinky.bridge.views import Pod
 from slinky.bridge.workload import Unit
 from slinky.slurm import Client, JobRequest, Mirror, number
-
-from .build import Sight, pod, record
 
 GANG = Unit("ns", "PodGroup", "g")
 

@@ -4,11 +4,10 @@
 from typing import Any, cast
 
 import pytest
+from tests.unit.bridge.build import record
 
 from slinky.bridge.outlook import Outlook
 from slinky.slurm import Change, JobRecord, JobRequest, Kind, Mirror, Node, number
-
-from .build import record
 
 
 class Sight:

@@ -4,11 +4,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.bridge.build import pod
 
 from slinky.bridge import names, place
 from slinky.bridge.place import Misplaced
-
-from .build import pod
 
 
 def test_ranks_follow_slurms_order_of_hosts() -> None:

@@ -4,6 +4,7 @@
 from typing import Any
 
 import pytest
+from tests.unit.bridge.build import pod
 
 from slinky.bridge import names
 from slinky.bridge.annotations import OptionError
@@ -12,8 +13,6 @@ from slinky.bridge.ports import Port, clash, ports_of
 from slinky.bridge.translate import World, translate
 from slinky.bridge.views import Pod
 from slinky.bridge.workload import Root, Unit
-
-from .build import pod
 
 
 def serving(name: str, *ports: int, phase: str = "Running", **more: Any) -> Pod:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
+from tests.unit.bridge.build import needing, node, pod
 
 from slinky.bridge import names, rescue
 from slinky.bridge.brake import Brake
@@ -18,8 +19,6 @@ from slinky.bridge.workload import Root, Unit
 from slinky.kube import Key, Later
 from slinky.observe import SystemClock
 from slinky.slurm import Job, Problem, Rejected
-
-from .build import needing, node, pod
 
 UNIT = Unit("ns", "PodGroup", "g")
 LOST = Said(False, "SlurmJobLost", "Slurm job 7 is lost.")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.bridge.build import needing, pod
 
 from slinky.bridge import compound, identity, names, place
 from slinky.bridge.annotations import OptionError
@@ -16,8 +17,6 @@ from slinky.bridge.translate import MOST_ROLES, Wish, World, translate
 from slinky.bridge.views import Pod
 from slinky.bridge.workload import Root, Unit
 from slinky.slurm import Job, JobRecord, JobState, NodeResources, number
-
-from .build import needing, pod
 
 GROUP = Unit("ns", "PodGroup", "g")
 ME = Self("cluster", "bridge")

@@ -2,10 +2,9 @@
 """What a kubelet would say."""
 
 import pytest
+from tests.unit.bridge.build import needing
 
 from slinky.bridge import room
-
-from .build import needing
 
 ALLOCATABLE = {"cpu": "4", "memory": "8Gi"}
 

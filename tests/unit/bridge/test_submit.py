@@ -5,6 +5,7 @@ import asyncio
 from typing import Any, cast
 
 import pytest
+from tests.unit.bridge.build import pod, record
 
 from slinky.bridge.identity import Identity, Self
 from slinky.bridge.ledger import Entry, Ledger
@@ -15,8 +16,6 @@ from slinky.observe import ManualClock
 from slinky.slurm import Client, JobRecord, JobRequest, Mirror, Rejected
 from slinky.slurm.errors import Problem, error_for
 from slinky.slurm.results import Submitted
-
-from .build import pod, record
 
 ALONE = Unit("ns", "Pod", "p")
 

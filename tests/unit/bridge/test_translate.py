@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.bridge.build import needing, pod
 
 from slinky.bridge import annotations, demand, names
 from slinky.bridge.annotations import BY_NAME, TABLE, OptionError
@@ -17,8 +18,6 @@ from slinky.bridge.translate import World, translate
 from slinky.bridge.views import Pod
 from slinky.bridge.workload import Root, Unit
 from slinky.slurm import JobRequest, number
-
-from .build import needing, pod
 
 ALONE = Unit("ns", "Pod", "p")
 GROUP = Unit("ns", "PodGroup", "g")

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from tests.unit.bridge.build import Sight, pod, record
 
 from slinky.bridge import identity, names, workload
 from slinky.bridge.config import Settings
@@ -18,8 +19,6 @@ from slinky.bridge.workload import Unit
 from slinky.kube import Cache, by_label
 from slinky.observe import ManualClock
 from slinky.slurm import Client, JobRequest
-
-from .build import Sight, pod, record
 
 GANG = Unit("ns", "Job", "j")
 A, B = (pod(name, labels={names.JOB_NAME: "j"}) for name in "ab")

@@ -5,11 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.bridge.build import node
 
 from slinky.bridge import constrain, volumes
 from slinky.bridge.views import PersistentVolume, StorageClass, VolumeClaim
-
-from .build import node
 
 LOCAL = msgspec.convert({"metadata": {"name": "local"}, "provisioner": volumes.NOBODY}, StorageClass)
 MADE = msgspec.convert({"metadata": {"name": "made"}, "provisioner": "csi.example.com"}, StorageClass)

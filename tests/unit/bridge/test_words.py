@@ -4,10 +4,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.bridge.build import NOW, pod, record
 
 from slinky.bridge import names, reasons, watch
-
-from .build import NOW, pod, record
 
 
 def test_every_reason_has_a_sentence() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.bridge.build import pod
 
 from slinky.bridge import kinds, names, workload
 from slinky.bridge.views import (
@@ -17,8 +18,6 @@ from slinky.bridge.views import (
 from slinky.bridge.views.native import VERSIONS, native_groups
 from slinky.bridge.workload import Missing, Unit
 from slinky.kube import Discovery, Key, Object, Served
-
-from .build import pod
 
 META = {"name": "g", "namespace": "ns"}
 

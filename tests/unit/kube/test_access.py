@@ -5,14 +5,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.unit.kube.scripted import Scripted, answer
 
 from slinky.kube import Client
 from slinky.kube.access import MOST_REMEMBERED, REMEMBERED, OwnCertificate, Reviewer
 from slinky.kube.certificates import SERVING_LIFE
 from slinky.kube.errors import Unreachable
 from slinky.observe import ManualClock
-
-from .scripted import Scripted, answer
 
 
 def token(known: bool) -> Any:

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from tests.unit.kube.objects import config_map
 
 from slinky.kube import CONFIG_MAPS, Cache, ConfigMap, Key, Later, Meta, Odd, Unreadable, by_label
-
-from .objects import config_map
 
 
 def make(**indexes: object) -> Cache[ConfigMap]:

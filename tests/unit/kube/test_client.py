@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
+from tests.unit.kube.scripted import Scripted, answer
 
 from slinky.kube import (
     CONFIG_MAPS,
@@ -20,8 +21,6 @@ from slinky.kube import (
 )
 from slinky.kube.errors import Kind, api_error, verdict
 from slinky.observe import ManualClock
-
-from .scripted import Scripted, answer
 
 FOUND = {"metadata": {"name": "a", "namespace": "ns", "resourceVersion": "1"}}
 BUSY = {"kind": "Status", "code": 429, "reason": "TooManyRequests", "message": "slow down"}

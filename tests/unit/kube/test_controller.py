@@ -6,6 +6,8 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from tests.unit.kube.objects import config_map
+
 from slinky.kube import (
     CONFIG_MAPS,
     Again,
@@ -20,8 +22,6 @@ from slinky.kube import (
     Verdict,
 )
 from slinky.observe import ManualClock
-
-from .objects import config_map
 
 A = Key("ns", "a")
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.kube.scripted import Scripted, answer
 
 from slinky.kube import Client, Recorder, Reference, Unreachable
 from slinky.kube.events import COMBINED
 from slinky.observe import ManualClock
-
-from .scripted import Scripted, answer
 
 POD = Reference("v1", "Pod", "a", "ns", "uid-a", "7")
 OK = answer(201, {"metadata": {"name": "e"}})

@@ -7,13 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.kube.scripted import Scripted, answer
 
 from slinky.kube import Client, Election, Key, LeadershipLost, Terms
 from slinky.kube.errors import Unreachable
 from slinky.kube.transport import Answer
 from slinky.observe import ManualClock
-
-from .scripted import Scripted, answer
 
 LEASE = Key("ns", "lease")
 

@@ -4,10 +4,9 @@
 from pathlib import Path
 
 import pytest
+from tests.unit.kube.pki import self_signed
 
 from slinky.kube.tls import Followed, Pem, client_context
-
-from .pki import self_signed
 
 
 def test_a_changed_file_makes_a_new_value_and_an_unchanged_one_does_not(tmp_path: Path) -> None:

@@ -12,13 +12,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.kube.objects import bookmark, event, failure
+from tests.unit.kube.scripted import CUT, Chunks, Scripted, answer
 
 from slinky.kube import CONFIG_MAPS, Cache, Client, ConfigMap, Key, Watch
 from slinky.kube.errors import Unreachable, api_error
 from slinky.observe import ManualClock
-
-from .objects import bookmark, event, failure
-from .scripted import CUT, Chunks, Scripted, answer
 
 
 class Rig:

@@ -5,10 +5,10 @@ One module per file, all on `text`, which knows the notation and lets no value a
 its own.
 """
 
-from .cgroup import CgroupConf
-from .gres import Device, GresConf, GresLine, devices
-from .node import node_settings
-from .slurm import (
+from slinky.slurm.conf.cgroup import CgroupConf
+from slinky.slurm.conf.gres import Device, GresConf, GresLine, devices
+from slinky.slurm.conf.node import node_settings
+from slinky.slurm.conf.slurm import (
     Controller,
     NodeLine,
     NodeSetLine,
@@ -18,9 +18,9 @@ from .slurm import (
     merge_options,
     problems,
 )
-from .slurmdbd import SlurmdbdConf
-from .text import ConfError, Line, Setting, fragment, line, parse, render, word
-from .topology import Block, Switch, Topology, specification
+from slinky.slurm.conf.slurmdbd import SlurmdbdConf
+from slinky.slurm.conf.text import ConfError, Line, Setting, fragment, line, parse, render, word
+from slinky.slurm.conf.topology import Block, Switch, Topology, specification
 
 __all__ = [
     "Block",

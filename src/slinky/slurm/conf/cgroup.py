@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
+from slinky.slurm.conf.text import ConfError, line, render
 from slinky.slurm.values import Value
-
-from .text import ConfError, line, render
 
 PLUGINS = ("cgroup/v1", "cgroup/v2", "autodetect", "disabled")
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 
+from slinky.slurm.conf.text import ConfError, Line, line, parse, render, value, word
 from slinky.slurm.hostlist import HostlistError, expand
 from slinky.slurm.values import Value
-
-from .text import ConfError, Line, line, parse, render, value, word
 
 _GRES = re.compile(r"([A-Za-z0-9_]+)(?::([A-Za-z0-9_.\-]+?))??(?::(\d+))?(?:\((?:S|IDX):([^)]*)\))?\Z")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from .text import ConfError, Line, Setting
+from slinky.slurm.conf.text import ConfError, Line, Setting
 
 #: Said by whoever starts slurmd; a person's word for it would be a second truth.
 RESERVED = frozenset({"nodename", "nodehostname", "nodeaddr", "topology"})

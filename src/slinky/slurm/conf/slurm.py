@@ -12,10 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from slinky.slurm.conf.text import ConfError, Line, Setting, fragment, line, parse, render, value, word
 from slinky.slurm.hostlist import HostlistError, expand
 from slinky.slurm.values import Value
-
-from .text import ConfError, Line, Setting, fragment, line, parse, render, value, word
 
 Options = tuple[str, ...]
 

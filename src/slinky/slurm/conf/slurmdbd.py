@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from slinky.slurm.conf.slurm import Options, merge_options
+from slinky.slurm.conf.text import ConfError, Line, line, parse, render, value, word
 from slinky.slurm.values import Value
-
-from .slurm import Options, merge_options
-from .text import ConfError, Line, line, parse, render, value, word
 
 MERGED = ("AuthInfo", "AuthAltParameters")
 

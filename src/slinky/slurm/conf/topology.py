@@ -12,10 +12,9 @@ from typing import Any
 
 import yaml
 
+from slinky.slurm.conf.text import ConfError, word
 from slinky.slurm.hostlist import HostlistError, expand
 from slinky.slurm.values import Value
-
-from .text import ConfError, word
 
 
 class Switch(Value, frozen=True, gc=False):
