@@ -12,11 +12,11 @@ import atheris
 
 with atheris.instrument_imports():
     from slinky.slurm import HostlistError, SlurmError, TokenError, expand
-    from slinky.slurm.answers import JobsAnswer, NodesAnswer, StatesAnswer
     from slinky.slurm.conf import ConfError, devices, fragment, parse, topology
-    from slinky.slurm.reading import Reply, read
+    from slinky.slurm.model.responses import JobsAnswer, NodesAnswer, StatesAnswer
     from slinky.slurm.tokens import claims
-    from slinky.slurm.wire import remaining
+    from slinky.slurm.transport.decode import Reply, read
+    from slinky.slurm.transport.response_guard import remaining
 
 TEXT: tuple[Callable[[str], object], ...] = (
     lambda text: expand(text, limit=10_000),

@@ -16,7 +16,7 @@ from slinky.bridge.fate import WITHDRAWN, Fate
 from slinky.bridge.ledger import Ledger
 from slinky.observe import Clock, Log, counter
 from slinky.slurm import Client, Conflict, ExitCode, Mirror, NotFound, Retryable, SlurmError, number
-from slinky.slurm.past import Outcome, PastComment
+from slinky.slurm.accounting.accounting_jobs import Outcome, PastComment
 
 log = Log("slinky.bridge.release")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What any program needs of Slurm."""
 
-from slinky.slurm.changes import Change, Feed, Kind
+from slinky.slurm.blocking import SyncClient
 from slinky.slurm.client import Client
 from slinky.slurm.errors import (
     Auth,
@@ -22,23 +22,23 @@ from slinky.slurm.errors import (
     Unsupported,
 )
 from slinky.slurm.hostlist import HostlistError, expand, fold
-from slinky.slurm.jobbook import Whereabouts
-from slinky.slurm.mirror import Mirror
-from slinky.slurm.notify import Doorbell, hook
-from slinky.slurm.pace import Rhythm
-from slinky.slurm.partitions import Partition
-from slinky.slurm.records import JobRecord
-from slinky.slurm.requests import JobRequest, JobSelection, NodeUpdate, ReservationRequest, node_conf
-from slinky.slurm.results import Conf, Listing, Submitted
-from slinky.slurm.states import JobState, NodeState
-from slinky.slurm.statistics import ControllerPing, Diag
-from slinky.slurm.sync import SyncClient
-from slinky.slurm.table import Doubt, Presence, Table
+from slinky.slurm.mirror.doorbell import Doorbell, hook
+from slinky.slurm.mirror.feed import Change, Feed, Kind
+from slinky.slurm.mirror.job_record import JobRecord
+from slinky.slurm.mirror.job_tracker import Whereabouts
+from slinky.slurm.mirror.mirror import Mirror
+from slinky.slurm.mirror.observed_table import Doubt, Presence, Table
+from slinky.slurm.mirror.polling import Rhythm
+from slinky.slurm.model.partitions import Partition
+from slinky.slurm.model.requests import JobRequest, JobSelection, NodeUpdate, ReservationRequest, node_conf
+from slinky.slurm.model.results import Conf, Listing, Submitted
+from slinky.slurm.model.states import JobState, NodeState
+from slinky.slurm.model.statistics import ControllerPing, Diag
+from slinky.slurm.model.values import INFINITE, ExitCode, Number, Tres, exit_status, number
+from slinky.slurm.model.views import Gres, Job, JobStatus, License, Node, NodeResources, Reservation, Share
 from slinky.slurm.tokens import FileToken, FixedToken, MintedToken, TokenError, TokenSource, mint
-from slinky.slurm.transport import Exchange
-from slinky.slurm.values import INFINITE, ExitCode, Number, Tres, exit_status, number
-from slinky.slurm.versions import Version
-from slinky.slurm.views import Gres, Job, JobStatus, License, Node, NodeResources, Reservation, Share
+from slinky.slurm.transport.http import Exchange
+from slinky.slurm.transport.versions import Version
 
 __all__ = [
     "INFINITE",

@@ -18,8 +18,21 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from slinky.slurm.accounting import Accounting
-from slinky.slurm.answers import (
+from slinky.slurm.accounting.client import Accounting
+from slinky.slurm.errors import Malformed, Problem, error_for
+from slinky.slurm.hostlist import fold
+from slinky.slurm.model.partitions import Partition, PartitionsBody
+from slinky.slurm.model.requests import (
+    JobRequest,
+    JobSelection,
+    NewNode,
+    NodeUpdate,
+    RequeueBody,
+    ReservationRequest,
+    ReservationsBody,
+    SubmitBody,
+)
+from slinky.slurm.model.responses import (
     Answer,
     CancelAnswer,
     ConfAnswer,
@@ -39,28 +52,15 @@ from slinky.slurm.answers import (
     SubmitAnswer,
     UpdateAnswer,
 )
-from slinky.slurm.endpoints import Ctld, Endpoint
-from slinky.slurm.errors import Malformed, Problem, error_for
-from slinky.slurm.hostlist import fold
-from slinky.slurm.partitions import Partition, PartitionsBody
-from slinky.slurm.reading import decode_slowly, kill_refusals, present
-from slinky.slurm.requests import (
-    JobRequest,
-    JobSelection,
-    NewNode,
-    NodeUpdate,
-    RequeueBody,
-    ReservationRequest,
-    ReservationsBody,
-    SubmitBody,
-)
-from slinky.slurm.results import Conf, Listing, Submitted, absence, job_id, only, submitted, told
-from slinky.slurm.session import Session
-from slinky.slurm.statistics import ConfMeta, ControllerPing, Diag
+from slinky.slurm.model.results import Conf, Listing, Submitted, absence, job_id, only, submitted, told
+from slinky.slurm.model.statistics import ConfMeta, ControllerPing, Diag
+from slinky.slurm.model.views import Job, JobStatus, License, Node, NodeResources, Reservation, Share
 from slinky.slurm.tokens import FixedToken, TokenSource
-from slinky.slurm.transport import CONNECTIONS, Exchange, HttpTransport, query_of
-from slinky.slurm.versions import Version
-from slinky.slurm.views import Job, JobStatus, License, Node, NodeResources, Reservation, Share
+from slinky.slurm.transport.decode import decode_slowly, kill_refusals, present
+from slinky.slurm.transport.endpoints import Ctld, Endpoint
+from slinky.slurm.transport.http import CONNECTIONS, Exchange, HttpTransport, query_of
+from slinky.slurm.transport.session import Session
+from slinky.slurm.transport.versions import Version
 
 A = TypeVar("A", bound=Answer)
 

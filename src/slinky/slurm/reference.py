@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import get_type_hints
 
-from slinky.slurm.endpoints import TABLE
 from slinky.slurm.errors import MEANING, SlurmError
-from slinky.slurm.pace import Rhythm
+from slinky.slurm.mirror.polling import Rhythm
+from slinky.slurm.transport.endpoints import TABLE
 
 DEFAULTS = Rhythm()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from slinky.kube import Client
 from slinky.slurm import Client as Slurm
-from slinky.slurm.endpoints import Endpoint
+from slinky.slurm.transport.endpoints import Endpoint
 
 #: Writes that are steps in the life of a workload. Events and conditions are words about it, nodes another matter.
 KUBE = re.compile(r"/(pods|resourceclaims|persistentvolumeclaims)(/|$)")

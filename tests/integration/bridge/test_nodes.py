@@ -13,7 +13,7 @@ from slinky.slurm import Client as Slurm
 from slinky.slurm import Node as Host
 from slinky.slurm import NodeUpdate
 from slinky.slurm import NotFound as NoHost
-from slinky.slurm.pace import Hurry, Source
+from slinky.slurm.mirror.polling import Hurry, Source
 
 
 async def host(stage: Scene, *flags: str, without: tuple[str, ...] = ()) -> Host:

@@ -9,7 +9,7 @@ from typing import Self
 
 from aiohttp import web
 
-from slinky.slurm.transport import HttpTransport
+from slinky.slurm.transport.http import HttpTransport
 
 Fault = Callable[[web.BaseRequest], Awaitable[web.StreamResponse | None]]
 

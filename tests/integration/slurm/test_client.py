@@ -26,17 +26,14 @@ from slinky.slurm import (
     Tres,
     Unsupported,
     Version,
-    accounts,
     conf,
-    enrolment,
     exit_status,
     expand,
     fold,
     node_conf,
     number,
-    past,
-    qos,
 )
+from slinky.slurm.accounting import account_requests, accounting_jobs, qos, views
 
 EXTERNAL = JobRequest(
     name="pod",
@@ -252,16 +249,16 @@ async def test_reconfigure_works(clean: Client) -> None:
 
 async def test_accounts_users_and_qos_come_and_go(clean: Client) -> None:
     database = clean.accounting
-    new = enrolment.NewAccounts(
-        enrolment.AccountsCondition(("k8s",), enrolment.AssociationSettings(parent="root", fairshare=10)),
-        enrolment.AccountText("pods", "k8s"),
+    new = account_requests.NewAccounts(
+        account_requests.AccountsCondition(("k8s",), account_requests.AssociationSettings(parent="root", fairshare=10)),
+        account_requests.AccountText("pods", "k8s"),
     )
     await database.add_accounts(new)
     await database.add_accounts(new)  # found as wanted: no error
     try:
-        users = enrolment.UsersCondition(("bob",), ("k8s",), enrolment.AssociationSettings())
-        await database.add_users(enrolment.NewUsers(users, enrolment.UserText(("None",))))
-        cap = qos.QosTres(per=accounts.TresPer(user=(Tres("cpu", count=4),)))
+        users = account_requests.UsersCondition(("bob",), ("k8s",), account_requests.AssociationSettings())
+        await database.add_users(account_requests.NewUsers(users, account_requests.UserText(("None",))))
+        cap = qos.QosTres(per=views.TresPer(user=(Tres("cpu", count=4),)))
         limits = qos.QosLimits(max=qos.QosMax(tres=cap))
         await database.write_qos(qos.Qos("pods", priority=number(10), limits=limits))
         (found,) = (await database.one_qos("pods")).limits.max.tres.per.user
@@ -293,7 +290,7 @@ async def test_the_outcome_of_a_job_can_be_recorded(clean: Client) -> None:
         assert time.monotonic() < deadline
     assert record.sluid == sluid
     for status, code in ((exit_status(3), 3), (exit_status(0, signal=9), 137), (exit_status(0), 0)):
-        outcome = past.Outcome(extra="{}", derived_exit_code=status)
+        outcome = accounting_jobs.Outcome(extra="{}", derived_exit_code=status)
         await clean.accounting.write_outcome(made.job_id, outcome)
         assert (await clean.accounting.job(made.job_id)).derived_exit_code.code == code
     with pytest.raises(NotFound):

@@ -10,21 +10,12 @@ import msgspec
 import pytest
 
 from slinky.lab.slurm import Beside
-from slinky.slurm import (
-    Version,
-    accounts,
-    enrolment,
-    partitions,
-    past,
-    qos,
-    requests,
-    states,
-    statistics,
-    values,
-    views,
-)
-from slinky.slurm.endpoints import TABLE
+from slinky.slurm import Version
+from slinky.slurm.accounting import account_requests, accounting_jobs, qos
+from slinky.slurm.accounting import views as accounts
 from slinky.slurm.errors import MEANING
+from slinky.slurm.model import partitions, requests, states, statistics, values, views
+from slinky.slurm.transport.endpoints import TABLE
 
 NEWEST = max(Version)
 
@@ -52,11 +43,11 @@ SCHEMAS: dict[type[msgspec.Struct], str] = {
     accounts.Association: "assoc",
     qos.Qos: "qos",
     accounts.Cluster: "cluster_rec",
-    past.PastJob: "job",
-    past.Outcome: "job_modify",
+    accounting_jobs.PastJob: "job",
+    accounting_jobs.Outcome: "job_modify",
     accounts.Wckey: "wckey",
-    enrolment.NewAccounts: "openapi_accounts_add_cond_resp",
-    enrolment.NewUsers: "openapi_users_add_cond_resp",
+    account_requests.NewAccounts: "openapi_accounts_add_cond_resp",
+    account_requests.NewUsers: "openapi_users_add_cond_resp",
     values.Tres: "tres",
 }
 #: Fields that only older data parsers have, or that only one user of a shared struct has.

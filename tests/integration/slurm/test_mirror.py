@@ -26,7 +26,7 @@ from slinky.slurm import (
     Rhythm,
     number,
 )
-from slinky.slurm.jobbook import CROWD
+from slinky.slurm.mirror.job_tracker import CROWD
 
 PATIENCE = 30.0
 

@@ -15,7 +15,7 @@ from slinky.bridge.workload import Unit
 from slinky.observe import ManualClock
 from slinky.slurm import Client, JobRecord, JobRequest, Mirror, Rejected
 from slinky.slurm.errors import Problem, error_for
-from slinky.slurm.results import Submitted
+from slinky.slurm.model.results import Submitted
 
 ALONE = Unit("ns", "Pod", "p")
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm.answers import Answer, CancelAnswer, JobsAnswer, NodesAnswer, RawNodes, StatesAnswer
 from slinky.slurm.errors import Auth, Malformed, NotFound, Rejected, SlurmError, Unreachable
-from slinky.slurm.reading import Reply, decode_slowly, kill_refusals, present, read
-from slinky.slurm.views import Node
+from slinky.slurm.model.responses import Answer, CancelAnswer, JobsAnswer, NodesAnswer, RawNodes, StatesAnswer
+from slinky.slurm.model.views import Node
+from slinky.slurm.transport.decode import Reply, decode_slowly, kill_refusals, present, read
 
 META = {"slurm": {"release": "26.05.5", "cluster": "lab"}}
 

@@ -4,7 +4,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm.changes import Change, Feed, Kind
+from slinky.slurm.mirror.feed import Change, Feed, Kind
 
 STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([None, 1, 2, 3])), max_size=30)
 

@@ -30,7 +30,7 @@ from slinky.slurm.conf import (
     topology,
 )
 from slinky.slurm.conf.gres import unnamed
-from slinky.slurm.requests import node_conf
+from slinky.slurm.model.requests import node_conf
 
 INJECTIONS = [
     "a\nb",

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from slinky.slurm import Client, Job, JobStatus, NotFound, Presence, Problem
-from slinky.slurm.jobbook import ENDS, JobBook
-from slinky.slurm.views import StepId
+from slinky.slurm.mirror.job_tracker import ENDS, JobBook
+from slinky.slurm.model.views import StepId
 
 
 def job(sluid: str) -> Job:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from slinky.slurm import Client, Diag, Listing, Mirror, Node, Rhythm
-from slinky.slurm.statistics import RpcCount
+from slinky.slurm.model.statistics import RpcCount
 
 
 class Ctld:

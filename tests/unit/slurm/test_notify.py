@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slinky.slurm.notify import Doorbell, hook
+from slinky.slurm.mirror.doorbell import Doorbell, hook
 
 
 async def test_a_datagram_rings() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm.pace import (
+from slinky.slurm.mirror.polling import (
     Hurry,
     Last,
     Rhythm,
@@ -16,8 +16,8 @@ from slinky.slurm.pace import (
     restarted,
     stirred,
 )
-from slinky.slurm.statistics import Diag, RpcCount
-from slinky.slurm.values import number
+from slinky.slurm.model.statistics import Diag, RpcCount
+from slinky.slurm.model.values import number
 
 RHYTHM = Rhythm()
 COSTS = st.floats(0, 100)

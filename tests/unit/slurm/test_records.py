@@ -2,8 +2,8 @@
 import msgspec
 import pytest
 
-from slinky.slurm.past import PastJob, PastState, PastTime
-from slinky.slurm.records import (
+from slinky.slurm.accounting.accounting_jobs import PastJob, PastState, PastTime
+from slinky.slurm.mirror.job_record import (
     JobRecord,
     Question,
     departed,
@@ -14,9 +14,9 @@ from slinky.slurm.records import (
     too_many,
     with_detail,
 )
-from slinky.slurm.states import JobState
-from slinky.slurm.values import number
-from slinky.slurm.views import Job, JobStatus, StepId
+from slinky.slurm.model.states import JobState
+from slinky.slurm.model.values import number
+from slinky.slurm.model.views import Job, JobStatus, StepId
 
 PENDING, RUNNING, DONE = (JobState.of([word]) for word in ("PENDING", "RUNNING", "COMPLETED"))
 

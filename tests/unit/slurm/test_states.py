@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm.states import JOB_BASES, JOB_ENDED, JOB_FLAGS, NODE_BASES, NODE_FLAGS, JobState, NodeState
+from slinky.slurm.model.states import JOB_BASES, JOB_ENDED, JOB_FLAGS, NODE_BASES, NODE_FLAGS, JobState, NodeState
 
 WORDS = st.lists(st.from_regex(r"[A-Z_]{1,12}", fullmatch=True), max_size=4)
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm.table import FRESH, PATIENCE, SIGHTINGS, Presence, Table, Verdict, judge
+from slinky.slurm.mirror.observed_table import FRESH, PATIENCE, SIGHTINGS, Presence, Table, Verdict, judge
 
 
 class Clock:

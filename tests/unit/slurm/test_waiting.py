@@ -2,7 +2,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm.waiting import BURST, CURIOUS, RATE, Allowance, Waiting, curious
+from slinky.slurm.mirror.pending_refresh import BURST, CURIOUS, RATE, Allowance, Waiting, curious
 
 
 def job(key: str, *, explained: bool = True, read_at: float = 0.0, first_seen: float = 0.0) -> Waiting:

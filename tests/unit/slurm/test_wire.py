@@ -8,8 +8,8 @@ from aiohttp.client_proto import ResponseHandler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slinky.slurm.transport import HttpTransport
-from slinky.slurm.wire import OneAnswer, remaining
+from slinky.slurm.transport.http import HttpTransport
+from slinky.slurm.transport.response_guard import OneAnswer, remaining
 
 CLOSING = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 5\r\n\r\n"
 SECOND = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 3\r\n\r\nabc"

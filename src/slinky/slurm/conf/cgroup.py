@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from slinky.slurm.conf.text import ConfError, line, render
-from slinky.slurm.values import Value
+from slinky.slurm.model.values import Value
 
 PLUGINS = ("cgroup/v1", "cgroup/v2", "autodetect", "disabled")
 

@@ -11,7 +11,7 @@ import re
 
 from slinky.slurm.conf.text import ConfError, Line, line, parse, render, value, word
 from slinky.slurm.hostlist import HostlistError, expand
-from slinky.slurm.values import Value
+from slinky.slurm.model.values import Value
 
 _GRES = re.compile(r"([A-Za-z0-9_]+)(?::([A-Za-z0-9_.\-]+?))??(?::(\d+))?(?:\((?:S|IDX):([^)]*)\))?\Z")
 

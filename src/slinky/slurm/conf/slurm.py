@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from slinky.slurm.conf.text import ConfError, Line, Setting, fragment, line, parse, render, value, word
 from slinky.slurm.hostlist import HostlistError, expand
-from slinky.slurm.values import Value
+from slinky.slurm.model.values import Value
 
 Options = tuple[str, ...]
 

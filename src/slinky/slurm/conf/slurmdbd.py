@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from slinky.slurm.conf.slurm import Options, merge_options
 from slinky.slurm.conf.text import ConfError, Line, line, parse, render, value, word
-from slinky.slurm.values import Value
+from slinky.slurm.model.values import Value
 
 MERGED = ("AuthInfo", "AuthAltParameters")
 

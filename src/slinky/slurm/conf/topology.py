@@ -14,7 +14,7 @@ import yaml
 
 from slinky.slurm.conf.text import ConfError, word
 from slinky.slurm.hostlist import HostlistError, expand
-from slinky.slurm.values import Value
+from slinky.slurm.model.values import Value
 
 
 class Switch(Value, frozen=True, gc=False):

@@ -11,14 +11,14 @@ from typing import Any
 
 from msgspec import Raw
 
-from slinky.slurm.accounts import Account, Association, Cluster, User, Wckey
+from slinky.slurm.accounting.accounting_jobs import PastJob
+from slinky.slurm.accounting.qos import Qos
+from slinky.slurm.accounting.views import Account, Association, Cluster, User, Wckey
 from slinky.slurm.errors import Problem
-from slinky.slurm.partitions import Partition
-from slinky.slurm.past import PastJob
-from slinky.slurm.qos import Qos
-from slinky.slurm.statistics import ConfMeta, ControllerPing, Diag
-from slinky.slurm.values import UNSET, Number, Tres, Value
-from slinky.slurm.views import Job, JobStatus, License, Node, NodeResources, Reservation, Share
+from slinky.slurm.model.partitions import Partition
+from slinky.slurm.model.statistics import ConfMeta, ControllerPing, Diag
+from slinky.slurm.model.values import UNSET, Number, Tres, Value
+from slinky.slurm.model.views import Job, JobStatus, License, Node, NodeResources, Reservation, Share
 
 
 class ErrorEntry(Value, frozen=True, gc=False):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import quote
 
-from slinky.slurm.versions import Version
+from slinky.slurm.transport.versions import Version
 
 V42, V43, V44, V45 = Version.V42, Version.V43, Version.V44, Version.V45
 

@@ -17,16 +17,16 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from slinky.slurm import records
-from slinky.slurm.changes import Change, Kind
+from slinky.slurm.accounting.accounting_jobs import PastJob
 from slinky.slurm.client import Client
 from slinky.slurm.errors import NotFound, SlurmError, Unsupported
-from slinky.slurm.past import PastJob
-from slinky.slurm.records import JobRecord, Question
-from slinky.slurm.states import JobState
-from slinky.slurm.table import FRESH, Presence, Table
-from slinky.slurm.views import Job, JobStatus, NodeResources
-from slinky.slurm.waiting import Allowance, Waiting, curious
+from slinky.slurm.mirror import job_record
+from slinky.slurm.mirror.feed import Change, Kind
+from slinky.slurm.mirror.job_record import JobRecord, Question
+from slinky.slurm.mirror.observed_table import FRESH, Presence, Table
+from slinky.slurm.mirror.pending_refresh import Allowance, Waiting, curious
+from slinky.slurm.model.states import JobState
+from slinky.slurm.model.views import Job, JobStatus, NodeResources
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class JobBook:
     async def _read(self) -> bool:
         began = self._clock()
         if self._everything:
-            seen = records.sort_states(await self._client.job_states(), self._tracked)
+            seen = job_record.sort_states(await self._client.job_states(), self._tracked)
             asked: Collection[str] = {*self.table, *self._tracked}
         else:
             asked = [key for key in self._tracked if not self._finished(key)]
@@ -186,7 +186,7 @@ class JobBook:
             wanted = []
         for start in range(0, len(wanted), IDS_PER_REQUEST):
             found += await self._client.job_states(wanted[start : start + IDS_PER_REQUEST])
-        seen = records.sort_states(found, self._tracked)
+        seen = job_record.sort_states(found, self._tracked)
         return {key: state for key, state in seen.items() if key in self._tracked}
 
     def _follows(self, key: str) -> bool:
@@ -196,7 +196,7 @@ class JobBook:
     def _finished(self, key: str) -> bool:
         """Whether nothing more can become of this tracked job."""
         record = self.table.get(key)
-        known = record is not None and record.state.ended and records.knows_end(record)
+        known = record is not None and record.state.ended and job_record.knows_end(record)
         return known or key in self._departed or key in self._closed
 
     async def _settle_all(self, seen: dict[str, JobState], asked: Collection[str]) -> None:
@@ -210,7 +210,7 @@ class JobBook:
             record = self.table.get(key)
             question = Question.NOTHING
             if self._follows(key):
-                question = records.questions(record, state, verify=key in self._suspects)
+                question = job_record.questions(record, state, verify=key in self._suspects)
             if question:
                 singles[key] = state, question
             elif record is None:
@@ -257,7 +257,7 @@ class JobBook:
         gone = [key for key in asked if key in self.table and key not in seen]
         lively = frozenset(key for key in gone if not self.table[key].over)
         live = sum(not record.over for record in self.table.values())
-        return gone if self.table.weigh(lively, doubtful=records.too_many(len(lively), live)) else []
+        return gone if self.table.weigh(lively, doubtful=job_record.too_many(len(lively), live)) else []
 
     async def _settle(
         self,
@@ -281,7 +281,7 @@ class JobBook:
                 elif state is not None:
                     record = structs.replace(record, state=state)
                 if Question.RESOURCES in question and record.state.running and not record.lost:
-                    told = await (granted or self._granted(key)) if exact else records.where(record)
+                    told = await (granted or self._granted(key)) if exact else job_record.where(record)
                     record = structs.replace(record, resources=told)
         except SlurmError as error:
             log.info("job %s could not be read and will be asked for again: %s", key, error)
@@ -307,13 +307,13 @@ class JobBook:
         except NotFound:
             job = None
         self._read_at[key] = self._clock()
-        if job is not None and records.same_job(record, job):
+        if job is not None and job_record.same_job(record, job):
             self._tracked[key] = job.sluid or self._tracked.get(key, "")
-            return records.with_detail(record, job)
+            return job_record.with_detail(record, job)
         if record.state.ended and record.detail is not None:
             self._closed.add(key)
             return record
-        return records.departed(record, await self._remembered(key, record))
+        return job_record.departed(record, await self._remembered(key, record))
 
     async def _remembered(self, key: str, record: JobRecord) -> PastJob | None:
         """What accounting knows of a job that slurmctld denies, if anything."""
@@ -322,7 +322,7 @@ class JobBook:
         except SlurmError as error:
             log.info("accounting says nothing of job %s: %s", key, error)
             return None
-        return past if records.same_past(record, past) else None
+        return past if job_record.same_past(record, past) else None
 
     async def _granted(self, key: str) -> tuple[NodeResources, ...]:
         """What a job was granted; an old data parser has only the detail."""

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from slinky.slurm.accounts import TresMinutes, TresPer
-from slinky.slurm.values import UNSET, Number, Tres, Value
+from slinky.slurm.accounting.views import TresMinutes, TresPer
+from slinky.slurm.model.values import UNSET, Number, Tres, Value
 
 Words = tuple[str, ...]
 Amounts = tuple[Tres, ...]

@@ -13,12 +13,12 @@ from enum import Flag, auto
 
 from msgspec import structs
 
+from slinky.slurm.accounting.accounting_jobs import PastJob
 from slinky.slurm.hostlist import expand
-from slinky.slurm.past import PastJob
-from slinky.slurm.states import JobState
-from slinky.slurm.table import FEW, SHARE
-from slinky.slurm.values import Value
-from slinky.slurm.views import Job, JobStatus, NodeResources
+from slinky.slurm.mirror.observed_table import FEW, SHARE
+from slinky.slurm.model.states import JobState
+from slinky.slurm.model.values import Value
+from slinky.slurm.model.views import Job, JobStatus, NodeResources
 
 #: slurmctld saves its state every few seconds: what was older than this at a crash is not lost.
 YOUNG = 60.0

@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import force_setattr
 
-from slinky.slurm.answers import Answer, CancelAnswer
 from slinky.slurm.errors import Auth, Denied, Malformed, NotFound, Problem, Rejected, SlurmError, Unreachable, error_for
-from slinky.slurm.values import Number, Value
+from slinky.slurm.model.responses import Answer, CancelAnswer
+from slinky.slurm.model.values import Number, Value
 
 #: What slurmrestd itself says, in plain text, when a path or a version is not served.
 NOT_SERVED = (b"Unable to find requested URL", b"Invalid or unknown URL path")

@@ -8,8 +8,8 @@ name against the OpenAPI document that the installed slurmrestd prints.
 
 from __future__ import annotations
 
-from slinky.slurm.states import JobState, NodeState
-from slinky.slurm.values import UNSET, ExitCode, Number, Value
+from slinky.slurm.model.states import JobState, NodeState
+from slinky.slurm.model.values import UNSET, ExitCode, Number, Value
 
 Words = tuple[str, ...]
 

@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from slinky.slurm.accounts import Account, Association, Cluster, User, Wckey
-from slinky.slurm.answers import (
+from slinky.slurm.accounting.account_requests import NewAccounts, NewUsers
+from slinky.slurm.accounting.accounting_jobs import Outcome, PastJob
+from slinky.slurm.accounting.qos import Qos
+from slinky.slurm.accounting.views import Account, Association, Cluster, User, Wckey
+from slinky.slurm.errors import NotFound, Problem
+from slinky.slurm.model.responses import (
     AccountsAnswer,
     Answer,
     AssociationsAnswer,
@@ -24,16 +28,12 @@ from slinky.slurm.answers import (
     UsersAnswer,
     WckeysAnswer,
 )
-from slinky.slurm.endpoints import Dbd
-from slinky.slurm.enrolment import NewAccounts, NewUsers
-from slinky.slurm.errors import NotFound, Problem
-from slinky.slurm.past import Outcome, PastJob
-from slinky.slurm.qos import Qos
-from slinky.slurm.reading import present
-from slinky.slurm.session import Session
-from slinky.slurm.statistics import ControllerPing
-from slinky.slurm.transport import query_of
-from slinky.slurm.values import Tres, Value
+from slinky.slurm.model.statistics import ControllerPing
+from slinky.slurm.model.values import Tres, Value
+from slinky.slurm.transport.decode import present
+from slinky.slurm.transport.endpoints import Dbd
+from slinky.slurm.transport.http import query_of
+from slinky.slurm.transport.session import Session
 
 T = TypeVar("T")
 

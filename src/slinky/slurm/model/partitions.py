@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from slinky.slurm.values import UNSET, Number, Value
+from slinky.slurm.model.values import UNSET, Number, Value
 
 Words = tuple[str, ...]
 

@@ -15,9 +15,6 @@ from typing import TypeVar
 
 import msgspec
 
-from slinky.slurm import versions
-from slinky.slurm.answers import Answer, Meta, PingAnswer, SlurmMeta
-from slinky.slurm.endpoints import Ctld, Endpoint
 from slinky.slurm.errors import (
     Auth,
     DatabaseUnreachable,
@@ -28,11 +25,14 @@ from slinky.slurm.errors import (
     Unreachable,
     Unsupported,
 )
-from slinky.slurm.reading import NOT_SERVED, Reply, read
+from slinky.slurm.model.responses import Answer, Meta, PingAnswer, SlurmMeta
+from slinky.slurm.model.values import Value
 from slinky.slurm.tokens import TokenError, TokenSource, claims
-from slinky.slurm.transport import HttpTransport, Query
-from slinky.slurm.values import Value
-from slinky.slurm.versions import Version
+from slinky.slurm.transport import versions
+from slinky.slurm.transport.decode import NOT_SERVED, Reply, read
+from slinky.slurm.transport.endpoints import Ctld, Endpoint
+from slinky.slurm.transport.http import HttpTransport, Query
+from slinky.slurm.transport.versions import Version
 
 A = TypeVar("A", bound=Answer)
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from slinky.slurm.values import Number, Tres, Value
+from slinky.slurm.model.values import Number, Tres, Value
 
 Words = tuple[str, ...]
 Amounts = tuple[Tres, ...]

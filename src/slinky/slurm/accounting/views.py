@@ -7,7 +7,7 @@ left at its default is not sent. Limits are unset, a number, or infinite, as eve
 
 from __future__ import annotations
 
-from slinky.slurm.values import UNSET, Number, Tres, Value
+from slinky.slurm.model.values import UNSET, Number, Tres, Value
 
 Words = tuple[str, ...]
 Amounts = tuple[Tres, ...]

@@ -19,8 +19,8 @@ import aiohttp
 from yarl import URL
 
 from slinky.slurm.errors import Malformed, Transport
-from slinky.slurm.reading import Reply
-from slinky.slurm.wire import guard
+from slinky.slurm.transport.decode import Reply
+from slinky.slurm.transport.response_guard import guard
 
 #: A full list of 10,000 running jobs is 101 MB compact and 267 MB pretty; beyond that something is wrong.
 LARGEST = 512 * 1024 * 1024

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from slinky.slurm.statistics import Diag
+from slinky.slurm.model.statistics import Diag
 
 
 class Source(Enum):

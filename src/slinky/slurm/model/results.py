@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from slinky.slurm.answers import Answer, SubmitAnswer
 from slinky.slurm.errors import Malformed, NotFound, Problem, Rejected
-from slinky.slurm.statistics import ConfMeta
+from slinky.slurm.model.responses import Answer, SubmitAnswer
+from slinky.slurm.model.statistics import ConfMeta
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from slinky.slurm.values import UNSET, Number, Value
+from slinky.slurm.model.values import UNSET, Number, Value
 
 
 class ControllerPing(Value, frozen=True, gc=False):

@@ -23,16 +23,27 @@ from typing import Any, Self, TypeVar
 
 from msgspec import structs
 
-from slinky.slurm.changes import Change, Feed, Kind, Listener, moves
 from slinky.slurm.client import Client
 from slinky.slurm.errors import SlurmError
-from slinky.slurm.jobbook import JobBook, Whereabouts
-from slinky.slurm.pace import VITAL, Hurry, Last, Rhythm, Source, Telltale, due, replanned, restarted, stirred
-from slinky.slurm.partitions import Partition
-from slinky.slurm.records import YOUNG, JobRecord
-from slinky.slurm.results import Listing
-from slinky.slurm.table import FRESH, Doubt, Table
-from slinky.slurm.views import Node, Reservation
+from slinky.slurm.mirror.feed import Change, Feed, Kind, Listener, moves
+from slinky.slurm.mirror.job_record import YOUNG, JobRecord
+from slinky.slurm.mirror.job_tracker import JobBook, Whereabouts
+from slinky.slurm.mirror.observed_table import FRESH, Doubt, Table
+from slinky.slurm.mirror.polling import (
+    VITAL,
+    Hurry,
+    Last,
+    Rhythm,
+    Source,
+    Telltale,
+    due,
+    replanned,
+    restarted,
+    stirred,
+)
+from slinky.slurm.model.partitions import Partition
+from slinky.slurm.model.results import Listing
+from slinky.slurm.model.views import Node, Reservation
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from slinky.slurm.values import Number, Value
+from slinky.slurm.model.values import Number, Value
 
 _NODE_WORD = re.compile(r"[^\s\x00-\x1f\x7f]+\Z")
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from slinky.slurm.states import JobState
-from slinky.slurm.values import UNSET, ExitCode, Number, Tres, Value
+from slinky.slurm.model.states import JobState
+from slinky.slurm.model.values import UNSET, ExitCode, Number, Tres, Value
 
 Words = tuple[str, ...]
 Amounts = tuple[Tres, ...]

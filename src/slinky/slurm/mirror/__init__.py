@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One shared, continuously refreshed copy of a cluster's jobs, nodes, partitions and reservations."""
