@@ -25,7 +25,7 @@ import msgspec
 from bench.bridge_process import BridgeProcess
 from bench.bridge_stage import JOB, NAMESPACE, SCHEDULER, Stage, many, until
 from slinky.bridge import names
-from slinky.bridge.views import POD_GROUPS
+from slinky.bridge.state.views import POD_GROUPS
 from slinky.kube import NAMESPACES, NODES, Key, connect
 from slinky.lab import bringup
 from slinky.lab.lab import Lab

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from slinky.bridge import names
-from slinky.bridge.views import OUR_PODS, Pod
+from slinky.bridge.state.views import OUR_PODS, Pod
 from slinky.kube import NODES, Client, Key, Runtime
 from slinky.kube.client import STRATEGIC
 from slinky.slurm import Client as Slurm

@@ -11,31 +11,31 @@ import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from slinky.bridge import intake, kinds, policy
-from slinky.bridge.bind import Hands
-from slinky.bridge.brake import Brake
-from slinky.bridge.complete import Completer
 from slinky.bridge.config import Settings
 from slinky.bridge.credentials import Trust, tokens
 from slinky.bridge.devices import profiles
-from slinky.bridge.devices.claim import Claims
-from slinky.bridge.devices.wants import Wants
-from slinky.bridge.feasible import Feasible
-from slinky.bridge.hosts import mark
-from slinky.bridge.identity import Self
-from slinky.bridge.ledger import Ledger
-from slinky.bridge.line import Line
-from slinky.bridge.nodes import HostName, Nodes, refusal
-from slinky.bridge.ports import ports_of
-from slinky.bridge.release import Releaser
-from slinky.bridge.rescue import Rescue
-from slinky.bridge.seating import Seating
-from slinky.bridge.stock import UNPLACED, UNSUBMITTED, Stock
-from slinky.bridge.storage import Storage
-from slinky.bridge.submit import Submitter
-from slinky.bridge.units import Units, judge, units_of_group
-from slinky.bridge.views import Pod, ResourceClaim
-from slinky.bridge.workload import Unit
+from slinky.bridge.devices.claims import Claims
+from slinky.bridge.devices.demand import Wants
+from slinky.bridge.feasibility.exclusions import Feasible
+from slinky.bridge.feasibility.volume_state import Storage
+from slinky.bridge.lifecycle.completer import Completer
+from slinky.bridge.lifecycle.eviction_limit import Brake
+from slinky.bridge.lifecycle.lost_jobs import Rescue
+from slinky.bridge.lifecycle.placement import Seating
+from slinky.bridge.lifecycle.pod_writer import Hands
+from slinky.bridge.lifecycle.reconciler import Units, judge, units_of_group
+from slinky.bridge.lifecycle.release import Releaser
+from slinky.bridge.lifecycle.submit import Submitter
+from slinky.bridge.nodes.plan import mark
+from slinky.bridge.nodes.reconciler import HostName, Nodes, refusal
+from slinky.bridge.state.cluster import UNPLACED, UNSUBMITTED, Stock
+from slinky.bridge.state.host_ports import ports_of
+from slinky.bridge.state.job_registry import Ledger
+from slinky.bridge.state.views import Pod, ResourceClaim
+from slinky.bridge.status.queue_position import Line
+from slinky.bridge.workload import kinds, pod_state, policy
+from slinky.bridge.workload.grouping import Unit
+from slinky.bridge.workload.identity import Self
 from slinky.kube import (
     NAMESPACES,
     Client,
@@ -127,7 +127,7 @@ class Bridge:
     def wire(self) -> None:
         """Say what wakes whom."""
         stock = self.stock
-        self.unit_loop.watches(stock.pods, self._units_of_pod, priority=intake.urgency)
+        self.unit_loop.watches(stock.pods, self._units_of_pod, priority=pod_state.urgency)
         for kind, cache in stock.groups.items():
             self.unit_loop.watches(cache, partial(self._units_of_group, kind))
         self.unit_loop.watches(stock.shelf.classes, lambda _: self._units_wanting_devices(UNSUBMITTED))
@@ -184,7 +184,7 @@ class Bridge:
             self.unit_loop.queue.add(unit)
         for pod in self.stock.pods:
             self.unit_loop.queue.add(self.stock.unit_of(pod), priority=pod.spec.priority)
-        for name in {*self.mirror.nodes, *(intake.host_of(node) for node in self.stock.nodes)}:
+        for name in {*self.mirror.nodes, *(pod_state.host_of(node) for node in self.stock.nodes)}:
             self.node_loop.queue.add(HostName(name))
 
     def _look_at_waiting_soon(self, *, with_jobs: bool = False) -> None:
@@ -221,14 +221,14 @@ class Bridge:
 
     def _hosts_with_devices(self) -> list[str]:
         found = {part.spec.node_name for part in self.stock.shelf.slices}
-        return [intake.host_of(node) for name in found if (node := self.stock.nodes.get(Key("", name)))]
+        return [pod_state.host_of(node) for name in found if (node := self.stock.nodes.get(Key("", name)))]
 
     def _units_wanting_ports(self, _: Pod) -> set[Unit]:
         """Units that wait and want host ports, when somebody gives some back."""
-        return self.stock.units_of(pod for pod in self.stock.pods if intake.waiting(pod) and ports_of(pod))
+        return self.stock.units_of(pod for pod in self.stock.pods if pod_state.waiting(pod) and ports_of(pod))
 
     def _host_of_node(self, node: Node) -> list[HostName]:
-        return [HostName(intake.host_of(node))]
+        return [HostName(pod_state.host_of(node))]
 
     def _hosts_named(self, node: str) -> list[HostName]:
         found = self.stock.nodes.get(Key("", node))
@@ -250,7 +250,7 @@ class Bridge:
 
     def _in_slurm(self, name: str) -> bool:
         node = self.stock.nodes.get(Key("", name))
-        return node is not None and intake.host_of(node) in self.mirror.nodes
+        return node is not None and pod_state.host_of(node) in self.mirror.nodes
 
     def _tell_place(self, job: str) -> None:
         if unit := self.ledger.unit_of(job):
@@ -271,9 +271,9 @@ def _freed_or_made(old: ResourceClaim | None, new: ResourceClaim | None) -> bool
 
 def _frees_ports(old: Pod | None, new: Pod | None) -> bool:
     """A pod on a node has ended, or is gone, and had host ports."""
-    if old is None or not intake.bound(old) or intake.finished(old) or not ports_of(old):
+    if old is None or not pod_state.bound(old) or pod_state.finished(old) or not ports_of(old):
         return False
-    return new is None or intake.finished(new)
+    return new is None or pod_state.finished(new)
 
 
 def _answers_differently(old: Node | None, new: Node | None) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from slinky.bridge import names
-from slinky.bridge.selection import Selector
+from slinky.bridge.feasibility.label_selector import Selector
 from slinky.kube import View
 from slinky.observe import Explained
 

@@ -13,7 +13,7 @@ import typer
 from slinky.api.wellknown import PROFILE_PORT
 from slinky.bridge import app as bridge_app
 from slinky.bridge import config as bridge_config
-from slinky.bridge import webhook as bridge_webhook
+from slinky.bridge.admission import server as bridge_webhook
 from slinky.cli.familiar import Familiar
 from slinky.cli.output import explained
 from slinky.kube import Key

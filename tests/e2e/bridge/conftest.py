@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.bridge.stage import Stage
 
 from slinky.bridge import names
-from slinky.bridge.views import OUR_PODS
+from slinky.bridge.state.views import OUR_PODS
 from slinky.kube import Client, connect
 from slinky.lab.lab import Lab
 from slinky.lab.progress import Progress

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from slinky.bridge import names
-from slinky.bridge.views import OUR_PODS, Pod
+from slinky.bridge.state.views import OUR_PODS, Pod
 from slinky.kube import Client
 from slinky.kube.conditions import find
 from slinky.lab.lab import Lab

@@ -9,7 +9,7 @@ from typing import Any
 from tests.e2e.bridge.stage import Stage, running, succeeded, template
 
 from slinky.bridge import names
-from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS
+from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS
 from slinky.slurm import SlurmError
 
 GANG = {names.OPTION + "gang": "true"}

@@ -21,7 +21,7 @@ import msgspec
 from tests.integration.bridge.rack import Rack
 
 from slinky.bridge import names
-from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, Pod
+from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, Pod
 from slinky.kube import AlreadyExists, Conflict, NotFound, Runtime, Whole
 from slinky.lab.plain import WITH_US, PlainPlane
 from slinky.lab.slurm import Beside

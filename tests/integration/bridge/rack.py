@@ -8,8 +8,8 @@ from typing import Any
 from tests.integration.bridge.scene import Scene, scene
 
 from slinky.bridge import names
-from slinky.bridge.devices.shelf import held
-from slinky.bridge.views import DEVICE_CLASSES, RESOURCE_CLAIMS, SLICES, ResourceClaim
+from slinky.bridge.devices.state import held
+from slinky.bridge.state.views import DEVICE_CLASSES, RESOURCE_CLAIMS, SLICES, ResourceClaim
 from slinky.kube import Client, Key, NotFound
 from slinky.slurm import Client as Slurm
 

@@ -11,7 +11,7 @@ from typing import Any
 from slinky.bridge import names
 from slinky.bridge.app import Bridge, assemble
 from slinky.bridge.config import Settings
-from slinky.bridge.views import OUR_PODS, Pod
+from slinky.bridge.state.views import OUR_PODS, Pod
 from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, Client, Key, Node, NotFound, Resource, Whole
 from slinky.kube.conditions import find
 from slinky.slurm import Busy, Job, SlurmError

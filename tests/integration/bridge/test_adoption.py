@@ -6,7 +6,7 @@ from typing import Any
 from tests.integration.bridge.scene import Scene, eventually
 
 from slinky.bridge import names
-from slinky.bridge.views import OUR_PODS
+from slinky.bridge.state.views import OUR_PODS
 from slinky.slurm import JobRequest
 
 

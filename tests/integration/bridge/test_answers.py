@@ -4,7 +4,7 @@
 from tests.integration.bridge.scene import Scene, eventually
 
 from slinky.bridge import names
-from slinky.bridge.views import OUR_PODS
+from slinky.bridge.state.views import OUR_PODS
 from slinky.kube import Key
 from slinky.kube.conditions import find
 from slinky.lab.slurm import Beside

@@ -20,7 +20,7 @@ from tests.integration.bridge.scene import eventually
 
 from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
-from slinky.bridge.views import BATCH_JOBS
+from slinky.bridge.state.views import BATCH_JOBS
 from slinky.kube import NODES, Client, Key, NotFound
 from slinky.kube.conditions import find
 from slinky.lab.plain import PlainPlane

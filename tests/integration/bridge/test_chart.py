@@ -17,8 +17,10 @@ from tests.chart.helm import CHARTS, Helm, Objects, Refused, one, program
 from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.api import Token
-from slinky.bridge import config, names, policy, webhook
-from slinky.bridge.views import BATCH_JOBS, OUR_PODS
+from slinky.bridge import config, names
+from slinky.bridge.admission import server as webhook
+from slinky.bridge.state.views import BATCH_JOBS, OUR_PODS
+from slinky.bridge.workload import policy
 from slinky.kube import NAMESPACES, Client, Forbidden, Invalid, Key, Resource, ServerError, Whole, connect
 from slinky.kube.client import MERGE
 from slinky.lab.pki import Authority

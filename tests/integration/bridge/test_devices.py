@@ -12,8 +12,8 @@ from tests.integration.bridge.test_gangs import batch_job
 from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.devices.cores import bits, folded, numbers
-from slinky.bridge.devices.shelf import held
-from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS
+from slinky.bridge.devices.state import held
+from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS
 from slinky.kube import EVENTS, NAMESPACES, NODES, Client, Key
 from slinky.slurm import Client as Slurm
 

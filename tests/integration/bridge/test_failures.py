@@ -12,7 +12,7 @@ from tests.integration.bridge.proxy import Proxy, proxy
 from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
-from slinky.bridge.views import OUR_PODS
+from slinky.bridge.state.views import OUR_PODS
 from slinky.kube import NODES, Client, Key
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm

@@ -9,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 from tests.integration.bridge.scene import Scene
 
-from slinky.bridge import names, workload
-from slinky.bridge.views import BATCH_JOBS, OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS
-from slinky.bridge.workload import Unit
+from slinky.bridge import names
+from slinky.bridge.state.views import BATCH_JOBS, OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS
+from slinky.bridge.workload import grouping
+from slinky.bridge.workload.grouping import Unit
 from slinky.kube import AlreadyExists, Cache, Key, by_label
 from slinky.slurm import Job
 
@@ -178,7 +179,7 @@ async def test_a_gang_keeps_its_job_when_its_root_goes_before_its_binding_is_see
     stock, gang = stage.bridge.stock, Unit(stage.namespace, "Job", "j")
     seen, stock.pods = (
         stock.pods,
-        Cache(OUR_PODS, indexes={"group": workload.groups_of, "job": by_label(names.JOB_LABEL)}),
+        Cache(OUR_PODS, indexes={"group": grouping.groups_of, "job": by_label(names.JOB_LABEL)}),
     )
     for name in ("a", "b"):
         pod = await stage.get(name)

@@ -16,7 +16,7 @@ from tests.integration.bridge.test_gangs import GANG
 
 from slinky.bridge import names
 from slinky.bridge.app import assemble
-from slinky.bridge.views import BATCH_JOBS, DEVICE_CLASSES, OUR_PODS, RESOURCE_CLAIMS, SLICES
+from slinky.bridge.state.views import BATCH_JOBS, DEVICE_CLASSES, OUR_PODS, RESOURCE_CLAIMS, SLICES
 from slinky.kube import AlreadyExists, Client, Key, connect
 from slinky.lab.plain import PlainPlane
 from slinky.lab.slurm import Beside

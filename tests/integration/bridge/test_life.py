@@ -6,8 +6,9 @@ import asyncio
 import pytest
 from tests.integration.bridge.scene import Scene, eventually
 
-from slinky.bridge import identity, names
-from slinky.bridge.views import OUR_PODS
+from slinky.bridge import names
+from slinky.bridge.state.views import OUR_PODS
+from slinky.bridge.workload import identity
 from slinky.kube import NODES, Key
 from slinky.slurm import JobRequest
 

@@ -15,8 +15,9 @@ from tests.integration.bridge.test_failures import leaves
 from tests.integration.bridge.test_gangs import batch_job
 from tests.integration.bridge.test_roles import SLOW, mixed
 
-from slinky.bridge import names, nodes
-from slinky.bridge.views import OUR_PODS
+from slinky.bridge import names
+from slinky.bridge.nodes import reconciler
+from slinky.bridge.state.views import OUR_PODS
 from slinky.kube import Client, Key
 from slinky.kube.conditions import find
 from slinky.lab.slurm import Beside
@@ -256,8 +257,8 @@ async def test_a_host_that_is_lost_before_it_was_seen_is_made_again(
         return await read(since=since) if lost or since is None else None
 
     monkeypatch.setattr(ctld, "nodes", looking_away)
-    monkeypatch.setattr(nodes, "MADE_AGAIN", 3.0)
-    monkeypatch.setattr(nodes, "UNKNOWN_AGAIN", 3600.0)
+    monkeypatch.setattr(reconciler, "MADE_AGAIN", 3.0)
+    monkeypatch.setattr(reconciler, "UNKNOWN_AGAIN", 3600.0)
     async with scene(kube, ctld) as stage:
         await stage.start()
         name = await stage.node(1)

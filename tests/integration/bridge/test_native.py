@@ -12,8 +12,8 @@ import pytest
 from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
-from slinky.bridge.views import native
-from slinky.bridge.views.native import native_groups, native_workloads
+from slinky.bridge.state.views import native
+from slinky.bridge.state.views.native import native_groups, native_workloads
 from slinky.kube import Client, Key, Resource, Whole, discover
 from slinky.kube.conditions import is_true
 from slinky.slurm import Client as Slurm

@@ -10,7 +10,7 @@ from tests.integration.bridge.scene import Scene, scene
 from tests.integration.bridge.test_gangs import batch_job
 
 from slinky.bridge import names
-from slinky.bridge.annotations import TABLE
+from slinky.bridge.workload.annotations import TABLE
 from slinky.kube import Client
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm

@@ -12,8 +12,8 @@ from tests.integration.bridge.test_failures import runs, settled
 from tests.integration.bridge.test_gangs import batch_job
 
 from slinky.bridge import names
-from slinky.bridge.views import OUR_PODS
-from slinky.bridge.views.native import native_groups
+from slinky.bridge.state.views import OUR_PODS
+from slinky.bridge.state.views.native import native_groups
 from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, AlreadyExists, Client, Key, connect
 from slinky.lab.plain import PlainPlane
 from slinky.lab.slurm import Beside

@@ -9,7 +9,7 @@ from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
 from slinky.bridge.config import PriorityRule
-from slinky.bridge.views import OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
+from slinky.bridge.state.views import OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from slinky.kube import Client, Forbidden, Key, Resource, Whole
 from slinky.lab.slurm import Beside
 from slinky.slurm import Client as Slurm

@@ -7,7 +7,7 @@ from tests.integration.bridge.scene import Scene, eventually
 from tests.integration.bridge.test_gangs import batch_job
 
 from slinky.bridge import names
-from slinky.bridge.views import BATCH_JOBS, OUR_PODS
+from slinky.bridge.state.views import BATCH_JOBS, OUR_PODS
 from slinky.kube import Key
 from slinky.slurm import Job
 

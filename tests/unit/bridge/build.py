@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from slinky.bridge import names
-from slinky.bridge.views import DeviceClass, Pod, Slice
+from slinky.bridge.state.views import DeviceClass, Pod, Slice
 from slinky.kube import Node
 from slinky.slurm import Job, JobRecord, JobState, NodeResources, Presence, Whereabouts
 

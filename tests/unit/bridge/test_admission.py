@@ -9,9 +9,10 @@ import msgspec
 import pytest
 from tests.unit.bridge.build import pod
 
-from slinky.bridge import admission, names
+from slinky.bridge import names
+from slinky.bridge.admission import rules
 from slinky.bridge.config import Rule, Settings
-from slinky.bridge.selection import Requirement, Selector, matches
+from slinky.bridge.feasibility.label_selector import Requirement, Selector, matches
 from slinky.kube import Ask, Reply
 
 SETTINGS = Settings(managed_namespaces=("managed",))
@@ -37,7 +38,7 @@ async def ask(
         old_object=msgspec.Raw(json.dumps(old).encode()),
         **more,
     )
-    return await admission.handlers(settings, labels_of)[path](found)
+    return await rules.handlers(settings, labels_of)[path](found)
 
 
 @pytest.mark.parametrize(
@@ -49,20 +50,20 @@ async def ask(
     ],
 )
 async def test_pods_of_managed_namespaces_are_handed_to_slurm(namespace: str, scheduler: str, taken: bool) -> None:
-    reply = await ask(admission.MUTATE, manifest(namespace, schedulerName=scheduler))
+    reply = await ask(rules.MUTATE, manifest(namespace, schedulerName=scheduler))
     expected = ({"op": "add", "path": "/spec/schedulerName", "value": names.SCHEDULER},)
     assert reply.patch == (expected if taken else ())
 
 
 async def test_a_preset_node_is_cleared() -> None:
-    reply = await ask(admission.MUTATE, manifest("elsewhere", nodeName="n1"))
+    reply = await ask(rules.MUTATE, manifest("elsewhere", nodeName="n1"))
     assert reply.patch == ({"op": "remove", "path": "/spec/nodeName"},)
 
 
 def test_a_selector_decides_alone() -> None:
     settings = Settings(managed_namespaces=("a",), managed_namespace_selector=Selector({"bridge": "yes"}))
-    assert not admission.managed(settings, "a", {})
-    assert admission.managed(settings, "b", {"bridge": "yes"})
+    assert not rules.managed(settings, "a", {})
+    assert rules.managed(settings, "b", {"bridge": "yes"})
 
 
 @pytest.mark.parametrize(
@@ -95,8 +96,8 @@ def test_selector_operators(operator: Any, values: tuple[str, ...], labels: dict
     ],
 )
 async def test_what_slurm_cannot_honour_or_would_pose_as_another_is_refused(given: dict[str, Any]) -> None:
-    assert not (await ask(admission.VALIDATE, manifest(**given))).allowed
-    assert (await ask(admission.VALIDATE, manifest(**{**given, "schedulerName": "another"}))).allowed
+    assert not (await ask(rules.VALIDATE, manifest(**given))).allowed
+    assert (await ask(rules.VALIDATE, manifest(**{**given, "schedulerName": "another"}))).allowed
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ async def test_what_slurm_cannot_honour_or_would_pose_as_another_is_refused(give
     ],
 )
 async def test_what_will_be_ignored_is_said(given: dict[str, Any]) -> None:
-    reply = await ask(admission.VALIDATE, manifest(**given))
+    reply = await ask(rules.VALIDATE, manifest(**given))
     assert reply.allowed
     assert reply.warnings
 
@@ -127,13 +128,13 @@ async def test_what_policy_refuses_is_refused_at_once_where_the_pod_speaks_for_i
     posing = manifest(labels=labels, annotations={OPTION + "user-id": "root"})
     posing["metadata"]["ownerReferences"] = owners
     settings = Settings(policy=(Rule(default={"account": "guests"}),))
-    reply = await ask(admission.VALIDATE, posing, settings=settings)
+    reply = await ask(rules.VALIDATE, posing, settings=settings)
     assert reply.allowed is allowed
-    assert (await ask(admission.VALIDATE, posing)).allowed  # without a policy annotations are trusted
+    assert (await ask(rules.VALIDATE, posing)).allowed  # without a policy annotations are trusted
 
 
 async def test_claims_are_welcome() -> None:
-    reply = await ask(admission.VALIDATE, manifest(resourceClaims=[{"name": "x", "resourceClaimTemplateName": "t"}]))
+    reply = await ask(rules.VALIDATE, manifest(resourceClaims=[{"name": "x", "resourceClaimTemplateName": "t"}]))
     assert reply == Reply()
 
 
@@ -154,19 +155,19 @@ async def test_what_ties_a_pod_to_its_job_can_only_be_taken_off_and_only_before_
         (manifest(), other, False),
     ):
         old = {**before, "status": {"phase": phase}}
-        assert (await ask(admission.VALIDATE, after, old)).allowed is allowed
+        assert (await ask(rules.VALIDATE, after, old)).allowed is allowed
     placed = {**manifest(nodeName="n1", **marks[0]), "status": {"phase": phase}}
-    assert not (await ask(admission.VALIDATE, manifest(nodeName="n1"), placed)).allowed, "a container may be starting"
+    assert not (await ask(rules.VALIDATE, manifest(nodeName="n1"), placed)).allowed, "a container may be starting"
 
 
 async def test_a_pod_cannot_be_resized() -> None:
-    assert not (await ask(admission.VALIDATE, manifest(), manifest(), sub_resource="resize")).allowed
+    assert not (await ask(rules.VALIDATE, manifest(), manifest(), sub_resource="resize")).allowed
 
 
 async def test_options_are_checked_on_owners_too() -> None:
-    assert not (await ask(admission.OPTIONS, manifest(annotations={OPTION + "qos": "a b"}))).allowed
-    assert not (await ask(admission.OPTIONS, manifest(annotations={OPTION + "wrong": "x"}))).allowed
-    assert (await ask(admission.OPTIONS, manifest())).allowed
+    assert not (await ask(rules.OPTIONS, manifest(annotations={OPTION + "qos": "a b"}))).allowed
+    assert not (await ask(rules.OPTIONS, manifest(annotations={OPTION + "wrong": "x"}))).allowed
+    assert (await ask(rules.OPTIONS, manifest())).allowed
 
 
 @pytest.mark.parametrize(
@@ -182,11 +183,11 @@ async def test_a_mistake_that_is_there_already_keeps_nobody_from_changing_the_re
     def noted(options: dict[str, str]) -> dict[str, Any]:
         return manifest(annotations={OPTION + name: value for name, value in options.items()})
 
-    for path in (admission.OPTIONS, admission.VALIDATE):
+    for path in (rules.OPTIONS, rules.VALIDATE):
         assert (await ask(path, noted(alike), noted(there))).allowed
         assert not (await ask(path, noted(worse), noted(there))).allowed
 
 
 def test_a_plain_pod_has_nothing_to_complain_about() -> None:
-    assert admission.complaints(pod(), admission.ON_CREATE) == []
-    assert admission.warnings(pod()) == []
+    assert rules.complaints(pod(), rules.ON_CREATE) == []
+    assert rules.warnings(pod()) == []

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.unit.bridge.build import GPU_DRIVER, gpus
 
 from slinky.bridge.devices import cel
-from slinky.bridge.devices.celvalues import Absent, Undecidable
+from slinky.bridge.devices.cel_values import Absent, Undecidable
 from slinky.bridge.devices.cores import Located as At
-from slinky.bridge.devices.supply import Item, fits
-from slinky.bridge.views import Device
+from slinky.bridge.devices.inventory import Item, fits
+from slinky.bridge.state.views import Device
 
 GPU = Item(At(GPU_DRIVER, "n1", "gpu-1"), gpus(2).spec.devices[1])
 OWN = f'device.attributes["{GPU_DRIVER}"]'

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from slinky.bridge.complete import Completer
-from slinky.bridge.fate import Fate
-from slinky.bridge.ledger import Ledger
-from slinky.bridge.release import Releaser
+from slinky.bridge.lifecycle.completer import Completer
+from slinky.bridge.lifecycle.outcome import Fate
+from slinky.bridge.lifecycle.release import Releaser
+from slinky.bridge.state.job_registry import Ledger
 from slinky.observe import SystemClock
 from slinky.slurm import Client, Mirror
 

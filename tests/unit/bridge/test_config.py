@@ -3,8 +3,9 @@
 
 import pytest
 
-from slinky.bridge import config, policy
+from slinky.bridge import config
 from slinky.bridge.config import ConfigError, PriorityRule, Rule
+from slinky.bridge.workload import policy
 
 
 def test_an_existing_file_works_unchanged() -> None:

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 from tests.unit.bridge.build import needing, node, pod
 
-from slinky.bridge import constrain, names
+from slinky.bridge import names
 from slinky.bridge.devices.classes import Catalog
-from slinky.bridge.views import (
+from slinky.bridge.feasibility import constraints
+from slinky.bridge.state.views import (
     NodeSelector,
 )
 
@@ -39,9 +40,9 @@ TERM = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": 
     ],
 )
 def test_what_a_pod_can_never_use(spec: dict[str, Any], suits: dict[str, Any], not_suits: dict[str, Any]) -> None:
-    shape = constrain.shape_of(pod(spec=spec))
-    assert not constrain.why_not(shape, node(**suits), Catalog())
-    assert constrain.why_not(shape, node(**not_suits), Catalog())
+    shape = constraints.shape_of(pod(spec=spec))
+    assert not constraints.why_not(shape, node(**suits), Catalog())
+    assert constraints.why_not(shape, node(**not_suits), Catalog())
 
 
 @pytest.mark.parametrize(
@@ -53,24 +54,24 @@ def test_what_a_pod_can_never_use(spec: dict[str, Any], suits: dict[str, Any], n
     ],
 )
 def test_what_passes_by_waiting_is_no_constraint(taint: dict[str, str]) -> None:
-    assert not constrain.why_not(constrain.shape_of(pod()), node(taints=[taint]), Catalog())
+    assert not constraints.why_not(constraints.shape_of(pod()), node(taints=[taint]), Catalog())
 
 
 def test_a_full_node_is_slurms_business_and_a_small_one_is_ours() -> None:
-    shape = constrain.shape_of(needing({"cpu": "4", "example.com/fpga": "1"}))
-    assert "fpga" in constrain.why_not(shape, node(), Catalog())
-    assert not constrain.why_not(shape, node(amounts={"example.com/fpga": "1"}), Catalog())
+    shape = constraints.shape_of(needing({"cpu": "4", "example.com/fpga": "1"}))
+    assert "fpga" in constraints.why_not(shape, node(), Catalog())
+    assert not constraints.why_not(shape, node(amounts={"example.com/fpga": "1"}), Catalog())
 
 
 def test_a_resource_behind_a_device_class_is_not_asked_of_the_kubelet() -> None:
-    shape = constrain.shape_of(needing({"example.com/gpu": "1"}))
-    assert not constrain.why_not(shape, node(), Catalog({"example.com/gpu": "gpu.example.com"}))
+    shape = constraints.shape_of(needing({"example.com/gpu": "1"}))
+    assert not constraints.why_not(shape, node(), Catalog({"example.com/gpu": "gpu.example.com"}))
 
 
 def test_volumes_keep_a_pod_where_they_are() -> None:
     local = msgspec.convert(TERM, NodeSelector)
-    shape = constrain.shape_of(pod(), [local])
-    assert constrain.excluded(shape, [node("a", labels={"zone": "a"}), node("z")], Catalog()) == {"z"}
+    shape = constraints.shape_of(pod(), [local])
+    assert constraints.excluded(shape, [node("a", labels={"zone": "a"}), node("z")], Catalog()) == {"z"}
 
 
 @pytest.mark.parametrize(
@@ -88,4 +89,4 @@ def test_volumes_keep_a_pod_where_they_are() -> None:
 def test_label_operators(operator: str, values: list[str], label: str | None, holds: bool) -> None:
     term = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": operator, "values": values}]}]}
     found = node(labels={"k": label} if label else {})
-    assert constrain.selects(msgspec.convert(term, NodeSelector), found) is holds
+    assert constraints.selects(msgspec.convert(term, NodeSelector), found) is holds

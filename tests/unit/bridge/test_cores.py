@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.unit.bridge.build import cpu_groups, cpu_singles, slice_of
 
 from slinky.bridge.devices import cores
-from slinky.bridge.devices.supply import CPUS, inventory
-from slinky.bridge.views import Slice
+from slinky.bridge.devices.inventory import CPUS, inventory
+from slinky.bridge.state.views import Slice
 
 
 def read(*parts: Slice) -> cores.Cores:

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from tests.unit.bridge.build import NOW, pod, record
 
-from slinky.bridge import decide, names
-from slinky.bridge.brake import WINDOW, Brake
-from slinky.bridge.decide import View
-from slinky.bridge.steps import (
+from slinky.bridge import names
+from slinky.bridge.lifecycle import decide
+from slinky.bridge.lifecycle.actions import (
     Cancel,
     Detach,
     Evict,
@@ -24,9 +23,11 @@ from slinky.bridge.steps import (
     Sight,
     Submit,
 )
-from slinky.bridge.views import Pod
-from slinky.bridge.watch import Said
-from slinky.bridge.workload import Root, Unit
+from slinky.bridge.lifecycle.decide import View
+from slinky.bridge.lifecycle.eviction_limit import WINDOW, Brake
+from slinky.bridge.state.views import Pod
+from slinky.bridge.status.conditions import Said
+from slinky.bridge.workload.grouping import Root, Unit
 
 ALONE = Unit("ns", "Pod", "p")
 GROUP = Unit("ns", "PodGroup", "g")

@@ -8,10 +8,11 @@ from tests.unit.bridge.build import GPU_DRIVER, device_class, gpus, slice_of
 
 from slinky.bridge import config
 from slinky.bridge.config import ConfigError, DeviceProfile
-from slinky.bridge.devices import classes, profiles, supply
+from slinky.bridge.devices import classes, profiles
+from slinky.bridge.devices import inventory as supply
 from slinky.bridge.devices.classes import Meaning, Unclaimable
-from slinky.bridge.devices.supply import Inventory, Kind, inventory
-from slinky.bridge.views import Slice
+from slinky.bridge.devices.inventory import Inventory, Kind, inventory
+from slinky.bridge.state.views import Slice
 
 BY_MODEL = DeviceProfile(driver=GPU_DRIVER, type_attribute="model")
 GPU = Kind("gpu", GPU_DRIVER)

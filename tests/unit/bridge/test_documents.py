@@ -8,7 +8,9 @@ import pytest
 import yaml
 from tests.unit.bridge import failures
 
-from slinky.bridge import annotations, config, reasons
+from slinky.bridge import config
+from slinky.bridge.status import reasons
+from slinky.bridge.workload import annotations
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs" / "bridge"
@@ -47,7 +49,7 @@ def test_no_known_way_to_fail_is_left_without_an_answer() -> None:
 
 
 def test_every_word_of_ours_is_explained() -> None:
-    code = "".join(file.read_text() for file in (ROOT / "src" / "slinky" / "bridge").glob("*.py"))
+    code = "".join(file.read_text() for file in (ROOT / "src" / "slinky" / "bridge").rglob("*.py"))
     said = set(re.findall(r'Said\(\s*(?:True|False|None),\s*"(\w+)"', code))
     assert said
     assert said <= reasons.OURS.keys()

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 import yaml
 
-from slinky.bridge import admission, names
+from slinky.bridge import names
+from slinky.bridge.admission import rules
 from slinky.bridge.config import Settings
 from slinky.kube import Ask
 
@@ -39,7 +40,7 @@ async def complaints(path: str, found: dict[str, Any]) -> tuple[str, ...]:
 
     given = {**found, "metadata": {"name": "x", "namespace": "ns", **found.get("metadata", {})}}
     ask = Ask("u", operation="CREATE", namespace="ns", object=msgspec.Raw(json.dumps(given).encode()))
-    reply = await admission.handlers(Settings(), no_labels)[path](ask)
+    reply = await rules.handlers(Settings(), no_labels)[path](ask)
     return (*(() if reply.allowed else (reply.message,)), *reply.warnings)
 
 
@@ -48,7 +49,7 @@ async def test_an_example_draws_no_complaint(documents: list[dict[str, Any]]) ->
     made = [pod for document in documents for pod in pods(document)]
     assert made
     for document in documents:
-        assert await complaints(admission.OPTIONS, document) == ()
+        assert await complaints(rules.OPTIONS, document) == ()
     for pod in made:
         assert pod["spec"]["schedulerName"] == names.SCHEDULER
-        assert await complaints(admission.VALIDATE, pod) == ()
+        assert await complaints(rules.VALIDATE, pod) == ()

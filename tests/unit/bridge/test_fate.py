@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from tests.unit.bridge.build import pod
 
-from slinky.bridge import fate
-from slinky.bridge.fate import Fate
-from slinky.bridge.views import Pod
+from slinky.bridge.lifecycle import outcome
+from slinky.bridge.lifecycle.outcome import Fate
+from slinky.bridge.state.views import Pod
 
 
 def ended(
@@ -42,7 +42,7 @@ def ended(
     ],
 )
 def test_the_fate_of_pods_is_the_worst_that_happened_to_any_of_them(pods: list[Pod], expected: Fate) -> None:
-    assert fate.of(pods) == expected
+    assert outcome.of(pods) == expected
 
 
 def test_what_is_written_says_which_pod_and_why() -> None:

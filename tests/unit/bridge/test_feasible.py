@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 from tests.unit.bridge.build import needing, node, pod
 
-from slinky.bridge import feasible
 from slinky.bridge.devices.classes import Catalog
-from slinky.bridge.feasible import Feasible
-from slinky.bridge.stock import Stock
-from slinky.bridge.storage import Storage
-from slinky.bridge.views import Pod
+from slinky.bridge.feasibility import exclusions
+from slinky.bridge.feasibility.exclusions import Feasible
+from slinky.bridge.feasibility.volume_state import Storage
+from slinky.bridge.state.cluster import Stock
+from slinky.bridge.state.views import Pod
 from slinky.kube import Client, Node
 from slinky.slurm import Change, Kind, Mirror
 from slinky.slurm import Node as Host
@@ -132,7 +132,7 @@ async def test_a_host_that_becomes_a_node_opens_and_a_new_one_is_no_news() -> No
 
 
 async def test_of_too_many_shapes_all_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feasible, "MANY", 1)
+    monkeypatch.setattr(exclusions, "MANY", 1)
     found = world(a="blue")
     for one in (CHOOSY, pod()):
         await found.excluded(one)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tests.unit.bridge.build import GPU_DRIVER, cpu_groups, cpu_singles, device_class, gpus, pod
 
 from slinky.bridge.config import DeviceProfile
-from slinky.bridge.devices import asks, grant
-from slinky.bridge.devices.asks import Ask
+from slinky.bridge.devices import allocation, requests
+from slinky.bridge.devices.allocation import Grant, Held, Need
 from slinky.bridge.devices.classes import Unclaimable, catalog
 from slinky.bridge.devices.cores import Located
-from slinky.bridge.devices.grant import Grant, Held, Need
-from slinky.bridge.devices.shelf import held
-from slinky.bridge.devices.supply import CPUS, Kind, inventory
-from slinky.bridge.views import ResourceClaim, ResourceClaimSpec
+from slinky.bridge.devices.inventory import CPUS, Kind, inventory
+from slinky.bridge.devices.requests import Ask
+from slinky.bridge.devices.state import held
+from slinky.bridge.state.views import ResourceClaim, ResourceClaimSpec
 from slinky.slurm import Gres, NodeResources
 
 CATALOG = catalog([device_class(resource="example.com/gpu")])
@@ -35,7 +35,7 @@ def need(count: int, name: str = "r", kind: Kind = GPU) -> Need:
 
 
 def given_on(inventory_: Any, *found: Gres, told: str = "", **more: Any) -> Grant:
-    return grant.granted(NodeResources("n1", gres=found, **more), inventory_, told)
+    return allocation.granted(NodeResources("n1", gres=found, **more), inventory_, told)
 
 
 # --- what pods ask for
@@ -47,7 +47,7 @@ def test_every_container_has_a_request_of_its_own() -> None:
         "containers": [{"name": "a", **limits}, {"name": "b", **limits}],
         "initContainers": [{"name": "i", **limits}],
     }
-    found = asks.of_pod(pod(spec=spec), CATALOG)
+    found = requests.of_pod(pod(spec=spec), CATALOG)
     assert [(ask.container, ask.device_class, ask.count) for ask in found] == [
         ("i", "lab-gpu", 2),
         ("a", "lab-gpu", 2),
@@ -79,7 +79,7 @@ def claim_spec(**exactly: Any) -> ResourceClaimSpec:
 )
 def test_claims_that_slurm_cannot_count_are_told(spec: dict[str, Any], said: str) -> None:
     with pytest.raises(Unclaimable, match=said):
-        asks.of_claim(msgspec.convert({"devices": spec}, ResourceClaimSpec), lambda _: False)
+        requests.of_claim(msgspec.convert({"devices": spec}, ResourceClaimSpec), lambda _: False)
 
 
 @pytest.mark.parametrize(("there", "chosen"), [({"big", "small"}, "r/one"), ({"small"}, "r/many"), ({"old"}, "r/rest")])
@@ -91,14 +91,14 @@ def test_of_alternatives_the_first_counts_that_some_node_has(there: set[str], ch
         {"name": "rest", "deviceClassName": "old", "count": 8},
     ]
     spec = msgspec.convert({"devices": {"requests": [{"name": "r", "firstAvailable": options}]}}, ResourceClaimSpec)
-    (found,) = asks.of_claim(spec, lambda ask: ask.device_class in there)
+    (found,) = requests.of_claim(spec, lambda ask: ask.device_class in there)
     assert (found.name, found.names) == (chosen, {chosen, "r"})
 
 
 def test_requests_carry_their_selectors_and_capacity() -> None:
-    (found,) = asks.of_claim(claim_spec(count=2, selectors=[{"cel": {"expression": "true"}}]), bool)
+    (found,) = requests.of_claim(claim_spec(count=2, selectors=[{"cel": {"expression": "true"}}]), bool)
     assert (found.count, found.expressions, found.capacity) == (2, ("true",), "")
-    (found,) = asks.of_claim(claim_spec(capacity={"requests": {"dra.cpu/cpu": "40"}}), bool)
+    (found,) = requests.of_claim(claim_spec(capacity={"requests": {"dra.cpu/cpu": "40"}}), bool)
     assert (found.count, found.capacity) == (40, "dra.cpu/cpu")
 
 
@@ -140,19 +140,19 @@ def test_slurm_counts_the_index_through_all_types_of_a_name(told: str, expected:
 
 def test_a_device_that_somebody_holds_is_waited_for() -> None:
     with pytest.raises(Held):
-        grant.shares([need(2)], Grant({GPU: DEVICES[:2]}), lambda at: at.device == "gpu-0")
+        allocation.shares([need(2)], Grant({GPU: DEVICES[:2]}), lambda at: at.device == "gpu-0")
 
 
 def test_a_grant_that_is_too_small_is_told() -> None:
     with pytest.raises(Unclaimable, match=r"granted 2 of gpu:gpu\.example\.com, the pod needs 3"):
-        grant.shares([need(3)], Grant({GPU: DEVICES[:2]}), free)
+        allocation.shares([need(3)], Grant({GPU: DEVICES[:2]}), free)
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.sets(st.integers(0, 7)))
 def test_no_device_is_given_twice_and_none_that_is_taken(counts: list[int], busy: set[int]) -> None:
     needs = [need(count, f"r{number}") for number, count in enumerate(counts)]
     try:
-        found = grant.shares(needs, Grant({GPU: DEVICES}), lambda at: int(at.device[4:]) in busy)
+        found = allocation.shares(needs, Grant({GPU: DEVICES}), lambda at: int(at.device[4:]) in busy)
     except (Held, Unclaimable):
         assert sum(counts) > 8 - len(busy)
         return
@@ -177,17 +177,17 @@ def cpus(*, grouped: bool, cores: int = 64, threads: int = 1) -> Any:
 def test_granted_cores_are_the_cpus_of_a_claim() -> None:
     own = cpus(grouped=False, cores=8, threads=2)
     given_ = given_on(own, core_bitmap="0x78", sockets_per_node=1, cores_per_socket=8)
-    (share,) = grant.shares([need(5, kind=CPUS)], given_, free)
+    (share,) = allocation.shares([need(5, kind=CPUS)], given_, free)
     assert share.cpus == [3, 4, 5, 11, 12]
-    words = grant.allocation([share], given_, "n1", [])
+    words = allocation.allocation([share], given_, "n1", [])
     assert [result["device"] for result in words["devices"]["results"]] == [f"cpudev{i:03}" for i in (3, 4, 5, 11, 12)]
 
 
 def test_more_cpus_than_a_claim_has_room_for_come_from_groups() -> None:
     own = cpus(grouped=True)
     given_ = given_on(own, core_bitmap="0x0000000FFFFFFFF8", sockets_per_node=2, cores_per_socket=32)
-    shares = grant.shares([need(33, kind=CPUS)], given_, free)
-    words = grant.allocation(shares, given_, "n1", [])
+    shares = allocation.shares([need(33, kind=CPUS)], given_, free)
+    words = allocation.allocation(shares, given_, "n1", [])
     results = words["devices"]["results"]
     assert [(one["device"], one["consumedCapacity"]) for one in results] == [
         ("numa0", {"dra.cpu/cpu": "29"}),
@@ -195,16 +195,16 @@ def test_more_cpus_than_a_claim_has_room_for_come_from_groups() -> None:
     ]
     (setting,) = words["devices"]["config"]
     assert setting["opaque"]["parameters"] == {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "3-35"}}
-    assert words == grant.allocation(shares, given_, "n1", [])
+    assert words == allocation.allocation(shares, given_, "n1", [])
     with pytest.raises(Unclaimable, match="at most 32"):
         single = cpus(grouped=False)
-        grant.shares([need(33, kind=CPUS)], given_on(single, core_bitmap="0x1FFFFFFFF", cores_per_socket=64), free)
+        allocation.shares([need(33, kind=CPUS)], given_on(single, core_bitmap="0x1FFFFFFFF", cores_per_socket=64), free)
 
 
 def test_a_claim_on_groups_holds_the_cpus_that_it_names() -> None:
     own = cpus(grouped=True)
     given_ = given_on(own, core_bitmap="0x1C0000000", sockets_per_node=2, cores_per_socket=32)
-    words = grant.allocation(grant.shares([need(3, kind=CPUS)], given_, free), given_, "n1", [])
+    words = allocation.allocation(allocation.shares([need(3, kind=CPUS)], given_, free), given_, "n1", [])
     claim = msgspec.convert({"metadata": {"name": "c"}, "status": {"allocation": words}}, ResourceClaim)
     assert set(held(claim)) == given_.keys() == {Located("dra.cpu", "n1", f"cpu {cpu}") for cpu in (30, 31, 32)}
 
@@ -227,7 +227,7 @@ def test_no_core_is_given_twice(counts: list[int], granted: set[int], busy: set[
     busy_keys = {own.cores.key(cpu) for cpu in busy}
     needs = [need(count, f"r{number}", CPUS) for number, count in enumerate(counts)]
     try:
-        found = grant.shares(needs, given_, lambda at: at in busy_keys)
+        found = allocation.shares(needs, given_, lambda at: at in busy_keys)
     except (Held, Unclaimable):
         free_cores = sum(not {core, core + 8} & busy for core in granted)
         assert sum(-(-count // 2) for count in counts) > free_cores

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from tests.unit.bridge.build import GPU_DRIVER, cpu_singles, gpus, node
 
-from slinky.bridge import hosts, names
-from slinky.bridge.devices.supply import inventory
-from slinky.bridge.hosts import Amend, Complain, Create, Delete, Drain, Report, Taint, Undrain
-from slinky.bridge.portrait import Facts
+from slinky.bridge import names
+from slinky.bridge.devices.inventory import inventory
+from slinky.bridge.nodes import plan as hosts
+from slinky.bridge.nodes.description import Facts
+from slinky.bridge.nodes.plan import Amend, Complain, Create, Delete, Drain, Report, Taint, Undrain
 from slinky.kube import Node
 from slinky.slurm import Node as Host
 from slinky.slurm import NodeUpdate, Presence

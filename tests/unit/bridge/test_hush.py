@@ -5,16 +5,16 @@ import asyncio
 
 import pytest
 
-from slinky.bridge import hush
-from slinky.bridge.hush import Hush
-from slinky.bridge.workload import Unit
+from slinky.bridge.lifecycle import deferral
+from slinky.bridge.lifecycle.deferral import Hush
+from slinky.bridge.workload.grouping import Unit
 
 ONE, TWO = (Unit("ns", "Pod", name) for name in ("one", "two"))
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hush, "CALM", 0.0)
+    monkeypatch.setattr(deferral, "CALM", 0.0)
 
 
 async def test_who_kept_quiet_is_woken_once_nobody_is_given_a_node_any_more() -> None:

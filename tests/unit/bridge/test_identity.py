@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from tests.unit.bridge.build import pod
 
-from slinky.bridge import identity, names
-from slinky.bridge.identity import Self
+from slinky.bridge import names
+from slinky.bridge.workload import identity
+from slinky.bridge.workload.identity import Self
 from slinky.slurm import JobRequest
 
 ME = Self("cluster-uid", "bridge")

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 from tests.unit.bridge.build import Sight, pod, record
 
-from slinky.bridge import identity
-from slinky.bridge.identity import Identity, Self
-from slinky.bridge.ledger import Entry, Ledger
-from slinky.bridge.views import Pod
-from slinky.bridge.workload import Unit
+from slinky.bridge.state.job_registry import Entry, Ledger
+from slinky.bridge.state.views import Pod
+from slinky.bridge.workload import identity
+from slinky.bridge.workload.grouping import Unit
+from slinky.bridge.workload.identity import Identity, Self
 from slinky.slurm import Client, JobRequest, Mirror, number
 
 GANG = Unit("ns", "PodGroup", "g")

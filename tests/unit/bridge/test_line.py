@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slinky.bridge import line, watch
-from slinky.bridge.line import Line
+from slinky.bridge.status import conditions, queue_position
+from slinky.bridge.status.queue_position import Line
 from slinky.observe import ManualClock
 from slinky.observe.clock import settle
 from slinky.slurm import Change, Job, JobRecord, JobState, Kind, number
@@ -21,7 +21,7 @@ def waiting(job: int, priority: int = 1, partition: str = "ext", **more: Any) ->
 
 def test_places_follow_priority_then_age_in_each_partition() -> None:
     records = [waiting(1), waiting(2, 9), waiting(3), waiting(4, partition="other"), waiting(5, words=("RUNNING",))]
-    assert line.order(records) == {"ext": [(-9, 2), (-1, 1), (-1, 3)], "other": [(-1, 4)]}
+    assert queue_position.order(records) == {"ext": [(-9, 2), (-1, 1), (-1, 3)], "other": [(-1, 4)]}
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_places_follow_priority_then_age_in_each_partition() -> None:
     [(0, "Place 1 "), (9, "Place 10 "), (10, "More than 9 "), (99, "More than 9 "), (100, "More than 99 ")],
 )
 def test_near_places_are_told_exactly_and_far_ones_roughly(ahead: int, words: str) -> None:
-    assert line.sentence(ahead).startswith(words)
+    assert queue_position.sentence(ahead).startswith(words)
 
 
 async def test_those_whose_place_changed_are_told_and_nobody_else() -> None:
@@ -47,7 +47,7 @@ async def test_those_whose_place_changed_are_told_and_nobody_else() -> None:
     gone = jobs.pop("1")
     queue.changed(Change(Kind.JOB, "1", gone, waiting(1, words=("RUNNING",))))
     queue.changed(Change(Kind.JOB, "2", jobs["2"], waiting(2, state_reason="Priority")))  # moves nobody
-    await clock.advance(line.PAUSE)
+    await clock.advance(queue_position.PAUSE)
     assert sorted(map(int, told)) == list(range(2, 12))  # the first ten moved up; who is far behind hears nothing
     task.cancel()
 
@@ -69,7 +69,7 @@ async def test_those_whose_place_changed_are_told_and_nobody_else() -> None:
     ],
 )
 def test_a_waiting_pod_says_what_blocks_it_by_name(reason: str, fields: dict[str, Any], words: str) -> None:
-    said = watch.of_pending(waiting(5, state_reason=reason, **fields), "Place 2.")
+    said = conditions.of_pending(waiting(5, state_reason=reason, **fields), "Place 2.")
     assert words in said.message
     assert "Slurm job 5 is PENDING." in said.message
     assert "Place 2." in said.message

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from tests.unit.bridge.build import record
 
-from slinky.bridge.outlook import Outlook
+from slinky.bridge.lifecycle.start_forecast import Outlook
 from slinky.slurm import Change, JobRecord, JobRequest, Kind, Mirror, Node, number
 
 

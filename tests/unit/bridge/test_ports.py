@@ -7,12 +7,12 @@ import pytest
 from tests.unit.bridge.build import pod
 
 from slinky.bridge import names
-from slinky.bridge.annotations import OptionError
 from slinky.bridge.config import Settings
-from slinky.bridge.ports import Port, clash, ports_of
-from slinky.bridge.translate import World, translate
-from slinky.bridge.views import Pod
-from slinky.bridge.workload import Root, Unit
+from slinky.bridge.state.host_ports import Port, clash, ports_of
+from slinky.bridge.state.views import Pod
+from slinky.bridge.workload.annotations import OptionError
+from slinky.bridge.workload.grouping import Root, Unit
+from slinky.bridge.workload.job_spec import World, translate
 
 
 def serving(name: str, *ports: int, phase: str = "Running", **more: Any) -> Pod:

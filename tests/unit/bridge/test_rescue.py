@@ -7,15 +7,16 @@ from typing import Any, cast
 import pytest
 from tests.unit.bridge.build import needing, node, pod
 
-from slinky.bridge import names, rescue
-from slinky.bridge.brake import Brake
+from slinky.bridge import names
 from slinky.bridge.config import Settings
-from slinky.bridge.devices.supply import Kind
-from slinky.bridge.rescue import Rescue
-from slinky.bridge.translate import Wish, World, translate
-from slinky.bridge.views import Pod
-from slinky.bridge.watch import Said
-from slinky.bridge.workload import Root, Unit
+from slinky.bridge.devices.inventory import Kind
+from slinky.bridge.lifecycle import lost_jobs
+from slinky.bridge.lifecycle.eviction_limit import Brake
+from slinky.bridge.lifecycle.lost_jobs import Rescue
+from slinky.bridge.state.views import Pod
+from slinky.bridge.status.conditions import Said
+from slinky.bridge.workload.grouping import Root, Unit
+from slinky.bridge.workload.job_spec import Wish, World, translate
 from slinky.kube import Key, Later
 from slinky.observe import SystemClock
 from slinky.slurm import Job, Problem, Rejected
@@ -122,7 +123,7 @@ async def test_pods_whose_wishes_are_not_known_any_more_stay() -> None:
 )
 def test_submissions_pause_for_a_new_loss_and_not_for_one_that_lasts(said: list[str], new: bool) -> None:
     told = [[{"type": names.SCHEDULED, "status": "Unknown", "reason": reason}] if reason else [] for reason in said]
-    assert rescue.news([pod(status={"conditions": conditions}) for conditions in told]) is new
+    assert lost_jobs.news([pod(status={"conditions": conditions}) for conditions in told]) is new
 
 
 async def test_pods_of_nodes_that_are_gone_leave() -> None:

@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.build import needing, pod
 
-from slinky.bridge import compound, identity, names, place
-from slinky.bridge.annotations import OptionError
+from slinky.bridge import names
 from slinky.bridge.config import Settings
-from slinky.bridge.identity import Self
-from slinky.bridge.place import Misplaced
-from slinky.bridge.translate import MOST_ROLES, Wish, World, translate
-from slinky.bridge.views import Pod
-from slinky.bridge.workload import Root, Unit
+from slinky.bridge.lifecycle import assignment
+from slinky.bridge.lifecycle.assignment import Misplaced
+from slinky.bridge.state.views import Pod
+from slinky.bridge.workload import hetjob, identity
+from slinky.bridge.workload.annotations import OptionError
+from slinky.bridge.workload.grouping import Root, Unit
+from slinky.bridge.workload.identity import Self
+from slinky.bridge.workload.job_spec import MOST_ROLES, Wish, World, translate
 from slinky.slurm import Job, JobRecord, JobState, NodeResources, number
 
 GROUP = Unit("ns", "PodGroup", "g")
@@ -120,10 +122,10 @@ def test_pods_go_to_the_component_that_names_them() -> None:
     leader, *rest = pods = [needing({"cpu": "4"}, "w-0"), *workers(2)]
     signed = identity.sign(wish(*pods).requests, wish(*pods).roles, ME, str(GROUP))
     record = JobRecord("7", JobState.of(["RUNNING"]), detail=Job(7, admin_comment=signed[0].admin_comment or ""))
-    assert place.teams(pods, record, 2) == [[leader], rest]
-    assert place.teams(pods, record, 1) == [pods]
+    assert assignment.teams(pods, record, 2) == [[leader], rest]
+    assert assignment.teams(pods, record, 1) == [pods]
     with pytest.raises(Misplaced, match="does not name"):
-        place.teams([pod("stranger")], record, 2)
+        assignment.teams([pod("stranger")], record, 2)
 
 
 # --- components as one
@@ -136,28 +138,28 @@ def part(number_: int, *words: str, hosts: tuple[str, ...] = (), reason: str = "
 
 
 def test_only_the_first_component_tells_its_parts() -> None:
-    assert compound.parts(part(7, "PENDING").detail) == ["8"]
-    assert compound.parts(part(8, "PENDING").detail) == []
-    assert compound.parts(Job(3)) == []
-    assert compound.parts(Job(5, het_job_id=number(5), het_job_id_set="5,8-10")) == ["8", "9", "10"]
+    assert hetjob.parts(part(7, "PENDING").detail) == ["8"]
+    assert hetjob.parts(part(8, "PENDING").detail) == []
+    assert hetjob.parts(Job(3)) == []
+    assert hetjob.parts(Job(5, het_job_id=number(5), het_job_id_set="5,8-10")) == ["8", "9", "10"]
 
 
 def test_a_job_has_its_nodes_when_every_component_has() -> None:
-    both = compound.join([part(7, "RUNNING", hosts=("a",)), part(8, "RUNNING", hosts=("b", "c"))])
+    both = hetjob.join([part(7, "RUNNING", hosts=("a",)), part(8, "RUNNING", hosts=("b", "c"))])
     assert [granted.node for granted in both.resources or ()] == ["a", "b", "c"]
     assert both.job_id == "7"
-    assert compound.join([part(7, "RUNNING", hosts=("a",)), part(8, "RUNNING")]).resources is None
-    assert compound.join([part(7, "RUNNING", hosts=("a",)), part(8, "PENDING")]).state.pending
+    assert hetjob.join([part(7, "RUNNING", hosts=("a",)), part(8, "RUNNING")]).resources is None
+    assert hetjob.join([part(7, "RUNNING", hosts=("a",)), part(8, "PENDING")]).state.pending
 
 
 @pytest.mark.parametrize("over", [7, 8])
 def test_a_job_is_over_as_soon_as_one_component_is(over: int) -> None:
     parts = [part(i, "CANCELLED" if i == over else "RUNNING", hosts=("a",)) for i in (7, 8)]
-    assert compound.join(parts).over
-    assert compound.join(parts).state.base == "CANCELLED"
+    assert hetjob.join(parts).over
+    assert hetjob.join(parts).state.base == "CANCELLED"
 
 
 def test_a_waiting_job_gives_the_reason_of_the_component_that_has_one() -> None:
-    joined = compound.join([part(7, "PENDING"), part(8, "PENDING", reason="PartitionConfig")])
+    joined = hetjob.join([part(7, "PENDING"), part(8, "PENDING", reason="PartitionConfig")])
     assert joined.detail is not None
     assert joined.detail.state_reason == "PartitionConfig"

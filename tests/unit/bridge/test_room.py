@@ -4,7 +4,7 @@
 import pytest
 from tests.unit.bridge.build import needing
 
-from slinky.bridge import room
+from slinky.bridge.feasibility import kubelet_capacity
 
 ALLOCATABLE = {"cpu": "4", "memory": "8Gi"}
 
@@ -20,4 +20,4 @@ ALLOCATABLE = {"cpu": "4", "memory": "8Gi"}
     ],
 )
 def test_pods_that_are_still_there_count(there: dict[str, str], coming: dict[str, str], lack: str) -> None:
-    assert room.lacking(ALLOCATABLE, [needing(there)], [needing(coming)]) == lack
+    assert kubelet_capacity.lacking(ALLOCATABLE, [needing(there)], [needing(coming)]) == lack

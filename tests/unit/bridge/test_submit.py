@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 from tests.unit.bridge.build import pod, record
 
-from slinky.bridge.identity import Identity, Self
-from slinky.bridge.ledger import Entry, Ledger
-from slinky.bridge.submit import Outgrown, Reshaped, Submitter
-from slinky.bridge.translate import Wish
-from slinky.bridge.workload import Unit
+from slinky.bridge.lifecycle.submit import Outgrown, Reshaped, Submitter
+from slinky.bridge.state.job_registry import Entry, Ledger
+from slinky.bridge.workload.grouping import Unit
+from slinky.bridge.workload.identity import Identity, Self
+from slinky.bridge.workload.job_spec import Wish
 from slinky.observe import ManualClock
 from slinky.slurm import Client, JobRecord, JobRequest, Mirror, Rejected
 from slinky.slurm.errors import Problem, error_for

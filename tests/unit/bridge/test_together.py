@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slinky.bridge.together import Together
+from slinky.bridge.nodes.batching import Together
 from slinky.slurm import NodeUpdate, Problem, Rejected
 
 DRAIN = NodeUpdate(state=("DRAIN",), reason="cordoned")

@@ -8,15 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.build import needing, pod
 
-from slinky.bridge import annotations, demand, names
-from slinky.bridge.annotations import BY_NAME, TABLE, OptionError
+from slinky.bridge import names
 from slinky.bridge.config import PriorityRule, Rule, Settings
 from slinky.bridge.devices.classes import Catalog
-from slinky.bridge.devices.supply import CPUS, Kind
-from slinky.bridge.policy import Refused
-from slinky.bridge.translate import World, translate
-from slinky.bridge.views import Pod
-from slinky.bridge.workload import Root, Unit
+from slinky.bridge.devices.inventory import CPUS, Kind
+from slinky.bridge.state.views import Pod
+from slinky.bridge.workload import annotations, pod_resources
+from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError
+from slinky.bridge.workload.grouping import Root, Unit
+from slinky.bridge.workload.job_spec import World, translate
+from slinky.bridge.workload.policy import Refused
 from slinky.slurm import JobRequest, number
 
 ALONE = Unit("ns", "Pod", "p")
@@ -73,7 +74,7 @@ def test_the_cost_of_a_sandbox_counts_also_for_pods_that_ask_for_nothing() -> No
     found = request(pod(spec={"containers": [{"name": "c"}], **overhead}))
     assert (found.cpus_per_task, found.memory_per_node) == (1, number(160))
     limited = pod(spec={"containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}], **overhead})
-    assert "cpu" not in demand.effective(limited, demand.limits)
+    assert "cpu" not in pod_resources.effective(limited, pod_resources.limits)
 
 
 def test_pod_level_amounts_stand_for_all_containers() -> None:

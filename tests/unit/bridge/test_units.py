@@ -9,13 +9,14 @@ import msgspec
 import pytest
 from tests.unit.bridge.build import Sight, pod, record
 
-from slinky.bridge import identity, names, workload
+from slinky.bridge import names
 from slinky.bridge.config import Settings
-from slinky.bridge.identity import Self
-from slinky.bridge.ledger import Ledger
-from slinky.bridge.units import Units
-from slinky.bridge.views import OUR_PODS, Pod
-from slinky.bridge.workload import Unit
+from slinky.bridge.lifecycle.reconciler import Units
+from slinky.bridge.state.job_registry import Ledger
+from slinky.bridge.state.views import OUR_PODS, Pod
+from slinky.bridge.workload import grouping, identity
+from slinky.bridge.workload.grouping import Unit
+from slinky.bridge.workload.identity import Self
 from slinky.kube import Cache, by_label
 from slinky.observe import ManualClock
 from slinky.slurm import Client, JobRequest
@@ -50,17 +51,17 @@ async def test_a_job_whose_pods_have_not_been_seen_with_it_is_kept_for_them(
     left: list[Pod], cancelled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch job is gone, so that its pods are not known as a gang, and the binding with the job's name not seen."""
-    pods: Cache[Pod] = Cache(OUR_PODS, indexes={"group": workload.groups_of, "job": by_label(names.JOB_LABEL)})
+    pods: Cache[Pod] = Cache(OUR_PODS, indexes={"group": grouping.groups_of, "job": by_label(names.JOB_LABEL)})
     for found in left:
         pods.put(found)
     books, ended, woken = ledger(), list[str](), asyncio.Queue[Unit]()
-    monkeypatch.setattr("slinky.bridge.units.UNSEEN", 0.0)
+    monkeypatch.setattr("slinky.bridge.lifecycle.reconciler.UNSEEN", 0.0)
 
     async def end(job: str, *_: object) -> None:
         ended.append(job)
 
     def unit_of(found: Pod) -> Unit:
-        return workload.unit_of(found, lambda _kind, _key: None, books.unit_of)
+        return grouping.unit_of(found, lambda _kind, _key: None, books.unit_of)
 
     stock: Any = SimpleNamespace(
         pods=pods,

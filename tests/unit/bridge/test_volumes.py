@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from tests.unit.bridge.build import node
 
-from slinky.bridge import constrain, volumes
-from slinky.bridge.views import PersistentVolume, StorageClass, VolumeClaim
+from slinky.bridge.feasibility import constraints, volumes
+from slinky.bridge.state.views import PersistentVolume, StorageClass, VolumeClaim
 
 LOCAL = msgspec.convert({"metadata": {"name": "local"}, "provisioner": volumes.NOBODY}, StorageClass)
 MADE = msgspec.convert({"metadata": {"name": "made"}, "provisioner": "csi.example.com"}, StorageClass)
@@ -73,7 +73,7 @@ def test_local_volumes_keep_a_pod_on_nodes_that_have_one() -> None:
     there = [volume("a", "n1"), volume("b", "n2"), volume("c", "n3", phase="Failed")]
     selector = volumes.reach(claim(), LOCAL, there)
     assert selector is not None
-    assert [constrain.selects(selector, here(name)) for name in ("n1", "n2", "n3")] == [True, True, False]
+    assert [constraints.selects(selector, here(name)) for name in ("n1", "n2", "n3")] == [True, True, False]
     assert volumes.reach(claim(), LOCAL, [volume("a", "")]) is None  # from everywhere
     nothing = volumes.reach(claim(), LOCAL, [])
     assert nothing is not None
@@ -84,7 +84,7 @@ def test_a_volume_that_is_reserved_for_a_claim_is_the_only_one_for_it() -> None:
     mine = volume("mine", "n2", claimRef={"namespace": "ns", "name": "c", "uid": "u1"})
     selector = volumes.reach(claim(), LOCAL, [volume("a", "n1"), mine])
     assert selector is not None
-    assert [constrain.selects(selector, here(name)) for name in ("n1", "n2")] == [False, True]
+    assert [constraints.selects(selector, here(name)) for name in ("n1", "n2")] == [False, True]
     stale = volume("stale", "n2", claimRef={"namespace": "ns", "name": "c", "uid": "u0"})
     assert volumes.given(claim(), [stale]) is None
 
@@ -94,6 +94,6 @@ def test_volumes_that_are_made_go_where_their_class_allows() -> None:
     kind = msgspec.convert({"metadata": {"name": "m"}, "provisioner": "x", "allowedTopologies": [zone]}, StorageClass)
     selector = volumes.reach(claim(storageClassName="m"), kind, [])
     assert selector is not None
-    assert constrain.selects(selector, node(labels={"zone": "b"}))
-    assert not constrain.selects(selector, node(labels={"zone": "c"}))
+    assert constraints.selects(selector, node(labels={"zone": "b"}))
+    assert not constraints.selects(selector, node(labels={"zone": "c"}))
     assert volumes.reach(claim(storageClassName="made"), MADE, []) is None

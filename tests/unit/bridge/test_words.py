@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.build import NOW, pod, record
 
-from slinky.bridge import names, reasons, watch
+from slinky.bridge import names
+from slinky.bridge.status import conditions, reasons
 
 
 def test_every_reason_has_a_sentence() -> None:
@@ -17,14 +18,14 @@ def test_every_reason_has_a_sentence() -> None:
 
 
 def test_a_start_that_hardly_moved_is_no_news() -> None:
-    said = watch.of_pending(record("7", "PENDING", reason="Priority"))
+    said = conditions.of_pending(record("7", "PENDING", reason="Priority"))
     old = pod(
         status={
             "conditions": [{"type": names.SCHEDULED, "status": "False", "reason": "Priority", "message": said.message}]
         }
     )
-    assert not watch.news(old, said, NOW)
-    assert watch.news(pod(), said, NOW)
+    assert not conditions.news(old, said, NOW)
+    assert conditions.news(pod(), said, NOW)
 
 
 @pytest.mark.parametrize(
@@ -33,11 +34,11 @@ def test_a_start_that_hardly_moved_is_no_news() -> None:
 )
 def test_a_start_that_is_far_away_may_move_more(before: str, after: str, alike: bool) -> None:
     first, second = (f"x. Expected to start at 2026-06-01T{time}:00Z." for time in (before, after))
-    assert watch.alike(first, second, NOW) is watch.alike(second, first, NOW) is alike
-    assert not watch.alike(first, second.replace("x.", "y."), NOW)
+    assert conditions.alike(first, second, NOW) is conditions.alike(second, first, NOW) is alike
+    assert not conditions.alike(first, second.replace("x.", "y."), NOW)
 
 
 @given(st.text(max_size=60))
 def test_a_condition_reason_is_always_valid(token: str) -> None:
-    said = watch.of_pending(record("7", "PENDING", reason=token))
+    said = conditions.of_pending(record("7", "PENDING", reason=token))
     assert said.reason.replace("_", "a").isalnum()

@@ -7,16 +7,17 @@ import msgspec
 import pytest
 from tests.unit.bridge.build import pod
 
-from slinky.bridge import kinds, names, workload
-from slinky.bridge.views import (
+from slinky.bridge import names
+from slinky.bridge.state.views import (
     BatchJob,
     JobSet,
     LeaderWorkerSet,
     NativeGroup,
     PodGroup,
 )
-from slinky.bridge.views.native import VERSIONS, native_groups
-from slinky.bridge.workload import Missing, Unit
+from slinky.bridge.state.views.native import VERSIONS, native_groups
+from slinky.bridge.workload import grouping, kinds
+from slinky.bridge.workload.grouping import Missing, Unit
 from slinky.kube import Discovery, Key, Object, Served
 
 META = {"name": "g", "namespace": "ns"}
@@ -43,28 +44,28 @@ def nobody(job: str) -> None:
 )
 def test_the_grouping_object_that_wins(labels: dict[str, str], spec: dict[str, object], expected: Unit) -> None:
     found = pod(labels=labels, spec=spec)
-    assert workload.unit_of(found, nothing, nobody) == expected
-    assert workload.group_index(expected) in workload.groups_of(found)
+    assert grouping.unit_of(found, nothing, nobody) == expected
+    assert grouping.group_index(expected) in grouping.groups_of(found)
 
 
 def test_batch_jobs_and_jobsets_are_gangs_only_if_they_say_so() -> None:
-    asking = msgspec.convert({"metadata": {**META, "annotations": {workload.GANG: "true"}}}, BatchJob)
+    asking = msgspec.convert({"metadata": {**META, "annotations": {grouping.GANG: "true"}}}, BatchJob)
 
     def find(kind: str, key: Key) -> Object | None:
         return asking if kind == "Job" and key == Key("ns", "j") else None
 
-    assert workload.unit_of(pod(labels={names.JOB_NAME: "j"}), find, nobody) == Unit("ns", "Job", "j")
-    assert workload.unit_of(pod(labels={names.JOB_NAME: "k"}), find, nobody) == Unit("ns", "Pod", "p")
+    assert grouping.unit_of(pod(labels={names.JOB_NAME: "j"}), find, nobody) == Unit("ns", "Job", "j")
+    assert grouping.unit_of(pod(labels={names.JOB_NAME: "k"}), find, nobody) == Unit("ns", "Pod", "p")
 
 
 @pytest.mark.parametrize(("kind", "label"), [("Job", names.JOB_NAME), ("JobSet", names.JOBSET_NAME)])
 def test_a_pod_with_the_job_of_a_gang_stays_in_it_when_its_root_is_gone(kind: str, label: str) -> None:
     gang = Unit("ns", kind, "j")
     jobs = {"7": gang, "8": Unit("ns", "Pod", "p"), "9": Unit("other", kind, "j")}
-    homes = {job: workload.unit_of(pod(labels={label: "j"}, job=job), nothing, jobs.get) for job in ("7", "8", "9")}
+    homes = {job: grouping.unit_of(pod(labels={label: "j"}, job=job), nothing, jobs.get) for job in ("7", "8", "9")}
     alone = Unit("ns", "Pod", "p")
     assert homes == {"7": gang, "8": alone, "9": alone}
-    assert workload.unit_of(pod(labels={label: "j"}), nothing, jobs.get) == alone
+    assert grouping.unit_of(pod(labels={label: "j"}), nothing, jobs.get) == alone
 
 
 def owned(uid: str, kind: str = "Job", group: str = "batch") -> dict[str, Any]:
@@ -78,7 +79,7 @@ def test_an_owner_counts_as_seen_by_its_uid_and_so_do_those_above_it() -> None:
 
     def unseen(uid: str, *kinds: str) -> str:
         young = pod(owners=[owned(uid)])
-        found = workload.unseen(young, lambda kind, _: there.get(kind), lambda owner: owner.kind in kinds)
+        found = grouping.unseen(young, lambda kind, _: there.get(kind), lambda owner: owner.kind in kinds)
         return found.kind if found else ""
 
     assert unseen("u1", "Job", "JobSet") == "Job"
@@ -88,7 +89,7 @@ def test_an_owner_counts_as_seen_by_its_uid_and_so_do_those_above_it() -> None:
     there["JobSet"] = job_set
     assert unseen("u1", "Job", "JobSet") == ""
     assert unseen("u2", "Job", "JobSet") == "Job"  # another under the same name
-    assert workload.unseen(pod(), nothing, lambda _: True) is None
+    assert grouping.unseen(pod(), nothing, lambda _: True) is None
 
 
 def served(*kinds: tuple[str, str, str]) -> Discovery:
@@ -121,14 +122,14 @@ def test_grouping_kinds_that_come_later_or_in_another_version_are_news() -> None
 )
 def test_how_many_members_make_a_gang(kind: type[Object], spec: dict[str, object], needed: int) -> None:
     found = msgspec.convert({"metadata": META, "spec": spec}, kind)
-    assert workload.root_of_group(Unit("ns", "X", "g"), found, nothing).needed == needed
+    assert grouping.root_of_group(Unit("ns", "X", "g"), found, nothing).needed == needed
 
 
 @pytest.mark.parametrize(("completions", "succeeded", "needed"), [(9, 4, 4), (9, 7, 2), (9, 9, 1), (None, 3, 4)])
 def test_pods_that_have_succeeded_are_not_waited_for(completions: int | None, succeeded: int, needed: int) -> None:
     done = {"spec": {"parallelism": 4, "completions": completions}, "status": {"succeeded": succeeded}}
     job = msgspec.convert({"metadata": META, **done}, BatchJob)
-    assert workload.root_of_group(Unit("ns", "Job", "g"), job, nothing).needed == needed
+    assert grouping.root_of_group(Unit("ns", "Job", "g"), job, nothing).needed == needed
 
 
 def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None:
@@ -142,7 +143,7 @@ def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None
         meta = {"name": key.name, "ownerReferences": [owned(uid, "JobSet")]}
         return msgspec.convert({"metadata": meta, "spec": shape, "status": {"succeeded": succeeded}}, BatchJob)
 
-    assert workload.root_of_group(Unit("ns", "JobSet", "g"), job_set, find).needed == 0 + 1 + 2
+    assert grouping.root_of_group(Unit("ns", "JobSet", "g"), job_set, find).needed == 0 + 1 + 2
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None
 )
 def test_a_jobset_whose_batch_jobs_wait_for_each_other_says_so(spec: dict[str, Any], told: bool) -> None:
     found = msgspec.convert({"metadata": META, "spec": spec}, JobSet)
-    assert bool(workload.root_of_group(Unit("ns", "JobSet", "g"), found, nothing).hint) is told
+    assert bool(grouping.root_of_group(Unit("ns", "JobSet", "g"), found, nothing).hint) is told
 
 
 @pytest.mark.parametrize(
@@ -189,23 +190,23 @@ def test_the_best_version_that_is_understood_is_chosen() -> None:
 )
 def test_what_a_native_group_demands_in_vain_is_told(spec: dict[str, Any], words: str) -> None:
     found = msgspec.convert({"metadata": META, "spec": spec}, VERSIONS["v1beta1"])
-    problem = workload.root_of_group(Unit("ns", "NativeGroup", "g"), found, nothing).problem
+    problem = grouping.root_of_group(Unit("ns", "NativeGroup", "g"), found, nothing).problem
     assert words in problem if words else not problem
 
 
 def test_a_group_without_its_object_waits() -> None:
     with pytest.raises(Missing):
-        workload.root_of_group(Unit("ns", "PodGroup", "g"), None, nothing)
+        grouping.root_of_group(Unit("ns", "PodGroup", "g"), None, nothing)
 
 
 def test_pods_of_the_same_group_name_elsewhere_are_strangers() -> None:
     unit = Unit("ns", "PodGroup", "g")
     stranger = pod(namespace="other", labels={names.POD_GROUP_LABEL: "g"})
-    assert workload.unit_of(stranger, nothing, nobody) != unit
+    assert grouping.unit_of(stranger, nothing, nobody) != unit
 
 
 def test_rank_follows_indexes_and_then_counts_as_people_do() -> None:
     named = [pod(f"w-{i}") for i in (10, 9, 1)]
-    assert [p.metadata.name for p in sorted(named, key=workload.rank)] == ["w-1", "w-9", "w-10"]
+    assert [p.metadata.name for p in sorted(named, key=grouping.rank)] == ["w-1", "w-9", "w-10"]
     indexed = [pod("a", labels={names.LWS_WORKER: "1"}), pod("b", labels={names.LWS_WORKER: "0"})]
-    assert [p.metadata.name for p in sorted(indexed, key=workload.rank)] == ["b", "a"]
+    assert [p.metadata.name for p in sorted(indexed, key=grouping.rank)] == ["b", "a"]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from slinky.bridge.devices import celvalues
-from slinky.bridge.devices.celvalues import Absent, Maybe, Undecidable
+from slinky.bridge.devices import cel_values
+from slinky.bridge.devices.cel_values import Absent, Maybe, Undecidable
 
 Scope = Mapping[str, Any]
 Term = Callable[[Scope], Any]
@@ -106,7 +106,7 @@ class _Reader:
     def relation(self) -> Term:
         term = self.unary()
         while sign := self.take("==", "!=", "<", "<=", ">", ">=", "in"):
-            term = _applied(celvalues.RELATIONS[sign], term, self.unary())
+            term = _applied(cel_values.RELATIONS[sign], term, self.unary())
         return term
 
     def unary(self) -> Term:
@@ -114,9 +114,9 @@ class _Reader:
         if self.depth > DEEPEST:
             raise Undecidable("the expression is nested too deeply")
         if self.take("!"):
-            term = _applied(celvalues.negation, self.unary())
+            term = _applied(cel_values.negation, self.unary())
         elif self.take("-"):
-            term = _applied(celvalues.minus, self.unary())
+            term = _applied(cel_values.minus, self.unary())
         else:
             term = self.member()
         self.depth -= 1
@@ -126,13 +126,13 @@ class _Reader:
         term = self.primary()
         while sign := self.take(".", ".?", "["):
             if sign == "[":
-                term = _applied(celvalues.item, term, self.choice())
+                term = _applied(cel_values.item, term, self.choice())
                 self.need("]")
             elif sign == ".?":
                 term = _optional(term, self.name())
             else:
                 name = self.name()
-                term = self.method(term, name) if self.take("(") else _applied(celvalues.item, term, _constant(name))
+                term = self.method(term, name) if self.take("(") else _applied(cel_values.item, term, _constant(name))
         return term
 
     def primary(self) -> Term:
@@ -148,8 +148,8 @@ class _Reader:
             return _constant(_LITERALS[kind](sign))
         if kind != "name":
             raise Undecidable(f"{sign or 'the end'!r} is not understood in {self.text!r}")
-        if sign in celvalues.CONSTANTS:
-            return _constant(celvalues.CONSTANTS[sign])
+        if sign in cel_values.CONSTANTS:
+            return _constant(cel_values.CONSTANTS[sign])
         if sign == "cel" and self.take("."):
             return self.bind()
         return self.function(sign) if self.take("(") else lambda scope: _named(scope, sign)
@@ -167,18 +167,18 @@ class _Reader:
         if name == "has":
             (term,) = self.given(1, name)
             return lambda scope: _present(term, scope)
-        if name not in celvalues.FUNCTIONS:
+        if name not in cel_values.FUNCTIONS:
             raise Undecidable(f"the function {name} is not known here")
-        return _applied(celvalues.FUNCTIONS[name], *self.given(1, name))
+        return _applied(cel_values.FUNCTIONS[name], *self.given(1, name))
 
     def method(self, term: Term, name: str) -> Term:
-        if name in celvalues.MACROS:
+        if name in cel_values.MACROS:
             variable = self.name()
             self.need(",")
-            return _over(term, variable, *self.given(1, name), decide=celvalues.MACROS[name])
-        if name not in celvalues.METHODS:
+            return _over(term, variable, *self.given(1, name), decide=cel_values.MACROS[name])
+        if name not in cel_values.METHODS:
             raise Undecidable(f"the function {name} is not known here")
-        count, work = celvalues.METHODS[name]
+        count, work = cel_values.METHODS[name]
         return _applied(work, term, *self.given(count, name))
 
     def given(self, count: int, name: str) -> list[Term]:
@@ -246,7 +246,7 @@ def _applied(work: Callable[..., Any], *terms: Term) -> Term:
 
 
 def _choice(test: Term, yes: Term, no: Term) -> Term:
-    return lambda scope: yes(scope) if celvalues.true(test(scope)) else no(scope)
+    return lambda scope: yes(scope) if cel_values.true(test(scope)) else no(scope)
 
 
 def _logic(left: Term, right: Term, *, decisive: bool) -> Term:
@@ -254,13 +254,13 @@ def _logic(left: Term, right: Term, *, decisive: bool) -> Term:
 
     def work(scope: Scope) -> bool:
         try:
-            if celvalues.true(left(scope)) is decisive:
+            if cel_values.true(left(scope)) is decisive:
                 return decisive
         except Absent:
-            if celvalues.true(right(scope)) is decisive:
+            if cel_values.true(right(scope)) is decisive:
                 return decisive
             raise
-        return celvalues.true(right(scope))
+        return cel_values.true(right(scope))
 
     return work
 
@@ -270,7 +270,7 @@ def _over(terms: Term, name: str, body: Term, *, decide: Callable[[Iterable[bool
         found = terms(scope)
         if not isinstance(found, list):
             raise Absent("only lists have elements")
-        return decide(celvalues.true(body({**scope, name: value})) for value in found)
+        return decide(cel_values.true(body({**scope, name: value})) for value in found)
 
     return work
 

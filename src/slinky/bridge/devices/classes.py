@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
-from slinky.bridge.devices import supply
-from slinky.bridge.devices.celvalues import Undecidable
+from slinky.bridge.devices import inventory
+from slinky.bridge.devices.cel_values import Undecidable
+from slinky.bridge.devices.inventory import CPUS, Inventory, Kind
 from slinky.bridge.devices.profiles import known, type_of
-from slinky.bridge.devices.supply import CPUS, Inventory, Kind
-from slinky.bridge.views import DeviceClass, Opaque
+from slinky.bridge.state.views import DeviceClass, Opaque
 
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"'\\]+)["']""")
 #: An expression that says no more than the driver.
@@ -138,5 +138,5 @@ def _untyped(
 
 def alike(own: Inventory, kinds: Iterable[Kind], attribute: str) -> bool:
     """Whether all devices of these kinds have one value of an attribute."""
-    found = {supply.attribute(item, attribute) for kind in kinds for item in own.kinds[kind]}
+    found = {inventory.attribute(item, attribute) for kind in kinds for item in own.kinds[kind]}
     return len(found) == 1 and None not in found

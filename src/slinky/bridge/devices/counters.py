@@ -8,7 +8,7 @@ together they take no more than there is.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from slinky.bridge.views import CounterSet, CounterUse
+from slinky.bridge.state.views import CounterSet, CounterUse
 from slinky.kube import Quantity
 
 Counter = tuple[str, str]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from slinky.bridge.config import ConfigError, DeviceProfile
 from slinky.bridge.devices import cel
-from slinky.bridge.devices.celvalues import Undecidable
+from slinky.bridge.devices.cel_values import Undecidable
 
 CPU_DRIVER = "dra.cpu"
 BUILT_IN = (DeviceProfile(driver=CPU_DRIVER, cores=True),)

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device claims with exactly the devices that Slurm granted.
+
+Extended resources get one claim of ours per pod; claims that a pod names itself are filled in the same way. No
+device is given while another claim holds it: the claim of a pod that is just leaving is waited for. What a claim has
+that the pod's job does not is taken back, as long as the pod has not started.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slinky.bridge import names
+from slinky.bridge.devices import allocation as grant
+from slinky.bridge.devices import requests as asks
+from slinky.bridge.devices.allocation import Grant, Need
+from slinky.bridge.devices.classes import Unclaimable
+from slinky.bridge.devices.inventory import CPUS, Inventory, Kind
+from slinky.bridge.devices.requests import Ask
+from slinky.bridge.devices.state import held
+from slinky.bridge.lifecycle.assignment import Misplaced
+from slinky.bridge.nodes import description
+from slinky.bridge.state.cluster import Stock
+from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, Pod, ResourceClaim, ResourceClaimSpec
+from slinky.bridge.workload import pod_state
+from slinky.kube import AlreadyExists, Client, Key, Later, NotFound
+from slinky.kube.client import STRATEGIC
+from slinky.slurm import JobRecord, Mirror
+
+#: How often is looked for a claim that somebody else has still to make.
+UNMADE_AGAIN = 0.5
+#: Keeps a claim from vanishing under a pod; Kubernetes takes it off when the claim is free again.
+PROTECTION = "resource.kubernetes.io/delete-protection"
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a pod is about to start: its node, what that has, and what Slurm gave of it to the pod's job."""
+
+    pod: Pod
+    node: str
+    inventory: Inventory
+    given: Grant
+
+
+class Claims:
+    """Writes claims."""
+
+    def __init__(self, client: Client, stock: Stock, mirror: Mirror) -> None:
+        self._client, self._stock, self._shelf, self._mirror = client, stock, stock.shelf, mirror
+        # Pods of one job may share a node: what one takes the next must see.
+        self._turn = asyncio.Lock()
+
+    def needed(self, pod: Pod) -> bool:
+        """Whether a pod needs devices that are claimed."""
+        return bool(pod.spec.resource_claims or asks.of_pod(pod, self._shelf.catalog))
+
+    async def prepare(self, pod: Pod, node: str, record: JobRecord) -> None:
+        """Make sure that the pod's devices are its own before it is bound. Raises `Misplaced`, `Held` or `Later`."""
+        if not self.needed(pod):
+            return
+        own = asks.of_pod(pod, self._shelf.catalog)
+        async with self._turn:
+            try:
+                spot = self._spot(pod, node, record)
+                for claim in self._named(pod):
+                    await self._fill(claim, spot, asks.of_claim(claim.spec, self._shelf.offers), claim.spec)
+                if own:
+                    claim = await self._own_claim(pod, own, spot.given)
+                    await self._fill(claim, spot, own)
+                    await self._map(pod, claim, own)
+            except Unclaimable as error:
+                raise Misplaced(str(error)) from error
+
+    def _spot(self, pod: Pod, node: str, record: JobRecord) -> Spot:
+        """What a pod's job has on a node. Raises `Unclaimable` if Slurm and the node speak of different devices."""
+        inventory = self._shelf.inventory(node)
+        for resources in record.resources or ():
+            behind = self._stock.node_of_host(resources.node)
+            if behind is not None and behind.metadata.name == node:
+                host = self._mirror.nodes.get(resources.node)
+                told = description.fingerprint(host.comment) if host else ""
+                if told and told != inventory.fingerprint:
+                    raise Unclaimable(f"the devices of {node} changed since Slurm was told of them")
+                return Spot(pod, node, inventory, grant.granted(resources, inventory, host.gres if host else ""))
+        return Spot(pod, node, inventory, Grant())
+
+    async def _fill(
+        self, claim: ResourceClaim, spot: Spot, wanted: Sequence[Ask], spec: ResourceClaimSpec | None = None
+    ) -> None:
+        """Give a claim what the job was granted, unless it has that already; `spec` if it is somebody's own."""
+        pod, node, given = spot.pod, spot.node, spot.given
+        users = {user.uid for user in claim.status.reserved_for}
+        if claim.status.allocation is not None:
+            if node in _nodes(claim) and set(held(claim)) <= given.keys():
+                if pod.metadata.uid not in users:
+                    await self._reserve(claim, pod)
+                return
+            if users - {pod.metadata.uid}:
+                raise Unclaimable(f"claim {claim.metadata.name} is in use elsewhere")
+            claim = await self._empty(claim)
+        needs = [Need(ask, self._meant(ask, node)) for ask in wanted]
+        shares = grant.shares(needs, given, lambda at: self._shelf.taken(at, spot.inventory))
+        if spec is not None:
+            claim = await self._protect(claim)
+        settings = _settings(needs, spec, self._shelf.catalog.settings)
+        allocation = grant.allocation(shares, given, node, settings)
+        await self._write(claim, {"allocation": allocation, "reservedFor": [_user(pod)]})
+
+    def _meant(self, ask: Ask, node: str) -> Kind:
+        """What a request means; the devices of the node may have changed since the job was submitted."""
+        meaning = self._shelf.meaning(ask)
+        if not meaning.suits(node):
+            raise Unclaimable(f"the devices of {node} are not those of {ask}")
+        return meaning.kind
+
+    # --- claims that the pod names
+
+    def _named(self, pod: Pod) -> Iterable[ResourceClaim]:
+        made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+        for reference in pod.spec.resource_claims:
+            name = reference.resource_claim_name or made.get(reference.name, "")
+            claim = self._shelf.claims.get(Key(pod.metadata.namespace, name)) if name else None
+            if claim is None or claim.metadata.deleting:
+                raise Later(f"the claim {reference.name} of {pod.key} is not made yet", after=UNMADE_AGAIN)
+            yield claim
+
+    async def _protect(self, claim: ResourceClaim) -> ResourceClaim:
+        if PROTECTION in claim.metadata.finalizers:
+            return claim
+        kept = [*claim.metadata.finalizers, PROTECTION]
+        meta = {"resourceVersion": claim.metadata.resource_version, "finalizers": kept}
+        return self._shelf.claims.wrote(await self._client.patch(RESOURCE_CLAIMS, claim.key, {"metadata": meta}))
+
+    async def _reserve(self, claim: ResourceClaim, pod: Pod) -> None:
+        """One more pod of the unit shares a claim."""
+        users = [_plain(user) for user in claim.status.reserved_for]
+        await self._write(claim, {"reservedFor": [*users, _user(pod)]})
+
+    # --- the claim behind extended resources
+
+    async def _own_claim(self, pod: Pod, own: Sequence[Ask], given: Grant) -> ResourceClaim:
+        key = own_key(pod)
+        requests = [{"name": ask.name, "exactly": self._exactly(ask, given)} for ask in own]
+        meta = {"annotations": {names.CLAIM_ANNOTATION: "true"}, "ownerReferences": [OUR_PODS.owner(pod)]}
+        wanted = RESOURCE_CLAIMS.manifest(key, metadata=meta, spec={"devices": {"requests": requests}})
+        try:
+            return self._shelf.claims.wrote(await self._client.create(RESOURCE_CLAIMS, wanted))
+        except AlreadyExists:
+            found = await self._client.get(RESOURCE_CLAIMS, key)
+        if all(owner.uid != pod.metadata.uid for owner in found.metadata.owner_references):
+            raise Unclaimable(f"claim {key.name} belongs to somebody else")
+        if found.metadata.deleting:
+            raise Later(f"the former claim {key.name} is still being removed", after=UNMADE_AGAIN)
+        return found
+
+    def _exactly(self, ask: Ask, given: Grant) -> dict[str, Any]:
+        grouped = given.topology is not None and given.topology.grouped
+        if not grouped or self._shelf.meaning(ask).kind != CPUS or given.topology is None:
+            return {"deviceClassName": ask.device_class, "count": ask.count}
+        driver = next(iter(given.topology.offers.values())).driver
+        capacity = {"requests": {f"{driver}/cpu": str(ask.count)}}
+        return {"deviceClassName": ask.device_class, "count": 1, "capacity": capacity}
+
+    async def _map(self, pod: Pod, claim: ResourceClaim, own: Sequence[Ask]) -> None:
+        known = pod.status.extended_resource_claim_status
+        if known is not None and known.resource_claim_name == claim.metadata.name:
+            return
+        mappings = [
+            {"containerName": ask.container, "resourceName": ask.resource, "requestName": ask.name} for ask in own
+        ]
+        status = {"resourceClaimName": claim.metadata.name, "requestMappings": mappings}
+        body = {"metadata": {"uid": pod.metadata.uid}, "status": {"extendedResourceClaimStatus": status}}
+        done = await self._client.patch(OUR_PODS, pod.key, body, subresource="status", kind=STRATEGIC)
+        self._stock.pods.wrote(done)
+
+    # --- giving back
+
+    async def withdraw(self, pod: Pod) -> None:
+        """Free what was claimed for a pod that lost its job before it started."""
+        if not self._shelf.claims.by("user", pod.metadata.uid):
+            return
+        now = await self._client.find(OUR_PODS, pod.key)
+        if now is not None and now.metadata.uid == pod.metadata.uid and pod_state.bound(now):
+            return
+        async with self._turn:
+            for claim in self._shelf.claims.by("user", pod.metadata.uid):
+                others = [user for user in claim.status.reserved_for if user.uid != pod.metadata.uid]
+                if claim.key == own_key(pod):
+                    await self._delete(claim)
+                elif others:
+                    await self._write(claim, {"reservedFor": [_plain(user) for user in others]})
+                else:
+                    await self._empty(claim)
+
+    async def drop(self, pod: Pod) -> None:
+        """Remove the claim that was made for a pod that is gone."""
+        claim = self._shelf.claims.get(own_key(pod))
+        if claim is not None and any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references):
+            await self._delete(claim)
+
+    async def _delete(self, claim: ResourceClaim) -> None:
+        with contextlib.suppress(NotFound):
+            await self._client.delete(RESOURCE_CLAIMS, claim.key, uid=claim.metadata.uid)
+
+    async def _empty(self, claim: ResourceClaim) -> ResourceClaim:
+        return await self._write(claim, {"allocation": None, "reservedFor": None})
+
+    async def _write(self, claim: ResourceClaim, status: dict[str, Any]) -> ResourceClaim:
+        # The version makes this conditional: whoever changed the claim meanwhile wins, and we look again.
+        body = {"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": status}
+        done = await self._client.patch(RESOURCE_CLAIMS, claim.key, body, subresource="status")
+        return self._shelf.claims.wrote(done)
+
+
+def own_key(pod: Pod) -> Key:
+    """The claim of a pod's extended resources. A fixed name makes the second try find the claim of the first."""
+    return Key(pod.metadata.namespace, f"{pod.metadata.name[:200]}-extended-resources-{pod.metadata.uid[:8]}")
+
+
+def _user(pod: Pod) -> dict[str, str]:
+    return {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
+
+
+def _plain(user: Any) -> dict[str, str]:
+    group = {"apiGroup": user.api_group} if user.api_group else {}
+    return {**group, "resource": user.resource, "name": user.name, "uid": user.uid}
+
+
+def _nodes(claim: ResourceClaim) -> set[str]:
+    given = claim.status.allocation
+    terms = given.node_selector.node_selector_terms if given and given.node_selector else ()
+    return {name for term in terms for match in term.match_fields for name in match.values}
+
+
+def _settings(needs: Sequence[Need], spec: ResourceClaimSpec | None, of_class: Any) -> list[dict[str, Any]]:
+    """What the drivers are to be told, by the class of each request and by the claim."""
+    found = [
+        {"source": "FromClass", "requests": [need.ask.name], "opaque": _opaque(opaque)}
+        for need in needs
+        for opaque in of_class.get(need.ask.device_class, ())
+    ]
+    chosen = {name for need in needs for name in need.ask.names}
+    for setting in spec.devices.config if spec else ():
+        if setting.opaque and (not setting.requests or chosen & set(setting.requests)):
+            requests = {"requests": list(setting.requests)} if setting.requests else {}
+            found.append({"source": "FromClaim", **requests, "opaque": _opaque(setting.opaque)})
+    return found
+
+
+def _opaque(opaque: Any) -> dict[str, Any]:
+    return {"driver": opaque.driver, "parameters": opaque.parameters}

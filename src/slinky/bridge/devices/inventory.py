@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The devices of a node on both sides: Kubernetes has them by driver, pool and name, Slurm by GRES type and index.
+
+Devices of one type stand in a fixed order, and types of one GRES name one after another: Slurm counts the index
+through all types of a name. So the two can be told from each other without keeping books. Only the newest generation
+of a pool counts, and only once all of its slices are there.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from slinky.bridge.config import DeviceProfile
+from slinky.bridge.devices import cel, cores, counters, profiles
+from slinky.bridge.devices.cel_values import Absent, Fields, Version
+from slinky.bridge.devices.cores import Cores, Located
+from slinky.bridge.devices.counters import Counters
+from slinky.bridge.state.views import Device, Slice
+from slinky.kube import Quantity
+
+#: Device plugins whose resource is a GPU whatever its model.
+PLUGIN_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+_TAIL = re.compile(r"(\d+)\Z")
+#: Taints that keep new users away from a device.
+CLOSING = frozenset({"NoSchedule", "NoExecute"})
+
+
+class Kind(NamedTuple):
+    """What Slurm counts: a GRES by name and type; without a type, any of the name."""
+
+    gres: str
+    type: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.gres}:{self.type}" if self.type else self.gres
+
+
+ANY_GPU = Kind("gpu")
+#: CPUs that a driver offers as devices. Slurm has them as cores, not as a GRES.
+CPUS = Kind("cpu")
+
+
+class Item(NamedTuple):
+    """One device of a node."""
+
+    at: Located
+    device: Device
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All devices of one node that Slurm is told of."""
+
+    kinds: Mapping[Kind, tuple[Item, ...]] = field(default_factory=dict)
+    cores: Cores | None = None
+    pools: Mapping[tuple[str, str], Counters] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()  # pools of which not every slice is there
+    fault: str = ""  # why these devices cannot be told to Slurm
+    _fits: dict[tuple[str, ...], Mapping[Kind, int]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.kinds)
+
+    @cached_property
+    def gres(self) -> dict[Kind, int]:
+        """The devices as Slurm counts them, in the order in which it is told."""
+        return {kind: len(items) for kind, items in sorted(self.kinds.items()) if kind != CPUS}
+
+    def count(self, kind: Kind) -> int:
+        """How many there are of a kind; of every type where none is named."""
+        if kind == CPUS:
+            return sum(map(len, self.cores.cores)) if self.cores else 0
+        return sum(many for own, many in self.gres.items() if kind in (own, Kind(own.gres)))
+
+    def indexed(self, order: Iterable[Kind]) -> list[tuple[Kind, Item]]:
+        """The devices of one GRES name, each at Slurm's index, if Slurm has the types in this order."""
+        return [(kind, item) for kind in order for item in self.kinds.get(kind, ())]
+
+    def fitting(self, expressions: tuple[str, ...]) -> Mapping[Kind, int]:
+        """How many devices of each kind all of these expressions choose. Raises `Undecidable`."""
+        if expressions not in self._fits:
+            tests = [cel.compiled(expression) for expression in expressions]
+            self._fits[expressions] = {
+                kind: sum(all(fits(test, item) for test in tests) for item in items)
+                for kind, items in self.kinds.items()
+            }
+        return self._fits[expressions]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes when an index comes to mean another device; empty without devices."""
+        if not self.kinds:
+            return ""
+        told = [f"{kind} {' '.join(map(str, self._places(kind)))}" for kind in sorted(self.kinds)]
+        return hashlib.sha256("\n".join(told).encode()).hexdigest()[:8]
+
+    def _places(self, kind: Kind) -> Iterable[object]:
+        if kind == CPUS and self.cores is not None:
+            return (self.cores.sockets, *self.cores.cores)
+        return ("/".join(item.at) for item in self.kinds[kind])
+
+
+def fits(test: Any, item: Item) -> bool:
+    """Whether an expression chooses a device; one that lacks what it looks at is not chosen."""
+    try:
+        return bool(test({"device": _scope(item)}))
+    except Absent:
+        return False
+
+
+def _scope(item: Item) -> dict[str, Any]:
+    """A device as an expression sees it: names without a domain are the driver's own."""
+    found: dict[str, Fields] = {"attributes": Fields(), "capacity": Fields()}
+    values: dict[str, dict[str, Any]] = {
+        "attributes": {name: _value(told) for name, told in item.device.attributes.items()},
+        "capacity": {name: Quantity.parse(told.value) for name, told in item.device.capacity.items()},
+    }
+    for part, told in values.items():
+        for name, value in told.items():
+            domain, _, short = name.rpartition("/")
+            found[part].setdefault(domain or item.at.driver, {})[short] = value
+    sharing = item.device.allow_multiple_allocations
+    return {"driver": item.at.driver, **found, "allowMultipleAllocations": sharing}
+
+
+def _value(told: Any) -> Any:
+    if told.version is not None:
+        try:
+            return Version.parse(told.version)
+        except Absent:
+            return told.version
+    return next((value for value in (told.truth, told.number, told.text) if value is not None), None)
+
+
+def attribute(item: Item, name: str) -> Any:
+    """What a device tells under a name, with or without the driver's domain; None if nothing."""
+    own = item.device.attributes
+    told = own.get(name) or own.get(f"{item.at.driver}/{name}") or own.get(name.removeprefix(f"{item.at.driver}/"))
+    return _value(told) if told is not None else None
+
+
+# --- from slices to an inventory
+
+
+def inventory(slices: Iterable[Slice], drivers: Iterable[str], given: Sequence[DeviceProfile] = ()) -> Inventory:
+    """The devices of a node, of these drivers, in the order that gives them their index."""
+    wanted, known = frozenset(drivers), profiles.known(given)
+    pools: dict[tuple[str, str], list[Slice]] = {}
+    for part in slices:
+        if part.spec.driver in wanted:
+            pools.setdefault((part.spec.driver, part.spec.pool.name), []).append(part)
+    found: dict[Kind, list[tuple[DeviceProfile, Item]]] = {}
+    shared: dict[tuple[str, str], Counters] = {}
+    missing, faults = [], []
+    for (driver, pool), parts in sorted(pools.items()):
+        newest = max(part.spec.pool.generation for part in parts)
+        current = [part for part in parts if part.spec.pool.generation == newest]
+        if len(current) < max(part.spec.pool.resource_slice_count for part in current):
+            missing.append(f"{driver}/{pool}")
+            continue
+        everything = [device for part in current for device in part.spec.devices]
+        sets = [group for part in current for group in part.spec.shared_counters]
+        shared[driver, pool] = counters.read(sets, {device.name: device.consumes_counters for device in everything})
+        told = []
+        for device in filter(_offered, everything):
+            item = Item(Located(driver, pool, device.name), device)
+            if (profile := _profile(item, known)) is not None and not profile.ignore:
+                found.setdefault(_kind(item, profile), []).append((profile, item))
+                told.append(device.name)
+        if counter := shared[driver, pool].exceeded(told):
+            faults.append(f"the devices of {driver} overlap in {counter}; choose some by a device profile with match")
+    kinds = {kind: _indexed(items) for kind, items in found.items()}
+    own = cores.read(kinds[CPUS]) if CPUS in kinds else None
+    return Inventory(kinds, own, shared, tuple(missing), "; ".join(faults))
+
+
+def _offered(device: Device) -> bool:
+    """A device that everybody may have at once, without further conditions."""
+    return not device.binding_conditions and not any(taint.effect in CLOSING for taint in device.taints)
+
+
+def _profile(item: Item, known: Iterable[DeviceProfile]) -> DeviceProfile | None:
+    own = [profile for profile in known if profile.driver == item.at.driver]
+    if not own:
+        return DeviceProfile(driver=item.at.driver)
+    chosen = (profile for profile in own if not profile.match or fits(cel.compiled(profile.match), item))
+    return next(chosen, None)
+
+
+def _kind(item: Item, profile: DeviceProfile) -> Kind:
+    if profile.cores:
+        return CPUS
+    told = attribute(item, profile.type_attribute) if profile.type_attribute else None
+    return Kind(profile.gres, profiles.type_of(profile, told))
+
+
+def _indexed(found: list[tuple[DeviceProfile, Item]]) -> tuple[Item, ...]:
+    """Devices at their own index where they tell one without gaps, else in the order of their names."""
+    items = [item for _, item in found]
+    told = {attribute(item, profile.index_attribute): item for profile, item in found}
+    for numbered in (told, {_tail(item): item for item in items}):
+        if set(numbered) == set(range(len(items))):
+            return tuple(numbered[number] for number in range(len(items)))
+    return tuple(sorted(items, key=lambda item: item.at))
+
+
+def _tail(item: Item) -> int | None:
+    found = _TAIL.search(item.device.name)
+    return int(found[1]) if found else None
+
+
+# --- Slurm's words
+
+
+def gres(found: Inventory) -> str:
+    """The devices of a node in Slurm's words."""
+    return ",".join(f"{kind}:{count}" for kind, count in found.gres.items())
+
+
+def gres_conf(found: Inventory) -> str:
+    """The same as the parameter that tells slurmctld of devices it cannot see; the files need not exist."""
+    lines = []
+    for kind, count in found.gres.items():
+        last = f"[0-{count - 1}]" if count > 1 else "0"
+        name = f"Name={kind.gres},Type={kind.type}" if kind.type else f"Name={kind.gres}"
+        lines.append(f"{name},Count={count},File=/dev/{kind.gres}/{kind.type or 'any'}/{last}")
+    return "+".join(lines)
+
+
+def differ(there: Mapping[Kind, int], found: Inventory, name: str) -> bool:
+    """Whether Slurm has other devices of a name than the drivers of the node offer."""
+    mine = {kind: count for kind, count in found.gres.items() if kind.gres == name}
+    return mine != {kind: count for kind, count in there.items() if kind.gres == name}
+
+
+def counts(text: str) -> dict[Kind, int]:
+    """Slurm's words as counts, in its order and whatever it adds about sockets."""
+    found: dict[Kind, int] = {}
+    for term in re.sub(r"\([^)]*\)", "", text).split(","):
+        parts = term.split(":")
+        if len(parts) >= 2 and parts[-1].isdigit():
+            kind = Kind(parts[0], ":".join(parts[1:-1]))
+            found[kind] = found.get(kind, 0) + int(parts[-1])
+    return found

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which hosts can run a workload: selectors, taints, volumes, ports, kubelet capacity."""

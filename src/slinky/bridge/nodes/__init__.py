@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubernetes nodes as Slurm hosts: descriptions, drains, removal."""

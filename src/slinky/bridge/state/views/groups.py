@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
+"""What groups pods: batch jobs, JobSets, LeaderWorkerSets, and the PodGroup of the coscheduling project."""
+
+from typing import Any
+
+from slinky.bridge.state.views.pods import Amounts
+from slinky.kube import Object, Resource, View
+
+
+class JobSpec(View, frozen=True):
+    """A batch job's shape."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    active_deadline_seconds: int | None = None
+
+
+class JobStatus(View, frozen=True):
+    """How far a batch job is."""
+
+    succeeded: int = 0
+
+
+class BatchJob(Object, frozen=True):
+    """A batch job."""
+
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+class JobTemplate(View, frozen=True):
+    """The batch job that a JobSet makes."""
+
+    spec: JobSpec = JobSpec()
+
+
+class ReplicatedJob(View, frozen=True):
+    """One kind of batch job in a JobSet."""
+
+    name: str = ""
+    replicas: int = 1
+    template: JobTemplate = JobTemplate()
+    depends_on: tuple[Any, ...] = ()
+
+
+class StartupPolicy(View, frozen=True):
+    """Whether batch jobs of a JobSet wait for each other."""
+
+    startup_policy_order: str = ""
+
+
+class JobSetSpec(View, frozen=True):
+    """A JobSet's shape."""
+
+    replicated_jobs: tuple[ReplicatedJob, ...] = ()
+    startup_policy: StartupPolicy | None = None
+
+
+class JobSet(Object, frozen=True):
+    """A JobSet."""
+
+    spec: JobSetSpec = JobSetSpec()
+
+
+class LeaderWorkerTemplate(View, frozen=True):
+    """The size of one group."""
+
+    size: int = 1
+
+
+class LwsSpec(View, frozen=True):
+    """A LeaderWorkerSet's shape."""
+
+    leader_worker_template: LeaderWorkerTemplate = LeaderWorkerTemplate()
+    startup_policy: str = ""
+
+
+class LeaderWorkerSet(Object, frozen=True):
+    """A LeaderWorkerSet."""
+
+    spec: LwsSpec = LwsSpec()
+
+
+class PodGroupSpec(View, frozen=True):
+    """The gang of the coscheduling project."""
+
+    min_member: int = 0
+    min_resources: Amounts = {}
+
+
+class PodGroup(Object, frozen=True):
+    """A PodGroup of scheduling.x-k8s.io."""
+
+    spec: PodGroupSpec = PodGroupSpec()
+
+
+BATCH_JOBS = Resource("batch/v1", "Job", "jobs", BatchJob)
+JOB_SETS = Resource("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets", JobSet)
+LEADER_WORKER_SETS = Resource("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets", LeaderWorkerSet)
+POD_GROUPS = Resource("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups", PodGroup)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
+"""Volumes, and what decides from where they can be reached."""
+
+from slinky.bridge.feasibility.label_selector import Selector
+from slinky.bridge.state.views.pods import Amounts, NodeSelector, Resources
+from slinky.kube import Object, Resource, View
+
+FILESYSTEM = "Filesystem"
+
+
+class VolumeClaimSpec(View, frozen=True, gc=True):
+    """Which volume a claim has, or wants."""
+
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    access_modes: tuple[str, ...] = ()
+    resources: Resources = Resources()
+    selector: Selector = Selector()
+    volume_mode: str = FILESYSTEM
+
+
+class Phase(View, frozen=True):
+    """A phase and no more."""
+
+    phase: str = ""
+
+
+class VolumeClaim(Object, frozen=True, gc=True):
+    """A PersistentVolumeClaim."""
+
+    spec: VolumeClaimSpec = VolumeClaimSpec()
+    status: Phase = Phase()
+
+
+class VolumeAffinity(View, frozen=True):
+    """Where a volume can be reached."""
+
+    required: NodeSelector | None = None
+
+
+class VolumeOwner(View, frozen=True):
+    """The claim that has a volume."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeSpec(View, frozen=True, gc=True):
+    """A volume's reach, and what it is good for."""
+
+    node_affinity: VolumeAffinity | None = None
+    storage_class_name: str = ""
+    access_modes: tuple[str, ...] = ()
+    capacity: Amounts = {}
+    volume_mode: str = FILESYSTEM
+    claim_ref: VolumeOwner | None = None
+
+
+class PersistentVolume(Object, frozen=True, gc=True):
+    """A volume."""
+
+    spec: VolumeSpec = VolumeSpec()
+    status: Phase = Phase()
+
+
+class TopologyMatch(View, frozen=True):
+    """A label that nodes must have with one of these values."""
+
+    key: str
+    values: tuple[str, ...] = ()
+
+
+class Topology(View, frozen=True):
+    """Labels that nodes must all have."""
+
+    match_label_expressions: tuple[TopologyMatch, ...] = ()
+
+
+class StorageClass(Object, frozen=True):
+    """How volumes of a class come to be."""
+
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[Topology, ...] = ()
+
+
+VOLUME_CLAIMS = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims", VolumeClaim)
+VOLUMES = Resource("v1", "PersistentVolume", "persistentvolumes", PersistentVolume, namespaced=False)
+STORAGE_CLASSES = Resource("storage.k8s.io/v1", "StorageClass", "storageclasses", StorageClass, namespaced=False)

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pods form one Slurm job, where its options come from, and whether the gang is complete.
+
+A `Unit` names such a set. It is found from the pod itself (native group, PodGroup label, LeaderWorkerSet labels)
+and, where a batch job or JobSet asked for it by annotation, from its root. Namespaces never mix, and only pods that
+are ours and alive count as members.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from slinky.bridge import names
+from slinky.bridge.state.views import (
+    BatchJob,
+    JobSet,
+    JobSetSpec,
+    JobSpec,
+    LeaderWorkerSet,
+    NativeGroup,
+    Pod,
+    PodGroup,
+    ReplicatedJob,
+)
+from slinky.bridge.workload import pod_state
+from slinky.kube import Key, Object, Owner
+
+GANG = names.OPTION + "gang"
+
+
+class Unit(NamedTuple):
+    """Names the pods of one Slurm job: a kind, the object that groups them, and which part of it."""
+
+    namespace: str
+    kind: str
+    name: str
+    part: str = ""
+
+    def __str__(self) -> str:
+        whole = f"{self.namespace}/{self.kind}/{self.name}"
+        return f"{whole}/{self.part}" if self.part else whole
+
+    @property
+    def key(self) -> Key:
+        """The grouping object."""
+        return Key(self.namespace, self.name)
+
+    @property
+    def alone(self) -> bool:
+        """One pod, one job."""
+        return self.kind == "Pod"
+
+
+@dataclass(frozen=True)
+class Root:
+    """The object that speaks for a unit: annotations by increasing weight, and what its spec tells."""
+
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    needed: int = 1  # members before anything is submitted
+    counted: int | None = None  # members that have succeeded, and are not needed any more; None: not told
+    exact: bool = False  # a size that never changes while the unit lives
+    deadline: int | None = None  # seconds
+    floor: Mapping[str, str | int] = field(default_factory=dict)  # resources asked for by the group itself
+    hint: str = ""  # why members may be missing
+    problem: str = ""  # what it demands and nobody can give it
+
+
+class Missing(Exception):  # noqa: N818 -- a decision, not a failure
+    """The grouping object is not there yet."""
+
+
+Find = Callable[[str, Key], Object | None]
+"""The grouping object of a kind, or None: `find("PodGroup", Key("ns", "a"))`."""
+
+Standing = Callable[[str], Unit | None]
+"""What a job stands for, as far as that is known: `standing("17")`."""
+
+
+def unit_of(pod: Pod, find: Find, standing: Standing) -> Unit:
+    """The unit a pod belongs to, in the order in which grouping objects win.
+
+    Batch jobs and JobSets say themselves that they are gangs, and may be gone while their pods still stop: what a
+    pod's job was made for holds as long as the pod has it.
+    """
+    meta, labels = pod.metadata, pod.metadata.labels
+    if pod.spec.scheduling_group and pod.spec.scheduling_group.pod_group_name:
+        return Unit(meta.namespace, "NativeGroup", pod.spec.scheduling_group.pod_group_name)
+    if group := labels.get(names.POD_GROUP_LABEL):
+        return Unit(meta.namespace, "PodGroup", group)
+    if (lws := labels.get(names.LWS_NAME)) and (index := labels.get(names.LWS_GROUP)):
+        return Unit(meta.namespace, "LeaderWorkerSet", lws, index)
+    for kind, label in (("JobSet", names.JOBSET_NAME), ("Job", names.JOB_NAME)):
+        if name := labels.get(label):
+            gang = Unit(meta.namespace, kind, name)
+            if asks_for_gang(find(kind, gang.key)) or ((job := pod_state.job_id(pod)) and standing(job) == gang):
+                return gang
+    return Unit(meta.namespace, "Pod", meta.name)
+
+
+def asks_for_gang(root: Object | None) -> bool:
+    """A batch job or JobSet says that its pods belong together."""
+    return root is not None and root.metadata.annotations.get(GANG, "").strip().lower() == "true"
+
+
+def groups_of(pod: Pod) -> tuple[str, ...]:
+    """Every grouping object a pod could be part of: the index by which units and roots find their pods."""
+    meta, labels = pod.metadata, pod.metadata.labels
+    found = [Unit(meta.namespace, "Pod", meta.name)]
+    if pod.spec.scheduling_group and pod.spec.scheduling_group.pod_group_name:
+        found.append(Unit(meta.namespace, "NativeGroup", pod.spec.scheduling_group.pod_group_name))
+    for kind, label in (
+        ("PodGroup", names.POD_GROUP_LABEL),
+        ("LeaderWorkerSet", names.LWS_NAME),
+        ("JobSet", names.JOBSET_NAME),
+        ("Job", names.JOB_NAME),
+    ):
+        if name := labels.get(label):
+            found.append(Unit(meta.namespace, kind, name))
+    return tuple(map(str, found))
+
+
+def group_index(unit: Unit) -> str:
+    """Where `groups_of` files the pods of a unit, and of its neighbours in the same object."""
+    return str(unit._replace(part=""))
+
+
+def root_of_group(unit: Unit, found: Object | None, find: Find, size: int = 0) -> Root:
+    """What a grouping object says; `size` is what a pod itself tells of its group. Raises `Missing`."""
+    if found is None:
+        raise Missing(f"{unit.kind} {unit.name} does not exist yet")
+    annotations = found.metadata.annotations
+    match found:
+        case PodGroup(spec=spec):
+            return Root(annotations, needed=max(1, spec.min_member), floor=spec.min_resources)
+        case NativeGroup(spec=spec):
+            gang = spec.scheduling_policy.gang
+            return Root(annotations, unit.name, max(1, gang.min_count) if gang else 1, problem=_beyond(found))
+        case LeaderWorkerSet(spec=spec):
+            late = spec.startup_policy == "LeaderReady"
+            hint = "with startupPolicy LeaderReady its workers wait for a leader that waits for them" if late else ""
+            wanted = size or spec.leader_worker_template.size
+            return Root(annotations, f"{unit.name}-{unit.part}", wanted, exact=True, hint=hint)
+        case JobSet(spec=spec):
+            limit = _shortest(job.template.spec.active_deadline_seconds for job in spec.replicated_jobs)
+            ended = [(job.template.spec, done) for job in spec.replicated_jobs for done in _ended(found, job, find)]
+            wanted, counted = max(1, sum(at_once(job, done) for job, done in ended)), sum(done for _, done in ended)
+            return Root(annotations, unit.name, wanted, counted, exact=True, deadline=limit, hint=_in_turn(spec))
+        case BatchJob(spec=spec, status=status):
+            wanted = max(1, at_once(spec, status.succeeded))
+            return Root(annotations, unit.name, wanted, status.succeeded, deadline=spec.active_deadline_seconds)
+    return Root(annotations)
+
+
+def _beyond(group: NativeGroup) -> str:
+    """What a native group demands that Slurm cannot be asked for."""
+    if group.parent:
+        return f"PodGroup {group.metadata.name} is part of {group.parent}; groups of groups cannot be honoured"
+    if group.spec.scheduling_constraints and group.spec.scheduling_constraints.topology:
+        return "schedulingConstraints cannot be honoured; see the options switches and segment"
+    return ""
+
+
+def at_once(spec: JobSpec, succeeded: int = 0) -> int:
+    """How many pods of a batch job run at once, after so many have succeeded."""
+    wanted = 1 if spec.parallelism is None else spec.parallelism
+    return max(0, wanted if spec.completions is None else min(wanted, spec.completions - succeeded))
+
+
+def _ended(owner: JobSet, kind: ReplicatedJob, find: Find) -> list[int]:
+    """How many pods have succeeded in each of a JobSet's batch jobs of one kind; those do not come again."""
+    keys = (Key(owner.metadata.namespace, f"{owner.metadata.name}-{kind.name}-{i}") for i in range(kind.replicas))
+    return [_succeeded(find("Job", key), owner) for key in keys]
+
+
+def _succeeded(job: Object | None, owner: JobSet) -> int:
+    """How many pods of a batch job have succeeded, if it is of this very JobSet."""
+    above = job.metadata.controller if job else None
+    mine = above is not None and above.uid == owner.metadata.uid
+    return job.status.succeeded if mine and isinstance(job, BatchJob) else 0
+
+
+def _in_turn(spec: JobSetSpec) -> str:
+    """Why pods of a JobSet may not come before others run."""
+    ordered = spec.startup_policy is not None and spec.startup_policy.startup_policy_order == "InOrder"
+    late = ordered or any(job.depends_on for job in spec.replicated_jobs)
+    return "its batch jobs start one after the other: the later ones wait for pods that wait for them" if late else ""
+
+
+def _shortest(seconds: Iterable[int | None]) -> int | None:
+    return min((value for value in seconds if value), default=None)
+
+
+def unseen(pod: Pod, find: Find, watched: Callable[[Owner], bool]) -> Owner | None:
+    """The first of the owners of a pod, each the controller of the one before, that should be in sight and is not.
+
+    Pods may be seen before what made them, and an old object under the same name says nothing about them.
+    """
+    owner = pod.metadata.controller
+    while owner is not None and watched(owner):
+        found = find(owner.kind, Key(pod.metadata.namespace, owner.name))
+        if found is None or found.metadata.uid != owner.uid:
+            return owner
+        owner = found.metadata.controller
+    return None
+
+
+def rank(pod: Pod) -> tuple[object, ...]:
+    """The order in which pods expect their nodes: the index that their own controller gave them, then the name."""
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    indexes = (names.LWS_WORKER, names.JOBSET_INDEX, names.JOB_INDEX, names.POD_INDEX)
+    given = tuple(_number(labels.get(name) or annotations.get(name)) for name in indexes)
+    return (*given, _natural(pod.metadata.name))
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() else 0
+
+
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    # Numbers sort as numbers: worker-10 comes after worker-9.
+    return tuple(
+        (0, int(piece), "") if piece.isascii() and piece.isdigit() else (1, 0, piece)
+        for piece in name.replace("-", ".").split(".")
+    )

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pods are ours, and where each is in its life. Pure predicates on one pod.
+
+A pod counts as gone only when its containers are: by its phase, or because it never had a node. A deletion
+alone says only that somebody asked.
+"""
+
+from datetime import datetime
+
+from slinky.bridge import names
+from slinky.bridge.state.views import Pod
+from slinky.kube import Node
+
+FINISHED = frozenset({"Succeeded", "Failed"})
+#: Below and above every priority that a pod can have.
+QUIET, NEXT = -(2**31) - 1, 2**31
+
+
+def ours(pod: Pod, scheduler: str) -> bool:
+    """It asked for this scheduler."""
+    return pod.spec.scheduler_name == scheduler
+
+
+def bound(pod: Pod) -> bool:
+    """It has a node, so it may have containers."""
+    return bool(pod.spec.node_name)
+
+
+def finished(pod: Pod) -> bool:
+    """Its containers have ended for good."""
+    return pod.status.phase in FINISHED
+
+
+def gone(pod: Pod) -> bool:
+    """Nothing of it runs or ever will: finished, or deleted before it got a node."""
+    return finished(pod) or (pod.metadata.deleting and not bound(pod))
+
+
+def gated(pod: Pod) -> bool:
+    """Somebody holds it back with a scheduling gate."""
+    return bool(pod.spec.scheduling_gates)
+
+
+def waiting(pod: Pod) -> bool:
+    """It wants a node and may have one."""
+    return not (gone(pod) or bound(pod) or pod.metadata.deleting or gated(pod))
+
+
+def job_id(pod: Pod) -> str:
+    """The Slurm job it belongs to, or nothing; a label that is no number was not written by us."""
+    label = pod.metadata.labels.get(names.JOB_LABEL, "")
+    return label if label.isascii() and label.isdigit() else ""
+
+
+def held(pod: Pod) -> bool:
+    """Our finalizer is on it."""
+    return names.FINALIZER in pod.metadata.finalizers
+
+
+def assigned(pod: Pod) -> str:
+    """The Kubernetes node chosen for it, or nothing."""
+    return pod.spec.node_name or pod.metadata.annotations.get(names.NODE_ANNOTATION, "")
+
+
+def urgency(pod: Pod) -> int:
+    """How soon to look at it: first those for which Slurm was just asked, since nodes idle until they are bound; then
+    those that want a node or end, by their priority; those that just run when no other does, since all there is to do
+    for them is to say so.
+    """
+    if waiting(pod) and held(pod) and not job_id(pod):
+        return NEXT
+    quiet = bound(pod) and not pod.metadata.deleting and not finished(pod)
+    return QUIET if quiet else pod.spec.priority
+
+
+def overdue(pod: Pod, now: datetime, patience: float) -> float | None:
+    """Seconds until a deleted pod should have been gone `patience` ago; zero or less when it is; None if it is
+    not being deleted.
+
+    The deletion timestamp of Kubernetes lies in the future: it already includes the grace period.
+    """
+    when = pod.metadata.deletion_timestamp
+    if when is None:
+        return None
+    return patience - (now - datetime.fromisoformat(when)).total_seconds()
+
+
+def host_of(node: Node) -> str:
+    """The Slurm name of a Kubernetes node."""
+    return node.metadata.labels.get(names.HOST_LABEL) or node.metadata.name
+
+
+def closed(node: Node) -> str:
+    """Why a node takes no pods for now; nothing if it does."""
+    return "is cordoned" if node.spec.unschedulable else "" if node.ready else "does not answer"
