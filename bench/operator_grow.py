@@ -20,7 +20,7 @@ from slinky.kube import PODS, Cache, Key, Pod, Runtime
 from slinky.kube.transport import AioTransport, Answer
 from slinky.lab.lab import Lab
 from slinky.operator.app import main as operate
-from slinky.operator.nodeset.acts import ABREAST
+from slinky.operator.nodeset.executor import ABREAST
 from slinky.operator.settings import Settings
 
 

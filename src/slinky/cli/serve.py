@@ -22,7 +22,7 @@ from slinky.observe import log
 from slinky.observe.process import Address, Door, Main, run
 from slinky.observe.profile import profiled
 from slinky.operator import app as operator_app
-from slinky.operator.images import Images
+from slinky.operator.build.images import Images
 from slinky.operator.settings import Settings as OperatorSettings
 from slinky.webhook import server as webhook_server
 

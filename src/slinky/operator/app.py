@@ -12,19 +12,19 @@ from slinky.kube import Election, Key, Recorder, Runtime, connect
 from slinky.kube.discovery import Discovery, discover, notice
 from slinky.observe import Health
 from slinky.operator.accounting.controller import AccountingKeeper
-from slinky.operator.clusters import Clusters
-from slinky.operator.connections import Connections
+from slinky.operator.build.monitors import SERVICE_MONITORS
 from slinky.operator.controller.controller import ControllerKeeper
-from slinky.operator.crossing import Crossing
-from slinky.operator.keymaker import KeyMaker
+from slinky.operator.framework.context import World
+from slinky.operator.keys.generation import KeyMaker
+from slinky.operator.keys.jwt_rotation import Crossing
+from slinky.operator.keys.slurm_rotation import Rotation
 from slinky.operator.loginset.controller import LoginSetKeeper
-from slinky.operator.monitors import SERVICE_MONITORS
 from slinky.operator.nodeset.controller import NodeSetKeeper
 from slinky.operator.restapi.controller import RestApiKeeper
-from slinky.operator.rotation import Rotation
 from slinky.operator.settings import Settings
+from slinky.operator.slurm.clusters import Clusters
+from slinky.operator.slurm.connections import Connections
 from slinky.operator.token.controller import TokenKeeper
-from slinky.operator.world import World
 
 LEASE = "slurm-operator"
 KEEPERS = (ControllerKeeper, AccountingKeeper, RestApiKeeper, NodeSetKeeper, LoginSetKeeper)

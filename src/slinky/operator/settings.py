@@ -3,7 +3,7 @@
 
 import msgspec
 
-from slinky.operator.images import Images
+from slinky.operator.build.images import Images
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

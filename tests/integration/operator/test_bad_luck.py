@@ -18,7 +18,7 @@ from slinky.api.nodeset import NODE_SETS
 from slinky.kube import PODS, Key, NotFound
 from slinky.lab.plain import PlainPlane
 from slinky.lab.slurm import Beside
-from slinky.operator.clusters import LOOK
+from slinky.operator.slurm.clusters import LOOK
 from slinky.slurm import JobRequest
 from slinky.slurm import number as amount
 

@@ -13,7 +13,7 @@ from tests.integration.operator.test_objects import KEYS, controller, secrets
 from slinky.api import keys
 from slinky.api.token import TOKENS
 from slinky.kube import CONFIG_MAPS, PODS, SECRETS, STATEFUL_SETS, Key
-from slinky.operator.jwtring import Signer
+from slinky.operator.keys.jwt_keyring import Signer
 
 pytestmark = pytest.mark.plane
 

@@ -10,7 +10,7 @@ from tests.integration.operator.test_objects import REF, controller, secrets
 from slinky.api import keys
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube import PODS, Key
-from slinky.operator.nodeset.revision import REVISIONS, Revision
+from slinky.operator.nodeset.revisions.revision import REVISIONS, Revision
 
 pytestmark = pytest.mark.plane
 

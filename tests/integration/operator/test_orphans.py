@@ -13,7 +13,7 @@ from slinky.api.nodeset import NODE_SETS
 from slinky.kube import CONFIG_MAPS, PODS, Key, Resource
 from slinky.kube.client import STRATEGIC
 from slinky.kube.views import STATEFUL_SETS
-from slinky.operator.nodeset.revision import REVISIONS
+from slinky.operator.nodeset.revisions.revision import REVISIONS
 
 pytestmark = pytest.mark.plane
 

@@ -9,7 +9,7 @@ from tests.integration.operator.test_objects import controller, secrets
 
 from slinky.api import keys
 from slinky.kube import PODS, STATEFUL_SETS, Key
-from slinky.operator.controller.turns import REVISION
+from slinky.operator.controller.rollout import REVISION
 
 pytestmark = pytest.mark.plane
 

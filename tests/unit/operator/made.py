@@ -14,7 +14,7 @@ from slinky.kube.types import Condition, Meta
 from slinky.kube.views import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Taint
 from slinky.operator.nodeset.plan import Snapshot
 from slinky.operator.nodeset.workers import Worker, worker
-from slinky.operator.sight import Sight
+from slinky.operator.slurm.snapshot import Sight
 from slinky.slurm import Node as Host
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)

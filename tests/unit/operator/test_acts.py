@@ -13,12 +13,12 @@ from slinky.kube.errors import Forbidden, NotFound, Status
 from slinky.kube.types import Key
 from slinky.kube.views import PODS
 from slinky.observe import ManualClock
-from slinky.operator.clusters import Clusters
+from slinky.operator.framework.context import World
 from slinky.operator.nodeset.actions import Action, Create, Delete, Forget, Mark, Update
-from slinky.operator.nodeset.acts import Acts, Report
+from slinky.operator.nodeset.executor import Acts, Report
 from slinky.operator.nodeset.objects import Slot
 from slinky.operator.settings import Settings
-from slinky.operator.world import World
+from slinky.operator.slurm.clusters import Clusters
 from slinky.slurm import Node as Host
 from slinky.slurm import NodeUpdate, Transport
 

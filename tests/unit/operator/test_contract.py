@@ -12,12 +12,12 @@ from slinky.api.loginset import LoginSet
 from slinky.api.restapi import RestApi
 from slinky.operator.accounting.plan import Facts
 from slinky.operator.accounting.plan import plan as accounting_plan
+from slinky.operator.build.images import Images
+from slinky.operator.build.pod_parts import Hashes
 from slinky.operator.controller import objects as ctld
 from slinky.operator.controller.files import Files
-from slinky.operator.images import Images
 from slinky.operator.loginset import objects as login
 from slinky.operator.nodeset import objects as workers
-from slinky.operator.pieces import Hashes
 from slinky.operator.restapi import objects as rest
 
 IMAGES = Images()

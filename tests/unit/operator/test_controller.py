@@ -9,15 +9,15 @@ from slinky.api import keys
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Meta
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS, ConfigMap, ReplicaStatus
+from slinky.operator.build.images import Images
+from slinky.operator.build.monitors import SERVICE_MONITORS
 from slinky.operator.controller.conf import LEAST_NODES, slurm_conf
+from slinky.operator.controller.config_generation import Decision, Generation, Verdict
 from slinky.operator.controller.files import Files, files
-from slinky.operator.controller.generation import Decision, Generation, Verdict
 from slinky.operator.controller.objects import Running, service
 from slinky.operator.controller.plan import Facts, Plan, data, digest_of, plan
 from slinky.operator.controller.status import health
-from slinky.operator.images import Images
-from slinky.operator.monitors import SERVICE_MONITORS
-from slinky.operator.sight import Sight
+from slinky.operator.slurm.snapshot import Sight
 from slinky.slurm.conf import ConfError, parse
 
 HA: dict[str, Any] = {"ha": {"enabled": True, "backups": 2}, "persistence": {"existingClaim": "shared"}}

@@ -9,10 +9,10 @@ import pytest
 from tests.unit.operator.made import NOW, host, node_set, one, pod, seeing
 
 from slinky.api import keys
-from slinky.operator.deadlines import AGAIN, Deadlines, Ending, ending, latest
-from slinky.operator.nodeset.ordering import least_harm
-from slinky.operator.nodeset.sync import mark
+from slinky.operator.nodeset.decisions.host_metadata import mark
+from slinky.operator.nodeset.decisions.ordering import least_harm
 from slinky.operator.nodeset.workers import NEVER
+from slinky.operator.slurm.job_deadlines import AGAIN, Deadlines, Ending, ending, latest
 from slinky.slurm import Client, Job, JobStatus, Node, NotFound, Problem, Transport, number
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.operator.differing import FINGERPRINT, contains, fingerprint, marked
+from slinky.operator.framework.diff import FINGERPRINT, contains, fingerprint, marked
 
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -6,9 +6,9 @@ from tests.unit.operator.made import BLIND, host, node, one, pod, seeing
 
 from slinky.api import keys
 from slinky.kube.types import Condition
-from slinky.operator.nodeset import drains
+from slinky.operator.nodeset.decisions import drains
 from slinky.operator.nodeset.objects import LEAVING
-from slinky.operator.sight import Sight
+from slinky.operator.slurm.snapshot import Sight
 
 OURS = f"{keys.REASON_PREFIX}Pod ns/gpu-0 was cordoned"
 

@@ -11,14 +11,23 @@ from tests.unit.operator.made import accounting, controller
 from slinky.api import keys
 from slinky.kube.types import Meta
 from slinky.kube.views import ConfigMap, ReplicaStatus, Whole
-from slinky.operator.controller import trial
+from slinky.operator.build.images import Images
+from slinky.operator.controller import config_trial
 from slinky.operator.controller.conf import loaded_mark, slurm_conf
+from slinky.operator.controller.config_generation import (
+    USABLE,
+    Decision,
+    Generation,
+    Past,
+    Seen,
+    Verdict,
+    decide,
+    superfluous,
+)
 from slinky.operator.controller.files import ROOM, Files, files
-from slinky.operator.controller.generation import USABLE, Decision, Generation, Past, Seen, Verdict, decide, superfluous
 from slinky.operator.controller.status import config, health
-from slinky.operator.images import Images
-from slinky.operator.lastwords import crash, placed, words
-from slinky.operator.sight import Sight
+from slinky.operator.framework.crash_message import crash, placed, words
+from slinky.operator.slurm.snapshot import Sight
 
 V = Verdict
 NEW = Generation(3, "c", {"slurm.conf": "new"}, made=100.0)
@@ -178,8 +187,8 @@ def test_only_a_container_that_keeps_ending_crashes() -> None:
 ENDS: list[tuple[str, Whole, Verdict | None]] = [
     ("goes on", pod("Running", state={"running": {}}), None),
     ("started", pod("Succeeded"), V.GOOD),
-    ("refused", pod("Failed", state={"terminated": {**ENDED, "exitCode": trial.REFUSED}}), V.BAD),
-    ("ended without a word", pod("Failed", state={"terminated": {"exitCode": trial.REFUSED}}), V.UNKNOWN),
+    ("refused", pod("Failed", state={"terminated": {**ENDED, "exitCode": config_trial.REFUSED}}), V.BAD),
+    ("ended without a word", pod("Failed", state={"terminated": {"exitCode": config_trial.REFUSED}}), V.UNKNOWN),
     ("was killed", pod("Failed", state={"terminated": {**ENDED, "exitCode": 137}}), V.UNKNOWN),
     ("was never run", Whole(Meta(name="x"), status={"phase": "Failed", "reason": "Evicted"}), V.UNKNOWN),
 ]
@@ -187,7 +196,7 @@ ENDS: list[tuple[str, Whole, Verdict | None]] = [
 
 @pytest.mark.parametrize(("law", "found", "verdict"), ENDS, ids=[c[0] for c in ENDS])
 def test_only_slurmctlds_own_refusal_is_bad(law: str, found: Whole, verdict: Verdict | None) -> None:
-    result = trial.verdict(found, NEW)
+    result = config_trial.verdict(found, NEW)
     assert (result[0] if result else None) is verdict
 
 
@@ -199,7 +208,7 @@ def test_the_trial_has_no_key_no_state_no_rights_and_no_text_of_a_person() -> No
         slurmctld={"volumeMounts": mounts},
         template={"spec": {"volumes": volumes, "nodeSelector": {"a": "b"}}},
     )
-    made_pod = trial.pod(of, NEW, "slurm-config-3", Files(), Images("reg/{daemon}:1"))
+    made_pod = config_trial.pod(of, NEW, "slurm-config-3", Files(), Images("reg/{daemon}:1"))
     spec, text = made_pod["spec"], str(made_pod)
     assert "slurm-auth-slurm" not in text
     assert "slurm-auth-jwt" not in text

@@ -17,12 +17,12 @@ from slinky.kube.types import Condition
 from slinky.kube.views import ReplicaStatus
 from slinky.operator.accounting import status as accounting_status
 from slinky.operator.controller import status as controller_status
-from slinky.operator.health import Fact, Health, blocked, conditions, held
-from slinky.operator.keeper import written
+from slinky.operator.framework.conditions import Fact, Health, blocked, conditions, held
+from slinky.operator.framework.reconciler import written
 from slinky.operator.loginset import status as login_status
 from slinky.operator.nodeset import status as node_status
 from slinky.operator.restapi import status as rest_status
-from slinky.operator.sight import Sight
+from slinky.operator.slurm.snapshot import Sight
 from slinky.operator.token import status as token_status
 
 T = TypeVar("T")

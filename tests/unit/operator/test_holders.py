@@ -9,8 +9,8 @@ from tests.unit.operator.made import accounting, controller
 
 from slinky.api.refs import KeyRef
 from slinky.kube.types import Key
-from slinky.operator import references
-from slinky.operator.holders import holders, owner, source, strange
+from slinky.operator.framework import references
+from slinky.operator.keys.users import holders, owner, source, strange
 
 
 class Known(list[Any]):

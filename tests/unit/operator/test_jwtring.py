@@ -14,7 +14,19 @@ from slinky.api.refs import KeyRef
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Meta
 from slinky.kube.views import Secret
-from slinky.operator.jwtring import Reach, Ring, Signer, Stage, Step, describe, name, new_bridge, read, secret, step
+from slinky.operator.keys.jwt_keyring import (
+    Reach,
+    Ring,
+    Signer,
+    Stage,
+    Step,
+    describe,
+    name,
+    new_bridge,
+    read,
+    secret,
+    step,
+)
 
 OLD, NEW, OTHER = b"o" * 64, b"n" * 64, b"x" * 64
 REF = KeyRef(key="jwt.key", name="keys")

@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 from slinky.api.refs import KeyRef
 from slinky.kube.types import Meta
 from slinky.kube.views import Secret
-from slinky.operator.keyring import Reach, Ring, Stage, Step, describe, files, mounted, name, read, secret, step
+from slinky.operator.keys.slurm_keyring import (
+    Reach,
+    Ring,
+    Stage,
+    Step,
+    describe,
+    files,
+    mounted,
+    name,
+    read,
+    secret,
+    step,
+)
 
 OLD, NEW, OTHER = b"o" * 64, b"n" * 64, b"x" * 64
 REF = KeyRef(key="slurm.key", name="slurm-key")

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from slinky.operator.merging import merged
+from slinky.operator.build.strategic_merge import merged
 
 BUILT = {
     "image": "ours",

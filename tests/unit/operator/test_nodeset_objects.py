@@ -4,7 +4,7 @@ from typing import Any
 from tests.unit.operator.made import controller, node_set
 
 from slinky.api import keys
-from slinky.operator.images import Images
+from slinky.operator.build.images import Images
 from slinky.operator.nodeset.objects import Hashes, Setting, Slot, claims, pod, worker_budget, worker_service
 
 SETTING = Setting(controller(), Hashes("rev", "key"), Images("reg/{daemon}:1"))

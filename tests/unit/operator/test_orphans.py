@@ -9,8 +9,8 @@ import pytest
 from slinky.api import keys
 from slinky.api.nodeset import NodeSet
 from slinky.kube import Key, Pod
-from slinky.operator import orphans
-from slinky.operator.nodeset.adoption import fits
+from slinky.operator.framework import orphans
+from slinky.operator.nodeset.revisions.adoption import fits
 
 SET = msgspec.convert(
     {"metadata": {"name": "gpu", "namespace": "ns"}, "spec": {"controllerRef": {"name": "slurm"}}}, NodeSet

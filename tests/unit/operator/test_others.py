@@ -17,17 +17,17 @@ from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS, ReplicaStatus
 from slinky.operator.accounting.plan import Facts
 from slinky.operator.accounting.plan import plan as accounting_plan
 from slinky.operator.accounting.status import health as accounting_health
-from slinky.operator.brake import Brake
-from slinky.operator.connections import oldest
-from slinky.operator.images import Images
+from slinky.operator.build.images import Images
+from slinky.operator.build.pod_parts import Hashes
+from slinky.operator.build.sshd import login_config, worker_config
+from slinky.operator.framework.deletion_limit import Brake
+from slinky.operator.framework.references import accounting_secrets, controller_maps, login_secrets
 from slinky.operator.loginset import objects as login
 from slinky.operator.loginset.hostkeys import KINDS, host_keys, private_name, public_name
 from slinky.operator.loginset.plan import plan as login_plan
-from slinky.operator.pieces import Hashes
-from slinky.operator.references import accounting_secrets, controller_maps, login_secrets
 from slinky.operator.restapi import objects as rest
-from slinky.operator.sight import Sight
-from slinky.operator.sshd import login_config, worker_config
+from slinky.operator.slurm.connections import oldest
+from slinky.operator.slurm.snapshot import Sight
 from slinky.slurm import Presence
 from slinky.slurm.conf import ConfError, parse
 

@@ -6,7 +6,7 @@ from tests.unit.operator.made import node, node_set
 
 from slinky.api import keys
 from slinky.kube.views import Node, Taint
-from slinky.operator.nodeset.placement import Fit, fit, slot
+from slinky.operator.nodeset.decisions.placement import Fit, fit, slot
 
 YES, NO, STAY = Fit(True, True), Fit(False, False), Fit(False, True)
 

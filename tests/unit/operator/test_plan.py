@@ -11,12 +11,12 @@ from tests.unit.operator.made import BLIND, ago, host, node, node_set, pod, seei
 from slinky.api import keys
 from slinky.kube.types import Meta, Owner
 from slinky.kube.views import Taint
-from slinky.operator.children import Child
+from slinky.operator.framework.children import Child
 from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, DropClaim, Forget, OwnClaim, Update
-from slinky.operator.nodeset.drains import permission
+from slinky.operator.nodeset.decisions.drains import permission
 from slinky.operator.nodeset.plan import plan
 from slinky.operator.nodeset.status import health
-from slinky.operator.sight import Sight
+from slinky.operator.slurm.snapshot import Sight
 
 
 def kinds(actions: list[Action], *wanted: type) -> list[Any]:

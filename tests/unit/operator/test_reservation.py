@@ -7,10 +7,10 @@ from tests.unit.operator.made import NOW, host, node_set, one, pod, seeing, snap
 from slinky.api import keys
 from slinky.api.nodeset import NodeSet
 from slinky.operator.nodeset.actions import Condemn, Create
+from slinky.operator.nodeset.decisions.reservation import Release, Reserve, finalizers, step
 from slinky.operator.nodeset.plan import plan
-from slinky.operator.nodeset.reservation import Release, Reserve, finalizers, step
 from slinky.operator.nodeset.status import health
-from slinky.operator.sight import Sight
+from slinky.operator.slurm.snapshot import Sight
 from slinky.slurm import Reservation, number
 
 START = "2026-11-16T12:30:00+00:00"

@@ -13,7 +13,7 @@ from slinky.api import keys
 from slinky.api.nodeset import NodeSetSpec
 from slinky.kube.types import Meta
 from slinky.operator.nodeset.objects import Hashes
-from slinky.operator.nodeset.revision import (
+from slinky.operator.nodeset.revisions.revision import (
     Revision,
     asked,
     chosen,

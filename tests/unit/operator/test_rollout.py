@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from tests.unit.operator.made import BLIND, REVISION, host, node_set, one, pod, seeing
 
-from slinky.operator.nodeset.rollout import budget, halted, outdated
+from slinky.operator.nodeset.decisions.rollout import budget, halted, outdated
 from slinky.operator.nodeset.workers import Worker
 
 

@@ -3,8 +3,8 @@ import pytest
 from tests.unit.operator.made import REVISION, host, node_set, one, pod, seeing
 
 from slinky.api import keys
-from slinky.operator.nodeset.ordering import least_harm
-from slinky.operator.nodeset.scaling import surplus, target, vacant
+from slinky.operator.nodeset.decisions.ordering import least_harm
+from slinky.operator.nodeset.decisions.scaling import surplus, target, vacant
 from slinky.operator.nodeset.workers import Worker
 
 

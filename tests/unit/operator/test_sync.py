@@ -8,8 +8,8 @@ from tests.unit.operator.made import BLIND, NOW, host, node, node_set, one, pod,
 from slinky.api import keys
 from slinky.kube.types import Condition
 from slinky.operator.nodeset import conditions
+from slinky.operator.nodeset.decisions.host_metadata import Comment, mark, updates
 from slinky.operator.nodeset.status import counts, health, pins
-from slinky.operator.nodeset.sync import Comment, mark, updates
 from slinky.slurm import NodeUpdate
 
 OURS = Comment("ns", "gpu-0", "node1", "gpu", "uid-gpu").text()

@@ -8,7 +8,7 @@ import pytest
 from slinky.api.token import Token
 from slinky.kube.types import Meta
 from slinky.kube.views import Secret
-from slinky.operator.jwtring import Signer
+from slinky.operator.keys.jwt_keyring import Signer
 from slinky.operator.token.objects import is_of, secret, signed
 from slinky.operator.token.plan import SOONEST, plan
 from slinky.operator.token.status import health, issued_at

@@ -7,11 +7,11 @@ import pytest
 from tests.unit.operator.made import controller, pod
 
 from slinky.kube.views import ContainerStatus, Pod, PodStatus, ReplicaStatus
+from slinky.operator.build.images import Images
+from slinky.operator.build.pod_parts import Hashes
 from slinky.operator.controller.files import Files
 from slinky.operator.controller.objects import stateful_set
-from slinky.operator.controller.turns import REVISION, next_turn
-from slinky.operator.images import Images
-from slinky.operator.pieces import Hashes
+from slinky.operator.controller.rollout import REVISION, next_turn
 
 
 def slurmctld(ordinal: int, state: str) -> Pod:

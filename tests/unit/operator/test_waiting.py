@@ -7,8 +7,8 @@ from tests.unit.operator.made import BLIND, host, one, pod, seeing
 
 from slinky.kube.types import Key
 from slinky.operator.metrics import AWAITING, BRAKING, LONGEST_WAIT, Awaiting, Wait, kind_of_failure
-from slinky.operator.nodeset.waiting import longest, reason, waits
-from slinky.operator.sight import Sight
+from slinky.operator.nodeset.wait_metrics import longest, reason, waits
+from slinky.operator.slurm.snapshot import Sight
 
 SINCE = "scale-in 2026-11-16T11:59:00Z"
 

@@ -5,15 +5,15 @@ from slinky.api.accounting import ACCOUNTINGS, Accounting
 from slinky.kube.errors import ApiError, Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import PODS, STATEFUL_SETS
-from slinky.operator import references
 from slinky.operator.accounting.plan import Facts, plan
 from slinky.operator.accounting.status import health
-from slinky.operator.clusters import Clusters
-from slinky.operator.holding import HeldKeeper
-from slinky.operator.jwtring import Ring
-from slinky.operator.keeper import Outcome
-from slinky.operator.references import users
-from slinky.operator.world import World
+from slinky.operator.framework import references
+from slinky.operator.framework.context import World
+from slinky.operator.framework.deletion_order import HeldKeeper
+from slinky.operator.framework.reconciler import Outcome
+from slinky.operator.framework.references import users
+from slinky.operator.keys.jwt_keyring import Ring
+from slinky.operator.slurm.clusters import Clusters
 
 #: Seconds between looks at a slurmdbd that is not ready.
 LOOK = 5.0

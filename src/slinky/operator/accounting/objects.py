@@ -10,10 +10,9 @@ from slinky.api.accounting import ACCOUNTINGS, Accounting
 from slinky.api.names import SLURMDBD
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS
-from slinky.operator.frame import framed, pod_template
-from slinky.operator.images import Images
-from slinky.operator.merging import merged
-from slinky.operator.pieces import (
+from slinky.operator.build.child_metadata import framed, pod_template
+from slinky.operator.build.images import Images
+from slinky.operator.build.pod_parts import (
     PATIENT,
     Hashes,
     Piece,
@@ -27,6 +26,7 @@ from slinky.operator.pieces import (
     service_spec,
     tcp_probe,
 )
+from slinky.operator.build.strategic_merge import merged
 
 RUN_AS = {"runAsNonRoot": True, "runAsUser": wellknown.SLURM_ID, "runAsGroup": wellknown.SLURM_ID}
 

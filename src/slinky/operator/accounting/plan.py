@@ -10,8 +10,8 @@ from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS
 from slinky.operator.accounting import objects
 from slinky.operator.accounting.conf import slurmdbd_conf
-from slinky.operator.images import Images
-from slinky.operator.pieces import Hashes, Piece, digest, hashed
+from slinky.operator.build.images import Images
+from slinky.operator.build.pod_parts import Hashes, Piece, digest, hashed
 
 
 class Facts(NamedTuple):

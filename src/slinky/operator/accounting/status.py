@@ -5,8 +5,8 @@ import re
 
 from slinky.api.accounting import Accounting
 from slinky.kube.views import ReplicaStatus
-from slinky.operator.health import Fact, Health, of_workload
-from slinky.operator.lastwords import words
+from slinky.operator.framework.conditions import Fact, Health, of_workload
+from slinky.operator.framework.crash_message import words
 
 _MYSQL = re.compile(r"mysql_real_connect failed: (\d+) (.+)")
 #: Numbers of the database's client library, by what they mean for a person.

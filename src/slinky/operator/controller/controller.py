@@ -10,21 +10,21 @@ from slinky.api.nodeset import NodeSet
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import STATEFUL_SETS, Pod
-from slinky.operator import orphans, references
-from slinky.operator.clusters import Clusters
+from slinky.operator.controller.config_generation import Decision, Verdict
 from slinky.operator.controller.files import Files, files, referenced
-from slinky.operator.controller.generation import Decision, Verdict
-from slinky.operator.controller.history import History, Story
+from slinky.operator.controller.generation_store import History, Story
 from slinky.operator.controller.plan import Facts, plan
+from slinky.operator.controller.rollout import next_turn
 from slinky.operator.controller.status import health
-from slinky.operator.controller.turns import next_turn
-from slinky.operator.health import Fact
-from slinky.operator.holding import HeldKeeper, workers
-from slinky.operator.jwtring import Ring
-from slinky.operator.keeper import Outcome
+from slinky.operator.framework import orphans, references
+from slinky.operator.framework.conditions import Fact
+from slinky.operator.framework.context import World
+from slinky.operator.framework.deletion_order import HeldKeeper, workers
+from slinky.operator.framework.reconciler import Outcome
+from slinky.operator.framework.references import users
+from slinky.operator.keys.jwt_keyring import Ring
 from slinky.operator.metrics import WRITES
-from slinky.operator.references import users
-from slinky.operator.world import World
+from slinky.operator.slurm.clusters import Clusters
 from slinky.slurm import Kind as What
 
 #: Seconds between looks at a configuration that is tried or being loaded.

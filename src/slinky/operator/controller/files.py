@@ -13,7 +13,7 @@ from slinky.api.controller import Controller
 from slinky.api.refs import LocalRef
 from slinky.kube.errors import Blocked
 from slinky.kube.views import ConfigMap
-from slinky.operator.pieces import Piece, config_source
+from slinky.operator.build.pod_parts import Piece, config_source
 
 #: Bytes of a site's texts that are copied; an object of Kubernetes ends at 1 MiB.
 ROOM = 700_000

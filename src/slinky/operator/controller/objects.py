@@ -14,14 +14,11 @@ from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.names import SLURMCTLD
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS
-from slinky.operator import sidecars
-from slinky.operator.controller.files import Files
-from slinky.operator.controller.generation import Generation
-from slinky.operator.frame import framed, pod_template
-from slinky.operator.images import Images
-from slinky.operator.merging import merged
-from slinky.operator.monitors import SERVICE_MONITORS
-from slinky.operator.pieces import (
+from slinky.operator.build import sidecars
+from slinky.operator.build.child_metadata import framed, pod_template
+from slinky.operator.build.images import Images
+from slinky.operator.build.monitors import SERVICE_MONITORS
+from slinky.operator.build.pod_parts import (
     PATIENT,
     STARTING,
     Hashes,
@@ -37,6 +34,9 @@ from slinky.operator.pieces import (
     projected,
     service_spec,
 )
+from slinky.operator.build.strategic_merge import merged
+from slinky.operator.controller.config_generation import Generation
+from slinky.operator.controller.files import Files
 
 #: What slurmctld's metrics endpoints are, when nobody lists any.
 METRICS_PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/scheduler")

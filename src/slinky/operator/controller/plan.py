@@ -11,14 +11,14 @@ from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS
+from slinky.operator.build.images import Images
+from slinky.operator.build.monitors import SERVICE_MONITORS
+from slinky.operator.build.pod_parts import Hashes, Piece, hashed
 from slinky.operator.controller import objects
 from slinky.operator.controller.conf import config_data, slurm_conf
 from slinky.operator.controller.files import Files
 from slinky.operator.controller.objects import Running
-from slinky.operator.differing import fingerprint
-from slinky.operator.images import Images
-from slinky.operator.monitors import SERVICE_MONITORS
-from slinky.operator.pieces import Hashes, Piece, hashed
+from slinky.operator.framework.diff import fingerprint
 
 
 class Facts(NamedTuple):

@@ -6,9 +6,9 @@ from slinky.api.conditions import READY
 from slinky.api.controller import Controller
 from slinky.kube.conditions import is_true
 from slinky.kube.views import ReplicaStatus
-from slinky.operator.controller.generation import Decision, Verdict
-from slinky.operator.health import Fact, Health, of_workload
-from slinky.operator.sight import Sight
+from slinky.operator.controller.config_generation import Decision, Verdict
+from slinky.operator.framework.conditions import Fact, Health, of_workload
+from slinky.operator.slurm.snapshot import Sight
 
 
 def health(

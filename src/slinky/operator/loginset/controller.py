@@ -9,19 +9,19 @@ from slinky.api.names import LOGIN
 from slinky.kube.errors import AlreadyExists, Blocked
 from slinky.kube.types import Key, Object
 from slinky.kube.views import DEPLOYMENTS, SECRETS
-from slinky.operator import references
-from slinky.operator.clusters import Clusters
-from slinky.operator.domains import cluster_domain
-from slinky.operator.keeper import Keeper, Outcome
+from slinky.operator.build.cluster_dns import cluster_domain
+from slinky.operator.build.pod_parts import digest
+from slinky.operator.framework import references
+from slinky.operator.framework.context import World
+from slinky.operator.framework.reconciler import Keeper, Outcome
+from slinky.operator.framework.references import users
 from slinky.operator.loginset import objects
 from slinky.operator.loginset.hostkeys import host_keys
 from slinky.operator.loginset.objects import Hashes
 from slinky.operator.loginset.plan import plan
 from slinky.operator.loginset.status import health
 from slinky.operator.metrics import WRITES
-from slinky.operator.pieces import digest
-from slinky.operator.references import users
-from slinky.operator.world import World
+from slinky.operator.slurm.clusters import Clusters
 from slinky.slurm import Kind as What
 
 

@@ -13,12 +13,10 @@ from slinky.api.loginset import LOGIN_SETS, DeploymentRolling, DeploymentStrateg
 from slinky.api.names import LOGIN
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES
-from slinky.operator.addresses import conf_server
-from slinky.operator.frame import framed, pod_template
-from slinky.operator.images import Images
-from slinky.operator.loginset.hostkeys import KINDS, private_name, public_name
-from slinky.operator.merging import merged
-from slinky.operator.pieces import (
+from slinky.operator.build.addresses import conf_server
+from slinky.operator.build.child_metadata import framed, pod_template
+from slinky.operator.build.images import Images
+from slinky.operator.build.pod_parts import (
     Piece,
     default_container,
     key_sources,
@@ -28,7 +26,9 @@ from slinky.operator.pieces import (
     secret_source,
     service_spec,
 )
-from slinky.operator.sshd import login_config
+from slinky.operator.build.sshd import login_config
+from slinky.operator.build.strategic_merge import merged
+from slinky.operator.loginset.hostkeys import KINDS, private_name, public_name
 
 #: A constant; nothing a person writes is part of it. Volumes cannot give files an owner, so they are copied.
 _INITCONF = 'for file in /mnt/slurm/*; do install -o 401 -g 401 -m 0600 "$file" /mnt/etc/slurm/; done'

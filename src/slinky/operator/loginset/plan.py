@@ -8,10 +8,10 @@ from slinky.api.loginset import LoginSet
 from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
 from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS, SERVICES
-from slinky.operator.images import Images
+from slinky.operator.build.images import Images
+from slinky.operator.build.pod_parts import Piece
 from slinky.operator.loginset import objects
 from slinky.operator.loginset.objects import Hashes
-from slinky.operator.pieces import Piece
 
 
 def plan(

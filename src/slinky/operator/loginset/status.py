@@ -3,11 +3,11 @@
 
 from slinky.api.loginset import LoginSet
 from slinky.kube.views import ReplicaStatus
-from slinky.operator import deployment
-from slinky.operator.health import Health
-from slinky.operator.sight import Sight
+from slinky.operator.framework import deployment_conditions
+from slinky.operator.framework.conditions import Health
+from slinky.operator.slurm.snapshot import Sight
 
 
 def health(of: LoginSet, workload: ReplicaStatus | None, observed: bool, sight: Sight) -> Health:
     """Conditions of a LoginSet."""
-    return deployment.health(of.spec.replicas, workload, observed, sight)
+    return deployment_conditions.health(of.spec.replicas, workload, observed, sight)

@@ -4,11 +4,11 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from slinky.operator.children import Child
+from slinky.operator.build.pod_parts import Piece
+from slinky.operator.framework.children import Child
+from slinky.operator.nodeset.decisions.reservation import Release, Reserve
 from slinky.operator.nodeset.objects import Slot
-from slinky.operator.nodeset.reservation import Release, Reserve
 from slinky.operator.nodeset.workers import Worker
-from slinky.operator.pieces import Piece
 from slinky.slurm import NodeUpdate
 
 

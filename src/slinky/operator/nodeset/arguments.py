@@ -12,8 +12,8 @@ from slinky.api import keys
 from slinky.api.controller import Controller
 from slinky.api.nodeset import NodeSet
 from slinky.kube.quantity import Quantity
-from slinky.operator.addresses import conf_server
-from slinky.operator.pieces import Piece
+from slinky.operator.build.addresses import conf_server
+from slinky.operator.build.pod_parts import Piece
 from slinky.slurm.conf import node_settings, word
 
 

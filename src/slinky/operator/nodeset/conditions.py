@@ -6,7 +6,7 @@ from datetime import datetime
 
 from slinky.kube.conditions import rfc3339
 from slinky.kube.types import Condition
-from slinky.operator.nodeset.sync import conditions
+from slinky.operator.nodeset.decisions.host_metadata import conditions
 from slinky.operator.nodeset.workers import STATE, Worker
 
 

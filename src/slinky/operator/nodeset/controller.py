@@ -15,27 +15,28 @@ from slinky.kube.resource import owned_by
 from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS, SERVICES, VOLUME_CLAIMS, Node
 from slinky.observe import Log
-from slinky.operator import orphans, references
-from slinky.operator.clusters import Clusters
-from slinky.operator.domains import cluster_domain
-from slinky.operator.keeper import Keeper, Outcome
+from slinky.operator.build.cluster_dns import cluster_domain
+from slinky.operator.build.pod_parts import digest
+from slinky.operator.build.sshd import worker_config
+from slinky.operator.framework import orphans, references
+from slinky.operator.framework.context import World
+from slinky.operator.framework.reconciler import Keeper, Outcome
+from slinky.operator.framework.references import users
 from slinky.operator.metrics import WRITES, Awaiting
-from slinky.operator.nodeset import conditions, objects, reservation, status
+from slinky.operator.nodeset import conditions, objects, status
 from slinky.operator.nodeset.actions import Action, Condemn
-from slinky.operator.nodeset.acts import Acts, Report
-from slinky.operator.nodeset.adoption import Adoption
-from slinky.operator.nodeset.history import History, Standing
+from slinky.operator.nodeset.decisions import reservation
+from slinky.operator.nodeset.decisions.reservation import Release
+from slinky.operator.nodeset.decisions.scaling import SCALE_IN
+from slinky.operator.nodeset.executor import Acts, Report
 from slinky.operator.nodeset.objects import Hashes, Setting
 from slinky.operator.nodeset.plan import Snapshot, plan
-from slinky.operator.nodeset.reservation import Release
-from slinky.operator.nodeset.revision import contents
-from slinky.operator.nodeset.scaling import SCALE_IN
-from slinky.operator.nodeset.waiting import longest, waits
+from slinky.operator.nodeset.revisions.adoption import Adoption
+from slinky.operator.nodeset.revisions.revision import contents
+from slinky.operator.nodeset.revisions.store import History, Standing
+from slinky.operator.nodeset.wait_metrics import longest, waits
 from slinky.operator.nodeset.workers import worker
-from slinky.operator.pieces import digest
-from slinky.operator.references import users
-from slinky.operator.sshd import worker_config
-from slinky.operator.world import World
+from slinky.operator.slurm.clusters import Clusters
 from slinky.slurm import Change
 
 log = Log("slinky.operator.nodeset")

@@ -11,12 +11,10 @@ from slinky.api.names import SLURMD
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS, SERVICES, VOLUME_CLAIMS
-from slinky.operator import sidecars
-from slinky.operator.frame import framed, inherited, pod_template
-from slinky.operator.images import Images
-from slinky.operator.merging import merged
-from slinky.operator.nodeset.arguments import arguments, environment
-from slinky.operator.pieces import (
+from slinky.operator.build import sidecars
+from slinky.operator.build.child_metadata import framed, inherited, pod_template
+from slinky.operator.build.images import Images
+from slinky.operator.build.pod_parts import (
     PATIENT,
     STARTING,
     Piece,
@@ -29,7 +27,9 @@ from slinky.operator.pieces import (
     projected,
     secret_source,
 )
-from slinky.operator.sshd import worker_config
+from slinky.operator.build.sshd import worker_config
+from slinky.operator.build.strategic_merge import merged
+from slinky.operator.nodeset.arguments import arguments, environment
 
 #: Tells Slurm that the worker is going, whoever deletes the pod; a constant, read by the container's own shell.
 LEAVING = f"{keys.REASON_PREFIX}Pod is terminating"

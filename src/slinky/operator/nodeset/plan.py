@@ -15,14 +15,14 @@ from typing import NamedTuple
 from slinky.api import keys
 from slinky.api.nodeset import NodeSet
 from slinky.kube.views import Node
-from slinky.operator.children import Child
-from slinky.operator.nodeset import claims, drains, placement, scaling, sync
+from slinky.operator.framework.children import Child
 from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, Forget, Update
+from slinky.operator.nodeset.decisions import claims, drains, host_metadata, placement, scaling
+from slinky.operator.nodeset.decisions.reservation import step, without
+from slinky.operator.nodeset.decisions.rollout import outdated
 from slinky.operator.nodeset.objects import Slot, hostname
-from slinky.operator.nodeset.reservation import step, without
-from slinky.operator.nodeset.rollout import outdated
 from slinky.operator.nodeset.workers import UNREGISTERED_AFTER, Worker
-from slinky.operator.sight import Sight
+from slinky.operator.slurm.snapshot import Sight
 from slinky.slurm import NodeUpdate
 
 
@@ -206,8 +206,8 @@ def _told(seen: Snapshot) -> Iterable[Action]:
     for worker in seen.workers:
         if worker.leaving:
             continue
-        yield from sync.updates(seen.of, worker)
-        if (mark := sync.mark(seen.of, worker)) is not None:
+        yield from host_metadata.updates(seen.of, worker)
+        if (mark := host_metadata.mark(seen.of, worker)) is not None:
             yield mark
 
 
@@ -217,7 +217,7 @@ def _leftovers(seen: Snapshot) -> Iterable[Action]:
     if of.spec.prune_slurm_node_records == "NodeNotFound" and of.per_node and seen.sight.trusted:
         used = {worker.hostname for worker in seen.workers}
         for host in seen.sight.hosts.values():
-            whose = sync.Comment.parse(host.comment)
+            whose = host_metadata.Comment.parse(host.comment)
             if whose is None or whose.node_set_uid != of.metadata.uid or whose.namespace != of.metadata.namespace:
                 continue
             lost = host.state.down and not host.state.responding and host.name not in used

@@ -8,11 +8,11 @@ from slinky.api.conditions import RESERVATION_CREATED
 from slinky.api.names import SLURMD
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import find
-from slinky.operator.health import GOOD, Fact, Health
-from slinky.operator.nodeset import placement, reservation
+from slinky.operator.framework.conditions import GOOD, Fact, Health
+from slinky.operator.nodeset.decisions import placement, reservation
+from slinky.operator.nodeset.decisions.rollout import halted
+from slinky.operator.nodeset.decisions.scaling import scaled_away
 from slinky.operator.nodeset.plan import Snapshot
-from slinky.operator.nodeset.rollout import halted
-from slinky.operator.nodeset.scaling import scaled_away
 
 #: So many names in one sentence.
 NAMED = 5

@@ -16,7 +16,7 @@ from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import rfc3339
 from slinky.kube.types import Meta
 from slinky.kube.views import Node, Pod
-from slinky.operator.sight import Sight
+from slinky.operator.slurm.snapshot import Sight
 from slinky.slurm import Node as Host
 from slinky.slurm import Presence
 

@@ -8,15 +8,15 @@ from slinky.api.restapi import REST_APIS, RestApi
 from slinky.kube.errors import Later
 from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS
-from slinky.operator import references
-from slinky.operator.children import Child
-from slinky.operator.clusters import Clusters
-from slinky.operator.holding import HeldKeeper, workers
-from slinky.operator.keeper import Outcome
-from slinky.operator.pieces import Hashes, hashed
+from slinky.operator.build.pod_parts import Hashes, hashed
+from slinky.operator.framework import references
+from slinky.operator.framework.children import Child
+from slinky.operator.framework.context import World
+from slinky.operator.framework.deletion_order import HeldKeeper, workers
+from slinky.operator.framework.reconciler import Outcome
 from slinky.operator.restapi.plan import plan
 from slinky.operator.restapi.status import health
-from slinky.operator.world import World
+from slinky.operator.slurm.clusters import Clusters
 from slinky.slurm import Kind as What
 
 

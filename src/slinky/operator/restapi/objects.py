@@ -12,10 +12,9 @@ from slinky.api.names import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
 from slinky.kube.types import Key
 from slinky.kube.views import DEPLOYMENTS, SERVICES
-from slinky.operator.frame import framed, pod_template
-from slinky.operator.images import Images
-from slinky.operator.merging import merged
-from slinky.operator.pieces import (
+from slinky.operator.build.child_metadata import framed, pod_template
+from slinky.operator.build.images import Images
+from slinky.operator.build.pod_parts import (
     PATIENT,
     Hashes,
     Piece,
@@ -27,6 +26,7 @@ from slinky.operator.pieces import (
     service_spec,
     tcp_probe,
 )
+from slinky.operator.build.strategic_merge import merged
 
 NOBODY = wellknown.SLURMRESTD_ID
 RUN_AS = {"runAsNonRoot": True, "runAsUser": NOBODY, "runAsGroup": NOBODY}

@@ -8,8 +8,8 @@ from slinky.api.restapi import RestApi
 from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
 from slinky.kube.views import DEPLOYMENTS, SERVICES
-from slinky.operator.images import Images
-from slinky.operator.pieces import Hashes, Piece
+from slinky.operator.build.images import Images
+from slinky.operator.build.pod_parts import Hashes, Piece
 from slinky.operator.restapi import objects
 
 

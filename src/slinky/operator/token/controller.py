@@ -5,15 +5,15 @@ from slinky.api.token import TOKENS, Token
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, Secret
-from slinky.operator import references
-from slinky.operator.jwtring import Signer
-from slinky.operator.keeper import Keeper, Outcome
+from slinky.operator.framework import references
+from slinky.operator.framework.context import World
+from slinky.operator.framework.reconciler import Keeper, Outcome
+from slinky.operator.framework.references import users
+from slinky.operator.keys.jwt_keyring import Signer
 from slinky.operator.metrics import WRITES
-from slinky.operator.references import users
 from slinky.operator.token import objects
 from slinky.operator.token.plan import plan
 from slinky.operator.token.status import health, issued_at
-from slinky.operator.world import World
 
 
 class TokenKeeper(Keeper[Token]):

@@ -10,9 +10,9 @@ from base64 import b64encode
 from slinky.api.token import TOKENS, Token
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, Secret
-from slinky.operator.frame import inherited
-from slinky.operator.jwtring import Signer
-from slinky.operator.pieces import Piece
+from slinky.operator.build.child_metadata import inherited
+from slinky.operator.build.pod_parts import Piece
+from slinky.operator.keys.jwt_keyring import Signer
 from slinky.slurm.tokens import new_identity
 
 ISSUER = "slurm-operator"

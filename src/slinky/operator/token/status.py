@@ -4,7 +4,7 @@
 from datetime import UTC, datetime
 
 from slinky.kube.conditions import rfc3339
-from slinky.operator.health import Fact, Health
+from slinky.operator.framework.conditions import Fact, Health
 from slinky.slurm.tokens import TokenError, claims
 
 

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builders of the Kubernetes objects that several kinds create."""

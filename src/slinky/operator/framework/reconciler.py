@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The frame of every kind's controller: find the object, act, write its status if that changed.
+
+A kind subclasses `Keeper` and fills in `act`, which returns the status it computed and when to look again. What blocks
+an object (a missing reference, a value Slurm would refuse) becomes its Degraded condition and an event.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from slinky.api.conditions import SLURM_REACHABLE, Status
+from slinky.kube.cache import Cache
+from slinky.kube.conditions import manifests
+from slinky.kube.controller import Again, Controller
+from slinky.kube.errors import Kind, Verdict
+from slinky.kube.resource import Resource, owned_by
+from slinky.kube.types import HasMeta, Key
+from slinky.kube.views import ReplicaStatus
+from slinky.operator.framework.conditions import Health, blocked, conditions, held
+from slinky.operator.framework.context import World
+from slinky.operator.metrics import WRITES
+from slinky.slurm.conf import ConfError
+from slinky.slurm.errors import Auth, Rejected, Retryable, SlurmError
+from slinky.slurm.tokens import TokenError
+
+T = TypeVar("T", bound=HasMeta)
+
+
+WORKERS = 4
+
+
+class Outcome(NamedTuple):
+    """The status to write, and after how many seconds to look again even if nothing changes."""
+
+    status: Status
+    again: float | None = None
+
+
+class Keeper(Generic[T]):
+    """Keeps objects of one kind as they are wanted."""
+
+    resource: Resource[T]
+
+    def __init__(
+        self, world: World, cache: Cache[T], *, group: Callable[[Key], str] | None = None, rest: float = 0.0
+    ) -> None:
+        self.world = world
+        self.cache = cache
+        name = self.resource.kind.lower()
+        self.controller: Controller[Key] = Controller(
+            f"{name}-controller",
+            self.reconcile,
+            workers=world.settings.workers.get(name, WORKERS),
+            group=group,
+            rest=rest,
+            judges=(judge,),
+            blocked=self.tell_blocked,
+            clock=world.clock,
+        )
+        self.controller.watches(cache, when=_matters)
+        for children in world.children.caches.values():
+            self.controller.watches(children, owned_by(self.resource))
+        world.runtime.control(self.controller)
+
+    async def act(self, found: T) -> Outcome:
+        """Make the world as this object wants it."""
+        raise NotImplementedError
+
+    async def depart(self, found: T) -> Again | None:
+        """Somebody asked for this object to go; its children follow by their owner references."""
+        return None
+
+    def forget(self, key: Key) -> None:
+        """The object is gone."""
+
+    async def reconcile(self, key: Key) -> Again | None:
+        """One look at one object."""
+        found = self.cache.get(key)
+        if found is None:
+            self.forget(key)
+            return None
+        if found.metadata.deleting:
+            return await self.depart(found)
+        outcome = await self.act(found)
+        await self.write_status(found, outcome.status)
+        return None if outcome.again is None else Again(outcome.again)
+
+    async def write_status(self, found: T, status: Status) -> None:
+        """Write the whole status, if it is not there already."""
+        live: Status = found.status  # type: ignore[attr-defined]
+        if live == status:
+            return
+        WRITES.labels("status", self.resource.kind).inc()
+        made = await self.world.client.apply_status(
+            self.resource, found.metadata.key, written(status), manager=self.world.settings.manager
+        )
+        self.cache.wrote(made)
+
+    async def tell_blocked(self, key: Key, judged: Verdict) -> None:
+        """Say on the object itself what a person has to do."""
+        found = self.cache.get(key)
+        if found is None:
+            return
+        self.note(found, judged.reason, judged.message, warning=True)
+        said: Status = found.status  # type: ignore[attr-defined]
+        slurm = held(said.conditions, SLURM_REACHABLE)
+        await self.write_status(found, self.with_health(found, blocked(judged.reason, judged.message, slurm)))
+
+    def with_health(self, found: T, health: Health, **fields: Any) -> Status:
+        """The object's status with these conditions and fields."""
+        live: Status = found.status  # type: ignore[attr-defined]
+        generation = found.metadata.generation
+        said = conditions(live.conditions, health, generation=generation, now=self.world.clock.now())
+        return msgspec.structs.replace(live, conditions=said, observed_generation=generation, **fields)
+
+    def with_scale(self, found: T, health: Health, workload: ReplicaStatus | None, selector: str) -> Status:
+        """The status of a kind that `kubectl scale` knows."""
+        there = workload or ReplicaStatus()
+        counts = {"replicas": there.replicas, "ready_replicas": there.ready_replicas, "selector": selector}
+        return self.with_health(found, health, **counts)
+
+    def note(self, found: T, reason: str, message: str, *, warning: bool = False) -> None:
+        """An event on the object."""
+        self.world.recorder.note(self.resource.reference(found), reason, message, warning=warning)
+
+    def enqueue(self, keys: Iterable[Key]) -> None:
+        """Look at these soon."""
+        for key in keys:
+            self.controller.queue.add(key)
+
+
+def written(status: Status) -> dict[str, Any]:
+    """A status as it is written: a number also when it is 0, since columns and scripts would take the next for it."""
+    counts = {found.encode_name: 0 for found in msgspec.structs.fields(status) if type(found.default) is int}
+    return {**counts, **msgspec.to_builtins(status), "conditions": manifests(status.conditions)}
+
+
+def judge(error: Exception) -> Verdict | None:
+    """What errors of Slurm and of its configuration mean for a reconcile."""
+    if isinstance(error, ConfError):
+        return Verdict(Kind.BLOCKED, "InvalidConfig", str(error))
+    if isinstance(error, TokenError):
+        return Verdict(Kind.BLOCKED, "InvalidKey", str(error))
+    if isinstance(error, Retryable | Auth):
+        return Verdict(Kind.LATER, "SlurmUnreachable", str(error))
+    if isinstance(error, Rejected | SlurmError):
+        return Verdict(Kind.LATER, "SlurmRefused", str(error))
+    return None
+
+
+def _matters(old: HasMeta | None, new: HasMeta | None) -> bool:
+    """A status of our own writing is no reason to look again."""
+    if old is None or new is None:
+        return True
+    before, after = old.metadata, new.metadata
+    return (before.generation, before.labels, before.annotations, before.finalizers, before.deletion_timestamp) != (
+        after.generation, after.labels, after.annotations, after.finalizers, after.deletion_timestamp,
+    )  # fmt: skip
