@@ -19,7 +19,7 @@ import yaml
 from tests.unit.kube.pki import self_signed
 
 from slinky.kube import PODS, Client
-from slinky.kube.lines import Lines
+from slinky.kube.line_splitter import Lines
 
 END = (
     b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"999999",'

@@ -7,7 +7,7 @@ takes a default away. What goes into one of our kinds unchanged has the schema o
 
 from typing import Any
 
-from slinky.kube.structural import schema_of
+from slinky.kube.openapi import schema_of
 
 Schema = dict[str, Any]
 

@@ -17,7 +17,7 @@ from slinky.bridge.admission import server as bridge_webhook
 from slinky.cli.familiar import Familiar
 from slinky.cli.output import explained
 from slinky.kube import Key
-from slinky.kube.access import guarded
+from slinky.kube.metrics_auth import guarded
 from slinky.observe import log
 from slinky.observe.process import Address, Door, Main, run
 from slinky.observe.profile import profiled

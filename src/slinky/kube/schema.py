@@ -2,7 +2,7 @@
 """The words of a CustomResourceDefinition: what goes into `Annotated[...]`, and the definition itself.
 
 The small functions add what only Kubernetes has (CEL rules, list types, free-form parts) to the types of a struct;
-`slinky.kube.structural` makes a schema of them.
+`slinky.kube.openapi` makes a schema of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from slinky.kube.structural import Schema, description_of, schema_of
+from slinky.kube.openapi import Schema, description_of, schema_of
 
 # --- what goes into Annotated[...]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from slinky.kube.interning import share_meta, share_pod
 from slinky.kube.resource import Resource
-from slinky.kube.sharing import share_meta, share_pod
 from slinky.kube.types import Condition, Key, Meta, Object, View
 
 IntOrString = int | str

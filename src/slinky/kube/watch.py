@@ -25,7 +25,7 @@ from slinky.kube.errors import (
     Unreadable,
     from_status,
 )
-from slinky.kube.lines import Lines
+from slinky.kube.line_splitter import Lines
 from slinky.kube.metrics import ODD_OBJECTS, WATCH_ENDS, WATCH_EVENTS, WATCH_STARTS
 from slinky.kube.queue import backoff
 from slinky.kube.resource import Event, Odd, Resource

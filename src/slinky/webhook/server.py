@@ -11,7 +11,7 @@ from pathlib import Path
 from slinky.api.wellknown import WEBHOOK_PORT
 from slinky.kube import Client, Key, connect
 from slinky.kube.admission import Handler, application, serve
-from slinky.kube.keeper import CERTIFICATE, PRIVATE, Keeper, service_names
+from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE, Keeper, service_names
 from slinky.observe import Health, Log
 from slinky.webhook.application import handlers
 

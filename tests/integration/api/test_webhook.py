@@ -27,7 +27,7 @@ from slinky.kube import (
     Whole,
 )
 from slinky.kube.admission import application, serve
-from slinky.kube.keeper import MUTATING, VALIDATING, Keeper
+from slinky.kube.webhook_certificates import MUTATING, VALIDATING, Keeper
 from slinky.lab.plain import free_port
 from slinky.observe import Health, ManualClock
 from slinky.webhook.application import BINDING_PATH, RULES, path

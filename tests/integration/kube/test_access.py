@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from slinky.kube import Client, Object, Resource
-from slinky.kube.access import metrics_door
+from slinky.kube.metrics_auth import metrics_door
 from slinky.lab.plain import PlainPlane
 from slinky.observe import Health
 

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.kube.scripted import Scripted, answer
 
 from slinky.kube import Client
-from slinky.kube.access import MOST_REMEMBERED, REMEMBERED, OwnCertificate, Reviewer
 from slinky.kube.certificates import SERVING_LIFE
 from slinky.kube.errors import Unreachable
+from slinky.kube.metrics_auth import MOST_REMEMBERED, REMEMBERED, OwnCertificate, Reviewer
 from slinky.observe import ManualClock
 
 

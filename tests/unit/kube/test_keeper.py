@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from cryptography import x509
 
 from slinky.kube.certificates import AUTHORITY_LIFE, SERVING_LIFE, SETTLE, Pouch, issuer, kept
-from slinky.kube.keeper import ClientConfig, Entry, entrust
+from slinky.kube.webhook_certificates import ClientConfig, Entry, entrust
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS = ("hook.slinky.svc", "127.0.0.1")

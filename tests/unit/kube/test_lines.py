@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slinky.kube.errors import Unreadable
-from slinky.kube.lines import Lines
+from slinky.kube.line_splitter import Lines
 
 lines = st.lists(st.binary(min_size=1, max_size=30).map(lambda raw: raw.replace(b"\n", b"x")), max_size=20)
 

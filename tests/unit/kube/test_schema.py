@@ -10,6 +10,7 @@ import pytest
 from msgspec import Meta as Bounds
 
 from slinky.kube import View
+from slinky.kube.openapi import NotStructural, schema_of
 from slinky.kube.schema import (
     Column,
     Scaled,
@@ -24,7 +25,6 @@ from slinky.kube.schema import (
     rule,
     rules,
 )
-from slinky.kube.structural import NotStructural, schema_of
 
 
 class Colour(enum.Enum):

@@ -16,7 +16,7 @@ from slinky.bridge.admission import rules
 from slinky.bridge.config import Settings
 from slinky.kube import NAMESPACES, Client, Key, Runtime, connect
 from slinky.kube.admission import application, serve
-from slinky.kube.keeper import CERTIFICATE, PRIVATE, Keeper, service_names
+from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE, Keeper, service_names
 from slinky.observe import Health
 
 

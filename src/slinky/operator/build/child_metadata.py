@@ -14,8 +14,8 @@ from slinky.api.names import Role
 from slinky.api.templates import PodTemplate
 from slinky.kube.resource import Resource
 from slinky.kube.types import HasMeta, Key
-from slinky.operator.build.strategic_merge import merged
 from slinky.operator.build.pod_parts import Piece
+from slinky.operator.build.strategic_merge import merged
 
 #: Prefixes of labels and annotations that speak of the owner itself and of nothing else.
 PRIVATE = ("kubectl.kubernetes.io/", "meta.helm.sh/", "helm.sh/")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from slinky.kube import PODS, Condition, Object, View
-from slinky.kube.sharing import share_meta
+from slinky.kube.interning import share_meta
 
 Amounts = dict[str, str | int]
 

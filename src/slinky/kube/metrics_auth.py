@@ -23,7 +23,7 @@ from slinky.observe import Clock, Health, Log, SystemClock
 from slinky.observe.endpoint import serve
 from slinky.observe.process import Door
 
-log = Log("slinky.kube.access")
+log = Log("slinky.kube.metrics_auth")
 
 PATH = "/metrics"
 #: How long an answer of the API server holds.

@@ -24,7 +24,7 @@ from slinky.kube.types import Key, Object
 from slinky.kube.views import SECRETS, Secret
 from slinky.observe import Clock, Health, Log, SystemClock
 
-log = Log("slinky.kube.keeper")
+log = Log("slinky.kube.webhook_certificates")
 
 POUCH = "pouch.json"
 CERTIFICATE, PRIVATE, TRUST = "tls.crt", "tls.key", "ca.crt"
