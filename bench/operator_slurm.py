@@ -15,8 +15,8 @@ from functools import partial
 
 from bench.operator_grow import filled, watching
 from bench.operator_scene import Operator, Scene, scene, until
-from slinky.api import keys
-from slinky.api.wellknown import SLURMRESTD_PORT
+from slinky.api.names import metadata
+from slinky.api.names.wellknown import SLURMRESTD_PORT
 from slinky.kube import PODS, Cache, Key, Pod
 from slinky.lab.lab import Lab
 from slinky.slurm import Client as Slurm
@@ -69,7 +69,7 @@ async def deletions(slurm: Slurm, stage: Scene, pods: Cache[Pod], count: int, sa
     """From the end of the last job on a draining host to the deletion of its pod, one after the other."""
     chosen = random.Random(8).sample(range(count), samples)
     jobs = {host: await slurm.allocate(job(f"gpu-{host}")) for host in chosen}
-    cost = {"metadata": {"annotations": {keys.POD_DELETION_COST: "-100"}}}
+    cost = {"metadata": {"annotations": {metadata.POD_DELETION_COST: "-100"}}}
     for host in chosen:
         await stage.client.patch(PODS, pods_key(pods, host), cost)
     await asyncio.sleep(3)

@@ -11,7 +11,7 @@ from tests.chart.helm import Helm, Objects, Refused, one
 from tests.integration.api.conftest import Kubectl
 
 from slinky.api import NodeSetSpec
-from slinky.api.generated import missing
+from slinky.api.fields.generated_keys import missing
 from slinky.kube import SECRETS, Client, Key
 from slinky.lab.plain import PlainPlane
 from slinky.webhook.application import RULES

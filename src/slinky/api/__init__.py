@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of `slinky.slurm.net/v1beta1`: one module each, plus the names and keys that go with them."""
 
-from slinky.api import conditions, keys, names, wellknown
 from slinky.api.accounting import ACCOUNTINGS, Accounting, AccountingSpec, AccountingStatus, Storage
 from slinky.api.controller import CONTROLLERS, Controller, ControllerSpec, ControllerStatus, Persistence
-from slinky.api.durations import seconds
-from slinky.api.group import API_VERSION, GROUP, VERSION
+from slinky.api.fields import conditions
+from slinky.api.fields.durations import seconds
+from slinky.api.fields.refs import ConfigKeyRef, KeyRef, LocalRef
+from slinky.api.fields.templates import ClaimSpec, ExternalHost, PodTemplate, ServicePart, TemplateMeta
+from slinky.api.fields.update_strategy import Drain, RollingUpdate, ScheduledUpdate, UpdateStrategy, scaled
 from slinky.api.loginset import LOGIN_SETS, LoginSet, LoginSetSpec, LoginSetStatus
+from slinky.api.names import children, metadata, wellknown
+from slinky.api.names.group import API_VERSION, GROUP, VERSION
 from slinky.api.nodeset import NODE_SETS, NodeSet, NodeSetSpec, NodeSetStatus
-from slinky.api.refs import ConfigKeyRef, KeyRef, LocalRef
 from slinky.api.restapi import REST_APIS, RestApi, RestApiSpec, RestApiStatus
-from slinky.api.templates import ClaimSpec, ExternalHost, PodTemplate, ServicePart, TemplateMeta
 from slinky.api.token import TOKENS, Token, TokenSpec, TokenStatus
-from slinky.api.update import Drain, RollingUpdate, ScheduledUpdate, UpdateStrategy, scaled
 
 __all__ = [
     "ACCOUNTINGS",

@@ -4,11 +4,11 @@
 
 from typing import Annotated, Literal
 
-from slinky.api import wellknown
-from slinky.api.conditions import HEALTH, ScaledStatus
-from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
-from slinky.api.refs import KeyRef, LocalRef
-from slinky.api.templates import Container, PodTemplate, Replicas, ServicePart, ServicePort
+from slinky.api.fields.conditions import HEALTH, ScaledStatus
+from slinky.api.fields.refs import KeyRef, LocalRef
+from slinky.api.fields.templates import Container, PodTemplate, Replicas, ServicePart, ServicePort
+from slinky.api.names import wellknown
+from slinky.api.names.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
 from slinky.kube.schema import AGE, Column, Scaled, definition, described, immutable
 from slinky.kube.types import Key, Object, View

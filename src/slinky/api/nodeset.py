@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from slinky.api import keys, names
-from slinky.api.conditions import HEALTH, ScaledStatus
-from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
-from slinky.api.refs import KeyRef, LocalRef
-from slinky.api.templates import Container, PodTemplate, Replicas
-from slinky.api.update import Drain, UpdateStrategy
+from slinky.api.fields.conditions import HEALTH, ScaledStatus
+from slinky.api.fields.refs import KeyRef, LocalRef
+from slinky.api.fields.templates import Container, PodTemplate, Replicas
+from slinky.api.fields.update_strategy import Drain, UpdateStrategy
+from slinky.api.names import children, metadata
+from slinky.api.names.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
 from slinky.kube.schema import AGE, Column, Scaled, definition, described, free_form, immutable, list_atomic, rule
 from slinky.kube.types import Key, Object, View
@@ -138,17 +138,17 @@ class NodeSet(Object, frozen=True):
     @property
     def reservation_name(self) -> str:
         """The reservation of a scheduled update."""
-        return f"{keys.RESERVATION_PREFIX}{self.metadata.name}"
+        return f"{metadata.RESERVATION_PREFIX}{self.metadata.name}"
 
     @property
     def selector(self) -> dict[str, str]:
         """Labels that pick its pods."""
-        return names.SLURMD.selector(self.metadata.name)
+        return children.SLURMD.selector(self.metadata.name)
 
     @property
     def labels(self) -> dict[str, str]:
         """Labels that its pods carry."""
-        return {**names.SLURMD.labels(self.metadata.name), keys.CLUSTER: self.spec.controller_ref.name}
+        return {**children.SLURMD.labels(self.metadata.name), metadata.CLUSTER: self.spec.controller_ref.name}
 
     def padded(self, ordinal: int) -> str:
         """An ordinal as it stands in names."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from slinky.api import conditions, events, keys, wellknown
 from slinky.api.crds import DEFINITIONS
+from slinky.api.fields import conditions
+from slinky.api.names import events, metadata, wellknown
 
 Schema = dict[str, Any]
 
@@ -53,7 +54,11 @@ def kind_page(definition: Schema) -> str:
 def keys_page() -> str:
     """Everything that is written on objects of others."""
     text = "# Annotations, labels, conditions, events, ports\n"
-    for title, rows in (("Annotations", keys.ANNOTATIONS), ("Labels", keys.LABELS), ("Markers", keys.MARKERS)):
+    for title, rows in (
+        ("Annotations", metadata.ANNOTATIONS),
+        ("Labels", metadata.LABELS),
+        ("Markers", metadata.MARKERS),
+    ):
         body = ((f"`{row.key}`", row.on, row.by, row.meaning) for row in rows)
         text += f"\n## {title}\n\n" + "".join(table(("key", "on", "written by", "meaning"), body))
     said = ((row.type, row.kinds, row.true) for row in conditions.CONDITIONS)

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from slinky.api import wellknown
-from slinky.api.conditions import HEALTH, Status
-from slinky.api.durations import Duration, seconds
-from slinky.api.group import API_VERSION, CATEGORIES, GROUP, VERSION
-from slinky.api.refs import JWT_IMMUTABLE, JWT_REQUIRED, JwtKeyRefs, KeyRef
+from slinky.api.fields.conditions import HEALTH, Status
+from slinky.api.fields.durations import Duration, seconds
+from slinky.api.fields.refs import JWT_IMMUTABLE, JWT_REQUIRED, JwtKeyRefs, KeyRef
+from slinky.api.names import wellknown
+from slinky.api.names.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
 from slinky.kube.schema import AGE, Column, definition, described, rule, rules
 from slinky.kube.types import Object

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from slinky.api.wellknown import PROFILE_PORT
+from slinky.api.names.wellknown import PROFILE_PORT
 from slinky.bridge import app as bridge_app
 from slinky.bridge import config as bridge_config
 from slinky.bridge.admission import server as bridge_webhook

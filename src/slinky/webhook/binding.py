@@ -6,7 +6,7 @@ write: no second write, no side effect, nothing to undo on a dry run. Whatever g
 without it; the operator adds it later.
 """
 
-from slinky.api import keys, names
+from slinky.api.names import children, metadata
 from slinky.kube import NODES, PODS, Ask, Client, Key, KubeError, Reply
 from slinky.kube.types import Object, View
 from slinky.observe import Log
@@ -44,13 +44,13 @@ class BindingWebhook:
 
     async def _topology(self, pod: Key, node: str) -> str:
         found = await self._client.find(PODS.metadata_only(), pod)
-        if found is None or found.metadata.labels.get(keys.APP_NAME) != names.SLURMD.app:
+        if found is None or found.metadata.labels.get(metadata.APP_NAME) != children.SLURMD.app:
             return ""
         on = await self._client.find(NODES.metadata_only(), Key("", node))
-        return on.metadata.annotations.get(keys.TOPOLOGY, "") if on else ""
+        return on.metadata.annotations.get(metadata.TOPOLOGY, "") if on else ""
 
 
 def addition(binding: Binding, topology: str) -> list[dict[str, object]]:
     """The patch that adds the annotation."""
-    whole = {**binding.metadata.annotations, keys.TOPOLOGY: topology}
+    whole = {**binding.metadata.annotations, metadata.TOPOLOGY: topology}
     return [{"op": "add", "path": "/metadata/annotations", "value": whole}]

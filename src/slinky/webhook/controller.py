@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 
 from slinky.api import Controller, LocalRef
-from slinky.api.wellknown import OWN_FILES, SITE_FILES
+from slinky.api.names.wellknown import OWN_FILES, SITE_FILES
 from slinky.slurm.conf import ConfError, cluster_name, parse
 from slinky.webhook import text
 from slinky.webhook.judge import Change, Rules

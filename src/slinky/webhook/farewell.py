@@ -8,7 +8,8 @@ the background, which is the default, workers are drained.
 
 from collections.abc import Sequence
 
-from slinky.api import Controller, NodeSet, keys
+from slinky.api import Controller, NodeSet
+from slinky.api.names import metadata
 from slinky.kube.admission import Reply, deny
 from slinky.webhook.judge import Ours, World
 
@@ -21,7 +22,7 @@ def farewell(at: Ours, world: World, propagation: str) -> Reply:
     if propagation == FOREGROUND and at_stake:
         return deny(
             f"deletion in the foreground would end {at_stake} workers at once, with the jobs on them; "
-            f"use --cascade=background, which drains them, or say {keys.FORCE_DELETE}=true on the NodeSet"
+            f"use --cascade=background, which drains them, or say {metadata.FORCE_DELETE}=true on the NodeSet"
         )
     named = ", ".join(world.dependents[:5])
     return Reply(warnings=(f"still referred to by {named}",)) if named else Reply()
@@ -35,4 +36,4 @@ def _sets(at: Ours, world: World) -> Sequence[NodeSet]:
 
 
 def _given_up(one: NodeSet) -> bool:
-    return one.metadata.annotations.get(keys.FORCE_DELETE) == "true"
+    return one.metadata.annotations.get(metadata.FORCE_DELETE) == "true"

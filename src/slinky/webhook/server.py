@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from slinky.api.wellknown import WEBHOOK_PORT
+from slinky.api.names.wellknown import WEBHOOK_PORT
 from slinky.kube import Client, Key, connect
 from slinky.kube.admission import Handler, application, serve
 from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE, Keeper, service_names

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from slinky.api.templates import ExternalHost
+from slinky.api.fields.templates import ExternalHost
 from slinky.slurm import conf
 from slinky.slurm.conf import ConfError
 

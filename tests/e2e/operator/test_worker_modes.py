@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.e2e.operator.site import Operator, Site, cluster, node_set, until
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.lab.errors import LabError
 
 pytestmark = pytest.mark.lab
@@ -63,7 +63,7 @@ def modes(site: Site, operator: Operator) -> Iterator[Site]:
     until(lambda: site.settled(2), "two workers", 180)
     yield site
     for name in ("node1", "node2"):
-        marks = [f"{key}-" for key in (keys.TOPOLOGY, keys.FEATURES, keys.HOSTNAME_OVERRIDE)]
+        marks = [f"{key}-" for key in (metadata.TOPOLOGY, metadata.FEATURES, metadata.HOSTNAME_OVERRIDE)]
         site.lab.kubectl("annotate", "node", name, *marks)
         site.lab.kubectl("uncordon", name)
 
@@ -128,17 +128,17 @@ def test_an_unprivileged_worker_registers_and_runs_jobs_on_its_volume(modes: Sit
 def test_the_end_of_running_work_is_known_and_the_soonest_ending_goes_first(modes: Site) -> None:
     long = modes.job("g-1", "--time=60")
     short = modes.job("g-0", "--time=30")
-    until(lambda: all(keys.POD_DEADLINE in marks(modes, pod) for pod in ("gpu-0", "gpu-1")), "deadlines", 60)
+    until(lambda: all(metadata.POD_DEADLINE in marks(modes, pod) for pod in ("gpu-0", "gpu-1")), "deadlines", 60)
     begun = modes.slurm("scontrol", "show", "job", long, "-o")
     ends = next(word.partition("=")[2] for word in begun.split() if word.startswith("EndTime="))
     offset = modes.slurm("date", "+%z").strip()
     wanted = datetime.strptime(f"{ends}{offset}", "%Y-%m-%dT%H:%M:%S%z").astimezone(UTC)
-    assert marks(modes, "gpu-1")[keys.POD_DEADLINE] == wanted.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert marks(modes, "gpu-1")[metadata.POD_DEADLINE] == wanted.strftime("%Y-%m-%dT%H:%M:%SZ")
     assert shown(modes, "gpu-1") <= {"Allocated", "Mixed"}
     # Both are busy; the higher ordinal would go first, but its work takes longer.
     modes.kubectl("scale", "nodeset/gpu", "--replicas=1")
-    until(lambda: keys.POD_CONDEMNED in marks(modes, "gpu-0"), "the choice", 60)
-    assert keys.POD_CONDEMNED not in marks(modes, "gpu-1")
+    until(lambda: metadata.POD_CONDEMNED in marks(modes, "gpu-0"), "the choice", 60)
+    assert metadata.POD_CONDEMNED not in marks(modes, "gpu-1")
     until(lambda: guarded(modes) == 2, "both guarded, although one is asked for", 60)
     assert "disruption budget" in evict(modes, "gpu-1")
     modes.release(short, "gpu-0")
@@ -150,7 +150,7 @@ def test_the_end_of_running_work_is_known_and_the_soonest_ending_goes_first(mode
     until(lambda: "data-gpu-0" not in modes.kubectl("get", "pvc"), "the claim's end, as the policy says now", 60)
     assert modes.job_state(long) == "RUNNING"
     modes.slurm("scancel", long)
-    until(lambda: keys.POD_DEADLINE not in marks(modes, "gpu-1"), "the end of the deadline", 60)
+    until(lambda: metadata.POD_DEADLINE not in marks(modes, "gpu-1"), "the end of the deadline", 60)
     until(lambda: shown(modes, "gpu-1") == {"Idle"}, "idleness, on the pod", 60)
     patch(modes, replicas=2, persistentVolumeClaimRetentionPolicy={"whenScaled": "Retain"})
     until(lambda: modes.settled(2), "both back", 90)
@@ -159,7 +159,7 @@ def test_the_end_of_running_work_is_known_and_the_soonest_ending_goes_first(mode
 
 def test_a_busy_worker_is_not_evicted_and_an_idle_one_is(modes: Site) -> None:
     job = modes.job("g-0")
-    until(lambda: modes.pods()["gpu-0"]["metadata"]["labels"].get(keys.POD_PROTECT) == "true", "protection", 60)
+    until(lambda: modes.pods()["gpu-0"]["metadata"]["labels"].get(metadata.POD_PROTECT) == "true", "protection", 60)
     until(lambda: guarded(modes) == 1, "the budget's own view", 60)
     before = uids(modes)
 
@@ -184,7 +184,7 @@ def test_an_idle_worker_is_evicted_only_when_drained_if_its_set_says_so(modes: S
     patch(modes, drain=None)
     # The budget's own count is not asked: Kubernetes does not count again when the last pod loses its label.
     until(
-        lambda: not any(keys.POD_PROTECT in pod["metadata"]["labels"] for pod in modes.pods().values()),
+        lambda: not any(metadata.POD_PROTECT in pod["metadata"]["labels"] for pod in modes.pods().values()),
         "no guard for the idle",
         60,
     )
@@ -193,10 +193,10 @@ def test_an_idle_worker_is_evicted_only_when_drained_if_its_set_says_so(modes: S
 def test_kubectl_drain_reaches_slurm_waits_for_the_job_and_comes_back(modes: Site) -> None:
     node = modes.pods()["gpu-0"]["spec"]["nodeName"]
     job = modes.job("g-0")
-    until(lambda: modes.pods()["gpu-0"]["metadata"]["labels"].get(keys.POD_PROTECT) == "true", "protection", 60)
+    until(lambda: modes.pods()["gpu-0"]["metadata"]["labels"].get(metadata.POD_PROTECT) == "true", "protection", 60)
     argv = [modes.lab.plane.binaries / "kubectl", f"--kubeconfig={modes.lab.kubeconfig}", "drain", node, "--force"]
     argv += ["--delete-emptydir-data"]
-    select = f"--pod-selector={keys.APP_NAME}=slurmd,{keys.CLUSTER}=slurm"
+    select = f"--pod-selector={metadata.APP_NAME}=slurmd,{metadata.CLUSTER}=slurm"
     before = uids(modes)["gpu-0"]
     draining = subprocess.Popen([*argv, select, "--timeout=280s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
@@ -214,14 +214,14 @@ def test_kubectl_drain_reaches_slurm_waits_for_the_job_and_comes_back(modes: Sit
 
 
 def test_a_single_worker_is_drained_by_hand_and_stays_so_until_the_hand_lets_go(modes: Site) -> None:
-    modes.kubectl("annotate", "pod", "gpu-1", f"{keys.POD_CORDON}=true")
+    modes.kubectl("annotate", "pod", "gpu-1", f"{metadata.POD_CORDON}=true")
     until(lambda: "Drain" in shown(modes, "gpu-1"), "the drain, on the pod", 60)
     assert modes.reasons()["g-1"].startswith("slurm-operator: ")
     # Many passes later, a pass of another cause among them, it is still so.
     modes.kubectl("annotate", "nodeset/gpu", "example.test/touched=1")
     time.sleep(8)
     assert modes.states()["g-1"] == "drain"
-    modes.kubectl("annotate", "pod", "gpu-1", f"{keys.POD_CORDON}-")
+    modes.kubectl("annotate", "pod", "gpu-1", f"{metadata.POD_CORDON}-")
     until(lambda: shown(modes, "gpu-1") == {"Idle"}, "idleness", 60)
 
 
@@ -238,7 +238,7 @@ def test_a_bad_image_halts_by_itself_and_going_back_mends_it(modes: Site) -> Non
     # The busy one was asked to drain within the budget, and is still there with its job.
     assert uids(modes)["gpu-0"] == before["gpu-0"]
     assert uids(modes)["gpu-1"] != before["gpu-1"]
-    modes.kubectl("annotate", "nodeset/gpu", f"{keys.ROLLBACK_TO}=previous")
+    modes.kubectl("annotate", "nodeset/gpu", f"{metadata.ROLLBACK_TO}=previous")
     until(lambda: modes.get("nodeset", "gpu")["status"]["updateRevision"] == good, "the earlier revision", 60)
     live = modes.get("nodeset", "gpu")
     assert "image" not in live["spec"]["slurmd"]
@@ -277,7 +277,7 @@ def test_a_canary_a_pause_and_a_surge(modes: Site) -> None:
 
 @pytest.mark.parametrize(("policy", "outcome"), [("Cancel", "JobState=CANCELLED"), ("Requeue", "Restarts=1")])
 def test_jobs_that_outstay_a_drain(modes: Site, policy: str, outcome: str) -> None:
-    modes.kubectl("annotate", "--overwrite", "pod", "gpu-1", f"{keys.POD_DELETION_COST}=-1")
+    modes.kubectl("annotate", "--overwrite", "pod", "gpu-1", f"{metadata.POD_DELETION_COST}=-1")
     job = modes.job("g-1", "--requeue")
     patch(modes, drain={"timeout": "1s", "onTimeout": policy})
     modes.kubectl("scale", "nodeset/gpu", "--replicas=1")
@@ -307,7 +307,7 @@ def test_a_scheduled_update_happens_inside_its_reservation(modes: Site) -> None:
     held = until(lambda: "Duration=00:10:00" in reserved() and reserved(), "the reservation, moved", 60)
     assert "Nodes=g-[0-1]" in held
     assert "MAINT" in held
-    assert keys.RESERVATION_FINALIZER in modes.get("nodeset", "gpu")["metadata"]["finalizers"]
+    assert metadata.RESERVATION_FINALIZER in modes.get("nodeset", "gpu")["metadata"]["finalizers"]
     if datetime.now(UTC) < begin:
         assert uids(modes) == before
     until(lambda: not set(before.values()) & set(uids(modes).values()), "the update", 120)
@@ -320,7 +320,7 @@ def test_a_scheduled_update_happens_inside_its_reservation(modes: Site) -> None:
 def test_one_worker_per_node_and_back_with_a_job_running(modes: Site) -> None:
     first = modes.pods()["gpu-0"]["spec"]["nodeName"]
     other = modes.pods()["gpu-1"]["spec"]["nodeName"]
-    modes.lab.kubectl("annotate", "node", first, f"{keys.FEATURES}=nvlink,ib", f"{keys.TOPOLOGY}=default:leaf2")
+    modes.lab.kubectl("annotate", "node", first, f"{metadata.FEATURES}=nvlink,ib", f"{metadata.TOPOLOGY}=default:leaf2")
     # One has a place in the network and the other has none, and both register with all else that they say.
     until(lambda: "Topology=default:leaf2" in modes.slurm("scontrol", "show", "node", "g-0", "-o"), "the place", 60)
     until(lambda: "k8s/ib,k8s/nvlink" in modes.slurm("scontrol", "show", "node", "g-0", "-o"), "the features", 60)
@@ -338,7 +338,7 @@ def test_one_worker_per_node_and_back_with_a_job_running(modes: Site) -> None:
     assert modes.get("nodeset", "gpu")["status"]["desired"] == 2
 
     # Another name for a node: its worker is replaced, and the record of the old name is pruned.
-    modes.lab.kubectl("annotate", "node", other, f"{keys.HOSTNAME_OVERRIDE}=alias")
+    modes.lab.kubectl("annotate", "node", other, f"{metadata.HOSTNAME_OVERRIDE}=alias")
     until(lambda: modes.states().get("alias") == "idle", "the worker under its new name", 90)
     until(lambda: other not in modes.states(), "the end of the old record", 400)
     (pod,) = [name for name, found in modes.pods().items() if found["spec"]["nodeName"] == first]
@@ -418,7 +418,7 @@ def test_a_set_made_again_takes_over_its_workers_with_the_job_on_them(modes: Sit
     until(lambda: modes.settled(2), "rest", 60)
     job = modes.job("g-0", "--partition=g")
     before, was = uids(modes), modes.get("nodeset", "gpu")
-    revised = {name: pod["metadata"]["labels"][keys.REVISION] for name, pod in modes.pods().items()}
+    revised = {name: pod["metadata"]["labels"][metadata.REVISION] for name, pod in modes.pods().items()}
     modes.kubectl("delete", "nodeset", "gpu", "--cascade=orphan", "--timeout=60s")
 
     def orphaned() -> bool:
@@ -434,7 +434,7 @@ def test_a_set_made_again_takes_over_its_workers_with_the_job_on_them(modes: Sit
     modes.apply({"apiVersion": was["apiVersion"], "kind": "NodeSet", "metadata": named, "spec": was["spec"]})
     until(lambda: modes.settled(2) and reason(modes, "Ready") == "Available", "readiness", 60)
     assert uids(modes) == before
-    assert {name: pod["metadata"]["labels"][keys.REVISION] for name, pod in modes.pods().items()} == revised
+    assert {name: pod["metadata"]["labels"][metadata.REVISION] for name, pod in modes.pods().items()} == revised
     until(lambda: not orphaned(), "the end of the wait", 30)
     modes.release(job, "gpu-0")
     modes.completed(job)

@@ -12,7 +12,8 @@ import pytest
 from tests.integration.api.conftest import Kubectl
 from tests.integration.api.manifests import manifest
 
-from slinky.api import CONTROLLERS, NODE_SETS, keys
+from slinky.api import CONTROLLERS, NODE_SETS
+from slinky.api.names import metadata
 from slinky.kube import (
     CONFIG_MAPS,
     NAMESPACES,
@@ -146,18 +147,18 @@ async def test_workers_are_not_ended_by_a_deletion_in_the_foreground(
 
 async def test_a_worker_has_its_topology_from_the_moment_it_is_bound(client: Client, watched: str) -> None:
     node = f"node-{secrets.token_hex(3)}"
-    await client.create(NODES, {"metadata": {"name": node, "annotations": {keys.TOPOLOGY: "default:s1"}}})
+    await client.create(NODES, {"metadata": {"name": node, "annotations": {metadata.TOPOLOGY: "default:s1"}}})
     await client.create(SERVICE_ACCOUNTS, SERVICE_ACCOUNTS.manifest(Key(watched, "default")))
     for name, app in (("worker", "slurmd"), ("other", "nginx")):
-        labels = {keys.APP_NAME: app}
+        labels = {metadata.APP_NAME: app}
         spec = {"containers": [{"name": "a", "image": "a"}]}
         await client.create(PODS, PODS.manifest(Key(watched, name), metadata={"labels": labels}, spec=spec))
         await client.bind(Key(watched, name), node)
     worker = await client.get(PODS, Key(watched, "worker"))
     other = await client.get(PODS, Key(watched, "other"))
     assert worker.spec.node_name == other.spec.node_name == node
-    assert worker.metadata.annotations[keys.TOPOLOGY] == "default:s1"
-    assert keys.TOPOLOGY not in other.metadata.annotations
+    assert worker.metadata.annotations[metadata.TOPOLOGY] == "default:s1"
+    assert metadata.TOPOLOGY not in other.metadata.annotations
 
 
 async def test_two_keepers_agree_on_one_certificate(client: Client, served: Settings, tmp_path: Path) -> None:

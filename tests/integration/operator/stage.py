@@ -14,12 +14,12 @@ import yaml
 from tests.integration.operator import rights
 from tests.integration.operator.gates import Gates, Lives
 
-from slinky.api import keys
 from slinky.api.controller import CONTROLLERS
-from slinky.api.names import SLURMRESTD
+from slinky.api.names import metadata
+from slinky.api.names.children import SLURMRESTD
+from slinky.api.names.wellknown import SLURMRESTD_PORT
 from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
-from slinky.api.wellknown import SLURMRESTD_PORT
 from slinky.kube import NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, Client, Key, NotFound, Pod, Resource, connect
 from slinky.kube.views import Whole
 from slinky.lab.plain import PlainPlane, free_port
@@ -121,8 +121,8 @@ class Stage:
         found = await self.client.find(NODE_SETS.viewed_as(Whole), Key(self.namespace, "gpu"))
         status = (found.status or {}) if found else {}
         return {
-            "pods": {name: bool(pod.metadata.annotations.get(keys.POD_CONDEMNED)) for name, pod in pods.items()},
-            "revisions": len({pod.metadata.labels[keys.REVISION] for pod in pods.values()}),
+            "pods": {name: bool(pod.metadata.annotations.get(metadata.POD_CONDEMNED)) for name, pod in pods.items()},
+            "revisions": len({pod.metadata.labels[metadata.REVISION] for pod in pods.values()}),
             "hosts": {name: sorted(host.state.flags) if host else None for name, host in hosts.items()},
             "conditions": {one["type"]: one["status"] for one in status.get("conditions", ())},
             "counts": {name: status.get(name) for name in ("replicas", "readyReplicas", "updatedReplicas")},

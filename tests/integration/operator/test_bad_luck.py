@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from tests.integration.operator.stage import BAD, Stage, stage, until
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS
 from slinky.kube import PODS, Key, NotFound
 from slinky.lab.plain import PlainPlane
@@ -100,7 +100,7 @@ async def test_a_job_that_started_a_moment_ago_decides_who_goes(set_of_two: Stag
     await set_of_two.workers(1)
     if slowness > LOOK:
         await asyncio.sleep(LOOK + 3)  # it has asked and got no answer in time
-        assert not any(keys.POD_CONDEMNED in pod.metadata.annotations for pod in (await set_of_two.pods()).values())
+        assert not any(metadata.POD_CONDEMNED in pod.metadata.annotations for pod in (await set_of_two.pods()).values())
         set_of_two.gates.delays.clear()
 
     async def one() -> bool:
@@ -124,7 +124,7 @@ async def test_a_slurmctld_that_lost_its_memory_costs_no_worker(set_of_two: Stag
     await until(partial(idle, 0), "the operator to see that Slurm has none of them", 90)
     pods = (await set_of_two.pods()).values()
     assert {pod.metadata.uid for pod in pods} == before
-    assert not any(keys.POD_CONDEMNED in pod.metadata.annotations for pod in pods)
+    assert not any(metadata.POD_CONDEMNED in pod.metadata.annotations for pod in pods)
     for number in range(2):
         await set_of_two.register(f"{set_of_two.prefix}{number}")  # as slurmd does when it hears of slurmctld again
     await until(partial(idle, 2), "both back", 90)

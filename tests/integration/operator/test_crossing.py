@@ -10,14 +10,14 @@ import pytest
 from tests.integration.operator.conftest import Desk
 from tests.integration.operator.test_objects import KEYS, controller, secrets
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.token import TOKENS
 from slinky.kube import CONFIG_MAPS, PODS, SECRETS, STATEFUL_SETS, Key
 from slinky.operator.keys.jwt_keyring import Signer
 
 pytestmark = pytest.mark.plane
 
-LABELS = {keys.APP_NAME: "slurmctld", keys.APP_INSTANCE: "slurm", keys.APP_COMPONENT: "controller"}
+LABELS = {metadata.APP_NAME: "slurmctld", metadata.APP_INSTANCE: "slurm", metadata.APP_COMPONENT: "controller"}
 OLD, NEW = b"j" * 32, b"n" * 32
 
 

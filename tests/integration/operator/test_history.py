@@ -7,7 +7,7 @@ import pytest
 from tests.integration.operator.conftest import Desk, writes
 from tests.integration.operator.test_objects import REF, controller, secrets
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube import PODS, Key
 from slinky.operator.nodeset.revisions.revision import REVISIONS, Revision
@@ -28,7 +28,7 @@ async def revisions(desk: Desk) -> dict[int, Revision]:
 
 async def carried(desk: Desk) -> set[str]:
     found = await desk.client.list(PODS, namespace=desk.namespace)
-    return {pod.metadata.labels[keys.REVISION] for pod in found if not pod.metadata.deleting}
+    return {pod.metadata.labels[metadata.REVISION] for pod in found if not pod.metadata.deleting}
 
 
 async def status(desk: Desk) -> dict[str, Any]:
@@ -55,7 +55,7 @@ async def test_revisions_are_kept_gone_back_to_and_pruned(desk: Desk) -> None:
     first = await rolled_out(desk, 1)
     uid = (await desk.get(NODE_SETS, "gpu")).metadata.uid
     assert [owner.uid for owner in first.metadata.owner_references if owner.controller] == [uid]
-    assert first.metadata.labels.items() >= {keys.APP_NAME: "slurmd", keys.APP_INSTANCE: "gpu"}.items()
+    assert first.metadata.labels.items() >= {metadata.APP_NAME: "slurmd", metadata.APP_INSTANCE: "gpu"}.items()
     assert first.data == {"spec": {"extraConf": "Weight=1"}}
 
     await workers(desk, revisionHistoryLimit=1, **ANOTHER)
@@ -63,12 +63,12 @@ async def test_revisions_are_kept_gone_back_to_and_pruned(desk: Desk) -> None:
     assert set(await revisions(desk)) == {1, 2}
 
     # Back, by an annotation: the spec is the old one again, and so is the very revision, with a new number.
-    wish = {"metadata": {"annotations": {keys.ROLLBACK_TO: "previous"}}}
+    wish = {"metadata": {"annotations": {metadata.ROLLBACK_TO: "previous"}}}
     await desk.client.patch(NODE_SETS, Key(desk.namespace, "gpu"), wish)
     third = await rolled_out(desk, 3)
     assert (third.metadata.uid, third.hash) == (first.metadata.uid, first.hash)
     live = await desk.get(NODE_SETS, "gpu")
-    assert keys.ROLLBACK_TO not in live.metadata.annotations
+    assert metadata.ROLLBACK_TO not in live.metadata.annotations
     assert (live.spec["extraConf"], live.spec.get("slurmd")) == ("Weight=1", None)
     assert live.spec["revisionHistoryLimit"] == 1
 
@@ -94,11 +94,11 @@ async def test_a_wish_for_a_revision_that_is_not_there_changes_nothing_and_says_
     await workers(desk)
     first = await rolled_out(desk, 1)
     generation = (await desk.get(NODE_SETS, "gpu")).metadata.generation
-    wish = {"metadata": {"annotations": {keys.ROLLBACK_TO: "17"}}}
+    wish = {"metadata": {"annotations": {metadata.ROLLBACK_TO: "17"}}}
     await desk.client.patch(NODE_SETS, Key(desk.namespace, "gpu"), wish)
 
     async def answered() -> bool:
-        return keys.ROLLBACK_TO not in (await desk.get(NODE_SETS, "gpu")).metadata.annotations
+        return metadata.ROLLBACK_TO not in (await desk.get(NODE_SETS, "gpu")).metadata.annotations
 
     await desk.until(answered, "the end of the wish")
     assert (await desk.get(NODE_SETS, "gpu")).metadata.generation == generation
@@ -137,7 +137,7 @@ async def test_workers_that_another_operator_made_of_the_same_template_are_left_
             "ssh": {"enabled": False},
         }
     }
-    marks = {"labels": {keys.REVISION: "7f9c4"}, "ownerReferences": [owner]}
+    marks = {"labels": {metadata.REVISION: "7f9c4"}, "ownerReferences": [owner]}
     await desk.client.create(
         REVISIONS,
         REVISIONS.manifest(Key(desk.namespace, "gpu-7f9c4"), metadata=marks, revision=1, data=data),
@@ -145,14 +145,14 @@ async def test_workers_that_another_operator_made_of_the_same_template_are_left_
     for ordinal in range(2):
         name = f"gpu-{ordinal}"
         labels = {
-            keys.APP_NAME: "slurmd",
-            keys.APP_INSTANCE: "gpu",
-            keys.APP_COMPONENT: "worker",
-            keys.CLUSTER: "slurm",
-            keys.POD_NAME: name,
-            keys.POD_INDEX: str(ordinal),
-            keys.SCALING_MODE: "StatefulSet",
-            keys.REVISION: "7f9c4",
+            metadata.APP_NAME: "slurmd",
+            metadata.APP_INSTANCE: "gpu",
+            metadata.APP_COMPONENT: "worker",
+            metadata.CLUSTER: "slurm",
+            metadata.POD_NAME: name,
+            metadata.POD_INDEX: str(ordinal),
+            metadata.SCALING_MODE: "StatefulSet",
+            metadata.REVISION: "7f9c4",
         }
         body = {"spec": {"hostname": name, "containers": [{"name": "slurmd", "image": "example.test/slurmd:1"}]}}
         meta = {"labels": labels, "ownerReferences": [owner]}
@@ -169,7 +169,7 @@ async def test_workers_that_another_operator_made_of_the_same_template_are_left_
     assert {pod.metadata.uid for pod in await desk.client.list(PODS, namespace=desk.namespace)} == before
     found = (await revisions(desk))[1]
     assert set(await revisions(desk)) == {1}
-    assert found.metadata.labels[keys.APP_INSTANCE] == "gpu"
+    assert found.metadata.labels[metadata.APP_INSTANCE] == "gpu"
 
     # From here on it is ours. Another slurm key reaches workers without replacing them, another image does not.
     await desk.secret("slurm-key", **{"slurm.key": "z" * 64})

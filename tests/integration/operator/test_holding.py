@@ -7,9 +7,9 @@ import pytest
 from tests.integration.operator.conftest import Desk
 from tests.integration.operator.test_objects import KEYS, REF, controller, secrets
 
-from slinky.api import keys
 from slinky.api.accounting import ACCOUNTINGS
 from slinky.api.controller import CONTROLLERS
+from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
 from slinky.kube import PODS, Key, Resource
@@ -40,7 +40,7 @@ async def site(desk: Desk) -> None:
 
         async def held(resource: Resource[Any] = resource, name: str = name) -> bool:
             found = await desk.get(resource, name)
-            return bool({keys.USE_FINALIZER, keys.DRAIN_FINALIZER} & set(found.metadata.finalizers))
+            return bool({metadata.USE_FINALIZER, metadata.DRAIN_FINALIZER} & set(found.metadata.finalizers))
 
         await desk.until(held, f"the finalizer of {resource.kind}")
 
@@ -83,7 +83,7 @@ async def test_one_of_two_rest_apis_goes_at_once(desk: Desk) -> None:
     await desk.apply(REST_APIS, "other", spec={"controllerRef": REF})
 
     async def known() -> bool:
-        return keys.USE_FINALIZER in (await desk.get(REST_APIS, "other")).metadata.finalizers
+        return metadata.USE_FINALIZER in (await desk.get(REST_APIS, "other")).metadata.finalizers
 
     await desk.until(known, "the other one")
     await desk.client.delete(REST_APIS, Key(desk.namespace, "slurm"))

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from tests.integration.operator.conftest import Desk, writes
 
-from slinky.api import keys
 from slinky.api.controller import CONTROLLERS
 from slinky.api.loginset import LOGIN_SETS
+from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
 from slinky.api.token import TOKENS
@@ -136,10 +136,10 @@ async def test_what_somebody_changes_is_put_right_and_what_they_delete_comes_bac
     await controller(desk)
     key = Key(desk.namespace, "slurm-controller")
     made = await desk.get(SERVICES, key.name)
-    await desk.client.patch(SERVICES, key, {"spec": {"selector": {keys.APP_NAME: "evil"}}})
+    await desk.client.patch(SERVICES, key, {"spec": {"selector": {metadata.APP_NAME: "evil"}}})
 
     async def right() -> bool:
-        return bool((await desk.get(SERVICES, key.name)).spec["selector"][keys.APP_NAME] == "slurmctld")
+        return bool((await desk.get(SERVICES, key.name)).spec["selector"][metadata.APP_NAME] == "slurmctld")
 
     await desk.until(right, "the selector")
     await desk.client.delete(SERVICES, key)
@@ -173,13 +173,13 @@ async def test_a_stateful_set_of_another_shape_is_replaced(desk: Desk) -> None:
     await secrets(desk)
     old = {
         "serviceName": "slurm-controller",
-        "selector": {"matchLabels": {keys.APP_NAME: "slurmctld", keys.APP_INSTANCE: "slurm"}},
+        "selector": {"matchLabels": {metadata.APP_NAME: "slurmctld", metadata.APP_INSTANCE: "slurm"}},
         "template": {
-            "metadata": {"labels": {keys.APP_NAME: "slurmctld", keys.APP_INSTANCE: "slurm"}},
+            "metadata": {"labels": {metadata.APP_NAME: "slurmctld", metadata.APP_INSTANCE: "slurm"}},
             "spec": {"containers": [{"name": "slurmctld", "image": "x"}]},
         },
     }
-    labels = {keys.APP_NAME: "slurmctld", keys.APP_INSTANCE: "slurm", keys.APP_COMPONENT: "controller"}
+    labels = {metadata.APP_NAME: "slurmctld", metadata.APP_INSTANCE: "slurm", metadata.APP_COMPONENT: "controller"}
     await desk.apply(STATEFUL_SETS, "slurm-controller", labels=labels, spec=old)
     await controller(desk)
 
@@ -256,7 +256,7 @@ async def test_what_the_incumbent_made_without_labels_is_taken_over(desk: Desk) 
     await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})
 
     async def ours() -> bool:
-        return bool((await desk.get(SERVICES, name)).spec["selector"].get(keys.CLUSTER) == "slurm")
+        return bool((await desk.get(SERVICES, name)).spec["selector"].get(metadata.CLUSTER) == "slurm")
 
     await desk.until(ours, "our selector")
 

@@ -7,13 +7,13 @@ import pytest
 from tests.integration.operator.conftest import Desk
 from tests.integration.operator.test_objects import controller, secrets
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.kube import PODS, STATEFUL_SETS, Key
 from slinky.operator.controller.rollout import REVISION
 
 pytestmark = pytest.mark.plane
 
-LABELS = {keys.APP_NAME: "slurmctld", keys.APP_INSTANCE: "slurm", keys.APP_COMPONENT: "controller"}
+LABELS = {metadata.APP_NAME: "slurmctld", metadata.APP_INSTANCE: "slurm", metadata.APP_COMPONENT: "controller"}
 
 
 async def made(desk: Desk, ordinal: int, revision: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 from tests.integration.operator.conftest import Desk
 from tests.integration.operator.test_objects import REF, controller, secrets
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS
 from slinky.kube import PODS, SERVICES, Key
 from slinky.kube.views import DISRUPTION_BUDGETS
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.plane
 
 async def test_what_workers_share_is_kept_right_whoever_made_it(desk: Desk) -> None:
     """Left behind by another operator: without labels, without our owner, of another shape."""
-    old = {"clusterIP": "None", "selector": {keys.APP_NAME: "slurmd"}, "ports": [{"name": "old", "port": 1}]}
+    old = {"clusterIP": "None", "selector": {metadata.APP_NAME: "slurmd"}, "ports": [{"name": "old", "port": 1}]}
     await desk.apply(SERVICES, "slurm-workers-slurm", spec=old)
     await desk.apply(DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm", spec={"maxUnavailable": 5})
     await secrets(desk)
@@ -30,11 +30,11 @@ async def test_what_workers_share_is_kept_right_whoever_made_it(desk: Desk) -> N
         ports = {port["port"] for port in service.spec["ports"]}
         return (
             6818 in ports
-            and service.spec["selector"] == {keys.APP_NAME: "slurmd", keys.CLUSTER: "slurm"}
+            and service.spec["selector"] == {metadata.APP_NAME: "slurmd", metadata.CLUSTER: "slurm"}
             and service.spec["publishNotReadyAddresses"] is True
             and budget.spec.get("maxUnavailable") is None
             and budget.spec["minAvailable"] == 2**31 - 1
-            and budget.spec["selector"]["matchLabels"][keys.POD_PROTECT] == "true"
+            and budget.spec["selector"]["matchLabels"][metadata.POD_PROTECT] == "true"
         )
 
     await desk.until(right, "the right Service and budget")
@@ -57,12 +57,12 @@ async def test_a_worker_that_cannot_be_built_is_said_and_not_half_made(desk: Des
     assert await desk.names(PODS) == []
     await desk.secret("not-there", **{"sssd.conf": "[sssd]"})
     pod = await desk.get(PODS, "gpu-0")
-    first = pod.metadata.labels[keys.REVISION]
+    first = pod.metadata.labels[metadata.REVISION]
     # What such a worker has read is part of what it is: another sssd.conf makes another worker.
     await desk.secret("not-there", **{"sssd.conf": "[sssd]\ndebug_level = 1"})
 
     async def rolled() -> bool:
         found = await desk.find(PODS, "gpu-0")
-        return found is not None and found.metadata.labels[keys.REVISION] != first
+        return found is not None and found.metadata.labels[metadata.REVISION] != first
 
     await desk.until(rolled, "a worker with the new file", 20)

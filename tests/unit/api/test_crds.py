@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from slinky.api import conditions, crds, keys
+from slinky.api import crds
+from slinky.api.fields import conditions
+from slinky.api.names import metadata
 
 NAMES = [found["metadata"]["name"] for found in crds.DEFINITIONS]
 
@@ -48,6 +50,6 @@ def test_every_status_has_conditions_and_a_generation(definition: dict[str, Any]
 
 
 def test_no_key_is_listed_twice() -> None:
-    listed = [entry.key for table in (keys.ANNOTATIONS, keys.LABELS, keys.MARKERS) for entry in table]
+    listed = [entry.key for table in (metadata.ANNOTATIONS, metadata.LABELS, metadata.MARKERS) for entry in table]
     assert len(listed) == len(set(listed))
     assert len({row.type for row in conditions.CONDITIONS}) == len(conditions.CONDITIONS)

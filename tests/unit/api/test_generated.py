@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keys are made once."""
 
-from slinky.api.generated import missing
-from slinky.api.keys import GENERATE_KEYS
+from slinky.api.fields.generated_keys import missing
+from slinky.api.names.metadata import GENERATE_KEYS
 
 
 def test_only_keys_that_are_asked_for_and_missing_are_made() -> None:

@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from slinky.api import Accounting, Controller, LoginSet, NodeSet, RestApi, Token, names
+from slinky.api import Accounting, Controller, LoginSet, NodeSet, RestApi, Token
 from slinky.api.controller import Persistence
-from slinky.api.templates import ClaimSpec
+from slinky.api.fields.templates import ClaimSpec
+from slinky.api.names import children
 
 KEY = {"name": "k", "key": "k"}
 
@@ -88,7 +89,7 @@ def test_labels_and_selectors_are_the_familiar_ones() -> None:
         "app.kubernetes.io/component": "worker",
         "slinky.slurm.net/cluster": "slurm",
     }
-    assert names.SLURMD.selector_text("gpu") == "app.kubernetes.io/instance=gpu,app.kubernetes.io/name=slurmd"
+    assert children.SLURMD.selector_text("gpu") == "app.kubernetes.io/instance=gpu,app.kubernetes.io/name=slurmd"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_a_token_goes_where_it_is_expected(spec: dict[str, Any], secret: str, ke
     ],
 )
 def test_the_domain_comes_from_the_search_list(text: str, domain: str) -> None:
-    assert names.cluster_domain(text) == domain
+    assert children.cluster_domain(text) == domain
 
 
 def test_jwt_key_ref_wins_over_its_deprecated_alias() -> None:

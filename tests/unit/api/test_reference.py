@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slinky.api import events, reference
+from slinky.api import reference
+from slinky.api.names import events
 
 FOLDER = Path(__file__).parents[3] / "docs/reference"
 OPERATOR = Path(__file__).parents[3] / "src/slinky/operator"

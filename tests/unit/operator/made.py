@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from slinky.api import keys
 from slinky.api.accounting import Accounting
 from slinky.api.controller import Controller
+from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.types import Condition, Meta
 from slinky.kube.views import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Taint
@@ -70,8 +70,8 @@ def pod(
     """A worker's pod; `shown` is the state of Slurm that it shows."""
     healthy = () if ready is None else (Condition("Ready", "True", last_transition_time=ago(ready)),)
     conditions = (*healthy, *(Condition(f"SlurmNodeState{word}", "True") for word in shown.split()))
-    marks = {getattr(keys, key.upper(), key): value for key, value in annotations.items()}
-    own = {keys.REVISION: revision, keys.SCALING_MODE: mode, keys.POD_HOSTNAME: name}
+    marks = {getattr(metadata, key.upper(), key): value for key, value in annotations.items()}
+    own = {metadata.REVISION: revision, metadata.SCALING_MODE: mode, metadata.POD_HOSTNAME: name}
     return Pod(
         metadata=Meta(
             name=name,

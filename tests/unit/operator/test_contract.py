@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from tests.unit.operator.made import accounting, controller, node_set
 
-from slinky.api import keys
 from slinky.api.loginset import LoginSet
+from slinky.api.names import metadata
 from slinky.api.restapi import RestApi
 from slinky.operator.accounting.plan import Facts
 from slinky.operator.accounting.plan import plan as accounting_plan
@@ -81,7 +81,7 @@ ENVIRONMENT: dict[str, dict[str, Any]] = {
     "slurmrestd": {"SLURM_JWT": "daemon", "SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv"},
     "login": {"SACKD_OPTIONS": "--conf-server slurm-controller.ns:6817"},
     "slurmd": {
-        "SLINKY_TOPOLOGY": {"fieldRef": {"fieldPath": f"metadata.annotations['{keys.TOPOLOGY}']"}},
+        "SLINKY_TOPOLOGY": {"fieldRef": {"fieldPath": f"metadata.annotations['{metadata.TOPOLOGY}']"}},
         "POD_CPUS": "0",
         "POD_MEMORY": "0",
     },

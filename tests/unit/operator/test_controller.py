@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from tests.unit.operator.made import accounting, controller, node_set, seeing
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Meta
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS, ConfigMap, ReplicaStatus
@@ -111,7 +111,7 @@ def test_clients_call_the_service_unless_its_port_is_not_slurmctlds() -> None:
 
 
 def test_pods_have_the_labels_of_their_controller_but_not_the_marks_of_tools() -> None:
-    of = controller(template={"metadata": {"labels": {"tier": "pod", keys.APP_NAME: "x"}}})
+    of = controller(template={"metadata": {"labels": {"tier": "pod", metadata.APP_NAME: "x"}}})
     meta = msgspec.structs.replace(
         of.metadata,
         labels={"team": "a", "tier": "all", "helm.sh/chart": "slurm-1"},
@@ -119,7 +119,7 @@ def test_pods_have_the_labels_of_their_controller_but_not_the_marks_of_tools() -
     )
     made = objects(msgspec.structs.replace(of, metadata=meta))["StatefulSet/slurm-controller"]["spec"]["template"]
     found = made["metadata"]["labels"]
-    assert (found["team"], found["tier"], found[keys.APP_NAME]) == ("a", "pod", "slurmctld")
+    assert (found["team"], found["tier"], found[metadata.APP_NAME]) == ("a", "pod", "slurmctld")
     assert "helm.sh/chart" not in found
     assert not [key for key in made["metadata"]["annotations"] if "argocd" in key]
 
@@ -166,7 +166,7 @@ def test_a_changed_file_key_or_reference_rolls_the_pod() -> None:
 
 def test_reconfiguring_in_place_does_not_replace_the_pod() -> None:
     of = controller(inplaceReconfigure=True)
-    assert keys.SLURM_CONFIG_HASH not in annotations(of)
+    assert metadata.SLURM_CONFIG_HASH not in annotations(of)
     assert annotations(of) == annotations(of, node_sets=(node_set(),))
     made = objects(of)["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]["initContainers"]
     assert [container["name"] for container in made] == ["reconfigure", "logfile"]

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from tests.unit.operator.made import NOW, host, node_set, one, pod, seeing
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.operator.nodeset.decisions.host_metadata import mark
 from slinky.operator.nodeset.decisions.ordering import least_harm
 from slinky.operator.nodeset.workers import NEVER
@@ -126,15 +126,15 @@ def test_the_pod_says_when_its_work_ends_and_is_written_only_when_that_changes()
     busy = seeing(host("gpu-0", "MIXED"))._replace(deadlines={"gpu-0": AT})
 
     def said(sight: object, **annotations: str) -> dict[str, str | None]:
-        found = mark(node_set(), one(pod(labels={keys.POD_PROTECT: "true"}, **annotations), sight))  # type: ignore[arg-type]
+        found = mark(node_set(), one(pod(labels={metadata.POD_PROTECT: "true"}, **annotations), sight))  # type: ignore[arg-type]
         return dict(found.annotations) if found else {}
 
     text = "2026-11-16T12:01:00Z"
-    assert said(busy) == {keys.POD_DEADLINE: text}
+    assert said(busy) == {metadata.POD_DEADLINE: text}
     assert said(busy, pod_deadline=text) == {}
-    assert said(busy._replace(deadlines={"gpu-0": math.inf})) == {keys.POD_DEADLINE: NEVER}
+    assert said(busy._replace(deadlines={"gpu-0": math.inf})) == {metadata.POD_DEADLINE: NEVER}
     assert said(busy._replace(deadlines={}), pod_deadline=text) == {}, "not known: what stands there stays"
-    assert said(seeing(host("gpu-0")), pod_deadline=text) == {keys.POD_DEADLINE: None}
+    assert said(seeing(host("gpu-0")), pod_deadline=text) == {metadata.POD_DEADLINE: None}
 
 
 def test_work_whose_end_is_not_known_is_not_taken_for_work_that_ends_soon() -> None:

@@ -4,13 +4,13 @@ from typing import Any
 import pytest
 from tests.unit.operator.made import BLIND, host, node, one, pod, seeing
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.kube.types import Condition
 from slinky.operator.nodeset.decisions import drains
 from slinky.operator.nodeset.objects import LEAVING
 from slinky.operator.slurm.snapshot import Sight
 
-OURS = f"{keys.REASON_PREFIX}Pod ns/gpu-0 was cordoned"
+OURS = f"{metadata.REASON_PREFIX}Pod ns/gpu-0 was cordoned"
 
 PERMITTED: list[tuple[str, dict[str, Any], Sight, bool]] = [
     ("drained and idle", {}, seeing(host(state="IDLE+DRAIN")), True),
@@ -42,7 +42,7 @@ PERMITTED: list[tuple[str, dict[str, Any], Sight, bool]] = [
     ("absent, idle when Slurm last knew it", {"shown": "Idle"}, seeing(host("other")), True),
     ("never placed", {"node": "", "ready": None}, BLIND, True),
     ("its containers have ended", {"phase": "Failed", "ready": None}, BLIND, True),
-    ("forced by a person", {keys.FORCE_DELETE: "true"}, BLIND, True),
+    ("forced by a person", {metadata.FORCE_DELETE: "true"}, BLIND, True),
 ]
 
 
@@ -80,7 +80,7 @@ def test_drains_have_owners(law: str, made: dict[str, Any], cordoned: bool, stat
     assert (change[0] if change else "") == told
     if told == "drain":
         assert change is not None
-        assert str(change[1].reason).startswith(keys.REASON_PREFIX)
+        assert str(change[1].reason).startswith(metadata.REASON_PREFIX)
 
 
 def test_without_knowledge_nothing_is_told() -> None:
@@ -89,7 +89,7 @@ def test_without_knowledge_nothing_is_told() -> None:
 
 
 REASONS = [
-    ("the annotation comes first", {keys.NODE_CORDON_REASON: "fan\nbroken\x00 "}, (), "fan broken"),
+    ("the annotation comes first", {metadata.NODE_CORDON_REASON: "fan\nbroken\x00 "}, (), "fan broken"),
     (
         "then conditions that are propagated",
         {},

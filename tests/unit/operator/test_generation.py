@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.operator.made import accounting, controller
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.kube.types import Meta
 from slinky.kube.views import ConfigMap, ReplicaStatus, Whole
 from slinky.operator.build.images import Images
@@ -218,7 +218,7 @@ def test_the_trial_has_no_key_no_state_no_rights_and_no_text_of_a_person() -> No
     assert spec["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert spec["activeDeadlineSeconds"] > 0
     # No Service, budget or StatefulSet of the cluster takes it for a slurmctld.
-    assert made_pod["metadata"]["labels"][keys.APP_NAME] != "slurmctld"
+    assert made_pod["metadata"]["labels"][metadata.APP_NAME] != "slurmctld"
 
 
 def test_the_file_says_which_generation_it_is_and_slurmctld_says_it_back() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.unit.operator.made import BLIND, NOW, accounting, controller, host, node_set, pod, seeing, snapshot
 
-from slinky.api.conditions import CONFIG_SYNCED, DEGRADED, PROGRESSING, READY, SLURM_REACHABLE
+from slinky.api.fields.conditions import CONFIG_SYNCED, DEGRADED, PROGRESSING, READY, SLURM_REACHABLE
 from slinky.api.loginset import LoginSet
 from slinky.api.nodeset import NodeSetStatus
 from slinky.api.restapi import RestApi

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from tests.unit.operator.made import accounting, controller
 
-from slinky.api.refs import KeyRef
+from slinky.api.fields.refs import KeyRef
 from slinky.kube.types import Key
 from slinky.operator.framework import references
 from slinky.operator.keys.users import holders, owner, source, strange

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.api.refs import KeyRef
+from slinky.api.fields.refs import KeyRef
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Meta
 from slinky.kube.views import Secret

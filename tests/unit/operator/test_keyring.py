@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.api.refs import KeyRef
+from slinky.api.fields.refs import KeyRef
 from slinky.kube.types import Meta
 from slinky.kube.views import Secret
 from slinky.operator.keys.slurm_keyring import (

@@ -3,7 +3,7 @@ from typing import Any
 
 from tests.unit.operator.made import controller, node_set
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.operator.build.images import Images
 from slinky.operator.nodeset.objects import Hashes, Setting, Slot, claims, pod, worker_budget, worker_service
 
@@ -26,12 +26,12 @@ def test_identity_of_a_numbered_worker() -> None:
     assert (
         found["metadata"]["labels"]
         | {
-            keys.POD_NAME: "gpu-007",
-            keys.POD_INDEX: "007",
-            keys.POD_HOSTNAME: "g-007",
-            keys.SCALING_MODE: "StatefulSet",
-            keys.REVISION: "rev",
-            keys.CLUSTER: "slurm",
+            metadata.POD_NAME: "gpu-007",
+            metadata.POD_INDEX: "007",
+            metadata.POD_HOSTNAME: "g-007",
+            metadata.SCALING_MODE: "StatefulSet",
+            metadata.REVISION: "rev",
+            metadata.CLUSTER: "slurm",
         }
         == found["metadata"]["labels"]
     )
@@ -45,7 +45,7 @@ def test_identity_of_a_worker_of_a_node() -> None:
     again = made(slot, scalingMode="DaemonSet")
     assert found["metadata"]["name"] == again["metadata"]["name"]
     assert found["spec"]["hostname"] == "node1"
-    assert found["metadata"]["annotations"][keys.TOPOLOGY] == "default:leaf1"
+    assert found["metadata"]["annotations"][metadata.TOPOLOGY] == "default:leaf1"
     term = found["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert term["nodeSelectorTerms"][0]["matchFields"][0]["values"] == ["node1.example"]
     assert "podAntiAffinity" in found["spec"]["affinity"]
@@ -66,7 +66,7 @@ def test_privilege_can_be_given_up() -> None:
 
 
 def test_wishes_about_a_set_do_not_reach_its_workers() -> None:
-    marked = {keys.FORCE_DELETE: "true", keys.ROLLBACK_TO: "previous", "team": "a"}
+    marked = {metadata.FORCE_DELETE: "true", metadata.ROLLBACK_TO: "previous", "team": "a"}
     assert {*marked} & {*made(annotations=marked)["metadata"]["annotations"]} == {"team"}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube import Key, Pod
 from slinky.operator.framework import orphans
@@ -19,7 +19,7 @@ OWNER = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u"}
 
 
 def orphan(name: str = "gpu-0", *, phase: str = "Running", meta: dict[str, Any] | None = None, **labels: str) -> Pod:
-    marks = {**SET.labels, **{getattr(keys, label): text for label, text in labels.items()}}
+    marks = {**SET.labels, **{getattr(metadata, label): text for label, text in labels.items()}}
     found = {"name": name, "namespace": "ns", "labels": marks, **(meta or {})}
     return msgspec.convert({"metadata": found, "spec": {}, "status": {"phase": phase}}, Pod)
 

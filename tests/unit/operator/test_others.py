@@ -9,8 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from tests.unit.operator.made import accounting, controller, host, seeing
 
-from slinky.api import keys
 from slinky.api.loginset import LoginSet
+from slinky.api.names import metadata
 from slinky.api.restapi import RestApi
 from slinky.kube.errors import Blocked
 from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS, ReplicaStatus
@@ -55,7 +55,7 @@ def test_slurmdbd_gets_its_password_through_a_secret_only() -> None:
 def test_a_changed_password_restarts_slurmdbd() -> None:
     def seen(password: str) -> str:
         made = accounting_plan(accounting(), Facts("k", b"j", "", password), IMAGES).apply[2][1]
-        return str(made["spec"]["template"]["metadata"]["annotations"][keys.SLURMDBD_CONF_HASH])
+        return str(made["spec"]["template"]["metadata"]["annotations"][metadata.SLURMDBD_CONF_HASH])
 
     assert seen("a") != seen("b")
     assert "db" in accounting_secrets(accounting())

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from tests.unit.operator.made import node, node_set
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.kube.views import Node, Taint
 from slinky.operator.nodeset.decisions.placement import Fit, fit, slot
 
@@ -42,9 +42,9 @@ CASES: list[tuple[str, dict[str, Any], Node, Fit]] = [
     ("NoSchedule keeps new workers off", {}, node(taints=(Taint("x", "NoSchedule"),)), STAY),
     ("NoExecute sends workers away", {}, node(taints=(Taint("x", "NoExecute"),)), NO),
     ("PreferNoSchedule is only a wish", {}, node(taints=(Taint("x", "PreferNoSchedule"),)), YES),
-    ("our own taint is tolerated", {}, node(taints=(Taint(keys.WORKER_TAINT, "NoExecute"),)), YES),
-    ("as far as our pods do", {}, node(taints=(Taint(keys.WORKER_TAINT, "NoSchedule"),)), STAY),
-    ("and with no value", {}, node(taints=(Taint(keys.WORKER_TAINT, "NoExecute", "any"),)), NO),
+    ("our own taint is tolerated", {}, node(taints=(Taint(metadata.WORKER_TAINT, "NoExecute"),)), YES),
+    ("as far as our pods do", {}, node(taints=(Taint(metadata.WORKER_TAINT, "NoSchedule"),)), STAY),
+    ("and with no value", {}, node(taints=(Taint(metadata.WORKER_TAINT, "NoExecute", "any"),)), NO),
     ("a template that names a node fits no other", {"nodeName": "node2"}, node("node1"), NO),
     ("and fits that one", {"nodeName": "node1"}, node("node1"), YES),
     ("a node in trouble keeps its worker", {}, node(taints=(Taint("node.kubernetes.io/not-ready", "NoExecute"),)), YES),
@@ -76,4 +76,4 @@ def test_which_nodes_get_a_worker(law: str, spec: dict[str, Any], on: Node, resu
 
 def test_the_host_name_is_the_first_label_of_the_node_or_what_it_was_told() -> None:
     assert slot(node("a.b.c")).hostname == "a"
-    assert slot(node("a.b.c", annotations={keys.HOSTNAME_OVERRIDE: "x.y"})).hostname == "x.y"
+    assert slot(node("a.b.c", annotations={metadata.HOSTNAME_OVERRIDE: "x.y"})).hostname == "x.y"

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.operator.made import BLIND, ago, host, node, node_set, pod, seeing, snapshot
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.kube.types import Meta, Owner
 from slinky.kube.views import Taint
 from slinky.operator.framework.children import Child
@@ -65,7 +65,7 @@ def test_scaling_in_condemns_and_drains_and_does_not_delete() -> None:
 )
 def test_the_way_of_a_condemned_worker(state: str, trusted: bool, steps: list[str]) -> None:
     doomed = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}")
-    reason = "" if state == "MIXED" else f"{keys.REASON_PREFIX}something else"
+    reason = "" if state == "MIXED" else f"{metadata.REASON_PREFIX}something else"
     seen = seeing(host("gpu-0", state, reason), trusted=trusted)
     made = plan(snapshot(node_set(replicas=0), [doomed], seen))
     found = [
@@ -98,18 +98,18 @@ def test_a_worker_whose_jobs_slurm_has_forgotten_is_left_to_a_person() -> None:
 
 
 def test_a_persons_cordon_survives_our_own_passes() -> None:
-    seen = seeing(host("gpu-0", "IDLE+DRAIN", f"{keys.REASON_PREFIX}Pod ns/gpu-0 was cordoned"))
+    seen = seeing(host("gpu-0", "IDLE+DRAIN", f"{metadata.REASON_PREFIX}Pod ns/gpu-0 was cordoned"))
     made = plan(snapshot(node_set(replicas=1), [pod("gpu-0", pod_cordon="true")], seen))
     assert [a.what for a in kinds(made, Update)] == ["comment"]
 
 
 def test_a_wait_is_said_once_and_not_on_every_pass() -> None:
     """Whatever is done or noted comes from an action, so a wait without one makes neither a request nor an event."""
-    doomed = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}", labels={keys.POD_PROTECT: "true"})
+    doomed = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}", labels={metadata.POD_PROTECT: "true"})
     comment = settled("gpu-0", "node1").comment
-    busy = host("gpu-0", "MIXED+DRAIN", f"{keys.REASON_PREFIX}Pod ns/gpu-0 is scaled in", comment=comment)
+    busy = host("gpu-0", "MIXED+DRAIN", f"{metadata.REASON_PREFIX}Pod ns/gpu-0 is scaled in", comment=comment)
     assert plan(snapshot(node_set(replicas=0), [doomed], seeing(busy))) == []
-    drained = host("gpu-0", "IDLE+DRAIN", f"{keys.REASON_PREFIX}Node node1 was cordoned", comment=busy.comment)
+    drained = host("gpu-0", "IDLE+DRAIN", f"{metadata.REASON_PREFIX}Node node1 was cordoned", comment=busy.comment)
     assert plan(snapshot(node_set(replicas=1), [pod("gpu-0")], seeing(drained), [node("node1", cordoned=True)])) == []
 
 
@@ -135,11 +135,11 @@ def test_the_deadline_of_a_deletion_is_an_override_that_a_person_gave() -> None:
 )
 def test_jobs_that_outstay_a_drain(policy: str, step: list[type]) -> None:
     of = node_set(replicas=0, drain={"timeout": "1m", "onTimeout": policy})
-    reason = f"{keys.REASON_PREFIX}Pod ns/gpu-0 is scaled in"
+    reason = f"{metadata.REASON_PREFIX}Pod ns/gpu-0 is scaled in"
     seen = seeing(host("gpu-0", "MIXED+DRAIN", reason))
 
     def hurried(seconds: float) -> list[type]:
-        doomed = pod("gpu-0", pod_condemned=f"scale-in {ago(seconds)}", labels={keys.POD_PROTECT: "true"})
+        doomed = pod("gpu-0", pod_condemned=f"scale-in {ago(seconds)}", labels={metadata.POD_PROTECT: "true"})
         made = plan(snapshot(of, [doomed], seen))
         return [type(a) for a in made if isinstance(a, Cancel) or (isinstance(a, Update) and a.what == "down")]
 
@@ -167,7 +167,7 @@ def test_one_worker_on_every_node_that_fits() -> None:
 
 def test_a_node_that_no_longer_fits_lets_its_worker_go_in_peace() -> None:
     of = node_set(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"gpu": "yes"}}})
-    there = pod("gpu-x", node="b", mode="DaemonSet", labels={keys.POD_HOSTNAME: "b"})
+    there = pod("gpu-x", node="b", mode="DaemonSet", labels={metadata.POD_HOSTNAME: "b"})
     made = plan(snapshot(of, [there], seeing(host("b", "MIXED")), [node("b")]))
     assert [a.cause for a in kinds(made, Condemn)] == ["node"]
     assert kinds(made, Delete, Create) == []
@@ -176,7 +176,7 @@ def test_a_node_that_no_longer_fits_lets_its_worker_go_in_peace() -> None:
 def test_of_two_workers_on_one_node_the_ready_one_stays() -> None:
     of = node_set(scalingMode="DaemonSet")
     pods = [
-        pod(f"gpu-{n}", node="b", mode="DaemonSet", labels={keys.POD_HOSTNAME: "b"}, ready=r)
+        pod(f"gpu-{n}", node="b", mode="DaemonSet", labels={metadata.POD_HOSTNAME: "b"}, ready=r)
         for n, r in ((1, None), (2, 50))
     ]
     made = plan(snapshot(of, pods, seeing(host("b")), [node("b")]))
@@ -288,14 +288,14 @@ def worlds(draw: st.DrawFn) -> Any:
         for n in range(count)
     ]
     hosts = [
-        host(f"gpu-{n}", draw(STATES), draw(st.sampled_from(["", "disk", f"{keys.REASON_PREFIX}x"])))
+        host(f"gpu-{n}", draw(STATES), draw(st.sampled_from(["", "disk", f"{metadata.REASON_PREFIX}x"])))
         for n in range(count)
         if draw(st.booleans())
     ]
     of = node_set(
         replicas=draw(st.integers(0, 6)),
         deleting=draw(st.sampled_from([None, None, 10.0])),
-        annotations=draw(st.sampled_from([{}, {}, {keys.FORCE_DELETE: "true"}])),
+        annotations=draw(st.sampled_from([{}, {}, {metadata.FORCE_DELETE: "true"}])),
         updateStrategy={"type": draw(st.sampled_from(["RollingUpdate", "OnDelete", "ScheduledUpdate"]))},
     )
     return snapshot(of, pods, seeing(*hosts, trusted=draw(st.booleans())))
@@ -305,7 +305,7 @@ def worlds(draw: st.DrawFn) -> Any:
 @given(worlds())
 def test_laws_of_every_plan(seen: Any) -> None:
     actions = plan(seen)
-    forced = seen.of.metadata.annotations.get(keys.FORCE_DELETE) == "true"
+    forced = seen.of.metadata.annotations.get(metadata.FORCE_DELETE) == "true"
     for action in kinds(actions, Delete):
         assert permission(action.worker, forced=forced), "deleted without permission"
         assert action.worker.condemned or action.worker.pod.finished, "deleted without having been chosen"
@@ -318,7 +318,7 @@ def test_laws_of_every_plan(seen: Any) -> None:
     for action in kinds(actions, Update):
         found = seen.sight.host(action.host)
         assert found is not None, "told something about a host that is not known"
-        foreign = found.state.draining and not found.reason.startswith(keys.REASON_PREFIX)
+        foreign = found.state.draining and not found.reason.startswith(metadata.REASON_PREFIX)
         assert not (foreign and action.what in {"undrain", "resume", "drain"}), "touched a foreign drain"
     slots = [action.slot.ordinal for action in kinds(actions, Create)]
     assert len(slots) == len(set(slots))

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from tests.unit.operator.made import NOW, host, node_set, one, pod, seeing, snapshot
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.operator.nodeset.actions import Condemn, Create
 from slinky.operator.nodeset.decisions.reservation import Release, Reserve, finalizers, step
@@ -136,7 +136,7 @@ def test_slurm_forgets_no_host_that_is_reserved_so_it_leaves_first(
 
 
 def test_a_set_is_held_until_its_reservation_is_positively_gone() -> None:
-    drain, held = {keys.DRAIN_FINALIZER}, {keys.DRAIN_FINALIZER, keys.RESERVATION_FINALIZER}
+    drain, held = {metadata.DRAIN_FINALIZER}, {metadata.DRAIN_FINALIZER, metadata.RESERVATION_FINALIZER}
     there, blind = seen(Reservation(NAME)), seen()._replace(trusted=False)
     assert finalizers(node_set(), seen(), set()) == drain
     assert finalizers(scheduled(), seen(), drain) == held

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.operator.made import node_set
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSetSpec
 from slinky.kube.types import Meta
 from slinky.operator.nodeset.objects import Hashes
@@ -96,7 +96,7 @@ def test_one_that_another_operator_has_kept_is_the_same_if_it_means_the_same() -
             "oversubscribeNode": False,
         }
     }
-    foreign = Revision(Meta(name="gpu-6d4f", labels={keys.REVISION: "6d4f"}), 1, theirs)
+    foreign = Revision(Meta(name="gpu-6d4f", labels={metadata.REVISION: "6d4f"}), 1, theirs)
     assert chosen([foreign], template(node_set(**spec)), READ) == foreign
     assert chosen([foreign], template(node_set(**spec, extraConf="Weight=2")), READ) is None
 

@@ -2,7 +2,7 @@
 import pytest
 from tests.unit.operator.made import REVISION, host, node_set, one, pod, seeing
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.operator.nodeset.decisions.ordering import least_harm
 from slinky.operator.nodeset.decisions.scaling import surplus, target, vacant
 from slinky.operator.nodeset.workers import Worker
@@ -115,4 +115,4 @@ def test_a_pinned_ordinal_returns_to_its_node() -> None:
 def test_a_cost_that_is_no_number_is_zero() -> None:
     odd, cheap = one(pod("a", pod_deletion_cost="?")), one(pod("b", pod_deletion_cost="-1"))
     assert least_harm([odd, cheap])[0] is cheap
-    assert keys.POD_DELETION_COST in odd.meta.annotations
+    assert metadata.POD_DELETION_COST in odd.meta.annotations

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.operator.made import BLIND, NOW, host, node, node_set, one, pod, seeing, snapshot
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.kube.types import Condition
 from slinky.operator.nodeset import conditions
 from slinky.operator.nodeset.decisions.host_metadata import Comment, mark, updates
@@ -29,7 +29,7 @@ def test_the_comment_says_whose_the_host_is() -> None:
 
 
 def test_topology_follows_the_node_and_an_empty_one_changes_nothing() -> None:
-    place = {keys.TOPOLOGY: "default:leaf2,nvl:b1"}
+    place = {metadata.TOPOLOGY: "default:leaf2,nvl:b1"}
     assert [change.topology_str for change in told(annotations=place, topology="default:leaf1")] == [
         "default:leaf2,nvl:b1"
     ]
@@ -38,10 +38,14 @@ def test_topology_follows_the_node_and_an_empty_one_changes_nothing() -> None:
 
 
 def test_our_features_follow_the_node_and_others_stay() -> None:
-    change = told(annotations={keys.FEATURES: "nvlink, ib"}, features=("gpu", "k8s/old"), active_features=("gpu",))[0]
+    change = told(annotations={metadata.FEATURES: "nvlink, ib"}, features=("gpu", "k8s/old"), active_features=("gpu",))[
+        0
+    ]
     assert change.features == ["gpu", "k8s/ib", "k8s/nvlink"]
     assert change.features_act == ["gpu", "k8s/ib", "k8s/nvlink"]
-    assert told(annotations={keys.FEATURES: "ib"}, features=("k8s/ib", "gpu"), active_features=("gpu", "k8s/ib")) == []
+    assert (
+        told(annotations={metadata.FEATURES: "ib"}, features=("k8s/ib", "gpu"), active_features=("gpu", "k8s/ib")) == []
+    )
 
 
 def test_nothing_is_told_about_a_worker_that_is_not_ready_or_not_known() -> None:
@@ -52,15 +56,15 @@ def test_nothing_is_told_about_a_worker_that_is_not_ready_or_not_known() -> None
 def test_busy_workers_are_protected_and_an_unknown_one_stays_as_it_is() -> None:
     busy = mark(node_set(), one(pod(), seeing(host("gpu-0", "MIXED"))))
     assert busy is not None
-    assert busy.labels == {keys.POD_PROTECT: "true"}
-    held = pod(labels={keys.POD_PROTECT: "true"})
+    assert busy.labels == {metadata.POD_PROTECT: "true"}
+    held = pod(labels={metadata.POD_PROTECT: "true"})
     idle = mark(node_set(), one(held, seeing(host("gpu-0", "IDLE"))))
     assert idle is not None
-    assert idle.labels == {keys.POD_PROTECT: None}
+    assert idle.labels == {metadata.POD_PROTECT: None}
     assert mark(node_set(), one(held, BLIND)) is None
     off = mark(node_set(workloadDisruptionProtection=False), one(held, BLIND))
     assert off is not None
-    assert off.labels == {keys.POD_PROTECT: None}
+    assert off.labels == {metadata.POD_PROTECT: None}
 
 
 @pytest.mark.parametrize(
@@ -77,9 +81,9 @@ def test_busy_workers_are_protected_and_an_unknown_one_stays_as_it_is() -> None:
 def test_an_idle_worker_is_protected_on_request_until_it_is_drained(law: str, state: str, guarded: bool) -> None:
     of, seen = node_set(drain={"protectIdle": True}), seeing(host("gpu-0", state))
     marked = mark(of, one(pod(), seen))
-    assert (marked is not None and marked.labels == {keys.POD_PROTECT: "true"}) is guarded
-    held = mark(of, one(pod(labels={keys.POD_PROTECT: "true"}), seen))
-    assert (held is not None and held.labels == {keys.POD_PROTECT: None}) is not guarded
+    assert (marked is not None and marked.labels == {metadata.POD_PROTECT: "true"}) is guarded
+    held = mark(of, one(pod(labels={metadata.POD_PROTECT: "true"}), seen))
+    assert (held is not None and held.labels == {metadata.POD_PROTECT: None}) is not guarded
     off = node_set(drain={"protectIdle": True}, workloadDisruptionProtection=False)
     assert mark(off, one(pod(), seen)) is None
 
@@ -168,7 +172,7 @@ def test_a_worker_on_its_nodes_network_gets_its_name_when_the_node_is_known() ->
 
     def named(where: str) -> str | None:
         made = mark(of, one(pod(node=where), BLIND, of))
-        return made.labels.get(keys.POD_HOSTNAME) if made else None
+        return made.labels.get(metadata.POD_HOSTNAME) if made else None
 
     assert named("") is None
     assert named("node7") == "node7"

@@ -6,13 +6,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.kube import Ask, Client, Key, Meta, Object, Reply, Resource, Unreachable
 from slinky.webhook.binding import BindingWebhook
 
-WORKER = Object(Meta("gpu-0", "slurm", labels={keys.APP_NAME: "slurmd"}))
-OTHER = Object(Meta("web-0", "slurm", labels={keys.APP_NAME: "nginx"}))
-NODE = Object(Meta("n1", annotations={keys.TOPOLOGY: "default:s1"}))
+WORKER = Object(Meta("gpu-0", "slurm", labels={metadata.APP_NAME: "slurmd"}))
+OTHER = Object(Meta("web-0", "slurm", labels={metadata.APP_NAME: "nginx"}))
+NODE = Object(Meta("n1", annotations={metadata.TOPOLOGY: "default:s1"}))
 BARE = Object(Meta("n1"))
 
 
@@ -45,5 +45,5 @@ async def test_without_a_topology_to_give_the_binding_passes_as_it_is(found: dic
 async def test_the_topology_joins_what_is_there() -> None:
     reply = await BindingWebhook(cast("Client", Cluster({"pods": WORKER, "nodes": NODE})))(ask(a="b"))
     assert reply.patch == (
-        {"op": "add", "path": "/metadata/annotations", "value": {"a": "b", keys.TOPOLOGY: "default:s1"}},
+        {"op": "add", "path": "/metadata/annotations", "value": {"a": "b", metadata.TOPOLOGY: "default:s1"}},
     )

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slinky.api import Controller, NodeSet, keys
+from slinky.api import Controller, NodeSet
+from slinky.api.names import metadata
 from slinky.kube import Reply
 from slinky.webhook.application import RULES
 from slinky.webhook.farewell import farewell
@@ -264,7 +265,7 @@ def staffed(workers: int, **annotations: str) -> NodeSet:
     return msgspec.structs.replace(found, metadata=meta, status=status)
 
 
-GIVEN_UP = {keys.FORCE_DELETE: "true"}
+GIVEN_UP = {metadata.FORCE_DELETE: "true"}
 CLUSTER: Controller = made("controller")
 
 

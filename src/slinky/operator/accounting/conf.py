@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """slurmdbd.conf. Pure. The text holds the database password, so it goes into a Secret and nowhere else."""
 
-from slinky.api import wellknown
 from slinky.api.accounting import Accounting
+from slinky.api.names import wellknown
 from slinky.kube.errors import Blocked
 from slinky.slurm import conf
 

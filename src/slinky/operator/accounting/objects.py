@@ -5,9 +5,9 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from slinky.api import keys, wellknown
 from slinky.api.accounting import ACCOUNTINGS, Accounting
-from slinky.api.names import SLURMDBD
+from slinky.api.names import metadata, wellknown
+from slinky.api.names.children import SLURMDBD
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS
 from slinky.operator.build.child_metadata import framed, pod_template
@@ -46,7 +46,7 @@ def config_secret(of: Accounting, files: Mapping[str, str], digest: str) -> Piec
     """slurmdbd.conf, with the password in it, and what stands beside it."""
     data = {name: b64encode(text.encode()).decode() for name, text in files.items()}
     made = _own(of, SECRETS, of.config_name, data=data)
-    made["metadata"]["annotations"][keys.SLURMDBD_CONF_HASH] = digest
+    made["metadata"]["annotations"][metadata.SLURMDBD_CONF_HASH] = digest
     return made
 
 
@@ -54,9 +54,9 @@ def stateful_set(of: Accounting, files: Sequence[str], hashes: Hashes, images: I
     """The slurmdbd pod, with the `files` of its configuration."""
     annotations = {
         **default_container("slurmdbd"),
-        keys.SLURM_KEY_HASH: hashes.slurm_key,
-        keys.JWT_KEY_HASH: hashes.jwt_key,
-        keys.SLURMDBD_CONF_HASH: hashes.config,
+        metadata.SLURM_KEY_HASH: hashes.slurm_key,
+        metadata.JWT_KEY_HASH: hashes.jwt_key,
+        metadata.SLURMDBD_CONF_HASH: hashes.config,
     }
     labels = SLURMDBD.labels(of.metadata.name)
     spec = {

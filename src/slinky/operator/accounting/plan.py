@@ -3,8 +3,8 @@
 
 from typing import Any, NamedTuple
 
-from slinky.api import wellknown
 from slinky.api.accounting import Accounting
+from slinky.api.names import wellknown
 from slinky.kube.resource import Resource
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS

@@ -9,9 +9,9 @@ tools leave their marks in annotations all the time, and each would replace the 
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from slinky.api import keys
-from slinky.api.names import Role
-from slinky.api.templates import PodTemplate
+from slinky.api.fields.templates import PodTemplate
+from slinky.api.names import metadata as keys
+from slinky.api.names.children import Role
 from slinky.kube.resource import Resource
 from slinky.kube.types import HasMeta, Key
 from slinky.operator.build.pod_parts import Piece

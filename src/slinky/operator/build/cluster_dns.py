@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from slinky.api import names
+from slinky.api.names import children
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 
@@ -13,6 +13,6 @@ def cluster_domain(given: str) -> str:
     if given:
         return given
     try:
-        return names.cluster_domain(RESOLV_CONF.read_text())
+        return children.cluster_domain(RESOLV_CONF.read_text())
     except OSError:
-        return names.FALLBACK_DOMAIN
+        return children.FALLBACK_DOMAIN

@@ -5,9 +5,9 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from slinky.api import keys, wellknown
-from slinky.api.refs import KeyRef
-from slinky.api.templates import ServicePart
+from slinky.api.fields.refs import KeyRef
+from slinky.api.fields.templates import ServicePart
+from slinky.api.names import metadata, wellknown
 from slinky.kube.errors import Blocked
 from slinky.operator.keys import jwt_keyring, slurm_keyring
 
@@ -124,4 +124,4 @@ def headless_spec(selector: Mapping[str, str], name: str, port: int) -> Piece:
 
 def default_container(name: str) -> dict[str, str]:
     """The annotation by which kubectl chooses a container."""
-    return {keys.DEFAULT_CONTAINER: name}
+    return {metadata.DEFAULT_CONTAINER: name}

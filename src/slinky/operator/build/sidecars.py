@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers that run beside a daemon. Their scripts are constants: nothing a person writes is ever part of one."""
 
-from slinky.api import wellknown
+from slinky.api.names import wellknown
 from slinky.operator.build.pod_parts import Piece, mount
 
 LOG_VOLUME = "slurm-logfile"

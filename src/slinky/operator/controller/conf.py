@@ -8,9 +8,9 @@ each value and reads the result back; what it refuses is a `ConfError` with a se
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from slinky.api import wellknown
 from slinky.api.accounting import Accounting
 from slinky.api.controller import Controller
+from slinky.api.names import wellknown
 from slinky.api.nodeset import NodeSet
 from slinky.operator.controller.files import Files
 from slinky.slurm import conf

@@ -7,9 +7,9 @@ nothing outside takes notice of it. Only one end means that the files are bad: s
 
 from typing import Any
 
-from slinky.api import keys, wellknown
 from slinky.api.controller import CONTROLLERS, Controller
-from slinky.api.names import SLURMCTLD, Role
+from slinky.api.names import metadata, wellknown
+from slinky.api.names.children import SLURMCTLD, Role
 from slinky.kube.types import Key
 from slinky.kube.views import PODS, Whole
 from slinky.operator.build.child_metadata import framed
@@ -103,7 +103,7 @@ def pod(of: Controller, generation: Generation, config_name: str, files: Files, 
         ],
     }
     made = framed(CONTROLLERS, of, TRIAL, PODS, key(of, generation), spec=spec)
-    made["metadata"]["annotations"][keys.CONFIG_GENERATION] = generation.mark
+    made["metadata"]["annotations"][metadata.CONFIG_GENERATION] = generation.mark
     return made
 
 

@@ -3,9 +3,9 @@
 
 import asyncio
 
-from slinky.api import keys
 from slinky.api.controller import CONTROLLERS, Controller
-from slinky.api.names import SLURMCTLD
+from slinky.api.names import metadata
+from slinky.api.names.children import SLURMCTLD
 from slinky.api.nodeset import NodeSet
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
@@ -158,9 +158,9 @@ class ControllerKeeper(HeldKeeper[Controller]):
             if pod.metadata.deleting:
                 continue
             label = "true" if pod.ready else None
-            if pod.metadata.labels.get(keys.ACTIVE) != label:
+            if pod.metadata.labels.get(metadata.ACTIVE) != label:
                 WRITES.labels("patch", "Pod").inc()
-                patch = {"metadata": {"labels": {keys.ACTIVE: label}}}
+                patch = {"metadata": {"labels": {metadata.ACTIVE: label}}}
                 self.world.pods.wrote(await self.world.client.patch(self.world.pods.resource, pod.key, patch))
 
 
@@ -175,6 +175,6 @@ def _shape(of: NodeSet) -> tuple[object, ...]:
 
 def _controller_of(pod: Pod) -> tuple[Key, ...]:
     labels = pod.metadata.labels
-    if labels.get(keys.APP_COMPONENT) != SLURMCTLD.component:
+    if labels.get(metadata.APP_COMPONENT) != SLURMCTLD.component:
         return ()
-    return (Key(pod.metadata.namespace, labels.get(keys.APP_INSTANCE, "")),)
+    return (Key(pod.metadata.namespace, labels.get(metadata.APP_INSTANCE, "")),)

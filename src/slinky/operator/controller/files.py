@@ -8,9 +8,9 @@ What does not fit there (bytes, or more than `ROOM`) is mounted from where it is
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from slinky.api import wellknown
 from slinky.api.controller import Controller
-from slinky.api.refs import LocalRef
+from slinky.api.fields.refs import LocalRef
+from slinky.api.names import wellknown
 from slinky.kube.errors import Blocked
 from slinky.kube.views import ConfigMap
 from slinky.operator.build.pod_parts import Piece, config_source

@@ -11,8 +11,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from slinky.api import keys
 from slinky.api.controller import Controller
+from slinky.api.names import metadata
 from slinky.kube.conditions import rfc3339
 from slinky.kube.errors import AlreadyExists, Forbidden, Invalid
 from slinky.kube.types import Key
@@ -97,9 +97,9 @@ class History:
         marks = live.metadata.annotations if live else {}
         return Past(
             tuple(sorted(kept, key=lambda found: found.number)),
-            used=marks.get(keys.CONFIG_GENERATION, ""),
-            good=marks.get(keys.CONFIG_GOOD, ""),
-            since=seconds(marks.get(keys.CONFIG_SINCE, "")),
+            used=marks.get(metadata.CONFIG_GENERATION, ""),
+            good=marks.get(metadata.CONFIG_GOOD, ""),
+            since=seconds(marks.get(metadata.CONFIG_SINCE, "")),
         )
 
     async def unstick(self, of: Controller, story: Story) -> None:
@@ -116,7 +116,7 @@ class History:
         """Bring the files to a slurmctld that reads them in place."""
         if of.spec.inplace_reconfigure and story.decision.used is not None:
             for pod in self.pods(of):
-                await refresh(self.world, pod, keys.CONFIG_GENERATION, story.decision.used.mark)
+                await refresh(self.world, pod, metadata.CONFIG_GENERATION, story.decision.used.mark)
 
     def forget(self, key: Key) -> None:
         """The Controller is gone."""
@@ -138,15 +138,15 @@ class History:
             return None
         since = past.since if used.mark == past.used and past.since else self._now()
         marks = {
-            keys.CONFIG_GENERATION: used.mark,
-            keys.CONFIG_GOOD: decision.good,
-            keys.CONFIG_SINCE: rfc3339(datetime.fromtimestamp(since, UTC)),
+            metadata.CONFIG_GENERATION: used.mark,
+            metadata.CONFIG_GOOD: decision.good,
+            metadata.CONFIG_SINCE: rfc3339(datetime.fromtimestamp(since, UTC)),
         }
         return Running(used.data, used.digest, marks)
 
     def _patience(self, of: Controller, past: Past) -> float:
         settings = self.world.settings
-        if of.metadata.annotations.get(keys.CONFIG_TRIAL) == OFF:
+        if of.metadata.annotations.get(metadata.CONFIG_TRIAL) == OFF:
             return 0.0
         return settings.trial_seconds if past.used else min(settings.trial_first, settings.trial_seconds)
 
@@ -204,7 +204,7 @@ class History:
         if used is None or of.spec.inplace_reconfigure:
             return None
         ready = [pod for pod in self.pods(of) if pod.ready]
-        there = any(pod.metadata.annotations.get(keys.SLURM_CONFIG_HASH) == used.digest for pod in ready)
+        there = any(pod.metadata.annotations.get(metadata.SLURM_CONFIG_HASH) == used.digest for pod in ready)
         return used.mark if there else None
 
     async def _fall(self, of: Controller, past: Past) -> Crash | None:
@@ -222,7 +222,7 @@ class History:
         """Whether a crash happened with these files."""
         if of.spec.inplace_reconfigure:
             return found.when >= past.since
-        return pod.metadata.annotations.get(keys.SLURM_CONFIG_HASH) == digest
+        return pod.metadata.annotations.get(metadata.SLURM_CONFIG_HASH) == digest
 
     async def _crash(self, pod: Pod) -> Crash | None:
         if pod.ready or pod.metadata.deleting or not _restarts(pod):
@@ -261,28 +261,28 @@ class History:
 
 def _read(found: Child) -> Generation:
     marks = found.metadata.annotations
-    number, _, digest = marks.get(keys.CONFIG_GENERATION, "0-").partition("-")
+    number, _, digest = marks.get(metadata.CONFIG_GENERATION, "0-").partition("-")
     return Generation(
         int(number) if number.isdigit() else 0,
         digest,
         found.data or {},
-        Verdict(marks[keys.CONFIG_VERDICT]),
-        marks.get(keys.CONFIG_WORDS, ""),
+        Verdict(marks[metadata.CONFIG_VERDICT]),
+        marks.get(metadata.CONFIG_WORDS, ""),
         seconds(found.metadata.creation_timestamp),
     )
 
 
 def _generation_of(found: Child) -> tuple[str, ...]:
     owner = found.metadata.controller
-    known = found.metadata.annotations.get(keys.CONFIG_VERDICT, "") in set(Verdict)
+    known = found.metadata.annotations.get(metadata.CONFIG_VERDICT, "") in set(Verdict)
     return (owner.uid,) if owner is not None and known else ()
 
 
 def _trial_of(pod: Pod) -> tuple[str, ...]:
     labels = pod.metadata.labels
-    if labels.get(keys.APP_NAME) != config_trial.TRIAL.app:
+    if labels.get(metadata.APP_NAME) != config_trial.TRIAL.app:
         return ()
-    return (str(Key(pod.metadata.namespace, labels.get(keys.APP_INSTANCE, ""))),)
+    return (str(Key(pod.metadata.namespace, labels.get(metadata.APP_INSTANCE, ""))),)
 
 
 def _restarts(pod: Pod) -> int:

@@ -8,10 +8,10 @@ The public Service selects by readiness and not by a label: in a pair of control
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from slinky.api import keys, wellknown
 from slinky.api.accounting import Accounting
 from slinky.api.controller import CONTROLLERS, Controller
-from slinky.api.names import SLURMCTLD
+from slinky.api.names import metadata, wellknown
+from slinky.api.names.children import SLURMCTLD
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS
 from slinky.operator.build import sidecars
@@ -85,9 +85,9 @@ def generation(of: Controller, kept: Generation) -> Piece:
     made = _own(of, CONFIG_MAPS, generation_name(of, kept.number), data=dict(kept.data), immutable=True)
     made["metadata"]["annotations"].update(
         {
-            keys.CONFIG_GENERATION: f"{kept.number}-{kept.digest}",
-            keys.CONFIG_VERDICT: kept.verdict.value,
-            keys.CONFIG_WORDS: kept.words[:1024],
+            metadata.CONFIG_GENERATION: f"{kept.number}-{kept.digest}",
+            metadata.CONFIG_VERDICT: kept.verdict.value,
+            metadata.CONFIG_WORDS: kept.words[:1024],
         }
     )
     return made
@@ -150,11 +150,11 @@ def _set(**fields: str) -> dict[str, str]:
 def _annotations(of: Controller, hashes: Hashes) -> dict[str, str]:
     found = {
         **default_container("slurmctld"),
-        keys.SLURM_KEY_HASH: hashes.slurm_key,
-        keys.JWT_KEY_HASH: hashes.jwt_key,
+        metadata.SLURM_KEY_HASH: hashes.slurm_key,
+        metadata.JWT_KEY_HASH: hashes.jwt_key,
     }
     # With reconfiguration in place a changed file must not replace the pod.
-    return found if of.spec.inplace_reconfigure else {**found, keys.SLURM_CONFIG_HASH: hashes.config}
+    return found if of.spec.inplace_reconfigure else {**found, metadata.SLURM_CONFIG_HASH: hashes.config}
 
 
 def _pod(of: Controller, accounting: Accounting | None, files: Files, images: Images) -> Piece:

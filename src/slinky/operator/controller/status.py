@@ -2,8 +2,8 @@
 """How a Controller does. Pure."""
 
 from slinky.api.accounting import Accounting
-from slinky.api.conditions import READY
 from slinky.api.controller import Controller
+from slinky.api.fields.conditions import READY
 from slinky.kube.conditions import is_true
 from slinky.kube.views import ReplicaStatus
 from slinky.operator.controller.config_generation import Decision, Verdict

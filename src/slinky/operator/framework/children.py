@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from slinky.api import keys
-from slinky.api.group import API_VERSION
-from slinky.api.names import ROLES
+from slinky.api.names import metadata as keys
+from slinky.api.names.children import ROLES
+from slinky.api.names.group import API_VERSION
 from slinky.kube.cache import Cache
 from slinky.kube.client import Client
 from slinky.kube.errors import Blocked, Invalid, Later, NotFound

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from slinky.api.conditions import (
+from slinky.api.fields.conditions import (
     CONFIG_SYNCED,
     DEGRADED,
     MEANINGS,

@@ -10,7 +10,7 @@ deleted without what it owns (`--cascade=orphan`) goes at once: its daemons stay
 from collections.abc import Sequence
 from typing import TypeVar
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.kube.controller import Again
 from slinky.kube.types import HasMeta, Key
 from slinky.operator.framework import orphans, references
@@ -34,13 +34,17 @@ class HeldKeeper(Keeper[T]):
     async def reconcile(self, key: Key) -> Again | None:
         """Hold the object, then do as ever."""
         found = self.cache.get(key)
-        if found is not None and not found.metadata.deleting and keys.USE_FINALIZER not in found.metadata.finalizers:
-            await self._set_finalizers(found, [*found.metadata.finalizers, keys.USE_FINALIZER])
+        if (
+            found is not None
+            and not found.metadata.deleting
+            and metadata.USE_FINALIZER not in found.metadata.finalizers
+        ):
+            await self._set_finalizers(found, [*found.metadata.finalizers, metadata.USE_FINALIZER])
         return await super().reconcile(key)
 
     async def depart(self, found: T) -> Again | None:
         """Let it go once nobody needs it."""
-        others = [name for name in found.metadata.finalizers if name != keys.USE_FINALIZER]
+        others = [name for name in found.metadata.finalizers if name != metadata.USE_FINALIZER]
         if len(others) == len(found.metadata.finalizers):
             return None
         if not orphans.stays_behind(found) and (needed := self.needed_by(found)):
@@ -63,6 +67,6 @@ def workers(world: World, cluster: Key) -> list[str]:
         f"workers of NodeSet {one.metadata.name}"
         for one in world.node_sets.by(references.CONTROLLER, str(cluster))
         if any(world.pods.by("owner", one.metadata.uid))
-        or (one.metadata.deleting and keys.RESERVATION_FINALIZER in one.metadata.finalizers)
+        or (one.metadata.deleting and metadata.RESERVATION_FINALIZER in one.metadata.finalizers)
     )
     return sorted((*there, *lost))

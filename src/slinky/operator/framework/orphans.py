@@ -5,8 +5,8 @@ A worker still says by its labels of which NodeSet and cluster it was. By that a
 and until then nothing is done that would hurt the work on it.
 """
 
-from slinky.api import keys
-from slinky.api.names import SLURMD
+from slinky.api.names import metadata
+from slinky.api.names.children import SLURMD
 from slinky.kube.cache import Cache
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import Pod
@@ -26,7 +26,7 @@ def stays_behind(found: HasMeta) -> bool:
 def set_of(found: HasMeta) -> tuple[Key, ...]:
     """The NodeSet that something was made for and that does not own it any more."""
     meta = found.metadata
-    return () if meta.deleting or meta.controller is not None else _named(found, keys.APP_INSTANCE)
+    return () if meta.deleting or meta.controller is not None else _named(found, metadata.APP_INSTANCE)
 
 
 def by_set(found: HasMeta) -> tuple[str, ...]:
@@ -41,12 +41,12 @@ def watch_homes(pods: Cache[Pod]) -> None:
 
 def cluster_of(pod: Pod) -> tuple[Key, ...]:
     """The cluster of a worker."""
-    return _named(pod, keys.CLUSTER)
+    return _named(pod, metadata.CLUSTER)
 
 
 def homeless(world: World, pod: Pod | None) -> bool:
     """A worker whose NodeSet does not exist; whether its pod still names an owner tells less, and later."""
-    return pod is not None and any(world.node_sets.get(key) is None for key in _named(pod, keys.APP_INSTANCE))
+    return pod is not None and any(world.node_sets.get(key) is None for key in _named(pod, metadata.APP_INSTANCE))
 
 
 def lost_sets(world: World, cluster: Key) -> list[str]:
@@ -59,11 +59,11 @@ def lost_sets(world: World, cluster: Key) -> list[str]:
 def _homes(pod: Pod) -> tuple[str, ...]:
     if pod.finished or pod.metadata.deleting:
         return ()
-    sets = _named(pod, keys.APP_INSTANCE)
+    sets = _named(pod, metadata.APP_INSTANCE)
     return tuple(f"{cluster} {of.name}" for cluster in cluster_of(pod) for of in sets)
 
 
 def _named(found: HasMeta, label: str) -> tuple[Key, ...]:
     labels = found.metadata.labels
-    worker = labels.get(keys.APP_COMPONENT) == SLURMD.component
+    worker = labels.get(metadata.APP_COMPONENT) == SLURMD.component
     return (Key(found.metadata.namespace, name),) if worker and (name := labels.get(label)) else ()

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from slinky.api.conditions import SLURM_REACHABLE, Status
+from slinky.api.fields.conditions import SLURM_REACHABLE, Status
 from slinky.kube.cache import Cache
 from slinky.kube.conditions import manifests
 from slinky.kube.controller import Again, Controller

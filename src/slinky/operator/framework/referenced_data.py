@@ -7,8 +7,8 @@ kept until its version moves. References never leave their namespace: a caller g
 
 from typing import TypeVar
 
-from slinky.api.keys import KEY_ORIGIN, KEY_ROTATION
-from slinky.api.refs import ConfigKeyRef, DaemonKeyRefs, KeyRef
+from slinky.api.fields.refs import ConfigKeyRef, DaemonKeyRefs, KeyRef
+from slinky.api.names.metadata import KEY_ORIGIN, KEY_ROTATION
 from slinky.kube.cache import Cache
 from slinky.kube.client import Client
 from slinky.kube.errors import Blocked, Later

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from slinky.api.accounting import Accounting
 from slinky.api.controller import Controller
+from slinky.api.fields.refs import ConfigKeyRef, DaemonKeyRefs, JwtKeyRefs, KeyRef
 from slinky.api.loginset import LoginSet
 from slinky.api.nodeset import NodeSet
-from slinky.api.refs import ConfigKeyRef, DaemonKeyRefs, JwtKeyRefs, KeyRef
 from slinky.api.token import Token
 from slinky.kube.cache import Cache
 from slinky.kube.types import HasMeta, Key

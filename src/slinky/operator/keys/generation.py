@@ -6,8 +6,8 @@ Only what is lacking is written, and only onto the version that was read: of two
 
 from base64 import b64encode
 
-from slinky.api import generated
-from slinky.api.keys import GENERATE_KEYS
+from slinky.api.fields import generated_keys
+from slinky.api.names.metadata import GENERATE_KEYS
 from slinky.kube.controller import Again, Controller
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import SECRETS
@@ -33,7 +33,7 @@ class KeyMaker:
         if found is None or found.metadata.deleting or not asks(found):
             return None
         held = await self.world.contents.secret(*key)
-        lacking = generated.missing(held.metadata.annotations, held.data)
+        lacking = generated_keys.missing(held.metadata.annotations, held.data)
         if lacking:
             WRITES.labels("patch", "Secret").inc()
             data = {name: b64encode(value).decode() for name, value in lacking.items()}

@@ -21,8 +21,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from slinky.api import keys, wellknown
-from slinky.api.refs import KeyRef
+from slinky.api.fields.refs import KeyRef
+from slinky.api.names import metadata, wellknown
 from slinky.kube.conditions import rfc3339
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
@@ -183,7 +183,7 @@ def describe(found: Step) -> str:
 def secret(namespace: str, ref: KeyRef, ring: Ring, said: str, owners: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The ring's Secret."""
     since = rfc3339(datetime.fromtimestamp(ring.since, UTC)) if ring.since else ""
-    marks = {keys.KEY_STAGE: ring.stage.value, keys.KEY_SINCE: since, keys.KEY_ROTATION: said}
+    marks = {metadata.KEY_STAGE: ring.stage.value, metadata.KEY_SINCE: since, metadata.KEY_ROTATION: said}
     held = {wellknown.JWT_KEY: ring.current, NEXT: ring.next, BRIDGE: ring.bridge}
     data = {file: b64encode(value).decode() for file, value in held.items() if value}
     return SECRETS.manifest(
@@ -195,7 +195,7 @@ def read(held: Secret) -> Ring:
     """The ring in its Secret."""
     stage = Stage.SETTLED
     with suppress(ValueError):
-        stage = Stage(held.metadata.annotations.get(keys.KEY_STAGE, ""))
-    since = seconds(held.metadata.annotations.get(keys.KEY_SINCE, ""))
+        stage = Stage(held.metadata.annotations.get(metadata.KEY_STAGE, ""))
+    since = seconds(held.metadata.annotations.get(metadata.KEY_SINCE, ""))
     data = held.data
     return Ring(data.get(wellknown.JWT_KEY, b""), data.get(NEXT, b""), data.get(BRIDGE, b""), stage, since)

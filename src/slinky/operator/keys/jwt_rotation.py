@@ -9,9 +9,9 @@ import asyncio
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
 
-from slinky.api import keys, wellknown
 from slinky.api.controller import Controller as Cluster
-from slinky.api.refs import KeyRef
+from slinky.api.fields.refs import KeyRef
+from slinky.api.names import metadata, wellknown
 from slinky.api.token import Token
 from slinky.kube.controller import Again, Controller
 from slinky.kube.types import Key
@@ -60,7 +60,7 @@ class Crossing:
         settled = before.stage is Stage.SETTLED and before.current == wanted
         found = Step(before) if settled else await self._step(namespace, ref, before, wanted, held_by)
         said = describe(found)
-        changed = (found.ring, said) != (before, held.metadata.annotations.get(keys.KEY_ROTATION, ""))
+        changed = (found.ring, said) != (before, held.metadata.annotations.get(metadata.KEY_ROTATION, ""))
         if changed or strange(held, held_by):
             await self._write(namespace, ref, found.ring, said, held_by)
         if before.stage is not found.ring.stage:
@@ -96,14 +96,14 @@ class Crossing:
             return False
         noted = config.metadata.annotations
         if isinstance(of, Cluster):
-            used = noted.get(keys.CONFIG_GENERATION, "")
+            used = noted.get(metadata.CONFIG_GENERATION, "")
             if of.status.loaded_config != used:
                 return False
             if not of.spec.inplace_reconfigure:
-                marks[keys.SLURM_CONFIG_HASH] = used.partition("-")[2]
+                marks[metadata.SLURM_CONFIG_HASH] = used.partition("-")[2]
         else:
-            marks[keys.SLURMDBD_CONF_HASH] = noted.get(keys.SLURMDBD_CONF_HASH, "")
-        marks[keys.JWT_KEY_HASH] = hashed(ring.current)
+            marks[metadata.SLURMDBD_CONF_HASH] = noted.get(metadata.SLURMDBD_CONF_HASH, "")
+        marks[metadata.JWT_KEY_HASH] = hashed(ring.current)
         return files.rolled(STATEFUL_SETS, key._replace(name=of.workload_name), marks)
 
     def _tokens(self, namespace: str, ref: KeyRef) -> Iterable[Token]:

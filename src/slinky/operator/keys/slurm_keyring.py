@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from slinky.api import keys, wellknown
-from slinky.api.refs import KeyRef
+from slinky.api.fields.refs import KeyRef
+from slinky.api.names import metadata, wellknown
 from slinky.kube.conditions import rfc3339
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, Secret
@@ -113,11 +113,11 @@ def secret(namespace: str, ref: KeyRef, ring: Ring, said: str, owners: Sequence[
     one under its name.
     """
     marks = {
-        keys.KEY_STAGE: ring.stage.value,
-        keys.KEY_SINCE: _stamp(ring.since),
-        keys.KEY_TOLD: _stamp(ring.told),
-        keys.KEY_ORIGIN: ring.origin,
-        keys.KEY_ROTATION: said,
+        metadata.KEY_STAGE: ring.stage.value,
+        metadata.KEY_SINCE: _stamp(ring.since),
+        metadata.KEY_TOLD: _stamp(ring.told),
+        metadata.KEY_ORIGIN: ring.origin,
+        metadata.KEY_ROTATION: said,
     }
     data = {name: b64encode(value).decode() for name, value in files(ring).items()}
     return SECRETS.manifest(
@@ -130,14 +130,14 @@ def read(held: Secret) -> Ring:
     marks, data = held.metadata.annotations, held.data
     stage = Stage.SETTLED
     with suppress(ValueError):
-        stage = Stage(marks.get(keys.KEY_STAGE, ""))
+        stage = Stage(marks.get(metadata.KEY_STAGE, ""))
     return Ring(
         data.get(wellknown.SLURM_KEY, b""),
         data.get(NEXT, b""),
         stage,
-        seconds(marks.get(keys.KEY_SINCE, "")),
-        seconds(marks.get(keys.KEY_TOLD, "")),
-        marks.get(keys.KEY_ORIGIN, ""),
+        seconds(marks.get(metadata.KEY_SINCE, "")),
+        seconds(marks.get(metadata.KEY_TOLD, "")),
+        marks.get(metadata.KEY_ORIGIN, ""),
     )
 
 

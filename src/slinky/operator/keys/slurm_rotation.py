@@ -8,10 +8,10 @@ replaced by the hash of what they mount; workers are told to read their files ag
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from slinky.api import keys
 from slinky.api.controller import Controller as Cluster
-from slinky.api.names import SLURMD
-from slinky.api.refs import KeyRef
+from slinky.api.fields.refs import KeyRef
+from slinky.api.names import metadata
+from slinky.api.names.children import SLURMD
 from slinky.kube.controller import Again, Controller
 from slinky.kube.resource import Resource
 from slinky.kube.types import Key
@@ -65,7 +65,9 @@ class Rotation:
         settled = before.stage is Stage.SETTLED and before.current == wanted
         found = Step(before) if settled else await self._step(before, wanted, users, held)
         said = describe(found)
-        if (found.ring, said) != (before, held.metadata.annotations.get(keys.KEY_ROTATION, "")) or strange(held, users):
+        if (found.ring, said) != (before, held.metadata.annotations.get(metadata.KEY_ROTATION, "")) or strange(
+            held, users
+        ):
             await self._write(namespace, ref, found.ring, said, users)
             self._tell(users, before, found)
         return None if found.ring.stage is Stage.SETTLED else Again(LOOK)
@@ -93,11 +95,11 @@ class Rotation:
         """Have kubelets bring the files of this stage to the workers."""
         for of in users:
             for pod in self.world.pods.by(WORKERS_OF, str(of.key)) if isinstance(of, Cluster) else ():
-                await refresh(self.world, pod, keys.KEY_MOUNTED, wanted)
+                await refresh(self.world, pod, metadata.KEY_MOUNTED, wanted)
 
     def _reach(self, ring: Ring, users: Sequence[Holder], held: Secret) -> Reach:
         wanted = mounted(held)
-        marks, rolled = {keys.SLURM_KEY_HASH: wanted}, self.world.children.rolled
+        marks, rolled = {metadata.SLURM_KEY_HASH: wanted}, self.world.children.rolled
         behind = [str(key) for kind, key in self._workloads(users) if not rolled(kind, key, marks)]
         behind += [f"pod {pod.key.name}, made without a keyring; delete it" for pod in self._ringless(users)]
         late: list[str] = []
@@ -111,7 +113,7 @@ class Rotation:
         """Workers that another operator made: they mount the key itself and would be left behind."""
         for of in users:
             for pod in self.world.pods.by(WORKERS_OF, str(of.key)) if isinstance(of, Cluster) else ():
-                if keys.SLURM_KEY_HASH not in pod.metadata.annotations and not pod.metadata.deleting:
+                if metadata.SLURM_KEY_HASH not in pod.metadata.annotations and not pod.metadata.deleting:
                     yield pod
 
     def _workloads(self, users: Iterable[Holder]) -> Iterable[tuple[Resource[Any], Key]]:
@@ -127,7 +129,7 @@ class Rotation:
 
     def _hosts(self, of: Cluster) -> list[str]:
         pods = self.world.pods.by(WORKERS_OF, str(of.key))
-        return [pod.metadata.labels.get(keys.POD_HOSTNAME, "") for pod in pods if not pod.metadata.deleting]
+        return [pod.metadata.labels.get(metadata.POD_HOSTNAME, "") for pod in pods if not pod.metadata.deleting]
 
     async def _write(self, namespace: str, ref: KeyRef, ring: Ring, said: str, users: Sequence[Holder]) -> None:
         await write(self.world, secret(namespace, ref, ring, said, [owner(of) for of in users]))
@@ -146,6 +148,6 @@ def _has_read(host: Node | None, told: float) -> bool:
 
 def _cluster_of(pod: Any) -> tuple[str, ...]:
     labels = pod.metadata.labels
-    if labels.get(keys.APP_NAME) != SLURMD.app or not labels.get(keys.CLUSTER):
+    if labels.get(metadata.APP_NAME) != SLURMD.app or not labels.get(metadata.CLUSTER):
         return ()
-    return (str(Key(pod.metadata.namespace, labels[keys.CLUSTER])),)
+    return (str(Key(pod.metadata.namespace, labels[metadata.CLUSTER])),)

@@ -7,10 +7,10 @@ A ring is a Secret of the operator, in which a rotation of the key stands; `keyr
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from slinky.api import keys
 from slinky.api.accounting import ACCOUNTINGS, Accounting
 from slinky.api.controller import CONTROLLERS, Controller
-from slinky.api.refs import DaemonKeyRefs, KeyRef
+from slinky.api.fields.refs import DaemonKeyRefs, KeyRef
+from slinky.api.names import metadata
 from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
 from slinky.kube.types import HasMeta, Key
@@ -80,7 +80,7 @@ async def ring_of(world: World, key: Key) -> Secret | None:
     if world.contents.secrets.get(key) is None:
         return None
     found = await world.contents.secret(*key)
-    if keys.KEY_STAGE not in found.metadata.annotations:
+    if metadata.KEY_STAGE not in found.metadata.annotations:
         raise Blocked("NameTaken", f"Secret {key.name} is not a keyring of the operator; rename it")
     return found
 

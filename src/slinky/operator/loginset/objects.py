@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from slinky.api import keys, names, wellknown
 from slinky.api.controller import Controller
 from slinky.api.loginset import LOGIN_SETS, DeploymentRolling, DeploymentStrategy, LoginSet
-from slinky.api.names import LOGIN
+from slinky.api.names import children, metadata, wellknown
+from slinky.api.names.children import LOGIN
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES
 from slinky.operator.build.addresses import conf_server
@@ -81,10 +81,10 @@ def deployment(of: LoginSet, controller: Controller, hashes: Hashes, images: Ima
     """The login pods."""
     annotations = {
         **default_container("login"),
-        keys.SLURM_KEY_HASH: hashes.slurm_key,
-        keys.SSH_HOST_KEYS_HASH: hashes.host_keys,
-        keys.SSHD_CONF_HASH: hashes.sshd,
-        keys.SSSD_CONF_HASH: hashes.sssd,
+        metadata.SLURM_KEY_HASH: hashes.slurm_key,
+        metadata.SSH_HOST_KEYS_HASH: hashes.host_keys,
+        metadata.SSHD_CONF_HASH: hashes.sshd,
+        metadata.SSSD_CONF_HASH: hashes.sssd,
     }
     spec = {
         "replicas": of.spec.replicas,
@@ -110,7 +110,7 @@ def _strategy(asked: DeploymentStrategy) -> Piece:
 
 
 def _pod(of: LoginSet, controller: Controller, images: Images, domain: str) -> Piece:
-    search = names.long_address(controller.worker_service_name, of.metadata.namespace, domain)
+    search = children.long_address(controller.worker_service_name, of.metadata.namespace, domain)
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

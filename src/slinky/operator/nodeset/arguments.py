@@ -8,8 +8,8 @@ the quotes off. No value may hold a character with which it could leave them.
 from collections.abc import Mapping
 from typing import Any
 
-from slinky.api import keys
 from slinky.api.controller import Controller
+from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.quantity import Quantity
 from slinky.operator.build.addresses import conf_server
@@ -37,7 +37,7 @@ def environment(container: Mapping[str, Any], pod: Mapping[str, Any]) -> list[Pi
     limits = {**(_limits(pod)), **(_limits(container))}
     cores = Quantity.parse(limits["cpu"]).whole() if "cpu" in limits else 0
     memory = Quantity.parse(limits["memory"]).mebi() if "memory" in limits else 0
-    place = {"fieldRef": {"fieldPath": f"metadata.annotations['{keys.TOPOLOGY}']"}}
+    place = {"fieldRef": {"fieldPath": f"metadata.annotations['{metadata.TOPOLOGY}']"}}
     return [
         {"name": "SLINKY_TOPOLOGY", "valueFrom": place},
         {"name": "POD_CPUS", "value": str(cores)},

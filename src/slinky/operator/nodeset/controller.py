@@ -6,8 +6,8 @@ from collections import Counter
 from functools import partial
 from typing import TypeGuard
 
-from slinky.api import keys
 from slinky.api.controller import Controller
+from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube.controller import Again
 from slinky.kube.errors import Blocked, NotFound
@@ -123,7 +123,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
 
     async def depart(self, found: NodeSet) -> Again | None:
         """Drain and delete every worker, then let the NodeSet go; at once if its cluster is gone, or if they stay."""
-        ours = {keys.DRAIN_FINALIZER, keys.RESERVATION_FINALIZER}
+        ours = {metadata.DRAIN_FINALIZER, metadata.RESERVATION_FINALIZER}
         if not ours & set(found.metadata.finalizers):
             return None
         if orphans.stays_behind(found):
@@ -133,7 +133,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         seen = self._snapshot(found, found.status.node_set_hash)
         alone = controller is None
         steps: list[Action] = [] if alone else plan(seen)
-        if not seen.workers and not alone and keys.RESERVATION_FINALIZER in found.metadata.finalizers:
+        if not seen.workers and not alone and metadata.RESERVATION_FINALIZER in found.metadata.finalizers:
             steps = [Release(found.reservation_name)]  # whatever was seen of it last: Slurm knows
         report = await self.acts.carry_out(found, steps, None, partial(self.note, found))
         self._tell_waits(seen, report)
@@ -179,7 +179,9 @@ class NodeSetKeeper(Keeper[NodeSet]):
 
     def _carried(self, of: NodeSet) -> Counter[str]:
         """How many workers have which revision."""
-        labels = (pod.metadata.labels.get(keys.REVISION, "") for pod in self.world.pods.by("owner", of.metadata.uid))
+        labels = (
+            pod.metadata.labels.get(metadata.REVISION, "") for pod in self.world.pods.by("owner", of.metadata.uid)
+        )
         return Counter(filter(None, labels))
 
     async def _hashes(self, of: NodeSet, controller: Controller) -> Hashes:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Set
 from dataclasses import dataclass, field
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import rfc3339
 from slinky.kube.errors import AlreadyExists, Forbidden, Later, NotFound
@@ -189,7 +189,7 @@ class _Work:
         before = action.worker.condemned
         since = before.since if before else rfc3339(self.world.clock.now())
         text = str(Condemned(action.cause, since))
-        owned = {keys.POD_CONDEMNED: text, keys.POD_CORDON_OWNER: action.cause}
+        owned = {metadata.POD_CONDEMNED: text, metadata.POD_CORDON_OWNER: action.cause}
         await self._patch(Mark(action.worker, {}, owned))
         self.note(EVENTS.get(action.cause, "Condemned"), f"Pod {action.worker.meta.name} has to go: {action.cause}")
 

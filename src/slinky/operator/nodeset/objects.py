@@ -5,9 +5,9 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from slinky.api import keys, names, wellknown
 from slinky.api.controller import CONTROLLERS, Controller
-from slinky.api.names import SLURMD
+from slinky.api.names import children, metadata, wellknown
+from slinky.api.names.children import SLURMD
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS, SERVICES, VOLUME_CLAIMS
@@ -32,11 +32,11 @@ from slinky.operator.build.strategic_merge import merged
 from slinky.operator.nodeset.arguments import arguments, environment
 
 #: Tells Slurm that the worker is going, whoever deletes the pod; a constant, read by the container's own shell.
-LEAVING = f"{keys.REASON_PREFIX}Pod is terminating"
+LEAVING = f"{metadata.REASON_PREFIX}Pod is terminating"
 _PRE_STOP = f"scontrol update nodename=\"$(hostname)\" state=down reason='{LEAVING}'"
 
 #: With this taint a node is kept for workers.
-TOLERATION = {"key": keys.WORKER_TAINT, "operator": "Equal", "value": "", "effect": "NoExecute"}
+TOLERATION = {"key": metadata.WORKER_TAINT, "operator": "Equal", "value": "", "effect": "NoExecute"}
 
 
 class Slot(NamedTuple):
@@ -63,12 +63,12 @@ class Setting(NamedTuple):
     controller: Controller
     hashes: Hashes
     images: Images
-    domain: str = names.FALLBACK_DOMAIN
+    domain: str = children.FALLBACK_DOMAIN
 
 
 def worker_service(of: Controller) -> Piece:
     """Gives every worker of a cluster a name; owned by the Controller, so that no NodeSet takes it along."""
-    selector = {keys.APP_NAME: SLURMD.app, keys.CLUSTER: of.metadata.name}
+    selector = {metadata.APP_NAME: SLURMD.app, metadata.CLUSTER: of.metadata.name}
     spec = headless_spec(selector, "slurmd", wellknown.SLURMD_PORT)
     return framed(CONTROLLERS, of, SLURMD, SERVICES, Key(of.metadata.namespace, of.worker_service_name), spec=spec)
 
@@ -79,7 +79,7 @@ def worker_budget(of: Controller) -> Piece:
     A number that is never reached refuses every eviction. `maxUnavailable: 0` would not: it counts from the replicas
     that a NodeSet asks for, and while one shrinks, or has a worker per node, more are busy than that.
     """
-    selector = {keys.POD_PROTECT: "true", keys.CLUSTER: of.metadata.name}
+    selector = {metadata.POD_PROTECT: "true", metadata.CLUSTER: of.metadata.name}
     spec = {"minAvailable": 2**31 - 1, "maxUnavailable": None, "selector": {"matchLabels": selector}}
     key = Key(of.metadata.namespace, of.worker_budget_name)
     return framed(CONTROLLERS, of, SLURMD, DISRUPTION_BUDGETS, key, spec=spec)
@@ -144,26 +144,26 @@ def _identity(of: NodeSet, slot: Slot) -> str:
 def _labels(of: NodeSet, slot: Slot, name: str, hashes: Hashes) -> dict[str, str]:
     found = {
         **of.labels,
-        keys.POD_NAME: name,
-        keys.POD_HOSTNAME: hostname(of, slot),
-        keys.SCALING_MODE: of.spec.scaling_mode,
-        keys.REVISION: hashes.revision,
+        metadata.POD_NAME: name,
+        metadata.POD_HOSTNAME: hostname(of, slot),
+        metadata.SCALING_MODE: of.spec.scaling_mode,
+        metadata.REVISION: hashes.revision,
     }
-    return found if slot.ordinal is None else {**found, keys.POD_INDEX: of.padded(slot.ordinal)}
+    return found if slot.ordinal is None else {**found, metadata.POD_INDEX: of.padded(slot.ordinal)}
 
 
 def _annotations(of: NodeSet, slot: Slot, hashes: Hashes) -> dict[str, str]:
-    found = {**default_container("slurmd"), keys.SLURM_KEY_HASH: hashes.slurm_key}
+    found = {**default_container("slurmd"), metadata.SLURM_KEY_HASH: hashes.slurm_key}
     if of.spec.ssh.enabled:
-        found |= {keys.SSHD_CONF_HASH: hashes.sshd, keys.SSSD_CONF_HASH: hashes.sssd}
-    found |= {keys.POD_NODE: slot.node} if slot.node else {}
-    return found | ({keys.TOPOLOGY: slot.topology} if slot.topology else {})
+        found |= {metadata.SSHD_CONF_HASH: hashes.sshd, metadata.SSSD_CONF_HASH: hashes.sssd}
+    found |= {metadata.POD_NODE: slot.node} if slot.node else {}
+    return found | ({metadata.TOPOLOGY: slot.topology} if slot.topology else {})
 
 
 def _spec(of: NodeSet, slot: Slot, setting: Setting) -> Piece:
     controller = setting.controller
     image = of.spec.slurmd.get("image") or setting.images.of("slurmd")
-    search = names.long_address(controller.worker_service_name, of.metadata.namespace, setting.domain)
+    search = children.long_address(controller.worker_service_name, of.metadata.namespace, setting.domain)
     found: Piece = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -178,7 +178,7 @@ def _spec(of: NodeSet, slot: Slot, setting: Setting) -> Piece:
         # Two slurmd on one machine would both offer all of it, whichever namespaces they are in.
         apart = {
             "topologyKey": "kubernetes.io/hostname",
-            "labelSelector": {"matchLabels": {keys.APP_NAME: SLURMD.app}},
+            "labelSelector": {"matchLabels": {metadata.APP_NAME: SLURMD.app}},
             "namespaceSelector": {},
         }
         found["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}

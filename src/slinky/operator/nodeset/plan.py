@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.views import Node
 from slinky.operator.framework.children import Child
@@ -47,7 +47,7 @@ class Snapshot(NamedTuple):
     @property
     def forced(self) -> bool:
         """A person wants workers that have to go deleted without asking Slurm."""
-        return self.of.metadata.annotations.get(keys.FORCE_DELETE) == "true"
+        return self.of.metadata.annotations.get(metadata.FORCE_DELETE) == "true"
 
 
 def plan(seen: Snapshot) -> list[Action]:
@@ -77,7 +77,7 @@ def deletion_overdue(seen: Snapshot, seconds: float | None) -> bool:
 
 def _in_mode(seen: Snapshot) -> list[Worker]:
     mode = seen.of.spec.scaling_mode
-    return [worker for worker in seen.workers if worker.meta.labels.get(keys.SCALING_MODE, mode) == mode]
+    return [worker for worker in seen.workers if worker.meta.labels.get(metadata.SCALING_MODE, mode) == mode]
 
 
 def _creations(seen: Snapshot) -> Iterable[Create]:
@@ -98,7 +98,7 @@ def _vacant(seen: Snapshot) -> Sequence[Slot]:
 
 def node_of(worker: Worker) -> str:
     """The node a worker runs on or is meant for."""
-    return worker.pod.spec.node_name or worker.meta.annotations.get(keys.POD_NODE, "")
+    return worker.pod.spec.node_name or worker.meta.annotations.get(metadata.POD_NODE, "")
 
 
 def _stale(seen: Snapshot, slot: Slot) -> str:
@@ -153,7 +153,7 @@ def _stranded(seen: Snapshot, workers: Sequence[Worker]) -> Iterable[Worker]:
     """Workers that wait for a node to which they are pinned no more."""
     pins = placement.pins(seen.of, seen.nodes)
     for worker in workers:
-        meant = worker.meta.annotations.get(keys.POD_NODE, "")
+        meant = worker.meta.annotations.get(metadata.POD_NODE, "")
         if worker.staying and not worker.pod.spec.node_name and meant not in {"", pins.get(str(worker.ordinal))}:
             yield worker
 
@@ -185,7 +185,7 @@ def _hurried(seen: Snapshot, worker: Worker) -> Iterable[Action]:
             yield Cancel(worker.hostname)
         case "Requeue":
             # Slurm sends the batch jobs of a host that goes down back into the queue.
-            change = NodeUpdate(state=["DOWN"], reason=f"{keys.REASON_PREFIX}drain timed out")
+            change = NodeUpdate(state=["DOWN"], reason=f"{metadata.REASON_PREFIX}drain timed out")
             yield Update(worker.hostname, change, "down")
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import NamedTuple
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import rfc3339
 from slinky.kube.types import Meta
@@ -73,7 +73,7 @@ class Worker:
     @cached_property
     def condemned(self) -> Condemned | None:
         """Chosen to go; such a choice stays."""
-        text = self.meta.annotations.get(keys.POD_CONDEMNED, "")
+        text = self.meta.annotations.get(metadata.POD_CONDEMNED, "")
         return Condemned.parse(text) if text else None
 
     @cached_property
@@ -112,7 +112,7 @@ class Worker:
     @cached_property
     def cordoned(self) -> bool:
         """A person or tool asked on the pod for a drain."""
-        return self.meta.annotations.get(keys.POD_CORDON) == "true"
+        return self.meta.annotations.get(metadata.POD_CORDON) == "true"
 
     @cached_property
     def busy(self) -> bool | None:
@@ -135,7 +135,7 @@ class Worker:
         if self.busy is False:
             return ""
         if self.ends is None:
-            return self.meta.annotations.get(keys.POD_DEADLINE, NEVER)
+            return self.meta.annotations.get(metadata.POD_DEADLINE, NEVER)
         return rfc3339(datetime.fromtimestamp(self.ends, UTC)) if self.ends < LATEST else NEVER
 
     @cached_property
@@ -149,13 +149,13 @@ class Worker:
 
     def revised(self, revision: str) -> bool:
         """Has this revision."""
-        return self.meta.labels.get(keys.REVISION) == revision
+        return self.meta.labels.get(metadata.REVISION) == revision
 
 
 def worker(of: NodeSet, pod: Pod, node: Node | None, sight: Sight, now: datetime) -> Worker:
     """A worker from what is known of it."""
     name = host_name(of, pod)
-    per_node = pod.metadata.labels.get(keys.SCALING_MODE) == "DaemonSet"
+    per_node = pod.metadata.labels.get(metadata.SCALING_MODE) == "DaemonSet"
     ordinal = None if per_node else of.ordinal(pod.metadata.name)
     known = sight.host(name), sight.presence(name)
     times = sight.deadlines.get(name), sight.absent_seconds(name)
@@ -164,9 +164,9 @@ def worker(of: NodeSet, pod: Pod, node: Node | None, sight: Sight, now: datetime
 
 def host_name(of: NodeSet, pod: Pod) -> str:
     """The worker's name in Slurm: with the node's own network it has the node's own name."""
-    if of.spec.template.spec.get("hostNetwork") and pod.metadata.labels.get(keys.SCALING_MODE) != "DaemonSet":
+    if of.spec.template.spec.get("hostNetwork") and pod.metadata.labels.get(metadata.SCALING_MODE) != "DaemonSet":
         return pod.spec.node_name or pod.spec.hostname or pod.metadata.name
-    return pod.metadata.labels.get(keys.POD_HOSTNAME) or pod.spec.hostname or pod.metadata.name
+    return pod.metadata.labels.get(metadata.POD_HOSTNAME) or pod.spec.hostname or pod.metadata.name
 
 
 def seconds_since(text: str, now: datetime) -> float:

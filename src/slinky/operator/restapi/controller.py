@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Glue: carries out the plan of a RestApi, writes its status."""
 
-from slinky.api import wellknown
 from slinky.api.controller import Controller
-from slinky.api.names import SLURMRESTD
+from slinky.api.names import wellknown
+from slinky.api.names.children import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
 from slinky.kube.errors import Later
 from slinky.kube.types import Key, Object

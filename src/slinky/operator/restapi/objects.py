@@ -6,9 +6,9 @@ slurmrestd cannot fetch its configuration from slurmctld, so it mounts slurm.con
 
 from typing import Any
 
-from slinky.api import keys, wellknown
 from slinky.api.controller import Controller
-from slinky.api.names import SLURMRESTD
+from slinky.api.names import metadata, wellknown
+from slinky.api.names.children import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
 from slinky.kube.types import Key
 from slinky.kube.views import DEPLOYMENTS, SERVICES
@@ -47,8 +47,8 @@ def deployment(of: RestApi, controller: Controller, hashes: Hashes, images: Imag
     """The slurmrestd pods."""
     annotations = {
         **default_container("slurmrestd"),
-        keys.SLURM_KEY_HASH: hashes.slurm_key,
-        keys.SLURM_CONFIG_HASH: hashes.config,
+        metadata.SLURM_KEY_HASH: hashes.slurm_key,
+        metadata.SLURM_CONFIG_HASH: hashes.config,
     }
     labels = SLURMRESTD.labels(of.metadata.name)
     spec = {

@@ -6,9 +6,9 @@ A Controller without a RestApi or without a key has no connection, and then noth
 
 from collections.abc import Iterable
 
-from slinky.api import wellknown
 from slinky.api.controller import Controller
-from slinky.api.names import SLURMRESTD
+from slinky.api.names import wellknown
+from slinky.api.names.children import SLURMRESTD
 from slinky.api.restapi import RestApi
 from slinky.kube.controller import Again
 from slinky.kube.controller import Controller as Loop

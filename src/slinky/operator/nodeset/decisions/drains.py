@@ -8,7 +8,7 @@ never undone. A worker is deleted only on a fresh, positive word that nothing is
 from collections.abc import Callable
 from typing import NamedTuple
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.kube.types import Condition
 from slinky.kube.views import Node
 from slinky.operator.nodeset.objects import LEAVING
@@ -37,7 +37,7 @@ class Cause(NamedTuple):
     @property
     def reason(self) -> str:
         """What Slurm is told."""
-        return clean(f"{keys.REASON_PREFIX}{self.text}")
+        return clean(f"{metadata.REASON_PREFIX}{self.text}")
 
 
 def cause(worker: Worker, propagated: tuple[str, ...] = ()) -> Cause | None:
@@ -57,7 +57,7 @@ def change(worker: Worker, why: Cause | None) -> tuple[str, NodeUpdate] | None:
     host = worker.host
     if host is None:
         return None
-    state, ours = host.state, host.reason.startswith(keys.REASON_PREFIX)
+    state, ours = host.state, host.reason.startswith(metadata.REASON_PREFIX)
     if why is not None:
         if state.draining and (not ours or host.reason == why.reason):
             return None
@@ -84,7 +84,7 @@ def _given_up(worker: Worker) -> bool:
 PERMISSIONS: tuple[tuple[Callable[[Worker], bool], str], ...] = (
     (lambda worker: worker.pod.finished, "its containers have ended"),
     (lambda worker: not worker.pod.spec.node_name, "it was never placed"),
-    (lambda worker: worker.meta.annotations.get(keys.FORCE_DELETE) == "true", "forced by a person"),
+    (lambda worker: worker.meta.annotations.get(metadata.FORCE_DELETE) == "true", "forced by a person"),
     (lambda worker: worker.drained, "drained"),
     (lambda worker: worker.absent and not worker.ready, "Slurm does not know it and its slurmd does not answer"),
     (_given_up, "not registered in Slurm"),
@@ -111,7 +111,7 @@ def clean(text: str) -> str:
 
 
 def _node_text(node: Node, propagated: tuple[str, ...]) -> str:
-    if given := clean(node.metadata.annotations.get(keys.NODE_CORDON_REASON, "")):
+    if given := clean(node.metadata.annotations.get(metadata.NODE_CORDON_REASON, "")):
         return given
     said = [_said(found) for found in node.status.conditions if found.type in propagated and found.status == "True"]
     return " ".join(said) or f"Node {node.metadata.name} was cordoned"

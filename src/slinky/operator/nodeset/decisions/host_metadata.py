@@ -9,7 +9,7 @@ from functools import cache
 
 import msgspec
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.operator.nodeset.actions import Mark, Update
 from slinky.operator.nodeset.workers import STATE, Worker
@@ -51,22 +51,22 @@ def updates(of: NodeSet, worker: Worker) -> Iterable[Update]:
         yield Update(host.name, NodeUpdate(comment=comment), "comment")
     if worker.node is None:
         return
-    place = worker.node.metadata.annotations.get(keys.TOPOLOGY, "")
+    place = worker.node.metadata.annotations.get(metadata.TOPOLOGY, "")
     if place and set(place.split(",")) != set(host.topology.split(",")):
         yield Update(host.name, NodeUpdate(topology_str=place), "topology")
-    yield from _features(worker.node.metadata.annotations.get(keys.FEATURES), host)
+    yield from _features(worker.node.metadata.annotations.get(metadata.FEATURES), host)
 
 
 def mark(of: NodeSet, worker: Worker) -> Mark | None:
     """Labels and annotations that the worker's pod should have and has not."""
     labels = _protection(of, worker)
-    if worker.pod.metadata.labels.get(keys.POD_HOSTNAME) != worker.hostname and worker.pod.spec.node_name:
-        labels[keys.POD_HOSTNAME] = worker.hostname
+    if worker.pod.metadata.labels.get(metadata.POD_HOSTNAME) != worker.hostname and worker.pod.spec.node_name:
+        labels[metadata.POD_HOSTNAME] = worker.hostname
     annotations: dict[str, str | None] = {}
     if worker.node is not None:
-        annotations[keys.TOPOLOGY] = worker.node.metadata.annotations.get(keys.TOPOLOGY)
+        annotations[metadata.TOPOLOGY] = worker.node.metadata.annotations.get(metadata.TOPOLOGY)
     if worker.busy is False or (worker.busy and worker.ends is not None):
-        annotations[keys.POD_DEADLINE] = worker.deadline or None
+        annotations[metadata.POD_DEADLINE] = worker.deadline or None
     new_labels = {key: value for key, value in labels.items() if worker.meta.labels.get(key) != value}
     new_annotations = {key: value for key, value in annotations.items() if worker.meta.annotations.get(key) != value}
     return Mark(worker, new_labels, new_annotations) if new_labels or new_annotations else None
@@ -75,26 +75,26 @@ def mark(of: NodeSet, worker: Worker) -> Mark | None:
 def _protection(of: NodeSet, worker: Worker) -> dict[str, str | None]:
     """Whether the budget refuses its eviction; one that is protected while idle is so before a job begins."""
     if not of.spec.workload_disruption_protection:
-        return {keys.POD_PROTECT: None}
+        return {metadata.POD_PROTECT: None}
     if worker.busy is None:
         return {}  # not known: whatever protects it stays
     guarded = worker.busy or (of.spec.drain.protect_idle and not worker.drained)
-    return {keys.POD_PROTECT: "true" if guarded else None}
+    return {metadata.POD_PROTECT: "true" if guarded else None}
 
 
 def _features(asked: str | None, host: Host) -> Iterable[Update]:
     """Ours carry a prefix; all others are left as they are."""
-    wanted = sorted({f"{keys.FEATURE_PREFIX}{name.strip()}" for name in (asked or "").split(",") if name.strip()})
+    wanted = sorted({f"{metadata.FEATURE_PREFIX}{name.strip()}" for name in (asked or "").split(",") if name.strip()})
     available, active = _with(host.features, wanted), _with(host.active_features, wanted)
     if (available, active) != (list(host.features), list(host.active_features)):
         yield Update(host.name, NodeUpdate(features=available, features_act=active), "features")
 
 
 def _with(held: Sequence[str], wanted: list[str]) -> list[str]:
-    ours = [name for name in held if name.startswith(keys.FEATURE_PREFIX)]
+    ours = [name for name in held if name.startswith(metadata.FEATURE_PREFIX)]
     if sorted(ours) == wanted:
         return list(held)
-    return [*(name for name in held if not name.startswith(keys.FEATURE_PREFIX)), *wanted]
+    return [*(name for name in held if not name.startswith(metadata.FEATURE_PREFIX)), *wanted]
 
 
 def conditions(worker: Worker) -> dict[str, str] | None:

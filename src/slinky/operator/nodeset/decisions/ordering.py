@@ -7,7 +7,7 @@ idle, an earlier end of its jobs, asked to be drained, a higher ordinal, ready m
 
 from collections.abc import Iterable
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.operator.nodeset.workers import Worker
 
 _PHASES = {"Pending": 0, "Unknown": 1}
@@ -37,6 +37,6 @@ def least_harm(workers: Iterable[Worker]) -> list[Worker]:
 
 def _cost(worker: Worker) -> int:
     try:
-        return int(worker.meta.annotations.get(keys.POD_DELETION_COST, "0"))
+        return int(worker.meta.annotations.get(metadata.POD_DELETION_COST, "0"))
     except ValueError:
         return 0

@@ -8,7 +8,7 @@ tolerated. A worker that runs stays unless a NoExecute taint or the selector sen
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.views import Node, Taint
 from slinky.operator.nodeset.objects import TOLERATION, Slot
@@ -41,8 +41,8 @@ def fit(of: NodeSet, node: Node) -> Fit:
 def slot(node: Node) -> Slot:
     """The place that a node offers."""
     meta = node.metadata
-    name = meta.annotations.get(keys.HOSTNAME_OVERRIDE) or meta.name.split(".")[0]
-    return Slot(node=meta.name, hostname=name, topology=meta.annotations.get(keys.TOPOLOGY, ""))
+    name = meta.annotations.get(metadata.HOSTNAME_OVERRIDE) or meta.name.split(".")[0]
+    return Slot(node=meta.name, hostname=name, topology=meta.annotations.get(metadata.TOPOLOGY, ""))
 
 
 def lost(node: Node | None, name: str, host: str) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Set
 from datetime import datetime
 from typing import NamedTuple
 
-from slinky.api import keys
-from slinky.api.conditions import RESERVATION_CREATED
-from slinky.api.durations import seconds
+from slinky.api.fields.conditions import RESERVATION_CREATED
+from slinky.api.fields.durations import seconds
+from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import find
 from slinky.operator.nodeset.workers import Worker
@@ -46,9 +46,9 @@ def wanted(of: NodeSet) -> bool:
 def finalizers(of: NodeSet, sight: Sight, held: Set[str]) -> Set[str]:
     """What holds a NodeSet until it has been cleared up after, beside what somebody else put there."""
     gone = sight.trusted and of.reservation_name not in sight.reservations
-    needed = wanted(of) or (keys.RESERVATION_FINALIZER in held and not gone)
-    ours = {keys.DRAIN_FINALIZER, keys.RESERVATION_FINALIZER} if needed else {keys.DRAIN_FINALIZER}
-    return (held - {keys.RESERVATION_FINALIZER}) | ours
+    needed = wanted(of) or (metadata.RESERVATION_FINALIZER in held and not gone)
+    ours = {metadata.DRAIN_FINALIZER, metadata.RESERVATION_FINALIZER} if needed else {metadata.DRAIN_FINALIZER}
+    return (held - {metadata.RESERVATION_FINALIZER}) | ours
 
 
 def step(of: NodeSet, workers: tuple[Worker, ...], sight: Sight, now: datetime) -> Reserve | Release | None:

@@ -7,8 +7,8 @@ once as many workers are missing as may be, nothing healthy is touched.
 
 from collections.abc import Sequence
 
+from slinky.api.fields.update_strategy import scaled
 from slinky.api.nodeset import NodeSet
-from slinky.api.update import scaled
 from slinky.operator.nodeset.decisions.drains import in_maintenance
 from slinky.operator.nodeset.decisions.ordering import least_harm
 from slinky.operator.nodeset.workers import Worker

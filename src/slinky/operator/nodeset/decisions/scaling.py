@@ -7,8 +7,8 @@ scaled away serves nobody new, so it does not count: a set that grows again gets
 
 from collections.abc import Mapping, Sequence
 
+from slinky.api.fields.update_strategy import scaled
 from slinky.api.nodeset import NodeSet
-from slinky.api.update import scaled
 from slinky.operator.nodeset.decisions.ordering import least_harm
 from slinky.operator.nodeset.decisions.rollout import awaiting
 from slinky.operator.nodeset.objects import Slot

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube.cache import Cache
 from slinky.kube.errors import Later
@@ -70,12 +70,12 @@ class Adoption:
 def ours(of: NodeSet, found: HasMeta) -> bool:
     """It was made for a set of this name, in this cluster."""
     labels, cluster = found.metadata.labels, of.spec.controller_ref.name
-    return of.selector.items() <= labels.items() and labels.get(keys.CLUSTER, cluster) == cluster
+    return of.selector.items() <= labels.items() and labels.get(metadata.CLUSTER, cluster) == cluster
 
 
 def fits(of: NodeSet, pod: Pod) -> bool:
     """It could have been made by this very set: its name says so too."""
     name = pod.metadata.name
-    per_node = pod.metadata.labels.get(keys.SCALING_MODE) == "DaemonSet"
+    per_node = pod.metadata.labels.get(metadata.SCALING_MODE) == "DaemonSet"
     named = name.startswith(f"{of.metadata.name}-") if per_node else of.ordinal(name) is not None
     return named and ours(of, pod) and not pod.finished

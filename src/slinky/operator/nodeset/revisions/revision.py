@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from slinky.api import keys
+from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube.quantity import Quantity
 from slinky.kube.resource import Resource
@@ -38,12 +38,12 @@ class Revision(Object, frozen=True):
     @property
     def hash(self) -> str:
         """What its workers carry."""
-        return self.metadata.labels.get(keys.REVISION, "")
+        return self.metadata.labels.get(metadata.REVISION, "")
 
     @property
     def contents(self) -> str:
         """The digest of what its workers have read; empty if whoever kept it did not say."""
-        return self.metadata.annotations.get(keys.REVISION_CONTENTS, "")
+        return self.metadata.annotations.get(metadata.REVISION_CONTENTS, "")
 
 
 REVISIONS = Resource("apps/v1", "ControllerRevision", "controllerrevisions", Revision)
@@ -77,8 +77,8 @@ def manifest(of: NodeSet, data: Any, read: str, number: int, collisions: int = 0
     return REVISIONS.manifest(
         Key(of.metadata.namespace, f"{of.metadata.name}-{name}"),
         metadata={
-            "labels": {**of.labels, keys.REVISION: name},
-            "annotations": {keys.REVISION_CONTENTS: read},
+            "labels": {**of.labels, metadata.REVISION: name},
+            "annotations": {metadata.REVISION_CONTENTS: read},
             "ownerReferences": [NODE_SETS.owner(of)],
         },
         revision=number,

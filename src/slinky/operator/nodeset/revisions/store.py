@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Set
 from typing import Any, NamedTuple
 
-from slinky.api import keys
-from slinky.api.names import SLURMD
+from slinky.api.names import metadata
+from slinky.api.names.children import SLURMD
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube.cache import by_owner
 from slinky.kube.errors import AlreadyExists, Later, NotFound
@@ -51,7 +51,7 @@ class History:
     def __init__(self, world: World) -> None:
         self.world = world
         self.cache = world.cache(
-            REVISIONS, labels=f"{keys.APP_COMPONENT}={SLURMD.component}", indexes={"owner": by_owner}
+            REVISIONS, labels=f"{metadata.APP_COMPONENT}={SLURMD.component}", indexes={"owner": by_owner}
         )
         self._looked: dict[str, set[str]] = {}
 
@@ -87,19 +87,19 @@ class History:
 
     async def go_back(self, of: NodeSet, note: Note) -> NodeSet:
         """Fulfil a wish for an earlier revision: the spec gets its fields and the wish goes, in one step."""
-        wish = of.metadata.annotations.get(keys.ROLLBACK_TO)
+        wish = of.metadata.annotations.get(metadata.ROLLBACK_TO)
         if wish is None:
             return of
         kept = self.kept(of)
         to = revision.asked(kept, wish)
         if to is None:
             there = ", ".join(str(number) for number in sorted(found.revision for found in kept)) or "none"
-            text = f"{keys.ROLLBACK_TO}: there is no revision {wish[:80]!r}; kept are: {there}"
+            text = f"{metadata.ROLLBACK_TO}: there is no revision {wish[:80]!r}; kept are: {there}"
             note("RollbackRevisionNotFound", f"{text}; spec.revisionHistoryLimit says how many", warning=True)
         else:
             note("Rollback", f"Going back to revision {to.revision}, {to.metadata.name}")
         spec = {"spec": revision.restored(of, to.data)} if to else {}
-        meta = {"annotations": {keys.ROLLBACK_TO: None}, "resourceVersion": of.metadata.resource_version}
+        meta = {"annotations": {metadata.ROLLBACK_TO: None}, "resourceVersion": of.metadata.resource_version}
         WRITES.labels("patch", NODE_SETS.kind).inc()
         made = await self.world.client.patch(NODE_SETS, of.key, {"metadata": meta, **spec})
         return self.world.node_sets.wrote(made)
@@ -110,7 +110,7 @@ class History:
         if carried in looked:
             return
         there = await self.world.client.list(
-            REVISIONS, namespace=of.metadata.namespace, labels=f"{keys.REVISION}={carried}"
+            REVISIONS, namespace=of.metadata.namespace, labels=f"{metadata.REVISION}={carried}"
         )
         looked.add(carried)
         for found in there:
@@ -149,5 +149,5 @@ def _overhaul(found: Revision, kept: Collection[Revision], read: str) -> dict[st
     if found.revision < newest or sum(other.revision == newest for other in kept) > 1:
         patch["revision"] = newest + 1
     if not found.contents:
-        patch["metadata"] = {"annotations": {keys.REVISION_CONTENTS: read}}
+        patch["metadata"] = {"annotations": {metadata.REVISION_CONTENTS: read}}
     return patch

@@ -3,7 +3,7 @@
 
 from typing import NamedTuple
 
-from slinky.api import keys
+from slinky.api.names import metadata
 
 FALLBACK_DOMAIN = "cluster.local"
 
@@ -16,7 +16,7 @@ class Role(NamedTuple):
 
     def selector(self, instance: str) -> dict[str, str]:
         """Labels that pick the pods of one object."""
-        return {keys.APP_NAME: self.app, keys.APP_INSTANCE: instance}
+        return {metadata.APP_NAME: self.app, metadata.APP_INSTANCE: instance}
 
     def selector_text(self, instance: str) -> str:
         """The selector as autoscalers read it from a status."""
@@ -24,7 +24,7 @@ class Role(NamedTuple):
 
     def labels(self, instance: str) -> dict[str, str]:
         """Labels that everything made for one object carries."""
-        return {**self.selector(instance), keys.APP_COMPONENT: self.component}
+        return {**self.selector(instance), metadata.APP_COMPONENT: self.component}
 
 
 SLURMCTLD = Role("slurmctld", "controller")

@@ -8,7 +8,7 @@ A Secret with the annotation `slinky.slurm.net/generate-keys` names the keys it 
 import secrets
 from collections.abc import Callable, Mapping
 
-from slinky.api.keys import GENERATE_KEYS
+from slinky.api.names.metadata import GENERATE_KEYS
 
 #: What Slurm's own documentation suggests for slurm.key, in random bytes.
 SIZE = 1024

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from slinky.api.durations import Duration, seconds
+from slinky.api.fields.durations import Duration, seconds
 from slinky.kube.schema import described, form, list_atomic, rule, rules
 from slinky.kube.types import View
 
