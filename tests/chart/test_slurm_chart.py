@@ -15,7 +15,7 @@ from slinky.api.fields.generated_keys import missing
 from slinky.kube import SECRETS, Client, Key
 from slinky.lab.plain import PlainPlane
 from slinky.webhook.application import RULES
-from slinky.webhook.judge import Change, World, judge
+from slinky.webhook.evaluate import Change, World, judge
 
 RICH: dict[str, Any] = {
     "clusterName": "hpc",

@@ -4,37 +4,37 @@
 from collections.abc import Iterator
 
 from slinky.api import Accounting
-from slinky.webhook import text
-from slinky.webhook.judge import Change, Rules
+from slinky.webhook import text_checks
+from slinky.webhook.evaluate import Change, Rules
 
 
 def names_fit(change: Change[Accounting]) -> Iterator[str]:
     """The names of its StatefulSet and its Services, which follow from its own, are names that those may have."""
     if not change.new.spec.external:
-        yield from text.named(
+        yield from text_checks.named(
             "metadata.name",
             change.new.workload_name,
-            text.SERVICE,
-            text.LONGEST_STATEFUL_SET,
+            text_checks.SERVICE,
+            text_checks.LONGEST_STATEFUL_SET,
             "which the StatefulSet of slurmdbd needs",
         )
 
 
 def extra_conf_is_readable(change: Change[Accounting]) -> Iterator[str]:
     """`extraConf` is text that Slurm can read, line by line, and includes no other file."""
-    yield from text.conf_text("spec.extraConf", change.new.spec.extra_conf)
+    yield from text_checks.conf_text("spec.extraConf", change.new.spec.extra_conf)
 
 
 def storage_is_words(change: Change[Accounting]) -> Iterator[str]:
     """Host, name and user of the database are single words: nothing hides in them."""
     storage = change.new.spec.storage_config
     for name in ("host", "database", "username") if storage else ():
-        yield from text.conf_word(f"spec.storageConfig.{name}", getattr(storage, name))
+        yield from text_checks.conf_word(f"spec.storageConfig.{name}", getattr(storage, name))
 
 
 def outside_is_a_word(change: Change[Accounting]) -> Iterator[str]:
     """The address of a slurmdbd outside is a single word."""
-    yield from text.outside(change.new.spec.external_config)
+    yield from text_checks.outside(change.new.spec.external_config)
 
 
 def key_stays(change: Change[Accounting]) -> Iterator[str]:
@@ -46,12 +46,12 @@ def key_stays(change: Change[Accounting]) -> Iterator[str]:
 
 def service_ips(change: Change[Accounting]) -> Iterator[str]:
     """`externalIPs` of its Service, which are dropped (CVE-2020-8554)."""
-    yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
+    yield from text_checks.external_ips("spec.service.spec", change.new.spec.service.spec)
 
 
 def moves_out(change: Change[Accounting]) -> Iterator[str]:
     """A slurmdbd that is taken out of Kubernetes: the one inside goes."""
-    yield from text.moved(change.old.spec.external if change.old else None, change.new.spec.external)
+    yield from text_checks.moved(change.old.spec.external if change.old else None, change.new.spec.external)
 
 
 def idle_fields(change: Change[Accounting]) -> Iterator[str]:

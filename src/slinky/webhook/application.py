@@ -8,9 +8,9 @@ from slinky.kube import Ask, Client, Reply
 from slinky.kube.admission import Handler
 from slinky.webhook import accounting, controller, nodeset, people
 from slinky.webhook.binding import BindingWebhook
-from slinky.webhook.farewell import farewell
-from slinky.webhook.judge import Change, Rules, judge
-from slinky.webhook.look import look, look_back
+from slinky.webhook.deletion import farewell
+from slinky.webhook.evaluate import Change, Rules, judge
+from slinky.webhook.lookups import look, look_back
 
 BINDING_PATH = "/mutate--v1-binding"
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from slinky.api import Controller, LocalRef
 from slinky.api.names.wellknown import OWN_FILES, SITE_FILES
 from slinky.slurm.conf import ConfError, cluster_name, parse
-from slinky.webhook import text
-from slinky.webhook.judge import Change, Rules
-from slinky.webhook.slurmnames import defined, makes
+from slinky.webhook import text_checks
+from slinky.webhook.evaluate import Change, Rules
+from slinky.webhook.slurm_names import defined, makes
 
 SCRIPTS = (
     ("prologScriptRefs", "prolog_script_refs"),
@@ -38,12 +38,18 @@ DECIDED = frozenset(
 
 def names_fit(change: Change[Controller]) -> Iterator[str]:
     """The names of its StatefulSet and its Services, which follow from its own, are names that those may have."""
-    new, longest = change.new, text.LONGEST_LABEL
-    yield from text.named("metadata.name", new.worker_service_name, text.SERVICE, longest, "as a Service must")
+    new, longest = change.new, text_checks.LONGEST_LABEL
+    yield from text_checks.named(
+        "metadata.name", new.worker_service_name, text_checks.SERVICE, longest, "as a Service must"
+    )
     if not new.spec.external:
         why = "which the StatefulSet of slurmctld needs"
-        yield from text.named("metadata.name", new.workload_name, text.SERVICE, text.LONGEST_STATEFUL_SET, why)
-        yield from text.named("metadata.name", new.internal_service_name, text.SERVICE, longest, "as a Service must")
+        yield from text_checks.named(
+            "metadata.name", new.workload_name, text_checks.SERVICE, text_checks.LONGEST_STATEFUL_SET, why
+        )
+        yield from text_checks.named(
+            "metadata.name", new.internal_service_name, text_checks.SERVICE, longest, "as a Service must"
+        )
 
 
 def cluster_name_fits(change: Change[Controller]) -> Iterator[str]:
@@ -56,7 +62,7 @@ def cluster_name_fits(change: Change[Controller]) -> Iterator[str]:
 
 def extra_conf_is_readable(change: Change[Controller]) -> Iterator[str]:
     """`extraConf` is text that Slurm can read, line by line, and includes no other file."""
-    yield from text.conf_text("spec.extraConf", change.new.spec.extra_conf)
+    yield from text_checks.conf_text("spec.extraConf", change.new.spec.extra_conf)
 
 
 def names_are_unique(change: Change[Controller]) -> Iterator[str]:
@@ -86,12 +92,12 @@ def scripts_are_there(change: Change[Controller]) -> Iterator[str]:
             if keys is None:
                 yield f"spec.{field}: ConfigMap {name} does not exist"
             for key in sorted(keys or ()):
-                yield from text.conf_word(f"spec.{field}: ConfigMap {name}", key)
+                yield from text_checks.conf_word(f"spec.{field}: ConfigMap {name}", key)
 
 
 def outside_is_a_word(change: Change[Controller]) -> Iterator[str]:
     """The address of a slurmctld outside is a single word."""
-    yield from text.outside(change.new.spec.external_config)
+    yield from text_checks.outside(change.new.spec.external_config)
 
 
 def standbys_share_a_volume(change: Change[Controller]) -> Iterator[str]:
@@ -126,7 +132,7 @@ def unknown_files(change: Change[Controller]) -> Iterator[str]:
 
 def service_ips(change: Change[Controller]) -> Iterator[str]:
     """`externalIPs` of its Service, which are dropped (CVE-2020-8554)."""
-    yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
+    yield from text_checks.external_ips("spec.service.spec", change.new.spec.service.spec)
 
 
 def decided_settings(change: Change[Controller]) -> Iterator[str]:
@@ -141,7 +147,7 @@ def decided_settings(change: Change[Controller]) -> Iterator[str]:
 
 def moves_out(change: Change[Controller]) -> Iterator[str]:
     """A slurmctld that is taken out of Kubernetes: the one inside goes."""
-    yield from text.moved(change.old.spec.external if change.old else None, change.new.spec.external)
+    yield from text_checks.moved(change.old.spec.external if change.old else None, change.new.spec.external)
 
 
 def idle_fields(change: Change[Controller]) -> Iterator[str]:

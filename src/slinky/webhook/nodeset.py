@@ -4,9 +4,9 @@
 from collections.abc import Iterator
 
 from slinky.api import NodeSet
-from slinky.webhook import text
-from slinky.webhook.judge import Change, Rules
-from slinky.webhook.slurmnames import DEFAULTS, EVERYTHING, clash, defined, makes, prefix
+from slinky.webhook import text_checks
+from slinky.webhook.evaluate import Change, Rules
+from slinky.webhook.slurm_names import DEFAULTS, EVERYTHING, clash, defined, makes, prefix
 
 Sets = Change[NodeSet]
 
@@ -19,13 +19,17 @@ def hosts_can_be_named(change: Sets) -> Iterator[str]:
         if new.per_node
         else (new.hostname(max(new.spec.replicas - 1, 0)), "as a host name with its ordinal must")
     )
-    yield from text.named(_naming(new), name, text.LABEL, text.LONGEST_LABEL, why)
+    yield from text_checks.named(_naming(new), name, text_checks.LABEL, text_checks.LONGEST_LABEL, why)
 
 
 def children_can_be_named(change: Sets) -> Iterator[str]:
     """Its name fits into a label and starts the names of its pods."""
-    yield from text.named(
-        "metadata.name", change.new.metadata.name, text.LABEL, text.LONGEST_LABEL, "as the label of its pods must"
+    yield from text_checks.named(
+        "metadata.name",
+        change.new.metadata.name,
+        text_checks.LABEL,
+        text_checks.LONGEST_LABEL,
+        "as the label of its pods must",
     )
 
 
@@ -66,23 +70,25 @@ def _naming(of: NodeSet) -> str:
 
 def settings_are_data(change: Sets) -> Iterator[str]:
     """`extraConf` is Key=Value, with characters that no shell acts on, and does not name the node."""
-    yield from text.node_settings("spec.extraConf", change.new.spec.extra_conf)
+    yield from text_checks.node_settings("spec.extraConf", change.new.spec.extra_conf)
 
 
 def partition_is_one_line(change: Sets) -> Iterator[str]:
     """`partition.config` is part of one line, and names neither the partition nor its nodes."""
-    yield from text.conf_fragment("spec.partition.config", change.new.spec.partition.config, ("PartitionName", "Nodes"))
+    yield from text_checks.conf_fragment(
+        "spec.partition.config", change.new.spec.partition.config, ("PartitionName", "Nodes")
+    )
 
 
 def sshd_text_is_plain(change: Sets) -> Iterator[str]:
     """Text for sshd has no control characters."""
-    yield from text.plain_text("spec.ssh.extraSshdConfig", change.new.spec.ssh.extra_sshd_config)
+    yield from text_checks.plain_text("spec.ssh.extraSshdConfig", change.new.spec.ssh.extra_sshd_config)
 
 
 def reservation_flags_are_words(change: Sets) -> Iterator[str]:
     """Flags of the reservation are single words."""
     for flag in change.new.spec.update_strategy.scheduled_update.flags:
-        yield from text.conf_word("spec.updateStrategy.scheduledUpdate.flags", flag)
+        yield from text_checks.conf_word("spec.updateStrategy.scheduledUpdate.flags", flag)
 
 
 def claims_stay(change: Sets) -> Iterator[str]:
@@ -98,7 +104,7 @@ def claims_are_named(change: Sets) -> Iterator[str]:
         field = f"spec.volumeClaimTemplates[{index}].metadata.name"
         meta = claim.get("metadata")
         name = str(meta.get("name") or "") if isinstance(meta, dict) else ""
-        yield from text.named(field, name, text.LABEL, text.LONGEST_LABEL, "as a volume must")
+        yield from text_checks.named(field, name, text_checks.LABEL, text_checks.LONGEST_LABEL, "as a volume must")
         if name in seen:
             yield f"{field}: {name!r} is there twice"
         seen.add(name)

@@ -4,8 +4,8 @@
 from collections.abc import Iterator
 
 from slinky.api import LoginSet, RestApi, Token
-from slinky.webhook import text
-from slinky.webhook.judge import Change, Rules
+from slinky.webhook import text_checks
+from slinky.webhook.evaluate import Change, Rules
 
 # --- LoginSet
 
@@ -13,18 +13,20 @@ from slinky.webhook.judge import Change, Rules
 def login_name_fits(change: Change[LoginSet]) -> Iterator[str]:
     """The name of its Service is a name that a Service may have."""
     name = change.new.service_name
-    yield from text.named("metadata.name", name, text.SERVICE, text.LONGEST_LABEL, "as a Service must")
+    yield from text_checks.named(
+        "metadata.name", name, text_checks.SERVICE, text_checks.LONGEST_LABEL, "as a Service must"
+    )
 
 
 def login_text_is_plain(change: Change[LoginSet]) -> Iterator[str]:
     """Text for sshd has no control characters."""
-    yield from text.plain_text("spec.extraSshdConfig", change.new.spec.extra_sshd_config)
-    yield from text.plain_text("spec.rootSshAuthorizedKeys", change.new.spec.root_ssh_authorized_keys)
+    yield from text_checks.plain_text("spec.extraSshdConfig", change.new.spec.extra_sshd_config)
+    yield from text_checks.plain_text("spec.rootSshAuthorizedKeys", change.new.spec.root_ssh_authorized_keys)
 
 
 def login_ips(change: Change[LoginSet]) -> Iterator[str]:
     """`externalIPs` of its Service, which are dropped (CVE-2020-8554)."""
-    yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
+    yield from text_checks.external_ips("spec.service.spec", change.new.spec.service.spec)
 
 
 LOGIN_SET = Rules(LoginSet, refuse=(login_name_fits, login_text_is_plain), warn=(login_ips,))
@@ -35,12 +37,14 @@ LOGIN_SET = Rules(LoginSet, refuse=(login_name_fits, login_text_is_plain), warn=
 def rest_name_fits(change: Change[RestApi]) -> Iterator[str]:
     """The name of its Service is a name that a Service may have."""
     name = change.new.service_name
-    yield from text.named("metadata.name", name, text.SERVICE, text.LONGEST_LABEL, "as a Service must")
+    yield from text_checks.named(
+        "metadata.name", name, text_checks.SERVICE, text_checks.LONGEST_LABEL, "as a Service must"
+    )
 
 
 def rest_ips(change: Change[RestApi]) -> Iterator[str]:
     """`externalIPs` of its Service, which are dropped (CVE-2020-8554)."""
-    yield from text.external_ips("spec.service.spec", change.new.spec.service.spec)
+    yield from text_checks.external_ips("spec.service.spec", change.new.spec.service.spec)
 
 
 REST_API = Rules(RestApi, refuse=(rest_name_fits,), warn=(rest_ips,))
@@ -50,13 +54,15 @@ REST_API = Rules(RestApi, refuse=(rest_name_fits,), warn=(rest_ips,))
 
 def user_is_a_word(change: Change[Token]) -> Iterator[str]:
     """The name of the user is a single word."""
-    yield from text.conf_word("spec.username", change.new.spec.username)
+    yield from text_checks.conf_word("spec.username", change.new.spec.username)
 
 
 def secret_can_be_named(change: Change[Token]) -> Iterator[str]:
     """The Secret's name, which has the user in it unless it is given, is one Kubernetes takes."""
     why = "as a Secret must; set spec.secretRef"
-    yield from text.named("spec.secretRef", change.new.secret_name, text.SUBDOMAIN, text.LONGEST_SUBDOMAIN, why)
+    yield from text_checks.named(
+        "spec.secretRef", change.new.secret_name, text_checks.SUBDOMAIN, text_checks.LONGEST_SUBDOMAIN, why
+    )
 
 
 def secret_is_not_the_key(change: Change[Token]) -> Iterator[str]:

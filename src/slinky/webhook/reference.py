@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slinky.webhook.application import RULES
-from slinky.webhook.judge import Rule, Rules
+from slinky.webhook.evaluate import Rule, Rules
 
 MARK = "<!-- From here on made by `python -m slinky.webhook.reference`. -->\n"
 

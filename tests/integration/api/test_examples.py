@@ -9,7 +9,7 @@ import yaml
 from tests.integration.api.conftest import Kubectl
 
 from slinky.webhook.application import RULES
-from slinky.webhook.judge import Change, judge
+from slinky.webhook.evaluate import Change, judge
 
 EXAMPLES = Path(__file__).parents[3] / "examples/operator"
 MANIFESTS = sorted(path for path in EXAMPLES.glob("*.yaml") if path.name != "values.yaml")

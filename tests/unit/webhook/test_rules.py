@@ -14,10 +14,10 @@ from slinky.api import Controller, NodeSet
 from slinky.api.names import metadata
 from slinky.kube import Reply
 from slinky.webhook.application import RULES
-from slinky.webhook.farewell import farewell
-from slinky.webhook.judge import Change, World, judge
-from slinky.webhook.slurmnames import clash
-from slinky.webhook.text import node_settings
+from slinky.webhook.deletion import farewell
+from slinky.webhook.evaluate import Change, World, judge
+from slinky.webhook.slurm_names import clash
+from slinky.webhook.text_checks import node_settings
 
 KEY = {"name": "keys", "key": "k"}
 SMALLEST: dict[str, dict[str, Any]] = {

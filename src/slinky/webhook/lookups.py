@@ -8,7 +8,7 @@ from slinky.api import CONTROLLERS, LOGIN_SETS, NODE_SETS, REST_APIS, Accounting
 from slinky.kube import CONFIG_MAPS, VOLUME_CLAIMS, Client, Key, Odd, Resource
 from slinky.kube.resource import T
 from slinky.webhook.controller import SCRIPTS
-from slinky.webhook.judge import Ours, World
+from slinky.webhook.evaluate import Ours, World
 
 
 async def look(client: Client, at: Ours) -> World:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from slinky.api import Controller, NodeSet
 from slinky.api.names import metadata
 from slinky.kube.admission import Reply, deny
-from slinky.webhook.judge import Ours, World
+from slinky.webhook.evaluate import Ours, World
 
 FOREGROUND = "Foreground"
 
