@@ -28,8 +28,8 @@ from slinky.bridge import names
 from slinky.bridge.state.views import POD_GROUPS
 from slinky.kube import NAMESPACES, NODES, Key, connect
 from slinky.lab import bringup
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.lab import Lab
-from slinky.lab.plain import PlainPlane
 from slinky.lab.progress import Progress
 from slinky.slurm import Client as Slurm
 from slinky.slurm import JobRequest, JobSelection, MintedToken

@@ -24,7 +24,7 @@ from rich.table import Table
 from bench.kube_pods import NAMESPACE, fill
 from bench.kube_replay import record
 from slinky.kube import connect
-from slinky.lab.plain import PlainPlane
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 RATE = 1000.0
 RESULTS = Path(__file__).parent / "results" / "core_kube.json"

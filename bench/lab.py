@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slinky.cli.output import print_table
 from slinky.lab import bringup
-from slinky.lab.plain import PlainPlane
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.prepare.inventory import Inventory
 from slinky.lab.progress import Progress
 

@@ -21,8 +21,8 @@ from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
 from slinky.kube import NAMESPACES, PODS, SECRETS, Client, Key, KubeError, Resource, connect
 from slinky.lab import bringup
+from slinky.lab.kubernetes.bare_plane import WITH_US
 from slinky.lab.lab import Lab
-from slinky.lab.plain import WITH_US
 from slinky.lab.progress import Progress
 
 #: Few nodes with many pods each: renewing the leases of thousands would be all that two cores can do.

@@ -15,10 +15,10 @@ from hypothesis import settings
 
 from slinky.lab import bringup
 from slinky.lab.bringup import Options
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.lab import Lab
-from slinky.lab.plain import PlainPlane
 from slinky.lab.progress import Progress
-from slinky.lab.slurm import Beside
+from slinky.lab.slurm.cluster import Beside
 
 # A busy machine is no failure: no test asserts a time, and none of hypothesis' examples does.
 settings.register_profile("slinky", deadline=None)

@@ -8,7 +8,7 @@ import yaml
 from tests.chart.helm import Helm, one
 from tests.integration.api.conftest import Kubectl
 
-from slinky.lab.plain import PlainPlane
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VALUES = EXAMPLES / "operator/values.yaml"

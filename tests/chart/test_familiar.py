@@ -16,7 +16,7 @@ from tests.integration.api.conftest import Kubectl
 from slinky.bridge import config
 from slinky.bridge.config import DeviceProfile
 from slinky.kube import SECRETS, Client, Key
-from slinky.lab.plain import PlainPlane
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 #: Kinds that the API server of the tests does not have.
 FOREIGN = ("cert-manager.io/v1",)

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from slinky.cli.main import app
 from slinky.kube import NAMESPACES, PODS, Client, Forbidden, Whole, connect
-from slinky.lab.plain import PlainPlane
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.observe import Health
 from slinky.operator.app import LEASE
 from slinky.webhook.application import BINDING_PATH, RULES, path

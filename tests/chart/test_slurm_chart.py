@@ -13,7 +13,7 @@ from tests.integration.api.conftest import Kubectl
 from slinky.api import NodeSetSpec
 from slinky.api.fields.generated_keys import missing
 from slinky.kube import SECRETS, Client, Key
-from slinky.lab.plain import PlainPlane
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.webhook.application import RULES
 from slinky.webhook.evaluate import Change, World, judge
 

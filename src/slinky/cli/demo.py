@@ -7,10 +7,10 @@ import typer
 
 from slinky.cli.output import Format, explained, print_json, print_table
 from slinky.lab import bringup
+from slinky.lab.demo.chart_site import MANAGED_SPACE, SPACE, Site
+from slinky.lab.demo.demo_work import COLUMNS, Show
 from slinky.lab.errors import LabError
 from slinky.lab.progress import Progress
-from slinky.lab.show import COLUMNS, Show
-from slinky.lab.site import MANAGED_SPACE, SPACE, Site
 
 NAME, NODES = "demo", 3
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from slinky.cli.output import Format, explained, print_json, print_table
-from slinky.lab import bringup, record
+from slinky.lab import bringup, lab_state
 from slinky.lab.errors import LabError
 from slinky.lab.lab import Lab
-from slinky.lab.machine import PATH
+from slinky.lab.machine.machine import PATH
 from slinky.lab.prepare.inventory import Inventory
 from slinky.lab.progress import Progress
 
@@ -80,7 +80,7 @@ def down(name: Name = "lab", output: Output = Format.TEXT) -> None:
 def list_labs(output: Output = Format.TEXT) -> None:
     """List every lab on this machine."""
     with explained(LabError):
-        found = [facts for name in record.names() if (facts := record.load(name))]
+        found = [facts for name in lab_state.names() if (facts := lab_state.load(name))]
         rows = [
             {"name": f.name, "state": f.state if f.alive() else "dead", "nodes": f.nodes, "slurm": f.slurm}
             for f in found

@@ -17,17 +17,19 @@ from pathlib import Path
 
 import yaml
 
-from slinky.lab import addons, cgroups, control, folders, host, network, pki, record
-from slinky.lab.api import Api
-from slinky.lab.control import FEATURES
+from slinky.lab import lab_state, paths
 from slinky.lab.errors import LabError
-from slinky.lab.janitor import SETTLED, clear
+from slinky.lab.kubernetes import addons, control_plane, pki
+from slinky.lab.kubernetes.api import Api
+from slinky.lab.kubernetes.control_plane import FEATURES
 from slinky.lab.lab import Lab
-from slinky.lab.machine import until
+from slinky.lab.lab_state import Record, locked
+from slinky.lab.machine import cgroups, inotify, network
+from slinky.lab.machine.janitor import SETTLED, clear
+from slinky.lab.machine.machine import until
 from slinky.lab.prepare import tools
 from slinky.lab.prepare.inventory import Inventory
 from slinky.lab.progress import Progress
-from slinky.lab.record import Record, locked
 
 MOST_NODES = 100
 
@@ -48,7 +50,7 @@ class Options:
 
     def check(self) -> None:
         """Refuse what cannot be made, before anything is touched."""
-        folders.checked_name(self.name)
+        paths.checked_name(self.name)
         if self.minor not in FEATURES:
             raise LabError(f"Kubernetes {self.minor} is not known here", f"choose one of: {', '.join(FEATURES)}")
         if self.slurm not in ("none", "beside"):
@@ -70,7 +72,7 @@ def up(options: Options, progress: Progress) -> Lab:
         _make_way(options.name)
         inventory = Inventory.of(options.minor)
         inventory.prepare(progress)
-        folders.require_space(folders.labs(), 2, "a lab")
+        paths.require_space(paths.labs(), 2, "a lab")
         lab = _begin(options, inventory.paths())
         try:
             _assemble(lab, progress)
@@ -89,17 +91,17 @@ def down(name: str) -> bool:
     """Clear a lab away, alive or dead; false when there was none."""
     tools.require_root("taking a lab down")
     with locked(name):
-        if not (folders.labs() / name).exists():
+        if not (paths.labs() / name).exists():
             cgroups.remove(cgroups.branch(name))
             return False
         try:
-            facts = record.load(name)
+            facts = lab_state.load(name)
         except LabError:
             facts = None
         if facts:
             end(facts)
         else:
-            clear(folders.labs() / name)
+            clear(paths.labs() / name)
     return True
 
 
@@ -115,7 +117,7 @@ def end(facts: Record) -> None:
 
 def _make_way(name: str) -> None:
     try:
-        facts = record.load(name)
+        facts = lab_state.load(name)
     except LabError:
         facts = None
     if facts and facts.alive():
@@ -123,14 +125,14 @@ def _make_way(name: str) -> None:
             f"lab {name} is there already ({facts.state}, {facts.nodes} nodes)",
             f"look with `slinky lab status --name {name}`, or take it down first",
         )
-    if (folders.labs() / name).exists():
-        clear(folders.labs() / name)
+    if (paths.labs() / name).exists():
+        clear(paths.labs() / name)
 
 
 def _begin(options: Options, artifacts: dict[str, str]) -> Lab:
-    folder = folders.labs() / options.name
+    folder = paths.labs() / options.name
     folder.mkdir(parents=True, mode=0o700)
-    host.raise_limit(folder)
+    inotify.raise_limit(folder)
     janitor = _spawn_janitor(folder, options.owner or os.getpid())
     facts = Record(
         name=options.name,
@@ -151,7 +153,7 @@ def _begin(options: Options, artifacts: dict[str, str]) -> Lab:
 
 def _spawn_janitor(folder: Path, owner: int) -> int:
     """In a session of its own, so that Ctrl-C reaches the command and not the lab."""
-    argv = [sys.executable, "-P", "-m", "slinky.lab.janitor", str(folder), str(owner)]
+    argv = [sys.executable, "-P", "-m", "slinky.lab.machine.janitor", str(folder), str(owner)]
     log = os.open(folder / "janitor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         redirect = [(os.POSIX_SPAWN_DUP2, log, target) for target in (1, 2)]
@@ -222,12 +224,12 @@ def _certificates(lab: Lab) -> pki.Authority:
 def _control_plane(lab: Lab) -> None:
     """Usable means that pods can be made, which needs the first service account."""
     plane, machine = lab.plane, lab.control
-    machine.start("etcd", control.etcd(plane))
-    machine.start("kube-apiserver", control.apiserver(plane, nodes=True))
-    (plane.configs / "scheduler.yaml").write_text(yaml.safe_dump(control.scheduler_config(plane)))
+    machine.start("etcd", control_plane.etcd(plane))
+    machine.start("kube-apiserver", control_plane.apiserver(plane, nodes=True))
+    (plane.configs / "scheduler.yaml").write_text(yaml.safe_dump(control_plane.scheduler_config(plane)))
     until(lambda: _alive_and(lab, "kube-apiserver", lab.api.ready), "the API server", 240)
-    machine.start("kube-controller-manager", control.controller_manager(plane, lab.network.pods))
-    machine.start("kube-scheduler", control.scheduler(plane))
+    machine.start("kube-controller-manager", control_plane.controller_manager(plane, lab.network.pods))
+    machine.start("kube-scheduler", control_plane.scheduler(plane))
     account = "/api/v1/namespaces/default/serviceaccounts/default"
     until(lambda: _alive_and(lab, "kube-controller-manager", lambda: _exists(lab.api, account)), account, 180)
 

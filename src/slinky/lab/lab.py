@@ -13,18 +13,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from slinky.lab import cgroups, network, record
-from slinky.lab.api import Api
-from slinky.lab.control import Plane
+from slinky.lab import lab_state
 from slinky.lab.errors import LabError
-from slinky.lab.machine import Machine, until
-from slinky.lab.network import Network
-from slinky.lab.node import Node, daemons, root
-from slinky.lab.pki import Authority
+from slinky.lab.kubernetes.api import Api
+from slinky.lab.kubernetes.control_plane import Plane
+from slinky.lab.kubernetes.node import Node, daemons, root
+from slinky.lab.kubernetes.pki import Authority
+from slinky.lab.lab_state import Record
+from slinky.lab.machine import cgroups, network
+from slinky.lab.machine.machine import Machine, until
+from slinky.lab.machine.network import Network
 from slinky.lab.prepare.golang import release
 from slinky.lab.prepare.images import reference
-from slinky.lab.record import Record
-from slinky.lab.slurm import Beside
+from slinky.lab.slurm.cluster import Beside
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Lab:
     @classmethod
     def find(cls, name: str) -> "Lab":
         """The running lab of that name."""
-        facts = record.load(name)
+        facts = lab_state.load(name)
         if facts is None:
             raise LabError(f"there is no lab named {name}", f"make one with `slinky lab up --name {name}`")
         if not facts.alive():
@@ -263,7 +264,7 @@ class Lab:
         answer: dict[str, Any] = {
             "name": self.name,
             "state": self.facts.state,
-            "age": round(record.age(self.facts)),
+            "age": round(lab_state.age(self.facts)),
             "kubernetes": {"version": release(self.facts.minor).version, "server": self.plane.url,
                            "kubeconfig": str(self.kubeconfig), "nodes": self.nodes() if self.api.ready() else None},
             "machines": machines,

@@ -11,9 +11,9 @@ from tests.e2e.bridge.stage import Stage
 from slinky.bridge import names
 from slinky.bridge.state.views import OUR_PODS
 from slinky.kube import Client, connect
+from slinky.lab.demo.chart_site import Site, image
 from slinky.lab.lab import Lab
 from slinky.lab.progress import Progress
-from slinky.lab.site import Site, image
 from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
 

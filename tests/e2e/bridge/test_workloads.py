@@ -12,7 +12,7 @@ from tests.e2e.bridge.stage import Stage, running, said, succeeded, template
 
 from slinky.bridge import names
 from slinky.lab.errors import LabError
-from slinky.lab.node import VOLUMES
+from slinky.lab.kubernetes.node import VOLUMES
 
 GANG = {names.OPTION + "gang": "true"}
 

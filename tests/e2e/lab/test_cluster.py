@@ -8,7 +8,7 @@ import pytest
 
 from slinky.lab.errors import LabError
 from slinky.lab.lab import Lab
-from slinky.lab.machine import until
+from slinky.lab.machine.machine import until
 from slinky.lab.prepare.images import reference
 
 pytestmark = pytest.mark.lab

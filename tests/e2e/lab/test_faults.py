@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from slinky.lab import addons, bringup, cgroups, folders, record
+from slinky.lab import bringup, lab_state, paths
 from slinky.lab.bringup import Options
 from slinky.lab.errors import LabError
+from slinky.lab.kubernetes import addons
 from slinky.lab.lab import Lab
-from slinky.lab.machine import until
+from slinky.lab.machine import cgroups
+from slinky.lab.machine.machine import until
 from slinky.lab.progress import Progress
 
 pytestmark = pytest.mark.fault
@@ -28,7 +30,7 @@ def slinky(*argv: str) -> subprocess.CompletedProcess[str]:
 
 def traces(name: str) -> list[str]:
     """Everything on this machine that belongs to a lab of that name."""
-    folder = str(folders.labs() / name)
+    folder = str(paths.labs() / name)
     found = [str(top / cgroups.branch(name)) for top in cgroups.hierarchies() if (top / cgroups.branch(name)).exists()]
     found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if f"{folder}/" in line]
     for process in Path("/proc").glob("[0-9]*"):
@@ -125,7 +127,7 @@ def test_a_lab_whose_janitor_was_killed_is_dead_and_is_cleared_by_down(victim: L
 def test_a_killed_up_and_then_a_killed_owner_leave_nothing_behind() -> None:
     before = links()
     started = subprocess.Popen([*SLINKY, "lab", "up", "--name", "orphan", "--nodes", "1"], stderr=subprocess.DEVNULL)
-    half_made = folders.labs() / "orphan" / "network"
+    half_made = paths.labs() / "orphan" / "network"
     until(half_made.exists, "the lab to be half made", 60)
     started.kill()
     started.wait()
@@ -142,7 +144,7 @@ def test_a_killed_up_and_then_a_killed_owner_leave_nothing_behind() -> None:
         owner.wait()
     until(lambda: traces("orphan") == [], "the lab to die with its owner", 60, lambda: "\n".join(traces("orphan")))
     until(lambda: not links() - before, "its links to be gone", 30)
-    assert record.load("orphan") is None
+    assert lab_state.load("orphan") is None
 
 
 def test_down_of_nothing_says_so_and_succeeds() -> None:

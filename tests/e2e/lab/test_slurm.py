@@ -6,8 +6,8 @@ import urllib.request
 
 import pytest
 
-from slinky.lab.machine import until
-from slinky.lab.slurm import Beside
+from slinky.lab.machine.machine import until
+from slinky.lab.slurm.cluster import Beside
 
 pytestmark = pytest.mark.lab
 

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.e2e.operator.site import until
 
+from slinky.lab.demo.chart_site import OPERATOR_SPACE, RELEASE, SPACE, Site, image
 from slinky.lab.lab import Lab
 from slinky.lab.prepare.images import reference
-from slinky.lab.site import OPERATOR_SPACE, RELEASE, SPACE, Site, image
 
 EXAMPLES = Path(__file__).parents[3] / "examples/operator"
 #: A password that a shell, a configuration file or SQL would stumble over.

@@ -17,8 +17,8 @@ from typing import Any
 
 import yaml
 
+from slinky.lab.kubernetes.bare_plane import WITH_US
 from slinky.lab.lab import Lab
-from slinky.lab.plain import WITH_US
 from slinky.lab.prepare.images import reference
 
 EXTRA_CONF = """

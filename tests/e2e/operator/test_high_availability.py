@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.e2e.operator.site import Operator, Site, cluster, until
 
-from slinky.lab.node import SHARED
+from slinky.lab.kubernetes.node import SHARED
 
 pytestmark = pytest.mark.lab
 

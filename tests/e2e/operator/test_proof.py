@@ -28,9 +28,9 @@ from tests.e2e.operator.proof import (
 
 from slinky.lab import bringup
 from slinky.lab.bringup import Options
+from slinky.lab.demo.chart_site import OPERATOR_SPACE, RELEASE, SPACE
 from slinky.lab.prepare.images import reference
 from slinky.lab.progress import Progress
-from slinky.lab.site import OPERATOR_SPACE, RELEASE, SPACE
 
 pytestmark = pytest.mark.lab
 

@@ -10,7 +10,7 @@ import pytest
 
 from slinky.api import crds
 from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Client, Key, Whole, connect
-from slinky.lab.plain import PlainPlane
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 

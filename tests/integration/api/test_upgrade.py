@@ -10,7 +10,7 @@ from tests.integration.api.manifests import manifest
 
 from slinky.api import CONTROLLERS, Controller, controller
 from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Client, Key, Unreadable, Whole, connect
-from slinky.lab.plain import PlainPlane
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 
 def loose() -> dict[str, Any]:

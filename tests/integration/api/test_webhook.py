@@ -29,7 +29,7 @@ from slinky.kube import (
 )
 from slinky.kube.admission import application, serve
 from slinky.kube.webhook_certificates import MUTATING, VALIDATING, Keeper
-from slinky.lab.plain import free_port
+from slinky.lab.kubernetes.bare_plane import free_port
 from slinky.observe import Health, ManualClock
 from slinky.webhook.application import BINDING_PATH, RULES, path
 from slinky.webhook.server import Settings, serving

@@ -23,8 +23,8 @@ from tests.integration.bridge.rack import Rack
 from slinky.bridge import names
 from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, Pod
 from slinky.kube import AlreadyExists, Conflict, NotFound, Runtime, Whole
-from slinky.lab.plain import WITH_US, PlainPlane
-from slinky.lab.slurm import Beside
+from slinky.lab.kubernetes.bare_plane import WITH_US, PlainPlane
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Job, SlurmError
 
 #: Of every node.

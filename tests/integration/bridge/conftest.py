@@ -8,8 +8,8 @@ import pytest
 from tests.integration.bridge.scene import Scene, scene
 
 from slinky.kube import NAMESPACES, AlreadyExists, Client, Key, connect
-from slinky.lab.plain import PlainPlane
-from slinky.lab.slurm import Beside
+from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
 

@@ -7,7 +7,7 @@ from slinky.bridge import names
 from slinky.bridge.state.views import OUR_PODS
 from slinky.kube import Key
 from slinky.kube.conditions import find
-from slinky.lab.slurm import Beside
+from slinky.lab.slurm.cluster import Beside
 
 OPTION = names.OPTION
 

@@ -23,8 +23,8 @@ from slinky.bridge.config import DeviceProfile
 from slinky.bridge.state.views import BATCH_JOBS
 from slinky.kube import NODES, Client, Key, NotFound
 from slinky.kube.conditions import find
-from slinky.lab.plain import PlainPlane
-from slinky.lab.slurm import Beside
+from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import SlurmError
 

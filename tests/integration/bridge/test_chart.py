@@ -23,8 +23,8 @@ from slinky.bridge.state.views import BATCH_JOBS, OUR_PODS
 from slinky.bridge.workload import policy
 from slinky.kube import NAMESPACES, Client, Forbidden, Invalid, Key, Resource, ServerError, Whole, connect
 from slinky.kube.client import MERGE
-from slinky.lab.pki import Authority
-from slinky.lab.plain import PlainPlane, free_port
+from slinky.lab.kubernetes.bare_plane import PlainPlane, free_port
+from slinky.lab.kubernetes.pki import Authority
 from slinky.slurm import Client as Slurm
 
 FAMILIAR = """

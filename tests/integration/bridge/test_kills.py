@@ -18,8 +18,8 @@ from slinky.bridge import names
 from slinky.bridge.app import assemble
 from slinky.bridge.state.views import BATCH_JOBS, DEVICE_CLASSES, OUR_PODS, RESOURCE_CLAIMS, SLICES
 from slinky.kube import AlreadyExists, Client, Key, connect
-from slinky.lab.plain import PlainPlane
-from slinky.lab.slurm import Beside
+from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
 

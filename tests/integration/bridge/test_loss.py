@@ -20,7 +20,7 @@ from slinky.bridge.nodes import reconciler
 from slinky.bridge.state.views import OUR_PODS
 from slinky.kube import Client, Key
 from slinky.kube.conditions import find
-from slinky.lab.slurm import Beside
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import JobRequest, Listing, MintedToken, Node, NodeUpdate, expand
 

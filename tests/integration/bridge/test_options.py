@@ -12,7 +12,7 @@ from tests.integration.bridge.test_gangs import batch_job
 from slinky.bridge import names
 from slinky.bridge.workload.annotations import TABLE
 from slinky.kube import Client
-from slinky.lab.slurm import Beside
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import ReservationRequest, number
 

@@ -15,8 +15,8 @@ from slinky.bridge import names
 from slinky.bridge.state.views import OUR_PODS
 from slinky.bridge.state.views.native import native_groups
 from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, AlreadyExists, Client, Key, connect
-from slinky.lab.plain import PlainPlane
-from slinky.lab.slurm import Beside
+from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import FileToken
 

@@ -11,7 +11,7 @@ from slinky.bridge import names
 from slinky.bridge.config import PriorityRule
 from slinky.bridge.state.views import OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from slinky.kube import Client, Forbidden, Key, Resource, Whole
-from slinky.lab.slurm import Beside
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Client as Slurm
 
 SHARED = {names.OPTION + "exclusive": "false"}

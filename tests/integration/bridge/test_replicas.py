@@ -11,8 +11,8 @@ from tests.integration.bridge.scene import scene
 
 from slinky.bridge import app
 from slinky.kube import Client
-from slinky.lab.plain import PlainPlane
-from slinky.lab.slurm import Beside
+from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Client as Slurm
 
 

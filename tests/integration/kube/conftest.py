@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from slinky.kube import NAMESPACES, Client, connect
-from slinky.lab.plain import PlainPlane
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import pytest
 
 from slinky.kube import Client, Object, Resource
 from slinky.kube.metrics_auth import metrics_door
-from slinky.lab.plain import PlainPlane
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.observe import Health
 
 pytestmark = pytest.mark.plane

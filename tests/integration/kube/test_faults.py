@@ -36,7 +36,7 @@ from slinky.kube.auth import FileToken, FixedToken
 from slinky.kube.metrics import ODD_OBJECTS, WATCH_STARTS
 from slinky.kube.tls import Pem
 from slinky.kube.transport import AioTransport
-from slinky.lab.plain import PlainPlane
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 pytestmark = pytest.mark.plane
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slinky.lab.errors import LabError
-from slinky.lab.plain import PlainPlane
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.prepare import golang
 from slinky.lab.prepare.inventory import Inventory
 from slinky.lab.progress import Progress
@@ -32,7 +32,9 @@ def test_an_unreachable_proxy_is_named_with_the_way_on(tmp_path: Path, monkeypat
 
 
 def test_the_plain_control_plane_needs_no_privilege() -> None:
-    script = "from slinky.lab.plain import PlainPlane\nwith PlainPlane.running() as plane: print(plane.url)"
+    script = (
+        "from slinky.lab.kubernetes.bare_plane import PlainPlane\nwith PlainPlane.running() as plane: print(plane.url)"
+    )
     bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
     done = subprocess.run([*bare, sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("https://127.0.0.1:"), done.stderr

@@ -14,8 +14,8 @@ from tests.integration.operator import rights
 
 from slinky.kube import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, Client, Key, Resource, connect
 from slinky.kube.views import Whole
-from slinky.lab.plain import PlainPlane
-from slinky.lab.slurm import Beside
+from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.slurm.cluster import Beside
 from slinky.operator.app import main
 from slinky.operator.metrics import WRITES
 from slinky.operator.settings import Settings

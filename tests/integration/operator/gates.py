@@ -21,7 +21,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from slinky.lab.plain import WITH_US
+from slinky.lab.kubernetes.bare_plane import WITH_US
 
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
 #: What differs between two lives that do the same.

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 from tests.chart.helm import Helm, program
 
-from slinky.lab.plain import PlainPlane
+from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 SPACE, ACCOUNT = "slinky-rights", "slurm-operator"
 GIVEN = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")

@@ -22,8 +22,8 @@ from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
 from slinky.kube import NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, Client, Key, NotFound, Pod, Resource, connect
 from slinky.kube.views import Whole
-from slinky.lab.plain import PlainPlane, free_port
-from slinky.lab.slurm import Beside
+from slinky.lab.kubernetes.bare_plane import PlainPlane, free_port
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken, SlurmError, node_conf
 from slinky.slurm import Node as Host

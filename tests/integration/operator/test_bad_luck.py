@@ -16,8 +16,8 @@ from tests.integration.operator.stage import BAD, Stage, stage, until
 from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS
 from slinky.kube import PODS, Key, NotFound
-from slinky.lab.plain import PlainPlane
-from slinky.lab.slurm import Beside
+from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.slurm.cluster import Beside
 from slinky.operator.slurm.clusters import LOOK
 from slinky.slurm import JobRequest
 from slinky.slurm import number as amount

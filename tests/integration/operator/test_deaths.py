@@ -11,8 +11,8 @@ from tests.integration.operator.stage import Stage, stage, until
 
 from slinky.api.nodeset import NODE_SETS
 from slinky.kube import Key
-from slinky.lab.plain import PlainPlane
-from slinky.lab.slurm import Beside
+from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.slurm.cluster import Beside
 
 pytestmark = pytest.mark.lab
 

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.slurm.faults import FaultProxy
 
 from slinky.lab.lab import Lab
-from slinky.lab.slurm import Beside
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Client, MintedToken
 
 

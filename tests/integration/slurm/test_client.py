@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from slinky.lab.slurm import Beside
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import (
     INFINITE,
     Auth,

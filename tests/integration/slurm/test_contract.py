@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slinky.lab.slurm import Beside
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Version
 from slinky.slurm.accounting import account_requests, accounting_jobs, qos
 from slinky.slurm.accounting import views as accounts

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slinky.lab.slurm import Beside
+from slinky.lab.slurm.cluster import Beside
 
 EXAMPLES = sorted(Path("examples/slurm-client").glob("*.py"))
 

@@ -20,7 +20,7 @@ from tests.integration.slurm.faults import (
 from tests.integration.slurm.test_client import external
 from tests.integration.slurm.test_mirror import PATIENCE, becomes, until
 
-from slinky.lab.slurm import Beside
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import (
     Auth,
     Client,

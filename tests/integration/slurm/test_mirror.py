@@ -9,7 +9,7 @@ import pytest
 from tests.integration.slurm.test_client import external
 
 from slinky.lab.lab import Lab
-from slinky.lab.slurm import Beside
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import (
     Change,
     Client,

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from slinky.lab.slurm import Beside
+from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Auth, Client, FileToken
 from slinky.slurm.jwks import jwks, mint_rs256
 from slinky.slurm.tokens import claims

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slinky.lab.host import NEEDED, raise_limit, restore_limit
+from slinky.lab.machine.inotify import NEEDED, raise_limit, restore_limit
 
 
 @pytest.fixture

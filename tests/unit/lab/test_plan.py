@@ -8,15 +8,18 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from slinky.lab import addons, cgroups, control, folders, node, pki, slurmconf
+from slinky.lab import paths
 from slinky.lab.bringup import Options
 from slinky.lab.errors import LabError
-from slinky.lab.network import INDEXES, SERVICES, Network
-from slinky.lab.node import Node
+from slinky.lab.kubernetes import addons, control_plane, node, pki
+from slinky.lab.kubernetes.node import Node
+from slinky.lab.machine import cgroups
+from slinky.lab.machine.network import INDEXES, SERVICES, Network
+from slinky.lab.machine.rootfs import Mount
 from slinky.lab.prepare import golang
-from slinky.lab.rootfs import Mount
+from slinky.lab.slurm import conf
 
-PLANE = control.Plane(Path("/b"), Path("/e/etcd"), Path("/p"), Path("/d"), Path("/c"), "10.66.3.1", 6443, 2379)
+PLANE = control_plane.Plane(Path("/b"), Path("/e/etcd"), Path("/p"), Path("/d"), Path("/c"), "10.66.3.1", 6443, 2379)
 
 
 def test_no_two_labs_share_an_address() -> None:
@@ -73,9 +76,9 @@ def test_a_named_folder_without_the_commands_is_an_error_and_not_a_surprise(
 
 def test_every_feature_gate_is_on_in_every_component() -> None:
     commands = [
-        control.apiserver(PLANE, nodes=True),
-        control.controller_manager(PLANE, "10.1.0.0/16"),
-        control.scheduler(PLANE),
+        control_plane.apiserver(PLANE, nodes=True),
+        control_plane.controller_manager(PLANE, "10.1.0.0/16"),
+        control_plane.scheduler(PLANE),
     ]
     gates = {next(flag for flag in command if flag.startswith("--feature-gates=")) for command in commands}
     assert len(gates) == 1
@@ -83,7 +86,7 @@ def test_every_feature_gate_is_on_in_every_component() -> None:
 
 
 def test_a_plain_server_publishes_no_loopback_endpoint_and_talks_to_no_kubelet() -> None:
-    plain = control.apiserver(PLANE, nodes=False)
+    plain = control_plane.apiserver(PLANE, nodes=False)
     assert "--endpoint-reconciler-type=none" in plain
     assert not any("kubelet" in flag for flag in plain)
 
@@ -144,7 +147,7 @@ def test_a_webhook_is_called_by_address_and_never_for_foreign_pods() -> None:
 
 @pytest.mark.parametrize("hosts", [0, 1, 5])
 def test_slurm_is_configured_for_any_number_of_hosts(hosts: int) -> None:
-    files = slurmconf.configuration("10.66.0.2", hosts)
+    files = conf.configuration("10.66.0.2", hosts)
     assert ("PartitionName=work" in files["slurm.conf"]) == bool(hosts)
     assert "SlurmctldHost=ctl(10.66.0.2)" in files["slurm.conf"]
     assert "=\n" not in files["slurm.conf"], "an empty value is a parse error"
@@ -166,10 +169,10 @@ def test_mounts_become_commands() -> None:
 
 def test_folders_follow_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLINKY_CACHE", "/elsewhere")
-    assert folders.cache() == Path("/elsewhere")
+    assert paths.cache() == Path("/elsewhere")
     monkeypatch.delenv("SLINKY_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    assert folders.cache() == Path("/xdg/slinky")
+    assert paths.cache() == Path("/xdg/slinky")
 
 
 def test_keys_are_private_and_certificates_name_their_hosts(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from slinky.lab.errors import LabError
+from slinky.lab.prepare.artifact_cache import Artifact, Store, tree_digest
 from slinky.lab.progress import Progress
-from slinky.lab.store import Artifact, Store, tree_digest
 
 
 def artifact(folder_name: str = "thing", inputs: tuple[str, ...] = ("1",), text: str = "content") -> Artifact:

@@ -11,10 +11,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from slinky.lab.chamber import run_in, stream
 from slinky.lab.errors import LabError
+from slinky.lab.machine.sandbox import run_in, stream
+from slinky.lab.prepare.artifact_cache import Artifact, Store
 from slinky.lab.progress import Progress
-from slinky.lab.store import Artifact, Store
 
 SUITE = "forky"
 

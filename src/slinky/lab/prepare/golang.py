@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slinky.lab.chamber import Line, stream
 from slinky.lab.errors import LabError
+from slinky.lab.machine.sandbox import Line, stream
+from slinky.lab.prepare.artifact_cache import Artifact, Store, tree_digest
 from slinky.lab.progress import Progress
-from slinky.lab.store import Artifact, Store, tree_digest
 
 SOURCES = Path(__file__).parent.parent / "go"
 LEAST_GO = (1, 26)

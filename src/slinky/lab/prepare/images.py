@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from slinky.lab.chamber import run_in, stream
+from slinky.lab.machine.sandbox import run_in, stream
 from slinky.lab.prepare import debian
+from slinky.lab.prepare.artifact_cache import Artifact, Store, tree_digest
 from slinky.lab.progress import Progress
-from slinky.lab.store import Artifact, Store, tree_digest
 
 TAG = "lab"
 ARCHIVE = "image.tar"

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from slinky.lab import folders
+from slinky.lab import paths as folders
 from slinky.lab.prepare import debian, golang, tools, wheels
+from slinky.lab.prepare.artifact_cache import Artifact, Store
 from slinky.lab.prepare.images import ARCHIVE, Builder
 from slinky.lab.progress import Progress
-from slinky.lab.store import Artifact, Store
 
 #: Images of single daemons, for the pods that the operator makes, and those among them that people reach by ssh.
 DAEMONS = ("slurmctld", "slurmdbd", "slurmrestd")

@@ -4,8 +4,8 @@
 import os
 import shutil
 
-from slinky.lab.chamber import stream
 from slinky.lab.errors import LabError
+from slinky.lab.machine.sandbox import stream
 from slinky.lab.progress import Progress
 
 PACKAGES = {

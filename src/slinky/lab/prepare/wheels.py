@@ -9,10 +9,10 @@ import platform
 import sys
 from pathlib import Path
 
-from slinky.lab.chamber import stream
 from slinky.lab.errors import LabError
+from slinky.lab.machine.sandbox import stream
+from slinky.lab.prepare.artifact_cache import Artifact, file_digest, tree_digest
 from slinky.lab.progress import Progress
-from slinky.lab.store import Artifact, file_digest, tree_digest
 
 CHECKOUT = Path(__file__).parents[4]
 PYTHON = "3.14"  # of the Debian suite that images are made of

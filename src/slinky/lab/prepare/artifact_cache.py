@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slinky.lab.errors import LabError
-from slinky.lab.folders import require_space
+from slinky.lab.paths import require_space
 from slinky.lab.progress import Progress
 
 MANIFEST = "manifest.json"

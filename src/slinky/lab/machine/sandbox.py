@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from slinky.lab.errors import LabError
-from slinky.lab.machine import PATH, unshared
-from slinky.lab.rootfs import Mount, Root, kernel_mounts
+from slinky.lab.machine.machine import PATH, unshared
+from slinky.lab.machine.rootfs import Mount, Root, kernel_mounts
 
 Line = Callable[[str], None]
 

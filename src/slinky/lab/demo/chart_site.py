@@ -12,7 +12,7 @@ import yaml
 
 from slinky.lab.errors import LabError
 from slinky.lab.lab import Lab
-from slinky.lab.machine import until
+from slinky.lab.machine.machine import until
 from slinky.lab.prepare.images import reference
 from slinky.lab.prepare.inventory import Inventory
 from slinky.lab.prepare.wheels import CHECKOUT

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from slinky.lab.machine import until
+from slinky.lab.demo.chart_site import MANAGED_SPACE as SPACE
+from slinky.lab.demo.chart_site import Site
+from slinky.lab.machine.machine import until
 from slinky.lab.prepare.images import reference
-from slinky.lab.site import MANAGED_SPACE as SPACE
-from slinky.lab.site import Site
 
 Manifest = dict[str, Any]
 Pod = dict[str, Any]

@@ -14,11 +14,11 @@ from typing import Any
 
 import yaml
 
-from slinky.lab import control
 from slinky.lab.errors import LabError
+from slinky.lab.kubernetes import control_plane
+from slinky.lab.kubernetes.node import VOLUMES
 from slinky.lab.lab import Lab
-from slinky.lab.machine import until
-from slinky.lab.node import VOLUMES
+from slinky.lab.machine.machine import until
 
 Manifest = dict[str, Any]
 HOLLOW = {"kwok.x-k8s.io/node": "fake"}
@@ -92,14 +92,14 @@ SERVICES = {
 def start(lab: Lab) -> None:
     """Start every add-on and return once all of them serve."""
     configs = lab.plane.configs
-    (configs / "Corefile").write_text(control.corefile(lab.plane))
+    (configs / "Corefile").write_text(control_plane.corefile(lab.plane))
     certificates = configs / "webhooks"
     certificates.mkdir()
     for source, target in (("webhooks.crt", "tls.crt"), ("webhooks.key", "tls.key")):
         (certificates / target).write_bytes((lab.plane.pki / source).read_bytes())
     for name, project in PROJECTS.items():
         (configs / f"{name}.yaml").write_text(yaml.safe_dump(configuration(project, lab.network.control, certificates)))
-    apply(lab, [*control.dns_manifests(lab.plane), storage_class(), device_class()])
+    apply(lab, [*control_plane.dns_manifests(lab.plane), storage_class(), device_class()])
     # kubectl reads the files itself: they are megabytes, which a YAML parser in Python takes many seconds for.
     files = [f"--filename={file}" for file in sorted(_manifests(lab).glob("*-crds.yaml"))]
     crds = lab.kubectl("apply", "--server-side", "--output=name", *files).split()

@@ -2,7 +2,7 @@
 """A machine of the lab: one set of namespaces with a supervisor inside, as seen from outside.
 
 The control plane, every node and Slurm are machines. A machine is known by its unix socket: the kernel tells which
-process listens there, so no pid file can ever name the wrong process. What runs inside is `slinky.lab.inside`.
+process listens there, so no pid file can ever name the wrong process. What runs inside is `slinky.lab.machine.supervisor`.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from slinky.lab.errors import LabError
-from slinky.lab.rootfs import Root
+from slinky.lab.machine.rootfs import Root
 
 PATH = "/opt/slinky/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NAMESPACES = ("--mount", "--pid", "--uts", "--ipc", "--net")
@@ -167,7 +167,7 @@ def unshared(file: Path, errand: Mapping[str, Any], namespaces: Sequence[str]) -
     """The command line of an errand in namespaces of its own, killed when its parent goes."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(errand))
-    inside = [sys.executable, "-P", "-m", "slinky.lab.inside", str(file)]
+    inside = [sys.executable, "-P", "-m", "slinky.lab.machine.supervisor", str(file)]
     return ["setpriv", "--pdeathsig", "KILL", "unshare", "--fork", "--kill-child=KILL",
             "--propagation", "private", *namespaces, *inside]  # fmt: skip
 

@@ -14,10 +14,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from slinky.lab import control, pki
-from slinky.lab.api import Api
 from slinky.lab.errors import LabError
-from slinky.lab.machine import until
+from slinky.lab.kubernetes import control_plane, pki
+from slinky.lab.kubernetes.api import Api
+from slinky.lab.machine.machine import until
 from slinky.lab.prepare.inventory import Inventory
 
 #: Before a command: the kernel ends it when the process that started it is gone, however that went.
@@ -32,7 +32,7 @@ class PlainPlane:
         self.folder = folder
         self.token = secrets.token_hex(16)
         self._flags = flags
-        self.plane = control.Plane(
+        self.plane = control_plane.Plane(
             binaries=store.require(artifacts["programs"]) / "bin",
             etcd_binary=store.require(artifacts["machine"]) / "tree/usr/bin/etcd",
             pki=folder / "pki",
@@ -82,7 +82,7 @@ class PlainPlane:
 
     def start_etcd(self) -> None:
         """Start etcd on the data it had."""
-        self._start("etcd", control.etcd(self.plane))
+        self._start("etcd", control_plane.etcd(self.plane))
 
     def start_apiserver(self) -> None:
         """Start the API server and wait until it is ready."""
@@ -90,7 +90,7 @@ class PlainPlane:
         pki.private(tokens, f'{self.token},admin,admin,"system:masters"\n'.encode())
         # Nobody makes service accounts here, and a pod needs none as long as nothing runs it.
         extra = [f"--token-auth-file={tokens}", "--disable-admission-plugins=ServiceAccount", *self._flags]
-        self._start("kube-apiserver", [*control.apiserver(self.plane, nodes=False), *extra])
+        self._start("kube-apiserver", [*control_plane.apiserver(self.plane, nodes=False), *extra])
         api = Api(self.kubeconfig)
 
         def ready() -> bool:

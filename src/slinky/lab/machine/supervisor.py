@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first process of a machine: `python -m slinky.lab.inside` reads an errand and becomes what it asks for.
+"""The first process of a machine: `python -m slinky.lab.machine.supervisor` reads an errand and becomes what it asks for.
 
 It runs as PID 1 of fresh namespaces, enters the root filesystem, then either replaces itself by a command or stays
 as the supervisor that starts, stops and reaps the machine's daemons. Killing it ends everything inside: that is how
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from slinky.lab.rootfs import Root, enter
+from slinky.lab.machine.rootfs import Root, enter
 
 
 class Supervisor:

@@ -15,8 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from slinky.lab import cgroups, host, network
-from slinky.lab.machine import Machine
+from slinky.lab.machine import cgroups, inotify, network
+from slinky.lab.machine.machine import Machine
 
 SETTLED = signal.SIGUSR1
 
@@ -68,7 +68,7 @@ def clear(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     # A container that was being torn down may have kept a file busy for a moment.
     shutil.rmtree(folder, ignore_errors=True)
-    host.restore_limit(folder)
+    inotify.restore_limit(folder)
 
 
 if __name__ == "__main__":

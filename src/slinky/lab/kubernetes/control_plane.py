@@ -8,7 +8,7 @@ client limits, no leader election, and every feature gate that scheduling work a
 from dataclasses import dataclass
 from pathlib import Path
 
-from slinky.lab.network import DNS_SERVICE, FIRST_SERVICE, SERVICES
+from slinky.lab.machine.network import DNS_SERVICE, FIRST_SERVICE, SERVICES
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 

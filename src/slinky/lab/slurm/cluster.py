@@ -16,10 +16,10 @@ from signal import SIGKILL
 import jwt
 
 from slinky.lab.errors import LabError
-from slinky.lab.machine import Machine, until
-from slinky.lab.pki import private
-from slinky.lab.rootfs import Mount, Root, kernel_mounts
-from slinky.lab.slurmconf import HOSTNAME, REST, configuration
+from slinky.lab.kubernetes.pki import private
+from slinky.lab.machine.machine import Machine, until
+from slinky.lab.machine.rootfs import Mount, Root, kernel_mounts
+from slinky.lab.slurm.conf import HOSTNAME, REST, configuration
 
 SLURM_UID, REST_UID = 64030, 2010
 DAEMONS = ("mariadbd", "slurmdbd", "slurmctld", "slurmrestd")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import yaml
 
-from slinky.lab.network import DNS_SERVICE, Network
+from slinky.lab.machine.network import DNS_SERVICE, Network
+from slinky.lab.machine.rootfs import Mount, Root, kernel_mounts
 from slinky.lab.prepare.images import reference
-from slinky.lab.rootfs import Mount, Root, kernel_mounts
 
 VOLUMES = "/var/lib/slinky-volumes"
 #: All nodes of a lab see the same folder here, as if a network file system were mounted.

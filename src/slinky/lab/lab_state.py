@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from slinky.lab import folders
+from slinky.lab import paths
 from slinky.lab.errors import LabError
 
 State = Literal["starting", "up"]
@@ -38,7 +38,7 @@ class Record(msgspec.Struct):
     @property
     def folder(self) -> Path:
         """Where the lab's files are."""
-        return folders.labs() / self.name
+        return paths.labs() / self.name
 
     def save(self) -> None:
         """Write it down, whole or not at all."""
@@ -52,12 +52,12 @@ class Record(msgspec.Struct):
             command = Path(f"/proc/{self.janitor}/cmdline").read_bytes().split(b"\0")
         except OSError:
             return False
-        return b"slinky.lab.janitor" in command and str(self.folder).encode() in command
+        return b"slinky.lab.machine.janitor" in command and str(self.folder).encode() in command
 
 
 def load(name: str) -> Record | None:
     """The record of a lab, if there is one."""
-    file = folders.labs() / folders.checked_name(name) / "lab.json"
+    file = paths.labs() / paths.checked_name(name) / "lab.json"
     try:
         return msgspec.json.decode(file.read_bytes(), type=Record)
     except FileNotFoundError:
@@ -68,16 +68,16 @@ def load(name: str) -> Record | None:
 
 def names() -> list[str]:
     """Every lab there is, running or left behind."""
-    root = folders.labs()
+    root = paths.labs()
     return sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
 
 
 @contextlib.contextmanager
 def locked(name: str) -> Iterator[None]:
     """Let one command at a time change a lab."""
-    root = folders.labs()
+    root = paths.labs()
     root.mkdir(parents=True, exist_ok=True)
-    file = root / f"{folders.checked_name(name)}.lock"
+    file = root / f"{paths.checked_name(name)}.lock"
     with file.open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
