@@ -14,7 +14,7 @@ from slinky.api.names.wellknown import PROFILE_PORT
 from slinky.bridge import app as bridge_app
 from slinky.bridge import config as bridge_config
 from slinky.bridge.admission import server as bridge_webhook
-from slinky.cli.familiar import Familiar
+from slinky.cli.compat_flags import Familiar
 from slinky.cli.output import explained
 from slinky.kube import Key
 from slinky.kube.metrics_auth import guarded
