@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from slinky.api.controller import CONTROLLERS
-from slinky.api.names.children import SLURMRESTD
+from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
 from slinky.kube import NAMESPACES, PODS, SECRETS, Client, Key, KubeError, Resource, connect

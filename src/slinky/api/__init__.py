@@ -9,7 +9,7 @@ from slinky.api.fields.refs import ConfigKeyRef, KeyRef, LocalRef
 from slinky.api.fields.templates import ClaimSpec, ExternalHost, PodTemplate, ServicePart, TemplateMeta
 from slinky.api.fields.update_strategy import Drain, RollingUpdate, ScheduledUpdate, UpdateStrategy, scaled
 from slinky.api.loginset import LOGIN_SETS, LoginSet, LoginSetSpec, LoginSetStatus
-from slinky.api.names import children, metadata, wellknown
+from slinky.api.names import child_names, metadata, wellknown
 from slinky.api.names.group import API_VERSION, GROUP, VERSION
 from slinky.api.nodeset import NODE_SETS, NodeSet, NodeSetSpec, NodeSetStatus
 from slinky.api.restapi import REST_APIS, RestApi, RestApiSpec, RestApiStatus
@@ -57,9 +57,9 @@ __all__ = [
     "TokenSpec",
     "TokenStatus",
     "UpdateStrategy",
+    "child_names",
     "conditions",
-    "keys",
-    "names",
+    "metadata",
     "scaled",
     "seconds",
     "wellknown",

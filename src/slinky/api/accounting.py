@@ -9,7 +9,7 @@ from msgspec import Meta
 from slinky.api.fields.conditions import HEALTH, Status
 from slinky.api.fields.refs import DAEMON_RULES, DaemonKeyRefs, KeyRef
 from slinky.api.fields.templates import Container, ExternalHost, PodTemplate, ServicePart, ServicePort
-from slinky.api.names import children, wellknown
+from slinky.api.names import child_names, wellknown
 from slinky.api.names.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
 from slinky.kube.schema import AGE, definition, described, rule
@@ -84,7 +84,7 @@ class Accounting(Object, frozen=True):
         """The name slurmctld calls."""
         if self.spec.external and self.spec.external_config:
             return self.spec.external_config.host
-        return children.short_address(self.service_name, self.metadata.namespace)
+        return child_names.short_address(self.service_name, self.metadata.namespace)
 
     @property
     def port(self) -> int:

@@ -10,7 +10,7 @@ from slinky.api.fields.conditions import HEALTH, Status
 from slinky.api.fields.durations import PrometheusDuration
 from slinky.api.fields.refs import DAEMON_RULES, DaemonKeyRefs, LocalRef
 from slinky.api.fields.templates import ClaimSpec, Container, ExternalHost, PodTemplate, ServicePart, ServicePort
-from slinky.api.names import children, wellknown
+from slinky.api.names import child_names, wellknown
 from slinky.api.names.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
 from slinky.kube.schema import AGE, Column, default, definition, described, immutable, list_atomic, rule
@@ -193,7 +193,7 @@ class Controller(Object, frozen=True):
         """The name clients call."""
         if self.spec.external and self.spec.external_config:
             return self.spec.external_config.host
-        return children.short_address(self.service_name, self.metadata.namespace)
+        return child_names.short_address(self.service_name, self.metadata.namespace)
 
     @property
     def state_folder(self) -> str:
@@ -209,12 +209,12 @@ class Controller(Object, frozen=True):
     @property
     def worker_service_name(self) -> str:
         """The headless Service that all its workers share."""
-        return children.worker_service(self.metadata.name)
+        return child_names.worker_service(self.metadata.name)
 
     @property
     def worker_budget_name(self) -> str:
         """The disruption budget that all its workers share."""
-        return children.worker_budget(self.metadata.name)
+        return child_names.worker_budget(self.metadata.name)
 
 
 CONTROLLERS = Resource(API_VERSION, "Controller", "controllers", Controller)

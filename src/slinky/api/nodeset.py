@@ -10,7 +10,7 @@ from slinky.api.fields.conditions import HEALTH, ScaledStatus
 from slinky.api.fields.refs import KeyRef, LocalRef
 from slinky.api.fields.templates import Container, PodTemplate, Replicas
 from slinky.api.fields.update_strategy import Drain, UpdateStrategy
-from slinky.api.names import children, metadata
+from slinky.api.names import child_names, metadata
 from slinky.api.names.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
 from slinky.kube.schema import AGE, Column, Scaled, definition, described, free_form, immutable, list_atomic, rule
@@ -143,12 +143,12 @@ class NodeSet(Object, frozen=True):
     @property
     def selector(self) -> dict[str, str]:
         """Labels that pick its pods."""
-        return children.SLURMD.selector(self.metadata.name)
+        return child_names.SLURMD.selector(self.metadata.name)
 
     @property
     def labels(self) -> dict[str, str]:
         """Labels that its pods carry."""
-        return {**children.SLURMD.labels(self.metadata.name), metadata.CLUSTER: self.spec.controller_ref.name}
+        return {**child_names.SLURMD.labels(self.metadata.name), metadata.CLUSTER: self.spec.controller_ref.name}
 
     def padded(self, ordinal: int) -> str:
         """An ordinal as it stands in names."""

@@ -7,7 +7,7 @@ from typing import Annotated
 from slinky.api.fields.conditions import HEALTH, ScaledStatus
 from slinky.api.fields.refs import LocalRef
 from slinky.api.fields.templates import Container, PodTemplate, Replicas, ServicePart, ServicePort
-from slinky.api.names import children, wellknown
+from slinky.api.names import child_names, wellknown
 from slinky.api.names.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
 from slinky.kube.schema import AGE, Scaled, definition, described
@@ -63,7 +63,7 @@ class RestApi(Object, frozen=True):
     @property
     def url(self) -> str:
         """Where its clients find it."""
-        return f"http://{children.short_address(self.service_name, self.metadata.namespace)}:{self.port}"
+        return f"http://{child_names.short_address(self.service_name, self.metadata.namespace)}:{self.port}"
 
 
 REST_APIS = Resource(API_VERSION, "RestApi", "restapis", RestApi)

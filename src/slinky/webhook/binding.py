@@ -6,7 +6,7 @@ write: no second write, no side effect, nothing to undo on a dry run. Whatever g
 without it; the operator adds it later.
 """
 
-from slinky.api.names import children, metadata
+from slinky.api.names import child_names, metadata
 from slinky.kube import NODES, PODS, Ask, Client, Key, KubeError, Reply
 from slinky.kube.types import Object, View
 from slinky.observe import Log
@@ -44,7 +44,7 @@ class BindingWebhook:
 
     async def _topology(self, pod: Key, node: str) -> str:
         found = await self._client.find(PODS.metadata_only(), pod)
-        if found is None or found.metadata.labels.get(metadata.APP_NAME) != children.SLURMD.app:
+        if found is None or found.metadata.labels.get(metadata.APP_NAME) != child_names.SLURMD.app:
             return ""
         on = await self._client.find(NODES.metadata_only(), Key("", node))
         return on.metadata.annotations.get(metadata.TOPOLOGY, "") if on else ""

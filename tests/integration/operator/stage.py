@@ -16,7 +16,7 @@ from tests.integration.operator.gates import Gates, Lives
 
 from slinky.api.controller import CONTROLLERS
 from slinky.api.names import metadata
-from slinky.api.names.children import SLURMRESTD
+from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.names.wellknown import SLURMRESTD_PORT
 from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS

@@ -9,7 +9,7 @@ import pytest
 from slinky.api import Accounting, Controller, LoginSet, NodeSet, RestApi, Token
 from slinky.api.controller import Persistence
 from slinky.api.fields.templates import ClaimSpec
-from slinky.api.names import children
+from slinky.api.names import child_names
 
 KEY = {"name": "k", "key": "k"}
 
@@ -89,7 +89,7 @@ def test_labels_and_selectors_are_the_familiar_ones() -> None:
         "app.kubernetes.io/component": "worker",
         "slinky.slurm.net/cluster": "slurm",
     }
-    assert children.SLURMD.selector_text("gpu") == "app.kubernetes.io/instance=gpu,app.kubernetes.io/name=slurmd"
+    assert child_names.SLURMD.selector_text("gpu") == "app.kubernetes.io/instance=gpu,app.kubernetes.io/name=slurmd"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_token_goes_where_it_is_expected(spec: dict[str, Any], secret: str, ke
     ],
 )
 def test_the_domain_comes_from_the_search_list(text: str, domain: str) -> None:
-    assert children.cluster_domain(text) == domain
+    assert child_names.cluster_domain(text) == domain
 
 
 def test_jwt_key_ref_wins_over_its_deprecated_alias() -> None:

@@ -2,7 +2,7 @@
 """A machine of the lab: one set of namespaces with a supervisor inside, as seen from outside.
 
 The control plane, every node and Slurm are machines. A machine is known by its unix socket: the kernel tells which
-process listens there, so no pid file can ever name the wrong process. What runs inside is `slinky.lab.machine.supervisor`.
+process listens there, so no pid file can ever name the wrong process. `slinky.lab.machine.supervisor` runs inside.
 """
 
 import dataclasses

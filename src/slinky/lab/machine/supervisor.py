@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first process of a machine: `python -m slinky.lab.machine.supervisor` reads an errand and becomes what it asks for.
+"""The first process of a machine: `python -m slinky.lab.machine.supervisor` reads an errand and runs it.
 
 It runs as PID 1 of fresh namespaces, enters the root filesystem, then either replaces itself by a command or stays
 as the supervisor that starts, stops and reaps the machine's daemons. Killing it ends everything inside: that is how

@@ -7,7 +7,7 @@ from typing import Any
 
 from slinky.api.accounting import ACCOUNTINGS, Accounting
 from slinky.api.names import metadata, wellknown
-from slinky.api.names.children import SLURMDBD
+from slinky.api.names.child_names import SLURMDBD
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS
 from slinky.operator.build.child_metadata import framed, pod_template

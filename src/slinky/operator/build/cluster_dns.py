@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from slinky.api.names import children
+from slinky.api.names import child_names
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 
@@ -13,6 +13,6 @@ def cluster_domain(given: str) -> str:
     if given:
         return given
     try:
-        return children.cluster_domain(RESOLV_CONF.read_text())
+        return child_names.cluster_domain(RESOLV_CONF.read_text())
     except OSError:
-        return children.FALLBACK_DOMAIN
+        return child_names.FALLBACK_DOMAIN

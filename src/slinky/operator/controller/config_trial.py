@@ -9,7 +9,7 @@ from typing import Any
 
 from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.names import metadata, wellknown
-from slinky.api.names.children import SLURMCTLD, Role
+from slinky.api.names.child_names import SLURMCTLD, Role
 from slinky.kube.types import Key
 from slinky.kube.views import PODS, Whole
 from slinky.operator.build.child_metadata import framed

@@ -5,7 +5,7 @@ import asyncio
 
 from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.names import metadata
-from slinky.api.names.children import SLURMCTLD
+from slinky.api.names.child_names import SLURMCTLD
 from slinky.api.nodeset import NodeSet
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key

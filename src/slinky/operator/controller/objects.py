@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from slinky.api.accounting import Accounting
 from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.names import metadata, wellknown
-from slinky.api.names.children import SLURMCTLD
+from slinky.api.names.child_names import SLURMCTLD
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS
 from slinky.operator.build import sidecars

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from slinky.api.names import metadata as keys
-from slinky.api.names.children import ROLES
+from slinky.api.names.child_names import ROLES
 from slinky.api.names.group import API_VERSION
 from slinky.kube.cache import Cache
 from slinky.kube.client import Client

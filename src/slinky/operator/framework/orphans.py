@@ -6,7 +6,7 @@ and until then nothing is done that would hurt the work on it.
 """
 
 from slinky.api.names import metadata
-from slinky.api.names.children import SLURMD
+from slinky.api.names.child_names import SLURMD
 from slinky.kube.cache import Cache
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import Pod

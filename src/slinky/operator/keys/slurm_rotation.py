@@ -11,7 +11,7 @@ from typing import Any
 from slinky.api.controller import Controller as Cluster
 from slinky.api.fields.refs import KeyRef
 from slinky.api.names import metadata
-from slinky.api.names.children import SLURMD
+from slinky.api.names.child_names import SLURMD
 from slinky.kube.controller import Again, Controller
 from slinky.kube.resource import Resource
 from slinky.kube.types import Key

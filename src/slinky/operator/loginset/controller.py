@@ -5,7 +5,7 @@ import asyncio
 
 from slinky.api.controller import Controller
 from slinky.api.loginset import LOGIN_SETS, LoginSet
-from slinky.api.names.children import LOGIN
+from slinky.api.names.child_names import LOGIN
 from slinky.kube.errors import AlreadyExists, Blocked
 from slinky.kube.types import Key, Object
 from slinky.kube.views import DEPLOYMENTS, SECRETS

@@ -9,8 +9,8 @@ import msgspec
 
 from slinky.api.controller import Controller
 from slinky.api.loginset import LOGIN_SETS, DeploymentRolling, DeploymentStrategy, LoginSet
-from slinky.api.names import children, metadata, wellknown
-from slinky.api.names.children import LOGIN
+from slinky.api.names import child_names, metadata, wellknown
+from slinky.api.names.child_names import LOGIN
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES
 from slinky.operator.build.addresses import conf_server
@@ -110,7 +110,7 @@ def _strategy(asked: DeploymentStrategy) -> Piece:
 
 
 def _pod(of: LoginSet, controller: Controller, images: Images, domain: str) -> Piece:
-    search = children.long_address(controller.worker_service_name, of.metadata.namespace, domain)
+    search = child_names.long_address(controller.worker_service_name, of.metadata.namespace, domain)
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from slinky.api.controller import CONTROLLERS, Controller
-from slinky.api.names import children, metadata, wellknown
-from slinky.api.names.children import SLURMD
+from slinky.api.names import child_names, metadata, wellknown
+from slinky.api.names.child_names import SLURMD
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS, SERVICES, VOLUME_CLAIMS
@@ -63,7 +63,7 @@ class Setting(NamedTuple):
     controller: Controller
     hashes: Hashes
     images: Images
-    domain: str = children.FALLBACK_DOMAIN
+    domain: str = child_names.FALLBACK_DOMAIN
 
 
 def worker_service(of: Controller) -> Piece:
@@ -163,7 +163,7 @@ def _annotations(of: NodeSet, slot: Slot, hashes: Hashes) -> dict[str, str]:
 def _spec(of: NodeSet, slot: Slot, setting: Setting) -> Piece:
     controller = setting.controller
     image = of.spec.slurmd.get("image") or setting.images.of("slurmd")
-    search = children.long_address(controller.worker_service_name, of.metadata.namespace, setting.domain)
+    search = child_names.long_address(controller.worker_service_name, of.metadata.namespace, setting.domain)
     found: Piece = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

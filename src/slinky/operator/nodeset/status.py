@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slinky.api.fields.conditions import RESERVATION_CREATED
-from slinky.api.names.children import SLURMD
+from slinky.api.names.child_names import SLURMD
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import find
 from slinky.operator.framework.conditions import GOOD, Fact, Health

@@ -3,7 +3,7 @@
 
 from slinky.api.controller import Controller
 from slinky.api.names import wellknown
-from slinky.api.names.children import SLURMRESTD
+from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
 from slinky.kube.errors import Later
 from slinky.kube.types import Key, Object

@@ -8,7 +8,7 @@ from typing import Any
 
 from slinky.api.controller import Controller
 from slinky.api.names import metadata, wellknown
-from slinky.api.names.children import SLURMRESTD
+from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
 from slinky.kube.types import Key
 from slinky.kube.views import DEPLOYMENTS, SERVICES

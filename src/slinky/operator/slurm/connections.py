@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from slinky.api.controller import Controller
 from slinky.api.names import wellknown
-from slinky.api.names.children import SLURMRESTD
+from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.restapi import RestApi
 from slinky.kube.controller import Again
 from slinky.kube.controller import Controller as Loop

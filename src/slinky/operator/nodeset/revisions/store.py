@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Set
 from typing import Any, NamedTuple
 
 from slinky.api.names import metadata
-from slinky.api.names.children import SLURMD
+from slinky.api.names.child_names import SLURMD
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube.cache import by_owner
 from slinky.kube.errors import AlreadyExists, Later, NotFound
