@@ -31,7 +31,7 @@ def test_a_printed_page_is_current(page: str, text: str) -> None:
 def written() -> str:
     """Every test of the bridge."""
     places = [ROOT / "tests" / kind / "bridge" for kind in ("unit", "integration", "e2e")]
-    return "".join(file.read_text() for place in places for file in place.glob("test_*.py"))
+    return "".join(file.read_text() for place in places for file in place.rglob("test_*.py"))
 
 
 @pytest.mark.parametrize("line", failures.lines(), ids=lambda line: line.event)

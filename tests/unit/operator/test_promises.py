@@ -27,7 +27,7 @@ def found(name: str) -> list[Path]:
         return [file for file in (ROOT / path, ROOT / f"{path}.py") if file.exists()]
     if not rest:
         return list((ROOT / "tests").rglob(f"{path.removesuffix('.py')}.py"))
-    return [file for file in [ROOT / FOLDERS[folder] / f"{rest.removesuffix('.py')}.py"] if file.exists()]
+    return list((ROOT / FOLDERS[folder]).rglob(f"{rest.removesuffix('.py')}.py"))
 
 
 @pytest.mark.parametrize("name", sorted(set(named())))
