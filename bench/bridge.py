@@ -31,8 +31,8 @@ from slinky.lab import bringup
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.lab import Lab
 from slinky.lab.progress import Progress
-from slinky.slurm import Client as Slurm
 from slinky.slurm import JobRequest, JobSelection, MintedToken
+from slinky.slurm import SlurmClient as Slurm
 
 RESULTS = Path(__file__).parent / "results" / "bridge.json"
 #: Gangs and their floors, in turns: what takes a third of a second on two cores takes half as long again the next time.
@@ -313,7 +313,7 @@ def main() -> int:
     parser.add_argument("--minute", type=float, default=60, help="seconds to watch waiting pods")
     parser.add_argument("--only", nargs="*", help="single, burst, gang, cordon, waiting; nothing is kept then")
     given = parser.parse_args()
-    options = bringup.Options(name="bench-bridge", nodes=0, slurm="beside", slurm_nodes=0, owner=os.getpid())
+    options = bringup.LabOptions(name="bench-bridge", nodes=0, slurm="beside", slurm_nodes=0, owner=os.getpid())
     lab = Lab.find(given.lab) if given.lab else bringup.up(options, Progress())
     try:
         bench = asyncio.run(measure(lab, given))

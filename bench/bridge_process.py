@@ -20,7 +20,7 @@ from slinky.bridge.credentials import tokens
 from slinky.kube import connect
 from slinky.observe import Health, log
 from slinky.observe.process import run
-from slinky.slurm import Client, Exchange
+from slinky.slurm import Exchange, SlurmClient
 
 NAMED = re.compile(r"(?:(?<=^job)|(?<=^node)|(?<=^resources))/(?!submit|allocate).+")
 TICKS = 100  # of /proc's CPU times, per second
@@ -100,7 +100,7 @@ async def main(health: Health) -> None:
 
         async with (
             connect(sys.argv[2], manager="slurm-bridge") as kube,
-            Client(settings.slurm_rest_api, tokens(settings), observe=note) as slurm,
+            SlurmClient(settings.slurm_rest_api, tokens(settings), observe=note) as slurm,
         ):
             await (await assemble(settings, kube, slurm, health=health)).run()
 

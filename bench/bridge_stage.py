@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from slinky.bridge import names
-from slinky.bridge.state.views import OUR_PODS, Pod
-from slinky.kube import NODES, Client, Key, Runtime
+from slinky.bridge.state.views import OUR_PODS, WorkloadPod
+from slinky.kube import NODES, Key, KubeClient, Runtime
 from slinky.kube.client import STRATEGIC
-from slinky.slurm import Client as Slurm
 from slinky.slurm import JobRequest, JobSelection
+from slinky.slurm import SlurmClient as Slurm
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ async def until(check: Callable[[], bool], seconds: float = PATIENCE, every: flo
 class Stage:
     """Nodes, pods and jobs, and the moments at which things were seen to happen."""
 
-    def __init__(self, kube: Client, slurm: Slurm) -> None:
+    def __init__(self, kube: KubeClient, slurm: Slurm) -> None:
         self.kube, self.slurm = kube, slurm
         self.bound: dict[str, float] = {}
         self.told: dict[str, float] = {}
@@ -67,7 +67,7 @@ class Stage:
         self.pods = self.runtime.cache(OUR_PODS, namespace=NAMESPACE)
         self.pods.listen(self._changed)
 
-    def _changed(self, _old: Pod | None, new: Pod | None) -> None:
+    def _changed(self, _old: WorkloadPod | None, new: WorkloadPod | None) -> None:
         if new is None:
             return
         name, now = new.metadata.name, time.monotonic()
@@ -125,7 +125,7 @@ class Stage:
         spec = {"schedulerName": scheduler, "containers": [{"name": "c", "image": "x"}]}
         return OUR_PODS.manifest(Key(NAMESPACE, name), metadata=meta, spec=spec)
 
-    async def pod(self, name: str, **meta: Any) -> Pod:
+    async def pod(self, name: str, **meta: Any) -> WorkloadPod:
         """Create a pod of the bridge."""
         return await self.kube.create(OUR_PODS, self.manifest(name, **meta))
 
@@ -163,7 +163,7 @@ class Stage:
         await self.kube.bind(pod.key, granted.node, uid=pod.metadata.uid)
         return time.monotonic() - began
 
-    async def _label(self, pod: Pod, job: str) -> None:
+    async def _label(self, pod: WorkloadPod, job: str) -> None:
         meta = {"labels": {names.JOB_LABEL: job}, "finalizers": [names.FINALIZER], "uid": pod.metadata.uid}
         toleration = {"key": names.MANAGED_TAINT, "operator": "Exists"}
         held = [msgspec.to_builtins(toleration) for toleration in pod.spec.tolerations]

@@ -21,16 +21,16 @@ import time
 from pathlib import Path
 
 from slinky.slurm import (
-    Client,
     Exchange,
     Feed,
     JobRequest,
     JobSelection,
-    Kind,
     MintedToken,
     Mirror,
-    NotFound,
+    ObjectKind,
     Rejected,
+    SlurmClient,
+    SlurmNotFound,
     expand,
     node_conf,
     number,
@@ -58,10 +58,10 @@ CHANGES = 20
 RESULTS = Path(__file__).parent / "results" / "core_slurm.json"
 
 
-def client(args: argparse.Namespace, seen: list[Exchange] | None = None) -> Client:
+def client(args: argparse.Namespace, seen: list[Exchange] | None = None) -> SlurmClient:
     key = args.key.read_bytes()
     observe = None if seen is None else seen.append
-    return Client(args.url, MintedToken(lambda: key, "slurm"), observe=observe)
+    return SlurmClient(args.url, MintedToken(lambda: key, "slurm"), observe=observe)
 
 
 async def fill(args: argparse.Namespace) -> None:
@@ -70,7 +70,7 @@ async def fill(args: argparse.Namespace) -> None:
         names = f"e[00001-{args.nodes:05d}]"
         try:
             await slurm.node(expand(names)[-1])
-        except NotFound:
+        except SlurmNotFound:
             await slurm.create_node(
                 node_conf(
                     names, NodeAddr="127.0.0.1", CPUs=64, Boards=1, SocketsPerBoard=2, CoresPerSocket=32,
@@ -119,7 +119,7 @@ class Stalls:
             self.busy = max(self.busy, time.thread_time() - busy)
 
 
-async def full_list_bytes(slurm: Client, seen: list[Exchange], count: int) -> int:
+async def full_list_bytes(slurm: SlurmClient, seen: list[Exchange], count: int) -> int:
     """What one full list of jobs would weigh, from a sample: reading it takes slurmrestd 11 GB."""
     ids = [status.job_id for status in await slurm.job_states() if status.state.running]
     start = len(seen)
@@ -166,10 +166,10 @@ async def measure(args: argparse.Namespace) -> dict[str, float]:
     }
 
 
-async def detections(slurm: Client, mirror: Mirror) -> list[float]:
+async def detections(slurm: SlurmClient, mirror: Mirror) -> list[float]:
     """Seconds from slurmctld's answer to a change until the mirror tells of it, untracked, without a poke."""
     delays = []
-    with mirror.subscribe(Kind.JOB) as feed:
+    with mirror.subscribe(ObjectKind.JOB) as feed:
         for _ in range(CHANGES // 2):
             job = (await slurm.allocate(JOB)).job_id
             delays.append(await told(feed, job))

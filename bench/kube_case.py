@@ -13,7 +13,7 @@ import msgspec
 import uvloop
 
 from bench.kube_pods import NAMESPACE
-from slinky.kube import PODS, Cache, Client, Pod, Runtime, by_owner, connect
+from slinky.kube import PODS, Cache, KubeClient, Pod, Runtime, by_owner, connect
 from slinky.kube.metrics import REQUESTS, WATCH_EVENTS
 from slinky.observe import LoopLag
 
@@ -24,7 +24,7 @@ def resident(which: str = "VmRSS") -> float:
     return int(text.split(f"{which}:")[1].split()[0]) / 1024
 
 
-async def discard(client: Client) -> dict[str, Any]:
+async def discard(client: KubeClient) -> dict[str, Any]:
     """The same request and transport, every byte received and thrown away."""
     query = {
         "sendInitialEvents": "true",
@@ -44,7 +44,7 @@ async def discard(client: Client) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def following(client: Client, namespace: str) -> AsyncIterator[Cache[Pod]]:
+async def following(client: KubeClient, namespace: str) -> AsyncIterator[Cache[Pod]]:
     """A whole cache with two indexes, kept current while inside."""
     runtime = Runtime(client)
     cache = runtime.cache(
@@ -59,7 +59,7 @@ async def following(client: Client, namespace: str) -> AsyncIterator[Cache[Pod]]
         task.cancel()
 
 
-async def sync(client: Client) -> dict[str, Any]:
+async def sync(client: KubeClient) -> dict[str, Any]:
     """From nothing to a whole cache with two indexes."""
     await client.list(PODS, namespace="none")  # the connection and its TLS are not what is measured
     before, cpu, began = resident(), time.process_time(), time.perf_counter()
@@ -76,7 +76,7 @@ async def sync(client: Client) -> dict[str, Any]:
         }
 
 
-async def follow(client: Client) -> dict[str, Any]:
+async def follow(client: KubeClient) -> dict[str, Any]:
     """One watch whose objects keep changing."""
     async with following(client, NAMESPACE):
         await asyncio.sleep(1.0)
@@ -87,7 +87,7 @@ async def follow(client: Client) -> dict[str, Any]:
         return {"cpu": cpu, "wall": wall, "events": counter._value.get() - count}
 
 
-async def drain(client: Client) -> dict[str, Any]:
+async def drain(client: KubeClient) -> dict[str, Any]:
     """The same events at the same rate, every byte received and thrown away."""
     async with client.watching(PODS, {"sendInitialEvents": "true"}, namespace=NAMESPACE) as stream:
         chunks, end = stream.chunks(), time.perf_counter() + 1.0
@@ -99,7 +99,7 @@ async def drain(client: Client) -> dict[str, Any]:
         return {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - began}
 
 
-async def steady(client: Client) -> dict[str, Any]:
+async def steady(client: KubeClient) -> dict[str, Any]:
     """A whole cache, and nothing happens."""
     async with following(client, NAMESPACE) as cache:
         sent, cpu, began = requests(), time.process_time(), time.perf_counter()

@@ -4,7 +4,7 @@
 import asyncio
 from typing import Any
 
-from slinky.kube import NAMESPACES, PODS, AlreadyExists, Client
+from slinky.kube import NAMESPACES, PODS, AlreadyExists, KubeClient
 
 NAMESPACE = "bench"
 
@@ -104,7 +104,7 @@ def running(number: int) -> dict[str, Any]:
     }
 
 
-async def fill(client: Client, count: int, parallel: int = 24) -> None:
+async def fill(client: KubeClient, count: int, parallel: int = 24) -> None:
     """Create `count` running pods, unless they are there."""
     try:
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})

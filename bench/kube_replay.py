@@ -18,7 +18,7 @@ from pathlib import Path
 import yaml
 from tests.unit.kube.pki import self_signed
 
-from slinky.kube import PODS, Client
+from slinky.kube import PODS, KubeClient
 from slinky.kube.line_splitter import Lines
 
 END = (
@@ -28,7 +28,7 @@ END = (
 VERSION = re.compile(rb'("resourceVersion":")\d+(")')
 
 
-async def record(client: Client, namespace: str, count: int) -> bytes:
+async def record(client: KubeClient, namespace: str, count: int) -> bytes:
     """The first `count` objects of a watch, one event a line."""
     found: list[bytes] = []
     lines = Lines()

@@ -12,19 +12,19 @@ from pathlib import Path
 from slinky.cli.output import print_table
 from slinky.lab import bringup
 from slinky.lab.kubernetes.bare_plane import PlainPlane
-from slinky.lab.prepare.inventory import Inventory
+from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.progress import Progress
 
 RESULT = Path(__file__).parent / "results" / "lab.json"
 
 
 def main() -> None:
-    Inventory.of().prepare(Progress())
+    ArtifactInventory.of().prepare(Progress())
     started = time.monotonic()
     with PlainPlane.running():
         baseline = time.monotonic() - started
     started = time.monotonic()
-    lab = bringup.up(bringup.Options(name="bench", nodes=2, slurm="beside"), Progress())
+    lab = bringup.up(bringup.LabOptions(name="bench", nodes=2, slurm="beside"), Progress())
     whole = time.monotonic() - started
     started = time.monotonic()
     bringup.down(lab.name)

@@ -17,11 +17,11 @@ from bench.operator_scene import Operator, Scene, scene, until
 from slinky.api.controller import CONTROLLERS
 from slinky.api.nodeset import NODE_SETS
 from slinky.kube import PODS, Cache, Key, Pod, Runtime
-from slinky.kube.transport import AioTransport, Answer
+from slinky.kube.transport import AioTransport, HttpResponse
 from slinky.lab.lab import Lab
 from slinky.operator.app import main as operate
 from slinky.operator.nodeset.executor import ABREAST
-from slinky.operator.settings import Settings
+from slinky.operator.settings import OperatorSettings
 
 
 class Sent(NamedTuple):
@@ -92,7 +92,7 @@ async def recorded(lab: Lab, count: int) -> list[Sent]:
     """Every request of an operator that fills a NodeSet, watches apart; names and uids stand in braces."""
     async with scene(lab, "record") as stage:
         await stage.cluster()
-        settings = Settings(
+        settings = OperatorSettings(
             kubeconfig=str(lab.kubeconfig), namespaces=("record",), cluster_domain="cluster.local", trial_seconds=0
         )
         with recording() as sent:
@@ -141,7 +141,7 @@ def recording() -> Iterator[list[Sent]]:
     sent: list[Sent] = []
     send = AioTransport.request
 
-    async def request(self: AioTransport, method: str, path: str, **more: Any) -> Answer:
+    async def request(self: AioTransport, method: str, path: str, **more: Any) -> HttpResponse:
         if "/apis/apiextensions" not in path:
             sent.append(Sent(method, path, more.get("body"), dict(more.get("headers", {}))))
         return await send(self, method, path, **more)

@@ -5,8 +5,8 @@ from bench.operator_grow import filled, watching
 from bench.operator_scene import AtRest, Operator, scene
 from bench.operator_slurm import clear, register
 from slinky.lab.lab import Lab
-from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
+from slinky.slurm import SlurmClient as Slurm
 
 
 async def at_rest(lab: Lab, count: int) -> AtRest:

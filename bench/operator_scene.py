@@ -19,7 +19,7 @@ from slinky.api.controller import CONTROLLERS
 from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
-from slinky.kube import NAMESPACES, PODS, SECRETS, Client, Key, KubeError, Resource, connect
+from slinky.kube import NAMESPACES, PODS, SECRETS, Key, KubeClient, KubeError, Resource, connect
 from slinky.lab import bringup
 from slinky.lab.kubernetes.bare_plane import WITH_US
 from slinky.lab.lab import Lab
@@ -33,7 +33,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 @contextlib.contextmanager
 def laboratory(existing: str = "") -> Iterator[Lab]:
     """Hollow nodes with a real scheduler, a real Slurm, and our kinds; or a lab like that which is there already."""
-    options = bringup.Options(name="bench-operator", nodes=0, hollow=HOLLOW, slurm="beside", owner=os.getpid())
+    options = bringup.LabOptions(name="bench-operator", nodes=0, hollow=HOLLOW, slurm="beside", owner=os.getpid())
     lab = Lab.find(existing) if existing else bringup.up(options, Progress())
     try:
         crds = subprocess.run([sys.executable, "-m", "slinky.api.crds"], capture_output=True, text=True, check=True)
@@ -154,7 +154,7 @@ VERBS = ("POST", "PUT", "PATCH", "DELETE")
 class Scene:
     """One namespace with one cluster, whose slurmrestd is wherever it is said to be."""
 
-    def __init__(self, lab: Lab, client: Client, namespace: str) -> None:
+    def __init__(self, lab: Lab, client: KubeClient, namespace: str) -> None:
         self.lab = lab
         self.client = client
         self.namespace = namespace

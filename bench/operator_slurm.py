@@ -19,8 +19,8 @@ from slinky.api.names import metadata
 from slinky.api.names.wellknown import SLURMRESTD_PORT
 from slinky.kube import PODS, Cache, Key, Pod
 from slinky.lab.lab import Lab
-from slinky.slurm import Client as Slurm
 from slinky.slurm import JobRequest, MintedToken, NodeUpdate, node_conf, number
+from slinky.slurm import SlurmClient as Slurm
 
 DEAD = "127.66.6.6"
 

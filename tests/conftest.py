@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from slinky.lab import bringup
-from slinky.lab.bringup import Options
+from slinky.lab.bringup import LabOptions
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.lab import Lab
 from slinky.lab.progress import Progress
@@ -47,7 +47,7 @@ def make_lab() -> Iterator[MakeLab]:
     made: list[Lab] = []
 
     def make(**wanted: object) -> Lab:
-        options = Options(name=f"test-{secrets.token_hex(3)}", owner=os.getpid(), **wanted)  # type: ignore[arg-type]
+        options = LabOptions(name=f"test-{secrets.token_hex(3)}", owner=os.getpid(), **wanted)  # type: ignore[arg-type]
         made.append(bringup.up(options, Progress()))
         return made[-1]
 

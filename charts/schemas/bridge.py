@@ -24,7 +24,7 @@ from charts.schemas.shapes import (
     needing,
 )
 
-from slinky.bridge.config import FamiliarProfiles, Settings
+from slinky.bridge.config import BridgeSettings, CompatProfiles
 
 _NAME = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 NAME = may("string", pattern=f"^({_NAME})?$")
@@ -36,9 +36,9 @@ DOOR = may("integer", minimum=1, maximum=65535)
 KEY = may("string", pattern="^[-._a-zA-Z0-9]+$")
 
 _PLACE: dict[str, Schema] = {"priorityClassName": TEXT, "resources": RESOURCES, "pdb": BUDGET, **PLACE}
-_CONFIG = fields_of(Settings)
+_CONFIG = fields_of(BridgeSettings)
 #: In our words or in those of slurm-bridge 1.3.
-PROFILES = {"anyOf": [_CONFIG["deviceProfiles"], fields_of(FamiliarProfiles)["deviceProfiles"]]}
+PROFILES = {"anyOf": [_CONFIG["deviceProfiles"], fields_of(CompatProfiles)["deviceProfiles"]]}
 
 _SCHEDULER = closed(
     image=IMAGE,

@@ -7,12 +7,12 @@ Needs SLURM_URL and the SLURM_JWT of an operator, and a partition `ext` whose no
 import asyncio
 import os
 
-from slinky.slurm import Busy, Client, JobRequest, node_conf, number
+from slinky.slurm import Busy, JobRequest, SlurmClient, node_conf, number
 
 
 async def main() -> None:
     """The example."""
-    async with Client(os.environ["SLURM_URL"], os.environ["SLURM_JWT"]) as slurm:
+    async with SlurmClient(os.environ["SLURM_URL"], os.environ["SLURM_JWT"]) as slurm:
         line = node_conf("example1", NodeAddr="127.0.0.1", CPUs=4, RealMemory=1000, State="EXTERNAL", Feature="ext")
         await slurm.create_node(line)
         try:

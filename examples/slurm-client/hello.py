@@ -4,13 +4,13 @@
 import asyncio
 import os
 
-from slinky.slurm import Client, JobRequest, Kind, Mirror
+from slinky.slurm import JobRequest, Mirror, ObjectKind, SlurmClient
 
 
 async def main() -> None:
     """The example."""
-    async with Client(os.environ["SLURM_URL"], os.environ["SLURM_JWT"]) as slurm, Mirror(slurm) as mirror:
-        with mirror.subscribe(Kind.JOB) as feed:
+    async with SlurmClient(os.environ["SLURM_URL"], os.environ["SLURM_JWT"]) as slurm, Mirror(slurm) as mirror:
+        with mirror.subscribe(ObjectKind.JOB) as feed:
             request = JobRequest(
                 name="hello",
                 script="#!/bin/sh\nhostname\n",

@@ -3,9 +3,9 @@
 
 import os
 
-from slinky.slurm import SyncClient, fold
+from slinky.slurm import BlockingClient, fold
 
-with SyncClient(os.environ["SLURM_URL"], os.environ["SLURM_JWT"]) as slurm:
+with BlockingClient(os.environ["SLURM_URL"], os.environ["SLURM_JWT"]) as slurm:
     reasons: dict[str, list[str]] = {}
     for node in slurm.nodes().items:
         if node.state.draining:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from slinky.lab.prepare.inventory import Inventory
+from slinky.lab.prepare.inventory import ArtifactInventory
 
 CHARTS = Path(__file__).parents[2] / "charts"
 
@@ -18,7 +18,7 @@ Objects = list[dict[str, Any]]
 
 def program() -> str:
     """The helm command that the lab prepares."""
-    inventory = Inventory.of()
+    inventory = ArtifactInventory.of()
     return str(inventory.store.require(inventory.artifacts["helm"]) / "helm")
 
 

@@ -15,7 +15,7 @@ from tests.integration.api.conftest import Kubectl
 
 from slinky.bridge import config
 from slinky.bridge.config import DeviceProfile
-from slinky.kube import SECRETS, Client, Key
+from slinky.kube import SECRETS, Key, KubeClient
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 #: Kinds that the API server of the tests does not have.
@@ -191,7 +191,7 @@ async def test_a_release_of_others_is_upgraded_in_place(
 
 
 async def test_keys_of_others_survive_the_upgrade_of_a_cluster(
-    client: Client, plane: PlainPlane, kubectl: Kubectl, helm: Helm, space: str, before: Before
+    client: KubeClient, plane: PlainPlane, kubectl: Kubectl, helm: Helm, space: str, before: Before
 ) -> None:
     names = {"slurm-auth-slurm": "slurm.key", "slurm-auth-jwt": "jwt.key"}
     before("slurm", "slurm", space, *(secret(*pair) for pair in names.items()))

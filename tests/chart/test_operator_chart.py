@@ -15,12 +15,12 @@ from tests.integration.api.conftest import Kubectl
 from typer.main import get_command
 
 from slinky.cli.main import app
-from slinky.kube import NAMESPACES, PODS, Client, Forbidden, Whole, connect
+from slinky.kube import NAMESPACES, PODS, Forbidden, KubeClient, Whole, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.observe import Health
 from slinky.operator.app import LEASE
 from slinky.webhook.application import BINDING_PATH, RULES, path
-from slinky.webhook.server import Settings, serving
+from slinky.webhook.server import WebhookSettings, serving
 
 Install = Callable[[Objects], None]
 
@@ -54,7 +54,7 @@ def install(kubectl: Kubectl) -> Iterator[Install]:
 
 
 @pytest.fixture
-async def home(client: Client, installed: list[Whole]) -> str:
+async def home(client: KubeClient, installed: list[Whole]) -> str:
     """A namespace that only takes pods of the restricted kind."""
     name = f"op-{secrets.token_hex(3)}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -77,7 +77,7 @@ async def test_the_api_server_takes_everything(install: Install, helm: Helm, hom
     install(helm.render("slurm-operator", values, home, home))
 
 
-async def test_our_own_pods_are_restricted(client: Client, install: Install, helm: Helm, home: str) -> None:
+async def test_our_own_pods_are_restricted(client: KubeClient, install: Install, helm: Helm, home: str) -> None:
     objects = helm.render("slurm-operator", {}, home, home)
     install(objects)
     deployments = [item for item in objects if item["kind"] == "Deployment"]
@@ -165,7 +165,7 @@ RIGHTS: list[tuple[str, str, bool]] = [
 
 @pytest.mark.parametrize("limited", [False, True], ids=["everywhere", "one namespace"])
 async def test_rights_are_what_is_needed_and_where(
-    client: Client, install: Install, helm: Helm, home: str, limited: bool
+    client: KubeClient, install: Install, helm: Helm, home: str, limited: bool
 ) -> None:
     work, other = f"{home}-work", f"{home}-other"
     for name in (work, other):
@@ -192,7 +192,7 @@ def test_nobody_may_replace_objects_or_do_everything(helm: Helm, chart: str) -> 
 
 
 async def test_the_operator_may_touch_its_own_lease_alone(
-    client: Client, install: Install, helm: Helm, home: str
+    client: KubeClient, install: Install, helm: Helm, home: str
 ) -> None:
     install(helm.render("slurm-operator", {}, home, home))
     who = f"system:serviceaccount:{home}:{home}-slurm-operator"
@@ -200,7 +200,7 @@ async def test_the_operator_may_touch_its_own_lease_alone(
         assert await can(client, who, f"{what} leases.coordination.k8s.io", home, name) == allowed, (what, name)
 
 
-async def can(client: Client, who: str, what: str, space: str, name: str = "") -> bool:
+async def can(client: KubeClient, who: str, what: str, space: str, name: str = "") -> bool:
     """What the API server says about a right such as `patch nodesets.slinky.slurm.net/status`."""
     verb, named = what.split()
     named, _, sub = named.partition("/")
@@ -222,7 +222,7 @@ async def test_the_rights_of_the_webhook_are_enough_to_keep_its_certificates(
     config = yaml.safe_load(plane.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": token}
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
-    settings = Settings(namespace=home, service=name, configuration=name, host="127.0.0.1", port=0)
+    settings = WebhookSettings(namespace=home, service=name, configuration=name, host="127.0.0.1", port=0)
     async with connect(tmp_path / "kubeconfig") as limited, serving(settings, Health(), limited):
         found = kubectl(
             "get", "validatingwebhookconfiguration", name, "-o", "jsonpath={.webhooks[*].clientConfig.caBundle}"

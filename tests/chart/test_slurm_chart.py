@@ -12,10 +12,10 @@ from tests.integration.api.conftest import Kubectl
 
 from slinky.api import NodeSetSpec
 from slinky.api.fields.generated_keys import missing
-from slinky.kube import SECRETS, Client, Key
+from slinky.kube import SECRETS, Key, KubeClient
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.webhook.application import RULES
-from slinky.webhook.evaluate import Change, World, judge
+from slinky.webhook.evaluate import AdmissionChange, RuleContext, judge
 
 RICH: dict[str, Any] = {
     "clusterName": "hpc",
@@ -75,8 +75,8 @@ def test_the_webhook_lets_everything_in(helm: Helm, values: dict[str, Any]) -> N
     sets = tuple(seen(objects, "NodeSet"))
     for kind, rules in RULES.items():
         for found in seen(objects, rules.view.__name__):
-            world = World(config_maps=maps, node_sets=sets, controllers=tuple(seen(objects, "Controller")))
-            reply = judge(rules, Change(found, None, world))
+            world = RuleContext(config_maps=maps, node_sets=sets, controllers=tuple(seen(objects, "Controller")))
+            reply = judge(rules, AdmissionChange(found, None, world))
             assert reply.allowed, (kind, reply.message)
 
 
@@ -138,7 +138,7 @@ def test_keys_are_asked_for_and_never_rendered(helm: Helm) -> None:
     assert [item["metadata"]["name"] for item in given if item["kind"] == "Secret"] == ["slurm-auth-jwt"]
 
 
-async def test_an_upgrade_leaves_a_key_alone(client: Client, plane: PlainPlane, helm: Helm, space: str) -> None:
+async def test_an_upgrade_leaves_a_key_alone(client: KubeClient, plane: PlainPlane, helm: Helm, space: str) -> None:
     secret = Key(space, "slurm-auth-slurm")
     helm.into(plane.kubeconfig, "install", "slurm", space=space)
     have = await client.get(SECRETS, secret)

@@ -13,9 +13,9 @@ import atheris
 with atheris.instrument_imports():
     from slinky.slurm import HostlistError, SlurmError, TokenError, expand
     from slinky.slurm.conf import ConfError, devices, fragment, parse, topology
-    from slinky.slurm.model.responses import JobsAnswer, NodesAnswer, StatesAnswer
+    from slinky.slurm.model.responses import JobsResponse, NodesResponse, StatesResponse
     from slinky.slurm.tokens import claims
-    from slinky.slurm.transport.decode import Reply, read
+    from slinky.slurm.transport.decode import RawResponse, read
     from slinky.slurm.transport.response_guard import remaining
 
 TEXT: tuple[Callable[[str], object], ...] = (
@@ -32,9 +32,9 @@ EXPECTED = (SlurmError, HostlistError, ConfError, TokenError)
 def one(data: bytes) -> None:
     """Show one input to every reader."""
     remaining(data)
-    for kind in (JobsAnswer, NodesAnswer, StatesAnswer):
+    for kind in (JobsResponse, NodesResponse, StatesResponse):
         with contextlib.suppress(*EXPECTED):
-            read(Reply(200, "application/json", data), kind)
+            read(RawResponse(200, "application/json", data), kind)
     text = data.decode("utf-8", "replace")
     for reader in TEXT:
         with contextlib.suppress(*EXPECTED):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of `slinky.slurm.net/v1beta1`: one module each, plus the names and keys that go with them."""
 
-from slinky.api.accounting import ACCOUNTINGS, Accounting, AccountingSpec, AccountingStatus, Storage
+from slinky.api.accounting import ACCOUNTINGS, Accounting, AccountingSpec, AccountingStatus, AccountingStorage
 from slinky.api.controller import CONTROLLERS, Controller, ControllerSpec, ControllerStatus, Persistence
 from slinky.api.fields import conditions
 from slinky.api.fields.durations import seconds
 from slinky.api.fields.refs import ConfigKeyRef, KeyRef, LocalRef
-from slinky.api.fields.templates import ClaimSpec, ExternalHost, PodTemplate, ServicePart, TemplateMeta
+from slinky.api.fields.templates import ExternalHost, PersistentVolumeClaimSpec, PodTemplate, ServicePart, TemplateMeta
 from slinky.api.fields.update_strategy import Drain, RollingUpdate, ScheduledUpdate, UpdateStrategy, scaled
 from slinky.api.loginset import LOGIN_SETS, LoginSet, LoginSetSpec, LoginSetStatus
 from slinky.api.names import child_names, metadata, wellknown
@@ -28,7 +28,7 @@ __all__ = [
     "Accounting",
     "AccountingSpec",
     "AccountingStatus",
-    "ClaimSpec",
+    "AccountingStorage",
     "ConfigKeyRef",
     "Controller",
     "ControllerSpec",
@@ -44,6 +44,7 @@ __all__ = [
     "NodeSetSpec",
     "NodeSetStatus",
     "Persistence",
+    "PersistentVolumeClaimSpec",
     "PodTemplate",
     "RestApi",
     "RestApiSpec",
@@ -51,7 +52,6 @@ __all__ = [
     "RollingUpdate",
     "ScheduledUpdate",
     "ServicePart",
-    "Storage",
     "TemplateMeta",
     "Token",
     "TokenSpec",

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from slinky.api.fields.conditions import HEALTH, Status
+from slinky.api.fields.conditions import HEALTH, ObjectStatus
 from slinky.api.fields.refs import DAEMON_RULES, DaemonKeyRefs, KeyRef
 from slinky.api.fields.templates import Container, ExternalHost, PodTemplate, ServicePart, ServicePort
 from slinky.api.names import child_names, wellknown
@@ -16,7 +16,7 @@ from slinky.kube.schema import AGE, definition, described, rule
 from slinky.kube.types import Object, View
 
 
-class Storage(View, frozen=True):
+class AccountingStorage(View, frozen=True):
     """The MySQL or MariaDB database."""
 
     host: Annotated[str, Meta(min_length=1, max_length=253), described("Host name or address of the database.")]
@@ -44,12 +44,12 @@ class AccountingSpec(DaemonKeyRefs, frozen=True):
     external_config: Annotated[ExternalHost | None, described("Where it runs, if external.")] = None
     slurmdbd: Annotated[Container, described("Merged over the slurmdbd container.")] = {}
     template: Annotated[PodTemplate, described("Merged over the pod.")] = PodTemplate()
-    storage_config: Annotated[Storage | None, described("The database.")] = None
+    storage_config: Annotated[AccountingStorage | None, described("The database.")] = None
     extra_conf: Annotated[str, described("Text appended to slurmdbd.conf.")] = ""
     service: Annotated[AccountingService, described("The Service.")] = AccountingService()
 
 
-class AccountingStatus(Status, frozen=True):
+class AccountingStatus(ObjectStatus, frozen=True):
     """Observed state of Slurm's accounting."""
 
 

@@ -6,10 +6,17 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from slinky.api.fields.conditions import HEALTH, Status
+from slinky.api.fields.conditions import HEALTH, ObjectStatus
 from slinky.api.fields.durations import PrometheusDuration
 from slinky.api.fields.refs import DAEMON_RULES, DaemonKeyRefs, LocalRef
-from slinky.api.fields.templates import ClaimSpec, Container, ExternalHost, PodTemplate, ServicePart, ServicePort
+from slinky.api.fields.templates import (
+    Container,
+    ExternalHost,
+    PersistentVolumeClaimSpec,
+    PodTemplate,
+    ServicePart,
+    ServicePort,
+)
 from slinky.api.names import child_names, wellknown
 from slinky.api.names.group import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
@@ -29,7 +36,7 @@ class HighAvailability(View, frozen=True):
     backups: Annotated[int, Meta(ge=1, le=16), described("How many standby controllers.")] = 1
 
 
-class Persistence(ClaimSpec, frozen=True):
+class Persistence(PersistentVolumeClaimSpec, frozen=True):
     """Where slurmctld keeps its state; the other fields are those of a PersistentVolumeClaimSpec."""
 
     enabled: Annotated[
@@ -129,7 +136,7 @@ class ControllerSpec(DaemonKeyRefs, frozen=True):
     metrics: Annotated[Metrics, described("Slurm's own metrics.")] = Metrics()
 
 
-class ControllerStatus(Status, frozen=True):
+class ControllerStatus(ObjectStatus, frozen=True):
     """Observed state of a Slurm cluster's controller."""
 
     wanted_config: Annotated[str, described("Generation of the configuration that the spec asks for.")] = ""

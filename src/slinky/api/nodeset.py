@@ -31,7 +31,7 @@ class Ssh(View, frozen=True):
     sssd_conf_ref: Annotated[KeyRef | None, described("Secret key with sssd.conf.")] = None
 
 
-class Partition(View, frozen=True):
+class NodeSetPartition(View, frozen=True):
     """A partition of Slurm with exactly these workers, named after the NodeSet."""
 
     enabled: Annotated[bool, described("Make the partition.")] = False
@@ -62,7 +62,7 @@ class NodeSetSpec(View, frozen=True):
         PodTemplate, described("Merged over the pod; spec.hostname is the prefix of the Slurm node names.")
     ] = PodTemplate()
     extra_conf: Annotated[str, described("Settings of the Slurm nodes, Key=Value separated by spaces.")] = ""
-    partition: Annotated[Partition, described("A partition with exactly these workers.")] = Partition()
+    partition: Annotated[NodeSetPartition, described("A partition with exactly these workers.")] = NodeSetPartition()
     volume_claim_templates: Annotated[
         tuple[Annotated[dict[str, Any], free_form()], ...],
         list_atomic(),

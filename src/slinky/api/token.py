@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from slinky.api.fields.conditions import HEALTH, Status
+from slinky.api.fields.conditions import HEALTH, ObjectStatus
 from slinky.api.fields.durations import Duration, seconds
 from slinky.api.fields.refs import JWT_IMMUTABLE, JWT_REQUIRED, JwtKeyRefs, KeyRef
 from slinky.api.names import wellknown
@@ -39,7 +39,7 @@ class TokenSpec(JwtKeyRefs, frozen=True, kw_only=True):
     ] = None
 
 
-class TokenStatus(Status, frozen=True):
+class TokenStatus(ObjectStatus, frozen=True):
     """Observed state of a token."""
 
     issued_at: Annotated[str | None, Meta(extra_json_schema={"format": "date-time"})] = None

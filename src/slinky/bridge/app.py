@@ -11,37 +11,37 @@ import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from slinky.bridge.config import Settings
+from slinky.bridge.config import BridgeSettings
 from slinky.bridge.credentials import Trust, tokens
 from slinky.bridge.devices import profiles
-from slinky.bridge.devices.claims import Claims
-from slinky.bridge.devices.demand import Wants
-from slinky.bridge.feasibility.exclusions import Feasible
-from slinky.bridge.feasibility.volume_state import Storage
+from slinky.bridge.devices.claims import ClaimWriter
+from slinky.bridge.devices.demand import DeviceDemand
+from slinky.bridge.feasibility.exclusions import Exclusions
+from slinky.bridge.feasibility.volume_state import VolumeState
 from slinky.bridge.lifecycle.completer import Completer
 from slinky.bridge.lifecycle.eviction_limit import Brake
-from slinky.bridge.lifecycle.lost_jobs import Rescue
-from slinky.bridge.lifecycle.placement import Seating
-from slinky.bridge.lifecycle.pod_writer import Hands
-from slinky.bridge.lifecycle.reconciler import Units, judge, units_of_group
+from slinky.bridge.lifecycle.lost_jobs import LostJobs
+from slinky.bridge.lifecycle.placement import Placement
+from slinky.bridge.lifecycle.pod_writer import PodWriter
+from slinky.bridge.lifecycle.reconciler import WorkloadReconciler, judge, units_of_group
 from slinky.bridge.lifecycle.release import Releaser
 from slinky.bridge.lifecycle.submit import Submitter
 from slinky.bridge.nodes.plan import mark
-from slinky.bridge.nodes.reconciler import HostName, Nodes, refusal
-from slinky.bridge.state.cluster import UNPLACED, UNSUBMITTED, Stock
+from slinky.bridge.nodes.reconciler import HostName, NodeReconciler, refusal
+from slinky.bridge.state.cluster import UNPLACED, UNSUBMITTED, ClusterState
 from slinky.bridge.state.host_ports import ports_of
-from slinky.bridge.state.job_registry import Ledger
-from slinky.bridge.state.views import Pod, ResourceClaim
-from slinky.bridge.status.queue_position import Line
+from slinky.bridge.state.job_registry import JobRegistry
+from slinky.bridge.state.views import ResourceClaim, WorkloadPod
+from slinky.bridge.status.queue_position import QueuePositions
 from slinky.bridge.workload import kinds, pod_state, policy
-from slinky.bridge.workload.grouping import Unit
+from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import Self
 from slinky.kube import (
     NAMESPACES,
-    Client,
-    Controller,
+    ControlLoop,
     Election,
     Key,
+    KubeClient,
     Node,
     Object,
     Recorder,
@@ -52,8 +52,8 @@ from slinky.kube import (
 )
 from slinky.kube.runtime import Lead
 from slinky.observe import Health, Log, gauge
-from slinky.slurm import Change, Doorbell, Kind, Mirror, SlurmError
-from slinky.slurm import Client as Slurm
+from slinky.slurm import Change, Doorbell, Mirror, ObjectKind, SlurmError
+from slinky.slurm import SlurmClient as Slurm
 
 log = Log("slinky.bridge")
 
@@ -61,7 +61,7 @@ JOBS = gauge("slinky_bridge_jobs", "Jobs that the bridge follows.")
 AGE = gauge("slinky_bridge_slurm_age_seconds", "Age of what is known of Slurm.")
 
 
-async def main(settings: Settings, health: Health | None = None) -> None:
+async def main(settings: BridgeSettings, health: Health | None = None) -> None:
     """Run the bridge until cancelled."""
     policy.check(settings.policy, settings.priority_classes)
     profiles.check(settings.device_profiles)
@@ -82,24 +82,24 @@ async def main(settings: Settings, health: Health | None = None) -> None:
 class Bridge:
     """All parts of one bridge."""
 
-    def __init__(self, settings: Settings, runtime: Runtime, slurm: Slurm, stock: Stock, me: Self) -> None:
+    def __init__(self, settings: BridgeSettings, runtime: Runtime, slurm: Slurm, stock: ClusterState, me: Self) -> None:
         self.settings, self.runtime, self.slurm, self.stock = settings, runtime, slurm, stock
         client, clock = runtime.client, runtime.client.clock
         self.mirror = Mirror(slurm, all_jobs=False)
-        self.ledger = Ledger(slurm, self.mirror, me, lambda: stock.pods.values_of("job"))
+        self.ledger = JobRegistry(slurm, self.mirror, me, lambda: stock.pods.values_of("job"))
         stock.standing = self.ledger.unit_of
         stock.shelf.in_slurm = self._in_slurm
         self.recorder = Recorder(client, settings.scheduler_name)
         completer = Completer(settings.completer_socket) if settings.completer_socket else None
         self.releaser = Releaser(slurm, self.mirror, self.ledger, clock, completer)
         submitter = Submitter(slurm, self.mirror, self.ledger, clock, allocate_first=settings.allocate_first)
-        self.line = Line(self.mirror.jobs, self._tell_place, clock)
-        hands = Hands(client, stock.pods, self.recorder, settings)
+        self.line = QueuePositions(self.mirror.jobs, self._tell_place, clock)
+        hands = PodWriter(client, stock.pods, self.recorder, settings)
         brake = Brake(settings.lost_pods_evicted)
-        storage, opened = Storage(client), partial(self._look_at_waiting_soon, with_jobs=True)
-        feasible = Feasible(stock, self.mirror, storage, mark(me), opened)
-        claims = Claims(client, stock, self.mirror)
-        self.units = Units(
+        storage, opened = VolumeState(client), partial(self._look_at_waiting_soon, with_jobs=True)
+        feasible = Exclusions(stock, self.mirror, storage, mark(me), opened)
+        claims = ClaimWriter(client, stock, self.mirror)
+        self.units = WorkloadReconciler(
             settings,
             stock,
             self.ledger,
@@ -107,17 +107,17 @@ class Bridge:
             submitter,
             self.releaser,
             hands,
-            Wants(client, stock.shelf),
+            DeviceDemand(client, stock.shelf),
             claims,
-            Rescue(slurm, self.mirror, stock, submitter, hands, brake, clock),
-            Seating(stock, self.ledger, feasible, self.releaser, hands, claims, storage),
+            LostJobs(slurm, self.mirror, stock, submitter, hands, brake, clock),
+            Placement(stock, self.ledger, feasible, self.releaser, hands, claims, storage),
             self.line,
             clock,
             self._look_at,
         )
-        self.nodes = Nodes(settings, client, slurm, self.mirror, stock, self.recorder, me)
-        self.unit_loop: Controller[Unit] = Controller("units", self.units.reconcile, workers=32, judges=[judge])
-        self.node_loop: Controller[HostName] = Controller(
+        self.nodes = NodeReconciler(settings, client, slurm, self.mirror, stock, self.recorder, me)
+        self.unit_loop: ControlLoop[Workload] = ControlLoop("units", self.units.reconcile, workers=32, judges=[judge])
+        self.node_loop: ControlLoop[HostName] = ControlLoop(
             "hosts", self.nodes.reconcile, workers=64, judges=[refusal, judge], blocked=self.nodes.blocked
         )
         self._looking: dict[bool, asyncio.Handle] = {}
@@ -199,31 +199,31 @@ class Bridge:
 
     # --- what concerns whom
 
-    def _units_of_pod(self, pod: Pod) -> set[Unit]:
+    def _units_of_pod(self, pod: WorkloadPod) -> set[Workload]:
         """Its unit, and the pod alone if it had a job as such before it joined others."""
-        alone = Unit(pod.metadata.namespace, "Pod", pod.metadata.name)
+        alone = Workload(pod.metadata.namespace, "Pod", pod.metadata.name)
         return {self.stock.unit_of(pod), *((alone,) if self.ledger.jobs_of(alone) else ())}
 
-    def _units_of_group(self, kind: str, found: Object) -> set[Unit]:
+    def _units_of_group(self, kind: str, found: Object) -> set[Workload]:
         return units_of_group(self.stock, kind, found.metadata.namespace, found.metadata.name)
 
-    def _units_leaving(self, node: Node) -> set[Unit]:
+    def _units_leaving(self, node: Node) -> set[Workload]:
         """Units with deleted pods on a node, whose end depends on whether its kubelet answers."""
         return self.stock.units_of(p for p in self.stock.pods.by("node", node.metadata.name) if p.metadata.deleting)
 
-    def _units_of_claim(self, claim: ResourceClaim) -> set[Unit]:
+    def _units_of_claim(self, claim: ResourceClaim) -> set[Workload]:
         """Units that name a claim, and those that may wait for what it held."""
         naming = self.stock.pods.by("claim", str(claim.key))
         return self.stock.units_of(naming) | self._units_wanting_devices(UNPLACED)
 
-    def _units_wanting_devices(self, standing: str) -> set[Unit]:
+    def _units_wanting_devices(self, standing: str) -> set[Workload]:
         return self.stock.units_of(self.stock.pods.by("devices", standing))
 
     def _hosts_with_devices(self) -> list[str]:
         found = {part.spec.node_name for part in self.stock.shelf.slices}
         return [pod_state.host_of(node) for name in found if (node := self.stock.nodes.get(Key("", name)))]
 
-    def _units_wanting_ports(self, _: Pod) -> set[Unit]:
+    def _units_wanting_ports(self, _: WorkloadPod) -> set[Workload]:
         """Units that wait and want host ports, when somebody gives some back."""
         return self.stock.units_of(pod for pod in self.stock.pods if pod_state.waiting(pod) and ports_of(pod))
 
@@ -235,14 +235,14 @@ class Bridge:
         return self._host_of_node(found) if found else []
 
     def _slurm_changed(self, change: Change) -> None:
-        if change.kind is Kind.JOB:
+        if change.kind is ObjectKind.JOB:
             for unit in self._units_of_job(change.key):
                 self.unit_loop.queue.add(unit)
-        elif change.kind is Kind.NODE:
+        elif change.kind is ObjectKind.NODE:
             self.node_loop.queue.add(HostName(change.key))
             if change.before is None or change.after is None:
                 self._look_at_waiting_soon()
-        elif change.kind is Kind.SIGHT and change.after is None:
+        elif change.kind is ObjectKind.SIGHT and change.after is None:
             self._look_at_everything()
         elif (doubt := self.mirror.nodes.doubt) is not None:
             for name in doubt.missing:
@@ -256,10 +256,10 @@ class Bridge:
         if unit := self.ledger.unit_of(job):
             self._look_at(unit)
 
-    def _look_at(self, unit: Unit) -> None:
+    def _look_at(self, unit: Workload) -> None:
         self.unit_loop.queue.add(unit)
 
-    def _units_of_job(self, job: str) -> set[Unit]:
+    def _units_of_job(self, job: str) -> set[Workload]:
         known = self.ledger.unit_of(job)
         return self.stock.units_of(self.stock.pods.by("job", job)) | ({known} if known else set())
 
@@ -269,7 +269,7 @@ def _freed_or_made(old: ResourceClaim | None, new: ResourceClaim | None) -> bool
     return old is None or (held and (new is None or new.status.allocation is None))
 
 
-def _frees_ports(old: Pod | None, new: Pod | None) -> bool:
+def _frees_ports(old: WorkloadPod | None, new: WorkloadPod | None) -> bool:
     """A pod on a node has ended, or is gone, and had host ports."""
     if old is None or not pod_state.bound(old) or pod_state.finished(old) or not ports_of(old):
         return False
@@ -280,11 +280,13 @@ def _answers_differently(old: Node | None, new: Node | None) -> bool:
     return old is None or new is None or old.ready != new.ready
 
 
-async def assemble(settings: Settings, client: Client, slurm: Slurm, *, health: Health | None = None) -> Bridge:
+async def assemble(
+    settings: BridgeSettings, client: KubeClient, slurm: Slurm, *, health: Health | None = None
+) -> Bridge:
     """A bridge that is ready to run."""
     runtime = Runtime(client, health=health)
     system = await client.get(NAMESPACES, Key("", "kube-system"))
     me = Self(system.metadata.uid, settings.bridge)
-    bridge = Bridge(settings, runtime, slurm, Stock(runtime, settings, await discover(client)), me)
+    bridge = Bridge(settings, runtime, slurm, ClusterState(runtime, settings, await discover(client)), me)
     bridge.wire()
     return bridge

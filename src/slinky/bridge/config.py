@@ -72,7 +72,7 @@ class Backend(View, frozen=True, forbid_unknown_fields=True):
     gres_name: str = "gpu"
 
 
-class FamiliarProfile(View, frozen=True, forbid_unknown_fields=True):
+class CompatProfile(View, frozen=True, forbid_unknown_fields=True):
     """A device profile as slurm-bridge 1.3 writes it."""
 
     name: str
@@ -87,13 +87,13 @@ class FamiliarProfile(View, frozen=True, forbid_unknown_fields=True):
         return DeviceProfile(driver=self.driver, match=self.selector, gres=self.backend.gres_name, type=self.name)
 
 
-class FamiliarProfiles(View, frozen=True):
+class CompatProfiles(View, frozen=True):
     """The part of such a file that has them."""
 
-    device_profiles: tuple[FamiliarProfile, ...]
+    device_profiles: tuple[CompatProfile, ...]
 
 
-class Settings(View, frozen=True):
+class BridgeSettings(View, frozen=True):
     """How one bridge works."""
 
     scheduler_name: str = names.SCHEDULER
@@ -136,10 +136,10 @@ class Settings(View, frozen=True):
         return self.bridge_id or self.scheduler_name
 
 
-KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Settings))
+KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(BridgeSettings))
 
 
-def parse(text: str) -> tuple[Settings, tuple[str, ...]]:
+def parse(text: str) -> tuple[BridgeSettings, tuple[str, ...]]:
     """The settings in `text`, and the keys that mean nothing to us. Raises `ConfigError`."""
     try:
         found = yaml.safe_load(text) or {}
@@ -151,7 +151,7 @@ def parse(text: str) -> tuple[Settings, tuple[str, ...]]:
     given = {key: value for key, value in found.items() if value is not None}
     try:
         given |= _translated(given)
-        settings = msgspec.convert(given, Settings)
+        settings = msgspec.convert(given, BridgeSettings)
     except msgspec.ValidationError as error:
         raise ConfigError(str(error)) from error
     return settings, tuple(sorted(str(key) for key in given if key not in KNOWN))
@@ -162,10 +162,10 @@ def _translated(given: dict[str, Any]) -> dict[str, Any]:
     profiles = given.get("deviceProfiles")
     if not isinstance(profiles, list) or not any(isinstance(one, dict) and "backend" in one for one in profiles):
         return {}
-    return {"deviceProfiles": [one.ours() for one in msgspec.convert(given, FamiliarProfiles).device_profiles]}
+    return {"deviceProfiles": [one.ours() for one in msgspec.convert(given, CompatProfiles).device_profiles]}
 
 
-def load(path: Path) -> tuple[Settings, tuple[str, ...]]:
+def load(path: Path) -> tuple[BridgeSettings, tuple[str, ...]]:
     """Read the file. Raises `ConfigError`."""
     try:
         return parse(path.read_text())

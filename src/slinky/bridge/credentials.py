@@ -5,7 +5,7 @@ import os
 import ssl
 from pathlib import Path
 
-from slinky.bridge.config import ConfigError, Settings
+from slinky.bridge.config import BridgeSettings, ConfigError
 from slinky.kube.tls import Followed, load_pair
 from slinky.observe import Clock, SystemClock
 from slinky.slurm import FileToken, MintedToken, TokenSource
@@ -13,7 +13,7 @@ from slinky.slurm import FileToken, MintedToken, TokenSource
 LOOK_EVERY = 30.0
 
 
-def tokens(settings: Settings) -> TokenSource:
+def tokens(settings: BridgeSettings) -> TokenSource:
     """Where the token comes from: minted with a key, or kept in a file by somebody else. Raises `ConfigError`."""
     if settings.jwt_key_file:
         return MintedToken(Path(settings.jwt_key_file).read_bytes, settings.slurm_user)

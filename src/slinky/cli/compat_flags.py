@@ -26,7 +26,7 @@ LEVEL, LEVELS = "--zap-log-level", {"warn": "warning", "panic": "error", "0": "i
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 
 
-class Familiar(TyperCommand):
+class CompatFlags(TyperCommand):
     """A command that takes them."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]

@@ -22,7 +22,7 @@ def demo(
     with explained(LabError):
         progress = Progress()
         bringup.down(NAME)
-        site = Site(bringup.up(bringup.Options(name=NAME, nodes=NODES), progress))
+        site = Site(bringup.up(bringup.LabOptions(name=NAME, nodes=NODES), progress))
         show = Show(site)
         steps = {
             "slinky's own image on every node": lambda: site.load_slinky(progress),

@@ -12,7 +12,7 @@ from slinky.lab import bringup, lab_state
 from slinky.lab.errors import LabError
 from slinky.lab.lab import Lab
 from slinky.lab.machine.machine import PATH
-from slinky.lab.prepare.inventory import Inventory
+from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.progress import Progress
 
 app = typer.Typer(help="A real Kubernetes and a real Slurm on this machine.", no_args_is_help=True)
@@ -32,7 +32,7 @@ def prepare(
 ) -> None:
     """Get everything a lab is made of, once; later runs only check it."""
     with explained(LabError):
-        inventory = Inventory.of(kube)
+        inventory = ArtifactInventory.of(kube)
         inventory.prepare(Progress())
         removed = inventory.store.prune(inventory.artifacts.values()) if prune else []
         facts = {name: inventory.store.facts(artifact) for name, artifact in inventory.artifacts.items()}
@@ -57,7 +57,7 @@ def up(
     output: Output = Format.TEXT,
 ) -> None:
     """Make a lab and wait until all of it is ready."""
-    options = bringup.Options(name, nodes, gpus, hollow, kube, slurm, slurm_nodes, external_nodes, owner)
+    options = bringup.LabOptions(name, nodes, gpus, hollow, kube, slurm, slurm_nodes, external_nodes, owner)
     with explained(LabError):
         lab = bringup.up(options, Progress())
         _show(lab, output)

@@ -14,7 +14,7 @@ from slinky.api.names.wellknown import PROFILE_PORT
 from slinky.bridge import app as bridge_app
 from slinky.bridge import config as bridge_config
 from slinky.bridge.admission import server as bridge_webhook
-from slinky.cli.compat_flags import Familiar
+from slinky.cli.compat_flags import CompatFlags
 from slinky.cli.output import explained
 from slinky.kube import Key
 from slinky.kube.metrics_auth import guarded
@@ -23,7 +23,7 @@ from slinky.observe.process import Address, Door, Main, run
 from slinky.observe.profile import profiled
 from slinky.operator import app as operator_app
 from slinky.operator.build.images import Images
-from slinky.operator.settings import Settings as OperatorSettings
+from slinky.operator.settings import OperatorSettings
 from slinky.webhook import server as webhook_server
 
 Health = Annotated[str, typer.Option("--health-addr", help="Where /healthz and /readyz answer, as HOST:PORT.")]
@@ -123,7 +123,7 @@ def webhook(
 ) -> None:
     """Check and complete our kinds before they are stored."""
     address = _address(server_addr, "--server-addr")
-    settings = webhook_server.Settings(
+    settings = webhook_server.WebhookSettings(
         namespace=namespace,
         service=service,
         configuration=configuration,
@@ -175,7 +175,7 @@ def bridge_admission(
 def mount(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     for verb in (operator, webhook, bridge, bridge_admission):
-        kind = Familiar if verb in (operator, webhook) else None
+        kind = CompatFlags if verb in (operator, webhook) else None
         app.command(verb.__name__.replace("_", "-"), cls=kind)(verb)
 
 
@@ -193,7 +193,7 @@ def _serve(
     raise typer.Exit(run(main, found.values(), [*more, *([guarded(*guard)] if guard else [])]))
 
 
-def _bridge_settings(config: Path) -> bridge_config.Settings:
+def _bridge_settings(config: Path) -> bridge_config.BridgeSettings:
     with explained(bridge_config.ConfigError):
         settings, unknown = bridge_config.load(config)
     for key in unknown:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What any controller needs of Kubernetes."""
 
-from slinky.kube.admission import Ask, Reply, deny
+from slinky.kube.admission import AdmissionRequest, AdmissionResponse, deny
 from slinky.kube.cache import Cache, by_label, by_namespace, by_owner
-from slinky.kube.client import Client, connect
+from slinky.kube.client import KubeClient, connect
 from slinky.kube.config import Access, find
-from slinky.kube.controller import Again, Controller
+from slinky.kube.controller import Again, ControlLoop
 from slinky.kube.discovery import Discovery, Served, discover, notice
 from slinky.kube.errors import (
     AlreadyExists,
@@ -14,10 +14,11 @@ from slinky.kube.errors import (
     Blocked,
     Conflict,
     DeadlineExceeded,
+    ErrorDecision,
+    ErrorKind,
     Expired,
     Forbidden,
     Invalid,
-    Kind,
     KubeError,
     Later,
     LeadershipLost,
@@ -28,7 +29,6 @@ from slinky.kube.errors import (
     Unauthorized,
     Unreachable,
     Unreadable,
-    Verdict,
     verdict,
 )
 from slinky.kube.events import Recorder
@@ -37,7 +37,7 @@ from slinky.kube.quantity import Quantity
 from slinky.kube.queue import Queue, backoff
 from slinky.kube.resource import Odd, Resource, own_key, owned_by
 from slinky.kube.runtime import Runtime
-from slinky.kube.types import Condition, HasMeta, Key, Manifest, Meta, Object, Owner, Reference, View
+from slinky.kube.types import Condition, HasMeta, Key, Manifest, Object, ObjectMeta, Owner, Reference, View
 from slinky.kube.views import (
     BATCH_JOBS,
     CONFIG_MAPS,
@@ -59,12 +59,12 @@ from slinky.kube.views import (
     Deployment,
     Lease,
     Node,
+    PersistentVolumeClaim,
     Pod,
     Scale,
     Secret,
     Service,
     StatefulSet,
-    VolumeClaim,
     Whole,
 )
 from slinky.kube.watch import Watch
@@ -86,47 +86,49 @@ __all__ = [
     "STATEFUL_SETS",
     "VOLUME_CLAIMS",
     "Access",
+    "AdmissionRequest",
+    "AdmissionResponse",
     "Again",
     "AlreadyExists",
     "ApiError",
-    "Ask",
     "BadRequest",
     "BatchJob",
     "Blocked",
     "Cache",
-    "Client",
     "Condition",
     "ConfigMap",
     "Conflict",
-    "Controller",
+    "ControlLoop",
     "DeadlineExceeded",
     "Deployment",
     "Discovery",
     "Election",
+    "ErrorDecision",
+    "ErrorKind",
     "Expired",
     "Forbidden",
     "HasMeta",
     "Invalid",
     "Key",
-    "Kind",
+    "KubeClient",
     "KubeError",
     "Later",
     "LeadershipLost",
     "Lease",
     "Manifest",
-    "Meta",
     "Misconfigured",
     "Node",
     "NotFound",
     "Object",
+    "ObjectMeta",
     "Odd",
     "Owner",
+    "PersistentVolumeClaim",
     "Pod",
     "Quantity",
     "Queue",
     "Recorder",
     "Reference",
-    "Reply",
     "Resource",
     "Runtime",
     "Scale",
@@ -140,9 +142,7 @@ __all__ = [
     "Unauthorized",
     "Unreachable",
     "Unreadable",
-    "Verdict",
     "View",
-    "VolumeClaim",
     "Watch",
     "Whole",
     "backoff",

@@ -37,20 +37,20 @@ class GroupVersionKind(View, frozen=True):
     kind: str = ""
 
 
-class User(View, frozen=True):
+class UserInfo(View, frozen=True):
     """Who asks."""
 
     username: str = ""
     groups: tuple[str, ...] = ()
 
 
-class Options(View, frozen=True):
+class OperationOptions(View, frozen=True):
     """How something is to be done; of a deletion, what becomes of the children."""
 
     propagation_policy: str | None = None
 
 
-class Ask(View, frozen=True):
+class AdmissionRequest(View, frozen=True):
     """One question; objects stay bytes until a handler says what they are."""
 
     uid: str
@@ -60,10 +60,10 @@ class Ask(View, frozen=True):
     namespace: str = ""
     sub_resource: str = ""
     dry_run: bool = False
-    user_info: User = User()
+    user_info: UserInfo = UserInfo()
     object: msgspec.Raw = msgspec.Raw(b"null")
     old_object: msgspec.Raw = msgspec.Raw(b"null")
-    options: Options | None = None
+    options: OperationOptions | None = None
 
     @property
     def propagation(self) -> str:
@@ -84,7 +84,7 @@ class Ask(View, frozen=True):
         return msgspec.json.decode(self.old_object, type=view)
 
 
-class Reply(msgspec.Struct, frozen=True):
+class AdmissionResponse(msgspec.Struct, frozen=True):
     """The answer; a patch is a list of JSON patch operations."""
 
     allowed: bool = True
@@ -94,23 +94,23 @@ class Reply(msgspec.Struct, frozen=True):
     patch: tuple[Mapping[str, Any], ...] = ()
 
 
-def deny(message: str, *, code: int = 422, warnings: Iterable[str] = ()) -> Reply:
+def deny(message: str, *, code: int = 422, warnings: Iterable[str] = ()) -> AdmissionResponse:
     """No, because."""
-    return Reply(False, message, code, tuple(warnings))
+    return AdmissionResponse(False, message, code, tuple(warnings))
 
 
-Handler = Callable[[Ask], Awaitable[Reply]]
+Handler = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
 
 
 class _Review(msgspec.Struct, frozen=True, rename="camel"):
-    request: Ask
+    request: AdmissionRequest
     api_version: str = "admission.k8s.io/v1"
 
 
 _review = msgspec.json.Decoder(_Review)
 
 
-def answer(review: _Review, reply: Reply) -> bytes:
+def answer(review: _Review, reply: AdmissionResponse) -> bytes:
     """The review that goes back, in the version it came in."""
     response: dict[str, Any] = {"uid": review.request.uid, "allowed": reply.allowed}
     if not reply.allowed:

@@ -48,7 +48,7 @@ class NoToken:
         return None
 
 
-class FixedToken(NoToken):
+class StaticBearerToken(NoToken):
     """One token for ever."""
 
     def __init__(self, token: str) -> None:
@@ -59,7 +59,7 @@ class FixedToken(NoToken):
         return self._token
 
 
-class FileToken(NoToken):
+class BearerTokenFile(NoToken):
     """A token in a file that rotates; read every `fresh` seconds, and at once after a refusal."""
 
     def __init__(self, path: Path, clock: Clock | None = None, fresh: float = 10.0) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from slinky.kube.errors import Later, Unreadable
 from slinky.kube.metrics import CACHED
 from slinky.kube.resource import Odd, Resource
-from slinky.kube.types import HasMeta, Key, Meta, age
+from slinky.kube.types import HasMeta, Key, ObjectMeta, age
 
 T = TypeVar("T", bound=HasMeta)
 
@@ -153,7 +153,7 @@ class Cache(Generic[T]):
             self._seen.add(key)
         self._keep(key, found, version)
 
-    def drop(self, meta: Meta) -> None:
+    def drop(self, meta: ObjectMeta) -> None:
         """The object is gone."""
         key = meta.key
         self._graves.pop(key, None)

@@ -19,7 +19,7 @@ from slinky.kube import config
 from slinky.kube.errors import ApiError, NotFound, Unreadable, api_error
 from slinky.kube.metrics import REQUESTS
 from slinky.kube.resource import Odd, Page, Resource, encode
-from slinky.kube.transport import AioTransport, Answer, Stream, Transport
+from slinky.kube.transport import AioTransport, HttpResponse, Stream, Transport
 from slinky.kube.types import HasMeta, Key, Manifest
 from slinky.kube.views import PODS, Scale
 from slinky.observe import Clock, Log, SystemClock
@@ -37,7 +37,7 @@ APPLY = "application/apply-patch+yaml"  # the server takes JSON under this name,
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
 
-class Client:
+class KubeClient:
     """Talks to one API server. Use `async with connect() as client`."""
 
     def __init__(
@@ -295,7 +295,7 @@ class Client:
 @contextlib.asynccontextmanager
 async def connect(
     kubeconfig: Path | str | None = None, context: str | None = None, **options: Any
-) -> AsyncIterator[Client]:
+) -> AsyncIterator[KubeClient]:
     """A client for the cluster this program belongs to; `options` go to `Client`."""
     access = config.find(Path(kubeconfig) if kubeconfig else None, context)
     if access.insecure:
@@ -304,7 +304,7 @@ async def connect(
         )
     transport = AioTransport(access)
     try:
-        yield Client(transport, **{"namespace": access.namespace, **options})
+        yield KubeClient(transport, **{"namespace": access.namespace, **options})
     finally:
         await transport.close()
 
@@ -323,7 +323,7 @@ def _is_status(body: bytes) -> bool:
     return _typed.decode(body).kind == "Status"
 
 
-def _refusal(answer: Answer, request: str) -> ApiError:
+def _refusal(answer: HttpResponse, request: str) -> ApiError:
     return api_error(answer.status, answer.body, request, answer.headers.get("Retry-After"))
 
 

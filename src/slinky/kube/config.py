@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from slinky.kube.auth import ExecSpec, ExecToken, FileToken, FixedToken, NoToken, Tokens
+from slinky.kube.auth import BearerTokenFile, ExecSpec, ExecToken, NoToken, StaticBearerToken, Tokens
 from slinky.kube.errors import Misconfigured
 from slinky.kube.tls import NO_PEM, Pem
 
@@ -83,7 +83,7 @@ def in_cluster(env: Mapping[str, str] = os.environ, root: Path = SERVICE_ACCOUNT
         raise Misconfigured(f"not inside a pod with a service account: {error}") from error
     bracketed = f"[{host}]" if ":" in host else host
     return Access(
-        f"https://{bracketed}:{port}", FileToken(root / "token"), ca=Pem(root / "ca.crt"), namespace=namespace
+        f"https://{bracketed}:{port}", BearerTokenFile(root / "token"), ca=Pem(root / "ca.crt"), namespace=namespace
     )
 
 
@@ -149,9 +149,9 @@ def _placed(spec: ExecSpec, home: Path) -> ExecSpec:
 
 def _tokens(user: _User, cluster: _Cluster, home: Path) -> Tokens:
     if user.token_file:
-        return FileToken(home / user.token_file)
+        return BearerTokenFile(home / user.token_file)
     if user.token:
-        return FixedToken(user.token)
+        return StaticBearerToken(user.token)
     if user.exec:
         return ExecToken(_placed(user.exec, home), {"server": cluster.server})
     return NoToken()

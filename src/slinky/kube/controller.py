@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from slinky.kube.cache import Cache
-from slinky.kube.errors import Kind, Verdict, verdict
+from slinky.kube.errors import ErrorDecision, ErrorKind, verdict
 from slinky.kube.metrics import QUEUE_WORK, RECONCILE_ERRORS, RECONCILES, WORKERS_BUSY
 from slinky.kube.queue import Queue
 from slinky.kube.resource import own_key
@@ -34,13 +34,13 @@ class Again:
 
 
 Reconcile = Callable[[K], Awaitable[Again | None]]
-Judge = Callable[[Exception], Verdict | None]
+Judge = Callable[[Exception], ErrorDecision | None]
 
 # A blocked object is looked at when it changes; this is for what changes unseen (quotas, permissions).
 BLOCKED_AGAIN = 300.0
 
 
-class Controller(Generic[K]):
+class ControlLoop(Generic[K]):
     """Calls `reconcile` for each key until the world looks as it should."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Controller(Generic[K]):
         rest: float = 0.0,
         group: Callable[[K], str] | None = None,
         judges: Iterable[Judge] = (),
-        blocked: Callable[[K, Verdict], Awaitable[None]] | None = None,
+        blocked: Callable[[K, ErrorDecision], Awaitable[None]] | None = None,
         clock: Clock | None = None,
         dice: random.Random | None = None,
     ) -> None:
@@ -130,11 +130,11 @@ class Controller(Generic[K]):
     async def _failed(self, key: K, error: Exception) -> str:
         judged = next(found for judge in self._judges if (found := judge(error)) is not None)
         RECONCILE_ERRORS.labels(self.name).inc()
-        if judged.kind is Kind.BLOCKED:
+        if judged.kind is ErrorKind.BLOCKED:
             log.warning("blocked until a person acts", reason=judged.reason, hint=judged.message)
             self.queue.retry(key, after=judged.after or BLOCKED_AGAIN)
             await self._tell(key, judged)
-        elif judged.kind is Kind.LATER:
+        elif judged.kind is ErrorKind.LATER:
             pause = self.queue.retry(key, after=judged.after)
             log.info("trying again later", reason=judged.reason, why=judged.message, seconds=round(pause, 2))
         else:
@@ -142,7 +142,7 @@ class Controller(Generic[K]):
             log.error("bug in a reconcile", error=error)
         return judged.kind.value
 
-    async def _tell(self, key: K, judged: Verdict) -> None:
+    async def _tell(self, key: K, judged: ErrorDecision) -> None:
         if self._blocked is None:
             return
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from slinky.kube.client import Client
+from slinky.kube.client import KubeClient
 from slinky.kube.errors import KubeError
 from slinky.kube.types import View
 from slinky.observe import Log, StartAnew
@@ -60,7 +60,7 @@ class Discovery:
         return None
 
 
-async def discover(client: Client) -> Discovery:
+async def discover(client: KubeClient) -> Discovery:
     """Ask the server what it serves."""
     served: list[Served] = []
     for root in ("/api", "/apis"):
@@ -73,7 +73,7 @@ async def discover(client: Client) -> Discovery:
     return Discovery(served)
 
 
-async def notice(client: Client, news: Callable[[Discovery], str], *, every: float = EVERY) -> None:
+async def notice(client: KubeClient, news: Callable[[Discovery], str], *, every: float = EVERY) -> None:
     """Ask now and then what the server serves, until `news` finds something in it: then raise `StartAnew`.
 
     Kinds come with whoever installs them, and versions with upgrades; what to watch is chosen when a process starts.
@@ -162,7 +162,7 @@ def _aggregated(group: _AggregatedGroup) -> list[Served]:
     ]
 
 
-async def _one_by_one(client: Client, answer: _Groups) -> list[Served]:
+async def _one_by_one(client: KubeClient, answer: _Groups) -> list[Served]:
     core = [("", version, f"/api/{version}") for version in answer.versions]
     named = [
         (group.name, version.group_version.rpartition("/")[2], f"/apis/{version.group_version}")

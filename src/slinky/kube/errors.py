@@ -53,7 +53,7 @@ class LeadershipLost(KubeError, Explained):
     """Another replica may lead by now: stop at once."""
 
 
-class Cause(msgspec.Struct, frozen=True, gc=False):
+class StatusCause(msgspec.Struct, frozen=True, gc=False):
     """One detail of a refused object."""
 
     reason: str = ""
@@ -67,11 +67,11 @@ class Details(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     kind: str = ""
     uid: str = ""
-    causes: tuple[Cause, ...] | None = None
+    causes: tuple[StatusCause, ...] | None = None
     retry_after_seconds: float = 0
 
 
-class Status(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class ApiStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The API server's own error object."""
 
     status: str = ""
@@ -84,7 +84,7 @@ class Status(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class ApiError(KubeError):
     """The server answered, and said no."""
 
-    def __init__(self, status: Status, request: str = "", retry_after: float | None = None) -> None:
+    def __init__(self, status: ApiStatus, request: str = "", retry_after: float | None = None) -> None:
         super().__init__(f"{request}: {status.code} {status.reason}: {status.message}".removeprefix(": "))
         self.status = status
         self.code = status.code
@@ -93,7 +93,7 @@ class ApiError(KubeError):
         self.retry_after = retry_after
 
     @property
-    def causes(self) -> tuple[Cause, ...]:
+    def causes(self) -> tuple[StatusCause, ...]:
         """Which fields were refused and why."""
         return (self.status.details and self.status.details.causes) or ()
 
@@ -150,7 +150,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
 }
 _BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expired": Expired, "Gone": Expired}
 
-_status = msgspec.json.Decoder(Status)
+_status = msgspec.json.Decoder(ApiStatus)
 
 
 def api_error(code: int, body: bytes, request: str = "", retry_after: str | None = None) -> ApiError:
@@ -158,13 +158,13 @@ def api_error(code: int, body: bytes, request: str = "", retry_after: str | None
     try:
         status = _status.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        status = Status()
+        status = ApiStatus()
     if not status.code:
-        status = Status(code=code, message=status.message or body[:200].decode(errors="replace").strip())
+        status = ApiStatus(code=code, message=status.message or body[:200].decode(errors="replace").strip())
     return from_status(status, request, _seconds(retry_after))
 
 
-def from_status(status: Status, request: str = "", retry_after: float | None = None) -> ApiError:
+def from_status(status: ApiStatus, request: str = "", retry_after: float | None = None) -> ApiError:
     """The error a Status object stands for, as it also comes inside a watch."""
     if retry_after is None and status.details and status.details.retry_after_seconds:
         retry_after = status.details.retry_after_seconds
@@ -194,7 +194,7 @@ class Blocked(Exception):
         self.hint = hint
 
 
-class Kind(StrEnum):
+class ErrorKind(StrEnum):
     """The three kinds of error."""
 
     LATER = "later"
@@ -203,10 +203,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ErrorDecision:
     """What an error means for whoever was reconciling."""
 
-    kind: Kind
+    kind: ErrorKind
     reason: str
     message: str
     after: float | None = None
@@ -214,28 +214,28 @@ class Verdict:
 
 # First match wins. Conflict and NotFound are ordinary weather for a reconcile that works from a cache: look
 # again.
-_KINDS: tuple[tuple[type[BaseException], Kind], ...] = (
-    (Later, Kind.LATER),
-    (Blocked, Kind.BLOCKED),
-    (Conflict, Kind.LATER),
-    (NotFound, Kind.LATER),
-    (Expired, Kind.LATER),
-    (TooManyRequests, Kind.LATER),
-    (ServerError, Kind.LATER),
-    (Unauthorized, Kind.LATER),
-    (Unreachable, Kind.LATER),
-    (TimeoutError, Kind.LATER),
-    (Forbidden, Kind.BLOCKED),
-    (Invalid, Kind.BLOCKED),
-    (Unreadable, Kind.BLOCKED),
-    (Misconfigured, Kind.BLOCKED),
+_KINDS: tuple[tuple[type[BaseException], ErrorKind], ...] = (
+    (Later, ErrorKind.LATER),
+    (Blocked, ErrorKind.BLOCKED),
+    (Conflict, ErrorKind.LATER),
+    (NotFound, ErrorKind.LATER),
+    (Expired, ErrorKind.LATER),
+    (TooManyRequests, ErrorKind.LATER),
+    (ServerError, ErrorKind.LATER),
+    (Unauthorized, ErrorKind.LATER),
+    (Unreachable, ErrorKind.LATER),
+    (TimeoutError, ErrorKind.LATER),
+    (Forbidden, ErrorKind.BLOCKED),
+    (Invalid, ErrorKind.BLOCKED),
+    (Unreadable, ErrorKind.BLOCKED),
+    (Misconfigured, ErrorKind.BLOCKED),
 )
 
 
-def verdict(error: BaseException) -> Verdict:
+def verdict(error: BaseException) -> ErrorDecision:
     """Try later, a person must act, or a bug."""
-    kind = next((kind for family, kind in _KINDS if isinstance(error, family)), Kind.BUG)
+    kind = next((kind for family, kind in _KINDS if isinstance(error, family)), ErrorKind.BUG)
     after = error.after if isinstance(error, Later) else getattr(error, "retry_after", None)
     reason = error.reason if isinstance(error, Blocked) else type(error).__name__
     message = error.hint if isinstance(error, Blocked) else str(error) or type(error).__name__
-    return Verdict(kind, reason, message, after)
+    return ErrorDecision(kind, reason, message, after)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from slinky.kube.client import Client
+from slinky.kube.client import KubeClient
 from slinky.kube.conditions import rfc3339
 from slinky.kube.errors import ApiError, NotFound, ServerError, TooManyRequests, Unreachable
 from slinky.kube.metrics import EVENTS_SENT
@@ -85,7 +85,7 @@ class Recorder:
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         component: str,
         *,
         instance: str = "",

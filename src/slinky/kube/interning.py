@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import force_setattr
 
-from slinky.kube.types import HasMeta, Meta
+from slinky.kube.types import HasMeta, ObjectMeta
 
 if TYPE_CHECKING:
     from slinky.kube.views import Pod
@@ -33,7 +33,7 @@ def share_meta(found: HasMeta) -> None:
     _share(found.metadata)
 
 
-def _share(meta: Meta) -> None:
+def _share(meta: ObjectMeta) -> None:
     keep = _pool.setdefault
     force_setattr(meta, "namespace", shared(meta.namespace))
     for texts in (meta.labels, meta.annotations):

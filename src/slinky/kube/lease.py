@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from slinky.kube.client import Client
+from slinky.kube.client import KubeClient
 from slinky.kube.errors import Conflict, KubeError, LeadershipLost
 from slinky.kube.metrics import LEADING
 from slinky.kube.types import Key
@@ -57,7 +57,7 @@ class Election:
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         lease: Key,
         identity: str,
         *,

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from slinky.kube import certificates
-from slinky.kube.client import Client, connect
+from slinky.kube.client import KubeClient, connect
 from slinky.kube.errors import KubeError
 from slinky.kube.tls import load_pair
 from slinky.observe import Clock, Health, Log, SystemClock
@@ -41,14 +41,14 @@ class Someone(msgspec.Struct, frozen=True):
     extra: dict[str, list[str]] = {}
 
 
-class TokenStatus(msgspec.Struct, frozen=True):
+class TokenReviewStatus(msgspec.Struct, frozen=True):
     """What a TokenReview says."""
 
     authenticated: bool = False
     user: Someone = Someone()
 
 
-class AccessStatus(msgspec.Struct, frozen=True):
+class AccessReviewStatus(msgspec.Struct, frozen=True):
     """What a SubjectAccessReview says."""
 
     allowed: bool = False
@@ -57,19 +57,19 @@ class AccessStatus(msgspec.Struct, frozen=True):
 class TokenReview(msgspec.Struct, frozen=True):
     """The part of a TokenReview that is read."""
 
-    status: TokenStatus = TokenStatus()
+    status: TokenReviewStatus = TokenReviewStatus()
 
 
 class AccessReview(msgspec.Struct, frozen=True):
     """The part of a SubjectAccessReview that is read."""
 
-    status: AccessStatus = AccessStatus()
+    status: AccessReviewStatus = AccessReviewStatus()
 
 
 class Reviewer:
     """Asks the API server about callers."""
 
-    def __init__(self, client: Client, path: str = PATH, clock: Clock | None = None) -> None:
+    def __init__(self, client: KubeClient, path: str = PATH, clock: Clock | None = None) -> None:
         self._client = client
         self._path = path
         self._clock = clock or SystemClock()

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from slinky.kube.errors import Unreadable
-from slinky.kube.types import HasMeta, Key, Manifest, Meta, Object, Reference, View
+from slinky.kube.types import HasMeta, Key, Manifest, Object, ObjectMeta, Reference, View
 
 T = TypeVar("T", bound=HasMeta)
 S = TypeVar("S", bound=HasMeta)
@@ -38,7 +38,7 @@ class Page(msgspec.Struct, Generic[X], frozen=True, gc=False):
     items: list[X] | None = None
 
 
-class Event(msgspec.Struct, Generic[X], frozen=True, gc=False):
+class WatchEvent(msgspec.Struct, Generic[X], frozen=True, gc=False):
     """One line of a watch."""
 
     type: str
@@ -48,7 +48,7 @@ class Event(msgspec.Struct, Generic[X], frozen=True, gc=False):
 class Odd(msgspec.Struct, frozen=True, gc=False):
     """An object of an unexpected shape: who it is, as far as readable, and what is wrong with it."""
 
-    metadata: Meta
+    metadata: ObjectMeta
     why: str
 
 
@@ -74,7 +74,7 @@ def odd(raw: bytes | msgspec.Raw, error: Exception) -> Odd:
         bare = _identity.decode(raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError):
         bare = _Bare()
-    return Odd(Meta(bare.name, bare.namespace, bare.uid, bare.resource_version), str(error))
+    return Odd(ObjectMeta(bare.name, bare.namespace, bare.uid, bare.resource_version), str(error))
 
 
 class Resource(Generic[T]):
@@ -164,8 +164,8 @@ class Resource(Generic[T]):
         return msgspec.json.Decoder(self.view)
 
     @cached_property
-    def _event(self) -> msgspec.json.Decoder[Event[T]]:
-        return msgspec.json.Decoder(Event[self.view])  # type: ignore[name-defined]
+    def _event(self) -> msgspec.json.Decoder[WatchEvent[T]]:
+        return msgspec.json.Decoder(WatchEvent[self.view])  # type: ignore[name-defined]
 
     @cached_property
     def _page(self) -> msgspec.json.Decoder[Page[T]]:
@@ -181,13 +181,13 @@ class Resource(Generic[T]):
             self.share(found)
         return found
 
-    def decode_event(self, line: bytes) -> Event[T] | Event[Odd]:
+    def decode_event(self, line: bytes) -> WatchEvent[T] | WatchEvent[Odd]:
         """One line of a watch that is neither BOOKMARK nor ERROR."""
         try:
             event = self._event.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             envelope = _decode_envelope(line)
-            return Event(envelope.type, odd(envelope.object, error))
+            return WatchEvent(envelope.type, odd(envelope.object, error))
         if self.share:
             self.share(event.object)
         return event
@@ -212,11 +212,11 @@ class Resource(Generic[T]):
             return odd(raw, error)
 
 
-_envelope = msgspec.json.Decoder(Event[msgspec.Raw])
+_envelope = msgspec.json.Decoder(WatchEvent[msgspec.Raw])
 _raw_page = msgspec.json.Decoder(Page[msgspec.Raw])
 
 
-def _decode_envelope(line: bytes) -> Event[msgspec.Raw]:
+def _decode_envelope(line: bytes) -> WatchEvent[msgspec.Raw]:
     try:
         return _envelope.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from slinky.kube.cache import Cache, IndexOf
-from slinky.kube.client import Client
-from slinky.kube.controller import Controller
+from slinky.kube.client import KubeClient
+from slinky.kube.controller import ControlLoop
 from slinky.kube.resource import Resource
 from slinky.kube.types import HasMeta
 from slinky.kube.watch import Watch
@@ -30,13 +30,13 @@ Lead = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
 class Runtime:
     """One process's view of one Kubernetes cluster."""
 
-    def __init__(self, client: Client, *, health: Health | None = None, patience: float = 120.0) -> None:
+    def __init__(self, client: KubeClient, *, health: Health | None = None, patience: float = 120.0) -> None:
         self.client = client
         self.health = health or Health()
         self._patience = patience
         self._caches: dict[tuple[Any, ...], Cache[Any]] = {}
         self._watches: list[Watch[Any]] = []
-        self._controllers: list[Controller[Any]] = []
+        self._controllers: list[ControlLoop[Any]] = []
         self._services: list[Callable[[], Awaitable[None]]] = []
         self.health.ready("caches", self._unsynced)
 
@@ -59,7 +59,7 @@ class Runtime:
             found.add_indexes(indexes)
         return found
 
-    def control(self, controller: Controller[Any]) -> None:
+    def control(self, controller: ControlLoop[Any]) -> None:
         """Run this controller once the caches are whole."""
         self._controllers.append(controller)
 

@@ -33,7 +33,7 @@ BULK = 2**18
 _NO_HEADERS: Mapping[str, str] = {}
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """A whole HTTP answer."""
 
     status: int
@@ -65,7 +65,7 @@ class Transport(Protocol):
         body: bytes | None = None,
         headers: Mapping[str, str] = _NO_HEADERS,
         deadline: float,
-    ) -> Answer:
+    ) -> HttpResponse:
         """Send one request and read the whole answer, or raise `Unreachable`."""
 
     def stream(
@@ -104,11 +104,11 @@ class AioTransport:
         body: bytes | None = None,
         headers: Mapping[str, str] = _NO_HEADERS,
         deadline: float,
-    ) -> Answer:
+    ) -> HttpResponse:
         """Send one request and read the whole answer, or raise `Unreachable`."""
         limits = aiohttp.ClientTimeout(total=deadline)
         async with self._turn, self._answered(method, path, headers, limits, body) as response:
-            return Answer(response.status, response.headers, await response.read())
+            return HttpResponse(response.status, response.headers, await response.read())
 
     @contextlib.asynccontextmanager
     async def stream(

@@ -46,7 +46,7 @@ class Owner(View, frozen=True):
     block_owner_deletion: bool = False
 
 
-class Meta(View, frozen=True):
+class ObjectMeta(View, frozen=True):
     """Identity and bookkeeping of an object."""
 
     name: str = ""
@@ -86,7 +86,7 @@ class Meta(View, frozen=True):
 class Object(View, frozen=True):
     """Any object, seen only by its metadata."""
 
-    metadata: Meta
+    metadata: ObjectMeta
 
     @property
     def key(self) -> Key:
@@ -98,7 +98,7 @@ class HasMeta(Protocol):
     """What the runtime needs of any view."""
 
     @property
-    def metadata(self) -> Meta:
+    def metadata(self) -> ObjectMeta:
         """Identity and bookkeeping."""
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from slinky.kube.interning import share_meta, share_pod
 from slinky.kube.resource import Resource
-from slinky.kube.types import Condition, Key, Meta, Object, View
+from slinky.kube.types import Condition, Key, Object, ObjectMeta, View
 
 IntOrString = int | str
 
@@ -225,7 +225,7 @@ class ClaimSpec(View, frozen=True):
     access_modes: tuple[str, ...] = ()
 
 
-class VolumeClaim(Object, frozen=True):
+class PersistentVolumeClaim(Object, frozen=True):
     """A PersistentVolumeClaim."""
 
     spec: ClaimSpec = ClaimSpec()
@@ -271,7 +271,7 @@ class Scale(Object, frozen=True):
 class Whole(msgspec.Struct, frozen=True, gc=True):
     """An object kept whole, for tools; never for caches."""
 
-    metadata: Meta
+    metadata: ObjectMeta
     api_version: str = msgspec.field(default="", name="apiVersion")
     kind: str = ""
     spec: Any = None
@@ -291,7 +291,9 @@ CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps", ConfigMap, share=share_m
 SECRETS = Resource("v1", "Secret", "secrets", Secret, share=share_meta)
 SERVICES = Resource("v1", "Service", "services", Service, share=share_meta)
 SERVICE_ACCOUNTS = Resource("v1", "ServiceAccount", "serviceaccounts", Object, share=share_meta)
-VOLUME_CLAIMS = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims", VolumeClaim, share=share_meta)
+VOLUME_CLAIMS = Resource(
+    "v1", "PersistentVolumeClaim", "persistentvolumeclaims", PersistentVolumeClaim, share=share_meta
+)
 EVENTS = Resource("v1", "Event", "events", Object)
 DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", Deployment, share=share_meta)
 STATEFUL_SETS = Resource("apps/v1", "StatefulSet", "statefulsets", StatefulSet, share=share_meta)

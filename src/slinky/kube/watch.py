@@ -13,23 +13,23 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from slinky.kube.client import Client
+from slinky.kube.client import KubeClient
 from slinky.kube.errors import (
     ApiError,
+    ApiStatus,
     BadRequest,
     Expired,
     Invalid,
     KubeError,
     Rewound,
-    Status,
     Unreadable,
     from_status,
 )
 from slinky.kube.line_splitter import Lines
 from slinky.kube.metrics import ODD_OBJECTS, WATCH_ENDS, WATCH_EVENTS, WATCH_STARTS
 from slinky.kube.queue import backoff
-from slinky.kube.resource import Event, Odd, Resource
-from slinky.kube.types import HasMeta, Meta, View, age
+from slinky.kube.resource import Odd, Resource, WatchEvent
+from slinky.kube.types import HasMeta, ObjectMeta, View, age
 from slinky.observe import Log
 
 T = TypeVar("T", bound=HasMeta)
@@ -51,7 +51,7 @@ class Sink(Protocol[T_contra]):
     def put(self, found: T_contra) -> None:
         """The object exists and looks so."""
 
-    def drop(self, meta: Meta) -> None:
+    def drop(self, meta: ObjectMeta) -> None:
         """The object is gone."""
 
     def misread(self, found: Odd) -> None:
@@ -72,8 +72,8 @@ class _Marked(View, frozen=True):
     metadata: _Mark
 
 
-_mark = msgspec.json.Decoder(Event[_Marked])
-_error = msgspec.json.Decoder(Event[Status])
+_mark = msgspec.json.Decoder(WatchEvent[_Marked])
+_error = msgspec.json.Decoder(WatchEvent[ApiStatus])
 
 
 class Watch(Generic[T]):
@@ -81,7 +81,7 @@ class Watch(Generic[T]):
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         resource: Resource[T],
         sink: Sink[T],
         *,
@@ -221,7 +221,7 @@ class Watch(Generic[T]):
         self._sink.finish(version)
 
 
-def _decoded(decoder: msgspec.json.Decoder[Event[Any]], line: bytes) -> Event[Any]:
+def _decoded(decoder: msgspec.json.Decoder[WatchEvent[Any]], line: bytes) -> WatchEvent[Any]:
     try:
         return decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

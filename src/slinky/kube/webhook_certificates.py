@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from slinky.kube.certificates import Pouch, kept
-from slinky.kube.client import Client
+from slinky.kube.client import KubeClient
 from slinky.kube.errors import AlreadyExists, Conflict, KubeError
 from slinky.kube.resource import Resource
 from slinky.kube.types import Key, Object
@@ -36,7 +36,7 @@ class ClientConfig(msgspec.Struct, frozen=True, rename="camel"):
     ca_bundle: bytes = b""
 
 
-class Entry(msgspec.Struct, frozen=True, rename="camel"):
+class WebhookEntry(msgspec.Struct, frozen=True, rename="camel"):
     """One webhook of a configuration."""
 
     name: str
@@ -46,7 +46,7 @@ class Entry(msgspec.Struct, frozen=True, rename="camel"):
 class Configuration(Object, frozen=True):
     """A webhook configuration."""
 
-    webhooks: tuple[Entry, ...] = ()
+    webhooks: tuple[WebhookEntry, ...] = ()
 
 
 _GROUP = "admissionregistration.k8s.io/v1"
@@ -58,12 +58,12 @@ MUTATING = Resource(
 )
 
 
-class Keeper:
+class WebhookCertificates:
     """Looks after one Secret, one folder and the configurations of one name."""
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         secret: Key,
         folder: Path,
         hosts: tuple[str, ...],
@@ -166,7 +166,7 @@ def service_names(service: Key) -> tuple[str, ...]:
     return inside, f"{service.name}.{service.namespace}", f"{inside}.cluster.local"
 
 
-def entrust(webhooks: Sequence[Entry], trust: bytes) -> list[dict[str, Any]]:
+def entrust(webhooks: Sequence[WebhookEntry], trust: bytes) -> list[dict[str, Any]]:
     """The patch that makes every webhook trust `trust`; empty when all do. An entry that moved meanwhile fails it."""
     patch: list[dict[str, Any]] = []
     for index, entry in enumerate(webhooks):

@@ -28,14 +28,14 @@ from slinky.lab.machine import cgroups, inotify, network
 from slinky.lab.machine.janitor import SETTLED, clear
 from slinky.lab.machine.machine import until
 from slinky.lab.prepare import tools
-from slinky.lab.prepare.inventory import Inventory
+from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.progress import Progress
 
 MOST_NODES = 100
 
 
 @dataclass(frozen=True)
-class Options:
+class LabOptions:
     """What kind of lab."""
 
     name: str = "lab"
@@ -64,13 +64,13 @@ class Options:
             raise LabError("--external-nodes needs a Slurm", "add --slurm beside")
 
 
-def up(options: Options, progress: Progress) -> Lab:
+def up(options: LabOptions, progress: Progress) -> Lab:
     """Make a lab and return it once everything in it is ready."""
     options.check()
     tools.require_root("a lab")
     with locked(options.name):
         _make_way(options.name)
-        inventory = Inventory.of(options.minor)
+        inventory = ArtifactInventory.of(options.minor)
         inventory.prepare(progress)
         paths.require_space(paths.labs(), 2, "a lab")
         lab = _begin(options, inventory.paths())
@@ -129,7 +129,7 @@ def _make_way(name: str) -> None:
         clear(paths.labs() / name)
 
 
-def _begin(options: Options, artifacts: dict[str, str]) -> Lab:
+def _begin(options: LabOptions, artifacts: dict[str, str]) -> Lab:
     folder = paths.labs() / options.name
     folder.mkdir(parents=True, mode=0o700)
     inotify.raise_limit(folder)

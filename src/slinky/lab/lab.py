@@ -17,7 +17,7 @@ from slinky.lab import lab_state
 from slinky.lab.errors import LabError
 from slinky.lab.kubernetes.api import Api
 from slinky.lab.kubernetes.control_plane import Plane
-from slinky.lab.kubernetes.node import Node, daemons, root
+from slinky.lab.kubernetes.node import LabNode, daemons, root
 from slinky.lab.kubernetes.pki import Authority
 from slinky.lab.lab_state import Record
 from slinky.lab.machine import cgroups, network
@@ -123,11 +123,11 @@ class Lab:
 
     # Nodes ---------------------------------------------------------------------------------------------------------
 
-    def node(self, number: int) -> Node:
+    def node(self, number: int) -> LabNode:
         """The description of a node."""
         name = f"node{number}"
         cgroup = f"{cgroups.branch(self.name)}/{name}"
-        return Node(number, self.network, self.folder / name, cgroup, self.facts.gpus)
+        return LabNode(number, self.network, self.folder / name, cgroup, self.facts.gpus)
 
     def node_machine(self, name: str) -> Machine:
         """The machine behind a node, which must be one of this lab's."""

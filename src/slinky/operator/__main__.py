@@ -8,8 +8,8 @@ import msgspec
 from slinky.observe.log import setup
 from slinky.observe.process import run
 from slinky.operator.app import main
-from slinky.operator.settings import Settings
+from slinky.operator.settings import OperatorSettings
 
 setup()
-settings = msgspec.json.decode(sys.argv[1] if sys.argv[1:] else "{}", type=Settings)
+settings = msgspec.json.decode(sys.argv[1] if sys.argv[1:] else "{}", type=OperatorSettings)
 raise SystemExit(run(lambda health: main(settings, health), [(settings.host, settings.port)]))

@@ -11,26 +11,26 @@ import uuid
 from slinky.kube import Election, Key, Recorder, Runtime, connect
 from slinky.kube.discovery import Discovery, discover, notice
 from slinky.observe import Health
-from slinky.operator.accounting.controller import AccountingKeeper
+from slinky.operator.accounting.controller import AccountingReconciler
 from slinky.operator.build.monitors import SERVICE_MONITORS
-from slinky.operator.controller.controller import ControllerKeeper
-from slinky.operator.framework.context import World
+from slinky.operator.controller.controller import ControllerReconciler
+from slinky.operator.framework.context import Context
 from slinky.operator.keys.generation import KeyMaker
-from slinky.operator.keys.jwt_rotation import Crossing
-from slinky.operator.keys.slurm_rotation import Rotation
-from slinky.operator.loginset.controller import LoginSetKeeper
-from slinky.operator.nodeset.controller import NodeSetKeeper
-from slinky.operator.restapi.controller import RestApiKeeper
-from slinky.operator.settings import Settings
+from slinky.operator.keys.jwt_rotation import JwtRotation
+from slinky.operator.keys.slurm_rotation import SlurmKeyRotation
+from slinky.operator.loginset.controller import LoginSetReconciler
+from slinky.operator.nodeset.controller import NodeSetReconciler
+from slinky.operator.restapi.controller import RestApiReconciler
+from slinky.operator.settings import OperatorSettings
 from slinky.operator.slurm.clusters import Clusters
 from slinky.operator.slurm.connections import Connections
-from slinky.operator.token.controller import TokenKeeper
+from slinky.operator.token.controller import TokenReconciler
 
 LEASE = "slurm-operator"
-KEEPERS = (ControllerKeeper, AccountingKeeper, RestApiKeeper, NodeSetKeeper, LoginSetKeeper)
+KEEPERS = (ControllerReconciler, AccountingReconciler, RestApiReconciler, NodeSetReconciler, LoginSetReconciler)
 
 
-async def main(settings: Settings, health: Health | None = None) -> None:
+async def main(settings: OperatorSettings, health: Health | None = None) -> None:
     """Run the operator until cancelled."""
     health = health or Health()
     async with connect(settings.kubeconfig or None, manager=settings.manager) as client:
@@ -41,7 +41,7 @@ async def main(settings: Settings, health: Health | None = None) -> None:
         if not monitors:
             runtime.serve(lambda: notice(client, _monitors))
         for namespace in settings.namespaces or ("",):
-            world = World(runtime, settings, recorder, namespace=namespace, monitors=bool(monitors))
+            world = Context(runtime, settings, recorder, namespace=namespace, monitors=bool(monitors))
             wire(world)
         if not settings.leader_elect:
             await runtime.run()
@@ -55,20 +55,20 @@ def _monitors(served: Discovery) -> str:
     return SERVICE_MONITORS.kind if served.find(SERVICE_MONITORS.group, SERVICE_MONITORS.kind) else ""
 
 
-def wire(world: World) -> Clusters:
+def wire(world: Context) -> Clusters:
     """Every controller of one world."""
     clusters = Clusters()
     world.runtime.serve(clusters.run)
     for keeper in KEEPERS:
         keeper(world, clusters)
-    TokenKeeper(world)
+    TokenReconciler(world)
     KeyMaker(world)
-    Rotation(world, clusters)
-    Crossing(world)
+    SlurmKeyRotation(world, clusters)
+    JwtRotation(world)
     Connections(world, clusters)
     return clusters
 
 
-def identity(settings: Settings) -> str:
+def identity(settings: OperatorSettings) -> str:
     """Who we are among several replicas."""
     return settings.identity or f"{os.environ.get('POD_NAME') or socket.gethostname()}-{uuid.uuid4()}"

@@ -6,7 +6,7 @@ import msgspec
 from slinky.operator.build.images import Images
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The operator's settings; each has a command-line flag of the same name."""
 
     #: Namespaces to work in; all of them if empty.

@@ -1,33 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """What any program needs of Slurm."""
 
-from slinky.slurm.blocking import SyncClient
-from slinky.slurm.client import Client
+from slinky.slurm.blocking import BlockingClient
+from slinky.slurm.client import SlurmClient
 from slinky.slurm.errors import (
-    Auth,
+    AuthError,
     Busy,
-    Conflict,
     DatabaseUnreachable,
     Denied,
-    Invalid,
     Malformed,
-    NotFound,
     Problem,
     Rejected,
     Retryable,
+    SlurmConflict,
+    SlurmctldUnreachable,
     SlurmError,
+    SlurmInvalid,
+    SlurmNotFound,
     Throttled,
-    Transport,
-    Unreachable,
+    TransportError,
     Unsupported,
 )
 from slinky.slurm.hostlist import HostlistError, expand, fold
 from slinky.slurm.mirror.doorbell import Doorbell, hook
-from slinky.slurm.mirror.feed import Change, Feed, Kind
+from slinky.slurm.mirror.feed import Change, Feed, ObjectKind
 from slinky.slurm.mirror.job_record import JobRecord
 from slinky.slurm.mirror.job_tracker import Whereabouts
 from slinky.slurm.mirror.mirror import Mirror
-from slinky.slurm.mirror.observed_table import Doubt, Presence, Table
+from slinky.slurm.mirror.observed_table import Doubt, ObservedTable, Presence
 from slinky.slurm.mirror.polling import Rhythm
 from slinky.slurm.model.partitions import Partition
 from slinky.slurm.model.requests import JobRequest, JobSelection, NodeUpdate, ReservationRequest, node_conf
@@ -35,20 +35,20 @@ from slinky.slurm.model.results import Conf, Listing, Submitted
 from slinky.slurm.model.states import JobState, NodeState
 from slinky.slurm.model.statistics import ControllerPing, Diag
 from slinky.slurm.model.values import INFINITE, ExitCode, Number, Tres, exit_status, number
-from slinky.slurm.model.views import Gres, Job, JobStatus, License, Node, NodeResources, Reservation, Share
+from slinky.slurm.model.views import Gres, Host, Job, JobStatus, License, NodeResources, Reservation, Share
 from slinky.slurm.tokens import FileToken, FixedToken, MintedToken, TokenError, TokenSource, mint
 from slinky.slurm.transport.http import Exchange
-from slinky.slurm.transport.versions import Version
+from slinky.slurm.transport.versions import DataParserVersion
 
 __all__ = [
     "INFINITE",
-    "Auth",
+    "AuthError",
+    "BlockingClient",
     "Busy",
     "Change",
-    "Client",
     "Conf",
-    "Conflict",
     "ControllerPing",
+    "DataParserVersion",
     "DatabaseUnreachable",
     "Denied",
     "Diag",
@@ -60,26 +60,25 @@ __all__ = [
     "FileToken",
     "FixedToken",
     "Gres",
+    "Host",
     "HostlistError",
-    "Invalid",
     "Job",
     "JobRecord",
     "JobRequest",
     "JobSelection",
     "JobState",
     "JobStatus",
-    "Kind",
     "License",
     "Listing",
     "Malformed",
     "MintedToken",
     "Mirror",
-    "Node",
     "NodeResources",
     "NodeState",
     "NodeUpdate",
-    "NotFound",
     "Number",
+    "ObjectKind",
+    "ObservedTable",
     "Partition",
     "Presence",
     "Problem",
@@ -89,18 +88,19 @@ __all__ = [
     "Retryable",
     "Rhythm",
     "Share",
+    "SlurmClient",
+    "SlurmConflict",
     "SlurmError",
+    "SlurmInvalid",
+    "SlurmNotFound",
+    "SlurmctldUnreachable",
     "Submitted",
-    "SyncClient",
-    "Table",
     "Throttled",
     "TokenError",
     "TokenSource",
-    "Transport",
+    "TransportError",
     "Tres",
-    "Unreachable",
     "Unsupported",
-    "Version",
     "Whereabouts",
     "exit_status",
     "expand",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from slinky.slurm.client import Client
+from slinky.slurm.client import SlurmClient
 
 R = TypeVar("R")
 
@@ -43,11 +43,11 @@ class Blocking:
         return call
 
 
-class SyncClient(Blocking):
+class BlockingClient(Blocking):
     """A blocking client of one Slurm cluster; arguments as for `Client`."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        self._client = Client(*arguments, **named)
+        self._client = SlurmClient(*arguments, **named)
         super().__init__(self._client, asyncio.Runner())
         self.accounting = Blocking(self._client.accounting, self._runner)
 

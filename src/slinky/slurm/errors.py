@@ -57,19 +57,19 @@ class Retryable(SlurmError):
         self.maybe_applied = maybe_applied
 
 
-class Transport(Retryable):
+class TransportError(Retryable):
     """No usable answer from slurmrestd: refused, reset, timed out or hung."""
 
 
-class Malformed(Transport):
+class Malformed(TransportError):
     """Something answered, but not slurmrestd, or not in its language."""
 
 
-class Unreachable(Retryable):
+class SlurmctldUnreachable(Retryable):
     """slurmrestd answered that it cannot reach slurmctld."""
 
 
-class DatabaseUnreachable(Unreachable):
+class DatabaseUnreachable(SlurmctldUnreachable):
     """slurmrestd answered that it cannot reach slurmdbd."""
 
 
@@ -77,7 +77,7 @@ class Throttled(Retryable):
     """Slurm asks us to slow down; nothing was done."""
 
 
-class Auth(SlurmError):
+class AuthError(SlurmError):
     """The token is missing, expired or wrongly signed, or may not act as this user."""
 
 
@@ -109,11 +109,11 @@ class Rejected(SlurmError):
         return self.problem.text
 
 
-class NotFound(Rejected):
+class SlurmNotFound(Rejected):
     """slurmctld or slurmdbd itself says that there is no such thing."""
 
 
-class Conflict(Rejected):
+class SlurmConflict(Rejected):
     """It exists already, has ended already, or changed under us."""
 
 
@@ -125,74 +125,74 @@ class Denied(Rejected):
     """The user may not do that."""
 
 
-class Invalid(Rejected):
+class SlurmInvalid(Rejected):
     """The request itself was malformed."""
 
 
 #: Slurm's numbers that mean more than "no". A number that is not here is a plain `Rejected`.
 MEANING: dict[int, type[SlurmError]] = {
-    -1: Unreachable,  # unspecified: what a slurmctld that goes down in mid-answer leaves behind
-    1001: Unreachable,  # communication connection failure
-    1002: Unreachable,  # message send failure
-    1003: Unreachable,  # message receive failure
-    1004: Unreachable,  # communication shutdown failure
-    1007: Auth,  # protocol authentication error
-    1800: Unreachable,  # no slurmctld: connect failure
-    1801: Unreachable,  # no slurmctld: send failure
-    1802: Unreachable,  # no slurmctld: receive failure
-    1803: Unreachable,  # no slurmctld: shutdown failure
+    -1: SlurmctldUnreachable,  # unspecified: what a slurmctld that goes down in mid-answer leaves behind
+    1001: SlurmctldUnreachable,  # communication connection failure
+    1002: SlurmctldUnreachable,  # message send failure
+    1003: SlurmctldUnreachable,  # message receive failure
+    1004: SlurmctldUnreachable,  # communication shutdown failure
+    1007: AuthError,  # protocol authentication error
+    1800: SlurmctldUnreachable,  # no slurmctld: connect failure
+    1801: SlurmctldUnreachable,  # no slurmctld: send failure
+    1802: SlurmctldUnreachable,  # no slurmctld: receive failure
+    1803: SlurmctldUnreachable,  # no slurmctld: shutdown failure
     1804: Throttled,  # rate limit exceeded, momentarily
     1805: Throttled,  # rate limit exceeded
     2002: Denied,  # access denied
     2003: Denied,  # group not permitted in this partition
     2010: Denied,  # invalid user id: what a user who is no operator is told
-    2011: Conflict,  # duplicate job id
+    2011: SlurmConflict,  # duplicate job id
     2013: Busy,  # a better job waits
     2015: Busy,  # partition configuration not available now
     2016: Busy,  # requested nodes are busy
-    2017: NotFound,  # invalid job id
-    2018: NotFound,  # invalid node name
-    2020: Conflict,  # job cannot be altered now
-    2021: Conflict,  # already completing or completed
-    2027: Unreachable,  # backup controller in standby mode
+    2017: SlurmNotFound,  # invalid job id
+    2018: SlurmNotFound,  # invalid node name
+    2020: SlurmConflict,  # job cannot be altered now
+    2021: SlurmConflict,  # already completing or completed
+    2027: SlurmctldUnreachable,  # backup controller in standby mode
     2035: Busy,  # resources too fragmented
     2040: Busy,  # licences currently unavailable
     2052: Denied,  # access denied to reservation
-    2053: NotFound,  # requested reservation is invalid
+    2053: SlurmNotFound,  # requested reservation is invalid
     2055: Busy,  # reservation is in use
     2061: Busy,  # PrologSlurmctld is still running
     2068: Busy,  # required node down, drained or reserved
-    2073: Conflict,  # job no longer pending
+    2073: SlurmConflict,  # job no longer pending
     2075: Busy,  # partition is in use
     2078: Busy,  # job cannot start immediately
-    2082: Conflict,  # duplicate reservation name
-    2083: Conflict,  # job has already started
-    2084: Conflict,  # job has already finished
-    2085: Conflict,  # job is not running
-    2086: Conflict,  # job is neither pending nor running
+    2082: SlurmConflict,  # duplicate reservation name
+    2083: SlurmConflict,  # job has already started
+    2084: SlurmConflict,  # job has already finished
+    2085: SlurmConflict,  # job is not running
+    2086: SlurmConflict,  # job is neither pending nor running
     2125: Busy,  # immediate execution impossible: attempts are deferred
-    2131: Unreachable,  # controller in standby mode
-    2168: Conflict,  # node exists
-    2180: Conflict,  # invalid node state transition
-    2185: NotFound,  # SLUID is invalid
-    5004: Unreachable,  # socket timed out
-    5005: Unreachable,  # zero bytes transmitted or received
+    2131: SlurmctldUnreachable,  # controller in standby mode
+    2168: SlurmConflict,  # node exists
+    2180: SlurmConflict,  # invalid node state transition
+    2185: SlurmNotFound,  # SLUID is invalid
+    5004: SlurmctldUnreachable,  # socket timed out
+    5005: SlurmctldUnreachable,  # zero bytes transmitted or received
     7000: DatabaseUnreachable,  # unable to connect to database
-    7001: Conflict,  # jobs active: cancel them before removing
+    7001: SlurmConflict,  # jobs active: cancel them before removing
     7008: DatabaseUnreachable,  # database connection reference is invalid
     7015: Throttled,  # usage rollup in progress
-    9000: Invalid,  # query empty
-    9001: Invalid,  # failure during parsing
-    9002: Invalid,  # no job description
-    9003: NotFound,  # nothing found with query
-    9008: Auth,  # authentication failure
-    9200: Invalid,  # unable to resolve path: a field is missing
-    9202: Invalid,  # wrong data type
-    9206: Invalid,  # flags must be a list
-    9207: Invalid,  # unknown flag
-    9208: Invalid,  # expected a list
-    9209: Invalid,  # expected an object
-    9216: Invalid,  # invalid data
+    9000: SlurmInvalid,  # query empty
+    9001: SlurmInvalid,  # failure during parsing
+    9002: SlurmInvalid,  # no job description
+    9003: SlurmNotFound,  # nothing found with query
+    9008: AuthError,  # authentication failure
+    9200: SlurmInvalid,  # unable to resolve path: a field is missing
+    9202: SlurmInvalid,  # wrong data type
+    9206: SlurmInvalid,  # flags must be a list
+    9207: SlurmInvalid,  # unknown flag
+    9208: SlurmInvalid,  # expected a list
+    9209: SlurmInvalid,  # expected an object
+    9216: SlurmInvalid,  # invalid data
 }
 
 #: What a system says of a connection that failed; the numbers are its own, not Slurm's.

@@ -30,7 +30,7 @@ class TokenError(ValueError):
     """A key that cannot sign, or text that is not a token."""
 
 
-class Claims(NamedTuple):
+class TokenClaims(NamedTuple):
     """What a token says of itself; nothing is verified."""
 
     user: str
@@ -58,7 +58,7 @@ def mint(
     return f"{signed}.{base64(hmac.digest(key, signed.encode(), 'sha256'))}"
 
 
-def claims(token: str) -> Claims:
+def claims(token: str) -> TokenClaims:
     """What a token claims, without verifying it. Raises `TokenError` for text that is not a token."""
     try:
         _, middle, _ = token.split(".")
@@ -68,7 +68,7 @@ def claims(token: str) -> Claims:
     except (ValueError, UnicodeError, RecursionError) as error:
         raise TokenError("not a token") from error
     user = found.get("sun") or found.get("username") or ""
-    return Claims(str(user), _seconds(found.get("iat")), _seconds(found.get("exp")))
+    return TokenClaims(str(user), _seconds(found.get("iat")), _seconds(found.get("exp")))
 
 
 class TokenSource(Protocol):

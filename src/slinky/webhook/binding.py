@@ -7,7 +7,7 @@ without it; the operator adds it later.
 """
 
 from slinky.api.names import child_names, metadata
-from slinky.kube import NODES, PODS, Ask, Client, Key, KubeError, Reply
+from slinky.kube import NODES, PODS, AdmissionRequest, AdmissionResponse, Key, KubeClient, KubeError
 from slinky.kube.types import Object, View
 from slinky.observe import Log
 
@@ -29,18 +29,18 @@ class Binding(Object, frozen=True):
 class BindingWebhook:
     """Answers for pods/binding."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def __call__(self, ask: Ask) -> Reply:
+    async def __call__(self, ask: AdmissionRequest) -> AdmissionResponse:
         """Add the node's topology if the pod is a worker; never refuse."""
         binding = ask.new(Binding)
         try:
             topology = await self._topology(Key(ask.namespace, ask.name or binding.metadata.name), binding.target.name)
         except (KubeError, TimeoutError) as error:
             log.warning("a worker is bound without its topology", pod=ask.name, error=error)
-            return Reply()
-        return Reply(patch=tuple(addition(binding, topology))) if topology else Reply()
+            return AdmissionResponse()
+        return AdmissionResponse(patch=tuple(addition(binding, topology))) if topology else AdmissionResponse()
 
     async def _topology(self, pod: Key, node: str) -> str:
         found = await self._client.find(PODS.metadata_only(), pod)

@@ -7,7 +7,7 @@ from slinky.api import Controller, LocalRef
 from slinky.api.names.wellknown import OWN_FILES, SITE_FILES
 from slinky.slurm.conf import ConfError, cluster_name, parse
 from slinky.webhook import text_checks
-from slinky.webhook.evaluate import Change, Rules
+from slinky.webhook.evaluate import AdmissionChange, Rules
 from slinky.webhook.slurm_names import defined, makes
 
 SCRIPTS = (
@@ -36,7 +36,7 @@ DECIDED = frozenset(
 )
 
 
-def names_fit(change: Change[Controller]) -> Iterator[str]:
+def names_fit(change: AdmissionChange[Controller]) -> Iterator[str]:
     """The names of its StatefulSet and its Services, which follow from its own, are names that those may have."""
     new, longest = change.new, text_checks.LONGEST_LABEL
     yield from text_checks.named(
@@ -52,7 +52,7 @@ def names_fit(change: Change[Controller]) -> Iterator[str]:
         )
 
 
-def cluster_name_fits(change: Change[Controller]) -> Iterator[str]:
+def cluster_name_fits(change: AdmissionChange[Controller]) -> Iterator[str]:
     """The name of the cluster, given or `<namespace>_<name>`, is one that Slurm takes: at most 40 characters."""
     try:
         cluster_name(change.new.cluster_name)
@@ -60,12 +60,12 @@ def cluster_name_fits(change: Change[Controller]) -> Iterator[str]:
         yield f"spec.clusterName: {error}"
 
 
-def extra_conf_is_readable(change: Change[Controller]) -> Iterator[str]:
+def extra_conf_is_readable(change: AdmissionChange[Controller]) -> Iterator[str]:
     """`extraConf` is text that Slurm can read, line by line, and includes no other file."""
     yield from text_checks.conf_text("spec.extraConf", change.new.spec.extra_conf)
 
 
-def names_are_unique(change: Change[Controller]) -> Iterator[str]:
+def names_are_unique(change: AdmissionChange[Controller]) -> Iterator[str]:
     """The site's text does not define a host, a node set or a partition that a NodeSet makes."""
     for nodes in change.world.node_sets:
         if nodes.controller_key == change.new.key:
@@ -74,7 +74,7 @@ def names_are_unique(change: Change[Controller]) -> Iterator[str]:
                     yield f"spec.extraConf: {kind} {name} is made by NodeSet {nodes.metadata.name} already"
 
 
-def config_files_are_there(change: Change[Controller]) -> Iterator[str]:
+def config_files_are_there(change: AdmissionChange[Controller]) -> Iterator[str]:
     """Every ConfigMap exists, and none of them replaces a file that is generated."""
     for name in _names(change.new.spec.config_file_refs):
         keys = change.world.config_maps.get(name)
@@ -84,7 +84,7 @@ def config_files_are_there(change: Change[Controller]) -> Iterator[str]:
             yield f"spec.configFileRefs: ConfigMap {name} has {key}, which is generated; use extraConf"
 
 
-def scripts_are_there(change: Change[Controller]) -> Iterator[str]:
+def scripts_are_there(change: AdmissionChange[Controller]) -> Iterator[str]:
     """Every ConfigMap of scripts exists and its keys are plain file names."""
     for field, attribute in SCRIPTS:
         for name in _names(getattr(change.new.spec, attribute)):
@@ -95,12 +95,12 @@ def scripts_are_there(change: Change[Controller]) -> Iterator[str]:
                 yield from text_checks.conf_word(f"spec.{field}: ConfigMap {name}", key)
 
 
-def outside_is_a_word(change: Change[Controller]) -> Iterator[str]:
+def outside_is_a_word(change: AdmissionChange[Controller]) -> Iterator[str]:
     """The address of a slurmctld outside is a single word."""
     yield from text_checks.outside(change.new.spec.external_config)
 
 
-def standbys_share_a_volume(change: Change[Controller]) -> Iterator[str]:
+def standbys_share_a_volume(change: AdmissionChange[Controller]) -> Iterator[str]:
     """With `ha`, the claim offers ReadWriteMany if it exists already."""
     claim = change.new.spec.persistence.existing_claim
     modes = change.world.claims.get(claim)
@@ -108,7 +108,7 @@ def standbys_share_a_volume(change: Change[Controller]) -> Iterator[str]:
         yield f"spec.persistence.existingClaim: claim {claim} must offer ReadWriteMany for ha"
 
 
-def identity_stays(change: Change[Controller]) -> Iterator[str]:
+def identity_stays(change: AdmissionChange[Controller]) -> Iterator[str]:
     """Cluster name, `jwtKeyRef` and persistence stay as they were; the value that counts, not its spelling."""
     old, new = change.old, change.new
     if old is None:
@@ -123,19 +123,19 @@ def identity_stays(change: Change[Controller]) -> Iterator[str]:
         yield "spec.persistence.existingClaim is immutable while persistence is enabled"
 
 
-def unknown_files(change: Change[Controller]) -> Iterator[str]:
+def unknown_files(change: AdmissionChange[Controller]) -> Iterator[str]:
     """Files that Slurm is not known to read."""
     for name in _names(change.new.spec.config_file_refs):
         for key in sorted(change.world.config_maps.get(name, frozenset()) - SITE_FILES - OWN_FILES):
             yield f"spec.configFileRefs: ConfigMap {name} has {key}, which is not a file Slurm is known to read"
 
 
-def service_ips(change: Change[Controller]) -> Iterator[str]:
+def service_ips(change: AdmissionChange[Controller]) -> Iterator[str]:
     """`externalIPs` of its Service, which are dropped (CVE-2020-8554)."""
     yield from text_checks.external_ips("spec.service.spec", change.new.spec.service.spec)
 
 
-def decided_settings(change: Change[Controller]) -> Iterator[str]:
+def decided_settings(change: AdmissionChange[Controller]) -> Iterator[str]:
     """Settings in `extraConf` that follow from the rest of the object, such as ClusterName."""
     try:
         keys = {setting.key for line in parse(change.new.spec.extra_conf) for setting in line}
@@ -145,12 +145,12 @@ def decided_settings(change: Change[Controller]) -> Iterator[str]:
         yield f"spec.extraConf: {key} follows from the rest of this object; setting it may break the cluster"
 
 
-def moves_out(change: Change[Controller]) -> Iterator[str]:
+def moves_out(change: AdmissionChange[Controller]) -> Iterator[str]:
     """A slurmctld that is taken out of Kubernetes: the one inside goes."""
     yield from text_checks.moved(change.old.spec.external if change.old else None, change.new.spec.external)
 
 
-def idle_fields(change: Change[Controller]) -> Iterator[str]:
+def idle_fields(change: AdmissionChange[Controller]) -> Iterator[str]:
     """Fields without effect on a controller that runs elsewhere."""
     spec = change.new.spec
     if spec.external and (spec.ha.enabled or spec.extra_conf or spec.slurmctld):

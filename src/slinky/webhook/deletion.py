@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 from slinky.api import Controller, NodeSet
 from slinky.api.names import metadata
-from slinky.kube.admission import Reply, deny
-from slinky.webhook.evaluate import Ours, World
+from slinky.kube.admission import AdmissionResponse, deny
+from slinky.webhook.evaluate import Ours, RuleContext
 
 FOREGROUND = "Foreground"
 
 
-def farewell(at: Ours, world: World, propagation: str) -> Reply:
+def farewell(at: Ours, world: RuleContext, propagation: str) -> AdmissionResponse:
     """May it go, and who still needs it."""
     at_stake = sum(one.status.replicas for one in _sets(at, world) if not _given_up(one))
     if propagation == FOREGROUND and at_stake:
@@ -25,10 +25,10 @@ def farewell(at: Ours, world: World, propagation: str) -> Reply:
             f"use --cascade=background, which drains them, or say {metadata.FORCE_DELETE}=true on the NodeSet"
         )
     named = ", ".join(world.dependents[:5])
-    return Reply(warnings=(f"still referred to by {named}",)) if named else Reply()
+    return AdmissionResponse(warnings=(f"still referred to by {named}",)) if named else AdmissionResponse()
 
 
-def _sets(at: Ours, world: World) -> Sequence[NodeSet]:
+def _sets(at: Ours, world: RuleContext) -> Sequence[NodeSet]:
     """Sets whose workers end with an object; a slurmctld outside of Kubernetes does not."""
     if isinstance(at, NodeSet):
         return (at,)

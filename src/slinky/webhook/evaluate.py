@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from slinky.api import Accounting, Controller, LoginSet, NodeSet, RestApi, Token
-from slinky.kube.admission import Reply, deny
+from slinky.kube.admission import AdmissionResponse, deny
 
 Ours = Controller | Accounting | RestApi | LoginSet | NodeSet | Token
 T = TypeVar("T", bound=Ours)
@@ -21,7 +21,7 @@ MOST_WARNINGS = 16
 
 
 @dataclass(frozen=True)
-class World:
+class RuleContext:
     """What rules may look at besides the object: read beforehand, so that rules stay pure."""
 
     config_maps: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -35,15 +35,15 @@ class World:
 
 
 @dataclass(frozen=True)
-class Change(Generic[T]):
+class AdmissionChange(Generic[T]):
     """An object as it would be, as it was (None if it is new), and the world around it."""
 
     new: T
     old: T | None = None
-    world: World = World()
+    world: RuleContext = RuleContext()
 
 
-Rule = Callable[[Change[T]], Iterable[str]]
+Rule = Callable[[AdmissionChange[T]], Iterable[str]]
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,18 @@ class Rules(Generic[T]):
     warn: tuple[Rule[T], ...] = ()
 
 
-def judge(rules: Rules[T], change: Change[T]) -> Reply:
+def judge(rules: Rules[T], change: AdmissionChange[T]) -> AdmissionResponse:
     """May it in."""
     if change.new.metadata.deleting or (change.old and change.old.spec == change.new.spec):
-        return Reply()
+        return AdmissionResponse()
     wrong = _said(rules.refuse, change)
     known = _said(rules.refuse, replace(change, new=change.old, old=None)) if change.old else []
     warnings = [*_said(rules.warn, change), *(text for text in wrong if text in known)][:MOST_WARNINGS]
     refusals = [text for text in wrong if text not in known]
     if refusals:
         return deny("; ".join(refusals), warnings=warnings)
-    return Reply(warnings=tuple(warnings))
+    return AdmissionResponse(warnings=tuple(warnings))
 
 
-def _said(rules: Iterable[Rule[T]], change: Change[T]) -> list[str]:
+def _said(rules: Iterable[Rule[T]], change: AdmissionChange[T]) -> list[str]:
     return [text for rule in rules for text in rule(change)]

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from slinky.api import NodeSet
 from slinky.webhook import text_checks
-from slinky.webhook.evaluate import Change, Rules
+from slinky.webhook.evaluate import AdmissionChange, Rules
 from slinky.webhook.slurm_names import DEFAULTS, EVERYTHING, clash, defined, makes, prefix
 
-Sets = Change[NodeSet]
+Sets = AdmissionChange[NodeSet]
 
 
 def hosts_can_be_named(change: Sets) -> Iterator[str]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slinky.api.names.wellknown import WEBHOOK_PORT
-from slinky.kube import Client, Key, connect
+from slinky.kube import Key, KubeClient, connect
 from slinky.kube.admission import Handler, application, serve
-from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE, Keeper, service_names
+from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE, WebhookCertificates, service_names
 from slinky.observe import Health, Log
 from slinky.webhook.application import handlers
 
@@ -19,7 +19,7 @@ log = Log("slinky.webhook.server")
 
 
 @dataclass(frozen=True)
-class Settings:
+class WebhookSettings:
     """What `slinky webhook` is told."""
 
     namespace: str = "slinky"
@@ -45,7 +45,10 @@ class Settings:
 
 
 async def main(
-    settings: Settings, health: Health, client: Client | None = None, more: Mapping[str, Handler] | None = None
+    settings: WebhookSettings,
+    health: Health,
+    client: KubeClient | None = None,
+    more: Mapping[str, Handler] | None = None,
 ) -> None:
     """Answer until cancelled; `more` adds paths of other packages."""
     async with contextlib.AsyncExitStack() as stack:
@@ -58,7 +61,7 @@ async def main(
 
 @contextlib.asynccontextmanager
 async def serving(
-    settings: Settings, health: Health, client: Client, more: Mapping[str, Handler] | None = None
+    settings: WebhookSettings, health: Health, client: KubeClient, more: Mapping[str, Handler] | None = None
 ) -> AsyncIterator[int]:
     """Answer while inside; gives the port."""
     listening = False
@@ -69,7 +72,7 @@ async def serving(
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slinky-webhook-")))
             secret = Key(settings.namespace, settings.secret)
-            keeper = Keeper(client, secret, folder, settings.names, settings.configuration)
+            keeper = WebhookCertificates(client, secret, folder, settings.names, settings.configuration)
             keeper.watched_by(health)
             await stack.enter_async_context(keeper.keeping(settings.look_every))
         pair = folder / CERTIFICATE, folder / PRIVATE

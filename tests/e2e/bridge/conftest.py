@@ -10,12 +10,12 @@ from tests.e2e.bridge.stage import Stage
 
 from slinky.bridge import names
 from slinky.bridge.state.views import OUR_PODS
-from slinky.kube import Client, connect
+from slinky.kube import KubeClient, connect
 from slinky.lab.demo.chart_site import Site, image
 from slinky.lab.lab import Lab
 from slinky.lab.progress import Progress
-from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
+from slinky.slurm import SlurmClient as Slurm
 
 SCHEDULER, RELEASE, SPACE = "e2e-bridge", "e2e-bridge", "e2e-bridge"
 NODES = ("node1", "node2")
@@ -49,7 +49,7 @@ def values(lab: Lab) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-async def kube(lab: Lab) -> AsyncIterator[Client]:
+async def kube(lab: Lab) -> AsyncIterator[KubeClient]:
     """A client of the lab."""
     async with connect(lab.kubeconfig, manager="slurm-bridge") as client:
         yield client
@@ -94,7 +94,7 @@ async def _hosts(ctld: Slurm, wanted: set[str]) -> None:
 
 
 @pytest.fixture
-async def stage(lab: Lab, kube: Client, ctld: Slurm, namespace: str, bridge: str) -> AsyncIterator[Stage]:
+async def stage(lab: Lab, kube: KubeClient, ctld: Slurm, namespace: str, bridge: str) -> AsyncIterator[Stage]:
     """A namespace whose pods are gone afterwards."""
     yield Stage(lab, kube, ctld, namespace, bridge)
     lab.kubectl("delete", "pods,jobs,jobsets,leaderworkersets", "--all", "-n", namespace, "--wait=false")

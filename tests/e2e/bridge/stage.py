@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from slinky.bridge import names
-from slinky.bridge.state.views import OUR_PODS, Pod
-from slinky.kube import Client
+from slinky.bridge.state.views import OUR_PODS, WorkloadPod
+from slinky.kube import KubeClient
 from slinky.kube.conditions import find
 from slinky.lab.lab import Lab
 from slinky.lab.prepare.images import reference
-from slinky.slurm import Client as Slurm
 from slinky.slurm import Job
+from slinky.slurm import SlurmClient as Slurm
 
 
 def template(scheduler: str, command: str = "sleep 3", **more: Any) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def template(scheduler: str, command: str = "sleep 3", **more: Any) -> dict[str,
 class Stage:
     """One namespace of the lab."""
 
-    def __init__(self, lab: Lab, kube: Client, ctld: Slurm, namespace: str, scheduler: str) -> None:
+    def __init__(self, lab: Lab, kube: KubeClient, ctld: Slurm, namespace: str, scheduler: str) -> None:
         self.lab, self.kube, self.ctld, self.namespace, self.scheduler = lab, kube, ctld, namespace, scheduler
 
     def apply(self, api: str, kind: str, name: str, spec: dict[str, Any], **meta: Any) -> None:
@@ -53,9 +53,11 @@ class Stage:
     def pod(self, name: str, command: str = "sleep 60", *, labels: dict[str, str] | None = None, **more: Any) -> None:
         self.apply("v1", "Pod", name, template(self.scheduler, command, **more), labels=labels or {})
 
-    async def pods(self, count: int, check: Callable[[Pod], bool], what: str, seconds: float = 60) -> list[Pod]:
+    async def pods(
+        self, count: int, check: Callable[[WorkloadPod], bool], what: str, seconds: float = 60
+    ) -> list[WorkloadPod]:
         end = time.monotonic() + seconds
-        found: list[Pod] = []
+        found: list[WorkloadPod] = []
         while time.monotonic() < end:
             found = await self.kube.list(OUR_PODS, namespace=self.namespace)
             if len(found) == count and all(check(pod) for pod in found):
@@ -64,19 +66,19 @@ class Stage:
         states = {pod.metadata.name: (pod.status.phase, said(pod)) for pod in found}
         raise AssertionError(f"{count} pods {what}: {states}")
 
-    async def jobs(self, pods: list[Pod]) -> list[Job]:
+    async def jobs(self, pods: list[WorkloadPod]) -> list[Job]:
         ids = {pod.metadata.labels[names.JOB_LABEL] for pod in pods}
         return [await self.ctld.job(job) for job in sorted(ids, key=int)]
 
 
-def said(pod: Pod) -> str:
+def said(pod: WorkloadPod) -> str:
     condition = find(pod.status.conditions, names.SCHEDULED)
     return f"{condition.reason}: {condition.message}" if condition else ""
 
 
-def running(pod: Pod) -> bool:
+def running(pod: WorkloadPod) -> bool:
     return pod.status.phase == "Running"
 
 
-def succeeded(pod: Pod) -> bool:
+def succeeded(pod: WorkloadPod) -> bool:
     return pod.status.phase == "Succeeded"

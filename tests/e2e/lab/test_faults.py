@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from slinky.lab import bringup, lab_state, paths
-from slinky.lab.bringup import Options
+from slinky.lab.bringup import LabOptions
 from slinky.lab.errors import LabError
 from slinky.lab.kubernetes import addons
 from slinky.lab.lab import Lab
@@ -58,7 +58,7 @@ def machine_wide() -> set[str]:
 
 @pytest.fixture(scope="module")
 def victim() -> Iterator[Lab]:
-    lab = bringup.up(Options(name="victim", nodes=1, owner=os.getpid()), Progress())
+    lab = bringup.up(LabOptions(name="victim", nodes=1, owner=os.getpid()), Progress())
     yield lab
     bringup.down("victim")
 

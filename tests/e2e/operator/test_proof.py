@@ -27,7 +27,7 @@ from tests.e2e.operator.proof import (
 )
 
 from slinky.lab import bringup
-from slinky.lab.bringup import Options
+from slinky.lab.bringup import LabOptions
 from slinky.lab.demo.chart_site import OPERATOR_SPACE, RELEASE, SPACE
 from slinky.lab.prepare.images import reference
 from slinky.lab.progress import Progress
@@ -47,7 +47,7 @@ KINDS = {
 @pytest.fixture(scope="module")
 def proof() -> Iterator[Proof]:
     """From nothing: an empty Kubernetes, then our charts."""
-    options = Options(name=f"proof-{secrets.token_hex(3)}", owner=os.getpid(), slurm="beside", gpus=0)
+    options = LabOptions(name=f"proof-{secrets.token_hex(3)}", owner=os.getpid(), slurm="beside", gpus=0)
     lab = bringup.up(options, Progress())
     try:
         made = Proof(lab)

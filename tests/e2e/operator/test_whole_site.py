@@ -18,7 +18,7 @@ import yaml
 from tests.e2e.operator.site import EXTRA, EXTRA_CONF, Operator, Site, kind, secret, until
 
 from slinky.lab.prepare.images import reference
-from slinky.slurm import Auth, Client, FixedToken, SlurmError
+from slinky.slurm import AuthError, FixedToken, SlurmClient, SlurmError
 
 pytestmark = pytest.mark.lab
 
@@ -113,12 +113,12 @@ class Watcher:
 
     async def ask(self, url: str, token: str) -> None:
         algorithm = jwt.get_unverified_header(token)["alg"]
-        async with Client(url, FixedToken(token)) as client:
+        async with SlurmClient(url, FixedToken(token)) as client:
             for who, call in (("slurmctld", client.nodes), ("slurmdbd", client.accounting.accounts)):
                 try:
                     await call()
                     self.answered.append(f"{who} {algorithm}")
-                except Auth as error:
+                except AuthError as error:
                     self.refused.append(f"{who} {algorithm}: {error}")
                 except SlurmError:  # it is on its way from one pod to the next
                     pass

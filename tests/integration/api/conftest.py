@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from slinky.api import crds
-from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Client, Key, Whole, connect
+from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Key, KubeClient, Whole, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -18,20 +18,20 @@ WHOLE_DEFINITIONS = CUSTOM_RESOURCES.viewed_as(Whole)
 
 
 @pytest.fixture(scope="session")
-async def client(plane: PlainPlane) -> AsyncIterator[Client]:
+async def client(plane: PlainPlane) -> AsyncIterator[KubeClient]:
     async with connect(plane.kubeconfig) as connected:
         yield connected
 
 
 @pytest.fixture(scope="session")
-async def installed(client: Client) -> list[Whole]:
+async def installed(client: KubeClient) -> list[Whole]:
     """Our definitions, each of them established."""
     for manifest in crds.DEFINITIONS:
         await client.apply(CUSTOM_RESOURCES, manifest, manager="test")
     return [await established(client, manifest["metadata"]["name"]) for manifest in crds.DEFINITIONS]
 
 
-async def established(client: Client, name: str) -> Whole:
+async def established(client: KubeClient, name: str) -> Whole:
     async with asyncio.timeout(30):
         while True:
             found = await client.get(WHOLE_DEFINITIONS, Key("", name))
@@ -42,7 +42,7 @@ async def established(client: Client, name: str) -> Whole:
 
 
 @pytest.fixture
-async def space(client: Client, installed: list[Whole]) -> str:
+async def space(client: KubeClient, installed: list[Whole]) -> str:
     """A namespace of its own for each test; the server is thrown away, so nobody cleans it up."""
     name = f"t-{secrets.token_hex(4)}"
     await client.create(NAMESPACES, {"metadata": {"name": name}})

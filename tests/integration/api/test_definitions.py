@@ -19,7 +19,7 @@ from slinky.api import (
     NodeSet,
     crds,
 )
-from slinky.kube import Client, Invalid, Key, Resource, Whole
+from slinky.kube import Invalid, Key, KubeClient, Resource, Whole
 from slinky.kube.conditions import changed, manifests
 from slinky.observe import SystemClock
 
@@ -48,14 +48,16 @@ def test_manifests_of_the_incumbent_apply_unchanged_and_no_field_is_dropped(kube
 
 
 @pytest.mark.parametrize("kind", SMALLEST)
-async def test_the_smallest_object_of_each_kind_is_stored_and_read_back(client: Client, space: str, kind: str) -> None:
+async def test_the_smallest_object_of_each_kind_is_stored_and_read_back(
+    client: KubeClient, space: str, kind: str
+) -> None:
     resource = RESOURCES[kind]
     await client.create(resource, manifest(kind, space))
     assert (await client.get(resource, Key(space, "slurm"))).metadata.name == "slurm"
     assert not [item for item in (await client.list(resource, namespace=space)) if not isinstance(item, resource.view)]
 
 
-async def test_defaults_appear(client: Client, space: str) -> None:
+async def test_defaults_appear(client: KubeClient, space: str) -> None:
     whole = NODE_SETS.viewed_as(Whole)
     made = await client.create(whole, manifest("NodeSet", space, updateStrategy={}, partition={}))
     assert made.spec == {
@@ -77,12 +79,12 @@ async def test_defaults_appear(client: Client, space: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "port"), [("Controller", 6817), ("Accounting", 6819), ("RestApi", 6820), ("LoginSet", 22)]
 )
-async def test_a_service_has_the_port_of_its_program(client: Client, space: str, kind: str, port: int) -> None:
+async def test_a_service_has_the_port_of_its_program(client: KubeClient, space: str, kind: str, port: int) -> None:
     made = await client.create(RESOURCES[kind].viewed_as(Whole), manifest(kind, space, service={}))
     assert made.spec["service"]["port"] == port
 
 
-async def test_a_null_is_as_good_as_nothing(client: Client, space: str) -> None:
+async def test_a_null_is_as_good_as_nothing(client: KubeClient, space: str) -> None:
     given = manifest("Controller", space)
     given["spec"] |= {"configFileRefs": None, "template": {"metadata": {"labels": None, "annotations": None}}}
     made: Controller = await client.create(CONTROLLERS, given)
@@ -147,7 +149,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("kind", "changes", "why"), REFUSED, ids=lambda value: str(value)[:50])
 async def test_what_cannot_work_is_refused_with_a_reason(
-    client: Client, space: str, kind: str, changes: dict[str, Any], why: str
+    client: KubeClient, space: str, kind: str, changes: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(Invalid, match=r".") as refusal:
         await client.create(RESOURCES[kind], manifest(kind, space, **changes), dry_run=True)
@@ -186,7 +188,7 @@ CONSTANT: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("kind", "before", "after", "why"), CONSTANT, ids=lambda value: str(value)[:50])
 async def test_what_must_stay_stays(
-    client: Client, space: str, kind: str, before: dict[str, Any], after: dict[str, Any], why: str
+    client: KubeClient, space: str, kind: str, before: dict[str, Any], after: dict[str, Any], why: str
 ) -> None:
     resource = RESOURCES[kind]
     made = await client.create(resource, manifest(kind, space, **before))
@@ -212,7 +214,7 @@ ALLOWED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("kind", "before", "after"), ALLOWED, ids=lambda value: str(value)[:50])
 async def test_what_may_change_changes(
-    client: Client, space: str, kind: str, before: dict[str, Any], after: dict[str, Any]
+    client: KubeClient, space: str, kind: str, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     resource = RESOURCES[kind]
     made = await client.create(resource, manifest(kind, space, **before))
@@ -222,7 +224,7 @@ async def test_what_may_change_changes(
 
 
 @pytest.mark.parametrize("kind", ["NodeSet", "LoginSet", "RestApi"])
-async def test_scaling_changes_the_replicas_and_reports_the_pods(client: Client, space: str, kind: str) -> None:
+async def test_scaling_changes_the_replicas_and_reports_the_pods(client: KubeClient, space: str, kind: str) -> None:
     resource, key = RESOURCES[kind], Key(space, "slurm")
     await client.create(resource, manifest(kind, space))
     await client.apply_status(resource, key, {"replicas": 2, "selector": "a=b"}, manager="test")
@@ -231,7 +233,7 @@ async def test_scaling_changes_the_replicas_and_reports_the_pods(client: Client,
     assert (await client.get(resource, key)).spec.replicas == 7
 
 
-async def test_conditions_are_written_read_and_waited_for(client: Client, kubectl: Kubectl, space: str) -> None:
+async def test_conditions_are_written_read_and_waited_for(client: KubeClient, kubectl: Kubectl, space: str) -> None:
     key = Key(space, "slurm")
     made: NodeSet = await client.create(NODE_SETS, manifest("NodeSet", space))
     ready = changed((), "Ready", True, "AllUp", "All is well.", generation=1, now=SystemClock().now())
@@ -259,7 +261,7 @@ async def test_conditions_are_written_read_and_waited_for(client: Client, kubect
     ],
 )
 async def test_short_names_and_columns_are_the_familiar_ones(
-    client: Client, kubectl: Kubectl, space: str, short: str, columns: str
+    client: KubeClient, kubectl: Kubectl, space: str, short: str, columns: str
 ) -> None:
     for kind in SMALLEST:
         await client.create(RESOURCES[kind], manifest(kind, space))

@@ -9,7 +9,7 @@ from tests.integration.api.conftest import established
 from tests.integration.api.manifests import manifest
 
 from slinky.api import CONTROLLERS, Controller, controller
-from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Client, Key, Unreadable, Whole, connect
+from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Key, KubeClient, Unreadable, Whole, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 
@@ -44,7 +44,7 @@ async def test_nulls_and_old_mistakes_neither_hide_an_object_nor_freeze_it(own_p
         assert wrote.spec.inplace_reconfigure
 
 
-async def readable(client: Client, key: Key) -> Controller:
+async def readable(client: KubeClient, key: Key) -> Controller:
     """The API server takes a moment to serve a changed definition."""
     async with asyncio.timeout(20):
         while True:

@@ -22,17 +22,17 @@ from slinky.kube import (
     SECRETS,
     SERVICE_ACCOUNTS,
     ApiError,
-    Client,
     Invalid,
     Key,
+    KubeClient,
     Whole,
 )
 from slinky.kube.admission import application, serve
-from slinky.kube.webhook_certificates import MUTATING, VALIDATING, Keeper
+from slinky.kube.webhook_certificates import MUTATING, VALIDATING, WebhookCertificates
 from slinky.lab.kubernetes.bare_plane import free_port
 from slinky.observe import Health, ManualClock
 from slinky.webhook.application import BINDING_PATH, RULES, path
-from slinky.webhook.server import Settings, serving
+from slinky.webhook.server import WebhookSettings, serving
 
 WATCHED = {"slinky-webhook-test": "true"}
 HOME = "webhook-home"
@@ -66,14 +66,14 @@ def configurations(port: int, name: str) -> tuple[dict[str, Any], dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-async def served(client: Client, installed: list[Whole]) -> AsyncIterator[Settings]:
+async def served(client: KubeClient, installed: list[Whole]) -> AsyncIterator[WebhookSettings]:
     """The webhook on loopback, known to the API server by its address."""
     port, name = free_port(), f"hook-{secrets.token_hex(3)}"
     await client.create(NAMESPACES, {"metadata": {"name": HOME}})
     validating, mutating = configurations(port, name)
     await client.create(VALIDATING, validating)
     await client.create(MUTATING, mutating)
-    settings = Settings(namespace=HOME, configuration=name, hosts=("127.0.0.1",), host="127.0.0.1", port=port)
+    settings = WebhookSettings(namespace=HOME, configuration=name, hosts=("127.0.0.1",), host="127.0.0.1", port=port)
     health = Health()
     async with serving(settings, health, client):
         assert health.readiness() == {}
@@ -83,14 +83,14 @@ async def served(client: Client, installed: list[Whole]) -> AsyncIterator[Settin
 
 
 @pytest.fixture
-async def watched(client: Client, served: Settings) -> str:
+async def watched(client: KubeClient, served: WebhookSettings) -> str:
     name = f"t-{secrets.token_hex(4)}"
     await client.create(NAMESPACES, {"metadata": {"name": name, "labels": WATCHED}})
     await _trusted(client, name)
     return name
 
 
-async def _trusted(client: Client, space: str) -> None:
+async def _trusted(client: KubeClient, space: str) -> None:
     """The API server takes a moment to learn of a configuration."""
     async with asyncio.timeout(20):
         while True:
@@ -102,19 +102,19 @@ async def _trusted(client: Client, space: str) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_a_refusal_names_the_field(client: Client, watched: str) -> None:
+async def test_a_refusal_names_the_field(client: KubeClient, watched: str) -> None:
     with pytest.raises(Invalid, match=r"spec\.extraConf: the character '\$' is not allowed"):
         await client.create(NODE_SETS, manifest("NodeSet", watched, extraConf="Weight=$(id)"))
 
 
-async def test_two_sets_with_the_same_hosts_do_not_both_get_in(client: Client, watched: str) -> None:
+async def test_two_sets_with_the_same_hosts_do_not_both_get_in(client: KubeClient, watched: str) -> None:
     same = {"template": {"spec": {"hostname": "gpu-"}}}
     await client.create(NODE_SETS, manifest("NodeSet", watched, "a", **same))
     with pytest.raises(Invalid, match="NodeSet a names its Slurm nodes"):
         await client.create(NODE_SETS, manifest("NodeSet", watched, "b", **same))
 
 
-async def test_a_controller_needs_the_files_it_names(client: Client, watched: str) -> None:
+async def test_a_controller_needs_the_files_it_names(client: KubeClient, watched: str) -> None:
     wanted = manifest("Controller", watched, configFileRefs=[{"name": "files"}])
     with pytest.raises(Invalid, match="ConfigMap files does not exist"):
         await client.create(CONTROLLERS, wanted)
@@ -122,7 +122,7 @@ async def test_a_controller_needs_the_files_it_names(client: Client, watched: st
     await client.create(CONTROLLERS, wanted)
 
 
-async def test_warnings_reach_the_person(client: Client, kubectl: Kubectl, watched: str) -> None:
+async def test_warnings_reach_the_person(client: KubeClient, kubectl: Kubectl, watched: str) -> None:
     await client.create(CONTROLLERS, manifest("Controller", watched))
     await client.create(NODE_SETS, manifest("NodeSet", watched))
     done = await asyncio.to_thread(kubectl, "delete", "-n", watched, "controller/slurm")
@@ -132,7 +132,7 @@ async def test_warnings_reach_the_person(client: Client, kubectl: Kubectl, watch
 
 @pytest.mark.parametrize("kind", ["nodeset", "controller"])
 async def test_workers_are_not_ended_by_a_deletion_in_the_foreground(
-    client: Client, kubectl: Kubectl, watched: str, kind: str
+    client: KubeClient, kubectl: Kubectl, watched: str, kind: str
 ) -> None:
     await client.create(CONTROLLERS, manifest("Controller", watched))
     await client.create(NODE_SETS, manifest("NodeSet", watched))
@@ -145,7 +145,7 @@ async def test_workers_are_not_ended_by_a_deletion_in_the_foreground(
     assert done.returncode == 0
 
 
-async def test_a_worker_has_its_topology_from_the_moment_it_is_bound(client: Client, watched: str) -> None:
+async def test_a_worker_has_its_topology_from_the_moment_it_is_bound(client: KubeClient, watched: str) -> None:
     node = f"node-{secrets.token_hex(3)}"
     await client.create(NODES, {"metadata": {"name": node, "annotations": {metadata.TOPOLOGY: "default:s1"}}})
     await client.create(SERVICE_ACCOUNTS, SERVICE_ACCOUNTS.manifest(Key(watched, "default")))
@@ -161,12 +161,14 @@ async def test_a_worker_has_its_topology_from_the_moment_it_is_bound(client: Cli
     assert metadata.TOPOLOGY not in other.metadata.annotations
 
 
-async def test_two_keepers_agree_on_one_certificate(client: Client, served: Settings, tmp_path: Path) -> None:
+async def test_two_keepers_agree_on_one_certificate(
+    client: KubeClient, served: WebhookSettings, tmp_path: Path
+) -> None:
     secret, clock = Key(HOME, f"c-{secrets.token_hex(3)}"), ManualClock()
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in folders:
         folder.mkdir()
-    keepers = [Keeper(client, secret, folder, ("h",), "nothing", clock) for folder in folders]
+    keepers = [WebhookCertificates(client, secret, folder, ("h",), "nothing", clock) for folder in folders]
     await asyncio.gather(*(keeper.look() for keeper in keepers))
     texts = {keeper.certificate.read_text() for keeper in keepers}
     assert len(texts) == 1
@@ -178,10 +180,12 @@ async def test_two_keepers_agree_on_one_certificate(client: Client, served: Sett
 
 
 async def test_a_renewed_certificate_is_served_without_a_restart(
-    client: Client, served: Settings, tmp_path: Path
+    client: KubeClient, served: WebhookSettings, tmp_path: Path
 ) -> None:
     clock = ManualClock()
-    keeper = Keeper(client, Key(HOME, f"c-{secrets.token_hex(3)}"), tmp_path, ("127.0.0.1",), "nothing", clock)
+    keeper = WebhookCertificates(
+        client, Key(HOME, f"c-{secrets.token_hex(3)}"), tmp_path, ("127.0.0.1",), "nothing", clock
+    )
     await keeper.look()
     async with serve(application({}), keeper.certificate, keeper.private, host="127.0.0.1", port=0, look=0.05) as port:
         first = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))

@@ -21,7 +21,7 @@ import msgspec
 from tests.integration.bridge.rack import Rack
 
 from slinky.bridge import names
-from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, Pod
+from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
 from slinky.kube import AlreadyExists, Conflict, NotFound, Runtime, Whole
 from slinky.lab.kubernetes.bare_plane import WITH_US, PlainPlane
 from slinky.lab.slurm.cluster import Beside
@@ -225,7 +225,7 @@ class Hands:
             await self._claims()
             await asyncio.sleep(0.1)
 
-    async def _pod(self, pod: Pod) -> None:
+    async def _pod(self, pod: WorkloadPod) -> None:
         uid, name, phase = pod.metadata.uid, pod.metadata.name, pod.status.phase
         if not pod.spec.node_name:
             if pod.metadata.deleting and names.FINALIZER not in pod.metadata.finalizers:
@@ -250,7 +250,7 @@ class Hands:
             self._unprepare(uid)
             await self.stage.phase(name, "Succeeded", 0)
 
-    def _admit(self, pod: Pod) -> None:
+    def _admit(self, pod: WorkloadPod) -> None:
         """A kubelet turns a pod away that does not fit beside what is still there."""
         there = [
             one
@@ -263,7 +263,7 @@ class Hands:
         if used > CPUS:
             self.seen.wrongs.append(f"{pod.spec.node_name} has {CPUS} CPUs, {pod.key} makes it {used}")
 
-    def _prepare(self, pod: Pod) -> None:
+    def _prepare(self, pod: WorkloadPod) -> None:
         """Take the devices of the pod's claims, as a driver does; one that another pod has is a wrong."""
         uid = pod.metadata.uid
         mine = [claim for claim in self.seen.claims if uid in users(claim)]

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.integration.bridge.scene import Scene, scene
 
-from slinky.kube import NAMESPACES, AlreadyExists, Client, Key, connect
+from slinky.kube import NAMESPACES, AlreadyExists, Key, KubeClient, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
+from slinky.slurm import SlurmClient as Slurm
 
 
 @pytest.fixture(scope="session")
-async def kube(plane: PlainPlane) -> AsyncIterator[Client]:
+async def kube(plane: PlainPlane) -> AsyncIterator[KubeClient]:
     """A client of the plain control plane."""
     async with connect(plane.kubeconfig, manager="slurm-bridge") as client:
         with contextlib.suppress(AlreadyExists):
@@ -31,7 +31,7 @@ async def ctld(slurm: Beside) -> AsyncIterator[Slurm]:
 
 
 @pytest.fixture
-async def stage(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
+async def stage(kube: KubeClient, ctld: Slurm) -> AsyncIterator[Scene]:
     """A running bridge with one node."""
     async with scene(kube, ctld) as made:
         await made.start()
@@ -40,7 +40,7 @@ async def stage(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
 
 
 @pytest.fixture
-async def trio(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
+async def trio(kube: KubeClient, ctld: Slurm) -> AsyncIterator[Scene]:
     """A running bridge with three nodes."""
     async with scene(kube, ctld) as made:
         await made.start()

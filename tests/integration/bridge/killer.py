@@ -7,8 +7,8 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from slinky.kube import Client
-from slinky.slurm import Client as Slurm
+from slinky.kube import KubeClient
+from slinky.slurm import SlurmClient as Slurm
 from slinky.slurm.transport.endpoints import Endpoint
 
 #: Writes that are steps in the life of a workload. Events and conditions are words about it, nodes another matter.
@@ -24,7 +24,7 @@ class Killer:
         self.steps: list[str] = []
         self.dead = asyncio.Event()
 
-    def watch(self, client: Client, slurm: Slurm) -> None:
+    def watch(self, client: KubeClient, slurm: Slurm) -> None:
         """Stand between a bridge and its clients."""
         send, request = client.send, slurm.session._send
 

@@ -10,8 +10,8 @@ from tests.integration.bridge.scene import Scene, scene
 from slinky.bridge import names
 from slinky.bridge.devices.state import held
 from slinky.bridge.state.views import DEVICE_CLASSES, RESOURCE_CLAIMS, SLICES, ResourceClaim
-from slinky.kube import Client, Key, NotFound
-from slinky.slurm import Client as Slurm
+from slinky.kube import Key, KubeClient, NotFound
+from slinky.slurm import SlurmClient as Slurm
 
 
 class Rack:
@@ -91,7 +91,7 @@ class Rack:
 
 
 @contextlib.asynccontextmanager
-async def rack(client: Client, slurm: Slurm, **settings: Any) -> Any:
+async def rack(client: KubeClient, slurm: Slurm, **settings: Any) -> Any:
     """A scene with a rack; profiles in `settings` may be made from the scene's drivers by a function."""
     async with scene(client, slurm) as stage:
         made = Rack(stage)

@@ -10,12 +10,12 @@ from typing import Any
 
 from slinky.bridge import names
 from slinky.bridge.app import Bridge, assemble
-from slinky.bridge.config import Settings
-from slinky.bridge.state.views import OUR_PODS, Pod
-from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, Client, Key, Node, NotFound, Resource, Whole
+from slinky.bridge.config import BridgeSettings
+from slinky.bridge.state.views import OUR_PODS, WorkloadPod
+from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, Key, KubeClient, Node, NotFound, Resource, Whole
 from slinky.kube.conditions import find
 from slinky.slurm import Busy, Job, SlurmError
-from slinky.slurm import Client as Slurm
+from slinky.slurm import SlurmClient as Slurm
 
 WHOLE_PODS = OUR_PODS.viewed_as(Whole)
 PATIENCE = 20.0
@@ -40,7 +40,7 @@ async def eventually(check: Callable[[], Awaitable[Any]], what: str, seconds: fl
 class Scene:
     """One namespace, one scheduler name, some nodes of its own."""
 
-    def __init__(self, client: Client, slurm: Slurm, namespace: str, **settings: Any) -> None:
+    def __init__(self, client: KubeClient, slurm: Slurm, namespace: str, **settings: Any) -> None:
         self.client, self.slurm, self.namespace = client, slurm, namespace
         self.name = namespace.replace("_", "-")
         self.configure(**settings)
@@ -51,7 +51,7 @@ class Scene:
     def configure(self, **settings: Any) -> None:
         """Set what the bridge will be told."""
         given = {"scheduler_name": f"sched-{self.name}", "partition": "ext", "leader_elect": False, **settings}
-        self.settings = Settings(**given)
+        self.settings = BridgeSettings(**given)
 
     # --- the bridge
 
@@ -129,27 +129,27 @@ class Scene:
         spec = {"schedulerName": self.settings.scheduler_name, "containers": [container], **more}
         return OUR_PODS.manifest(Key(self.namespace, name), metadata=meta, spec=spec)
 
-    async def pod(self, name: str = "p", **more: Any) -> Pod:
+    async def pod(self, name: str = "p", **more: Any) -> WorkloadPod:
         """Create a pod."""
         return await self.client.create(OUR_PODS, self.manifest(name, **more))
 
-    async def get(self, name: str = "p") -> Pod:
+    async def get(self, name: str = "p") -> WorkloadPod:
         """A pod as it is."""
         return await self.client.get(OUR_PODS, Key(self.namespace, name))
 
-    async def find(self, name: str = "p") -> Pod | None:
+    async def find(self, name: str = "p") -> WorkloadPod | None:
         """A pod, if it is there."""
         return await self.client.find(OUR_PODS, Key(self.namespace, name))
 
-    async def bound(self, name: str = "p", seconds: float = PATIENCE) -> Pod:
+    async def bound(self, name: str = "p", seconds: float = PATIENCE) -> WorkloadPod:
         """Wait until the pod has a node."""
 
-        async def has_node() -> Pod:
+        async def has_node() -> WorkloadPod:
             found = await self.get(name)
             assert found.spec.node_name, find(found.status.conditions, names.SCHEDULED)
             return found
 
-        found: Pod = await eventually(has_node, f"a node for {name}", seconds)
+        found: WorkloadPod = await eventually(has_node, f"a node for {name}", seconds)
         return found
 
     async def says(self, name: str, reason: str) -> str:
@@ -270,7 +270,7 @@ class Event(Whole, frozen=True):
 
 
 @contextlib.asynccontextmanager
-async def scene(client: Client, slurm: Slurm, **settings: Any) -> AsyncIterator[Scene]:
+async def scene(client: KubeClient, slurm: Slurm, **settings: Any) -> AsyncIterator[Scene]:
     """A scene that leaves nothing behind."""
     namespace = f"br-{secrets.token_hex(3)}"
     await client.create(NAMESPACES, NAMESPACES.manifest(Key("", namespace)))
@@ -283,7 +283,7 @@ async def scene(client: Client, slurm: Slurm, **settings: Any) -> AsyncIterator[
         await made.clear()
 
 
-async def apply_crds(client: Client, documents: Iterable[Mapping[str, Any]]) -> None:
+async def apply_crds(client: KubeClient, documents: Iterable[Mapping[str, Any]]) -> None:
     """Register kinds and wait until they are served."""
     crds: Resource[Whole] = Resource(
         "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", Whole, namespaced=False

@@ -21,11 +21,11 @@ from tests.integration.bridge.scene import eventually
 from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.state.views import BATCH_JOBS
-from slinky.kube import NODES, Client, Key, NotFound
+from slinky.kube import NODES, Key, KubeClient, NotFound
 from slinky.kube.conditions import find
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Client as Slurm
+from slinky.slurm import SlurmClient as Slurm
 from slinky.slurm import SlurmError
 
 SEEDS = [int(os.environ["SLINKY_SEED"])] if "SLINKY_SEED" in os.environ else [1]
@@ -163,7 +163,7 @@ class Play:
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_no_device_or_core_is_held_twice(
-    seed: int, kube: Client, ctld: Slurm, plane: PlainPlane, slurm: Beside, tmp_path: Path
+    seed: int, kube: KubeClient, ctld: Slurm, plane: PlainPlane, slurm: Beside, tmp_path: Path
 ) -> None:
     print(f"repeat with SLINKY_SEED={seed}")
     chance = random.Random(seed)  # noqa: S311 -- a play, not a secret

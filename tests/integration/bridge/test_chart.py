@@ -21,11 +21,11 @@ from slinky.bridge import config, names
 from slinky.bridge.admission import server as webhook
 from slinky.bridge.state.views import BATCH_JOBS, OUR_PODS
 from slinky.bridge.workload import policy
-from slinky.kube import NAMESPACES, Client, Forbidden, Invalid, Key, Resource, ServerError, Whole, connect
+from slinky.kube import NAMESPACES, Forbidden, Invalid, Key, KubeClient, Resource, ServerError, Whole, connect
 from slinky.kube.client import MERGE
 from slinky.lab.kubernetes.bare_plane import PlainPlane, free_port
 from slinky.lab.kubernetes.pki import Authority
-from slinky.slurm import Client as Slurm
+from slinky.slurm import SlurmClient as Slurm
 
 FAMILIAR = """
 schedulerConfig: {schedulerName: my-scheduler, partition: gpu, mcsLabel: kubernetes}
@@ -109,14 +109,14 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     return Helm(program(), tmp_path_factory.mktemp("helm"))
 
 
-def settings_of(objects: Objects) -> config.Settings:
+def settings_of(objects: Objects) -> config.BridgeSettings:
     """The configuration file, which nothing in it may puzzle."""
     settings, unknown = config.parse(one(objects, "ConfigMap")["data"]["config.yaml"])
     assert unknown == ()
     return settings
 
 
-async def apply(client: Client, objects: Objects, *, dry_run: bool = False) -> None:
+async def apply(client: KubeClient, objects: Objects, *, dry_run: bool = False) -> None:
     for found in objects:
         version, plural, namespaced = PATHS[found["kind"]]
         resource: Resource[Whole] = Resource(version, found["kind"], plural, Whole, namespaced=namespaced)
@@ -131,7 +131,7 @@ def test_familiar_values_work_unchanged(helm: Helm) -> None:
 
 
 @pytest.mark.parametrize("values", [{}, RICH], ids=["smallest", "rich"])
-async def test_the_api_server_takes_every_object(helm: Helm, kube: Client, values: dict[str, Any]) -> None:
+async def test_the_api_server_takes_every_object(helm: Helm, kube: KubeClient, values: dict[str, Any]) -> None:
     objects = helm.render("slurm-bridge", values, space="kube-system")
     await apply(kube, [found for found in objects if found["kind"] != "Token"], dry_run=True)
 
@@ -201,7 +201,7 @@ def test_certificates_have_one_keeper(helm: Helm, values: dict[str, Any], kinds:
     assert {hook["clientConfig"].get("caBundle", "") for hook in hooks} == {values.get("tls", {}).get("caBundle", "")}
 
 
-async def test_pods_meet_the_restricted_standard(helm: Helm, kube: Client) -> None:
+async def test_pods_meet_the_restricted_standard(helm: Helm, kube: KubeClient) -> None:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     space = Key("", f"br-{secrets.token_hex(3)}")
     await kube.create(NAMESPACES, NAMESPACES.manifest(space, metadata={"labels": labels}))
@@ -222,7 +222,7 @@ async def test_pods_meet_the_restricted_standard(helm: Helm, kube: Client) -> No
 
 
 @contextlib.asynccontextmanager
-async def as_bridge(kube: Client, plane: PlainPlane, objects: Objects, folder: Path) -> AsyncIterator[Client]:
+async def as_bridge(kube: KubeClient, plane: PlainPlane, objects: Objects, folder: Path) -> AsyncIterator[KubeClient]:
     """A client with the rights that the chart gives to the bridge, and no others."""
     wanted = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
     await apply(kube, [found for found in objects if found["kind"] in wanted])
@@ -239,13 +239,13 @@ async def as_bridge(kube: Client, plane: PlainPlane, objects: Objects, folder: P
 
 
 @pytest.fixture
-async def limited(helm: Helm, kube: Client, plane: PlainPlane, tmp_path: Path) -> AsyncIterator[Client]:
+async def limited(helm: Helm, kube: KubeClient, plane: PlainPlane, tmp_path: Path) -> AsyncIterator[KubeClient]:
     """The bridge of the smallest chart."""
     async with as_bridge(kube, plane, helm.render("slurm-bridge", space="kube-system"), tmp_path) as client:
         yield client
 
 
-async def test_the_rights_of_the_chart_are_enough(kube: Client, limited: Client, ctld: Slurm) -> None:
+async def test_the_rights_of_the_chart_are_enough(kube: KubeClient, limited: KubeClient, ctld: Slurm) -> None:
     async with scene(kube, ctld) as stage:
         everything, stage.client = stage.client, limited
         await stage.start()
@@ -279,7 +279,9 @@ Answers = Callable[[Scene], contextlib.AbstractAsyncContextManager[asyncio.Task[
 
 
 @pytest.fixture
-def answers(helm: Helm, kube: Client, plane: PlainPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answers:
+def answers(
+    helm: Helm, kube: KubeClient, plane: PlainPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Answers:
     """Admission for a scene, as the chart registers it: the process that answers, until it is cancelled."""
     monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig))
     Authority(tmp_path, "ca").issue("tls", "admission", hosts=["127.0.0.1"])
@@ -323,7 +325,9 @@ async def ended(server: asyncio.Task[None]) -> None:
         await server
 
 
-async def test_admission_hands_pods_over_and_leaves_others_alone(kube: Client, ctld: Slurm, answers: Answers) -> None:
+async def test_admission_hands_pods_over_and_leaves_others_alone(
+    kube: KubeClient, ctld: Slurm, answers: Answers
+) -> None:
     async with scene(kube, ctld) as managed, scene(kube, ctld) as other, answers(managed):
         for stage, scheduler in ((managed, managed.settings.scheduler_name), (other, "default-scheduler")):
             plain = stage.manifest("plain")
@@ -337,7 +341,7 @@ async def test_admission_hands_pods_over_and_leaves_others_alone(kube: Client, c
 
 
 async def test_the_job_of_a_pod_is_written_by_the_bridge_alone_and_without_admission_it_goes_on(
-    kube: Client, limited: Client, ctld: Slurm, answers: Answers
+    kube: KubeClient, limited: KubeClient, ctld: Slurm, answers: Answers
 ) -> None:
     async with scene(kube, ctld) as managed, scene(kube, ctld) as other, answers(managed) as server:
         managed.client = limited

@@ -14,15 +14,15 @@ from slinky.bridge.config import DeviceProfile
 from slinky.bridge.devices.cores import bits, folded, numbers
 from slinky.bridge.devices.state import held
 from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS
-from slinky.kube import EVENTS, NAMESPACES, NODES, Client, Key
-from slinky.slurm import Client as Slurm
+from slinky.kube import EVENTS, NAMESPACES, NODES, Key, KubeClient
+from slinky.slurm import SlurmClient as Slurm
 
 SHARED = {names.OPTION + "exclusive": "false"}
 CPU_PROFILE = {"device_profiles": lambda made: (DeviceProfile(driver=made.cpu, cores=True),)}
 
 
 @pytest.fixture
-async def bay(kube: Client, ctld: Slurm) -> AsyncIterator[Rack]:
+async def bay(kube: KubeClient, ctld: Slurm) -> AsyncIterator[Rack]:
     """A running bridge, one node with four GPUs of one class, published in two parts."""
     async with rack(kube, ctld) as made:
         await made.device_class(made.gpu)
@@ -198,7 +198,7 @@ def _filled(value: Any, gpu: str) -> Any:
     return value.replace("{gpu}", gpu) if isinstance(value, str) else value
 
 
-async def test_types_by_attribute_and_classes_by_expression(kube: Client, ctld: Slurm) -> None:
+async def test_types_by_attribute_and_classes_by_expression(kube: KubeClient, ctld: Slurm) -> None:
     by_model = {"device_profiles": lambda made: (DeviceProfile(driver=made.gpu, type_attribute="model"),)}
     async with rack(kube, ctld, **by_model) as made:
         model = f'device.driver == "{made.gpu}" && device.attributes["{made.gpu}"].model'
@@ -217,7 +217,7 @@ async def test_types_by_attribute_and_classes_by_expression(kube: Client, ctld: 
             assert await made.held_by(name) == expected
 
 
-async def test_parts_of_a_gpu_are_given_only_beside_parts(kube: Client, ctld: Slurm) -> None:
+async def test_parts_of_a_gpu_are_given_only_beside_parts(kube: KubeClient, ctld: Slurm) -> None:
     def part(name: str, *slices: int) -> dict[str, Any]:
         uses = {f"slice-{number}": {"value": "1"} for number in slices}
         told = {"profile": {"string": f"{len(slices)}g"}, "index": {"int": slices[0]}}
@@ -248,7 +248,7 @@ def _one_g(made: Rack) -> tuple[DeviceProfile, ...]:
     return (DeviceProfile(driver=made.gpu, match=match, type_attribute="profile"),)
 
 
-async def test_cores_become_cpus_of_a_claim_and_more_than_32_need_groups(kube: Client, ctld: Slurm) -> None:
+async def test_cores_become_cpus_of_a_claim_and_more_than_32_need_groups(kube: KubeClient, ctld: Slurm) -> None:
     async with rack(kube, ctld, **CPU_PROFILE) as made:
         await made.device_class(made.cpu)
         await made.stage.start()

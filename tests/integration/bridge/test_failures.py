@@ -13,10 +13,10 @@ from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
 from slinky.bridge.state.views import OUR_PODS
-from slinky.kube import NODES, Client, Key
+from slinky.kube import NODES, Key, KubeClient
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Client as Slurm
 from slinky.slurm import JobRequest, MintedToken, NodeUpdate, SlurmError
+from slinky.slurm import SlurmClient as Slurm
 
 OPTION = names.OPTION
 
@@ -29,7 +29,7 @@ class Broken(NamedTuple):
 
 
 @pytest.fixture
-async def broken(kube: Client, ctld: Slurm, slurm: Beside) -> AsyncIterator[Broken]:
+async def broken(kube: KubeClient, ctld: Slurm, slurm: Beside) -> AsyncIterator[Broken]:
     """A running bridge behind a proxy, with one node."""
     async with (
         proxy(slurm.url) as way,
@@ -217,7 +217,7 @@ async def test_a_new_pod_under_an_old_name_gets_a_job_of_its_own(stage: Scene) -
     await stage.state(old, "CANCELLED")
 
 
-async def test_a_dead_kubelet_does_not_hold_its_job_for_ever(kube: Client, ctld: Slurm) -> None:
+async def test_a_dead_kubelet_does_not_hold_its_job_for_ever(kube: KubeClient, ctld: Slurm) -> None:
     async with scene(kube, ctld, dead_kubelet_seconds=1) as stage:
         await stage.start()
         node = await stage.node()
@@ -275,7 +275,7 @@ async def test_a_preempted_pod_leaves_and_the_other_waits_for_the_empty_node(sta
     await stage.bound("high")
 
 
-async def test_two_bridges_on_one_slurm_leave_each_other_alone(kube: Client, ctld: Slurm) -> None:
+async def test_two_bridges_on_one_slurm_leave_each_other_alone(kube: KubeClient, ctld: Slurm) -> None:
     async with scene(kube, ctld) as one, scene(kube, ctld) as two:
         await one.start()
         await one.node()

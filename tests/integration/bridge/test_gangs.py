@@ -12,7 +12,7 @@ from tests.integration.bridge.scene import Scene
 from slinky.bridge import names
 from slinky.bridge.state.views import BATCH_JOBS, OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS
 from slinky.bridge.workload import grouping
-from slinky.bridge.workload.grouping import Unit
+from slinky.bridge.workload.grouping import Workload
 from slinky.kube import AlreadyExists, Cache, Key, by_label
 from slinky.slurm import Job
 
@@ -176,7 +176,7 @@ async def test_a_gang_keeps_its_job_when_its_root_goes_before_its_binding_is_see
     """The job's name comes with the binding; the end of the batch job may be told before that."""
     job = await running_pair(stage)
     assert stage.bridge is not None
-    stock, gang = stage.bridge.stock, Unit(stage.namespace, "Job", "j")
+    stock, gang = stage.bridge.stock, Workload(stage.namespace, "Job", "j")
     seen, stock.pods = (
         stock.pods,
         Cache(OUR_PODS, indexes={"group": grouping.groups_of, "job": by_label(names.JOB_LABEL)}),

@@ -7,9 +7,9 @@ import pytest
 from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
-from slinky.kube import NODES, Client, Key
+from slinky.kube import NODES, Key, KubeClient
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Client as Slurm
+from slinky.slurm import SlurmClient as Slurm
 from slinky.slurm import SlurmError
 
 HOST = "c1"
@@ -18,7 +18,7 @@ SMALL = {"cpu": "1", "memory": "64Mi"}
 
 
 @pytest.fixture
-async def hybrid(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
+async def hybrid(kube: KubeClient, ctld: Slurm) -> AsyncIterator[Scene]:
     """A bridge over one node, which is a host with a slurmd and another name in Slurm."""
     async with scene(kube, ctld, partition="work") as stage:
         await stage.start()

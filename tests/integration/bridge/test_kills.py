@@ -17,11 +17,11 @@ from tests.integration.bridge.test_gangs import GANG
 from slinky.bridge import names
 from slinky.bridge.app import assemble
 from slinky.bridge.state.views import BATCH_JOBS, DEVICE_CLASSES, OUR_PODS, RESOURCE_CLAIMS, SLICES
-from slinky.kube import AlreadyExists, Client, Key, connect
+from slinky.kube import AlreadyExists, Key, KubeClient, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Client as Slurm
 from slinky.slurm import MintedToken
+from slinky.slurm import SlurmClient as Slurm
 
 DRIVER = "kill.example.com"
 #: More steps than a life can have: a life that never ends is a failure.
@@ -29,7 +29,7 @@ MOST = 40
 
 
 @pytest.fixture
-async def rack(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
+async def rack(kube: KubeClient, ctld: Slurm) -> AsyncIterator[Scene]:
     """Two nodes with a device each."""
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
     with contextlib.suppress(AlreadyExists):

@@ -18,11 +18,11 @@ from tests.integration.bridge.test_roles import SLOW, mixed
 from slinky.bridge import names
 from slinky.bridge.nodes import reconciler
 from slinky.bridge.state.views import OUR_PODS
-from slinky.kube import Client, Key
+from slinky.kube import Key, KubeClient
 from slinky.kube.conditions import find
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Client as Slurm
-from slinky.slurm import JobRequest, Listing, MintedToken, Node, NodeUpdate, expand
+from slinky.slurm import Host, JobRequest, Listing, MintedToken, NodeUpdate, expand
+from slinky.slurm import SlurmClient as Slurm
 
 STATE, KEPT = "/var/lib/slurm/ctld", "/var/lib/slurm/kept"
 
@@ -55,7 +55,7 @@ class Memory:
 
 
 @pytest.fixture
-async def pair(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
+async def pair(kube: KubeClient, ctld: Slurm) -> AsyncIterator[Scene]:
     """A bridge that may evict one pod whose job is lost, with two nodes."""
     async with scene(kube, ctld, lost_pods_evicted=1) as stage:
         await stage.start()
@@ -226,7 +226,9 @@ async def test_a_pod_stays_while_its_node_is_refused_for_another_reason_than_oth
     await eventually(replaced, "a new job on its node", 90)
 
 
-async def test_hosts_are_registered_again_when_slurm_has_forgotten_every_one(kube: Client, make_lab: MakeLab) -> None:
+async def test_hosts_are_registered_again_when_slurm_has_forgotten_every_one(
+    kube: KubeClient, make_lab: MakeLab
+) -> None:
     """A list without any host is not believed, but to add what is missing needs no belief."""
     slurm = make_lab(nodes=0, slurm="beside", slurm_nodes=0).slurm
     async with (
@@ -247,13 +249,13 @@ async def test_hosts_are_registered_again_when_slurm_has_forgotten_every_one(kub
 
 
 async def test_a_host_that_is_lost_before_it_was_seen_is_made_again(
-    kube: Client, ctld: Slurm, monkeypatch: pytest.MonkeyPatch
+    kube: KubeClient, ctld: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mirror never had it, so it tells of no loss."""
     read = ctld.nodes
     lost: list[str] = []
 
-    async def looking_away(since: int | None = None) -> Listing[Node] | None:
+    async def looking_away(since: int | None = None) -> Listing[Host] | None:
         return await read(since=since) if lost or since is None else None
 
     monkeypatch.setattr(ctld, "nodes", looking_away)

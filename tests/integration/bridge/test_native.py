@@ -14,9 +14,9 @@ from tests.integration.bridge.scene import Scene, eventually, scene
 from slinky.bridge import names
 from slinky.bridge.state.views import native
 from slinky.bridge.state.views.native import native_groups, native_workloads
-from slinky.kube import Client, Key, Resource, Whole, discover
+from slinky.kube import Key, KubeClient, Resource, Whole, discover
 from slinky.kube.conditions import is_true
-from slinky.slurm import Client as Slurm
+from slinky.slurm import SlurmClient as Slurm
 
 DEFINITIONS: Resource[Whole] = Resource(
     "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", Whole, namespaced=False
@@ -102,7 +102,7 @@ async def test_a_group_of_this_release(stage: Scene) -> None:
 
 
 @pytest.fixture
-async def next_release(kube: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+async def next_release(kube: KubeClient, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """A server that has the kinds of the next release."""
     templates = {"podGroupTemplates": {"type": "array", "items": ANY}}
     made = [definition("PodGroup", "podgroups", GROUP_SPEC), definition("Workload", "workloads", templates)]
@@ -123,7 +123,7 @@ async def next_release(kube: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
 
 
 @pytest.mark.usefixtures("next_release")
-async def test_a_group_of_the_next_release(kube: Client, ctld: Slurm) -> None:
+async def test_a_group_of_the_next_release(kube: KubeClient, ctld: Slurm) -> None:
     async with scene(kube, ctld) as stage:
         bridge = await stage.start()
         assert bridge.stock.kinds["NativeGroup"].version == "v1beta1"

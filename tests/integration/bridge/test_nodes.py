@@ -7,12 +7,11 @@ import msgspec
 from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
-from slinky.kube import EVENTS, NODES, Client, Key
+from slinky.kube import EVENTS, NODES, Key, KubeClient
 from slinky.kube.conditions import find
-from slinky.slurm import Client as Slurm
-from slinky.slurm import Node as Host
-from slinky.slurm import NodeUpdate
-from slinky.slurm import NotFound as NoHost
+from slinky.slurm import Host, NodeUpdate
+from slinky.slurm import SlurmClient as Slurm
+from slinky.slurm import SlurmNotFound as NoHost
 from slinky.slurm.mirror.polling import Hurry, Source
 
 
@@ -104,7 +103,7 @@ async def test_somebody_elses_drain_stays_and_shows_on_the_node(stage: Scene) ->
     assert (await host(stage, "DRAIN")).reason == "disk broken"
 
 
-async def test_a_silent_node_is_drained_and_opened_again(kube: Client, ctld: Slurm) -> None:
+async def test_a_silent_node_is_drained_and_opened_again(kube: KubeClient, ctld: Slurm) -> None:
     async with scene(kube, ctld, not_ready_seconds=1) as stage:
         await stage.start()
         name = await stage.node()
@@ -114,7 +113,7 @@ async def test_a_silent_node_is_drained_and_opened_again(kube: Client, ctld: Slu
         await host(stage, without=("DRAIN",))
 
 
-async def test_a_silent_node_gets_no_pod_until_it_answers(kube: Client, ctld: Slurm) -> None:
+async def test_a_silent_node_gets_no_pod_until_it_answers(kube: KubeClient, ctld: Slurm) -> None:
     async with scene(kube, ctld, not_ready_seconds=3600) as stage:
         await stage.start()
         name = await stage.node()
@@ -210,7 +209,7 @@ async def test_hosts_of_others_are_left_alone(stage: Scene) -> None:
         await stage.slurm.delete_nodes(name)
 
 
-async def test_the_taint_can_be_switched_off(kube: Client, ctld: Slurm) -> None:
+async def test_the_taint_can_be_switched_off(kube: KubeClient, ctld: Slurm) -> None:
     async with scene(kube, ctld, taint="None") as stage:
         await stage.start()
         name = await stage.node()

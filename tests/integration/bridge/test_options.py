@@ -11,10 +11,10 @@ from tests.integration.bridge.test_gangs import batch_job
 
 from slinky.bridge import names
 from slinky.bridge.workload.annotations import TABLE
-from slinky.kube import Client
+from slinky.kube import KubeClient
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Client as Slurm
 from slinky.slurm import ReservationRequest, number
+from slinky.slurm import SlurmClient as Slurm
 
 
 class Shown(NamedTuple):
@@ -68,7 +68,7 @@ def test_every_option_of_the_table_has_its_proof() -> None:
 
 
 @pytest.fixture(scope="module")
-async def stage(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
+async def stage(kube: KubeClient, ctld: Slurm) -> AsyncIterator[Scene]:
     """One bridge and one node for all options; every job is held, so that none is in another's way."""
     async with scene(kube, ctld) as made:
         await made.start()

@@ -14,11 +14,11 @@ from tests.integration.bridge.test_gangs import batch_job
 from slinky.bridge import names
 from slinky.bridge.state.views import OUR_PODS
 from slinky.bridge.state.views.native import native_groups
-from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, AlreadyExists, Client, Key, connect
+from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, AlreadyExists, Key, KubeClient, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Client as Slurm
 from slinky.slurm import FileToken
+from slinky.slurm import SlurmClient as Slurm
 
 
 async def test_a_slurmrestd_that_dies_costs_no_pod_and_what_waited_goes_on(stage: Scene, slurm: Beside) -> None:
@@ -39,7 +39,7 @@ async def test_a_slurmrestd_that_dies_costs_no_pod_and_what_waited_goes_on(stage
 
 
 async def test_a_token_that_ends_stops_the_bridge_only_until_there_is_another(
-    kube: Client, ctld: Slurm, slurm: Beside, tmp_path: Path
+    kube: KubeClient, ctld: Slurm, slurm: Beside, tmp_path: Path
 ) -> None:
     file = tmp_path / "token"
     file.write_text(slurm.token("slurm", 3600))
@@ -65,7 +65,7 @@ def elsewhere() -> object:
 
 
 @pytest.fixture
-async def abroad(elsewhere: PlainPlane) -> AsyncIterator[Client]:
+async def abroad(elsewhere: PlainPlane) -> AsyncIterator[KubeClient]:
     """A client of the other cluster."""
     async with connect(elsewhere.kubeconfig, manager="slurm-bridge") as client:
         with contextlib.suppress(AlreadyExists):
@@ -74,7 +74,7 @@ async def abroad(elsewhere: PlainPlane) -> AsyncIterator[Client]:
 
 
 async def test_two_clusters_with_the_same_names_on_one_slurm_leave_each_other_alone(
-    kube: Client, abroad: Client, ctld: Slurm
+    kube: KubeClient, abroad: KubeClient, ctld: Slurm
 ) -> None:
     same = {"scheduler_name": "same-name"}
     async with scene(kube, ctld, **same) as here:
@@ -113,7 +113,7 @@ async def test_two_clusters_with_the_same_names_on_one_slurm_leave_each_other_al
             await there.clear()
 
 
-async def test_an_api_server_that_restarts_is_met_again(elsewhere: PlainPlane, abroad: Client, ctld: Slurm) -> None:
+async def test_an_api_server_that_restarts_is_met_again(elsewhere: PlainPlane, abroad: KubeClient, ctld: Slurm) -> None:
     async with scene(abroad, ctld) as stage:
         await stage.start()
         await stage.node()

@@ -10,16 +10,16 @@ from tests.integration.bridge.scene import Scene, eventually, scene
 from slinky.bridge import names
 from slinky.bridge.config import PriorityRule
 from slinky.bridge.state.views import OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
-from slinky.kube import Client, Forbidden, Key, Resource, Whole
+from slinky.kube import Forbidden, Key, KubeClient, Resource, Whole
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Client as Slurm
+from slinky.slurm import SlurmClient as Slurm
 
 SHARED = {names.OPTION + "exclusive": "false"}
 RANKS: Resource[Whole] = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", Whole, namespaced=False)
 
 
 @pytest.fixture(scope="module")
-async def stage(kube: Client, ctld: Slurm) -> AsyncIterator[Scene]:
+async def stage(kube: KubeClient, ctld: Slurm) -> AsyncIterator[Scene]:
     """Three nodes: a green one, a blue and younger one, and one with a taint."""
     async with scene(kube, ctld, priority_classes={"test-urgent": PriorityRule(nice=77)}) as made:
         await made.start()

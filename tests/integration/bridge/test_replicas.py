@@ -10,10 +10,10 @@ import pytest
 from tests.integration.bridge.scene import scene
 
 from slinky.bridge import app
-from slinky.kube import Client
+from slinky.kube import KubeClient
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Client as Slurm
+from slinky.slurm import SlurmClient as Slurm
 
 
 async def ended(task: asyncio.Task[None]) -> None:
@@ -23,7 +23,7 @@ async def ended(task: asyncio.Task[None]) -> None:
 
 
 async def test_another_replica_takes_over_and_submits_nothing_twice(
-    kube: Client, ctld: Slurm, slurm: Beside, plane: PlainPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kube: KubeClient, ctld: Slurm, slurm: Beside, plane: PlainPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig))
     key = tmp_path / "jwt"

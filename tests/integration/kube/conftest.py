@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from slinky.kube import NAMESPACES, Client, connect
+from slinky.kube import NAMESPACES, KubeClient, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 
 @pytest.fixture(scope="session")
-async def client(plane: PlainPlane) -> AsyncIterator[Client]:
+async def client(plane: PlainPlane) -> AsyncIterator[KubeClient]:
     async with connect(plane.kubeconfig) as connected:
         yield connected
 
 
 @pytest.fixture
-async def namespace(client: Client) -> str:
+async def namespace(client: KubeClient) -> str:
     """A namespace of its own for each test; the plane is thrown away, so nobody cleans it up."""
     name = f"t-{secrets.token_hex(4)}"
     await client.create(NAMESPACES, {"metadata": {"name": name}})

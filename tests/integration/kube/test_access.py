@@ -5,7 +5,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from slinky.kube import Client, Object, Resource
+from slinky.kube import KubeClient, Object, Resource
 from slinky.kube.metrics_auth import metrics_door
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.observe import Health
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.plane
 RBAC = "rbac.authorization.k8s.io"
 
 
-async def token(client: Client, namespace: str, name: str) -> str:
+async def token(client: KubeClient, namespace: str, name: str) -> str:
     """A new service account's token."""
     await client.create(Resource("v1", "ServiceAccount", "serviceaccounts", Object), _named(name, namespace))
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
@@ -28,7 +28,7 @@ def _named(name: str, namespace: str = "") -> dict[str, dict[str, str]]:
     return {"metadata": {"name": name, "namespace": namespace}}
 
 
-async def allow(client: Client, namespace: str, name: str) -> None:
+async def allow(client: KubeClient, namespace: str, name: str) -> None:
     """Let an account get /metrics."""
     rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
     role = f"{namespace}-{name}"
@@ -42,7 +42,9 @@ async def allow(client: Client, namespace: str, name: str) -> None:
 ROLES = ("ClusterRole", "ClusterRoleBinding")
 
 
-async def test_metrics_are_read_over_tls_by_those_who_may(plane: PlainPlane, client: Client, namespace: str) -> None:
+async def test_metrics_are_read_over_tls_by_those_who_may(
+    plane: PlainPlane, client: KubeClient, namespace: str
+) -> None:
     stranger, reader = [await token(client, namespace, name) for name in ("stranger", "reader")]
     await allow(client, namespace, "reader")
     door = metrics_door(Health(), host="127.0.0.1", port=0, kubeconfig=str(plane.kubeconfig))

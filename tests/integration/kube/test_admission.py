@@ -9,7 +9,18 @@ import pytest
 from tests.integration.kube.objects import config_map
 from tests.unit.kube.pki import self_signed
 
-from slinky.kube import CONFIG_MAPS, ApiError, Ask, Client, ConfigMap, Key, Object, Reply, Resource, deny
+from slinky.kube import (
+    CONFIG_MAPS,
+    AdmissionRequest,
+    AdmissionResponse,
+    ApiError,
+    ConfigMap,
+    Key,
+    KubeClient,
+    Object,
+    Resource,
+    deny,
+)
 from slinky.kube.admission import application, serve
 from slinky.observe import ManualClock
 
@@ -34,19 +45,19 @@ def webhook(url: str, ca: bytes, namespace: str) -> dict[str, Any]:
     }
 
 
-async def judge(ask: Ask) -> Reply:
+async def judge(ask: AdmissionRequest) -> AdmissionResponse:
     match ask.new(ConfigMap).data.get("say"):
         case "no":
             return deny("the test says no")
         case "bug":
             raise ZeroDivisionError
         case "change":
-            return Reply(patch=({"op": "add", "path": "/data/added", "value": ask.user_info.username},))
-    return Reply(warnings=("mind the gap",))
+            return AdmissionResponse(patch=({"op": "add", "path": "/data/added", "value": ask.user_info.username},))
+    return AdmissionResponse(warnings=("mind the gap",))
 
 
 async def test_objects_are_let_in_refused_and_changed_also_after_a_rotation(
-    client: Client, namespace: str, tmp_path: Path
+    client: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
     (certificate, key), (new_certificate, new_key) = self_signed("one"), self_signed("two")
     (tmp_path / "crt").write_bytes(certificate)

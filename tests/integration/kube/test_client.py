@@ -9,36 +9,36 @@ from slinky.kube import (
     DEPLOYMENTS,
     PODS,
     AlreadyExists,
-    Client,
     Conflict,
     Invalid,
     Key,
+    KubeClient,
     NotFound,
 )
 
 pytestmark = pytest.mark.plane
 
 
-async def test_what_was_created_can_be_read(client: Client, namespace: str) -> None:
+async def test_what_was_created_can_be_read(client: KubeClient, namespace: str) -> None:
     made = await client.create(CONFIG_MAPS, config_map(namespace, "a", {"x": "1"}))
     read = await client.get(CONFIG_MAPS, Key(namespace, "a"))
     assert read == made
     assert read.data == {"x": "1"}
 
 
-async def test_a_taken_name_is_a_conflict_of_its_own_kind(client: Client, namespace: str) -> None:
+async def test_a_taken_name_is_a_conflict_of_its_own_kind(client: KubeClient, namespace: str) -> None:
     await client.create(CONFIG_MAPS, config_map(namespace, "a"))
     with pytest.raises(AlreadyExists):
         await client.create(CONFIG_MAPS, config_map(namespace, "a"))
 
 
-async def test_absence_is_an_error_for_get_and_none_for_find(client: Client, namespace: str) -> None:
+async def test_absence_is_an_error_for_get_and_none_for_find(client: KubeClient, namespace: str) -> None:
     with pytest.raises(NotFound):
         await client.get(CONFIG_MAPS, Key(namespace, "none"))
     assert await client.find(CONFIG_MAPS, Key(namespace, "none")) is None
 
 
-async def test_a_list_in_pages_is_the_whole_list(client: Client, namespace: str) -> None:
+async def test_a_list_in_pages_is_the_whole_list(client: KubeClient, namespace: str) -> None:
     for number in range(7):
         await client.create(CONFIG_MAPS, config_map(namespace, f"c-{number}"))
     pages = [page async for page in client.pages(CONFIG_MAPS, namespace=namespace, size=3)]
@@ -47,13 +47,13 @@ async def test_a_list_in_pages_is_the_whole_list(client: Client, namespace: str)
     assert [found.metadata.name for found in whole] == [f"c-{number}" for number in range(7)]
 
 
-async def test_applying_the_same_manifest_twice_changes_nothing(client: Client, namespace: str) -> None:
+async def test_applying_the_same_manifest_twice_changes_nothing(client: KubeClient, namespace: str) -> None:
     first = await client.apply(CONFIG_MAPS, config_map(namespace, "a", {"x": "1"}))
     second = await client.apply(CONFIG_MAPS, config_map(namespace, "a", {"x": "1"}))
     assert second.metadata.resource_version == first.metadata.resource_version
 
 
-async def test_two_managers_conflict_unless_one_insists(client: Client, namespace: str) -> None:
+async def test_two_managers_conflict_unless_one_insists(client: KubeClient, namespace: str) -> None:
     await client.apply(CONFIG_MAPS, config_map(namespace, "a", {"x": "1"}), manager="one")
     other = config_map(namespace, "a", {"x": "2"})
     with pytest.raises(Conflict) as refused:
@@ -62,13 +62,13 @@ async def test_two_managers_conflict_unless_one_insists(client: Client, namespac
     assert (await client.apply(CONFIG_MAPS, other, manager="two")).data == {"x": "2"}
 
 
-async def test_an_invalid_object_names_its_fields(client: Client, namespace: str) -> None:
+async def test_an_invalid_object_names_its_fields(client: KubeClient, namespace: str) -> None:
     with pytest.raises(Invalid) as refused:
         await client.create(PODS, pod(namespace, "a", containers=[]))
     assert refused.value.causes[0].field == "spec.containers"
 
 
-async def test_patches_change_only_what_they_name(client: Client, namespace: str) -> None:
+async def test_patches_change_only_what_they_name(client: KubeClient, namespace: str) -> None:
     key = Key(namespace, "a")
     await client.create(CONFIG_MAPS, config_map(namespace, "a", {"x": "1", "y": "1"}))
     merged = await client.patch(CONFIG_MAPS, key, {"data": {"x": "2", "y": None}})
@@ -79,7 +79,7 @@ async def test_patches_change_only_what_they_name(client: Client, namespace: str
         await client.patch_json(CONFIG_MAPS, key, [{"op": "test", "path": "/data/x", "value": "9"}])
 
 
-async def test_replacing_an_old_version_is_a_conflict(client: Client, namespace: str) -> None:
+async def test_replacing_an_old_version_is_a_conflict(client: KubeClient, namespace: str) -> None:
     old = await client.create(CONFIG_MAPS, config_map(namespace, "a", {"x": "1"}))
     await client.patch(CONFIG_MAPS, old.key, {"data": {"x": "2"}})
     stale = config_map(namespace, "a", {"x": "3"})
@@ -88,20 +88,20 @@ async def test_replacing_an_old_version_is_a_conflict(client: Client, namespace:
         await client.replace(CONFIG_MAPS, stale)
 
 
-async def test_status_is_written_apart_from_spec(client: Client, namespace: str) -> None:
+async def test_status_is_written_apart_from_spec(client: KubeClient, namespace: str) -> None:
     made = await client.create(DEPLOYMENTS, deployment(namespace, "a", replicas=3))
     written = await client.apply_status(DEPLOYMENTS, made.key, {"replicas": 2, "readyReplicas": 1})
     assert (written.status.ready_replicas, written.spec.replicas) == (1, 3)
 
 
-async def test_scale_is_read_and_set(client: Client, namespace: str) -> None:
+async def test_scale_is_read_and_set(client: KubeClient, namespace: str) -> None:
     made = await client.create(DEPLOYMENTS, deployment(namespace, "a", replicas=3))
     assert (await client.scale(DEPLOYMENTS, made.key)).spec.replicas == 3
     assert (await client.set_scale(DEPLOYMENTS, made.key, 5)).spec.replicas == 5
     assert (await client.get(DEPLOYMENTS, made.key)).spec.replicas == 5
 
 
-async def test_deletion_honours_its_preconditions(client: Client, namespace: str) -> None:
+async def test_deletion_honours_its_preconditions(client: KubeClient, namespace: str) -> None:
     made = await client.create(CONFIG_MAPS, config_map(namespace, "a"))
     with pytest.raises(Conflict):
         await client.delete(CONFIG_MAPS, made.key, uid="somebody-else")
@@ -109,7 +109,7 @@ async def test_deletion_honours_its_preconditions(client: Client, namespace: str
     assert await client.find(CONFIG_MAPS, made.key) is None
 
 
-async def test_an_object_that_lingers_comes_back_from_delete(client: Client, namespace: str) -> None:
+async def test_an_object_that_lingers_comes_back_from_delete(client: KubeClient, namespace: str) -> None:
     held = config_map(namespace, "a")
     held["metadata"]["finalizers"] = ["test.slinky/hold"]
     made = await client.create(CONFIG_MAPS, held)
@@ -118,7 +118,7 @@ async def test_an_object_that_lingers_comes_back_from_delete(client: Client, nam
     assert lingering.metadata.deleting
 
 
-async def test_a_pod_that_ran_nowhere_is_gone_at_once_and_another_lingers(client: Client, namespace: str) -> None:
+async def test_a_pod_that_ran_nowhere_is_gone_at_once_and_another_lingers(client: KubeClient, namespace: str) -> None:
     unplaced = await client.create(PODS, pod(namespace, "a"))
     assert await client.delete(PODS, unplaced.key) is None
     placed = await client.create(PODS, pod(namespace, "b"))
@@ -128,7 +128,7 @@ async def test_a_pod_that_ran_nowhere_is_gone_at_once_and_another_lingers(client
     assert lingering.metadata.deletion_grace_period_seconds
 
 
-async def test_a_pod_is_bound_once(client: Client, namespace: str) -> None:
+async def test_a_pod_is_bound_once(client: KubeClient, namespace: str) -> None:
     made = await client.create(PODS, pod(namespace, "a"))
     await client.bind(made.key, "node-1", uid=made.metadata.uid)
     assert (await client.get(PODS, made.key)).spec.node_name == "node-1"
@@ -136,20 +136,20 @@ async def test_a_pod_is_bound_once(client: Client, namespace: str) -> None:
         await client.bind(made.key, "node-2", uid=made.metadata.uid)
 
 
-async def test_binding_another_pod_of_the_same_name_is_refused(client: Client, namespace: str) -> None:
+async def test_binding_another_pod_of_the_same_name_is_refused(client: KubeClient, namespace: str) -> None:
     made = await client.create(PODS, pod(namespace, "a"))
     with pytest.raises(Conflict):
         await client.bind(made.key, "node-1", uid="somebody-else")
 
 
-async def test_an_evicted_pod_is_asked_to_go(client: Client, namespace: str) -> None:
+async def test_an_evicted_pod_is_asked_to_go(client: KubeClient, namespace: str) -> None:
     made = await client.create(PODS, pod(namespace, "a"))
     await client.evict(made.key, uid=made.metadata.uid)
     found = await client.find(PODS, made.key)
     assert found is None or found.metadata.deleting
 
 
-async def test_metadata_only_leaves_the_rest_to_the_server(client: Client, namespace: str) -> None:
+async def test_metadata_only_leaves_the_rest_to_the_server(client: KubeClient, namespace: str) -> None:
     await client.create(PODS, pod(namespace, "a", labels={"x": "1"}))
     (found,) = await client.list(PODS.metadata_only(), namespace=namespace)
     assert found.metadata.labels == {"x": "1"}

@@ -21,9 +21,9 @@ from slinky.kube import (
     PODS,
     Access,
     Cache,
-    Client,
     ConfigMap,
     Key,
+    KubeClient,
     Object,
     Resource,
     TooManyRequests,
@@ -32,7 +32,7 @@ from slinky.kube import (
     Watch,
     connect,
 )
-from slinky.kube.auth import FileToken, FixedToken
+from slinky.kube.auth import BearerTokenFile, StaticBearerToken
 from slinky.kube.metrics import ODD_OBJECTS, WATCH_STARTS
 from slinky.kube.tls import Pem
 from slinky.kube.transport import AioTransport
@@ -42,24 +42,24 @@ pytestmark = pytest.mark.plane
 
 
 @contextlib.asynccontextmanager
-async def reached(access: Access) -> AsyncIterator[Client]:
+async def reached(access: Access) -> AsyncIterator[KubeClient]:
     transport = AioTransport(access)
     try:
-        yield Client(transport)
+        yield KubeClient(transport)
     finally:
         await transport.close()
 
 
 @contextlib.asynccontextmanager
-async def through_proxy(plane: PlainPlane) -> AsyncIterator[tuple[Proxy, Client]]:
+async def through_proxy(plane: PlainPlane) -> AsyncIterator[tuple[Proxy, KubeClient]]:
     async with (
         Proxy(plane.url, plane.ca).running() as proxy,
-        reached(Access(proxy.url, FixedToken(plane.token))) as client,
+        reached(Access(proxy.url, StaticBearerToken(plane.token))) as client,
     ):
         yield proxy, client
 
 
-async def write_some(client: Client, namespace: str, rounds: int) -> None:
+async def write_some(client: KubeClient, namespace: str, rounds: int) -> None:
     """Create, change and delete, so that every kind of event occurs."""
     for number in range(rounds):
         name = f"c-{number % 20}"
@@ -69,7 +69,7 @@ async def write_some(client: Client, namespace: str, rounds: int) -> None:
             await client.delete(CONFIG_MAPS, Key(namespace, name))
 
 
-async def agrees(client: Client, cache: Cache[ConfigMap], namespace: str) -> None:
+async def agrees(client: KubeClient, cache: Cache[ConfigMap], namespace: str) -> None:
     """The cache becomes equal to what a fresh list says."""
     truth = {found.key: found for found in await client.list(CONFIG_MAPS, namespace=namespace)}
     await until(lambda: {found.key: found for found in cache} == truth)
@@ -77,7 +77,7 @@ async def agrees(client: Client, cache: Cache[ConfigMap], namespace: str) -> Non
 
 @pytest.mark.parametrize("cut", ["time", "bytes"])
 async def test_a_watch_that_is_cut_again_and_again_ends_up_right(
-    plane: PlainPlane, client: Client, namespace: str, cut: str
+    plane: PlainPlane, client: KubeClient, namespace: str, cut: str
 ) -> None:
     dice = random.Random(7)  # noqa: S311
     async with through_proxy(plane) as (proxy, shaky):
@@ -92,7 +92,7 @@ async def test_a_watch_that_is_cut_again_and_again_ends_up_right(
         assert {key.name for key in absent} <= {f"c-{number % 20}" for number in range(60) if number % 7 == 3}
 
 
-async def test_a_restart_of_the_server_is_survived(plane: PlainPlane, client: Client, namespace: str) -> None:
+async def test_a_restart_of_the_server_is_survived(plane: PlainPlane, client: KubeClient, namespace: str) -> None:
     await write_some(client, namespace, 10)
     async with following(client, namespace) as cache:
         before = len(cache)
@@ -106,7 +106,7 @@ async def test_a_restart_of_the_server_is_survived(plane: PlainPlane, client: Cl
 
 
 async def test_a_rotated_server_certificate_is_trusted_when_its_file_is(own_plane: PlainPlane) -> None:
-    access = Access(own_plane.url, FixedToken(own_plane.token), ca=Pem(own_plane.ca))
+    access = Access(own_plane.url, StaticBearerToken(own_plane.token), ca=Pem(own_plane.ca))
     async with reached(access) as ours:
         await ours.create(NAMESPACES, {"metadata": {"name": "before"}})
         old = own_plane.ca.read_bytes()
@@ -121,7 +121,7 @@ async def test_a_rotated_server_certificate_is_trusted_when_its_file_is(own_plan
         assert (await ours.get(NAMESPACES, Key("", "before"))).metadata.name == "before"
 
 
-async def test_a_forgotten_history_is_listed_anew(client: Client, namespace: str) -> None:
+async def test_a_forgotten_history_is_listed_anew(client: KubeClient, namespace: str) -> None:
     await client.create(CONFIG_MAPS, config_map(namespace, "a"))
     cache: Cache[ConfigMap] = Cache(CONFIG_MAPS)
     watch = Watch(client, CONFIG_MAPS, cache, namespace=namespace)
@@ -143,7 +143,7 @@ async def test_a_busy_server_is_waited_for(plane: PlainPlane, namespace: str) ->
             assert len(cache) == 0
 
 
-async def test_a_disruption_budget_refuses_an_eviction(client: Client, namespace: str) -> None:
+async def test_a_disruption_budget_refuses_an_eviction(client: KubeClient, namespace: str) -> None:
     labels = {"app": "kept"}
     made = await client.create(PODS, pod(namespace, "a", labels=labels, nodeName="n1"))
     ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -167,7 +167,7 @@ class Loose(Object, frozen=True):
 LOOSE = Resource("test.slinky.dev/v1", "Loose", "looses", Loose)
 
 
-async def establish(client: Client, definition: dict[str, Any], resource: Resource[Any]) -> None:
+async def establish(client: KubeClient, definition: dict[str, Any], resource: Resource[Any]) -> None:
     await client.apply(CUSTOM_RESOURCES, definition)
 
     async def served() -> bool:
@@ -181,7 +181,7 @@ async def establish(client: Client, definition: dict[str, Any], resource: Resour
             await asyncio.sleep(0.05)
 
 
-async def test_an_object_of_an_unexpected_shape_stops_nothing(client: Client, namespace: str) -> None:
+async def test_an_object_of_an_unexpected_shape_stops_nothing(client: KubeClient, namespace: str) -> None:
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
     spec = {
@@ -214,7 +214,7 @@ async def test_an_object_of_an_unexpected_shape_stops_nothing(client: Client, na
 
 
 async def test_a_rotated_token_is_taken_up_and_the_watch_goes_on(
-    plane: PlainPlane, client: Client, namespace: str, tmp_path: Path
+    plane: PlainPlane, client: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
     accounts = Resource("v1", "ServiceAccount", "serviceaccounts", Object)
     secrets = Resource("v1", "Secret", "secrets", Object)
@@ -237,7 +237,7 @@ async def test_a_rotated_token_is_taken_up_and_the_watch_goes_on(
 
     file = tmp_path / "token"
     file.write_text(await mint("one"))
-    access = Access(plane.url, FileToken(file, fresh=3600.0), ca=Pem(plane.ca))
+    access = Access(plane.url, BearerTokenFile(file, fresh=3600.0), ca=Pem(plane.ca))
     async with reached(access) as robot, following(robot, namespace) as cache:
         file.write_text(await mint("two"))
         await client.delete(secrets, Key(namespace, "one"))
@@ -247,7 +247,7 @@ async def test_a_rotated_token_is_taken_up_and_the_watch_goes_on(
         await agrees(client, cache, namespace)
 
 
-async def test_cancelled_requests_leave_no_dirty_connection(client: Client, namespace: str) -> None:
+async def test_cancelled_requests_leave_no_dirty_connection(client: KubeClient, namespace: str) -> None:
     for number in range(10):
         await client.create(CONFIG_MAPS, config_map(namespace, f"c-{number}", {"x": "y" * 20_000 * number}))
     dice = random.Random(3)  # noqa: S311

@@ -16,12 +16,12 @@ from tests.integration.kube.test_watch import until
 from slinky.kube import (
     LEASES,
     PODS,
-    Client,
     Condition,
     Discovery,
     Election,
     Invalid,
     Key,
+    KubeClient,
     Object,
     Recorder,
     Resource,
@@ -98,12 +98,12 @@ def a_set(namespace: str, **spec: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-async def sets(client: Client) -> Resource[Set]:
+async def sets(client: KubeClient) -> Resource[Set]:
     await establish(client, DEFINITION, SETS)
     return SETS
 
 
-async def test_the_server_fills_in_our_defaults(client: Client, namespace: str, sets: Resource[Set]) -> None:
+async def test_the_server_fills_in_our_defaults(client: KubeClient, namespace: str, sets: Resource[Set]) -> None:
     made = await client.create(sets, a_set(namespace, container={"any": {"thing": [1, "two"]}}))
     assert made.spec == SetSpec(Ref("x"), container={"any": {"thing": [1, "two"]}})
 
@@ -121,19 +121,19 @@ async def test_the_server_fills_in_our_defaults(client: Client, namespace: str, 
     ],
 )
 async def test_the_server_enforces_our_rules(
-    client: Client, namespace: str, sets: Resource[Set], spec: dict[str, Any], words: str
+    client: KubeClient, namespace: str, sets: Resource[Set], spec: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(Invalid, match=words):
         await client.create(sets, a_set(namespace, **spec))
 
 
-async def test_what_is_immutable_stays(client: Client, namespace: str, sets: Resource[Set]) -> None:
+async def test_what_is_immutable_stays(client: KubeClient, namespace: str, sets: Resource[Set]) -> None:
     made = await client.create(sets, a_set(namespace))
     with pytest.raises(Invalid, match="ref is immutable"):
         await client.patch(sets, made.key, {"spec": {"ref": {"name": "y"}}})
 
 
-async def test_status_and_scale_work_on_our_kind(client: Client, namespace: str, sets: Resource[Set]) -> None:
+async def test_status_and_scale_work_on_our_kind(client: KubeClient, namespace: str, sets: Resource[Set]) -> None:
     made = await client.create(sets, a_set(namespace))
     now = datetime.now(UTC)
     ready = changed((), "Ready", True, "AllUp", "all is well", generation=made.metadata.generation, now=now)
@@ -146,21 +146,21 @@ async def test_status_and_scale_work_on_our_kind(client: Client, namespace: str,
     assert (scale.spec.replicas, scale.status.replicas, scale.status.selector) == (4, 1, "a=b")
 
 
-async def test_two_appliers_share_a_list_by_its_keys(client: Client, namespace: str, sets: Resource[Set]) -> None:
+async def test_two_appliers_share_a_list_by_its_keys(client: KubeClient, namespace: str, sets: Resource[Set]) -> None:
     await client.apply(sets, a_set(namespace, refs=[{"name": "one"}]), manager="one")
     other = SETS.manifest(Key(namespace, "a"), spec={"ref": {"name": "x"}, "refs": [{"name": "two"}]})
     both = await client.apply(sets, other, manager="two", force=False)
     assert {ref.name for ref in both.spec.refs} == {"one", "two"}
 
 
-async def test_kubectl_would_show_our_columns(client: Client, namespace: str, sets: Resource[Set]) -> None:
+async def test_kubectl_would_show_our_columns(client: KubeClient, namespace: str, sets: Resource[Set]) -> None:
     await client.create(sets, a_set(namespace))
     table = "application/json;as=Table;g=meta.k8s.io;v=v1"
     shown = msgspec.json.decode(await client.send("GET", sets.path(namespace=namespace), accept=table))
     assert [column["name"] for column in shown["columnDefinitions"]] == ["Name", "REPLICAS", "MODE", "AGE"]
 
 
-async def test_the_server_is_asked_what_it_serves(client: Client, sets: Resource[Set]) -> None:
+async def test_the_server_is_asked_what_it_serves(client: KubeClient, sets: Resource[Set]) -> None:
     found = await discover(client)
     assert found.versions("apps", "Deployment") == ["v1"]
     served = found.find("test.slinky.dev", "Set")
@@ -173,7 +173,7 @@ async def test_the_server_is_asked_what_it_serves(client: Client, sets: Resource
     assert found.find("", "Pod", "v2") is None
 
 
-async def test_a_kind_that_comes_later_is_noticed(client: Client, namespace: str) -> None:
+async def test_a_kind_that_comes_later_is_noticed(client: KubeClient, namespace: str) -> None:
     group = f"{namespace}.slinky.dev"
     later = definition(group, "v1", "Late", "lates", spec=SetSpec, status=SetStatus)
     looks = 0
@@ -192,7 +192,7 @@ async def test_a_kind_that_comes_later_is_noticed(client: Client, namespace: str
             await watching
 
 
-async def test_quantities_are_written_as_the_server_writes_them(client: Client, namespace: str) -> None:
+async def test_quantities_are_written_as_the_server_writes_them(client: KubeClient, namespace: str) -> None:
     dice = random.Random(5)  # noqa: S311
     units = [
         "",
@@ -255,12 +255,12 @@ class Jumpy(SystemClock):
         return super().now() + timedelta(days=self._dice.randrange(-9, 9))
 
 
-async def test_two_candidates_with_mad_clocks_elect_one(client: Client, namespace: str) -> None:
+async def test_two_candidates_with_mad_clocks_elect_one(client: KubeClient, namespace: str) -> None:
     terms = Terms(duration=3.0, give_up=2.0, every=0.2)
     lease, leading, turns = Key(namespace, "lease"), set[str](), list[str]()
 
     async def candidate(name: str) -> None:
-        mad = Client(client.transport, clock=Jumpy())
+        mad = KubeClient(client.transport, clock=Jumpy())
 
         async def work() -> None:
             leading.add(name)
@@ -287,7 +287,7 @@ async def test_two_candidates_with_mad_clocks_elect_one(client: Client, namespac
         await asyncio.gather(*tasks.values(), return_exceptions=True)
 
 
-async def test_events_are_written_and_counted_up(client: Client, namespace: str) -> None:
+async def test_events_are_written_and_counted_up(client: KubeClient, namespace: str) -> None:
     made = await client.create(PODS, pod(namespace, "a"))
     recorder = Recorder(client, "test")
     for _ in range(2):

@@ -14,10 +14,10 @@ from slinky.kube import (
     CONFIG_MAPS,
     Again,
     Cache,
-    Client,
-    Controller,
+    ControlLoop,
     Election,
     Key,
+    KubeClient,
     Runtime,
     Terms,
     Watch,
@@ -36,7 +36,7 @@ async def until(condition: Callable[[], bool], deadline: float = 30.0) -> None:
 
 
 @contextlib.asynccontextmanager
-async def following(client: Client, namespace: str, **options: Any) -> AsyncIterator[Cache[Any]]:
+async def following(client: KubeClient, namespace: str, **options: Any) -> AsyncIterator[Cache[Any]]:
     cache = Cache(CONFIG_MAPS, indexes={"app": by_label("app")})
     watch = Watch(client, CONFIG_MAPS, cache, namespace=namespace, **options)
     async with asyncio.TaskGroup() as family:
@@ -49,7 +49,9 @@ async def following(client: Client, namespace: str, **options: Any) -> AsyncIter
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "paged"])
-async def test_a_cache_shows_what_is_there_and_what_changes(client: Client, namespace: str, streaming: bool) -> None:
+async def test_a_cache_shows_what_is_there_and_what_changes(
+    client: KubeClient, namespace: str, streaming: bool
+) -> None:
     await client.create(CONFIG_MAPS, config_map(namespace, "old", {"x": "1"}))
     async with following(client, namespace, streaming=streaming) as cache:
         assert cache.keys() == [Key(namespace, "old")]
@@ -60,7 +62,7 @@ async def test_a_cache_shows_what_is_there_and_what_changes(client: Client, name
         await until(lambda: cache.get(Key(namespace, "old")) is None)
 
 
-async def test_a_controller_reconciles_until_done(client: Client, namespace: str) -> None:
+async def test_a_controller_reconciles_until_done(client: KubeClient, namespace: str) -> None:
     runtime = Runtime(client)
     cache = runtime.cache(CONFIG_MAPS, namespace=namespace)
     rounds: list[Key] = []
@@ -73,7 +75,7 @@ async def test_a_controller_reconciles_until_done(client: Client, namespace: str
         cache.wrote(await client.patch(CONFIG_MAPS, key, {"data": {"state": "done"}}))
         return None
 
-    controller = Controller("test", reconcile)
+    controller = ControlLoop("test", reconcile)
     controller.watches(cache)
     runtime.control(controller)
     running = asyncio.ensure_future(runtime.run())
@@ -87,7 +89,7 @@ async def test_a_controller_reconciles_until_done(client: Client, namespace: str
     assert Key(namespace, "a") in rounds
 
 
-async def test_a_converged_system_led_by_one_writes_nothing(client: Client, namespace: str) -> None:
+async def test_a_converged_system_led_by_one_writes_nothing(client: KubeClient, namespace: str) -> None:
     runtime = Runtime(client)
     cache = runtime.cache(CONFIG_MAPS, namespace=namespace)
     at_rest: Counter[Key] = Counter()
@@ -105,7 +107,7 @@ async def test_a_converged_system_led_by_one_writes_nothing(client: Client, name
         """A write may be seen before it is answered, and counts when answered: so rounds, which wait for it, tell."""
         await until(lambda: len(at_rest) == 5 and min(at_rest.values()) >= times)
 
-    controller = Controller("test", reconcile)
+    controller = ControlLoop("test", reconcile)
     controller.watches(cache)
     runtime.control(controller)
     for number in range(5):

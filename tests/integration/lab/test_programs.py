@@ -12,12 +12,12 @@ import pytest
 from slinky.lab.errors import LabError
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.prepare import golang
-from slinky.lab.prepare.inventory import Inventory
+from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.progress import Progress
 
 
 def go() -> golang.Go:
-    return golang.go(Inventory.of().store, Progress(io.StringIO()))
+    return golang.go(ArtifactInventory.of().store, Progress(io.StringIO()))
 
 
 def test_the_go_programs_are_vetted_and_keep_their_own_laws() -> None:

@@ -12,19 +12,19 @@ import pytest
 from tests.conftest import MakeLab
 from tests.integration.operator import rights
 
-from slinky.kube import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, Client, Key, Resource, connect
+from slinky.kube import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, Key, KubeClient, Resource, connect
 from slinky.kube.views import Whole
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside
 from slinky.operator.app import main
 from slinky.operator.metrics import WRITES
-from slinky.operator.settings import Settings
+from slinky.operator.settings import OperatorSettings
 
 
 class Desk:
     """A namespace that the operator works in, with the few verbs that tests need."""
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(self, client: KubeClient, namespace: str) -> None:
         self.client = client
         self.namespace = namespace
 
@@ -100,7 +100,7 @@ def alone(make_lab: MakeLab) -> Beside:
 @pytest.fixture
 async def desk(plane: PlainPlane, crds: None) -> AsyncIterator[Desk]:
     name = f"op-{secrets.token_hex(3)}"
-    settings = Settings(
+    settings = OperatorSettings(
         kubeconfig=str(rights.kubeconfig(plane)),
         namespaces=(name,),
         cluster_domain="cluster.local",

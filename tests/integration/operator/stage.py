@@ -20,14 +20,13 @@ from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.names.wellknown import SLURMRESTD_PORT
 from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
-from slinky.kube import NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, Client, Key, NotFound, Pod, Resource, connect
+from slinky.kube import NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, Key, KubeClient, NotFound, Pod, Resource, connect
 from slinky.kube.views import Whole
 from slinky.lab.kubernetes.bare_plane import PlainPlane, free_port
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Client as Slurm
-from slinky.slurm import MintedToken, SlurmError, node_conf
-from slinky.slurm import Node as Host
-from slinky.slurm import NotFound as NoSuchHost
+from slinky.slurm import Host, MintedToken, SlurmError, node_conf
+from slinky.slurm import SlurmClient as Slurm
+from slinky.slurm import SlurmNotFound as NoSuchHost
 
 WORKERS = "app.kubernetes.io/name=slurmd"
 BAD = "bad"
@@ -36,7 +35,7 @@ BAD = "bad"
 class Stage:
     """One namespace with one cluster. `wrongs` are deletions of workers that Slurm had not drained."""
 
-    def __init__(self, client: Client, slurm: Slurm, gates: Gates, namespace: str) -> None:
+    def __init__(self, client: KubeClient, slurm: Slurm, gates: Gates, namespace: str) -> None:
         self.client = client
         self.slurm = slurm
         self.gates = gates

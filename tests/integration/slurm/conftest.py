@@ -8,7 +8,7 @@ from tests.integration.slurm.faults import FaultProxy
 
 from slinky.lab.lab import Lab
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Client, MintedToken
+from slinky.slurm import MintedToken, SlurmClient
 
 
 @pytest.fixture(scope="session")
@@ -21,8 +21,8 @@ def slurm(lab: Lab) -> Iterator[Beside]:
 
 
 @pytest.fixture
-async def client(slurm: Beside) -> AsyncIterator[Client]:
-    async with Client(slurm.url, MintedToken(lambda: slurm.jwt_key, "slurm")) as made:
+async def client(slurm: Beside) -> AsyncIterator[SlurmClient]:
+    async with SlurmClient(slurm.url, MintedToken(lambda: slurm.jwt_key, "slurm")) as made:
         yield made
 
 

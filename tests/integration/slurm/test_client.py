@@ -10,22 +10,22 @@ import pytest
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import (
     INFINITE,
-    Auth,
+    AuthError,
+    BlockingClient,
     Busy,
-    Client,
-    Conflict,
+    DataParserVersion,
     Denied,
-    Invalid,
     JobRequest,
     JobSelection,
     NodeUpdate,
-    NotFound,
     Rejected,
     ReservationRequest,
-    SyncClient,
+    SlurmClient,
+    SlurmConflict,
+    SlurmInvalid,
+    SlurmNotFound,
     Tres,
     Unsupported,
-    Version,
     conf,
     exit_status,
     expand,
@@ -52,14 +52,14 @@ def external(**changes: object) -> JobRequest:
 
 
 @pytest.fixture
-async def clean(client: Client) -> AsyncIterator[Client]:
+async def clean(client: SlurmClient) -> AsyncIterator[SlurmClient]:
     yield client
     await client.cancel_many(JobSelection(user_name="slurm"))
 
 
-@pytest.mark.parametrize("version", list(Version))
-async def test_every_version_is_read(slurm: Beside, version: Version) -> None:
-    async with Client(slurm.url, slurm.token(), version=version) as client:
+@pytest.mark.parametrize("version", list(DataParserVersion))
+async def test_every_version_is_read(slurm: Beside, version: DataParserVersion) -> None:
+    async with SlurmClient(slurm.url, slurm.token(), version=version) as client:
         assert any(ping.up for ping in await client.ping())
         nodes = await client.nodes()
         assert nodes is not None
@@ -81,12 +81,12 @@ async def test_every_version_is_read(slurm: Beside, version: Version) -> None:
         assert await client.accounting.clusters()
 
 
-async def test_the_newest_version_is_negotiated(client: Client) -> None:
-    assert await client.version() is max(Version)
+async def test_the_newest_version_is_negotiated(client: SlurmClient) -> None:
+    assert await client.version() is max(DataParserVersion)
     assert client.session.slurm.cluster == "lab"
 
 
-async def test_a_job_lives_and_ends(clean: Client) -> None:
+async def test_a_job_lives_and_ends(clean: SlurmClient) -> None:
     made = await clean.allocate(external(tres_per_node="gres/gpu:h100:2", comment="uid-1"))
     job = await clean.job(made.job_id)
     assert job.state.running
@@ -100,11 +100,11 @@ async def test_a_job_lives_and_ends(clean: Client) -> None:
     assert (await clean.job(made.job_id)).time_limit.value == 30
     await clean.cancel(job.sluid)
     assert (await clean.job(made.job_id)).state.base == "CANCELLED"
-    with pytest.raises(Conflict):
+    with pytest.raises(SlurmConflict):
         await clean.update_job(made.job_id, JobRequest(comment="too late"))
 
 
-async def test_a_batch_job_runs_and_can_be_requeued(clean: Client) -> None:
+async def test_a_batch_job_runs_and_can_be_requeued(clean: SlurmClient) -> None:
     script = "#!/bin/sh\nsleep 60\n"
     job = JobRequest(
         name="batch", script=script, partition="work", account="lab",
@@ -117,14 +117,14 @@ async def test_a_batch_job_runs_and_can_be_requeued(clean: Client) -> None:
     await clean.cancel(made.job_id)
 
 
-async def test_a_heterogeneous_job_shows_its_components(clean: Client) -> None:
+async def test_a_heterogeneous_job_shows_its_components(clean: SlurmClient) -> None:
     made = await clean.submit(external(hold=True), external(hold=True, name="second"))
     components = await clean.job_components(made.job_id)
     assert [job.het_job_offset.whole for job in components] == [0, 1]
     assert components[0].het_job_id.whole == made.job_id
 
 
-async def test_jobs_are_cancelled_in_bulk_and_refusals_are_named(clean: Client) -> None:
+async def test_jobs_are_cancelled_in_bulk_and_refusals_are_named(clean: SlurmClient) -> None:
     made = [(await clean.submit(external(hold=True))).job_id for _ in range(3)]
     refused = await clean.cancel_many(JobSelection(jobs=[*map(str, made), "999999"]))
     assert [(problem.number, problem.source) for problem in refused] == [(2017, "999999")]
@@ -132,22 +132,22 @@ async def test_jobs_are_cancelled_in_bulk_and_refusals_are_named(clean: Client) 
     assert [status.state.base for status in states] == ["CANCELLED"] * 3
 
 
-async def test_slurm_s_refusals_have_types(clean: Client, slurm: Beside) -> None:
+async def test_slurm_s_refusals_have_types(clean: SlurmClient, slurm: Beside) -> None:
     for refused, kind in (
-        (clean.job(999999), NotFound),
-        (clean.cancel(999999), NotFound),
-        (clean.node("nowhere"), NotFound),
-        (clean.reservation("nowhere"), NotFound),
-        (clean.partition("nowhere"), NotFound),
-        (clean.delete_nodes("nowhere"), NotFound),
-        (clean.create_node(node_conf("k001", State="EXTERNAL")), Conflict),
-        (clean.submit(JobRequest(flags=["NO_SUCH_FLAG"])), Invalid),
+        (clean.job(999999), SlurmNotFound),
+        (clean.cancel(999999), SlurmNotFound),
+        (clean.node("nowhere"), SlurmNotFound),
+        (clean.reservation("nowhere"), SlurmNotFound),
+        (clean.partition("nowhere"), SlurmNotFound),
+        (clean.delete_nodes("nowhere"), SlurmNotFound),
+        (clean.create_node(node_conf("k001", State="EXTERNAL")), SlurmConflict),
+        (clean.submit(JobRequest(flags=["NO_SUCH_FLAG"])), SlurmInvalid),
         (clean.allocate(external(partition="nowhere")), Rejected),
         (clean.allocate(external(memory_per_node=number(10**9))), Rejected),
     ):
         with pytest.raises(kind):
             await refused
-    async with Client(slurm.url, slurm.token("alice")) as alice:
+    async with SlurmClient(slurm.url, slurm.token("alice")) as alice:
         with pytest.raises(Denied):
             await alice.update_node("k001", NodeUpdate(comment="mine"))
         held = await clean.submit(external(hold=True))
@@ -155,29 +155,29 @@ async def test_slurm_s_refusals_have_types(clean: Client, slurm: Beside) -> None
             await alice.cancel(held.job_id)
 
 
-async def test_a_full_cluster_says_busy_at_once(clean: Client) -> None:
+async def test_a_full_cluster_says_busy_at_once(clean: SlurmClient) -> None:
     whole = external(nodes="4", tasks=4, shared=["none"])
     await clean.allocate(whole)
     with pytest.raises(Busy):
         await clean.allocate(whole)
 
 
-async def test_a_job_id_of_our_choice_makes_creation_idempotent(clean: Client) -> None:
+async def test_a_job_id_of_our_choice_makes_creation_idempotent(clean: SlurmClient) -> None:
     chosen = 800_000 + int(time.time()) % 100_000
     made = await clean.submit(external(job_id=chosen, user_id="alice", hold=True))
     assert made.job_id == chosen
-    with pytest.raises(Conflict):
+    with pytest.raises(SlurmConflict):
         await clean.submit(external(job_id=chosen, user_id="alice", hold=True))
     await clean.cancel(chosen)
 
 
-async def test_a_field_that_slurm_ignores_is_a_warning(clean: Client) -> None:
+async def test_a_field_that_slurm_ignores_is_a_warning(clean: SlurmClient) -> None:
     made = await clean.submit(external(hold=True))
     body = JobRequest(script="#!/bin/sh\n")
     assert isinstance(await clean.update_job(made.job_id, body), tuple)
 
 
-async def test_nodes_come_change_and_go(clean: Client) -> None:
+async def test_nodes_come_change_and_go(clean: SlurmClient) -> None:
     names = expand("t[01-03]")
     line = node_conf(fold(names), NodeAddr="127.0.0.1", CPUs=4, RealMemory=1000, State="EXTERNAL", Feature="tmp")
     await clean.create_node(line)
@@ -197,11 +197,11 @@ async def test_nodes_come_change_and_go(clean: Client) -> None:
         assert await clean.nodes(since=listing.at + 60) is None
     finally:
         await clean.delete_nodes(*names)
-    with pytest.raises(NotFound):
+    with pytest.raises(SlurmNotFound):
         await clean.node("t01")
 
 
-async def test_reservations_come_and_go(clean: Client) -> None:
+async def test_reservations_come_and_go(clean: SlurmClient) -> None:
     request = ReservationRequest(
         name="maint", start_time=number(int(time.time()) + 3600), duration=number(10),
         node_list=["k001"], users=["slurm"], flags=["MAINT"],
@@ -221,7 +221,7 @@ async def test_reservations_come_and_go(clean: Client) -> None:
         await clean.delete_reservation("maint")
 
 
-async def test_partitions_come_and_go(clean: Client, slurm: Beside) -> None:
+async def test_partitions_come_and_go(clean: SlurmClient, slurm: Beside) -> None:
     node = (await clean.partition("ext")).nodes
     made = msgspec.structs.replace(await clean.partition("work"), name="fresh")
     assert node.configured == "k[001-004]"
@@ -230,24 +230,24 @@ async def test_partitions_come_and_go(clean: Client, slurm: Beside) -> None:
         assert (await clean.partition("fresh")).nodes.configured == "c1"
     finally:
         await clean.delete_partition("fresh")
-    async with Client(slurm.url, slurm.token(), version=Version.V44) as old:
+    async with SlurmClient(slurm.url, slurm.token(), version=DataParserVersion.V44) as old:
         with pytest.raises(Unsupported):
             await old.delete_partition("fresh")
 
 
-async def test_the_configuration_tells_which_start_it_is_of(clean: Client) -> None:
+async def test_the_configuration_tells_which_start_it_is_of(clean: SlurmClient) -> None:
     found = await clean.conf()
     assert found.settings["ClusterName"] == "lab"
     assert found.meta.boot_time > 0
     assert found.meta.slurm_version.startswith("26.")
 
 
-async def test_reconfigure_works(clean: Client) -> None:
+async def test_reconfigure_works(clean: SlurmClient) -> None:
     await clean.reconfigure()
     assert await clean.up()
 
 
-async def test_accounts_users_and_qos_come_and_go(clean: Client) -> None:
+async def test_accounts_users_and_qos_come_and_go(clean: SlurmClient) -> None:
     database = clean.accounting
     new = account_requests.NewAccounts(
         account_requests.AccountsCondition(("k8s",), account_requests.AssociationSettings(parent="root", fairshare=10)),
@@ -271,11 +271,11 @@ async def test_accounts_users_and_qos_come_and_go(clean: Client) -> None:
         await database.delete_associations(account="k8s", user="bob")
         await database.delete_qos("pods")
         await database.delete_account("k8s")
-    with pytest.raises(NotFound):
+    with pytest.raises(SlurmNotFound):
         await database.account("k8s")
 
 
-async def test_the_outcome_of_a_job_can_be_recorded(clean: Client) -> None:
+async def test_the_outcome_of_a_job_can_be_recorded(clean: SlurmClient) -> None:
     made = await clean.allocate(external(time_limit=INFINITE))
     sluid = (await clean.job(made.job_id)).sluid
     await clean.cancel(made.job_id)
@@ -285,27 +285,27 @@ async def test_the_outcome_of_a_job_can_be_recorded(clean: Client) -> None:
             record = await clean.accounting.job(made.job_id)
             if record.state.ended:
                 break
-        except NotFound:
+        except SlurmNotFound:
             pass
         assert time.monotonic() < deadline
     assert record.sluid == sluid
     for status, code in ((exit_status(3), 3), (exit_status(0, signal=9), 137), (exit_status(0), 0)):
-        outcome = accounting_jobs.Outcome(extra="{}", derived_exit_code=status)
+        outcome = accounting_jobs.JobOutcome(extra="{}", derived_exit_code=status)
         await clean.accounting.write_outcome(made.job_id, outcome)
         assert (await clean.accounting.job(made.job_id)).derived_exit_code.code == code
-    with pytest.raises(NotFound):
+    with pytest.raises(SlurmNotFound):
         await clean.accounting.write_outcome(2**26, outcome)
     recent = await clean.accounting.jobs(start_time=int(time.time()) - 3600, users=["slurm"])
     assert made.job_id in {job.job_id for job in recent}
 
 
 async def test_a_service_token_acts_for_users(slurm: Beside) -> None:
-    async with Client(slurm.url, slurm.token(), user="alice") as client:
+    async with SlurmClient(slurm.url, slurm.token(), user="alice") as client:
         made = await client.submit(external(hold=True))
         assert (await client.job(made.job_id)).user_name == "alice"
         await client.cancel(made.job_id)
-    async with Client(slurm.url, slurm.token("alice"), user="slurm") as client:
-        with pytest.raises(Auth):
+    async with SlurmClient(slurm.url, slurm.token("alice"), user="slurm") as client:
+        with pytest.raises(AuthError):
             await client.licenses()
 
 
@@ -316,11 +316,11 @@ async def test_hostlists_are_read_as_slurm_reads_them(slurm: Beside) -> None:
     assert set(slurm.exec("scontrol", "show", "hostnames", fold(names)).split()) == set(names)
 
 
-async def test_slurmctld_reads_the_configuration_that_we_write(slurm: Beside, client: Client) -> None:
+async def test_slurmctld_reads_the_configuration_that_we_write(slurm: Beside, client: SlurmClient) -> None:
     running = (await client.conf()).settings
     text = conf.SlurmConf(
         cluster_name="lab",
-        controllers=(conf.Controller("ctl", slurm.address),),
+        controllers=(conf.SlurmctldHost("ctl", slurm.address),),
         slurmctld_port=running["SlurmctldPort"],
         cred_type="auth/slurm",
         auth_alt_parameters=("jwt_key=/etc/slurm/jwt_hs256.key",),
@@ -334,6 +334,6 @@ async def test_slurmctld_reads_the_configuration_that_we_write(slurm: Beside, cl
 
 
 def test_scripts_need_no_event_loop(slurm: Beside) -> None:
-    with SyncClient(slurm.url, slurm.token()) as client:
+    with BlockingClient(slurm.url, slurm.token()) as client:
         assert client.node("k001").name == "k001"
         assert client.accounting.account("lab").name == "lab"

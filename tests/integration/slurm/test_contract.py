@@ -10,19 +10,19 @@ import msgspec
 import pytest
 
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Version
+from slinky.slurm import DataParserVersion
 from slinky.slurm.accounting import account_requests, accounting_jobs, qos
 from slinky.slurm.accounting import views as accounts
 from slinky.slurm.errors import MEANING
 from slinky.slurm.model import partitions, requests, states, statistics, values, views
 from slinky.slurm.transport.endpoints import TABLE
 
-NEWEST = max(Version)
+NEWEST = max(DataParserVersion)
 
 #: Which schema a struct is a part of.
 SCHEMAS: dict[type[msgspec.Struct], str] = {
     views.Job: "job_info",
-    views.Node: "node",
+    views.Host: "node",
     partitions.Partition: "partition_info",
     views.Reservation: "reservation_info",
     views.License: "license",
@@ -44,7 +44,7 @@ SCHEMAS: dict[type[msgspec.Struct], str] = {
     qos.Qos: "qos",
     accounts.Cluster: "cluster_rec",
     accounting_jobs.PastJob: "job",
-    accounting_jobs.Outcome: "job_modify",
+    accounting_jobs.JobOutcome: "job_modify",
     accounts.Wckey: "wckey",
     account_requests.NewAccounts: "openapi_accounts_add_cond_resp",
     account_requests.NewUsers: "openapi_users_add_cond_resp",
@@ -65,7 +65,7 @@ JSON_TYPES = {str: "string", int: "integer", bool: "boolean"}
 class Document:
     """An OpenAPI document with its references resolved."""
 
-    def __init__(self, text: str, version: Version) -> None:
+    def __init__(self, text: str, version: DataParserVersion) -> None:
         self.content = json.loads(text)
         self.version = version
 
@@ -82,10 +82,10 @@ class Document:
 
 
 @pytest.fixture(scope="session")
-def documents(slurm: Beside) -> dict[Version, Document]:
+def documents(slurm: Beside) -> dict[DataParserVersion, Document]:
     command = ["env", "SLURM_CONF=/dev/null", "slurmrestd", "--generate-openapi-spec"]
     parts = ["-s", "slurmctld,slurmdbd", "-d"]
-    return {version: Document(slurm.exec(*command, *parts, str(version)), version) for version in Version}
+    return {version: Document(slurm.exec(*command, *parts, str(version)), version) for version in DataParserVersion}
 
 
 def mismatches(document: Document, struct: type[msgspec.Struct], schema: dict[str, Any]) -> list[str]:
@@ -127,33 +127,33 @@ def arms(hint: Any) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("struct", SCHEMAS, ids=lambda struct: struct.__name__)
 def test_every_field_exists_with_the_type_we_read(
-    documents: dict[Version, Document], struct: type[msgspec.Struct]
+    documents: dict[DataParserVersion, Document], struct: type[msgspec.Struct]
 ) -> None:
     document = documents[NEWEST]
     assert mismatches(document, struct, document.schema(SCHEMAS[struct])) == []
 
 
-@pytest.mark.parametrize("version", list(Version))
+@pytest.mark.parametrize("version", list(DataParserVersion))
 @pytest.mark.parametrize("name", TABLE)
 def test_every_path_exists_from_the_version_that_the_table_says(
-    documents: dict[Version, Document], version: Version, name: str
+    documents: dict[DataParserVersion, Document], version: DataParserVersion, name: str
 ) -> None:
     row = TABLE[name]
     path = f"/{row.api}/{version}/{row.path}"
     assert ((row.method, path) in documents[version].operations()) is (version >= row.since)
 
 
-@pytest.mark.parametrize("version", list(Version))
-@pytest.mark.parametrize("struct", [views.Job, views.Node, partitions.Partition, views.Reservation])
+@pytest.mark.parametrize("version", list(DataParserVersion))
+@pytest.mark.parametrize("struct", [views.Job, views.Host, partitions.Partition, views.Reservation])
 def test_no_field_changes_its_type_between_versions(
-    documents: dict[Version, Document], struct: type[msgspec.Struct], version: Version
+    documents: dict[DataParserVersion, Document], struct: type[msgspec.Struct], version: DataParserVersion
 ) -> None:
     document = documents[version]
     found = mismatches(document, struct, document.schema(SCHEMAS[struct]))
     assert [text for text in found if ": no " not in text] == []
 
 
-def test_every_state_word_is_known(documents: dict[Version, Document]) -> None:
+def test_every_state_word_is_known(documents: dict[DataParserVersion, Document]) -> None:
     document = documents[NEWEST]
     job = document.resolve(document.schema("job_info")["properties"]["job_state"])
     node = document.resolve(document.schema("node")["properties"]["state"])

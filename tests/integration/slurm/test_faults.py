@@ -22,23 +22,23 @@ from tests.integration.slurm.test_mirror import PATIENCE, becomes, until
 
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import (
-    Auth,
-    Client,
+    AuthError,
     DatabaseUnreachable,
     Feed,
     JobSelection,
-    Kind,
     Malformed,
     MintedToken,
     Mirror,
-    NotFound,
+    ObjectKind,
     Presence,
     Rejected,
     Retryable,
     Rhythm,
+    SlurmClient,
+    SlurmctldUnreachable,
     SlurmError,
-    Transport,
-    Unreachable,
+    SlurmNotFound,
+    TransportError,
     mint,
 )
 
@@ -50,19 +50,19 @@ FAULTS: dict[str, tuple[Fault, type[SlurmError]]] = {
     "a proxy's 404 in HTML": (page(404, "<html>not found</html>", "text/html"), Malformed),
     "a proxy's JSON 404": (page(404, '{"message": "no route"}', "application/json"), Malformed),
     "an empty object": (page(200, "{}", "application/json"), Malformed),
-    "an answer that breaks off": (truncated(), Transport),
-    "silence": (hung(), Transport),
+    "an answer that breaks off": (truncated(), TransportError),
+    "silence": (hung(), TransportError),
     "errors in a 200": (errors_in_200(), Rejected),
-    "slurmctld down in a 200": (errors_in_200(1800), Unreachable),
+    "slurmctld down in a 200": (errors_in_200(1800), SlurmctldUnreachable),
     "slurmrestd's own 502": (page(502, "bad gateway"), Malformed),
 }
 
 
 @pytest.fixture
-async def cautious(proxy: FaultProxy, slurm: Beside) -> AsyncIterator[Client]:
+async def cautious(proxy: FaultProxy, slurm: Beside) -> AsyncIterator[SlurmClient]:
     """A client behind the fault proxy that does not wait long."""
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
-    async with Client(proxy.url, tokens, deadline=2) as client:
+    async with SlurmClient(proxy.url, tokens, deadline=2) as client:
         await client.version()
         yield client
 
@@ -70,31 +70,31 @@ async def cautious(proxy: FaultProxy, slurm: Beside) -> AsyncIterator[Client]:
 async def settled(mirror: Mirror, *, sighted: bool) -> None:
     """Wait until the mirror sees, or sees no more."""
     async with asyncio.timeout(PATIENCE):
-        with mirror.subscribe(Kind.SIGHT) as feed:
+        with mirror.subscribe(ObjectKind.SIGHT) as feed:
             while (mirror.fault is None) is not sighted:
                 await feed.next()
 
 
 @pytest.mark.parametrize("name", FAULTS)
-async def test_no_fault_is_an_absence(name: str, cautious: Client, proxy: FaultProxy) -> None:
+async def test_no_fault_is_an_absence(name: str, cautious: SlurmClient, proxy: FaultProxy) -> None:
     proxy.fault, kind = FAULTS[name]
     for question in (cautious.job(1), cautious.node("k001"), cautious.nodes(), cautious.job_states()):
         with pytest.raises(SlurmError) as caught:
             await question
         assert isinstance(caught.value, kind)
-        assert not isinstance(caught.value, NotFound)
+        assert not isinstance(caught.value, SlurmNotFound)
 
 
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_blind_mirror_knows_that_it_is_blind_and_misses_nothing(
-    name: str, cautious: Client, client: Client, proxy: FaultProxy
+    name: str, cautious: SlurmClient, client: SlurmClient, proxy: FaultProxy
 ) -> None:
     made = await client.allocate(external())
     async with Mirror(cautious, rhythm=LIVELY) as mirror:
         mirror.track(made.job_id)
         await mirror.synced()
         nodes = set(mirror.nodes)
-        with mirror.subscribe(Kind.JOB, Kind.NODE) as feed:
+        with mirror.subscribe(ObjectKind.JOB, ObjectKind.NODE) as feed:
             proxy.fault = FAULTS[name][0]
             await settled(mirror, sighted=False)
             await client.cancel(made.job_id)
@@ -114,18 +114,18 @@ def absences(feed: Feed) -> list[str]:
     return [change.key for change in feed._waiting.values() if change.after is None]
 
 
-async def test_an_empty_node_list_takes_no_node_away(cautious: Client, proxy: FaultProxy) -> None:
+async def test_an_empty_node_list_takes_no_node_away(cautious: SlurmClient, proxy: FaultProxy) -> None:
     async with Mirror(cautious, rhythm=LIVELY) as mirror:
         await mirror.synced()
         nodes = set(mirror.nodes)
-        with mirror.subscribe(Kind.NODE) as feed:
+        with mirror.subscribe(ObjectKind.NODE) as feed:
             proxy.fault = only("/nodes/", empty("nodes"))
             async with asyncio.timeout(PATIENCE):
                 while not mirror.nodes.doubt or mirror.nodes.doubt.sightings < 3:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             assert set(mirror.nodes) == nodes
             assert mirror.nodes.presence("k001") is Presence.UNKNOWN
-            assert Kind.NODE in mirror.doubts
+            assert ObjectKind.NODE in mirror.doubts
             assert len(feed) == 0
             proxy.fault = None
             await mirror.refresh()
@@ -133,13 +133,13 @@ async def test_an_empty_node_list_takes_no_node_away(cautious: Client, proxy: Fa
             assert mirror.doubts == {}
 
 
-async def test_an_empty_job_list_ends_no_job(cautious: Client, client: Client, proxy: FaultProxy) -> None:
+async def test_an_empty_job_list_ends_no_job(cautious: SlurmClient, client: SlurmClient, proxy: FaultProxy) -> None:
     made = [(await client.submit(external(hold=True))).job_id for _ in range(8)]
     try:
         async with Mirror(cautious, rhythm=LIVELY) as mirror:
             for job in made:
                 mirror.track(job)
-            with mirror.subscribe(Kind.JOB) as feed:
+            with mirror.subscribe(ObjectKind.JOB) as feed:
                 await until(feed, becomes(made[-1], "PENDING"))
                 await mirror.refresh()
                 proxy.fault = only("/jobs/state/", empty("jobs"))
@@ -157,11 +157,11 @@ async def test_an_empty_job_list_ends_no_job(cautious: Client, client: Client, p
 
 
 async def test_one_job_that_a_list_lacks_is_looked_up_before_it_is_called_gone(
-    cautious: Client, client: Client, proxy: FaultProxy
+    cautious: SlurmClient, client: SlurmClient, proxy: FaultProxy
 ) -> None:
     made = await client.submit(external(hold=True))
     async with Mirror(cautious, rhythm=LIVELY, all_jobs=False) as mirror:
-        with mirror.subscribe(Kind.JOB) as feed:
+        with mirror.subscribe(ObjectKind.JOB) as feed:
             mirror.track(made.job_id)
             await until(feed, becomes(made.job_id, "PENDING"))
             proxy.fault = only("/jobs/state/", empty("jobs"))
@@ -175,22 +175,22 @@ async def test_one_job_that_a_list_lacks_is_looked_up_before_it_is_called_gone(
 async def test_an_expired_token_is_an_auth_error_everywhere(slurm: Beside) -> None:
     stale = mint(slurm.jwt_key, "slurm", lifetime=10, now=1_700_000_000)
     for token in (stale, mint(b"wrong" * 10, "slurm"), "nonsense"):
-        async with Client(slurm.url, token) as client:
+        async with SlurmClient(slurm.url, token) as client:
             for question in (client.up(), client.nodes(), client.job(1), client.accounting.accounts()):
-                with pytest.raises(Auth):
+                with pytest.raises(AuthError):
                     await question
 
 
 async def test_a_mirror_whose_token_expires_goes_on_with_the_next_one(slurm: Beside) -> None:
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm", lifetime=2)
-    async with Client(slurm.url, tokens) as client, Mirror(client, rhythm=LIVELY) as mirror:
+    async with SlurmClient(slurm.url, tokens) as client, Mirror(client, rhythm=LIVELY) as mirror:
         await mirror.synced()
         await asyncio.sleep(3)
         await mirror.refresh()
         assert mirror.fault is None
 
 
-async def test_without_slurmdbd_only_accounting_fails(slurm: Beside, client: Client) -> None:
+async def test_without_slurmdbd_only_accounting_fails(slurm: Beside, client: SlurmClient) -> None:
     slurm.stop("slurmdbd")
     try:
         with pytest.raises(DatabaseUnreachable):
@@ -202,7 +202,7 @@ async def test_without_slurmdbd_only_accounting_fails(slurm: Beside, client: Cli
     assert await client.accounting.accounts()
 
 
-async def test_without_accounting_only_partitions_are_out_of_sight(slurm: Beside, client: Client) -> None:
+async def test_without_accounting_only_partitions_are_out_of_sight(slurm: Beside, client: SlurmClient) -> None:
     """Partitions are told with the help of slurmdbd; a cluster without accounting works on."""
     async with Mirror(client, rhythm=LIVELY) as mirror, contextlib.AsyncExitStack() as later:
         await mirror.synced()
@@ -228,16 +228,16 @@ async def test_without_accounting_only_partitions_are_out_of_sight(slurm: Beside
         assert set(newcomer.partitions) == known
 
 
-async def test_without_slurmrestd_the_mirror_is_blind_and_then_sees_again(slurm: Beside, client: Client) -> None:
+async def test_without_slurmrestd_the_mirror_is_blind_and_then_sees_again(slurm: Beside, client: SlurmClient) -> None:
     async with Mirror(client, rhythm=LIVELY) as mirror:
         await mirror.synced()
         made = await client.allocate(external())
         mirror.track(made.job_id)
-        with mirror.subscribe(Kind.JOB) as feed:
+        with mirror.subscribe(ObjectKind.JOB) as feed:
             await until(feed, becomes(made.job_id, "RUNNING"))
             slurm.stop("slurmrestd")
             try:
-                with pytest.raises(Transport):
+                with pytest.raises(TransportError):
                     await client.ping()
                 await settled(mirror, sighted=False)
                 assert mirror.nodes.presence("k001", within=0.0) is Presence.UNKNOWN
@@ -248,19 +248,19 @@ async def test_without_slurmrestd_the_mirror_is_blind_and_then_sees_again(slurm:
             await until(feed, becomes(made.job_id, "CANCELLED"))
 
 
-async def test_without_slurmctld_nothing_is_known_and_nothing_is_lost(slurm: Beside, client: Client) -> None:
+async def test_without_slurmctld_nothing_is_known_and_nothing_is_lost(slurm: Beside, client: SlurmClient) -> None:
     made = await client.submit(external(hold=True))
     async with Mirror(client, rhythm=LIVELY) as mirror:
         mirror.track(made.job_id)
-        with mirror.subscribe(Kind.JOB, Kind.NODE) as feed:
+        with mirror.subscribe(ObjectKind.JOB, ObjectKind.NODE) as feed:
             await until(feed, becomes(made.job_id, "PENDING"))
             await mirror.synced()
             nodes = set(mirror.nodes)
             slurm.stop("slurmctld", signal=15)
             try:
-                with pytest.raises(Unreachable):
+                with pytest.raises(SlurmctldUnreachable):
                     await client.job(made.job_id)
-                with pytest.raises(Unreachable):
+                with pytest.raises(SlurmctldUnreachable):
                     await client.cancel(made.job_id)
                 assert not await client.up()
                 await settled(mirror, sighted=False)
@@ -276,13 +276,15 @@ async def test_without_slurmctld_nothing_is_known_and_nothing_is_lost(slurm: Bes
             await until(feed, becomes(made.job_id, "CANCELLED"))
 
 
-async def test_a_job_lost_in_a_crash_is_not_taken_for_the_one_that_got_its_id(slurm: Beside, client: Client) -> None:
+async def test_a_job_lost_in_a_crash_is_not_taken_for_the_one_that_got_its_id(
+    slurm: Beside, client: SlurmClient
+) -> None:
     async with Mirror(client, rhythm=LIVELY) as mirror:
         await mirror.synced()
         for _ in range(12):
             made = await client.submit(external(hold=True, comment="first"))
             mirror.track(made.job_id)
-            with mirror.subscribe(Kind.JOB) as feed:
+            with mirror.subscribe(ObjectKind.JOB) as feed:
                 change = await until(feed, becomes(made.job_id, "PENDING"))
             sluid = change.after.sluid
             slurm.stop("slurmctld", signal=9)
@@ -305,7 +307,7 @@ async def test_a_job_lost_in_a_crash_is_not_taken_for_the_one_that_got_its_id(sl
     await client.cancel_many(JobSelection(user_name="slurm"))
 
 
-async def retried(client: Client) -> int:
+async def retried(client: SlurmClient) -> int:
     """Submit as soon as slurmctld takes jobs again."""
     async with asyncio.timeout(PATIENCE):
         while True:

@@ -12,18 +12,18 @@ from slinky.lab.lab import Lab
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import (
     Change,
-    Client,
     Doorbell,
     Exchange,
     Feed,
     JobRecord,
     JobSelection,
-    Kind,
     MintedToken,
     Mirror,
     NodeUpdate,
+    ObjectKind,
     Presence,
     Rhythm,
+    SlurmClient,
     number,
 )
 from slinky.slurm.mirror.job_tracker import CROWD
@@ -49,16 +49,16 @@ def becomes(key: object, base: str) -> Callable[[Change], bool]:
 
 
 @pytest.fixture
-async def mirror(client: Client) -> AsyncIterator[Mirror]:
+async def mirror(client: SlurmClient) -> AsyncIterator[Mirror]:
     async with Mirror(client) as made:
         await made.synced()
         yield made
     await client.cancel_many(JobSelection(user_name="slurm"))
 
 
-async def test_the_first_sight_is_told_like_every_other(client: Client) -> None:
+async def test_the_first_sight_is_told_like_every_other(client: SlurmClient) -> None:
     mirror = Mirror(client)
-    with mirror.subscribe(Kind.SIGHT) as feed:
+    with mirror.subscribe(ObjectKind.SIGHT) as feed:
         async with mirror:
             assert await until(feed, lambda change: change.after is None)
             assert mirror.nodes.synced
@@ -75,8 +75,8 @@ async def test_everything_is_seen(mirror: Mirror) -> None:
     assert mirror.nodes.presence("nowhere") is Presence.ABSENT
 
 
-async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: Client) -> None:
-    with mirror.subscribe(Kind.JOB) as feed:
+async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: SlurmClient) -> None:
+    with mirror.subscribe(ObjectKind.JOB) as feed:
         made = await client.submit(external(tres_per_node="gres/gpu:h100:2", comment="uid"))
         mirror.track(made.job_id)
         started = (await until(feed, becomes(made.job_id, "RUNNING"))).after
@@ -96,7 +96,7 @@ async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: C
     mirror.forget(made.job_id)
 
 
-async def test_a_job_that_was_just_made_can_be_read_at_once(mirror: Mirror, client: Client) -> None:
+async def test_a_job_that_was_just_made_can_be_read_at_once(mirror: Mirror, client: SlurmClient) -> None:
     made = await client.allocate(external(comment="uid"))
     await mirror.look(made.job_id)
     found = mirror.jobs[str(made.job_id)]
@@ -106,10 +106,10 @@ async def test_a_job_that_was_just_made_can_be_read_at_once(mirror: Mirror, clie
 
 
 async def test_a_crowd_of_ends_is_told_whole_and_in_the_end_with_all_there_is_to_know(
-    mirror: Mirror, client: Client
+    mirror: Mirror, client: SlurmClient
 ) -> None:
     made = [str((await client.submit(external(hold=True))).job_id) for _ in range(3 * CROWD)]
-    with mirror.subscribe(Kind.JOB) as feed:
+    with mirror.subscribe(ObjectKind.JOB) as feed:
         for job in made:
             await mirror.look(job)
         await client.cancel_many(JobSelection(jobs=made))
@@ -121,10 +121,10 @@ async def test_a_crowd_of_ends_is_told_whole_and_in_the_end_with_all_there_is_to
 
 
 async def test_a_waiting_job_that_is_cancelled_by_somebody_else_is_told(
-    mirror: Mirror, client: Client, slurm: Beside
+    mirror: Mirror, client: SlurmClient, slurm: Beside
 ) -> None:
     made = await client.submit(external(hold=True))
-    with mirror.subscribe(Kind.JOB) as feed:
+    with mirror.subscribe(ObjectKind.JOB) as feed:
         mirror.track(made.job_id)
         await until(feed, becomes(made.job_id, "PENDING"))
         slurm.exec("scancel", str(made.job_id))
@@ -132,13 +132,13 @@ async def test_a_waiting_job_that_is_cancelled_by_somebody_else_is_told(
 
 
 async def test_jobs_that_nobody_tracks_are_told_too(mirror: Mirror, slurm: Beside) -> None:
-    with mirror.subscribe(Kind.JOB) as feed:
+    with mirror.subscribe(ObjectKind.JOB) as feed:
         out = slurm.exec("sbatch", "--parsable", "-A", "lab", "-D", "/tmp", "--wrap", "true", user="alice")
         await until(feed, becomes(out.strip(), "COMPLETED"))
 
 
-async def test_drains_are_told(mirror: Mirror, client: Client) -> None:
-    with mirror.subscribe(Kind.NODE) as feed:
+async def test_drains_are_told(mirror: Mirror, client: SlurmClient) -> None:
+    with mirror.subscribe(ObjectKind.NODE) as feed:
         await client.update_node("k003", NodeUpdate(state=["DRAIN"], reason="test: drain"))
         mirror.poke(nodes=True)
         drained = (await until(feed, lambda change: change.key == "k003")).after
@@ -149,8 +149,8 @@ async def test_drains_are_told(mirror: Mirror, client: Client) -> None:
     assert mirror.nodes["k003"].state.schedulable
 
 
-async def test_nodes_that_come_and_go_are_told(mirror: Mirror, client: Client, slurm: Beside) -> None:
-    with mirror.subscribe(Kind.NODE) as feed:
+async def test_nodes_that_come_and_go_are_told(mirror: Mirror, client: SlurmClient, slurm: Beside) -> None:
+    with mirror.subscribe(ObjectKind.NODE) as feed:
         slurm.add_external_nodes(2, prefix="m")
         mirror.poke(nodes=True)
         await until(feed, becomes("m001", "IDLE"))
@@ -160,11 +160,11 @@ async def test_nodes_that_come_and_go_are_told(mirror: Mirror, client: Client, s
     assert mirror.nodes.presence("m001") is Presence.ABSENT
 
 
-async def test_a_reservation_is_told(client: Client, slurm: Beside) -> None:
+async def test_a_reservation_is_told(client: SlurmClient, slurm: Beside) -> None:
     rhythm = msgspec.structs.replace(Rhythm(), tables=0.2)
     async with Mirror(client, rhythm=rhythm) as mirror:
         await mirror.synced()
-        with mirror.subscribe(Kind.RESERVATION) as feed:
+        with mirror.subscribe(ObjectKind.RESERVATION) as feed:
             slurm.exec(
                 "scontrol", "create", "reservation", "ReservationName=r1", "StartTime=now+1hour",
                 "Duration=10", "Nodes=k001", "Users=slurm",
@@ -174,24 +174,24 @@ async def test_a_reservation_is_told(client: Client, slurm: Beside) -> None:
             await until(feed, lambda change: change.key == "r1" and change.after is None)
 
 
-async def test_only_tracked_jobs_are_asked_for_when_that_is_wanted(client: Client) -> None:
+async def test_only_tracked_jobs_are_asked_for_when_that_is_wanted(client: SlurmClient) -> None:
     other = await client.submit(external(hold=True))
     async with Mirror(client, all_jobs=False) as mirror:
         await mirror.synced()
         made = await client.submit(external(hold=True))
-        with mirror.subscribe(Kind.JOB) as feed:
+        with mirror.subscribe(ObjectKind.JOB) as feed:
             mirror.track(made.job_id)
             await until(feed, becomes(made.job_id, "PENDING"))
         assert str(other.job_id) not in mirror.jobs
     await client.cancel_many(JobSelection(jobs=[str(made.job_id), str(other.job_id)]))
 
 
-async def test_a_ring_makes_the_mirror_look_at_once(client: Client, slurm: Beside, lab: Lab) -> None:
+async def test_a_ring_makes_the_mirror_look_at_once(client: SlurmClient, slurm: Beside, lab: Lab) -> None:
     lazy = Rhythm(tick=300, sweep=300, lively=300, nodes=300, tables=300)
     here = lab.network.host
     async with Mirror(client, rhythm=lazy) as mirror, Doorbell(mirror.poke, host=here) as bell:
         await mirror.synced()
-        with mirror.subscribe(Kind.JOB) as feed:
+        with mirror.subscribe(ObjectKind.JOB) as feed:
             made = await client.allocate(external())
             slurm.exec("bash", "-c", f"echo rung > /dev/udp/{here}/{bell.port}")
             await until(feed, becomes(made.job_id, "RUNNING"))
@@ -201,18 +201,18 @@ async def test_a_ring_makes_the_mirror_look_at_once(client: Client, slurm: Besid
 async def test_an_idle_mirror_never_reads_a_list_of_jobs_in_full(slurm: Beside) -> None:
     seen: list[Exchange] = []
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
-    async with Client(slurm.url, tokens, observe=seen.append) as client, Mirror(client) as mirror:
+    async with SlurmClient(slurm.url, tokens, observe=seen.append) as client, Mirror(client) as mirror:
         await mirror.synced()
         await mirror.refresh()
     paths = {exchange.path.removeprefix("/slurm/v0.0.45/") for exchange in seen}
     assert paths <= {"ping/", "diag/", "jobs/state/", "nodes/", "partitions/", "reservations/"}
 
 
-async def test_the_reason_of_a_waiting_job_is_kept_fresh(client: Client) -> None:
+async def test_the_reason_of_a_waiting_job_is_kept_fresh(client: SlurmClient) -> None:
     rhythm = Rhythm(pending=0.1, sweep=0.2, lively=0.1)
     async with Mirror(client, rhythm=rhythm) as mirror:
         made = await client.submit(external(hold=True, priority=number(0)))
-        with mirror.subscribe(Kind.JOB) as feed:
+        with mirror.subscribe(ObjectKind.JOB) as feed:
             mirror.track(made.job_id)
             await until(feed, becomes(made.job_id, "PENDING"))
             await client.update_job(made.job_id, external(comment="changed", flags=None, hold=True))
@@ -220,9 +220,9 @@ async def test_the_reason_of_a_waiting_job_is_kept_fresh(client: Client) -> None
     await client.cancel(made.job_id)
 
 
-async def test_heterogeneous_jobs_are_followed_like_others(mirror: Mirror, client: Client) -> None:
+async def test_heterogeneous_jobs_are_followed_like_others(mirror: Mirror, client: SlurmClient) -> None:
     made = [await client.submit(external(hold=True), external(hold=True)) for _ in range(7)]
-    with mirror.subscribe(Kind.JOB) as feed:
+    with mirror.subscribe(ObjectKind.JOB) as feed:
         for job in made:
             mirror.track(job.job_id)
         await until(feed, becomes(made[-1].job_id, "PENDING"))

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Auth, Client, FileToken
+from slinky.slurm import AuthError, FileToken, SlurmClient
 from slinky.slurm.jwks import jwks, mint_rs256
 from slinky.slurm.tokens import claims
 
@@ -34,10 +34,10 @@ def published(slurm: Beside) -> Iterator[bytes]:
 
 
 async def test_slurmctld_accepts_tokens_of_published_keys_and_no_others(slurm: Beside, published: bytes) -> None:
-    async with Client(slurm.url, mint_rs256(published, "slurm", kid="one")) as client:
+    async with SlurmClient(slurm.url, mint_rs256(published, "slurm", kid="one")) as client:
         assert await client.nodes()
-    async with Client(slurm.url, mint_rs256(published, "slurm", kid="unknown")) as client:
-        with pytest.raises(Auth):
+    async with SlurmClient(slurm.url, mint_rs256(published, "slurm", kid="unknown")) as client:
+        with pytest.raises(AuthError):
             await client.nodes()
 
 
@@ -55,8 +55,8 @@ async def test_a_token_that_is_replaced_in_its_file_is_taken_up_without_a_restar
 ) -> None:
     path = tmp_path / "token"
     path.write_text("not.a.token")
-    async with Client(slurm.url, FileToken(path)) as client:
-        with pytest.raises(Auth):
+    async with SlurmClient(slurm.url, FileToken(path)) as client:
+        with pytest.raises(AuthError):
             await client.nodes()
         path.write_text(slurm.token())
         assert await client.nodes()

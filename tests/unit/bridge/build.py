@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from slinky.bridge import names
-from slinky.bridge.state.views import DeviceClass, Pod, Slice
+from slinky.bridge.state.views import DeviceClass, Slice, WorkloadPod
 from slinky.kube import Node
 from slinky.slurm import Job, JobRecord, JobState, NodeResources, Presence, Whereabouts
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
-def pod(name: str = "p", *, job: str = "", node: str = "", phase: str = "Pending", **more: Any) -> Pod:
+def pod(name: str = "p", *, job: str = "", node: str = "", phase: str = "Pending", **more: Any) -> WorkloadPod:
     """A pod of ours; `more` are `labels`, `annotations`, `spec`, `made`, `deleted`, `held`, `uid`, `owners`."""
     labels = {**more.get("labels", {}), **({names.JOB_LABEL: job} if job else {})}
     meta: dict[str, Any] = {
@@ -34,10 +34,10 @@ def pod(name: str = "p", *, job: str = "", node: str = "", phase: str = "Pending
     told = {"reason": "Allocated", "message": f"Slurm job {job} has node {node}."}
     conditions = [{"type": names.SCHEDULED, "status": "True", **told}] if job and node else []
     status = {"phase": phase, "conditions": conditions, **more.get("status", {})}
-    return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Pod)
+    return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, WorkloadPod)
 
 
-def needing(amounts: Mapping[str, str], name: str = "p", **more: Any) -> Pod:
+def needing(amounts: Mapping[str, str], name: str = "p", **more: Any) -> WorkloadPod:
     """A pod with one container that asks for these."""
     spec = {"containers": [{"name": "c", "resources": {"requests": dict(amounts)}}], **more.pop("spec", {})}
     return pod(name, spec=spec, **more)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slinky.bridge.config import ConfigError, Settings
+from slinky.bridge.config import BridgeSettings, ConfigError
 from slinky.bridge.credentials import Trust, tokens
 from slinky.kube.certificates import Pair, authority, serving
 from slinky.kube.tls import load_pair
@@ -68,4 +68,4 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 def test_no_token_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JWT_FILE", raising=False)
     with pytest.raises(ConfigError, match="tokenFile, jwtKeyFile"):
-        tokens(Settings())
+        tokens(BridgeSettings())

@@ -50,7 +50,7 @@ def test_no_known_way_to_fail_is_left_without_an_answer() -> None:
 
 def test_every_word_of_ours_is_explained() -> None:
     code = "".join(file.read_text() for file in (ROOT / "src" / "slinky" / "bridge").rglob("*.py"))
-    said = set(re.findall(r'Said\(\s*(?:True|False|None),\s*"(\w+)"', code))
+    said = set(re.findall(r'ConditionText\(\s*(?:True|False|None),\s*"(\w+)"', code))
     assert said
     assert said <= reasons.OURS.keys()
 

@@ -12,8 +12,8 @@ import yaml
 
 from slinky.bridge import names
 from slinky.bridge.admission import rules
-from slinky.bridge.config import Settings
-from slinky.kube import Ask
+from slinky.bridge.config import BridgeSettings
+from slinky.kube import AdmissionRequest
 
 EXAMPLES = Path(__file__).parents[3] / "examples/bridge"
 MANIFESTS = {
@@ -39,8 +39,8 @@ async def complaints(path: str, found: dict[str, Any]) -> tuple[str, ...]:
         return {}
 
     given = {**found, "metadata": {"name": "x", "namespace": "ns", **found.get("metadata", {})}}
-    ask = Ask("u", operation="CREATE", namespace="ns", object=msgspec.Raw(json.dumps(given).encode()))
-    reply = await rules.handlers(Settings(), no_labels)[path](ask)
+    ask = AdmissionRequest("u", operation="CREATE", namespace="ns", object=msgspec.Raw(json.dumps(given).encode()))
+    reply = await rules.handlers(BridgeSettings(), no_labels)[path](ask)
     return (*(() if reply.allowed else (reply.message,)), *reply.warnings)
 
 

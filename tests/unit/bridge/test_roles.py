@@ -9,31 +9,33 @@ from hypothesis import strategies as st
 from tests.unit.bridge.build import needing, pod
 
 from slinky.bridge import names
-from slinky.bridge.config import Settings
+from slinky.bridge.config import BridgeSettings
 from slinky.bridge.lifecycle import assignment
 from slinky.bridge.lifecycle.assignment import Misplaced
-from slinky.bridge.state.views import Pod
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import hetjob, identity
 from slinky.bridge.workload.annotations import OptionError
-from slinky.bridge.workload.grouping import Root, Unit
+from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 from slinky.bridge.workload.identity import Self
-from slinky.bridge.workload.job_spec import MOST_ROLES, Wish, World, translate
+from slinky.bridge.workload.job_spec import MOST_ROLES, JobContext, JobSpec, translate
 from slinky.slurm import Job, JobRecord, JobState, NodeResources, number
 
-GROUP = Unit("ns", "PodGroup", "g")
+GROUP = Workload("ns", "PodGroup", "g")
 ME = Self("cluster", "bridge")
 
 
-def wish(*pods: Pod, options: dict[str, str] | None = None, excluded: dict[str, frozenset[str]] | None = None) -> Wish:
-    root = Root({names.OPTION + name: value for name, value in (options or {}).items()})
-    return translate(GROUP, root, pods, World(Settings()), excluded=excluded)
+def wish(
+    *pods: WorkloadPod, options: dict[str, str] | None = None, excluded: dict[str, frozenset[str]] | None = None
+) -> JobSpec:
+    root = WorkloadRoot({names.OPTION + name: value for name, value in (options or {}).items()})
+    return translate(GROUP, root, pods, JobContext(BridgeSettings()), excluded=excluded)
 
 
-def workers(count: int, **more: Any) -> list[Pod]:
+def workers(count: int, **more: Any) -> list[WorkloadPod]:
     return [needing({"cpu": "1"}, f"w-{i}", **more) for i in range(1, count + 1)]
 
 
-def names_of(found: Wish) -> list[list[str]]:
+def names_of(found: JobSpec) -> list[list[str]]:
     return [[pod.metadata.name for pod in role] for role in found.roles]
 
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from slinky.cli import serve
 from slinky.cli.main import app
-from slinky.operator.settings import Settings
+from slinky.operator.settings import OperatorSettings
 
 FAMILIAR = {
     "operator": "--health-addr=:8081 --metrics-addr=:8080 --metrics-secure=false --leader-elect=true"
@@ -26,7 +26,7 @@ class Started:
     """What a verb would have run."""
 
     def __init__(self) -> None:
-        self.settings = Settings()
+        self.settings = OperatorSettings()
         self.level = ""
         self.addresses: list[tuple[str, int]] = []
         self.doors = 0
@@ -41,7 +41,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
         main(None)
         return 0
 
-    def operate(settings: Settings, _: object) -> None:
+    def operate(settings: OperatorSettings, _: object) -> None:
         found.settings = settings
 
     monkeypatch.setattr(serve, "run", run)

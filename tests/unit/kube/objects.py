@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from slinky.kube import ConfigMap, Meta
+from slinky.kube import ConfigMap, ObjectMeta
 
 
 def config_map(
@@ -16,7 +16,7 @@ def config_map(
     labels: dict[str, str] | None = None,
     uid: str = "",
 ) -> ConfigMap:
-    meta = Meta(name, "ns", uid or f"uid-{name}", str(version), labels=labels or {})
+    meta = ObjectMeta(name, "ns", uid or f"uid-{name}", str(version), labels=labels or {})
     return ConfigMap(meta, data or {})
 
 

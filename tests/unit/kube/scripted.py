@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 
 from slinky.kube.errors import Unreachable
-from slinky.kube.transport import Answer, Stream
+from slinky.kube.transport import HttpResponse, Stream
 
 Script = Callable[[str, str, bytes | None], Any]
 CUT = object()
 """In a script of chunks: the connection breaks here."""
 
 
-def answer(status: int, body: Any, **headers: str) -> Answer:
+def answer(status: int, body: Any, **headers: str) -> HttpResponse:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(status, named, body if isinstance(body, bytes) else msgspec.json.encode(body))
+    return HttpResponse(status, named, body if isinstance(body, bytes) else msgspec.json.encode(body))
 
 
 class Chunks:
@@ -45,12 +45,12 @@ class Scripted:
 
     async def request(
         self, method: str, path: str, *, body: bytes | None = None, headers: Any = None, deadline: float
-    ) -> Answer:
+    ) -> HttpResponse:
         self.asked.append((method, path, body))
         found = self.requests.pop(0)
         if isinstance(found, Exception):
             raise found
-        assert isinstance(found, Answer)
+        assert isinstance(found, HttpResponse)
         return found
 
     @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from slinky.kube import Ask, ConfigMap, Reply, deny
+from slinky.kube import AdmissionRequest, AdmissionResponse, ConfigMap, deny
 from slinky.kube.admission import application, patience
 
 
@@ -26,8 +26,8 @@ async def ask(handler: Any, body: bytes, query: str = "", **options: Any) -> tup
 
 
 async def test_the_answer_carries_the_questions_uid_and_version() -> None:
-    async def allow(_: Ask) -> Reply:
-        return Reply()
+    async def allow(_: AdmissionRequest) -> AdmissionResponse:
+        return AdmissionResponse()
 
     status, answer = await ask(allow, review("v1beta1"))
     assert status == 200
@@ -36,7 +36,7 @@ async def test_the_answer_carries_the_questions_uid_and_version() -> None:
 
 
 async def test_a_refusal_has_its_reason_and_warnings() -> None:
-    async def refuse(_: Ask) -> Reply:
+    async def refuse(_: AdmissionRequest) -> AdmissionResponse:
         return deny("not so", warnings=["careful"])
 
     _, answer = await ask(refuse, review())
@@ -47,8 +47,8 @@ async def test_a_refusal_has_its_reason_and_warnings() -> None:
 async def test_a_patch_travels_as_base64() -> None:
     operation = {"op": "add", "path": "/x", "value": 1}
 
-    async def change(_: Ask) -> Reply:
-        return Reply(patch=(operation,))
+    async def change(_: AdmissionRequest) -> AdmissionResponse:
+        return AdmissionResponse(patch=(operation,))
 
     _, answer = await ask(change, review())
     assert answer["response"]["patchType"] == "JSONPatch"
@@ -56,7 +56,7 @@ async def test_a_patch_travels_as_base64() -> None:
 
 
 async def test_objects_are_read_as_what_the_handler_says() -> None:
-    async def look(asked: Ask) -> Reply:
+    async def look(asked: AdmissionRequest) -> AdmissionResponse:
         return deny(f"{asked.new(ConfigMap).data} after {asked.old(ConfigMap).data}")
 
     new, old = ({"metadata": {"name": "a"}, "data": {"x": value}} for value in "21")
@@ -64,18 +64,18 @@ async def test_objects_are_read_as_what_the_handler_says() -> None:
     assert answer["response"]["status"]["message"] == "{'x': '2'} after {'x': '1'}"
 
 
-async def never(_: Ask) -> Reply:
+async def never(_: AdmissionRequest) -> AdmissionResponse:
     await asyncio.Event().wait()
-    return Reply()
+    return AdmissionResponse()
 
 
-async def bug(_: Ask) -> Reply:
+async def bug(_: AdmissionRequest) -> AdmissionResponse:
     raise ZeroDivisionError
 
 
-async def misread(asked: Ask) -> Reply:
+async def misread(asked: AdmissionRequest) -> AdmissionResponse:
     asked.new(int)
-    return Reply()
+    return AdmissionResponse()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from tests.unit.kube.objects import config_map
 
-from slinky.kube import CONFIG_MAPS, Cache, ConfigMap, Key, Later, Meta, Odd, Unreadable, by_label
+from slinky.kube import CONFIG_MAPS, Cache, ConfigMap, Key, Later, ObjectMeta, Odd, Unreadable, by_label
 
 
 def make(**indexes: object) -> Cache[ConfigMap]:
@@ -48,7 +48,7 @@ def test_events_from_before_our_own_write_change_nothing() -> None:
     cache.wrote(config_map("a", 9, data={"x": "mine"}))
     cache.put(config_map("a", 5, data={"x": "late event"}))
     assert cache.get(Key("ns", "a")) == config_map("a", 9, data={"x": "mine"})
-    cache.drop(Meta("a", "ns", resource_version="4"))
+    cache.drop(ObjectMeta("a", "ns", resource_version="4"))
     assert Key("ns", "a") in cache
 
 
@@ -57,7 +57,7 @@ def test_what_we_deleted_does_not_come_back_by_an_old_event() -> None:
     cache.removed(Key("ns", "a"), "uid-a")
     cache.put(config_map("a", 2))
     assert cache.get(Key("ns", "a")) is None
-    cache.drop(Meta("a", "ns", resource_version="3"))
+    cache.drop(ObjectMeta("a", "ns", resource_version="3"))
     cache.put(config_map("a", 4, uid="another"))
     assert cache.get(Key("ns", "a")) is not None
 
@@ -95,7 +95,7 @@ def test_what_a_deletion_leaves_is_shown_and_a_last_version_is_not(
 def test_an_answer_that_comes_after_the_end_of_its_object_revives_nothing() -> None:
     cache = whole(config_map("a", 1))
     cache.put(config_map("a", 101))
-    cache.drop(Meta("a", "ns", resource_version="103"))
+    cache.drop(ObjectMeta("a", "ns", resource_version="103"))
     cache.wrote(config_map("a", 102))  # our patch was between the two
     assert Key("ns", "a") not in cache
     cache.wrote(config_map("a", 104, uid="another"))
@@ -114,8 +114,8 @@ def test_a_server_that_went_back_in_time_is_believed() -> None:
 def test_an_unreadable_object_is_never_an_absence() -> None:
     cache = whole(config_map("a", 1))
     cache.begin()
-    cache.misread(Odd(Meta("a", "ns", resource_version="2"), "data is a list"))
-    cache.misread(Odd(Meta("b", "ns", resource_version="2"), "data is a list"))
+    cache.misread(Odd(ObjectMeta("a", "ns", resource_version="2"), "data is a list"))
+    cache.misread(Odd(ObjectMeta("b", "ns", resource_version="2"), "data is a list"))
     cache.finish("200")
     assert cache.get(Key("ns", "a")) == config_map("a", 1)
     with pytest.raises(Unreadable, match="ns/b"):
@@ -129,15 +129,15 @@ def test_an_unreadable_object_is_never_an_absence() -> None:
 def test_an_object_without_a_readable_name_forbids_to_conclude_an_absence() -> None:
     cache = whole(config_map("a", 1))
     cache.begin()
-    cache.misread(Odd(Meta(), "no metadata"))
+    cache.misread(Odd(ObjectMeta(), "no metadata"))
     cache.finish("200")
     assert Key("ns", "a") in cache
 
 
 def test_a_deleted_odd_object_is_gone() -> None:
     cache = whole()
-    cache.misread(Odd(Meta("b", "ns", resource_version="2"), "why"))
-    cache.drop(Meta("b", "ns", resource_version="3"))
+    cache.misread(Odd(ObjectMeta("b", "ns", resource_version="2"), "why"))
+    cache.drop(ObjectMeta("b", "ns", resource_version="3"))
     assert cache.get(Key("ns", "b")) is None
 
 
@@ -151,7 +151,7 @@ def test_listeners_hear_old_and_new_of_real_changes_only() -> None:
     )
     cache.put(config_map("a", 1))
     cache.put(config_map("a", 2))
-    cache.drop(Meta("a", "ns", resource_version="3"))
+    cache.drop(ObjectMeta("a", "ns", resource_version="3"))
     assert heard == [("", "1"), ("1", "2"), ("2", "")]
 
 
@@ -178,7 +178,7 @@ def test_an_index_always_agrees_with_the_objects(steps: list[tuple[str, str, str
         if step == "put":
             cache.put(config_map(name, version, labels={"app": label} if label else {}))
         else:
-            cache.drop(Meta(name, "ns", resource_version=str(version)))
+            cache.drop(ObjectMeta(name, "ns", resource_version=str(version)))
     for value in ("x", "y"):
         expected = {found.key for found in cache if found.metadata.labels.get("app") == value}
         assert {found.key for found in cache.by("app", value)} == expected

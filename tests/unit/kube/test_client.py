@@ -11,15 +11,15 @@ from tests.unit.kube.scripted import Scripted, answer
 from slinky.kube import (
     CONFIG_MAPS,
     PODS,
-    Client,
     Key,
+    KubeClient,
     NotFound,
     ServerError,
     TooManyRequests,
     Unreachable,
     Unreadable,
 )
-from slinky.kube.errors import Kind, api_error, verdict
+from slinky.kube.errors import ErrorKind, api_error, verdict
 from slinky.observe import ManualClock
 
 FOUND = {"metadata": {"name": "a", "namespace": "ns", "resourceVersion": "1"}}
@@ -30,7 +30,7 @@ class Rig:
     def __init__(self, *requests: object) -> None:
         self.transport = Scripted(list(requests))
         self.clock = ManualClock()
-        self.client = Client(self.transport, clock=self.clock, dice=random.Random(1), deadline=30.0)  # noqa: S311
+        self.client = KubeClient(self.transport, clock=self.clock, dice=random.Random(1), deadline=30.0)  # noqa: S311
 
     async def get(self, seconds: float) -> object:
         """The answer to a get during which `seconds` pass."""
@@ -111,19 +111,19 @@ async def test_deleting_what_is_gone_is_not_found() -> None:
 @pytest.mark.parametrize(
     ("code", "reason", "kind"),
     [
-        (409, "AlreadyExists", Kind.LATER),
-        (404, "NotFound", Kind.LATER),
-        (429, "", Kind.LATER),
-        (503, "", Kind.LATER),
-        (403, "Forbidden", Kind.BLOCKED),
-        (422, "Invalid", Kind.BLOCKED),
-        (418, "", Kind.BUG),
+        (409, "AlreadyExists", ErrorKind.LATER),
+        (404, "NotFound", ErrorKind.LATER),
+        (429, "", ErrorKind.LATER),
+        (503, "", ErrorKind.LATER),
+        (403, "Forbidden", ErrorKind.BLOCKED),
+        (422, "Invalid", ErrorKind.BLOCKED),
+        (418, "", ErrorKind.BUG),
     ],
 )
-def test_each_refusal_has_its_kind(code: int, reason: str, kind: Kind) -> None:
+def test_each_refusal_has_its_kind(code: int, reason: str, kind: ErrorKind) -> None:
     error = api_error(code, msgspec.json.encode({"code": code, "reason": reason}))
     assert verdict(error).kind is kind
 
 
 def test_what_nobody_foresaw_is_a_bug() -> None:
-    assert verdict(KeyError("x")).kind is Kind.BUG
+    assert verdict(KeyError("x")).kind is ErrorKind.BUG

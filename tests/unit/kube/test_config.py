@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from slinky.kube import Misconfigured, connect
-from slinky.kube.auth import ExecSpec, ExecToken, FileToken
+from slinky.kube.auth import BearerTokenFile, ExecSpec, ExecToken
 from slinky.kube.config import find, from_kubeconfig, in_cluster
 from slinky.observe import ManualClock
 
@@ -100,7 +100,7 @@ async def test_a_pod_uses_its_service_account(tmp_path: Path) -> None:
 async def test_a_rotated_token_file_is_read_again(tmp_path: Path) -> None:
     path, clock = tmp_path / "token", ManualClock()
     path.write_text("one")
-    tokens = FileToken(path, clock)
+    tokens = BearerTokenFile(path, clock)
     assert await tokens.token() == "one"
     path.write_text("two")
     assert await tokens.token() == "one"  # not yet: files are not read on every request
@@ -114,13 +114,13 @@ async def test_a_rotated_token_file_is_read_again(tmp_path: Path) -> None:
 async def test_a_token_file_that_is_away_for_a_moment_does_no_harm(tmp_path: Path) -> None:
     path, clock = tmp_path / "token", ManualClock()
     path.write_text("one")
-    tokens = FileToken(path, clock)
+    tokens = BearerTokenFile(path, clock)
     await tokens.token()
     path.unlink()
     await clock.advance(60.0)
     assert await tokens.token() == "one"
     with pytest.raises(Misconfigured):
-        await FileToken(tmp_path / "never").token()
+        await BearerTokenFile(tmp_path / "never").token()
 
 
 PLUGIN = """

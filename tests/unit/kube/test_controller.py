@@ -14,12 +14,12 @@ from slinky.kube import (
     Blocked,
     Cache,
     ConfigMap,
-    Controller,
+    ControlLoop,
+    ErrorDecision,
+    ErrorKind,
     Key,
-    Kind,
     Later,
-    Meta,
-    Verdict,
+    ObjectMeta,
 )
 from slinky.observe import ManualClock
 
@@ -29,7 +29,7 @@ A = Key("ns", "a")
 class Rig:
     def __init__(self, reconcile: Callable[[Key], Awaitable[Again | None]], **options: object) -> None:
         self.clock = ManualClock()
-        self.told: list[Verdict] = []
+        self.told: list[ErrorDecision] = []
         self.cache: Cache[ConfigMap] = Cache(CONFIG_MAPS)
         self.seen: list[Key] = []
 
@@ -37,10 +37,10 @@ class Rig:
             self.seen.append(key)
             return await reconcile(key)
 
-        async def blocked(_: Key, judged: Verdict) -> None:
+        async def blocked(_: Key, judged: ErrorDecision) -> None:
             self.told.append(judged)
 
-        self.controller: Controller[Key] = Controller(
+        self.controller: ControlLoop[Key] = ControlLoop(
             "test",
             counted,
             blocked=blocked,
@@ -76,7 +76,7 @@ async def test_a_deletion_is_reconciled_too() -> None:
     async with rig.running():
         rig.cache.put(config_map("a", 1))
         await rig.clock.advance(1.0)
-        rig.cache.drop(Meta("a", "ns", resource_version="2"))
+        rig.cache.drop(ObjectMeta("a", "ns", resource_version="2"))
         await rig.clock.advance(1.0)
     assert rig.seen == [A, A]
 
@@ -164,8 +164,8 @@ async def test_errors_of_other_packages_are_judged_by_their_own_table() -> None:
     class SlurmDown(Exception):  # noqa: N818
         pass
 
-    def judge(error: Exception) -> Verdict | None:
-        return Verdict(Kind.LATER, "SlurmDown", "no answer", 7.0) if isinstance(error, SlurmDown) else None
+    def judge(error: Exception) -> ErrorDecision | None:
+        return ErrorDecision(ErrorKind.LATER, "SlurmDown", "no answer", 7.0) if isinstance(error, SlurmDown) else None
 
     async def reconcile(_: Key) -> Again | None:
         raise SlurmDown

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.unit.kube.scripted import Scripted, answer
 
-from slinky.kube import Client, Recorder, Reference, Unreachable
+from slinky.kube import KubeClient, Recorder, Reference, Unreachable
 from slinky.kube.events import COMBINED
 from slinky.observe import ManualClock
 
@@ -19,7 +19,7 @@ OK = answer(201, {"metadata": {"name": "e"}})
 class Rig:
     def __init__(self) -> None:
         self.transport, self.clock = Scripted(), ManualClock()
-        client = Client(self.transport, clock=self.clock, dice=random.Random(1))  # noqa: S311
+        client = KubeClient(self.transport, clock=self.clock, dice=random.Random(1))  # noqa: S311
         self.recorder = Recorder(client, "test")
 
     async def flush(self, *answers: Any) -> list[tuple[str, dict[str, Any]]]:

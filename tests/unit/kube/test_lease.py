@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from tests.unit.kube.scripted import Scripted, answer
 
-from slinky.kube import Client, Election, Key, LeadershipLost, Terms
+from slinky.kube import Election, Key, KubeClient, LeadershipLost, Terms
 from slinky.kube.errors import Unreachable
-from slinky.kube.transport import Answer
+from slinky.kube.transport import HttpResponse
 from slinky.observe import ManualClock
 
 LEASE = Key("ns", "lease")
@@ -26,7 +26,7 @@ class LeaseServer(Scripted):
         self.version = 0
         self.down = False
 
-    async def request(self, method: str, path: str, *, body: bytes | None = None, **_: Any) -> Answer:
+    async def request(self, method: str, path: str, *, body: bytes | None = None, **_: Any) -> HttpResponse:
         if self.down:
             raise Unreachable("down")
         given = msgspec.json.decode(body) if body else {}
@@ -59,7 +59,7 @@ class Rig:
         self.leading: list[str] = []
 
     def candidate(self, name: str) -> "asyncio.Task[None]":
-        client = Client(self.server, clock=self.clock, dice=random.Random(name))  # noqa: S311
+        client = KubeClient(self.server, clock=self.clock, dice=random.Random(name))  # noqa: S311
         election = Election(client, LEASE, name, terms=Terms())
 
         async def work() -> None:
@@ -148,7 +148,7 @@ async def test_a_stolen_lease_ends_the_work() -> None:
 
 async def test_an_error_of_the_work_passes_through_and_frees_the_lease() -> None:
     rig = Rig()
-    client = Client(rig.server, clock=rig.clock, dice=random.Random(1))  # noqa: S311
+    client = KubeClient(rig.server, clock=rig.clock, dice=random.Random(1))  # noqa: S311
 
     async def work() -> None:
         raise ValueError("bug")

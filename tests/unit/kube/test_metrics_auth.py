@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.kube.scripted import Scripted, answer
 
-from slinky.kube import Client
+from slinky.kube import KubeClient
 from slinky.kube.certificates import SERVING_LIFE
 from slinky.kube.errors import Unreachable
 from slinky.kube.metrics_auth import MOST_REMEMBERED, REMEMBERED, OwnCertificate, Reviewer
@@ -24,7 +24,7 @@ def access(allowed: bool) -> Any:
 
 def reviewer(*script: Any) -> tuple[Reviewer, Scripted, ManualClock]:
     transport, clock = Scripted([*script]), ManualClock()
-    return Reviewer(Client(transport, clock=clock), clock=clock), transport, clock
+    return Reviewer(KubeClient(transport, clock=clock), clock=clock), transport, clock
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer  ", "Basic eDp5", "token x"])

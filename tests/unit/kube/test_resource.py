@@ -23,7 +23,7 @@ from slinky.kube import (
     owned_by,
 )
 from slinky.kube.errors import api_error
-from slinky.kube.types import Meta, Owner, age
+from slinky.kube.types import ObjectMeta, Owner, age
 
 json = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -86,7 +86,7 @@ def test_sharing_keeps_values_and_merges_copies() -> None:
 def test_children_lead_to_their_owner_of_the_right_kind() -> None:
     def child(kind: str, version: str, controller: bool) -> Object:
         owner = Owner(version, kind, "parent", "u", controller=controller)
-        return Object(Meta("a", "ns", owner_references=(owner,)))
+        return Object(ObjectMeta("a", "ns", owner_references=(owner,)))
 
     keys = owned_by(DEPLOYMENTS)
     assert keys(child("Deployment", "apps/v1", True)) == (Key("ns", "parent"),)

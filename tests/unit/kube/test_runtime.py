@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from slinky.kube.client import Client
+from slinky.kube import KubeClient
 from slinky.kube.errors import Later
 from slinky.kube.runtime import Runtime
 from slinky.kube.views import NODES, PODS
@@ -14,7 +14,7 @@ from slinky.observe import Health
 
 def test_a_process_is_ready_when_its_caches_are_and_says_which_are_not() -> None:
     health = Health()
-    runtime = Runtime(cast("Client", None), health=health)
+    runtime = Runtime(cast("KubeClient", None), health=health)
     pods, nodes = runtime.cache(PODS), runtime.cache(NODES)
     assert "pods" in str(health.readiness())
     pods.finish("1")
@@ -24,7 +24,7 @@ def test_a_process_is_ready_when_its_caches_are_and_says_which_are_not() -> None
 
 
 async def test_waiting_for_a_cache_has_an_end() -> None:
-    runtime = Runtime(cast("Client", None), patience=0.01)
+    runtime = Runtime(cast("KubeClient", None), patience=0.01)
     runtime.cache(PODS)
     with pytest.raises(Later, match="pods"):
         await runtime.wait_synced()

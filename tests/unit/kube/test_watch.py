@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.kube.objects import bookmark, event, failure
 from tests.unit.kube.scripted import CUT, Chunks, Scripted, answer
 
-from slinky.kube import CONFIG_MAPS, Cache, Client, ConfigMap, Key, Watch
+from slinky.kube import CONFIG_MAPS, Cache, ConfigMap, Key, KubeClient, Watch
 from slinky.kube.errors import Unreachable, api_error
 from slinky.observe import ManualClock
 
@@ -25,7 +25,7 @@ class Rig:
         self.clock = ManualClock()
         self.transport = Scripted(requests, streams)
         self.cache: Cache[ConfigMap] = Cache(CONFIG_MAPS)
-        client = Client(
+        client = KubeClient(
             self.transport,
             clock=self.clock,
             dice=random.Random(1),  # noqa: S311

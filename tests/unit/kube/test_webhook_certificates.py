@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from cryptography import x509
 
 from slinky.kube.certificates import AUTHORITY_LIFE, SERVING_LIFE, SETTLE, Pouch, issuer, kept
-from slinky.kube.webhook_certificates import ClientConfig, Entry, entrust
+from slinky.kube.webhook_certificates import ClientConfig, WebhookEntry, entrust
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS = ("hook.slinky.svc", "127.0.0.1")
@@ -71,7 +71,7 @@ def test_a_new_authority_signs_nothing_until_it_had_time_to_be_known() -> None:
 
 
 def test_every_webhook_is_made_to_trust_and_none_is_touched_twice() -> None:
-    entries = [Entry("a", ClientConfig(b"old")), Entry("b", ClientConfig(b"new"))]
+    entries = [WebhookEntry("a", ClientConfig(b"old")), WebhookEntry("b", ClientConfig(b"new"))]
     patch = entrust(entries, b"new")
     assert [(item["op"], item["path"]) for item in patch] == [
         ("test", "/webhooks/0/name"),

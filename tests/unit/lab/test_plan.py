@@ -9,10 +9,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from slinky.lab import paths
-from slinky.lab.bringup import Options
+from slinky.lab.bringup import LabOptions
 from slinky.lab.errors import LabError
 from slinky.lab.kubernetes import addons, control_plane, node, pki
-from slinky.lab.kubernetes.node import Node
+from slinky.lab.kubernetes.node import LabNode
 from slinky.lab.machine import cgroups
 from slinky.lab.machine.network import INDEXES, SERVICES, Network
 from slinky.lab.machine.rootfs import Mount
@@ -39,16 +39,16 @@ def test_every_address_of_a_lab_is_inside_its_ranges() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (Options(name="Bad Name"), "lab name 'Bad Name' is not usable"),
-        (Options(name="x" * 21), "is not usable"),
-        (Options(minor="1.20"), "Kubernetes 1.20 is not known here"),
-        (Options(slurm="inside"), "--slurm inside is not known"),
-        (Options(nodes=-1), "--nodes is -1, which is not between 0 and 100"),
-        (Options(slurm_nodes=65, slurm="beside"), "--slurm-nodes is 65"),
-        (Options(external_nodes=1), "--external-nodes needs a Slurm"),
+        (LabOptions(name="Bad Name"), "lab name 'Bad Name' is not usable"),
+        (LabOptions(name="x" * 21), "is not usable"),
+        (LabOptions(minor="1.20"), "Kubernetes 1.20 is not known here"),
+        (LabOptions(slurm="inside"), "--slurm inside is not known"),
+        (LabOptions(nodes=-1), "--nodes is -1, which is not between 0 and 100"),
+        (LabOptions(slurm_nodes=65, slurm="beside"), "--slurm-nodes is 65"),
+        (LabOptions(external_nodes=1), "--external-nodes needs a Slurm"),
     ],
 )
-def test_an_impossible_lab_is_refused_before_anything_is_touched(options: Options, complaint: str) -> None:
+def test_an_impossible_lab_is_refused_before_anything_is_touched(options: LabOptions, complaint: str) -> None:
     with pytest.raises(LabError) as refused:
         options.check()
     assert complaint in str(refused.value)
@@ -93,14 +93,14 @@ def test_a_plain_server_publishes_no_loopback_endpoint_and_talks_to_no_kubelet()
 
 def test_kubelets_never_share_a_cgroup_root(tmp_path: Path) -> None:
     roots = {
-        node.kubelet(Node(number, Network(0), tmp_path, f"slinky-a/node{number}"))["cgroupRoot"] for number in (1, 2)
+        node.kubelet(LabNode(number, Network(0), tmp_path, f"slinky-a/node{number}"))["cgroupRoot"] for number in (1, 2)
     }
     assert roots == {"/slinky-a/node1", "/slinky-a/node2"}
 
 
 def test_a_node_without_gpus_runs_no_gpu_driver(tmp_path: Path) -> None:
-    assert "lab-gpu" not in node.daemons(Node(1, Network(0), tmp_path, "c"))
-    assert "--devices=4" in node.daemons(Node(1, Network(0), tmp_path, "c", gpus=4))["lab-gpu"]
+    assert "lab-gpu" not in node.daemons(LabNode(1, Network(0), tmp_path, "c"))
+    assert "--devices=4" in node.daemons(LabNode(1, Network(0), tmp_path, "c", gpus=4))["lab-gpu"]
 
 
 def test_cgroup_hierarchies_of_both_versions_are_found() -> None:

@@ -10,12 +10,12 @@ from slinky.api.accounting import Accounting
 from slinky.api.controller import Controller
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
-from slinky.kube.types import Condition, Meta
+from slinky.kube.types import Condition, ObjectMeta
 from slinky.kube.views import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Taint
-from slinky.operator.nodeset.plan import Snapshot
+from slinky.operator.nodeset.plan import NodeSetSnapshot
 from slinky.operator.nodeset.workers import Worker, worker
-from slinky.operator.slurm.snapshot import Sight
-from slinky.slurm import Node as Host
+from slinky.operator.slurm.snapshot import SlurmSnapshot
+from slinky.slurm import Host
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 REVISION = "rev2"
@@ -73,7 +73,7 @@ def pod(
     marks = {getattr(metadata, key.upper(), key): value for key, value in annotations.items()}
     own = {metadata.REVISION: revision, metadata.SCALING_MODE: mode, metadata.POD_HOSTNAME: name}
     return Pod(
-        metadata=Meta(
+        metadata=ObjectMeta(
             name=name,
             namespace="ns",
             uid=f"uid-{name}",
@@ -89,7 +89,7 @@ def pod(
 
 def node(name: str = "node1", *, cordoned: bool = False, taints: tuple[Taint, ...] = (), **more: Any) -> Node:
     return Node(
-        Meta(name=name, labels=more.get("labels", {}), annotations=more.get("annotations", {})),
+        ObjectMeta(name=name, labels=more.get("labels", {}), annotations=more.get("annotations", {})),
         NodeSpec(unschedulable=cordoned, taints=taints),
         NodeStatus(conditions=more.get("conditions", ())),
     )
@@ -100,20 +100,20 @@ def host(name: str = "gpu-0", state: str = "IDLE", reason: str = "", **more: Any
     return Host(name=name, words=(*words, "DYNAMIC_NORM"), reason=reason, **more)
 
 
-def seeing(*hosts: Host, trusted: bool = True) -> Sight:
-    return Sight(connected=True, trusted=trusted, hosts={found.name: found for found in hosts})
+def seeing(*hosts: Host, trusted: bool = True) -> SlurmSnapshot:
+    return SlurmSnapshot(connected=True, trusted=trusted, hosts={found.name: found for found in hosts})
 
 
-BLIND = Sight(connected=True, trusted=False)
+BLIND = SlurmSnapshot(connected=True, trusted=False)
 
 
-def one(made: Pod, sight: Sight = BLIND, of: NodeSet | None = None, on: Node | None = None) -> Worker:
+def one(made: Pod, sight: SlurmSnapshot = BLIND, of: NodeSet | None = None, on: Node | None = None) -> Worker:
     return worker(of or node_set(), made, on or node(made.spec.node_name), sight, NOW)
 
 
 def snapshot(
-    of: NodeSet, pods: list[Pod], sight: Sight = BLIND, nodes: list[Node] | None = None, **more: Any
-) -> Snapshot:
+    of: NodeSet, pods: list[Pod], sight: SlurmSnapshot = BLIND, nodes: list[Node] | None = None, **more: Any
+) -> NodeSetSnapshot:
     known = {found.metadata.name: found for found in (nodes if nodes is not None else [node("node1"), node("node2")])}
     workers = tuple(worker(of, made, known.get(made.spec.node_name), sight, NOW) for made in pods)
-    return Snapshot(of, workers, known, sight, REVISION, NOW, **more)
+    return NodeSetSnapshot(of, workers, known, sight, REVISION, NOW, **more)

@@ -10,10 +10,10 @@ from tests.unit.operator.made import accounting, controller, node_set
 from slinky.api.loginset import LoginSet
 from slinky.api.names import metadata
 from slinky.api.restapi import RestApi
-from slinky.operator.accounting.plan import Facts
+from slinky.operator.accounting.plan import AccountingInputs
 from slinky.operator.accounting.plan import plan as accounting_plan
 from slinky.operator.build.images import Images
-from slinky.operator.build.pod_parts import Hashes
+from slinky.operator.build.pod_parts import DaemonHashes
 from slinky.operator.controller import objects as ctld
 from slinky.operator.controller.files import Files
 from slinky.operator.loginset import objects as login
@@ -29,26 +29,28 @@ def kind(view: type[Any], **spec: Any) -> Any:
 
 
 def slurmd(**spec: Any) -> dict[str, Any]:
-    setting = workers.Setting(controller(), workers.Hashes(), IMAGES)
+    setting = workers.WorkerContext(controller(), workers.WorkerHashes(), IMAGES)
     return dict(workers.pod(node_set(**spec), workers.Slot(0), setting)["spec"])
 
 
 def slurmctld() -> dict[str, Any]:
-    return dict(ctld.stateful_set(controller(), None, Hashes(), Files(), IMAGES)["spec"]["template"]["spec"])
+    return dict(ctld.stateful_set(controller(), None, DaemonHashes(), Files(), IMAGES)["spec"]["template"]["spec"])
 
 
 def slurmdbd() -> dict[str, Any]:
-    return dict(accounting_plan(accounting(), Facts(password="p"), IMAGES).apply[-1][1]["spec"]["template"]["spec"])
+    return dict(
+        accounting_plan(accounting(), AccountingInputs(password="p"), IMAGES).apply[-1][1]["spec"]["template"]["spec"]
+    )
 
 
 def slurmrestd() -> dict[str, Any]:
-    made = rest.deployment(kind(RestApi), controller(), Hashes(), IMAGES)
+    made = rest.deployment(kind(RestApi), controller(), DaemonHashes(), IMAGES)
     return dict(made["spec"]["template"]["spec"])
 
 
 def sackd() -> dict[str, Any]:
     of = kind(LoginSet, sssdConfRef={"name": "sssd", "key": "sssd.conf"})
-    made = login.deployment(of, controller(), login.Hashes(), IMAGES, "cluster.local")
+    made = login.deployment(of, controller(), login.LoginSetHashes(), IMAGES, "cluster.local")
     return dict(made["spec"]["template"]["spec"])
 
 

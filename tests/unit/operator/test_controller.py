@@ -7,28 +7,28 @@ from tests.unit.operator.made import accounting, controller, node_set, seeing
 
 from slinky.api.names import metadata
 from slinky.kube.errors import Blocked
-from slinky.kube.types import Meta
+from slinky.kube.types import ObjectMeta
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS, ConfigMap, ReplicaStatus
 from slinky.operator.build.images import Images
 from slinky.operator.build.monitors import SERVICE_MONITORS
 from slinky.operator.controller.conf import LEAST_NODES, slurm_conf
-from slinky.operator.controller.config_generation import Decision, Generation, Verdict
+from slinky.operator.controller.config_generation import Decision, Generation, GenerationState
 from slinky.operator.controller.files import Files, files
 from slinky.operator.controller.objects import Running, service
-from slinky.operator.controller.plan import Facts, Plan, data, digest_of, plan
+from slinky.operator.controller.plan import ControllerInputs, ControllerPlan, data, digest_of, plan
 from slinky.operator.controller.status import health
-from slinky.operator.slurm.snapshot import Sight
+from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.slurm.conf import ConfError, parse
 
 HA: dict[str, Any] = {"ha": {"enabled": True, "backups": 2}, "persistence": {"existingClaim": "shared"}}
 
 
-def facts(**more: Any) -> Facts:
-    none = Facts(None, (), Files(), slurm_key="k", jwt_key=b"j", jwks="", monitors=False)
+def facts(**more: Any) -> ControllerInputs:
+    none = ControllerInputs(None, (), Files(), slurm_key="k", jwt_key=b"j", jwks="", monitors=False)
     return none._replace(**more)
 
 
-def planned(of: Any, **more: Any) -> Plan:
+def planned(of: Any, **more: Any) -> ControllerPlan:
     known, images = facts(**more), Images("reg/{daemon}:1")
     return plan(of, known, images, Running(data(of, known), digest_of(of, known, images)))
 
@@ -260,18 +260,18 @@ def test_there_is_always_room_for_twice_the_workers() -> None:
 def test_files_of_the_site_stand_beside_and_never_replace_ours() -> None:
     of = controller(configFileRefs=[{"name": "extra"}], prologScriptRefs=[{"name": "scripts"}])
     maps = {
-        "extra": ConfigMap(Meta(name="extra"), {"cgroup.conf": "CgroupPlugin=disabled", "gres.conf": "x"}),
-        "scripts": ConfigMap(Meta(name="scripts"), {"10-check.sh": "#!/bin/sh"}),
+        "extra": ConfigMap(ObjectMeta(name="extra"), {"cgroup.conf": "CgroupPlugin=disabled", "gres.conf": "x"}),
+        "scripts": ConfigMap(ObjectMeta(name="scripts"), {"10-check.sh": "#!/bin/sh"}),
     }
     found = files(of, maps)
     made = objects(of, files=found)["ConfigMap/slurm-config"]["data"]
     assert (made["cgroup.conf"], made["10-check.sh"]) == ("CgroupPlugin=disabled", "#!/bin/sh")
     assert settings(made["slurm.conf"])["Prolog"] == ["10-check.sh"]
-    bad = {**maps, "extra": ConfigMap(Meta(name="extra"), {"slurm.conf": "x"})}
+    bad = {**maps, "extra": ConfigMap(ObjectMeta(name="extra"), {"slurm.conf": "x"})}
     with pytest.raises(Blocked, match="ForbiddenFile"):
         files(of, bad)
     with pytest.raises(Blocked, match="ForbiddenFile"):
-        files(of, {**maps, "scripts": ConfigMap(Meta(name="scripts"), {"slurm.conf": "x"})})
+        files(of, {**maps, "scripts": ConfigMap(ObjectMeta(name="scripts"), {"slurm.conf": "x"})})
 
 
 def test_a_service_monitor_exists_where_it_is_wanted_and_possible() -> None:
@@ -288,14 +288,22 @@ def test_no_persons_text_is_in_a_script() -> None:
     assert "reboot" not in str([c["command"] for c in pod["initContainers"]])
 
 
-STATUS: list[tuple[str, Any, ReplicaStatus | None, Sight, bool]] = [
-    ("nothing yet", controller(), None, Sight(), False),
+STATUS: list[tuple[str, Any, ReplicaStatus | None, SlurmSnapshot, bool]] = [
+    ("nothing yet", controller(), None, SlurmSnapshot(), False),
     ("one ready", controller(), ReplicaStatus(ready_replicas=1, updated_replicas=1), seeing(), True),
-    ("a standby is never ready", controller(**HA), ReplicaStatus(ready_replicas=1, updated_replicas=3), Sight(), True),
+    (
+        "a standby is never ready",
+        controller(**HA),
+        ReplicaStatus(ready_replicas=1, updated_replicas=3),
+        SlurmSnapshot(),
+        True,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("law", "of", "status", "sight", "ready"), STATUS, ids=[case[0] for case in STATUS])
-def test_when_a_controller_is_ready(law: str, of: Any, status: ReplicaStatus | None, sight: Sight, ready: bool) -> None:
-    made = Generation(1, "d", {}, Verdict.LOADED)
+def test_when_a_controller_is_ready(
+    law: str, of: Any, status: ReplicaStatus | None, sight: SlurmSnapshot, ready: bool
+) -> None:
+    made = Generation(1, "d", {}, GenerationState.LOADED)
     assert health(of, status, True, sight, Decision(made, made, made.mark), made.mark).ready.value is ready

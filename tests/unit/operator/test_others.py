@@ -14,11 +14,11 @@ from slinky.api.names import metadata
 from slinky.api.restapi import RestApi
 from slinky.kube.errors import Blocked
 from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS, ReplicaStatus
-from slinky.operator.accounting.plan import Facts
+from slinky.operator.accounting.plan import AccountingInputs
 from slinky.operator.accounting.plan import plan as accounting_plan
 from slinky.operator.accounting.status import health as accounting_health
 from slinky.operator.build.images import Images
-from slinky.operator.build.pod_parts import Hashes
+from slinky.operator.build.pod_parts import DaemonHashes
 from slinky.operator.build.sshd import login_config, worker_config
 from slinky.operator.framework.deletion_limit import Brake
 from slinky.operator.framework.references import accounting_secrets, controller_maps, login_secrets
@@ -27,7 +27,7 @@ from slinky.operator.loginset.hostkeys import KINDS, host_keys, private_name, pu
 from slinky.operator.loginset.plan import plan as login_plan
 from slinky.operator.restapi import objects as rest
 from slinky.operator.slurm.connections import oldest
-from slinky.operator.slurm.snapshot import Sight
+from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.slurm import Presence
 from slinky.slurm.conf import ConfError, parse
 
@@ -45,7 +45,7 @@ def login_set(**spec: Any) -> LoginSet:
 
 
 def test_slurmdbd_gets_its_password_through_a_secret_only() -> None:
-    made = accounting_plan(accounting(), Facts("k", b"j", "", "geheim"), IMAGES)
+    made = accounting_plan(accounting(), AccountingInputs("k", b"j", "", "geheim"), IMAGES)
     assert [resource for resource, _ in made.apply] == [SERVICES, SECRETS, STATEFUL_SETS]
     conf = b64decode(made.apply[1][1]["data"]["slurmdbd.conf"]).decode()
     assert [line[0].value for line in parse(conf) if line[0].is_("StoragePass")] == ["geheim"]
@@ -54,7 +54,7 @@ def test_slurmdbd_gets_its_password_through_a_secret_only() -> None:
 
 def test_a_changed_password_restarts_slurmdbd() -> None:
     def seen(password: str) -> str:
-        made = accounting_plan(accounting(), Facts("k", b"j", "", password), IMAGES).apply[2][1]
+        made = accounting_plan(accounting(), AccountingInputs("k", b"j", "", password), IMAGES).apply[2][1]
         return str(made["spec"]["template"]["metadata"]["annotations"][metadata.SLURMDBD_CONF_HASH])
 
     assert seen("a") != seen("b")
@@ -63,27 +63,27 @@ def test_a_changed_password_restarts_slurmdbd() -> None:
 
 def test_a_password_cannot_add_a_line() -> None:
     with pytest.raises(ConfError) as refused:
-        accounting_plan(accounting(), Facts(password="geheim\nStorageHost=evil"), IMAGES)
+        accounting_plan(accounting(), AccountingInputs(password="geheim\nStorageHost=evil"), IMAGES)
     assert "geheim" not in str(refused.value), "the words go into conditions and events"
 
 
 def test_an_external_accounting_leaves_nothing_inside() -> None:
     of = accounting(external=True, externalConfig={"host": "x", "port": 1})
-    made = accounting_plan(of, Facts(), IMAGES)
+    made = accounting_plan(of, AccountingInputs(), IMAGES)
     assert made.apply == ()
     assert len(made.remove) == 3
 
 
 def test_slurmrestd_is_restarted_by_a_new_key_or_file() -> None:
-    def seen(hashes: Hashes) -> Any:
+    def seen(hashes: DaemonHashes) -> Any:
         return rest.deployment(rest_api(), controller(), hashes, IMAGES)["spec"]["template"]["metadata"]["annotations"]
 
-    assert len({str(seen(found)) for found in (Hashes(), Hashes("a"), Hashes(config="b"))}) == 3
+    assert len({str(seen(found)) for found in (DaemonHashes(), DaemonHashes("a"), DaemonHashes(config="b"))}) == 3
 
 
 def test_slurmrestd_speaks_of_accounting_only_if_there_is_any() -> None:
     def args(of: Any, **spec: Any) -> Any:
-        made = rest.deployment(rest_api(slurmrestd=spec), of, Hashes(), IMAGES)
+        made = rest.deployment(rest_api(slurmrestd=spec), of, DaemonHashes(), IMAGES)
         return made["spec"]["template"]["spec"]["containers"][0]["args"]
 
     assert args(controller(), args=["-v"]) == ["-s", "openapi/slurmctld", "-v", "0.0.0.0:6820"]
@@ -108,9 +108,9 @@ def test_host_keys_are_real_pairs() -> None:
 
 
 def test_a_login_host_finds_its_controller_and_its_workers() -> None:
-    made = login.deployment(login_set(), controller(), login.Hashes(), IMAGES, "cluster.local")["spec"]["template"][
-        "spec"
-    ]
+    made = login.deployment(login_set(), controller(), login.LoginSetHashes(), IMAGES, "cluster.local")["spec"][
+        "template"
+    ]["spec"]
     assert made["containers"][0]["env"][0]["value"] == "--conf-server slurm-controller.ns:6817"
     assert made["dnsConfig"]["searches"] == ["slurm-workers-slurm.ns.svc.cluster.local"]
     assert set(login_secrets(login_set())) == {"sssd", "login-ssh-host-keys"}
@@ -118,14 +118,16 @@ def test_a_login_host_finds_its_controller_and_its_workers() -> None:
 
 def test_a_persons_own_login_port_replaces_ours() -> None:
     of = login_set(login={"ports": [{"name": "login", "containerPort": 2222}]})
-    made = login.deployment(of, controller(), login.Hashes(), IMAGES, "x")["spec"]["template"]["spec"]["containers"][0]
+    made = login.deployment(of, controller(), login.LoginSetHashes(), IMAGES, "x")["spec"]["template"]["spec"][
+        "containers"
+    ][0]
     assert made["ports"] == [{"name": "login", "containerPort": 2222}]
 
 
 def test_how_login_hosts_are_replaced() -> None:
     def strategy(**asked: Any) -> Any:
         of = login_set(strategy=asked)
-        return login.deployment(of, controller(), login.Hashes(), IMAGES, "x")["spec"].get("strategy")
+        return login.deployment(of, controller(), login.LoginSetHashes(), IMAGES, "x")["spec"].get("strategy")
 
     usual = {"maxSurge": "25%", "maxUnavailable": "25%"}
     assert strategy() == {"type": "RollingUpdate", "rollingUpdate": usual}
@@ -135,7 +137,7 @@ def test_how_login_hosts_are_replaced() -> None:
 
 def test_a_login_set_without_a_controller_says_so() -> None:
     with pytest.raises(Blocked, match="ControllerMissing"):
-        login_plan(login_set(), None, login.Hashes(), IMAGES, "x")
+        login_plan(login_set(), None, login.LoginSetHashes(), IMAGES, "x")
 
 
 def test_ssh_settings_of_the_site_come_after_ours() -> None:
@@ -158,12 +160,12 @@ def test_the_brake_allows_a_share_and_a_least_number_per_window() -> None:
 def test_what_is_not_fresh_is_not_known() -> None:
     fresh, stale = seeing(host("a", "IDLE+DRAIN")), seeing(host("a", "IDLE+DRAIN"), trusted=False)
     assert (fresh.presence("a"), fresh.presence("b")) == (Presence.PRESENT, Presence.ABSENT)
-    assert (stale.presence("a"), stale.presence("b"), Sight().presence("a")) == (Presence.UNKNOWN,) * 3
+    assert (stale.presence("a"), stale.presence("b"), SlurmSnapshot().presence("a")) == (Presence.UNKNOWN,) * 3
     assert fresh.drained("a")
     assert not stale.drained("a")
-    assert Sight().fact().value is None
+    assert SlurmSnapshot().fact().value is None
     assert seeing().fact().value is True
-    assert Sight(connected=True, fault="refused").fact().value is False
+    assert SlurmSnapshot(connected=True, fault="refused").fact().value is False
 
 
 def test_every_reference_is_watched() -> None:

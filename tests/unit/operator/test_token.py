@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from slinky.api.token import Token
-from slinky.kube.types import Meta
+from slinky.kube.types import ObjectMeta
 from slinky.kube.views import Secret
 from slinky.operator.keys.jwt_keyring import Signer
 from slinky.operator.token.objects import is_of, secret, signed
@@ -67,7 +67,7 @@ def test_the_credential_goes_with_its_token() -> None:
 
 def owned(*owners: dict[str, Any], token_: bytes = b"") -> Secret:
     meta = {"name": "t-jwt-alice", "ownerReferences": [{"apiVersion": "v1", "controller": True, **o} for o in owners]}
-    return Secret(msgspec.convert(meta, Meta), {"SLURM_JWT": token_})
+    return Secret(msgspec.convert(meta, ObjectMeta), {"SLURM_JWT": token_})
 
 
 WHOSE: list[tuple[str, Secret, bool]] = [

@@ -7,7 +7,6 @@ from slinky.slurm.conf import (
     Block,
     CgroupConf,
     ConfError,
-    Controller,
     GresConf,
     GresLine,
     NodeLine,
@@ -15,6 +14,7 @@ from slinky.slurm.conf import (
     PartitionLine,
     Setting,
     SlurmConf,
+    SlurmctldHost,
     SlurmdbdConf,
     Switch,
     Topology,
@@ -50,7 +50,7 @@ INJECTIONS = [
 
 
 def conf(**changes: object) -> SlurmConf:
-    settings = {"cluster_name": "lab", "controllers": (Controller("ctl", "10.0.0.1"),), **changes}
+    settings = {"cluster_name": "lab", "controllers": (SlurmctldHost("ctl", "10.0.0.1"),), **changes}
     return SlurmConf(**settings)  # type: ignore[arg-type]
 
 
@@ -124,8 +124,8 @@ def test_a_fragment_adds_no_line(text: str) -> None:
 @pytest.mark.parametrize("bad", INJECTIONS)
 def test_no_name_can_smuggle_anything_into_slurm_conf(bad: str) -> None:
     for changes in (
-        {"controllers": (Controller(bad),)},
-        {"controllers": (Controller("a", bad or "x y"),)},
+        {"controllers": (SlurmctldHost(bad),)},
+        {"controllers": (SlurmctldHost("a", bad or "x y"),)},
         {"cluster_name": bad},
         {"slurm_user": bad},
         {"accounting_host": bad},

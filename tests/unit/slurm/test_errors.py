@@ -5,16 +5,16 @@ from hypothesis import strategies as st
 
 from slinky.slurm.errors import (
     MEANING,
-    Auth,
+    AuthError,
     Busy,
-    Conflict,
     DatabaseUnreachable,
-    NotFound,
     Problem,
     Rejected,
     Retryable,
+    SlurmConflict,
+    SlurmctldUnreachable,
     SlurmError,
-    Unreachable,
+    SlurmNotFound,
     error_for,
 )
 
@@ -22,14 +22,14 @@ from slinky.slurm.errors import (
 @pytest.mark.parametrize(
     ("number", "kind"),
     [
-        (2017, NotFound),
-        (2018, NotFound),
-        (2011, Conflict),
-        (2168, Conflict),
+        (2017, SlurmNotFound),
+        (2018, SlurmNotFound),
+        (2011, SlurmConflict),
+        (2168, SlurmConflict),
         (2016, Busy),
         (2013, Busy),
-        (1007, Auth),
-        (1800, Unreachable),
+        (1007, AuthError),
+        (1800, SlurmctldUnreachable),
         (7000, DatabaseUnreachable),
     ],
 )
@@ -46,7 +46,7 @@ def test_an_unknown_number_is_a_refusal_and_never_an_absence(number: int) -> Non
 
 def test_the_first_meaningful_number_decides_and_the_others_are_kept() -> None:
     error = error_for([Problem(0, "wrapper"), Problem(2017, "no such job"), Problem(9, "more")])
-    assert isinstance(error, NotFound)
+    assert isinstance(error, SlurmNotFound)
     assert [other.number for other in error.others] == [0, 9]
 
 
@@ -61,9 +61,9 @@ def test_nothing_that_may_be_retried_is_a_refusal() -> None:
 
 def test_a_lost_answer_may_hide_a_deed_but_a_refused_connection_cannot() -> None:
     lost, refused = error_for([Problem(1802)]), error_for([Problem(1800)])
-    assert isinstance(lost, Unreachable)
+    assert isinstance(lost, SlurmctldUnreachable)
     assert lost.maybe_applied
-    assert isinstance(refused, Unreachable)
+    assert isinstance(refused, SlurmctldUnreachable)
     assert not refused.maybe_applied
 
 

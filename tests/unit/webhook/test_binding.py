@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from slinky.api.names import metadata
-from slinky.kube import Ask, Client, Key, Meta, Object, Reply, Resource, Unreachable
+from slinky.kube import AdmissionRequest, AdmissionResponse, Key, KubeClient, Object, ObjectMeta, Resource, Unreachable
 from slinky.webhook.binding import BindingWebhook
 
-WORKER = Object(Meta("gpu-0", "slurm", labels={metadata.APP_NAME: "slurmd"}))
-OTHER = Object(Meta("web-0", "slurm", labels={metadata.APP_NAME: "nginx"}))
-NODE = Object(Meta("n1", annotations={metadata.TOPOLOGY: "default:s1"}))
-BARE = Object(Meta("n1"))
+WORKER = Object(ObjectMeta("gpu-0", "slurm", labels={metadata.APP_NAME: "slurmd"}))
+OTHER = Object(ObjectMeta("web-0", "slurm", labels={metadata.APP_NAME: "nginx"}))
+NODE = Object(ObjectMeta("n1", annotations={metadata.TOPOLOGY: "default:s1"}))
+BARE = Object(ObjectMeta("n1"))
 
 
 class Cluster:
@@ -28,9 +28,9 @@ class Cluster:
         return self._found.get(resource.plural)
 
 
-def ask(**annotations: str) -> Ask:
+def ask(**annotations: str) -> AdmissionRequest:
     binding = {"metadata": {"name": "gpu-0", "annotations": annotations}, "target": {"name": "n1"}}
-    return Ask("u", name="gpu-0", namespace="slurm", object=msgspec.Raw(msgspec.json.encode(binding)))
+    return AdmissionRequest("u", name="gpu-0", namespace="slurm", object=msgspec.Raw(msgspec.json.encode(binding)))
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ def ask(**annotations: str) -> Ask:
     ids=["silent", "empty", "no node", "no topology", "not a worker"],
 )
 async def test_without_a_topology_to_give_the_binding_passes_as_it_is(found: dict[str, Object] | None) -> None:
-    assert await BindingWebhook(cast("Client", Cluster(found)))(ask()) == Reply()
+    assert await BindingWebhook(cast("KubeClient", Cluster(found)))(ask()) == AdmissionResponse()
 
 
 async def test_the_topology_joins_what_is_there() -> None:
-    reply = await BindingWebhook(cast("Client", Cluster({"pods": WORKER, "nodes": NODE})))(ask(a="b"))
+    reply = await BindingWebhook(cast("KubeClient", Cluster({"pods": WORKER, "nodes": NODE})))(ask(a="b"))
     assert reply.patch == (
         {"op": "add", "path": "/metadata/annotations", "value": {"a": "b", metadata.TOPOLOGY: "default:s1"}},
     )

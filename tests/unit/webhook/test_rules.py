@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from slinky.api import Controller, NodeSet
 from slinky.api.names import metadata
-from slinky.kube import Reply
+from slinky.kube import AdmissionResponse
 from slinky.webhook.application import RULES
 from slinky.webhook.deletion import farewell
-from slinky.webhook.evaluate import Change, World, judge
+from slinky.webhook.evaluate import AdmissionChange, RuleContext, judge
 from slinky.webhook.slurm_names import clash
 from slinky.webhook.text_checks import node_settings
 
@@ -39,8 +39,8 @@ def made(kind: str, name: str = "slurm", **spec: Any) -> Any:
     return msgspec.convert(whole, RULES[kind].view)
 
 
-def answer(kind: str, new: Any, old: Any = None, world: World | None = None) -> Reply:
-    return judge(RULES[kind], Change(new, old, world or World()))
+def answer(kind: str, new: Any, old: Any = None, world: RuleContext | None = None) -> AdmissionResponse:
+    return judge(RULES[kind], AdmissionChange(new, old, world or RuleContext()))
 
 
 def nodeset(name: str, **spec: Any) -> NodeSet:
@@ -50,7 +50,7 @@ def nodeset(name: str, **spec: Any) -> NodeSet:
 
 @pytest.mark.parametrize("kind", SMALLEST)
 def test_the_smallest_object_is_let_in_without_a_word(kind: str) -> None:
-    assert answer(kind, made(kind)) == Reply()
+    assert answer(kind, made(kind)) == AdmissionResponse()
 
 
 NAMED: list[tuple[str, str, str]] = [
@@ -144,7 +144,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("token", {"secretRef": {"name": "keys", "key": "t"}}, "spec.secretRef: Secret keys holds the key that signs"),
 ]
 
-WORLD = World(
+WORLD = RuleContext(
     config_maps={"own": frozenset({"slurm.conf", "gres.conf"}), "fine": frozenset({"gres.conf", "notes.txt"})},
     claims={"narrow": frozenset({"ReadWriteOnce"}), "wide": frozenset({"ReadWriteMany"})},
 )
@@ -207,7 +207,7 @@ WELCOME: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("kind", "spec"), WELCOME, ids=lambda value: str(value)[:60])
 def test_what_is_fine_is_let_in_without_a_word(kind: str, spec: dict[str, Any]) -> None:
-    assert answer(kind, made(kind, **spec), world=WORLD) == Reply()
+    assert answer(kind, made(kind, **spec), world=WORLD) == AdmissionResponse()
 
 
 CONSTANT: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
@@ -247,7 +247,7 @@ def test_what_was_wrong_already_only_warns_but_a_new_mistake_is_refused() -> Non
 
 def test_an_update_that_leaves_the_spec_alone_is_never_refused() -> None:
     bad = made("controller", configFileRefs=[{"name": "gone"}])
-    assert answer("controller", bad, bad) == Reply()
+    assert answer("controller", bad, bad) == AdmissionResponse()
 
 
 def test_an_object_on_its_way_out_is_never_refused() -> None:
@@ -255,7 +255,7 @@ def test_an_object_on_its_way_out_is_never_refused() -> None:
     leaving = msgspec.structs.replace(
         bad, metadata=msgspec.structs.replace(bad.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     )
-    assert answer("nodeset", leaving, made("nodeset")) == Reply()
+    assert answer("nodeset", leaving, made("nodeset")) == AdmissionResponse()
 
 
 def staffed(workers: int, **annotations: str) -> NodeSet:
@@ -288,7 +288,7 @@ CLUSTER: Controller = made("controller")
 def test_only_a_deletion_that_would_end_work_is_refused(
     at: Any, sets: list[NodeSet], propagation: str, allowed: bool
 ) -> None:
-    assert farewell(at, World(node_sets=sets), propagation).allowed == allowed
+    assert farewell(at, RuleContext(node_sets=sets), propagation).allowed == allowed
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_two_sets_of_one_cluster_never_share_a_slurm_name(
     one: dict[str, Any], other: dict[str, Any], clashing: bool
 ) -> None:
     new, there = nodeset("b", **one), nodeset("a", **other)
-    assert answer("nodeset", new, world=World(node_sets=(there,))).allowed is not clashing
+    assert answer("nodeset", new, world=RuleContext(node_sets=(there,))).allowed is not clashing
     assert clash(new, there) == clash(there, new)
 
 
@@ -323,7 +323,7 @@ def test_a_shell_sees_in_accepted_settings_what_a_person_sees(text: str) -> None
 
 def test_another_cluster_may_use_the_same_names() -> None:
     there = nodeset("a", **{**hosts("gpu-"), "controllerRef": {"name": "other"}})
-    assert answer("nodeset", nodeset("b", **hosts("gpu-")), world=World(node_sets=(there,))).allowed
+    assert answer("nodeset", nodeset("b", **hosts("gpu-")), world=RuleContext(node_sets=(there,))).allowed
 
 
 @given(st.integers(0, 200), st.integers(0, 200), st.sampled_from(["n-", "n-1", "n-10", "m-", "n"]))
@@ -358,13 +358,13 @@ def test_a_cluster_outside_has_workers_whose_service_needs_a_name_too(name: str)
 def test_hosts_of_the_text_and_of_node_sets_never_clash(line: str, spec: dict[str, Any], clashing: bool) -> None:
     text: Controller = made("controller", extraConf=line)
     nodes = nodeset("gpu", replicas=2, **spec)
-    assert answer("nodeset", nodes, world=World(controllers=(text,))).allowed is not clashing
-    assert answer("controller", text, world=World(node_sets=(nodes,))).allowed is not clashing
+    assert answer("nodeset", nodes, world=RuleContext(controllers=(text,))).allowed is not clashing
+    assert answer("controller", text, world=RuleContext(node_sets=(nodes,))).allowed is not clashing
 
 
 def test_partitions_of_the_text_and_of_node_sets_never_clash() -> None:
     text: Controller = made("controller", extraConf="PartitionName=gpu Nodes=ALL")
     nodes = nodeset("gpu", partition={"enabled": True})
-    assert not answer("nodeset", nodes, world=World(controllers=(text,))).allowed
-    assert not answer("controller", text, world=World(node_sets=(nodes,))).allowed
-    assert answer("nodeset", nodeset("gpu"), world=World(controllers=(text,))).allowed
+    assert not answer("nodeset", nodes, world=RuleContext(controllers=(text,))).allowed
+    assert not answer("controller", text, world=RuleContext(node_sets=(nodes,))).allowed
+    assert answer("nodeset", nodeset("gpu"), world=RuleContext(controllers=(text,))).allowed

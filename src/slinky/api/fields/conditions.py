@@ -18,7 +18,7 @@ CONFIG_SYNCED = "ConfigSynced"
 RESERVATION_CREATED = "ReservationCreated"
 
 
-class Meaning(NamedTuple):
+class ConditionMeaning(NamedTuple):
     """One row of the table of conditions: its kinds, and what it says when there is nothing more to say."""
 
     type: str
@@ -29,34 +29,34 @@ class Meaning(NamedTuple):
 
 
 CONDITIONS = (
-    Meaning(
+    ConditionMeaning(
         READY,
         "all",
         "everything that was asked for is there and works",
         "not everything that was asked for is there and works",
     ),
-    Meaning(PROGRESSING, "all", "a change is being carried out", "nothing is under way"),
-    Meaning(
+    ConditionMeaning(PROGRESSING, "all", "a change is being carried out", "nothing is under way"),
+    ConditionMeaning(
         DEGRADED,
         "all",
         "something is wrong that needs a person or time; the reason says what",
         "nothing is wrong",
     ),
-    Meaning(
+    ConditionMeaning(
         SLURM_REACHABLE,
         "all",
         "the Slurm daemon behind this object answers",
         "the Slurm daemon behind this object does not answer",
         "it is not known yet whether the Slurm daemon behind this object answers",
     ),
-    Meaning(
+    ConditionMeaning(
         CONFIG_SYNCED,
         "all",
         "the running daemons use the configuration that is wanted",
         "the running daemons still use an earlier configuration",
         "it is not known yet which configuration the running daemons use",
     ),
-    Meaning(
+    ConditionMeaning(
         RESERVATION_CREATED,
         "NodeSet",
         "the reservation of a scheduled update exists in Slurm",
@@ -66,14 +66,14 @@ CONDITIONS = (
 MEANINGS = {meaning.type: meaning for meaning in CONDITIONS}
 
 
-class Status(View, frozen=True):
+class ObjectStatus(View, frozen=True):
     """What every kind reports."""
 
     conditions: Annotated[tuple[Condition, ...], list_map("type"), described("How it is, by type.")] = ()
     observed_generation: Annotated[int, described("The generation that this status is about.")] = 0
 
 
-class ScaledStatus(Status, frozen=True):
+class ScaledStatus(ObjectStatus, frozen=True):
     """Status of a kind that `kubectl scale` and autoscalers know."""
 
     replicas: Annotated[int, described("How many pods there are.")] = 0

@@ -54,7 +54,7 @@ class ExternalHost(View, frozen=True):
     port: Annotated[int, Meta(ge=1, le=65535), described("TCP port.")]
 
 
-class ClaimSpec(View, frozen=True):
+class PersistentVolumeClaimSpec(View, frozen=True):
     """A core/v1 PersistentVolumeClaimSpec."""
 
     access_modes: Annotated[tuple[str, ...], list_atomic()] = ()
@@ -72,4 +72,4 @@ class ClaimSpec(View, frozen=True):
         return {name: value for name, value in decode(encode(self)).items() if name in _CLAIM_FIELDS}
 
 
-_CLAIM_FIELDS = frozenset(ClaimSpec.__struct_encode_fields__)
+_CLAIM_FIELDS = frozenset(PersistentVolumeClaimSpec.__struct_encode_fields__)

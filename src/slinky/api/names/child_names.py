@@ -8,7 +8,7 @@ from slinky.api.names import metadata
 FALLBACK_DOMAIN = "cluster.local"
 
 
-class Role(NamedTuple):
+class DaemonRole(NamedTuple):
     """A program of Slurm and the part it plays."""
 
     app: str
@@ -27,11 +27,11 @@ class Role(NamedTuple):
         return {**self.selector(instance), metadata.APP_COMPONENT: self.component}
 
 
-SLURMCTLD = Role("slurmctld", "controller")
-SLURMDBD = Role("slurmdbd", "accounting")
-SLURMRESTD = Role("slurmrestd", "restapi")
-SLURMD = Role("slurmd", "worker")
-LOGIN = Role("login", "login")
+SLURMCTLD = DaemonRole("slurmctld", "controller")
+SLURMDBD = DaemonRole("slurmdbd", "accounting")
+SLURMRESTD = DaemonRole("slurmrestd", "restapi")
+SLURMD = DaemonRole("slurmd", "worker")
+LOGIN = DaemonRole("login", "login")
 
 ROLES = (SLURMCTLD, SLURMDBD, SLURMRESTD, SLURMD, LOGIN)
 

@@ -8,7 +8,7 @@ reference documentation is rendered from the same tables.
 from typing import NamedTuple
 
 
-class Entry(NamedTuple):
+class MetadataName(NamedTuple):
     """One row: the key, what carries it, who writes it, what it means."""
 
     key: str
@@ -58,21 +58,31 @@ MINIMUM_SLURM_VERSION = "slinky.slurm.net/minimum-slurm-version"
 _ROLLS = "what was hashed; a change rolls the pods"
 
 ANNOTATIONS = (
-    Entry(POD_CORDON, "pod", "operator or user", '"true" drains the Slurm node of this worker'),
-    Entry(POD_CORDON_OWNER, "pod", "operator", "who asked for the drain: user, node, scale-in, update or deletion"),
-    Entry(POD_CONDEMNED, "pod", "operator", "why this worker was chosen to go; a choice is never taken back silently"),
-    Entry(POD_DELETION_COST, "pod", "user", "an integer; workers with a lower one go first"),
-    Entry(POD_DEADLINE, "pod", "operator", "RFC 3339 time at which the last job on the worker ends at the latest"),
-    Entry(POD_NODE, "pod", "operator", "the node that a worker of DaemonSet mode, or a pinned one, is meant for"),
-    Entry(FORCE_DELETE, "pod, NodeSet", "user", '"true" lets a worker that has to go be deleted without asking Slurm'),
-    Entry(ROLLBACK_TO, "NodeSet", "user", 'go back to a kept revision: its number, its name, or "previous"'),
-    Entry(REVISION_CONTENTS, "revision", "operator", "digest of the keys and files that its workers have read"),
-    Entry(NODE_CORDON_REASON, "node", "user", "reason to give Slurm when the node is cordoned"),
-    Entry(HOSTNAME_OVERRIDE, "node", "user", "host name of the worker on this node, in DaemonSet mode"),
-    Entry(TOPOLOGY, "node, copied to pod", "user or tool", "Slurm's dynamic topology of the node"),
-    Entry(FEATURES, "node", "user or tool", "comma list; each becomes the Slurm feature k8s/<name>"),
+    MetadataName(POD_CORDON, "pod", "operator or user", '"true" drains the Slurm node of this worker'),
+    MetadataName(
+        POD_CORDON_OWNER, "pod", "operator", "who asked for the drain: user, node, scale-in, update or deletion"
+    ),
+    MetadataName(
+        POD_CONDEMNED, "pod", "operator", "why this worker was chosen to go; a choice is never taken back silently"
+    ),
+    MetadataName(POD_DELETION_COST, "pod", "user", "an integer; workers with a lower one go first"),
+    MetadataName(
+        POD_DEADLINE, "pod", "operator", "RFC 3339 time at which the last job on the worker ends at the latest"
+    ),
+    MetadataName(
+        POD_NODE, "pod", "operator", "the node that a worker of DaemonSet mode, or a pinned one, is meant for"
+    ),
+    MetadataName(
+        FORCE_DELETE, "pod, NodeSet", "user", '"true" lets a worker that has to go be deleted without asking Slurm'
+    ),
+    MetadataName(ROLLBACK_TO, "NodeSet", "user", 'go back to a kept revision: its number, its name, or "previous"'),
+    MetadataName(REVISION_CONTENTS, "revision", "operator", "digest of the keys and files that its workers have read"),
+    MetadataName(NODE_CORDON_REASON, "node", "user", "reason to give Slurm when the node is cordoned"),
+    MetadataName(HOSTNAME_OVERRIDE, "node", "user", "host name of the worker on this node, in DaemonSet mode"),
+    MetadataName(TOPOLOGY, "node, copied to pod", "user or tool", "Slurm's dynamic topology of the node"),
+    MetadataName(FEATURES, "node", "user or tool", "comma list; each becomes the Slurm feature k8s/<name>"),
     *(
-        Entry(key, "pod template", "operator", _ROLLS)
+        MetadataName(key, "pod template", "operator", _ROLLS)
         for key in (
             SLURM_KEY_HASH,
             JWT_KEY_HASH,
@@ -83,21 +93,27 @@ ANNOTATIONS = (
             SSH_HOST_KEYS_HASH,
         )
     ),
-    Entry(CONFIG_GENERATION, "ConfigMap", "operator", "number and digest of the configuration in it"),
-    Entry(CONFIG_VERDICT, "ConfigMap", "operator", "of a generation: untried, good, unknown, bad, loaded or failed"),
-    Entry(CONFIG_WORDS, "ConfigMap", "operator", "of a generation: what slurmctld said against it"),
-    Entry(CONFIG_GOOD, "ConfigMap", "operator", "the generation that slurmctld last ran, to go back to"),
-    Entry(CONFIG_SINCE, "ConfigMap", "operator", "RFC 3339 time at which the generation in it was put to use"),
-    Entry(CONFIG_TRIAL, "Controller", "user", '"off": configurations are used without being tried first'),
-    Entry(KEY_STAGE, "keyring", "operator", "how far the rotation of a key is; Settled for none"),
-    Entry(KEY_SINCE, "keyring", "operator", "RFC 3339 time at which that stage began"),
-    Entry(KEY_TOLD, "keyring", "operator", "RFC 3339 time at which workers were told to read their keys again"),
-    Entry(KEY_MOUNTED, "worker pod", "operator", "digest of the slurm keys that the pod is to find in its files"),
-    Entry(KEY_ORIGIN, "keyring", "operator", "digest of the first key, by which workers are known"),
-    Entry(KEY_ROTATION, "keyring", "operator", "what a rotation does and waits for, in words"),
-    Entry(GENERATE_KEYS, "Secret", "chart or user", "comma list; each key that is missing is made at random, once"),
-    Entry(DEFAULT_CONTAINER, "pod", "operator", "the container kubectl logs and exec choose"),
-    Entry(MINIMUM_SLURM_VERSION, "chart", "chart", "the oldest Slurm that works with it"),
+    MetadataName(CONFIG_GENERATION, "ConfigMap", "operator", "number and digest of the configuration in it"),
+    MetadataName(
+        CONFIG_VERDICT, "ConfigMap", "operator", "of a generation: untried, good, unknown, bad, loaded or failed"
+    ),
+    MetadataName(CONFIG_WORDS, "ConfigMap", "operator", "of a generation: what slurmctld said against it"),
+    MetadataName(CONFIG_GOOD, "ConfigMap", "operator", "the generation that slurmctld last ran, to go back to"),
+    MetadataName(CONFIG_SINCE, "ConfigMap", "operator", "RFC 3339 time at which the generation in it was put to use"),
+    MetadataName(CONFIG_TRIAL, "Controller", "user", '"off": configurations are used without being tried first'),
+    MetadataName(KEY_STAGE, "keyring", "operator", "how far the rotation of a key is; Settled for none"),
+    MetadataName(KEY_SINCE, "keyring", "operator", "RFC 3339 time at which that stage began"),
+    MetadataName(KEY_TOLD, "keyring", "operator", "RFC 3339 time at which workers were told to read their keys again"),
+    MetadataName(
+        KEY_MOUNTED, "worker pod", "operator", "digest of the slurm keys that the pod is to find in its files"
+    ),
+    MetadataName(KEY_ORIGIN, "keyring", "operator", "digest of the first key, by which workers are known"),
+    MetadataName(KEY_ROTATION, "keyring", "operator", "what a rotation does and waits for, in words"),
+    MetadataName(
+        GENERATE_KEYS, "Secret", "chart or user", "comma list; each key that is missing is made at random, once"
+    ),
+    MetadataName(DEFAULT_CONTAINER, "pod", "operator", "the container kubectl logs and exec choose"),
+    MetadataName(MINIMUM_SLURM_VERSION, "chart", "chart", "the oldest Slurm that works with it"),
 )
 
 # --- labels
@@ -118,19 +134,19 @@ APP_COMPONENT = "app.kubernetes.io/component"
 OF_THE_SET = (FORCE_DELETE, ROLLBACK_TO)
 
 LABELS = (
-    Entry(ACTIVE, "controller pod", "operator", '"true" on the slurmctld that is in charge'),
-    Entry(POD_NAME, "worker pod", "operator", "name of the pod"),
-    Entry(POD_INDEX, "worker pod", "operator", "padded ordinal, in StatefulSet mode"),
-    Entry(POD_HOSTNAME, "worker pod", "operator", "host name, which is the Slurm node name"),
-    Entry(SCALING_MODE, "worker pod", "operator", "mode under which the pod was made"),
-    Entry(
+    MetadataName(ACTIVE, "controller pod", "operator", '"true" on the slurmctld that is in charge'),
+    MetadataName(POD_NAME, "worker pod", "operator", "name of the pod"),
+    MetadataName(POD_INDEX, "worker pod", "operator", "padded ordinal, in StatefulSet mode"),
+    MetadataName(POD_HOSTNAME, "worker pod", "operator", "host name, which is the Slurm node name"),
+    MetadataName(SCALING_MODE, "worker pod", "operator", "mode under which the pod was made"),
+    MetadataName(
         POD_PROTECT, "worker pod", "operator", '"true" while jobs are or may be on it; a disruption budget selects it'
     ),
-    Entry(CLUSTER, "worker pod", "operator", "name of the Controller"),
-    Entry(REVISION, "worker pod, revision", "operator", "hash of the revision"),
-    Entry(APP_NAME, "everything", "operator", "program: slurmctld, slurmdbd, slurmrestd, slurmd, login"),
-    Entry(APP_INSTANCE, "everything", "operator", "name of the object it belongs to"),
-    Entry(APP_COMPONENT, "everything", "operator", "controller, accounting, restapi, worker, login"),
+    MetadataName(CLUSTER, "worker pod", "operator", "name of the Controller"),
+    MetadataName(REVISION, "worker pod, revision", "operator", "hash of the revision"),
+    MetadataName(APP_NAME, "everything", "operator", "program: slurmctld, slurmdbd, slurmrestd, slurmd, login"),
+    MetadataName(APP_INSTANCE, "everything", "operator", "name of the object it belongs to"),
+    MetadataName(APP_COMPONENT, "everything", "operator", "controller, accounting, restapi, worker, login"),
 )
 
 # --- finalizers and taints
@@ -141,12 +157,12 @@ USE_FINALIZER = "slinky.slurm.net/in-use"
 WORKER_TAINT = "nodeset.slinky.slurm.net/worker"
 
 MARKERS = (
-    Entry(RESERVATION_FINALIZER, "NodeSet", "operator", "finalizer: a reservation in Slurm must go first"),
-    Entry(DRAIN_FINALIZER, "NodeSet", "operator", "finalizer: workers are drained before they are deleted"),
-    Entry(
+    MetadataName(RESERVATION_FINALIZER, "NodeSet", "operator", "finalizer: a reservation in Slurm must go first"),
+    MetadataName(DRAIN_FINALIZER, "NodeSet", "operator", "finalizer: workers are drained before they are deleted"),
+    MetadataName(
         USE_FINALIZER, "Controller, RestApi, Accounting", "operator", "finalizer: others need it until they are gone"
     ),
-    Entry(WORKER_TAINT, "node", "user", "taint with effect NoExecute that only workers tolerate"),
+    MetadataName(WORKER_TAINT, "node", "user", "taint with effect NoExecute that only workers tolerate"),
 )
 
 # --- what is written into Slurm

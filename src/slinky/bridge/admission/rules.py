@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from slinky.bridge import names
-from slinky.bridge.config import Settings
+from slinky.bridge.config import BridgeSettings
 from slinky.bridge.feasibility import constraints
 from slinky.bridge.feasibility.label_selector import matches
-from slinky.bridge.state.views import Pod
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import annotations, grouping, pod_resources, pod_state, policy
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.policy import Refused
-from slinky.kube import Ask, Object, Reply, deny
+from slinky.kube import AdmissionRequest, AdmissionResponse, Object, deny
 
 T = TypeVar("T", bound=Object)
 
@@ -27,14 +27,14 @@ LabelsOf = Callable[[str], Awaitable[Mapping[str, str]]]
 """The labels of a namespace."""
 
 
-def managed(settings: Settings, namespace: str, labels: Mapping[str, str]) -> bool:
+def managed(settings: BridgeSettings, namespace: str, labels: Mapping[str, str]) -> bool:
     """Whether pods of a namespace are ours by default; a selector, if there is one, decides alone."""
     if settings.managed_namespace_selector:
         return matches(settings.managed_namespace_selector, labels)
     return namespace in settings.managed_namespaces
 
 
-def default(pod: Pod, settings: Settings, *, ours: bool) -> tuple[Mapping[str, Any], ...]:
+def default(pod: WorkloadPod, settings: BridgeSettings, *, ours: bool) -> tuple[Mapping[str, Any], ...]:
     """The patch that hands a new pod to Slurm."""
     named = pod.spec.scheduler_name == settings.scheduler_name
     if not (ours or named):
@@ -50,18 +50,18 @@ def default(pod: Pod, settings: Settings, *, ours: bool) -> tuple[Mapping[str, A
 # --- rules: a pod in, complaints out
 
 
-def _marks(pod: Pod) -> dict[str, str | None]:
+def _marks(pod: WorkloadPod) -> dict[str, str | None]:
     """By what the bridge knows a pod again; whoever writes it could end somebody else's job."""
     notes = (names.NODE_ANNOTATION, names.SLUID_ANNOTATION)
     found = {f"the annotation {name}": pod.metadata.annotations.get(name) or None for name in notes}
     return {f"the label {names.JOB_LABEL}": pod.metadata.labels.get(names.JOB_LABEL) or None, **found}
 
 
-def _poses(pod: Pod) -> Iterable[str]:
+def _poses(pod: WorkloadPod) -> Iterable[str]:
     return [f"{mark} is set by the scheduler alone" for mark, value in _marks(pod).items() if value is not None]
 
 
-def _contradicts(pod: Pod) -> Iterable[str]:
+def _contradicts(pod: WorkloadPod) -> Iterable[str]:
     resources = [container.resources for container in (*pod.spec.containers, *pod.spec.init_containers)]
     asked = {name for found in resources for name in pod_resources.requests(found)}
     if names.OPTION + "gres" in pod.metadata.annotations and any(_device(name) for name in asked):
@@ -79,10 +79,10 @@ def _options(found: Object) -> Iterable[str]:
         yield str(error)
 
 
-def _by_policy(settings: Settings) -> Callable[[Pod], Iterable[str]]:
+def _by_policy(settings: BridgeSettings) -> Callable[[WorkloadPod], Iterable[str]]:
     """The rule that a pod which speaks for itself asks for nothing that it may not have."""
 
-    def rule(pod: Pod) -> Iterable[str]:
+    def rule(pod: WorkloadPod) -> Iterable[str]:
         if pod.metadata.controller or len(grouping.groups_of(pod)) > 1:
             return
         try:
@@ -97,8 +97,14 @@ def _unknown(found: Object) -> Iterable[str]:
     return [f"{key} is no option of Slurm jobs" for key in annotations.unknown(found.metadata.annotations)]
 
 
-ON_CREATE: tuple[Callable[[Pod], Iterable[str]], ...] = (_poses, constraints.beyond, _contradicts, _options, _unknown)
-ON_UPDATE: tuple[Callable[[Pod], Iterable[str]], ...] = (_contradicts, _options, _unknown)
+ON_CREATE: tuple[Callable[[WorkloadPod], Iterable[str]], ...] = (
+    _poses,
+    constraints.beyond,
+    _contradicts,
+    _options,
+    _unknown,
+)
+ON_UPDATE: tuple[Callable[[WorkloadPod], Iterable[str]], ...] = (_contradicts, _options, _unknown)
 ON_OWNERS: tuple[Callable[[Object], Iterable[str]], ...] = (_options, _unknown)
 
 
@@ -109,7 +115,7 @@ def complaints(found: T, rules: Iterable[Callable[[T], Iterable[str]]], old: T |
     return [complaint for complaint in told if complaint not in known]
 
 
-def warnings(pod: Pod) -> list[str]:
+def warnings(pod: WorkloadPod) -> list[str]:
     """What is taken but will not be honoured."""
     told = []
     affinity = pod.spec.affinity
@@ -125,7 +131,7 @@ def warnings(pod: Pod) -> list[str]:
     return told
 
 
-def frozen(old: Pod, new: Pod) -> list[str]:
+def frozen(old: WorkloadPod, new: WorkloadPod) -> list[str]:
     """What others than the bridge, whose own writes are not asked about, may not change: to take the job off a pod
     that waits is the way to have it submitted again.
     """
@@ -141,33 +147,35 @@ def frozen(old: Pod, new: Pod) -> list[str]:
 # --- endpoints
 
 
-def handlers(settings: Settings, labels_of: LabelsOf) -> dict[str, Callable[[Ask], Awaitable[Reply]]]:
+def handlers(
+    settings: BridgeSettings, labels_of: LabelsOf
+) -> dict[str, Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]]:
     """The endpoints by path, for `slinky.kube.admission.application`."""
 
-    async def mutate(ask: Ask) -> Reply:
-        pod = ask.new(Pod)
+    async def mutate(ask: AdmissionRequest) -> AdmissionResponse:
+        pod = ask.new(WorkloadPod)
         ours = managed(settings, ask.namespace, await labels_of(ask.namespace))
-        return Reply(patch=default(pod, settings, ours=ours) if ask.operation == "CREATE" else ())
+        return AdmissionResponse(patch=default(pod, settings, ours=ours) if ask.operation == "CREATE" else ())
 
-    async def validate(ask: Ask) -> Reply:
+    async def validate(ask: AdmissionRequest) -> AdmissionResponse:
         if ask.operation == "DELETE":
-            return Reply()
-        pod = ask.new(Pod)
+            return AdmissionResponse()
+        pod = ask.new(WorkloadPod)
         if pod.spec.scheduler_name != settings.scheduler_name:
-            return Reply()
+            return AdmissionResponse()
         if ask.sub_resource == "resize":
             return deny("a pod cannot be resized in place: its Slurm job keeps its size")
         if ask.operation == "CREATE":
             told = complaints(pod, (*ON_CREATE, _by_policy(settings)))
         else:
-            old = ask.old(Pod)
+            old = ask.old(WorkloadPod)
             told = [*complaints(pod, ON_UPDATE, old), *frozen(old, pod)]
         if told:
             return deny("; ".join(told))
-        return Reply(warnings=tuple(warnings(pod)) if ask.operation == "CREATE" else ())
+        return AdmissionResponse(warnings=tuple(warnings(pod)) if ask.operation == "CREATE" else ())
 
-    async def options(ask: Ask) -> Reply:
+    async def options(ask: AdmissionRequest) -> AdmissionResponse:
         told = complaints(ask.new(Object), ON_OWNERS, ask.old(Object) if ask.operation == "UPDATE" else None)
-        return deny("; ".join(told)) if told else Reply()
+        return deny("; ".join(told)) if told else AdmissionResponse()
 
     return {MUTATE: mutate, VALIDATE: validate, OPTIONS: options}

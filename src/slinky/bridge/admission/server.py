@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slinky.bridge.admission import rules
-from slinky.bridge.config import Settings
-from slinky.kube import NAMESPACES, Client, Key, Runtime, connect
+from slinky.bridge.config import BridgeSettings
+from slinky.kube import NAMESPACES, Key, KubeClient, Runtime, connect
 from slinky.kube.admission import application, serve
-from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE, Keeper, service_names
+from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE, WebhookCertificates, service_names
 from slinky.observe import Health
 
 
@@ -29,7 +29,9 @@ class Own:
     configuration: str
 
 
-async def main(settings: Settings, certificates: Path | Own, *, port: int = 9443, health: Health | None = None) -> None:
+async def main(
+    settings: BridgeSettings, certificates: Path | Own, *, port: int = 9443, health: Health | None = None
+) -> None:
     """Answer until cancelled; `certificates` is a folder that holds tls.crt and tls.key, or how to keep them."""
     async with connect(manager="slurm-bridge-admission") as client, _folder(client, certificates, health) as folder:
         runtime = Runtime(client, health=health)
@@ -53,14 +55,14 @@ async def main(settings: Settings, certificates: Path | Own, *, port: int = 9443
 
 
 @contextlib.asynccontextmanager
-async def _folder(client: Client, certificates: Path | Own, health: Health | None) -> AsyncIterator[Path]:
+async def _folder(client: KubeClient, certificates: Path | Own, health: Health | None) -> AsyncIterator[Path]:
     """Where the pair is, for as long as inside."""
     if isinstance(certificates, Path):
         yield certificates
         return
     with tempfile.TemporaryDirectory(prefix="slinky-admission-") as name:
         folder, own = Path(name), certificates
-        keeper = Keeper(client, own.secret, folder, service_names(own.service), own.configuration)
+        keeper = WebhookCertificates(client, own.secret, folder, service_names(own.service), own.configuration)
         if health is not None:
             keeper.watched_by(health)
         async with keeper.keeping():

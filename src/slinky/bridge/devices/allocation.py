@@ -15,8 +15,8 @@ from slinky.bridge.devices import cores
 from slinky.bridge.devices import inventory as supply
 from slinky.bridge.devices.classes import Unclaimable
 from slinky.bridge.devices.cores import Core, Cores, Located
-from slinky.bridge.devices.inventory import CPUS, Inventory, Kind
-from slinky.bridge.devices.requests import Ask
+from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
+from slinky.bridge.devices.requests import ClassRequest
 from slinky.slurm import NodeResources
 
 #: A claim has no room for more devices.
@@ -35,21 +35,21 @@ class Held(Exception):  # noqa: N818 -- a reason to wait
 class Need:
     """A request, and what it means to Slurm."""
 
-    ask: Ask
-    kind: Kind
+    ask: ClassRequest
+    kind: GresKind
 
 
 @dataclass(frozen=True)
 class Grant:
     """What Slurm gave to a job on one node."""
 
-    devices: Mapping[Kind, Sequence[Located]] = field(default_factory=dict)
+    devices: Mapping[GresKind, Sequence[Located]] = field(default_factory=dict)
     cores: Sequence[Core] = ()
     topology: Cores | None = None
 
-    def of(self, kind: Kind) -> list[Located]:
+    def of(self, kind: GresKind) -> list[Located]:
         """The devices of a kind; of every type where none is named."""
-        return [at for own, found in self.devices.items() if kind in (own, Kind(own.gres)) for at in found]
+        return [at for own, found in self.devices.items() if kind in (own, GresKind(own.gres)) for at in found]
 
     def keys(self) -> set[Located]:
         """Everything that was given, as the index of claims knows it."""
@@ -59,7 +59,7 @@ class Grant:
 
 
 @dataclass(frozen=True)
-class Share:
+class RequestAllocation:
     """What one request gets: devices, or CPUs of devices."""
 
     request: str
@@ -67,12 +67,12 @@ class Share:
     cpus: Sequence[int] = ()
 
 
-def granted(resources: NodeResources, inventory: Inventory, told: str = "") -> Grant:
+def granted(resources: NodeResources, inventory: DeviceInventory, told: str = "") -> Grant:
     """The devices and cores of a node that Slurm gave to a job; `told` are the node's devices as Slurm has them.
 
     Raises `Unclaimable` if Slurm does not tell which.
     """
-    found: dict[Kind, list[Located]] = {}
+    found: dict[GresKind, list[Located]] = {}
     there = supply.counts(told) or inventory.gres
     for gres in resources.gres:
         indexed = inventory.indexed(kind for kind in there if kind.gres == gres.name)
@@ -104,9 +104,9 @@ def _cores(resources: NodeResources, known: Cores | None) -> list[Core]:
     return [known.cores[bit] for bit in chosen]
 
 
-def shares(needs: Sequence[Need], given: Grant, taken: Taken) -> list[Share]:
+def shares(needs: Sequence[Need], given: Grant, taken: Taken) -> list[RequestAllocation]:
     """What each request gets. Raises `Held` if enough was granted but some is still taken, else `Unclaimable`."""
-    found: list[Share] = []
+    found: list[RequestAllocation] = []
     used: set[Located] = set()
     spent: set[Core] = set()
     for need in needs:
@@ -122,7 +122,7 @@ def shares(needs: Sequence[Need], given: Grant, taken: Taken) -> list[Share]:
     return found
 
 
-def _devices(need: Need, given: Grant, taken: Taken) -> Share:
+def _devices(need: Need, given: Grant, taken: Taken) -> RequestAllocation:
     everything = given.of(need.kind)
     count = need.ask.count
     if len(everything) < count:
@@ -130,10 +130,10 @@ def _devices(need: Need, given: Grant, taken: Taken) -> Share:
     free = [at for at in everything if not taken(at)]
     if len(free) < count:
         raise Held(f"{count - len(free)} of the granted {need.kind} are still held by another claim")
-    return Share(need.ask.name, free[:count])
+    return RequestAllocation(need.ask.name, free[:count])
 
 
-def _cpus(ask: Ask, given: Grant, taken: Taken, spent: set[Core]) -> Share:
+def _cpus(ask: ClassRequest, given: Grant, taken: Taken, spent: set[Core]) -> RequestAllocation:
     """Whole cores until there are CPUs enough; what is left of the last core stays idle."""
     if given.topology is None or sum(map(len, given.cores)) < ask.count:
         raise Unclaimable(f"Slurm granted {sum(map(len, given.cores))} CPUs, the pod needs {ask.count}")
@@ -148,13 +148,15 @@ def _cpus(ask: Ask, given: Grant, taken: Taken, spent: set[Core]) -> Share:
     if len(chosen) < ask.count:
         raise Held(f"{ask.count - len(chosen)} of the granted CPUs are still held by another claim")
     chosen = sorted(chosen[: ask.count])
-    return Share(ask.name, [given.topology.offers[cpu] for cpu in chosen], chosen)
+    return RequestAllocation(ask.name, [given.topology.offers[cpu] for cpu in chosen], chosen)
 
 
 # --- what goes into the status of a claim
 
 
-def allocation(found: Sequence[Share], given: Grant, node: str, settings: Iterable[Mapping[str, Any]]) -> Any:
+def allocation(
+    found: Sequence[RequestAllocation], given: Grant, node: str, settings: Iterable[Mapping[str, Any]]
+) -> Any:
     """What goes into the status of a claim. The same shares give the same words."""
     results = [result for share in found for result in _results(share, given, node)]
     grouped = given.topology is not None and given.topology.grouped
@@ -166,7 +168,7 @@ def allocation(found: Sequence[Share], given: Grant, node: str, settings: Iterab
     }
 
 
-def _results(share: Share, given: Grant, node: str) -> list[dict[str, Any]]:
+def _results(share: RequestAllocation, given: Grant, node: str) -> list[dict[str, Any]]:
     if not (share.cpus and given.topology is not None and given.topology.grouped):
         return [{"request": share.request, **at._asdict()} for at in share.devices]
     parts = {at: share.devices.count(at) for at in share.devices}
@@ -181,7 +183,7 @@ def _results(share: Share, given: Grant, node: str) -> list[dict[str, Any]]:
     ]
 
 
-def _cpu_setting(share: Share) -> dict[str, Any]:
+def _cpu_setting(share: RequestAllocation) -> dict[str, Any]:
     parameters = {"apiVersion": CPU_SETTING, "cpuConfig": {"cpuset": cores.folded(share.cpus)}}
     opaque = {"driver": share.devices[0].driver, "parameters": parameters}
     return {"source": "FromClaim", "requests": [share.request], "opaque": opaque}

@@ -26,7 +26,7 @@ class Maybe:
 
 
 @dataclass(frozen=True, order=True)
-class Version:
+class SemanticVersion:
     """A semantic version, without its build."""
 
     major: int
@@ -36,7 +36,7 @@ class Version:
     label: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> "Version":
+    def parse(cls, text: str) -> "SemanticVersion":
         """Raises `Absent` if it is none."""
         found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+.*)?", text, re.ASCII)
         if found is None:
@@ -87,7 +87,7 @@ def _same(left: Any, right: Any) -> bool:
 
 def _ordered(left: Any, right: Any, test: Callable[[Any, Any], bool]) -> bool:
     alike = type(left) is type(right) or all(type(value) in (int, float) for value in (left, right))
-    if not alike or not isinstance(left, int | float | str | Version) or isinstance(left, bool):
+    if not alike or not isinstance(left, int | float | str | SemanticVersion) or isinstance(left, bool):
         raise Absent(f"{left!r} and {right!r} cannot be compared")
     return test(left, right)
 
@@ -143,7 +143,7 @@ RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "quantity": _quantity,
-    "semver": lambda value: Version.parse(_text(value)),
+    "semver": lambda value: SemanticVersion.parse(_text(value)),
     "size": _size,
 }
 MACROS: dict[str, Callable[[Iterable[bool]], bool]] = {"exists": any, "all": all}

@@ -17,15 +17,15 @@ from slinky.bridge.devices import allocation as grant
 from slinky.bridge.devices import requests as asks
 from slinky.bridge.devices.allocation import Grant, Need
 from slinky.bridge.devices.classes import Unclaimable
-from slinky.bridge.devices.inventory import CPUS, Inventory, Kind
-from slinky.bridge.devices.requests import Ask
+from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
+from slinky.bridge.devices.requests import ClassRequest
 from slinky.bridge.devices.state import held
 from slinky.bridge.lifecycle.assignment import Misplaced
 from slinky.bridge.nodes import description
-from slinky.bridge.state.cluster import Stock
-from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, Pod, ResourceClaim, ResourceClaimSpec
+from slinky.bridge.state.cluster import ClusterState
+from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, ResourceClaim, ResourceClaimSpec, WorkloadPod
 from slinky.bridge.workload import pod_state
-from slinky.kube import AlreadyExists, Client, Key, Later, NotFound
+from slinky.kube import AlreadyExists, Key, KubeClient, Later, NotFound
 from slinky.kube.client import STRATEGIC
 from slinky.slurm import JobRecord, Mirror
 
@@ -39,25 +39,25 @@ PROTECTION = "resource.kubernetes.io/delete-protection"
 class Spot:
     """Where a pod is about to start: its node, what that has, and what Slurm gave of it to the pod's job."""
 
-    pod: Pod
+    pod: WorkloadPod
     node: str
-    inventory: Inventory
+    inventory: DeviceInventory
     given: Grant
 
 
-class Claims:
+class ClaimWriter:
     """Writes claims."""
 
-    def __init__(self, client: Client, stock: Stock, mirror: Mirror) -> None:
+    def __init__(self, client: KubeClient, stock: ClusterState, mirror: Mirror) -> None:
         self._client, self._stock, self._shelf, self._mirror = client, stock, stock.shelf, mirror
         # Pods of one job may share a node: what one takes the next must see.
         self._turn = asyncio.Lock()
 
-    def needed(self, pod: Pod) -> bool:
+    def needed(self, pod: WorkloadPod) -> bool:
         """Whether a pod needs devices that are claimed."""
         return bool(pod.spec.resource_claims or asks.of_pod(pod, self._shelf.catalog))
 
-    async def prepare(self, pod: Pod, node: str, record: JobRecord) -> None:
+    async def prepare(self, pod: WorkloadPod, node: str, record: JobRecord) -> None:
         """Make sure that the pod's devices are its own before it is bound. Raises `Misplaced`, `Held` or `Later`."""
         if not self.needed(pod):
             return
@@ -74,7 +74,7 @@ class Claims:
             except Unclaimable as error:
                 raise Misplaced(str(error)) from error
 
-    def _spot(self, pod: Pod, node: str, record: JobRecord) -> Spot:
+    def _spot(self, pod: WorkloadPod, node: str, record: JobRecord) -> Spot:
         """What a pod's job has on a node. Raises `Unclaimable` if Slurm and the node speak of different devices."""
         inventory = self._shelf.inventory(node)
         for resources in record.resources or ():
@@ -88,7 +88,7 @@ class Claims:
         return Spot(pod, node, inventory, Grant())
 
     async def _fill(
-        self, claim: ResourceClaim, spot: Spot, wanted: Sequence[Ask], spec: ResourceClaimSpec | None = None
+        self, claim: ResourceClaim, spot: Spot, wanted: Sequence[ClassRequest], spec: ResourceClaimSpec | None = None
     ) -> None:
         """Give a claim what the job was granted, unless it has that already; `spec` if it is somebody's own."""
         pod, node, given = spot.pod, spot.node, spot.given
@@ -109,7 +109,7 @@ class Claims:
         allocation = grant.allocation(shares, given, node, settings)
         await self._write(claim, {"allocation": allocation, "reservedFor": [_user(pod)]})
 
-    def _meant(self, ask: Ask, node: str) -> Kind:
+    def _meant(self, ask: ClassRequest, node: str) -> GresKind:
         """What a request means; the devices of the node may have changed since the job was submitted."""
         meaning = self._shelf.meaning(ask)
         if not meaning.suits(node):
@@ -118,7 +118,7 @@ class Claims:
 
     # --- claims that the pod names
 
-    def _named(self, pod: Pod) -> Iterable[ResourceClaim]:
+    def _named(self, pod: WorkloadPod) -> Iterable[ResourceClaim]:
         made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         for reference in pod.spec.resource_claims:
             name = reference.resource_claim_name or made.get(reference.name, "")
@@ -134,14 +134,14 @@ class Claims:
         meta = {"resourceVersion": claim.metadata.resource_version, "finalizers": kept}
         return self._shelf.claims.wrote(await self._client.patch(RESOURCE_CLAIMS, claim.key, {"metadata": meta}))
 
-    async def _reserve(self, claim: ResourceClaim, pod: Pod) -> None:
+    async def _reserve(self, claim: ResourceClaim, pod: WorkloadPod) -> None:
         """One more pod of the unit shares a claim."""
         users = [_plain(user) for user in claim.status.reserved_for]
         await self._write(claim, {"reservedFor": [*users, _user(pod)]})
 
     # --- the claim behind extended resources
 
-    async def _own_claim(self, pod: Pod, own: Sequence[Ask], given: Grant) -> ResourceClaim:
+    async def _own_claim(self, pod: WorkloadPod, own: Sequence[ClassRequest], given: Grant) -> ResourceClaim:
         key = own_key(pod)
         requests = [{"name": ask.name, "exactly": self._exactly(ask, given)} for ask in own]
         meta = {"annotations": {names.CLAIM_ANNOTATION: "true"}, "ownerReferences": [OUR_PODS.owner(pod)]}
@@ -156,7 +156,7 @@ class Claims:
             raise Later(f"the former claim {key.name} is still being removed", after=UNMADE_AGAIN)
         return found
 
-    def _exactly(self, ask: Ask, given: Grant) -> dict[str, Any]:
+    def _exactly(self, ask: ClassRequest, given: Grant) -> dict[str, Any]:
         grouped = given.topology is not None and given.topology.grouped
         if not grouped or self._shelf.meaning(ask).kind != CPUS or given.topology is None:
             return {"deviceClassName": ask.device_class, "count": ask.count}
@@ -164,7 +164,7 @@ class Claims:
         capacity = {"requests": {f"{driver}/cpu": str(ask.count)}}
         return {"deviceClassName": ask.device_class, "count": 1, "capacity": capacity}
 
-    async def _map(self, pod: Pod, claim: ResourceClaim, own: Sequence[Ask]) -> None:
+    async def _map(self, pod: WorkloadPod, claim: ResourceClaim, own: Sequence[ClassRequest]) -> None:
         known = pod.status.extended_resource_claim_status
         if known is not None and known.resource_claim_name == claim.metadata.name:
             return
@@ -178,7 +178,7 @@ class Claims:
 
     # --- giving back
 
-    async def withdraw(self, pod: Pod) -> None:
+    async def withdraw(self, pod: WorkloadPod) -> None:
         """Free what was claimed for a pod that lost its job before it started."""
         if not self._shelf.claims.by("user", pod.metadata.uid):
             return
@@ -195,7 +195,7 @@ class Claims:
                 else:
                     await self._empty(claim)
 
-    async def drop(self, pod: Pod) -> None:
+    async def drop(self, pod: WorkloadPod) -> None:
         """Remove the claim that was made for a pod that is gone."""
         claim = self._shelf.claims.get(own_key(pod))
         if claim is not None and any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references):
@@ -215,12 +215,12 @@ class Claims:
         return self._shelf.claims.wrote(done)
 
 
-def own_key(pod: Pod) -> Key:
+def own_key(pod: WorkloadPod) -> Key:
     """The claim of a pod's extended resources. A fixed name makes the second try find the claim of the first."""
     return Key(pod.metadata.namespace, f"{pod.metadata.name[:200]}-extended-resources-{pod.metadata.uid[:8]}")
 
 
-def _user(pod: Pod) -> dict[str, str]:
+def _user(pod: WorkloadPod) -> dict[str, str]:
     return {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
 
 

@@ -14,7 +14,7 @@ from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.devices import inventory
 from slinky.bridge.devices.cel_values import Undecidable
-from slinky.bridge.devices.inventory import CPUS, Inventory, Kind
+from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
 from slinky.bridge.devices.profiles import known, type_of
 from slinky.bridge.state.views import DeviceClass, Opaque
 
@@ -64,10 +64,10 @@ def catalog(classes: Iterable[DeviceClass]) -> Catalog:
 
 
 @dataclass(frozen=True)
-class Meaning:
+class ClassMapping:
     """What to ask Slurm for, and the nodes where that would give devices that do not fit."""
 
-    kind: Kind
+    kind: GresKind
     unfit: frozenset[str] = frozenset()
     only: frozenset[str] | None = None  # the only nodes that have any, where Slurm would not know
 
@@ -76,7 +76,7 @@ class Meaning:
         return node not in self.unfit and (self.only is None or node in self.only)
 
 
-def bare(expressions: tuple[str, ...], profiles: tuple[DeviceProfile, ...]) -> Meaning | None:
+def bare(expressions: tuple[str, ...], profiles: tuple[DeviceProfile, ...]) -> ClassMapping | None:
     """The meaning of expressions that name a driver whose devices are all alike: no device need be looked at."""
     if len(expressions) != 1 or (found := _BARE.match(expressions[0])) is None:
         return None
@@ -84,17 +84,17 @@ def bare(expressions: tuple[str, ...], profiles: tuple[DeviceProfile, ...]) -> M
     profile = own[0] if own else DeviceProfile(driver=found[1])
     if profile.match or profile.type_attribute or profile.ignore:
         return None
-    return Meaning(CPUS if profile.cores else Kind(profile.gres, type_of(profile)))
+    return ClassMapping(CPUS if profile.cores else GresKind(profile.gres, type_of(profile)))
 
 
-def meaning(what: str, expressions: tuple[str, ...], nodes: Mapping[str, Inventory]) -> Meaning:
+def meaning(what: str, expressions: tuple[str, ...], nodes: Mapping[str, DeviceInventory]) -> ClassMapping:
     """What `what`, which these expressions choose, means on these nodes. Raises `Unclaimable`."""
     try:
         chosen = {node: found.fitting(expressions) for node, found in nodes.items()}
     except Undecidable as error:
         raise Unclaimable(f"{what} chooses devices in a way that cannot be decided here: {error}") from None
-    whole: dict[Kind, set[str]] = {}
-    part: set[Kind] = set()
+    whole: dict[GresKind, set[str]] = {}
+    part: set[GresKind] = set()
     for node, found in chosen.items():
         for kind, count in found.items():
             if count and count == len(nodes[node].kinds[kind]):
@@ -105,11 +105,11 @@ def meaning(what: str, expressions: tuple[str, ...], nodes: Mapping[str, Invento
         raise Unclaimable(_nowhere(what, part))
     if len(whole) == 1:
         ((kind, fit),) = whole.items()
-        return Meaning(kind, frozenset(node for node in nodes if kind in nodes[node].kinds and node not in fit))
+        return ClassMapping(kind, frozenset(node for node in nodes if kind in nodes[node].kinds and node not in fit))
     return _untyped(what, sorted(whole), chosen, nodes)
 
 
-def _nowhere(what: str, part: set[Kind]) -> str:
+def _nowhere(what: str, part: set[GresKind]) -> str:
     if not part:
         return f"{what} fits no device of any node"
     return (
@@ -119,8 +119,8 @@ def _nowhere(what: str, part: set[Kind]) -> str:
 
 
 def _untyped(
-    what: str, kinds: list[Kind], chosen: Mapping[str, Mapping[Kind, int]], nodes: Mapping[str, Inventory]
-) -> Meaning:
+    what: str, kinds: list[GresKind], chosen: Mapping[str, Mapping[GresKind, int]], nodes: Mapping[str, DeviceInventory]
+) -> ClassMapping:
     """Several types fit: they are asked for by their common name, where every device of that name fits."""
     gres = kinds[0].gres
     having = {node: found for node, found in nodes.items() if any(kind.gres == gres for kind in found.kinds)}
@@ -133,10 +133,10 @@ def _untyped(
         raise Unclaimable(
             f"{what} fits devices that Slurm counts as {' and '.join(map(str, kinds))}; a job can ask for one of them"
         )
-    return Meaning(Kind(gres), frozenset(having) - fit)
+    return ClassMapping(GresKind(gres), frozenset(having) - fit)
 
 
-def alike(own: Inventory, kinds: Iterable[Kind], attribute: str) -> bool:
+def alike(own: DeviceInventory, kinds: Iterable[GresKind], attribute: str) -> bool:
     """Whether all devices of these kinds have one value of an attribute."""
     found = {inventory.attribute(item, attribute) for kind in kinds for item in own.kinds[kind]}
     return len(found) == 1 and None not in found

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from slinky.bridge.devices import requests
-from slinky.bridge.devices.classes import Meaning, Unclaimable
-from slinky.bridge.devices.inventory import CPUS, Kind
-from slinky.bridge.devices.requests import Ask
-from slinky.bridge.devices.state import Shelf
-from slinky.bridge.state.views import CLAIM_TEMPLATES, Pod, ResourceClaim, ResourceClaimRef, ResourceClaimSpec
+from slinky.bridge.devices.classes import ClassMapping, Unclaimable
+from slinky.bridge.devices.inventory import CPUS, GresKind
+from slinky.bridge.devices.requests import ClassRequest
+from slinky.bridge.devices.state import DeviceState
+from slinky.bridge.state.views import CLAIM_TEMPLATES, ResourceClaim, ResourceClaimRef, ResourceClaimSpec, WorkloadPod
 from slinky.bridge.workload.annotations import OptionError
-from slinky.kube import Client, Key
+from slinky.kube import Key, KubeClient
 
 
 class NotYet(OptionError):  # noqa: N818 -- a reason to wait
@@ -27,8 +27,8 @@ class NotYet(OptionError):  # noqa: N818 -- a reason to wait
 class Needed:
     """Devices of some pods, and where they can be had."""
 
-    by_pod: dict[str, Counter[Kind]] = field(default_factory=dict)
-    shared: Counter[Kind] = field(default_factory=Counter)
+    by_pod: dict[str, Counter[GresKind]] = field(default_factory=dict)
+    shared: Counter[GresKind] = field(default_factory=Counter)
     unfit: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
     threads: int = 1
@@ -42,26 +42,26 @@ class Needed:
         """Whether a node can have all of it."""
         return node not in self.unfit and (self.only is None or node in self.only)
 
-    def narrow(self, meaning: Meaning) -> None:
+    def narrow(self, meaning: ClassMapping) -> None:
         """Leave out the nodes that do not suit one request."""
         self.unfit |= meaning.unfit
         if meaning.only is not None:
             self.only = meaning.only if self.only is None else self.only & meaning.only
 
 
-class Wants:
+class DeviceDemand:
     """Reads claims and templates."""
 
-    def __init__(self, client: Client, shelf: Shelf) -> None:
+    def __init__(self, client: KubeClient, shelf: DeviceState) -> None:
         self._client, self._shelf = client, shelf
 
-    async def of(self, pods: Sequence[Pod]) -> Needed:
+    async def of(self, pods: Sequence[WorkloadPod]) -> Needed:
         """What these pods of one unit need. Raises `OptionError`."""
         found = Needed()
         seen: set[str] = set()
         users = Counter(one.resource_claim_name for pod in pods for one in pod.spec.resource_claims)
         for pod in pods:
-            own: Counter[Kind] = Counter()
+            own: Counter[GresKind] = Counter()
             try:
                 own += self._counted(requests.of_pod(pod, self._shelf.catalog), found)
             except Unclaimable as error:
@@ -82,15 +82,15 @@ class Wants:
             found.threads = self._shelf.threads
         return found
 
-    def _counted(self, wanted: Iterable[Ask], found: Needed) -> Counter[Kind]:
-        total: Counter[Kind] = Counter()
+    def _counted(self, wanted: Iterable[ClassRequest], found: Needed) -> Counter[GresKind]:
+        total: Counter[GresKind] = Counter()
         for ask in wanted:
             meaning = self._shelf.meaning(ask)
             found.narrow(meaning)
             total[meaning.kind] += ask.count
         return total
 
-    def _claimed(self, reference: ResourceClaimRef, spec: ResourceClaimSpec, found: Needed) -> Counter[Kind]:
+    def _claimed(self, reference: ResourceClaimRef, spec: ResourceClaimSpec, found: Needed) -> Counter[GresKind]:
         try:
             wanted = requests.of_claim(spec, self._shelf.offers)
             total = self._counted(wanted, found)
@@ -99,14 +99,16 @@ class Wants:
             raise OptionError(f"resource claim {reference.name}: {error}") from None
         return total
 
-    def _related(self, wanted: Iterable[Ask], spec: ResourceClaimSpec, found: Needed) -> None:
+    def _related(self, wanted: Iterable[ClassRequest], spec: ResourceClaimSpec, found: Needed) -> None:
         for constraint in spec.devices.constraints:
             bound = [ask for ask in wanted if not constraint.requests or ask.names & set(constraint.requests)]
             if sum(ask.count for ask in bound) > 1:
                 kinds = [self._shelf.meaning(ask).kind for ask in bound]
                 found.unfit |= self._shelf.unrelated(kinds, constraint.match_attribute)
 
-    async def _spec(self, pod: Pod, reference: ResourceClaimRef, pods: Iterable[Pod]) -> ResourceClaimSpec:
+    async def _spec(
+        self, pod: WorkloadPod, reference: ResourceClaimRef, pods: Iterable[WorkloadPod]
+    ) -> ResourceClaimSpec:
         namespace = pod.metadata.namespace
         made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         name = reference.resource_claim_name or made.get(reference.name, "")
@@ -122,7 +124,7 @@ class Wants:
         return template.spec.spec
 
 
-def _free(claim: ResourceClaim, pods: Iterable[Pod]) -> None:
+def _free(claim: ResourceClaim, pods: Iterable[WorkloadPod]) -> None:
     """Raises `NotYet` while a claim serves somebody outside of the unit."""
     ours = {pod.metadata.uid for pod in pods}
     other = next((user for user in claim.status.reserved_for if user.uid not in ours), None)

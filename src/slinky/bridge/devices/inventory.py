@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.devices import cel, cores, counters, profiles
-from slinky.bridge.devices.cel_values import Absent, Fields, Version
+from slinky.bridge.devices.cel_values import Absent, Fields, SemanticVersion
 from slinky.bridge.devices.cores import Cores, Located
 from slinky.bridge.devices.counters import Counters
 from slinky.bridge.state.views import Device, Slice
@@ -28,7 +28,7 @@ _TAIL = re.compile(r"(\d+)\Z")
 CLOSING = frozenset({"NoSchedule", "NoExecute"})
 
 
-class Kind(NamedTuple):
+class GresKind(NamedTuple):
     """What Slurm counts: a GRES by name and type; without a type, any of the name."""
 
     gres: str
@@ -38,9 +38,9 @@ class Kind(NamedTuple):
         return f"{self.gres}:{self.type}" if self.type else self.gres
 
 
-ANY_GPU = Kind("gpu")
+ANY_GPU = GresKind("gpu")
 #: CPUs that a driver offers as devices. Slurm has them as cores, not as a GRES.
-CPUS = Kind("cpu")
+CPUS = GresKind("cpu")
 
 
 class Item(NamedTuple):
@@ -51,35 +51,35 @@ class Item(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Inventory:
+class DeviceInventory:
     """All devices of one node that Slurm is told of."""
 
-    kinds: Mapping[Kind, tuple[Item, ...]] = field(default_factory=dict)
+    kinds: Mapping[GresKind, tuple[Item, ...]] = field(default_factory=dict)
     cores: Cores | None = None
     pools: Mapping[tuple[str, str], Counters] = field(default_factory=dict)
     missing: tuple[str, ...] = ()  # pools of which not every slice is there
     fault: str = ""  # why these devices cannot be told to Slurm
-    _fits: dict[tuple[str, ...], Mapping[Kind, int]] = field(default_factory=dict, compare=False, repr=False)
+    _fits: dict[tuple[str, ...], Mapping[GresKind, int]] = field(default_factory=dict, compare=False, repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.kinds)
 
     @cached_property
-    def gres(self) -> dict[Kind, int]:
+    def gres(self) -> dict[GresKind, int]:
         """The devices as Slurm counts them, in the order in which it is told."""
         return {kind: len(items) for kind, items in sorted(self.kinds.items()) if kind != CPUS}
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: GresKind) -> int:
         """How many there are of a kind; of every type where none is named."""
         if kind == CPUS:
             return sum(map(len, self.cores.cores)) if self.cores else 0
-        return sum(many for own, many in self.gres.items() if kind in (own, Kind(own.gres)))
+        return sum(many for own, many in self.gres.items() if kind in (own, GresKind(own.gres)))
 
-    def indexed(self, order: Iterable[Kind]) -> list[tuple[Kind, Item]]:
+    def indexed(self, order: Iterable[GresKind]) -> list[tuple[GresKind, Item]]:
         """The devices of one GRES name, each at Slurm's index, if Slurm has the types in this order."""
         return [(kind, item) for kind in order for item in self.kinds.get(kind, ())]
 
-    def fitting(self, expressions: tuple[str, ...]) -> Mapping[Kind, int]:
+    def fitting(self, expressions: tuple[str, ...]) -> Mapping[GresKind, int]:
         """How many devices of each kind all of these expressions choose. Raises `Undecidable`."""
         if expressions not in self._fits:
             tests = [cel.compiled(expression) for expression in expressions]
@@ -97,7 +97,7 @@ class Inventory:
         told = [f"{kind} {' '.join(map(str, self._places(kind)))}" for kind in sorted(self.kinds)]
         return hashlib.sha256("\n".join(told).encode()).hexdigest()[:8]
 
-    def _places(self, kind: Kind) -> Iterable[object]:
+    def _places(self, kind: GresKind) -> Iterable[object]:
         if kind == CPUS and self.cores is not None:
             return (self.cores.sockets, *self.cores.cores)
         return ("/".join(item.at) for item in self.kinds[kind])
@@ -129,7 +129,7 @@ def _scope(item: Item) -> dict[str, Any]:
 def _value(told: Any) -> Any:
     if told.version is not None:
         try:
-            return Version.parse(told.version)
+            return SemanticVersion.parse(told.version)
         except Absent:
             return told.version
     return next((value for value in (told.truth, told.number, told.text) if value is not None), None)
@@ -145,14 +145,14 @@ def attribute(item: Item, name: str) -> Any:
 # --- from slices to an inventory
 
 
-def inventory(slices: Iterable[Slice], drivers: Iterable[str], given: Sequence[DeviceProfile] = ()) -> Inventory:
+def inventory(slices: Iterable[Slice], drivers: Iterable[str], given: Sequence[DeviceProfile] = ()) -> DeviceInventory:
     """The devices of a node, of these drivers, in the order that gives them their index."""
     wanted, known = frozenset(drivers), profiles.known(given)
     pools: dict[tuple[str, str], list[Slice]] = {}
     for part in slices:
         if part.spec.driver in wanted:
             pools.setdefault((part.spec.driver, part.spec.pool.name), []).append(part)
-    found: dict[Kind, list[tuple[DeviceProfile, Item]]] = {}
+    found: dict[GresKind, list[tuple[DeviceProfile, Item]]] = {}
     shared: dict[tuple[str, str], Counters] = {}
     missing, faults = [], []
     for (driver, pool), parts in sorted(pools.items()):
@@ -174,7 +174,7 @@ def inventory(slices: Iterable[Slice], drivers: Iterable[str], given: Sequence[D
             faults.append(f"the devices of {driver} overlap in {counter}; choose some by a device profile with match")
     kinds = {kind: _indexed(items) for kind, items in found.items()}
     own = cores.read(kinds[CPUS]) if CPUS in kinds else None
-    return Inventory(kinds, own, shared, tuple(missing), "; ".join(faults))
+    return DeviceInventory(kinds, own, shared, tuple(missing), "; ".join(faults))
 
 
 def _offered(device: Device) -> bool:
@@ -190,11 +190,11 @@ def _profile(item: Item, known: Iterable[DeviceProfile]) -> DeviceProfile | None
     return next(chosen, None)
 
 
-def _kind(item: Item, profile: DeviceProfile) -> Kind:
+def _kind(item: Item, profile: DeviceProfile) -> GresKind:
     if profile.cores:
         return CPUS
     told = attribute(item, profile.type_attribute) if profile.type_attribute else None
-    return Kind(profile.gres, profiles.type_of(profile, told))
+    return GresKind(profile.gres, profiles.type_of(profile, told))
 
 
 def _indexed(found: list[tuple[DeviceProfile, Item]]) -> tuple[Item, ...]:
@@ -215,12 +215,12 @@ def _tail(item: Item) -> int | None:
 # --- Slurm's words
 
 
-def gres(found: Inventory) -> str:
+def gres(found: DeviceInventory) -> str:
     """The devices of a node in Slurm's words."""
     return ",".join(f"{kind}:{count}" for kind, count in found.gres.items())
 
 
-def gres_conf(found: Inventory) -> str:
+def gres_conf(found: DeviceInventory) -> str:
     """The same as the parameter that tells slurmctld of devices it cannot see; the files need not exist."""
     lines = []
     for kind, count in found.gres.items():
@@ -230,18 +230,18 @@ def gres_conf(found: Inventory) -> str:
     return "+".join(lines)
 
 
-def differ(there: Mapping[Kind, int], found: Inventory, name: str) -> bool:
+def differ(there: Mapping[GresKind, int], found: DeviceInventory, name: str) -> bool:
     """Whether Slurm has other devices of a name than the drivers of the node offer."""
     mine = {kind: count for kind, count in found.gres.items() if kind.gres == name}
     return mine != {kind: count for kind, count in there.items() if kind.gres == name}
 
 
-def counts(text: str) -> dict[Kind, int]:
+def counts(text: str) -> dict[GresKind, int]:
     """Slurm's words as counts, in its order and whatever it adds about sockets."""
-    found: dict[Kind, int] = {}
+    found: dict[GresKind, int] = {}
     for term in re.sub(r"\([^)]*\)", "", text).split(","):
         parts = term.split(":")
         if len(parts) >= 2 and parts[-1].isdigit():
-            kind = Kind(parts[0], ":".join(parts[1:-1]))
+            kind = GresKind(parts[0], ":".join(parts[1:-1]))
             found[kind] = found.get(kind, 0) + int(parts[-1])
     return found

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from slinky.bridge.devices.classes import Catalog, Unclaimable
-from slinky.bridge.state.views import Container, DeviceRequest, ExactRequest, Pod, ResourceClaimSpec
+from slinky.bridge.state.views import Container, DeviceRequest, ExactRequest, ResourceClaimSpec, WorkloadPod
 from slinky.bridge.workload import pod_resources
 from slinky.kube import Quantity
 
 
 @dataclass(frozen=True)
-class Ask:
+class ClassRequest:
     """So many devices of a class, under one name within a claim."""
 
     name: str
@@ -32,9 +32,9 @@ class Ask:
         return f"device class {self.device_class}{more}"
 
 
-def of_pod(pod: Pod, catalog: Catalog) -> list[Ask]:
+def of_pod(pod: WorkloadPod, catalog: Catalog) -> list[ClassRequest]:
     """The requests that a pod makes by extended resources; every container has its own."""
-    found: list[Ask] = []
+    found: list[ClassRequest] = []
     containers: Sequence[Container] = (*pod.spec.init_containers, *pod.spec.containers)
     for number, container in enumerate(containers):
         amounts = pod_resources.requests(container.resources)
@@ -42,11 +42,11 @@ def of_pod(pod: Pod, catalog: Catalog) -> list[Ask]:
             kind = catalog.class_of(resource)
             if kind and (count := Quantity.parse(text).whole()) > 0:
                 name = f"container-{number}-request-{place}"
-                found.append(Ask(name, kind, count, container.name, resource))
+                found.append(ClassRequest(name, kind, count, container.name, resource))
     return found
 
 
-def of_claim(spec: ResourceClaimSpec, offered: Callable[[Ask], bool]) -> list[Ask]:
+def of_claim(spec: ResourceClaimSpec, offered: Callable[[ClassRequest], bool]) -> list[ClassRequest]:
     """The requests of a claim that a pod names. Raises `Unclaimable` for what Slurm cannot count.
 
     Slurm cannot be asked for one thing or another: of alternatives the first is chosen that some node has at all.
@@ -58,7 +58,7 @@ def of_claim(spec: ResourceClaimSpec, offered: Callable[[Ask], bool]) -> list[As
     return found
 
 
-def _chosen(request: DeviceRequest, offered: Callable[[Ask], bool]) -> Ask:
+def _chosen(request: DeviceRequest, offered: Callable[[ClassRequest], bool]) -> ClassRequest:
     if request.exactly is not None:
         return _counted(request.name, request.exactly)
     troubles: list[str] = []
@@ -74,7 +74,7 @@ def _chosen(request: DeviceRequest, offered: Callable[[Ask], bool]) -> Ask:
     raise Unclaimable(f"none of the alternatives of request {request.name} can be had: {'; '.join(troubles)}")
 
 
-def _counted(name: str, exact: ExactRequest) -> Ask:
+def _counted(name: str, exact: ExactRequest) -> ClassRequest:
     where = f"request {name}"
     if exact.admin_access:
         raise Unclaimable(f"{where} wants admin access, which is for looking after devices, not for jobs")
@@ -85,4 +85,4 @@ def _counted(name: str, exact: ExactRequest) -> Ask:
     expressions = tuple(one.cel.expression for one in exact.selectors if one.cel)
     ((capacity, amount),) = exact.capacity.requests.items() or [("", 1)]
     count = exact.count * Quantity.parse(amount).whole()
-    return Ask(name, exact.device_class_name, count, expressions=expressions, capacity=capacity)
+    return ClassRequest(name, exact.device_class_name, count, expressions=expressions, capacity=capacity)

@@ -7,22 +7,22 @@ class does.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from slinky.bridge.config import Settings
+from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices import classes
 from slinky.bridge.devices import inventory as supply
 from slinky.bridge.devices.allocation import MOST_RESULTS
-from slinky.bridge.devices.classes import Catalog, Meaning, Unclaimable
+from slinky.bridge.devices.classes import Catalog, ClassMapping, Unclaimable
 from slinky.bridge.devices.cores import CPU_OF_GROUP, Located, numbers, part_of
-from slinky.bridge.devices.inventory import CPUS, Inventory, Kind
-from slinky.bridge.devices.requests import Ask
+from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
+from slinky.bridge.devices.requests import ClassRequest
 from slinky.bridge.state.views import DEVICE_CLASSES, RESOURCE_CLAIMS, SLICES, DeviceClass, ResourceClaim, Slice
 from slinky.kube import Runtime
 
 
-class Shelf:
+class DeviceState:
     """Devices of one cluster."""
 
-    def __init__(self, runtime: Runtime, settings: Settings) -> None:
+    def __init__(self, runtime: Runtime, settings: BridgeSettings) -> None:
         self._profiles = settings.device_profiles
         self.slices = runtime.cache(SLICES, indexes={"node": lambda part: (part.spec.node_name,)})
         self.classes = runtime.cache(DEVICE_CLASSES)
@@ -34,8 +34,8 @@ class Shelf:
         self.claims = runtime.cache(RESOURCE_CLAIMS, indexes=indexes)
         self.in_slurm: Callable[[str], bool] = lambda _: True  # the mirror's word, once there is one
         self._catalog: Catalog | None = None
-        self._inventories: dict[str, Inventory] = {}
-        self._meanings: dict[tuple[str, ...], Meaning | Unclaimable] = {}
+        self._inventories: dict[str, DeviceInventory] = {}
+        self._meanings: dict[tuple[str, ...], ClassMapping | Unclaimable] = {}
         self.classes.listen(self._class_changed)
         self.slices.listen(self._slice_changed)
 
@@ -57,14 +57,14 @@ class Shelf:
             self._catalog = classes.catalog(self.classes)
         return self._catalog
 
-    def inventory(self, node: str) -> Inventory:
+    def inventory(self, node: str) -> DeviceInventory:
         """The devices of a node that some class offers."""
         if node not in self._inventories:
             parts, drivers = self.slices.by("node", node), self.catalog.drivers
             self._inventories[node] = supply.inventory(parts, drivers, self._profiles)
         return self._inventories[node]
 
-    def inventories(self) -> dict[str, Inventory]:
+    def inventories(self) -> dict[str, DeviceInventory]:
         """The devices of every node that has any."""
         return {node: self.inventory(node) for node in {part.spec.node_name for part in self.slices} if node}
 
@@ -76,7 +76,7 @@ class Shelf:
 
     # --- what asking means
 
-    def meaning(self, ask: Ask) -> Meaning:
+    def meaning(self, ask: ClassRequest) -> ClassMapping:
         """What a request means to Slurm. Raises `Unclaimable`."""
         if ask.device_class not in self.catalog.expressions:
             raise Unclaimable(f"device class {ask.device_class} does not exist")
@@ -97,9 +97,9 @@ class Shelf:
             if ask.count > MOST_RESULTS:
                 raise Unclaimable(f"{ask.count} devices are more than the {MOST_RESULTS} that a claim can hold")
             return known
-        return Meaning(known.kind, known.unfit, self._offering_cpus(ask))
+        return ClassMapping(known.kind, known.unfit, self._offering_cpus(ask))
 
-    def offers(self, ask: Ask) -> bool:
+    def offers(self, ask: ClassRequest) -> bool:
         """Whether some node that Slurm has could give what is asked for, in use or not."""
         try:
             wanted = self.meaning(ask)
@@ -108,7 +108,7 @@ class Shelf:
         there = ((node, own) for node, own in self.inventories().items() if wanted.suits(node) and self.in_slurm(node))
         return any(own.count(wanted.kind) >= ask.count for _, own in there)
 
-    def _offering_cpus(self, ask: Ask) -> frozenset[str]:
+    def _offering_cpus(self, ask: ClassRequest) -> frozenset[str]:
         """Nodes whose CPUs are offered in the way that a request needs. Raises `Unclaimable` if there are none."""
         offering = {node: own.cores for node, own in self.inventories().items() if own.cores}
         if not offering:
@@ -119,7 +119,7 @@ class Shelf:
             raise Unclaimable(f"{ask.count} CPUs of {ask} need a CPU driver that offers {want}")
         return fit
 
-    def unrelated(self, kinds: Sequence[Kind], attribute: str) -> set[str]:
+    def unrelated(self, kinds: Sequence[GresKind], attribute: str) -> set[str]:
         """Nodes whose devices of these kinds do not all have the same value of an attribute.
 
         Raises `Unclaimable` if there is no node where they do.
@@ -132,7 +132,7 @@ class Shelf:
 
     # --- who has what
 
-    def taken(self, at: Located, own: Inventory) -> bool:
+    def taken(self, at: Located, own: DeviceInventory) -> bool:
         """Whether some claim holds a device, or another that is a part of it."""
         if self.claims.by("device", key(at)):
             return True
@@ -146,7 +146,7 @@ class Shelf:
         return bool(counters.exceeded({*there, at.device}))
 
 
-def _suits(ask: Ask, *, grouped: bool) -> bool:
+def _suits(ask: ClassRequest, *, grouped: bool) -> bool:
     if not grouped and ask.count > MOST_RESULTS:
         return False
     # The claim behind an extended resource is ours, and written as the driver wants it.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from slinky.bridge import names
 from slinky.bridge.devices.classes import Catalog
-from slinky.bridge.state.views import Match, NodeSelector, Pod, Term, Toleration
+from slinky.bridge.state.views import Match, NodeSelector, Term, Toleration, WorkloadPod
 from slinky.bridge.workload import pod_resources
 from slinky.bridge.workload.pod_state import host_of
 from slinky.kube import Node, Quantity, View
@@ -31,7 +31,7 @@ class Shape(View, frozen=True):
     amounts: tuple[tuple[str, int], ...] = ()
 
 
-def shape_of(pod: Pod, volumes: Iterable[NodeSelector] = ()) -> Shape:
+def shape_of(pod: WorkloadPod, volumes: Iterable[NodeSelector] = ()) -> Shape:
     """The shape of a pod whose volumes can be reached from the nodes that these select."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     needs = pod_resources.effective(pod, pod_resources.requests)
@@ -45,7 +45,7 @@ def shape_of(pod: Pod, volumes: Iterable[NodeSelector] = ()) -> Shape:
     )
 
 
-def beyond(pod: Pod) -> list[str]:
+def beyond(pod: WorkloadPod) -> list[str]:
     """What a pod demands that Slurm cannot be asked for."""
     told = []
     if any(each.get("whenUnsatisfiable", DEMAND) == DEMAND for each in pod.spec.topology_spread_constraints):

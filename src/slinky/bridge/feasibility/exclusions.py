@@ -9,27 +9,28 @@ from collections.abc import Callable, Iterable
 
 from slinky.bridge.feasibility import constraints
 from slinky.bridge.feasibility.constraints import Shape
-from slinky.bridge.feasibility.volume_state import Storage
+from slinky.bridge.feasibility.volume_state import VolumeState
 from slinky.bridge.nodes.plan import elsewhere
-from slinky.bridge.state.cluster import Stock
-from slinky.bridge.state.host_port_reservations import Harbour
-from slinky.bridge.state.views import Pod
+from slinky.bridge.state.cluster import ClusterState
+from slinky.bridge.state.host_port_reservations import HostPortReservations
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import pod_state
 from slinky.kube import Key, Node
-from slinky.slurm import Change, Kind, Mirror
-from slinky.slurm import Node as Host
+from slinky.slurm import Change, Host, Mirror, ObjectKind
 
 #: With more shapes than these, all are forgotten when a node changes: to look at each would take longer.
 MANY = 500
 
 
-class Feasible:
+class Exclusions:
     """Knows what the nodes are like on both sides; `opened` is called when one suits a pod that it did not suit."""
 
-    def __init__(self, stock: Stock, mirror: Mirror, storage: Storage, mark: str, opened: Callable[[], None]) -> None:
+    def __init__(
+        self, stock: ClusterState, mirror: Mirror, storage: VolumeState, mark: str, opened: Callable[[], None]
+    ) -> None:
         self._stock, self._mirror, self._storage = stock, mirror, storage
         self._mark, self._opened = mark, opened
-        self._ports = Harbour(stock)
+        self._ports = HostPortReservations(stock)
         self._answers: dict[tuple[Shape, str], frozenset[str]] = {}
         self._catalog = stock.catalog  # of which the answers are
         stock.nodes.listen(self._node_changed)
@@ -41,9 +42,9 @@ class Feasible:
                 self._judge_anew(name)
 
     def _host_changed(self, change: Change) -> None:
-        if change.kind is Kind.SIGHT:
+        if change.kind is ObjectKind.SIGHT:
             self._answers.clear()
-        if change.kind is not Kind.NODE:
+        if change.kind is not ObjectKind.NODE:
             return
         old, new = change.before, change.after
         if old is None or new is None or _place(old) != _place(new):
@@ -69,14 +70,14 @@ class Feasible:
         self._answers.clear()
         self._mirror.poke(nodes=True)
 
-    async def excluded(self, pods: Iterable[Pod], partition: str) -> dict[str, frozenset[str]]:
+    async def excluded(self, pods: Iterable[WorkloadPod], partition: str) -> dict[str, frozenset[str]]:
         """The hosts of a partition that a pod cannot use, by its uid."""
         return {
             pod.metadata.uid: self._excluded(await self.shape(pod), partition) | await self._without_ports(pod)
             for pod in pods
         }
 
-    async def _without_ports(self, pod: Pod) -> frozenset[str]:
+    async def _without_ports(self, pod: WorkloadPod) -> frozenset[str]:
         """Hosts where a port that the pod needs is taken."""
         busy = await self._ports.busy(pod)
         nodes = (self._stock.nodes.get(Key("", name)) for name in busy)
@@ -121,12 +122,12 @@ class Feasible:
         host = self._mirror.nodes.get(pod_state.host_of(node))
         return host is None or host.state.draining
 
-    async def why_not(self, pod: Pod, node: Node) -> str:
+    async def why_not(self, pod: WorkloadPod, node: Node) -> str:
         """Why a node does not suit a pod; nothing if it does."""
         lasting = constraints.why_not(await self.shape(pod), node, self._stock.catalog)
         return lasting or await self._ports.taken(pod, node.metadata.name)
 
-    async def shape(self, pod: Pod) -> Shape:
+    async def shape(self, pod: WorkloadPod) -> Shape:
         """The shape of a pod, with the reach of its volumes."""
         return constraints.shape_of(pod, await self._storage.reach(pod))
 

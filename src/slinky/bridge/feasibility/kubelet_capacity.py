@@ -7,12 +7,12 @@ away for good what does not fit.
 
 from collections.abc import Iterable, Mapping
 
-from slinky.bridge.state.views import Pod
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import pod_resources
 from slinky.kube import Quantity
 
 
-def lacking(allocatable: Mapping[str, str], there: Iterable[Pod], coming: Iterable[Pod]) -> str:
+def lacking(allocatable: Mapping[str, str], there: Iterable[WorkloadPod], coming: Iterable[WorkloadPod]) -> str:
     """What a node has too little of for all of these pods; nothing if there is room."""
     taken: dict[str, int] = {}
     for pod in (*there, *coming):

@@ -12,11 +12,11 @@ from slinky.bridge.state.views import (
     VOLUMES,
     NodeSelector,
     PersistentVolume,
-    Pod,
     StorageClass,
-    VolumeClaim,
+    WorkloadPod,
+    WorkloadVolumeClaim,
 )
-from slinky.kube import Client, Conflict, Key, Later, Node
+from slinky.kube import Conflict, Key, KubeClient, Later, Node
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
@@ -30,14 +30,14 @@ class VolumePending(Later):
     """A volume that a pod needs is not there yet."""
 
 
-class Storage:
+class VolumeState:
     """Reads and reserves volumes."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._listed: tuple[float, list[PersistentVolume]] = (float("-inf"), [])
 
-    async def reach(self, pod: Pod) -> list[NodeSelector]:
+    async def reach(self, pod: WorkloadPod) -> list[NodeSelector]:
         """From where the volumes of a pod can be reached; one entry for each that is not reached from everywhere.
 
         Raises `VolumePending`.
@@ -58,7 +58,7 @@ class Storage:
             raise VolumePending(f"no volume suits claim {key}", after=MISSING_AGAIN)
         return found
 
-    async def select(self, pod: Pod, node: Node) -> None:
+    async def select(self, pod: WorkloadPod, node: Node) -> None:
         """Get the volumes that wait for this pod on their way to its node. Raises `VolumePending` until they are
         there.
         """
@@ -68,7 +68,7 @@ class Storage:
                 await self._provide(claim, await self._class_of(claim, key), node)
                 raise VolumePending(f"the volume of claim {key} is not ready yet", after=COMING_AGAIN)
 
-    async def _provide(self, claim: VolumeClaim, kind: StorageClass, node: Node) -> None:
+    async def _provide(self, claim: WorkloadVolumeClaim, kind: StorageClass, node: Node) -> None:
         if claim.metadata.annotations.get(SELECTED_NODE) == node.metadata.name:
             return
         there = await self._volumes(0)
@@ -80,7 +80,7 @@ class Storage:
             chosen = {"metadata": {"annotations": {SELECTED_NODE: node.metadata.name}}}
             await self._client.patch(VOLUME_CLAIMS, claim.key, chosen)
 
-    async def _reserve(self, volume: PersistentVolume, claim: VolumeClaim) -> None:
+    async def _reserve(self, volume: PersistentVolume, claim: WorkloadVolumeClaim) -> None:
         """Name the claim on a volume; Kubernetes does the rest. Whoever else has been quicker keeps it."""
         meta = claim.metadata
         owner = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "name": meta.name, "namespace": meta.namespace}
@@ -98,13 +98,13 @@ class Storage:
                 f"volume {volume.metadata.name} was taken by another claim", after=COMING_AGAIN
             ) from error
 
-    async def _claim(self, key: Key) -> VolumeClaim:
+    async def _claim(self, key: Key) -> WorkloadVolumeClaim:
         claim = await self._client.find(VOLUME_CLAIMS, key)
         if claim is None:
             raise VolumePending(f"volume claim {key} does not exist", after=MISSING_AGAIN)
         return claim
 
-    async def _class_of(self, claim: VolumeClaim, key: Key) -> StorageClass:
+    async def _class_of(self, claim: WorkloadVolumeClaim, key: Key) -> StorageClass:
         """The class of a claim that has no volume. Raises `VolumePending` if it waits for somebody else than a pod."""
         name = claim.spec.storage_class_name
         kind = await self._client.find(STORAGE_CLASSES, Key("", name)) if name else None
@@ -120,7 +120,7 @@ class Storage:
         return self._listed[1]
 
 
-def claims_of(pod: Pod) -> list[Key]:
+def claims_of(pod: WorkloadPod) -> list[Key]:
     """The volume claims that a pod mounts."""
     found = []
     for volume in pod.spec.volumes:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from slinky.bridge.feasibility import constraints
 from slinky.bridge.feasibility.label_selector import matches
-from slinky.bridge.state.views import Match, NodeSelector, PersistentVolume, StorageClass, Term, VolumeClaim
+from slinky.bridge.state.views import Match, NodeSelector, PersistentVolume, StorageClass, Term, WorkloadVolumeClaim
 from slinky.bridge.state.views.storage import TopologyMatch
 from slinky.kube import Node, Quantity
 
@@ -29,19 +29,19 @@ def made(kind: StorageClass) -> bool:
     return kind.provisioner != NOBODY
 
 
-def given(claim: VolumeClaim, volumes: Iterable[PersistentVolume]) -> PersistentVolume | None:
+def given(claim: WorkloadVolumeClaim, volumes: Iterable[PersistentVolume]) -> PersistentVolume | None:
     """The volume that is reserved for a claim already."""
     return next((volume for volume in volumes if _reserved(volume, claim)), None)
 
 
-def suiting(claim: VolumeClaim, volumes: Iterable[PersistentVolume]) -> list[PersistentVolume]:
+def suiting(claim: WorkloadVolumeClaim, volumes: Iterable[PersistentVolume]) -> list[PersistentVolume]:
     """The volumes that a claim could have, the smallest first."""
     wanted = Quantity.parse(claim.spec.resources.requests.get("storage", "0"))
     found = (volume for volume in volumes if _suits(volume, claim) and _size(volume).nano >= wanted.nano)
     return sorted(found, key=lambda volume: (_size(volume).nano, volume.metadata.name))
 
 
-def reach(claim: VolumeClaim, kind: StorageClass, volumes: Iterable[PersistentVolume]) -> NodeSelector | None:
+def reach(claim: WorkloadVolumeClaim, kind: StorageClass, volumes: Iterable[PersistentVolume]) -> NodeSelector | None:
     """The nodes from which a claim could be served: all if None, none if there is no term."""
     there = list(volumes)
     if (mine := given(claim, there)) is not None:
@@ -58,13 +58,13 @@ def reach(claim: VolumeClaim, kind: StorageClass, volumes: Iterable[PersistentVo
     return NodeSelector(tuple(terms))
 
 
-def choose(claim: VolumeClaim, volumes: Iterable[PersistentVolume], node: Node) -> PersistentVolume | None:
+def choose(claim: WorkloadVolumeClaim, volumes: Iterable[PersistentVolume], node: Node) -> PersistentVolume | None:
     """The smallest volume for a claim that can be reached from a node."""
     found = suiting(claim, volumes)
     return next((volume for volume in found if _reaches(volume, node)), None)
 
 
-def _suits(volume: PersistentVolume, claim: VolumeClaim) -> bool:
+def _suits(volume: PersistentVolume, claim: WorkloadVolumeClaim) -> bool:
     spec, wanted = volume.spec, claim.spec
     free = spec.claim_ref is None and not volume.metadata.deleting and volume.status.phase not in SPENT
     alike = (spec.storage_class_name, spec.volume_mode) == (wanted.storage_class_name or "", wanted.volume_mode)
@@ -72,7 +72,7 @@ def _suits(volume: PersistentVolume, claim: VolumeClaim) -> bool:
     return free and alike and able and matches(wanted.selector, volume.metadata.labels)
 
 
-def _reserved(volume: PersistentVolume, claim: VolumeClaim) -> bool:
+def _reserved(volume: PersistentVolume, claim: WorkloadVolumeClaim) -> bool:
     """Whether a volume names this very claim; one that names no uid was reserved by hand."""
     owner, meta = volume.spec.claim_ref, claim.metadata
     return owner is not None and (owner.namespace, owner.name) == meta.key and owner.uid in {"", meta.uid}

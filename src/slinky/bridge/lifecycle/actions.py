@@ -4,13 +4,13 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
-from slinky.bridge.lifecycle.outcome import WITHDRAWN, Fate
-from slinky.bridge.state.views import Pod
-from slinky.bridge.status.conditions import Said
+from slinky.bridge.lifecycle.outcome import WITHDRAWN, PodOutcome
+from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.status.conditions import ConditionText
 from slinky.slurm import JobRecord
 
 
-class Sight(Enum):
+class JobKnowledge(Enum):
     """What is known for certain of a job."""
 
     UNKNOWN = "unknown"
@@ -20,10 +20,10 @@ class Sight(Enum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedJob:
     """One job as it looks now."""
 
-    sight: Sight
+    sight: JobKnowledge
     record: JobRecord | None = None
     stale: bool = False  # it asks for something else than its pods do now
     remains: bool = False  # it is over, yet a component of it may still hold or want nodes
@@ -33,102 +33,115 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Submit:
+class SubmitJob:
     """Give these pods a job."""
 
-    pods: tuple[Pod, ...]
+    pods: tuple[WorkloadPod, ...]
 
 
 @dataclass(frozen=True)
-class Revise:
+class ReviseJob:
     """Bring a waiting job up to what its pods, newcomers among them, ask for now."""
 
     job: str
-    pods: tuple[Pod, ...]
+    pods: tuple[WorkloadPod, ...]
 
 
 @dataclass(frozen=True)
-class Label:
+class LabelPods:
     """Put the name of their job on these pods."""
 
     job: str
-    pods: tuple[Pod, ...]
+    pods: tuple[WorkloadPod, ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class PlacePods:
     """Put these pods on the nodes of their job."""
 
     job: str
-    pods: tuple[Pod, ...]
+    pods: tuple[WorkloadPod, ...]
 
 
 @dataclass(frozen=True)
-class Say:
+class WriteCondition:
     """Tell it on the pods."""
 
-    pods: tuple[Pod, ...]
-    said: Said
+    pods: tuple[WorkloadPod, ...]
+    said: ConditionText
     warning: bool = False
 
 
 @dataclass(frozen=True)
-class Detach:
+class DetachPods:
     """Take the job's name off these pods, so that they are submitted again."""
 
-    pods: tuple[Pod, ...]
-    said: Said
+    pods: tuple[WorkloadPod, ...]
+    said: ConditionText
 
 
 @dataclass(frozen=True)
-class Withdraw:
+class WithdrawJob:
     """Free the devices that were claimed for pods which lost their job before they started."""
 
-    pods: tuple[Pod, ...]
+    pods: tuple[WorkloadPod, ...]
 
 
 @dataclass(frozen=True)
-class Cancel:
+class CancelJob:
     """End a job that no pod needs; `fate` is what became of its pods."""
 
     job: str
-    fate: Fate = WITHDRAWN
+    fate: PodOutcome = WITHDRAWN
 
 
 @dataclass(frozen=True)
-class Evict:
+class EvictPods:
     """Delete pods whose job has ended."""
 
-    pods: tuple[Pod, ...]
-    said: Said
+    pods: tuple[WorkloadPod, ...]
+    said: ConditionText
 
 
 @dataclass(frozen=True)
-class Explain:
+class ExplainEnd:
     """Tell on pods that leave because their job has ended that it has, so that owners can tell it from a failure."""
 
-    pods: tuple[Pod, ...]
-    said: Said
+    pods: tuple[WorkloadPod, ...]
+    said: ConditionText
 
 
 @dataclass(frozen=True)
-class Reclaim:
+class RecoverJob:
     """Give pods that run a new job on their nodes, since the old one is lost; if that cannot be, evict them."""
 
     job: str
-    pods: tuple[Pod, ...]
-    said: Said
+    pods: tuple[WorkloadPod, ...]
+    said: ConditionText
 
 
 @dataclass(frozen=True)
-class LetGo:
+class RemoveFinalizer:
     """Remove our hold on a pod that is gone."""
 
-    pod: Pod
+    pod: WorkloadPod
     warning: str = ""
 
 
-Action = Submit | Revise | Label | Place | Say | Detach | Withdraw | Cancel | Evict | Explain | Reclaim | LetGo
+Action = (
+    SubmitJob
+    | ReviseJob
+    | LabelPods
+    | PlacePods
+    | WriteCondition
+    | DetachPods
+    | WithdrawJob
+    | CancelJob
+    | EvictPods
+    | ExplainEnd
+    | RecoverJob
+    | RemoveFinalizer
+)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from slinky.bridge.state.views import Pod
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import grouping, identity, pod_state
 from slinky.slurm import JobRecord
 
@@ -19,20 +19,20 @@ class Misplaced(Exception):  # noqa: N818 -- a finding about a job, judged by it
     """The nodes of a job do not suit its pods."""
 
 
-class Seat(NamedTuple):
+class Assignment(NamedTuple):
     """Where a pod goes: a node, and the component of its job that was granted it."""
 
     node: str
     part: JobRecord
 
 
-def teams(pods: Sequence[Pod], record: JobRecord, parts: int) -> list[list[Pod]]:
+def teams(pods: Sequence[WorkloadPod], record: JobRecord, parts: int) -> list[list[WorkloadPod]]:
     """The pods of each component, as the job itself names them. Raises `Misplaced`."""
     if parts == 1:
         return [list(pods)]
     roles = identity.roles_of(identity.parse(record.detail.admin_comment if record.detail else ""))
     number = {name: index for index, role in enumerate(roles) for name in role}
-    found: list[list[Pod]] = [[] for _ in range(parts)]
+    found: list[list[WorkloadPod]] = [[] for _ in range(parts)]
     for pod in pods:
         index = number.get(str(pod.metadata.key), parts)
         if index >= parts:
@@ -41,7 +41,9 @@ def teams(pods: Sequence[Pod], record: JobRecord, parts: int) -> list[list[Pod]]
     return found
 
 
-def assign(pods: Iterable[Pod], hosts: Sequence[str], nodes: Mapping[str, str], per_node: int = 1) -> dict[str, str]:
+def assign(
+    pods: Iterable[WorkloadPod], hosts: Sequence[str], nodes: Mapping[str, str], per_node: int = 1
+) -> dict[str, str]:
     """The Kubernetes node of each pod, by pod uid. `nodes` maps Slurm hosts to Kubernetes nodes.
 
     Raises `Misplaced`.
@@ -69,7 +71,7 @@ def assign(pods: Iterable[Pod], hosts: Sequence[str], nodes: Mapping[str, str], 
     return found
 
 
-def crowding(pods: Sequence[Pod], hosts: Sequence[str]) -> int:
+def crowding(pods: Sequence[WorkloadPod], hosts: Sequence[str]) -> int:
     """How many pods share a node, told by the pods and hosts alone: for a gang whose options are gone."""
     there = Counter(pod.spec.node_name for pod in pods if pod_state.bound(pod))
     return max(1, -(-len(pods) // max(1, len(hosts))), *there.values())

@@ -15,27 +15,27 @@ from datetime import datetime
 
 from slinky.bridge.lifecycle import outcome
 from slinky.bridge.lifecycle.actions import (
-    Cancel,
-    Detach,
-    Evict,
-    Explain,
-    Label,
-    LetGo,
-    Place,
+    CancelJob,
+    DetachPods,
+    EvictPods,
+    ExplainEnd,
+    JobKnowledge,
+    LabelPods,
+    ObservedJob,
+    PlacePods,
     Plan,
-    Reclaim,
-    Revise,
-    Say,
-    Seen,
-    Sight,
-    Submit,
-    Withdraw,
+    RecoverJob,
+    RemoveFinalizer,
+    ReviseJob,
+    SubmitJob,
+    WithdrawJob,
+    WriteCondition,
 )
-from slinky.bridge.state.views import Pod
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status import conditions, reasons
-from slinky.bridge.status.conditions import Said
+from slinky.bridge.status.conditions import ConditionText
 from slinky.bridge.workload import pod_state
-from slinky.bridge.workload.grouping import Root, Unit
+from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 from slinky.kube.conditions import find
 from slinky.slurm import JobRecord
 
@@ -46,15 +46,15 @@ LATEST = 10.0
 
 
 @dataclass(frozen=True)
-class View:
+class WorkloadSnapshot:
     """All that is known of a unit at one moment."""
 
-    unit: Unit
-    pods: Sequence[Pod]
-    jobs: Mapping[str, Seen]
-    root: Root | None
+    unit: Workload
+    pods: Sequence[WorkloadPod]
+    jobs: Mapping[str, ObservedJob]
+    root: WorkloadRoot | None
     now: datetime
-    problem: Said | None = None  # why its pods cannot be translated, or why there is no root
+    problem: ConditionText | None = None  # why its pods cannot be translated, or why there is no root
     patience: float = 120.0
     reachable: Callable[[str], bool | None] = lambda _: True  # None: no such node
     strays: Sequence[str] = ()  # jobs of this unit that no pod is labelled with
@@ -64,36 +64,42 @@ class View:
     elsewhere: Callable[[str], bool] = lambda _: False  # whether pods that are not of this unit live by a job
 
 
-def decide(view: View) -> Plan:
+def decide(view: WorkloadSnapshot) -> Plan:
     """The next steps for a unit; an empty plan when there is nothing to do."""
     plan = Plan()
-    by_job: dict[str, list[Pod]] = {}
+    by_job: dict[str, list[WorkloadPod]] = {}
     for pod in view.pods:
         by_job.setdefault(pod_state.job_id(pod) or view.adopted.get(pod.metadata.uid, ""), []).append(pod)
     fresh = by_job.pop("", [])
     for job, pods in sorted(by_job.items(), key=lambda pair: int(pair[0])):
         _follow(view, plan, job, pods, fresh)
-    plan.add(*(Cancel(job) for job in view.strays if not view.elsewhere(job)))
-    plan.add(*(LetGo(pod) for pod in fresh if pod_state.gone(pod) and pod_state.held(pod)))
+    plan.add(*(CancelJob(job) for job in view.strays if not view.elsewhere(job)))
+    plan.add(*(RemoveFinalizer(pod) for pod in fresh if pod_state.gone(pod) and pod_state.held(pod)))
     newcomers = [pod for pod in fresh if pod_state.waiting(pod)]
-    if newcomers and not any(isinstance(action, Revise) for action in plan.actions):
+    if newcomers and not any(isinstance(action, ReviseJob) for action in plan.actions):
         _admit(view, plan, newcomers, by_job)
     return plan
 
 
-def _admit(view: View, plan: Plan, newcomers: list[Pod], by_job: Mapping[str, list[Pod]]) -> None:
+def _admit(
+    view: WorkloadSnapshot, plan: Plan, newcomers: list[WorkloadPod], by_job: Mapping[str, list[WorkloadPod]]
+) -> None:
     """Pods without a job: submit them once the gang is whole, and say why not until then."""
     pods = tuple(newcomers)
     if view.root is None and (left := _arriving(view, pods)) > 0:
         plan.look_again(left)
         return
     if view.problem is not None:
-        plan.add(Say(pods, view.problem, warning=view.root is not None))
+        plan.add(WriteCondition(pods, view.problem, warning=view.root is not None))
     if view.root is None or view.problem is not None:
         return
-    unsure = [job for job, group in by_job.items() if _sight(view, job) is Sight.UNKNOWN and _concern(group)]
+    unsure = [job for job, group in by_job.items() if _sight(view, job) is JobKnowledge.UNKNOWN and _concern(group)]
     if unsure and not view.unit.alone:
-        plan.add(Say(pods, Said(None, "SlurmUnknown", f"Slurm does not tell what became of job {unsure[0]}.")))
+        plan.add(
+            WriteCondition(
+                pods, ConditionText(None, "SlurmUnknown", f"Slurm does not tell what became of job {unsure[0]}.")
+            )
+        )
         return
     there = _there(view)
     if there < view.root.needed:
@@ -102,12 +108,12 @@ def _admit(view: View, plan: Plan, newcomers: list[Pod], by_job: Mapping[str, li
             return
         missing = f"{there} of {view.root.needed} pods exist; all start together or none."
         hint = f" {view.root.hint}." if view.root.hint else ""
-        plan.add(Say(pods, Said(False, "GangIncomplete", missing + hint)))
+        plan.add(WriteCondition(pods, ConditionText(False, "GangIncomplete", missing + hint)))
         return
-    plan.add(Submit(pods))
+    plan.add(SubmitJob(pods))
 
 
-def _may_wait(view: View, pod: Pod) -> float:
+def _may_wait(view: WorkloadSnapshot, pod: WorkloadPod) -> float:
     """For how long what there is to say of a node that a pod got a moment ago can wait while others want theirs."""
     condition = find(pod.status.conditions, "PodScheduled")
     since = (condition.last_transition_time if condition else None) or ""
@@ -115,7 +121,7 @@ def _may_wait(view: View, pod: Pod) -> float:
     return max(0.0, LATEST - age) if age >= 0 else 0.0
 
 
-def _arriving(view: View, pods: Sequence[Pod]) -> float:
+def _arriving(view: WorkloadSnapshot, pods: Sequence[WorkloadPod]) -> float:
     """Seconds until a gang whose pods are being made counts as still: to tell each of every other would cost more than
     all the rest. A pod from the future means that clocks differ, and nothing can be said about its age.
     """
@@ -123,56 +129,60 @@ def _arriving(view: View, pods: Sequence[Pod]) -> float:
     return STILL - min((age for age in ages if age >= 0), default=STILL)
 
 
-def _seconds(view: View, since: str) -> float:
+def _seconds(view: WorkloadSnapshot, since: str) -> float:
     return (view.now - datetime.fromisoformat(since)).total_seconds()
 
 
-def _follow(view: View, plan: Plan, job: str, pods: list[Pod], fresh: list[Pod]) -> None:
+def _follow(view: WorkloadSnapshot, plan: Plan, job: str, pods: list[WorkloadPod], fresh: list[WorkloadPod]) -> None:
     """A job and the pods that carry its name."""
-    seen = view.jobs.get(job, Seen(Sight.UNKNOWN))
+    seen = view.jobs.get(job, ObservedJob(JobKnowledge.UNKNOWN))
     alive = [pod for pod in pods if not pod_state.gone(pod) and not _given_up(view, plan, pod)]
     if not alive:
         _finish(view, plan, job, seen, pods)
         return
-    plan.add(*(LetGo(pod) for pod in pods if pod_state.gone(pod) and pod_state.held(pod)))
-    if seen.sight in (Sight.OVER, Sight.FOREIGN):
+    plan.add(*(RemoveFinalizer(pod) for pod in pods if pod_state.gone(pod) and pod_state.held(pod)))
+    if seen.sight in (JobKnowledge.OVER, JobKnowledge.FOREIGN):
         _ended(view, plan, job, seen, alive)
-    elif seen.sight is Sight.LIVE and seen.record is not None:
+    elif seen.sight is JobKnowledge.LIVE and seen.record is not None:
         if bare := _bare(seen.record, alive):
-            plan.add(Label(job, bare))
+            plan.add(LabelPods(job, bare))
         elif seen.record.state.pending:
             _pending(view, plan, job, seen, alive, fresh)
         elif seen.record.state.ready:
             _running(view, plan, job, seen, alive)
         elif seen.record.state.suspended:
-            plan.add(Say(tuple(alive), conditions.of_suspended(job), warning=True))
+            plan.add(WriteCondition(tuple(alive), conditions.of_suspended(job), warning=True))
 
 
-def _bare(record: JobRecord, alive: list[Pod]) -> tuple[Pod, ...]:
+def _bare(record: JobRecord, alive: list[WorkloadPod]) -> tuple[WorkloadPod, ...]:
     """Pods that lack the name of their job; those that we hold and that get a node now get it with that."""
 
-    def soon(pod: Pod) -> bool:
+    def soon(pod: WorkloadPod) -> bool:
         return record.state.ready and pod_state.held(pod) and not pod_state.bound(pod)
 
     return tuple(pod for pod in alive if not pod_state.job_id(pod) and not soon(pod))
 
 
-def _pending(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod], fresh: list[Pod]) -> None:
+def _pending(
+    view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, alive: list[WorkloadPod], fresh: list[WorkloadPod]
+) -> None:
     newcomers = [pod for pod in fresh if pod_state.waiting(pod)]
     members = [pod for pod in (*alive, *newcomers) if pod_state.waiting(pod)]
     if view.root is not None and (there := _there(view)) < view.root.needed:
-        said = Said(False, "GangIncomplete", f"{there} of {view.root.needed} pods are left; job {job} is withdrawn.")
-        plan.add(Detach(tuple(alive), said), Cancel(job))
+        said = ConditionText(
+            False, "GangIncomplete", f"{there} of {view.root.needed} pods are left; job {job} is withdrawn."
+        )
+        plan.add(DetachPods(tuple(alive), said), CancelJob(job))
         return
     if view.problem is not None and view.root is not None:
-        plan.add(Say(tuple(members), view.problem, warning=True))
+        plan.add(WriteCondition(tuple(members), view.problem, warning=True))
     elif newcomers or seen.stale:
-        plan.add(Revise(job, tuple(members)))
+        plan.add(ReviseJob(job, tuple(members)))
     elif seen.record is not None:
-        plan.add(Say(tuple(members), conditions.of_pending(seen.record, view.place(seen.record))))
+        plan.add(WriteCondition(tuple(members), conditions.of_pending(seen.record, view.place(seen.record))))
 
 
-def _running(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
+def _running(view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, alive: list[WorkloadPod]) -> None:
     unbound = [pod for pod in alive if not pod_state.bound(pod)]
     if seen.record is None:
         return
@@ -181,7 +191,7 @@ def _running(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> 
         told = (
             (pod, conditions.of_running(seen.record, pod.spec.node_name)) for pod in alive if not pod.metadata.deleting
         )
-        words = [Say((pod,), said) for pod, said in told if conditions.news(pod, said, view.now)]
+        words = [WriteCondition((pod,), said) for pod, said in told if conditions.news(pod, said, view.now)]
         left = min((_may_wait(view, say.pods[0]) for say in words), default=0.0)
         if view.busy and left > 0:
             plan.hushed = True
@@ -191,50 +201,50 @@ def _running(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> 
         return
     broken = view.root is not None and view.root.exact and _there(view) < view.root.needed
     if broken and len(unbound) == len(alive):
-        said = Said(
+        said = ConditionText(
             False, "GangIncomplete", f"A member went away before job {job} started; all start together or none."
         )
-        plan.add(Detach(tuple(alive), said), Cancel(job))
+        plan.add(DetachPods(tuple(alive), said), CancelJob(job))
     else:
-        plan.add(Place(job, tuple(alive)))
+        plan.add(PlacePods(job, tuple(alive)))
 
 
-def _ended(view: View, plan: Plan, job: str, seen: Seen, alive: list[Pod]) -> None:
+def _ended(view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, alive: list[WorkloadPod]) -> None:
     """The job is over and pods are not: those that run leave, those that wait are submitted again or stay."""
-    record = seen.record if seen.sight is Sight.OVER else None
+    record = seen.record if seen.sight is JobKnowledge.OVER else None
     end = reasons.end(record.state.base if record else "", lost=record is None or record.lost)
     detail = record.detail if record else None
     told = conditions.of_end(job, end, detail, waiting=False)
     bound = [pod for pod in alive if pod_state.bound(pod)]
     if running := tuple(pod for pod in bound if not pod.metadata.deleting):
-        plan.add(Reclaim(job, running, told) if end is reasons.LOST else Evict(running, told))
+        plan.add(RecoverJob(job, running, told) if end is reasons.LOST else EvictPods(running, told))
     if leaving := tuple(pod for pod in bound if pod.metadata.deleting and conditions.news(pod, told, view.now)):
-        plan.add(Explain(leaving, told))
+        plan.add(ExplainEnd(leaving, told))
     unbound = tuple(pod for pod in alive if not pod_state.bound(pod))
     if unbound:
         said = conditions.of_end(job, end, detail, waiting=True)
         if end.decision:
-            plan.add(Say(unbound, said, warning=True), Withdraw(unbound))
+            plan.add(WriteCondition(unbound, said, warning=True), WithdrawJob(unbound))
         else:
-            plan.add(Detach(unbound, said))
+            plan.add(DetachPods(unbound, said))
     if seen.remains and len(unbound) == len(alive):
-        plan.add(Cancel(job))
+        plan.add(CancelJob(job))
 
 
-def _finish(view: View, plan: Plan, job: str, seen: Seen, pods: list[Pod]) -> None:
+def _finish(view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, pods: list[WorkloadPod]) -> None:
     """No pod of the job is left: end it, then let the pods go. A job of which nothing is known is waited for.
 
     Somebody may have moved pods of the job to another group, or out of all: then the last of them ends it.
     """
     held = [pod for pod in pods if pod_state.held(pod)]
-    if seen.sight is Sight.UNKNOWN:
+    if seen.sight is JobKnowledge.UNKNOWN:
         return
-    if (seen.sight is Sight.LIVE or seen.remains) and not view.elsewhere(job):
-        plan.add(Cancel(job, outcome.of(pods)))
-    plan.add(*(LetGo(pod) for pod in held if not _mentioned(plan, pod)))
+    if (seen.sight is JobKnowledge.LIVE or seen.remains) and not view.elsewhere(job):
+        plan.add(CancelJob(job, outcome.of(pods)))
+    plan.add(*(RemoveFinalizer(pod) for pod in held if not _mentioned(plan, pod)))
 
 
-def _given_up(view: View, plan: Plan, pod: Pod) -> bool:
+def _given_up(view: WorkloadSnapshot, plan: Plan, pod: WorkloadPod) -> bool:
     """A deleted pod whose kubelet will not tell its end: its machine is gone, or silent beyond the deadline."""
     if not (pod.metadata.deleting and pod_state.bound(pod)):
         return False
@@ -246,16 +256,18 @@ def _given_up(view: View, plan: Plan, pod: Pod) -> bool:
         plan.look_again(left)
         return False
     if pod_state.held(pod):
-        plan.add(LetGo(pod, f"Node {pod.spec.node_name} does not answer; the pod is given up and its job ended."))
+        plan.add(
+            RemoveFinalizer(pod, f"Node {pod.spec.node_name} does not answer; the pod is given up and its job ended.")
+        )
     return True
 
 
-def _there(view: View) -> int:
+def _there(view: WorkloadSnapshot) -> int:
     """Members that run or want to, whichever job they have. Who leaves does not count, nor who has lost its job.
 
     One that has succeeded is needed until the object that made it has counted it.
     """
-    lost = {job for job, seen in view.jobs.items() if seen.sight in (Sight.OVER, Sight.FOREIGN)}
+    lost = {job for job, seen in view.jobs.items() if seen.sight in (JobKnowledge.OVER, JobKnowledge.FOREIGN)}
     staying = (pod for pod in view.pods if not (pod_state.gone(pod) or pod_state.gated(pod) or pod.metadata.deleting))
     there = sum(pod_state.job_id(pod) not in lost for pod in staying)
     if view.root is None or view.root.counted is None:
@@ -263,14 +275,14 @@ def _there(view: View) -> int:
     return there + max(0, sum(pod.status.phase == "Succeeded" for pod in view.pods) - view.root.counted)
 
 
-def _concern(pods: Iterable[Pod]) -> bool:
+def _concern(pods: Iterable[WorkloadPod]) -> bool:
     """Some pod still runs, waits, or is held by us."""
     return any(pod_state.held(pod) or not pod_state.gone(pod) for pod in pods)
 
 
-def _mentioned(plan: Plan, pod: Pod) -> bool:
-    return any(isinstance(action, LetGo) and action.pod is pod for action in plan.actions)
+def _mentioned(plan: Plan, pod: WorkloadPod) -> bool:
+    return any(isinstance(action, RemoveFinalizer) and action.pod is pod for action in plan.actions)
 
 
-def _sight(view: View, job: str) -> Sight:
-    return view.jobs.get(job, Seen(Sight.UNKNOWN)).sight
+def _sight(view: WorkloadSnapshot, job: str) -> JobKnowledge:
+    return view.jobs.get(job, ObservedJob(JobKnowledge.UNKNOWN)).sight

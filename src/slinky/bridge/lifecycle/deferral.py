@@ -9,19 +9,19 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 
-from slinky.bridge.workload.grouping import Unit
+from slinky.bridge.workload.grouping import Workload
 
 #: Nobody has been given a node for so long: now there is time for words.
 CALM = 0.5
 
 
-class Hush:
+class Deferral:
     """Who is at work, and who has something to say when that is done."""
 
-    def __init__(self, wake: Callable[[Unit], None]) -> None:
+    def __init__(self, wake: Callable[[Workload], None]) -> None:
         self._wake = wake
         self._placing = 0  # units that are being given their nodes
-        self._waiting: set[Unit] = set()
+        self._waiting: set[Workload] = set()
         self._calm: asyncio.TimerHandle | None = None  # when nobody will have been given a node for a while
 
     @property
@@ -29,7 +29,7 @@ class Hush:
         """Whether words should wait."""
         return self._placing > 0 or self._calm is not None
 
-    def note(self, unit: Unit, *, quiet: bool) -> None:
+    def note(self, unit: Workload, *, quiet: bool) -> None:
         """Remember whether a unit has something to say and keeps quiet for now."""
         (self._waiting.add if quiet else self._waiting.discard)(unit)
 

@@ -11,18 +11,18 @@ from collections.abc import Iterable, Sequence
 
 from slinky.bridge import names
 from slinky.bridge.lifecycle.eviction_limit import Brake
-from slinky.bridge.lifecycle.pod_writer import Hands, each
+from slinky.bridge.lifecycle.pod_writer import PodWriter, each
 from slinky.bridge.lifecycle.submit import Submitter
-from slinky.bridge.state.cluster import Stock
-from slinky.bridge.state.views import Pod
-from slinky.bridge.status.conditions import Said
+from slinky.bridge.state.cluster import ClusterState
+from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.status.conditions import ConditionText
 from slinky.bridge.workload import pod_state
-from slinky.bridge.workload.grouping import Unit
-from slinky.bridge.workload.job_spec import Wish
+from slinky.bridge.workload.grouping import Workload
+from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import Key, Later
 from slinky.kube.conditions import find
 from slinky.observe import Clock, Log, counter
-from slinky.slurm import Busy, Client, JobRequest, Mirror, NotFound, Rejected
+from slinky.slurm import Busy, JobRequest, Mirror, Rejected, SlurmClient, SlurmNotFound
 
 log = Log("slinky.bridge.lifecycle.lost_jobs")
 
@@ -40,16 +40,16 @@ REFUSED_AGAIN = 30.0
 UNKNOWN_AGAIN = 3.0
 
 
-class Rescue:
+class LostJobs:
     """Looks after pods whose job is lost."""
 
     def __init__(
         self,
-        client: Client,
+        client: SlurmClient,
         mirror: Mirror,
-        stock: Stock,
+        stock: ClusterState,
         submitter: Submitter,
-        hands: Hands,
+        hands: PodWriter,
         brake: Brake,
         clock: Clock,
     ) -> None:
@@ -57,7 +57,9 @@ class Rescue:
         self._submitter, self._hands = submitter, hands
         self._brake, self._clock = brake, clock
 
-    async def reclaim(self, unit: Unit, wish: Wish | None, pods: tuple[Pod, ...], said: Said) -> None:
+    async def reclaim(
+        self, unit: Workload, wish: JobSpec | None, pods: tuple[WorkloadPod, ...], said: ConditionText
+    ) -> None:
         """Give these pods new jobs on their nodes; those that cannot have one leave.
 
         Every role gets a job of its own: a heterogeneous one would have to wait for Slurm's backfill, and what it is
@@ -78,7 +80,7 @@ class Rescue:
         if late:
             raise late[0]
 
-    async def _replace(self, unit: Unit, wish: Wish, said: Said) -> None:
+    async def _replace(self, unit: Workload, wish: JobSpec, said: ConditionText) -> None:
         """A new job for the pods of one role."""
         (pods,) = wish.roles
         hosts = self._hosts(pods)
@@ -94,19 +96,19 @@ class Rescue:
                 await self._evict(pods, said)
                 return
             why = f"Slurm gives its nodes no new job yet: {error}"
-            await self._stay(pods, said, why, UNKNOWN_AGAIN if isinstance(error, NotFound) else REFUSED_AGAIN)
+            await self._stay(pods, said, why, UNKNOWN_AGAIN if isinstance(error, SlurmNotFound) else REFUSED_AGAIN)
         else:
             log.info("a lost job is replaced", unit=str(unit), job=job, pods=len(pods))
             RECLAIMED.labels("kept").inc(len(pods))
             await each(pods, lambda pod: self._hands.relabel(pod, job, sluid))
 
-    async def _stay(self, pods: tuple[Pod, ...], said: Said, why: str, after: float) -> None:
+    async def _stay(self, pods: tuple[WorkloadPod, ...], said: ConditionText, why: str, after: float) -> None:
         """Leave pods where they are and say why they have no job. Raises `Later`."""
         told = f"{said.message} {why}. The pod stays."
-        await self._hands.tell(pods, Said(None, "LostJobNotReplaced", told), warning=True)
+        await self._hands.tell(pods, ConditionText(None, "LostJobNotReplaced", told), warning=True)
         raise Later(told, after=after)
 
-    def _hosts(self, pods: Iterable[Pod]) -> list[str] | None:
+    def _hosts(self, pods: Iterable[WorkloadPod]) -> list[str] | None:
         nodes = [self._stock.nodes.get(Key("", pod.spec.node_name)) for pod in pods]
         known = [pod_state.host_of(node) for node in nodes if node is not None]
         return sorted(set(known)) if len(known) == len(nodes) else None
@@ -125,23 +127,23 @@ class Rescue:
             return taken and self._mirror.nodes.doubt is None
         return False
 
-    async def _evict(self, pods: tuple[Pod, ...], said: Said) -> None:
+    async def _evict(self, pods: tuple[WorkloadPod, ...], said: ConditionText) -> None:
         for pod in pods:
             if not self._brake.lets(self._clock.monotonic()):
                 told = f"{said.message} Too many jobs vanished at once: the pod stays until the next few may leave."
-                await self._hands.say(pod, Said(None, "EvictionBraked", told), warning=True)
+                await self._hands.say(pod, ConditionText(None, "EvictionBraked", told), warning=True)
                 raise Later(told, after=BRAKED_AGAIN)
             RECLAIMED.labels("evicted").inc()
             await self._hands.evict(pod, said)
 
 
-def news(pods: Iterable[Pod]) -> bool:
+def news(pods: Iterable[WorkloadPod]) -> bool:
     """Whether a loss is new. Others must not wait again and again for pods that could not be helped before."""
     told = (find(pod.status.conditions, names.SCHEDULED) for pod in pods)
     return not all(condition is not None and condition.reason in JOBLESS for condition in told)
 
 
-def _repeatable(wish: Wish) -> bool:
+def _repeatable(wish: JobSpec) -> bool:
     """Whether a new job means the same as the old one: Slurm may choose other devices, or other cores, where those of
     a node are not all the job's.
     """

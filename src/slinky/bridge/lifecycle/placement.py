@@ -4,21 +4,21 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from slinky.bridge.devices.allocation import Held
-from slinky.bridge.devices.claims import Claims
+from slinky.bridge.devices.claims import ClaimWriter
 from slinky.bridge.feasibility import kubelet_capacity
-from slinky.bridge.feasibility.exclusions import Feasible
-from slinky.bridge.feasibility.volume_state import Storage, VolumePending, claims_of
+from slinky.bridge.feasibility.exclusions import Exclusions
+from slinky.bridge.feasibility.volume_state import VolumePending, VolumeState, claims_of
 from slinky.bridge.lifecycle import assignment
-from slinky.bridge.lifecycle.assignment import Misplaced, Seat
-from slinky.bridge.lifecycle.pod_writer import Hands, each
+from slinky.bridge.lifecycle.assignment import Assignment, Misplaced
+from slinky.bridge.lifecycle.pod_writer import PodWriter, each
 from slinky.bridge.lifecycle.release import Releaser
-from slinky.bridge.state.cluster import Stock
-from slinky.bridge.state.job_registry import Ledger
-from slinky.bridge.state.views import Pod
-from slinky.bridge.status.conditions import Said
+from slinky.bridge.state.cluster import ClusterState
+from slinky.bridge.state.job_registry import JobRegistry
+from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.status.conditions import ConditionText
 from slinky.bridge.workload import pod_state
-from slinky.bridge.workload.grouping import Unit
-from slinky.bridge.workload.job_spec import Wish
+from slinky.bridge.workload.grouping import Workload
+from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import Key, Later
 from slinky.observe import histogram
 from slinky.slurm import JobRecord
@@ -35,23 +35,23 @@ CLEARING_AGAIN = 0.5
 CLOSED_AGAIN = 1.0
 
 
-class Seating:
+class Placement:
     """Gives pods their nodes."""
 
     def __init__(
         self,
-        stock: Stock,
-        ledger: Ledger,
-        feasible: Feasible,
+        stock: ClusterState,
+        ledger: JobRegistry,
+        feasible: Exclusions,
         releaser: Releaser,
-        hands: Hands,
-        claims: Claims,
-        storage: Storage,
+        hands: PodWriter,
+        claims: ClaimWriter,
+        storage: VolumeState,
     ) -> None:
         self._stock, self._ledger, self._feasible = stock, ledger, feasible
         self._releaser, self._hands, self._claims, self._storage = releaser, hands, claims, storage
 
-    async def place(self, unit: Unit, job: str, pods: tuple[Pod, ...], wish: Wish | None) -> None:
+    async def place(self, unit: Workload, job: str, pods: tuple[WorkloadPod, ...], wish: JobSpec | None) -> None:
         """Bind the pods of a job to the nodes that Slurm gave it. Raises `Later` where that has to wait."""
         record = self._ledger.seen(job, pods, "").record
         if record is None or record.resources is None:
@@ -75,12 +75,16 @@ class Seating:
         except Held as error:
             # A claim that is freed wakes us; this is for claims that nobody frees.
             waiting = [pod for pod in pods if not pod_state.bound(pod)]
-            await self._hands.tell(waiting, Said(False, "DevicesHeld", f"Slurm job {job} has its nodes, but {error}."))
+            await self._hands.tell(
+                waiting, ConditionText(False, "DevicesHeld", f"Slurm job {job} has its nodes, but {error}.")
+            )
             await self._label_bare(waiting, job)
             raise Later(str(error), after=HELD_AGAIN) from error
         except VolumePending as error:
             waiting = [pod for pod in pods if not pod_state.bound(pod)]
-            await self._hands.tell(waiting, Said(False, VOLUME_PENDING, f"Slurm job {job} has its nodes, but {error}."))
+            await self._hands.tell(
+                waiting, ConditionText(False, VOLUME_PENDING, f"Slurm job {job} has its nodes, but {error}.")
+            )
             await self._label_bare(waiting, job)
             raise
         except Later:
@@ -89,9 +93,9 @@ class Seating:
         if unit.kind == "NativeGroup":
             await self._stock.mark_scheduled(unit.key)
 
-    async def _give_back(self, job: str, pods: tuple[Pod, ...], error: Misplaced) -> None:
+    async def _give_back(self, job: str, pods: tuple[WorkloadPod, ...], error: Misplaced) -> None:
         """The nodes do not suit: tell it, and unless some pods run already return them and ask again."""
-        said = Said(False, "NodeUnsuitable", f"Slurm job {job} is given back: {error}.")
+        said = ConditionText(False, "NodeUnsuitable", f"Slurm job {job} is given back: {error}.")
         unbound = [pod for pod in pods if not pod_state.bound(pod)]
         await self._hands.tell(unbound, said, warning=True)
         if len(unbound) == len(pods):
@@ -99,7 +103,7 @@ class Seating:
             await each(unbound, self._hands.unlabel)
             await self._releaser.end(job)
 
-    async def _wait_for_answer(self, job: str, pods: tuple[Pod, ...], seats: Mapping[str, Seat]) -> None:
+    async def _wait_for_answer(self, job: str, pods: tuple[WorkloadPod, ...], seats: Mapping[str, Assignment]) -> None:
         """A node that is cordoned or silent gets no pod; it may answer again before Slurm is told to leave it out."""
         waiting = [pod for pod in pods if not pod_state.bound(pod)]
         for name in sorted({seats[pod.metadata.uid].node for pod in waiting}):
@@ -109,18 +113,18 @@ class Seating:
             if self._feasible.drained(node):
                 raise Misplaced(f"{name} {why}")
             message = f"Slurm job {job} has node {name}, which {why}."
-            await self._hands.tell(waiting, Said(False, "NodeNotReady", message))
+            await self._hands.tell(waiting, ConditionText(False, "NodeNotReady", message))
             raise Later(message, after=CLOSED_AGAIN)
 
-    async def _wait_for_empty_nodes(self, job: str, pods: tuple[Pod, ...], nodes: set[str]) -> None:
+    async def _wait_for_empty_nodes(self, job: str, pods: tuple[WorkloadPod, ...], nodes: set[str]) -> None:
         """Slurm gives a node away the moment its job ends; whole nodes are taken only once they are empty."""
         for node in sorted(nodes):
             if late := self._stock.leaving(node, job):
                 message = f"Slurm job {job} has node {node}, where {late[0].key} is still being stopped."
-                await self._hands.tell(pods, Said(False, "NodeClearing", message))
+                await self._hands.tell(pods, ConditionText(False, "NodeClearing", message))
                 raise Later(message, after=CLEARING_AGAIN)
 
-    async def _wait_for_room(self, job: str, pods: tuple[Pod, ...], seats: Mapping[str, Seat]) -> None:
+    async def _wait_for_room(self, job: str, pods: tuple[WorkloadPod, ...], seats: Mapping[str, Assignment]) -> None:
         """On shared nodes, former pods make room first; Slurm may have told of the new job before the end of theirs."""
         for name in sorted({seat.node for seat in seats.values()}):
             there = self._stock.leaving(name, job)
@@ -133,13 +137,15 @@ class Seating:
             ):
                 message = f"Slurm job {job} has its part of node {name}, where {_leaving(there).key} still uses {lack}."
                 waiting = [pod for pod in coming if not pod_state.bound(pod)]
-                await self._hands.tell(waiting, Said(False, "NodeClearing", message))
+                await self._hands.tell(waiting, ConditionText(False, "NodeClearing", message))
                 raise Later(message, after=CLEARING_AGAIN)
 
-    async def _seats(self, job: str, record: JobRecord, pods: tuple[Pod, ...], wish: Wish | None) -> dict[str, Seat]:
+    async def _seats(
+        self, job: str, record: JobRecord, pods: tuple[WorkloadPod, ...], wish: JobSpec | None
+    ) -> dict[str, Assignment]:
         """The node of each pod, by its uid, and the component that granted it. Raises `Misplaced`."""
         parts = self._ledger.components(job) or [record]
-        seats: dict[str, Seat] = {}
+        seats: dict[str, Assignment] = {}
         for part, team in zip(parts, assignment.teams(pods, record, len(parts)), strict=True):
             hosts = [granted.node for granted in part.resources or ()]
             nodes = {host: node for host in hosts if (node := self._feasible.node_of(host)) is not None}
@@ -152,10 +158,10 @@ class Seating:
                 node = by_name[chosen[pod.metadata.uid]]
                 if not pod_state.bound(pod) and (why := await self._feasible.why_not(pod, node)):
                     raise Misplaced(f"{node.metadata.name} does not suit {pod.metadata.name}: {why}")
-                seats[pod.metadata.uid] = Seat(node.metadata.name, part)
+                seats[pod.metadata.uid] = Assignment(node.metadata.name, part)
         return seats
 
-    async def _ready(self, pod: Pod, seat: Seat) -> None:
+    async def _ready(self, pod: WorkloadPod, seat: Assignment) -> None:
         """Devices and volumes first: a pod that is bound must have all it needs."""
         await self._claims.prepare(pod, seat.node, seat.part)
         node = self._stock.nodes.get(Key("", seat.node))
@@ -163,15 +169,15 @@ class Seating:
             raise Later(f"node {seat.node} has just gone")
         await self._storage.select(pod, node)
 
-    async def _start(self, record: JobRecord, pod: Pod, node: str) -> None:
+    async def _start(self, record: JobRecord, pod: WorkloadPod, node: str) -> None:
         """What to say of it comes later, when no pod waits for a node: see `intake.urgency`."""
         await self._hands.bind(pod, node, record.job_id, record.sluid)
 
-    async def _label_bare(self, pods: Iterable[Pod], job: str) -> None:
+    async def _label_bare(self, pods: Iterable[WorkloadPod], job: str) -> None:
         """Pods whose binding, and the name of their job with it, has to wait get the name at once."""
         await each([pod for pod in pods if not pod_state.job_id(pod)], lambda pod: self._hands.label(pod, job))
 
 
-def _leaving(pods: Sequence[Pod]) -> Pod:
+def _leaving(pods: Sequence[WorkloadPod]) -> WorkloadPod:
     """The pod that is most likely to go next."""
     return max(pods, key=lambda pod: pod.metadata.deleting)

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from slinky.bridge import names
-from slinky.bridge.config import Settings
-from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, Pod
+from slinky.bridge.config import BridgeSettings
+from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
 from slinky.bridge.status import conditions as watch
 from slinky.bridge.status import reasons
-from slinky.bridge.status.conditions import Said
+from slinky.bridge.status.conditions import ConditionText
 from slinky.bridge.workload import pod_state
-from slinky.kube import Cache, Client, Conflict, Key, NotFound, Recorder
+from slinky.kube import Cache, Conflict, Key, KubeClient, NotFound, Recorder
 from slinky.kube.client import STRATEGIC
 from slinky.kube.conditions import find, rfc3339, truth
 from slinky.observe import Log, counter
@@ -35,7 +35,7 @@ CONCURRENCY = 64
 RECENT = 4096
 
 
-async def each(pods: Iterable[Pod], work: Callable[[Pod], Awaitable[None]]) -> None:
+async def each(pods: Iterable[WorkloadPod], work: Callable[[WorkloadPod], Awaitable[None]]) -> None:
     """Do something for many pods at once; the first failure is raised when all have been tried."""
     left = list(pods)
     todo = iter(left)
@@ -54,31 +54,33 @@ async def each(pods: Iterable[Pod], work: Callable[[Pod], Awaitable[None]]) -> N
         raise failures[0]
 
 
-class Hands:
+class PodWriter:
     """Writes to the pods of one scheduler."""
 
-    def __init__(self, client: Client, pods: Cache[Pod], recorder: Recorder, settings: Settings) -> None:
+    def __init__(
+        self, client: KubeClient, pods: Cache[WorkloadPod], recorder: Recorder, settings: BridgeSettings
+    ) -> None:
         self._client, self._pods, self._recorder, self._settings = client, pods, recorder, settings
         self._bound: dict[str, str] = {}  # uid to node, of the latest: a binding is final, so none is sent twice
 
-    async def hold(self, pod: Pod) -> None:
+    async def hold(self, pod: WorkloadPod) -> None:
         """Give a pod our hold and the right to run on our nodes; its job comes with its node."""
         if not pod_state.held(pod):
             await self.label(pod)
 
-    async def label(self, pod: Pod, job: str = "") -> None:
+    async def label(self, pod: WorkloadPod, job: str = "") -> None:
         """Give a pod its job, our hold, and the right to run on our nodes; in one write."""
         meta: dict[str, Any] = {"finalizers": [names.FINALIZER], **({"labels": {names.JOB_LABEL: job}} if job else {})}
         tolerations = tolerating(pod, self._settings)
         await self._patch(pod, {"metadata": meta, **({"spec": {"tolerations": tolerations}} if tolerations else {})})
 
-    async def relabel(self, pod: Pod, job: str, sluid: str) -> None:
+    async def relabel(self, pod: WorkloadPod, job: str, sluid: str) -> None:
         """Give a pod that runs another job than it had."""
         notes = {names.SLUID_ANNOTATION: sluid or None}
         meta = {"labels": {names.JOB_LABEL: job}, "annotations": notes, "finalizers": [names.FINALIZER]}
         await self._patch(pod, {"metadata": meta})
 
-    async def unlabel(self, pod: Pod) -> None:
+    async def unlabel(self, pod: WorkloadPod) -> None:
         """Take the job off a pod that has no node."""
         blank = {
             "labels": {names.JOB_LABEL: None},
@@ -86,7 +88,7 @@ class Hands:
         }
         await self._patch(pod, {"metadata": blank})
 
-    async def bind(self, pod: Pod, node: str, job: str, sluid: str) -> None:
+    async def bind(self, pod: WorkloadPod, node: str, job: str, sluid: str) -> None:
         """Put a pod on its node, and note node and job on it."""
         if self._bound.get(pod.metadata.uid) == node:
             return
@@ -106,11 +108,11 @@ class Hands:
         if len(self._bound) > RECENT:
             del self._bound[next(iter(self._bound))]
 
-    async def tell(self, pods: Iterable[Pod], said: Said, *, warning: bool = False) -> None:
+    async def tell(self, pods: Iterable[WorkloadPod], said: ConditionText, *, warning: bool = False) -> None:
         """Say the same about many pods."""
         await each(pods, lambda pod: self.say(pod, said, warning=warning))
 
-    async def say(self, pod: Pod, said: Said, *, warning: bool = False) -> None:
+    async def say(self, pod: WorkloadPod, said: ConditionText, *, warning: bool = False) -> None:
         """Set the pod's condition if that is news, with an event when the reason changed."""
         if not watch.news(pod, said, self._client.clock.now()):
             return
@@ -123,7 +125,7 @@ class Hands:
             reason = "Scheduled" if said.scheduled else said.reason
             self._recorder.note(OUR_PODS.reference(pod), reason, said.message, warning=warning)
 
-    async def evict(self, pod: Pod, said: Said) -> None:
+    async def evict(self, pod: WorkloadPod, said: ConditionText) -> None:
         """Delete a pod whose job ended."""
         self._recorder.note(OUR_PODS.reference(pod), said.reason, said.message, warning=True)
         try:
@@ -132,7 +134,7 @@ class Hands:
             return
         EVICTED.labels(said.reason).inc()
 
-    async def explain(self, pod: Pod, said: Said) -> None:
+    async def explain(self, pod: WorkloadPod, said: ConditionText) -> None:
         """Put the end of its job on a pod that leaves for that; owners know the condition of a disruption, and can be
         told to give up by the one of an end for good.
         """
@@ -141,7 +143,7 @@ class Hands:
             kinds.append((names.ENDED, True))
         await self._patch_status(pod, [self._condition(pod, kind, value, said) for kind, value in kinds])
 
-    async def let_go(self, pod: Pod, warning: str = "") -> None:
+    async def let_go(self, pod: WorkloadPod, warning: str = "") -> None:
         """Remove our hold and what we made for the pod."""
         if warning:
             self._recorder.note(OUR_PODS.reference(pod), "PodGivenUp", warning, warning=True)
@@ -151,7 +153,7 @@ class Hands:
                 await self._client.delete(RESOURCE_CLAIMS, Key(pod.metadata.namespace, made.resource_claim_name))
         await self._patch(pod, {"metadata": {"$deleteFromPrimitiveList/finalizers": [names.FINALIZER]}})
 
-    def _condition(self, pod: Pod, kind: str, value: bool | None, said: Said) -> dict[str, Any]:
+    def _condition(self, pod: WorkloadPod, kind: str, value: bool | None, said: ConditionText) -> dict[str, Any]:
         old = find(pod.status.conditions, kind)
         status = truth(value)
         same = old is not None and old.status == status and old.last_transition_time
@@ -159,7 +161,7 @@ class Hands:
         text = {"reason": said.reason, "message": said.message}
         return {"type": kind, "status": status, "lastTransitionTime": since, **text}
 
-    async def _patch(self, pod: Pod, patch: Mapping[str, Any], *, subresource: str = "") -> None:
+    async def _patch(self, pod: WorkloadPod, patch: Mapping[str, Any], *, subresource: str = "") -> None:
         meta = {**patch.get("metadata", {}), "uid": pod.metadata.uid}
         body = {**patch, "metadata": meta}
         try:
@@ -172,11 +174,11 @@ class Hands:
             return
         self._pods.wrote(now)
 
-    async def _patch_status(self, pod: Pod, conditions: list[dict[str, Any]]) -> None:
+    async def _patch_status(self, pod: WorkloadPod, conditions: list[dict[str, Any]]) -> None:
         await self._patch(pod, {"status": {"conditions": conditions}}, subresource="status")
 
 
-def tolerating(pod: Pod, settings: Settings) -> list[dict[str, Any]]:
+def tolerating(pod: WorkloadPod, settings: BridgeSettings) -> list[dict[str, Any]]:
     """The pod's tolerations with ours; empty if it has that already."""
     effect = "NoExecute" if settings.taint == "None" else settings.taint
     ours = {"key": names.MANAGED_TAINT, "operator": "Equal", "value": settings.scheduler_name, "effect": effect}

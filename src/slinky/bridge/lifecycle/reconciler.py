@@ -8,49 +8,49 @@ holds no state of its own but who is at work: what it needs after a restart is o
 import asyncio
 from collections.abc import Callable, Iterable
 
-from slinky.bridge.config import Settings
-from slinky.bridge.devices.claims import Claims
-from slinky.bridge.devices.demand import NotYet, Wants
+from slinky.bridge.config import BridgeSettings
+from slinky.bridge.devices.claims import ClaimWriter
+from slinky.bridge.devices.demand import DeviceDemand, NotYet
 from slinky.bridge.feasibility import constraints
-from slinky.bridge.feasibility.exclusions import Feasible
+from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.volume_state import MISSING_AGAIN, VolumePending
 from slinky.bridge.lifecycle import decide, lost_jobs
 from slinky.bridge.lifecycle.actions import (
     Action,
-    Cancel,
-    Detach,
-    Evict,
-    Explain,
-    Label,
-    LetGo,
-    Place,
-    Reclaim,
-    Revise,
-    Say,
-    Sight,
-    Submit,
-    Withdraw,
+    CancelJob,
+    DetachPods,
+    EvictPods,
+    ExplainEnd,
+    JobKnowledge,
+    LabelPods,
+    PlacePods,
+    RecoverJob,
+    RemoveFinalizer,
+    ReviseJob,
+    SubmitJob,
+    WithdrawJob,
+    WriteCondition,
 )
-from slinky.bridge.lifecycle.decide import View
-from slinky.bridge.lifecycle.deferral import Hush
-from slinky.bridge.lifecycle.lost_jobs import Rescue
-from slinky.bridge.lifecycle.placement import VOLUME_PENDING, Seating
-from slinky.bridge.lifecycle.pod_writer import Hands, each
+from slinky.bridge.lifecycle.decide import WorkloadSnapshot
+from slinky.bridge.lifecycle.deferral import Deferral
+from slinky.bridge.lifecycle.lost_jobs import LostJobs
+from slinky.bridge.lifecycle.placement import VOLUME_PENDING, Placement
+from slinky.bridge.lifecycle.pod_writer import PodWriter, each
 from slinky.bridge.lifecycle.release import Releaser
 from slinky.bridge.lifecycle.submit import Outgrown, Submitter
-from slinky.bridge.state.cluster import Stock
-from slinky.bridge.state.job_registry import Ledger
-from slinky.bridge.state.views import Pod
+from slinky.bridge.state.cluster import ClusterState
+from slinky.bridge.state.job_registry import JobRegistry
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status import reasons
-from slinky.bridge.status.conditions import Said
-from slinky.bridge.status.queue_position import Line
+from slinky.bridge.status.conditions import ConditionText
+from slinky.bridge.status.queue_position import QueuePositions
 from slinky.bridge.workload import grouping, identity, pod_state
 from slinky.bridge.workload.annotations import OptionError
-from slinky.bridge.workload.grouping import Missing, Root, Unit
-from slinky.bridge.workload.job_spec import Wish, World, translate
-from slinky.kube import Again, Kind, Later, Verdict
+from slinky.bridge.workload.grouping import Missing, Workload, WorkloadRoot
+from slinky.bridge.workload.job_spec import JobContext, JobSpec, translate
+from slinky.kube import Again, ErrorDecision, ErrorKind, Later
 from slinky.observe import Clock, Log
-from slinky.slurm import Auth, Busy, Conflict, NotFound, Rejected, Retryable, SlurmError
+from slinky.slurm import AuthError, Busy, Rejected, Retryable, SlurmConflict, SlurmError, SlurmNotFound
 
 log = Log("slinky.bridge.lifecycle.reconciler")
 
@@ -65,34 +65,34 @@ PROBLEMS = {NotYet: "ClaimPending", VolumePending: VOLUME_PENDING, OptionError: 
 NOT_YET = {"ClaimPending": 10.0, VOLUME_PENDING: MISSING_AGAIN}
 
 
-class Units:
+class WorkloadReconciler:
     """Carries units through their life."""
 
     def __init__(
         self,
-        settings: Settings,
-        stock: Stock,
-        ledger: Ledger,
-        feasible: Feasible,
+        settings: BridgeSettings,
+        stock: ClusterState,
+        ledger: JobRegistry,
+        feasible: Exclusions,
         submitter: Submitter,
         releaser: Releaser,
-        hands: Hands,
-        wants: Wants,
-        claims: Claims,
-        rescuer: Rescue,
-        seating: Seating,
-        line: Line,
+        hands: PodWriter,
+        wants: DeviceDemand,
+        claims: ClaimWriter,
+        rescuer: LostJobs,
+        seating: Placement,
+        line: QueuePositions,
         clock: Clock,
-        wake: Callable[[Unit], None],
+        wake: Callable[[Workload], None],
     ) -> None:
         self._settings, self._stock, self._ledger, self._feasible = settings, stock, ledger, feasible
         self._submitter, self._releaser, self._hands = submitter, releaser, hands
         self._wants, self._claims, self._rescuer = wants, claims, rescuer
         self._seating, self._line, self._clock = seating, line, clock
         self._wake = wake
-        self._hush = Hush(wake)
+        self._hush = Deferral(wake)
 
-    async def reconcile(self, unit: Unit) -> Again | None:
+    async def reconcile(self, unit: Workload) -> Again | None:
         """Bring one unit a step further."""
         pods = self._stock.members(unit)
         # Pods that are done with, and their jobs, are left in peace: there may be thousands of them.
@@ -118,7 +118,9 @@ class Units:
 
     # --- looking
 
-    async def _wish(self, unit: Unit, pods: list[Pod]) -> tuple[Root | None, Wish | None, Said | None]:
+    async def _wish(
+        self, unit: Workload, pods: list[WorkloadPod]
+    ) -> tuple[WorkloadRoot | None, JobSpec | None, ConditionText | None]:
         """What the unit asks for, or why that cannot be said."""
         wanting = [pod for pod in pods if pod_state.waiting(pod)]
         if not pods:
@@ -126,30 +128,30 @@ class Units:
         try:
             root = await self._stock.root_of(unit, pods)
         except Missing as error:
-            return None, None, Said(False, "GroupMissing", f"{error}.")
+            return None, None, ConditionText(False, "GroupMissing", f"{error}.")
         if told := root.problem or next((told for pod in wanting for told in constraints.beyond(pod)), ""):
-            return root, None, Said(False, "NotSupported", f"{told}.")
+            return root, None, ConditionText(False, "NotSupported", f"{told}.")
         try:
             wish = await self._translated(unit, root, wanting) if wanting else None
         except (OptionError, VolumePending) as error:
             reason = next(reason for kind, reason in PROBLEMS.items() if isinstance(error, kind))
-            return root, None, Said(False, reason, f"{error}.")
+            return root, None, ConditionText(False, reason, f"{error}.")
         return root, wish, None
 
-    async def _exact(self, unit: Unit, wish: Wish | None, pods: tuple[Pod, ...]) -> Wish | None:
+    async def _exact(self, unit: Workload, wish: JobSpec | None, pods: tuple[WorkloadPod, ...]) -> JobSpec | None:
         """The wish of these pods alone: others of the unit may wait for the node that a job of their own has."""
         return wish if wish is None or wish.of(pods) else await self._wish_of(unit, pods)
 
-    async def _wish_of(self, unit: Unit, pods: tuple[Pod, ...]) -> Wish | None:
+    async def _wish_of(self, unit: Workload, pods: tuple[WorkloadPod, ...]) -> JobSpec | None:
         """What these pods ask for, if that can be said."""
         try:
             return await self._translated(unit, await self._stock.root_of(unit, list(pods)), list(pods))
         except (Missing, OptionError):
             return None
 
-    async def _translated(self, unit: Unit, root: Root, pods: list[Pod]) -> Wish:
+    async def _translated(self, unit: Workload, root: WorkloadRoot, pods: list[WorkloadPod]) -> JobSpec:
         needed = await self._wants.of(pods)
-        world = World(self._settings, self._stock.catalog, needed.by_pod, needed.shared, needed.threads)
+        world = JobContext(self._settings, self._stock.catalog, needed.by_pod, needed.shared, needed.threads)
         first = translate(unit, root, pods, world)
         excluded = await self._feasible.excluded(pods, first.request.partition or "")
         if needed.choosy:
@@ -158,10 +160,16 @@ class Units:
         return translate(unit, root, pods, world, excluded=excluded) if any(excluded.values()) else first
 
     def _view(
-        self, unit: Unit, pods: list[Pod], jobs: set[str], root: Root | None, wish: Wish | None, problem: Said | None
-    ) -> View:
+        self,
+        unit: Workload,
+        pods: list[WorkloadPod],
+        jobs: set[str],
+        root: WorkloadRoot | None,
+        wish: JobSpec | None,
+        problem: ConditionText | None,
+    ) -> WorkloadSnapshot:
         adopted = self._ledger.adopted(unit, pods)
-        groups: dict[str, list[Pod]] = {job: [] for job in jobs}
+        groups: dict[str, list[WorkloadPod]] = {job: [] for job in jobs}
         for pod in pods:
             if job := pod_state.job_id(pod) or adopted.get(pod.metadata.uid, ""):
                 groups.setdefault(job, []).append(pod)
@@ -171,7 +179,7 @@ class Units:
         running = [
             pod for pod in pods if pod_state.bound(pod) and not pod_state.gone(pod) and not pod.metadata.deleting
         ]
-        bereft = [pod for pod in running if (job := pod_state.job_id(pod)) and seen[job].sight is not Sight.LIVE]
+        bereft = [pod for pod in running if (job := pod_state.job_id(pod)) and seen[job].sight is not JobKnowledge.LIVE]
         strays = [
             entry.job
             for entry in self._ledger.jobs_of(unit)
@@ -180,7 +188,7 @@ class Units:
             and self._ledger.ours(entry.job)
             and self._ledger.live(entry.job)
         ]
-        return View(
+        return WorkloadSnapshot(
             unit,
             pods,
             seen,
@@ -196,7 +204,7 @@ class Units:
             lambda job: self._lives_elsewhere(unit, job),
         )
 
-    def _lives_elsewhere(self, unit: Unit, job: str) -> bool:
+    def _lives_elsewhere(self, unit: Workload, job: str) -> bool:
         """Whether pods of other units live by a job: they carry its name, and it speaks for them.
 
         The name comes with the binding, and the watch tells of it later: if a batch job is deleted in between, the
@@ -215,9 +223,9 @@ class Units:
         if not others:
             return False
         seen = self._ledger.seen(job, others, "")
-        return seen.sight in (Sight.LIVE, Sight.UNKNOWN) or seen.remains
+        return seen.sight in (JobKnowledge.LIVE, JobKnowledge.UNKNOWN) or seen.remains
 
-    def _forget(self, unit: Unit, jobs: set[str]) -> None:
+    def _forget(self, unit: Workload, jobs: set[str]) -> None:
         for entry in self._ledger.jobs_of(unit):
             strange = not entry.members and not self._ledger.ours(entry.job)
             if entry.job not in jobs and (strange or not self._ledger.live(entry.job)):
@@ -225,42 +233,42 @@ class Units:
 
     # --- acting
 
-    async def _act(self, unit: Unit, action: Action, wish: Wish | None) -> None:  # noqa: PLR0912 -- a branch a step
+    async def _act(self, unit: Workload, action: Action, wish: JobSpec | None) -> None:  # noqa: PLR0912 -- a branch a step
         match action:
-            case Submit(pods) if (exact := await self._exact(unit, wish, pods)) is not None:
+            case SubmitJob(pods) if (exact := await self._exact(unit, wish, pods)) is not None:
                 with self._hush.placing():
                     await self._submit(unit, exact, pods)
-            case Revise(job, pods) if (exact := await self._exact(unit, wish, pods)) is not None:
+            case ReviseJob(job, pods) if (exact := await self._exact(unit, wish, pods)) is not None:
                 await self._revise(unit, job, exact, pods)
-            case Label(job, pods):
+            case LabelPods(job, pods):
                 await self._label(pods, job)
-            case Place(job, pods):
+            case PlacePods(job, pods):
                 with self._hush.placing():
                     await self._seating.place(unit, job, pods, wish)
-            case Say(pods, said, warning):
+            case WriteCondition(pods, said, warning):
                 await self._hands.tell(pods, said, warning=warning)
-            case Detach(pods, said):
+            case DetachPods(pods, said):
                 if said.reason == reasons.LOST.reason:
                     self._submitter.pause()
                 await self._hands.tell(pods, said, warning=True)
                 await each(pods, self._claims.withdraw)
                 await each(pods, self._hands.unlabel)
-            case Withdraw(pods):
+            case WithdrawJob(pods):
                 await each(pods, self._claims.withdraw)
-            case Cancel(job, fate):
+            case CancelJob(job, fate):
                 await self._releaser.end(job, fate)
-            case Evict(pods, said) | Explain(pods, said):
-                deed = self._hands.evict if isinstance(action, Evict) else self._hands.explain
+            case EvictPods(pods, said) | ExplainEnd(pods, said):
+                deed = self._hands.evict if isinstance(action, EvictPods) else self._hands.explain
                 await each(pods, lambda pod: deed(pod, said))
-            case Reclaim(_, pods, said):
+            case RecoverJob(_, pods, said):
                 if lost_jobs.news(pods):
                     self._submitter.pause()
                 await self._rescuer.reclaim(unit, await self._wish_of(unit, pods), pods, said)
-            case LetGo(pod, complaint):
+            case RemoveFinalizer(pod, complaint):
                 await self._claims.drop(pod)
                 await self._hands.let_go(pod, complaint)
 
-    async def _submit(self, unit: Unit, wish: Wish, pods: tuple[Pod, ...]) -> None:
+    async def _submit(self, unit: Workload, wish: JobSpec, pods: tuple[WorkloadPod, ...]) -> None:
         at_once = self._submitter.at_once(wish)
         if at_once:
             # Before Slurm gives nodes away: they should not idle while we write.
@@ -269,8 +277,10 @@ class Units:
             job = await self._submitter.submit(unit, wish, at_once=at_once)
         except Rejected as error:
             raise await self._refused(wish, pods, error) from error
-        except (Retryable, Auth) as error:
-            said = Said(False, "SlurmUnreachable", "Slurm does not answer; the pod is submitted as soon as it does.")
+        except (Retryable, AuthError) as error:
+            said = ConditionText(
+                False, "SlurmUnreachable", "Slurm does not answer; the pod is submitted as soon as it does."
+            )
             await self._hands.tell(pods, said)
             raise Later(str(error)) from error
         log.info("submitted", unit=str(unit), job=job, pods=len(pods))
@@ -279,22 +289,22 @@ class Units:
         elif (now := self._stock.latest(pods)) is not None:
             await self._seating.place(unit, job, now, wish)
 
-    async def _refused(self, wish: Wish, pods: Iterable[Pod], error: Rejected, rest: str = "") -> Later:
+    async def _refused(self, wish: JobSpec, pods: Iterable[WorkloadPod], error: Rejected, rest: str = "") -> Later:
         """Tell why Slurm takes no such job; when to try again."""
         told = f"{reasons.refused(error.number, error.text)} {rest}".strip()
-        await self._hands.tell(pods, Said(False, "SlurmRefused", told), warning=True)
+        await self._hands.tell(pods, ConditionText(False, "SlurmRefused", told), warning=True)
         if error.number != HOST_GONE:
             return Later(str(error), after=REFUSED_AGAIN)
         log.info("a host that was left out has gone", hosts=wish.request.excluded_nodes or ())
         self._feasible.look_again()
         return Later(str(error), after=HOST_GONE_AGAIN)
 
-    async def _revise(self, unit: Unit, job: str, wish: Wish, pods: tuple[Pod, ...]) -> None:
+    async def _revise(self, unit: Workload, job: str, wish: JobSpec, pods: tuple[WorkloadPod, ...]) -> None:
         try:
             if await self._submitter.revise(unit, job, wish, pods):
                 await self._label([pod for pod in pods if pod_state.job_id(pod) != job], job)
         except Outgrown as error:
-            said = Said(False, error.reason, f"{error}; it is withdrawn and submitted anew.")
+            said = ConditionText(False, error.reason, f"{error}; it is withdrawn and submitted anew.")
             labelled = [pod for pod in pods if pod_state.job_id(pod) == job]
             await self._hands.tell(labelled, said)
             await each(labelled, self._hands.unlabel)
@@ -303,25 +313,25 @@ class Units:
             kept = f"Slurm job {job} waits as it was."
             raise await self._refused(wish, pods, error, kept) from error
 
-    async def _label(self, pods: Iterable[Pod], job: str) -> None:
+    async def _label(self, pods: Iterable[WorkloadPod], job: str) -> None:
         await each(pods, lambda pod: self._hands.label(pod, job))
 
 
-def _wanted(wish: Wish | None, pods: Iterable[Pod]) -> str:
+def _wanted(wish: JobSpec | None, pods: Iterable[WorkloadPod]) -> str:
     """A digest of what the pods of a job ask for; nothing if the wish is not theirs alone."""
     waiting = [pod for pod in pods if pod_state.waiting(pod)]
     return identity.digest(wish.requests) if wish and wish.of(waiting) else ""
 
 
-def judge(error: Exception) -> Verdict | None:
+def judge(error: Exception) -> ErrorDecision | None:
     """What an error of Slurm means to a controller: try later, or tell a person."""
-    if isinstance(error, Rejected) and not isinstance(error, Busy | Conflict | NotFound):
-        return Verdict(Kind.BLOCKED, "SlurmRefused", str(reasons.refused(error.number, error.text)))
+    if isinstance(error, Rejected) and not isinstance(error, Busy | SlurmConflict | SlurmNotFound):
+        return ErrorDecision(ErrorKind.BLOCKED, "SlurmRefused", str(reasons.refused(error.number, error.text)))
     if isinstance(error, SlurmError):
-        return Verdict(Kind.LATER, type(error).__name__, str(error))
+        return ErrorDecision(ErrorKind.LATER, type(error).__name__, str(error))
     return None
 
 
-def units_of_group(stock: Stock, kind: str, namespace: str, name: str) -> set[Unit]:
+def units_of_group(stock: ClusterState, kind: str, namespace: str, name: str) -> set[Workload]:
     """The units that a grouping object may concern: those of all its pods."""
-    return stock.units_of(stock.pods.by("group", grouping.group_index(Unit(namespace, kind, name))))
+    return stock.units_of(stock.pods.by("group", grouping.group_index(Workload(namespace, kind, name))))

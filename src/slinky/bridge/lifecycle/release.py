@@ -12,11 +12,11 @@ import heapq
 from typing import NamedTuple
 
 from slinky.bridge.lifecycle.completer import Completer
-from slinky.bridge.lifecycle.outcome import WITHDRAWN, Fate
-from slinky.bridge.state.job_registry import Ledger
+from slinky.bridge.lifecycle.outcome import WITHDRAWN, PodOutcome
+from slinky.bridge.state.job_registry import JobRegistry
 from slinky.observe import Clock, Log, counter
-from slinky.slurm import Client, Conflict, ExitCode, Mirror, NotFound, Retryable, SlurmError, number
-from slinky.slurm.accounting.accounting_jobs import Outcome, PastComment
+from slinky.slurm import ExitCode, Mirror, Retryable, SlurmClient, SlurmConflict, SlurmError, SlurmNotFound, number
+from slinky.slurm.accounting.accounting_jobs import JobOutcome, PastComment
 
 log = Log("slinky.bridge.lifecycle.release")
 
@@ -32,34 +32,34 @@ AWAY = 10.0
 MOST = 10_000
 
 
-class Word(NamedTuple):
+class PendingOutcome(NamedTuple):
     """What is to be written about a job, when, and how often that has been tried."""
 
     due: float
     job: str
     attempt: int
-    remark: Outcome
+    remark: JobOutcome
 
 
 class Releaser:
     """Ends jobs and records outcomes."""
 
     def __init__(
-        self, client: Client, mirror: Mirror, ledger: Ledger, clock: Clock, completer: Completer | None = None
+        self, client: SlurmClient, mirror: Mirror, ledger: JobRegistry, clock: Clock, completer: Completer | None = None
     ) -> None:
         self._client, self._mirror, self._ledger, self._clock = client, mirror, ledger, clock
         self._completer = completer
-        self._words: list[Word] = []  # a heap: the next one first
+        self._words: list[PendingOutcome] = []  # a heap: the next one first
         self._work = asyncio.Event()
 
-    async def end(self, job: str, fate: Fate = WITHDRAWN) -> None:
+    async def end(self, job: str, fate: PodOutcome = WITHDRAWN) -> None:
         """End a job; one that is over already is fine."""
         native = self._completer if fate.word in NATIVE else None
         for name in self._ledger.handles(job):
             try:
                 if native is None or not await native.complete(name, fate.code):
                     await self._client.cancel(name)
-            except (NotFound, Conflict):
+            except (SlurmNotFound, SlurmConflict):
                 continue
             ENDED.labels(fate.word or "withdrawn").inc()
             if fate.word:
@@ -67,13 +67,13 @@ class Releaser:
         self._ledger.condemn(job)
         self._mirror.poke()
 
-    def _record(self, job: str, fate: Fate) -> None:
+    def _record(self, job: str, fate: PodOutcome) -> None:
         # Slurm takes this number for a wait status, in which an exit code is the second byte.
         status = ExitCode(status=("ERROR" if fate.code else "SUCCESS",), return_code=number(fate.code << 8))
-        remark = Outcome(comment=PastComment(job=str(fate)), derived_exit_code=status)
-        self._later(Word(self._clock.monotonic() + FIRST, job, 1, remark))
+        remark = JobOutcome(comment=PastComment(job=str(fate)), derived_exit_code=status)
+        self._later(PendingOutcome(self._clock.monotonic() + FIRST, job, 1, remark))
 
-    def _later(self, word: Word) -> None:
+    def _later(self, word: PendingOutcome) -> None:
         if len(self._words) < MOST:
             heapq.heappush(self._words, word)
             self._work.set()

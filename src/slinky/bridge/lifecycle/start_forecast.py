@@ -8,11 +8,10 @@ costs nothing: hosts from the mirror's list, and between two lists from the star
 import contextlib
 from collections.abc import Iterator
 
-from slinky.slurm import Change, JobRecord, JobRequest, Kind, Mirror
-from slinky.slurm import Node as Host
+from slinky.slurm import Change, Host, JobRecord, JobRequest, Mirror, ObjectKind
 
 
-class Outlook:
+class StartForecast:
     """Idle hosts and waiting jobs of ours, by partition; under "" those of all."""
 
     def __init__(self, mirror: Mirror) -> None:
@@ -56,9 +55,9 @@ class Outlook:
         return False
 
     def _changed(self, change: Change) -> None:
-        if change.kind is Kind.NODE:
+        if change.kind is ObjectKind.NODE:
             self._listed(change.key, change.before, change.after)
-        elif change.kind is Kind.JOB:
+        elif change.kind is ObjectKind.JOB:
             self._moved(change.key, change.before, change.after)
 
     def _listed(self, name: str, before: Host | None, after: Host | None) -> None:

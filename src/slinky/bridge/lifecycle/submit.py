@@ -10,17 +10,17 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
-from slinky.bridge.lifecycle.start_forecast import Outlook
-from slinky.bridge.state.job_registry import Entry, Ledger
-from slinky.bridge.state.views import Pod
+from slinky.bridge.lifecycle.start_forecast import StartForecast
+from slinky.bridge.state.job_registry import JobEntry, JobRegistry
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status import reasons
 from slinky.bridge.workload import identity
-from slinky.bridge.workload.grouping import Unit
-from slinky.bridge.workload.identity import Comment
-from slinky.bridge.workload.job_spec import Wish
+from slinky.bridge.workload.grouping import Workload
+from slinky.bridge.workload.identity import AdminComment
+from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import Later
 from slinky.observe import Clock, Log, counter, histogram
-from slinky.slurm import Client, Conflict, JobRequest, Mirror, NotFound, Rejected, Retryable, number
+from slinky.slurm import JobRequest, Mirror, Rejected, Retryable, SlurmClient, SlurmConflict, SlurmNotFound, number
 
 log = Log("slinky.bridge.lifecycle.submit")
 
@@ -51,14 +51,16 @@ class Reshaped(Outgrown):
 class Submitter:
     """Gives units their jobs."""
 
-    def __init__(self, client: Client, mirror: Mirror, ledger: Ledger, clock: Clock, *, allocate_first: bool) -> None:
+    def __init__(
+        self, client: SlurmClient, mirror: Mirror, ledger: JobRegistry, clock: Clock, *, allocate_first: bool
+    ) -> None:
         self._client, self._mirror, self._ledger, self._clock = client, mirror, ledger, clock
         self._allocate_first = allocate_first
-        self._outlook = Outlook(mirror)
-        self._doubtful: set[Unit] = set()
+        self._outlook = StartForecast(mirror)
+        self._doubtful: set[Workload] = set()
         self._quiet_until = float("-inf")
 
-    async def submit(self, unit: Unit, wish: Wish, *, at_once: bool) -> str:
+    async def submit(self, unit: Workload, wish: JobSpec, *, at_once: bool) -> str:
         """The job that stands for the pods of a wish, placed now if it can be. Raises what Slurm answers."""
         if (left := self._quiet_until - self._clock.monotonic()) > 0:
             raise Later("Slurm has lost jobs; pods that run get theirs back first", after=left)
@@ -69,7 +71,7 @@ class Submitter:
         """Slurm has lost a job: for a short while nothing new is submitted that could take nodes of running pods."""
         self._quiet_until = self._clock.monotonic() + QUIET
 
-    async def reclaim(self, unit: Unit, wish: Wish, hosts: Sequence[str]) -> str:
+    async def reclaim(self, unit: Workload, wish: JobSpec, hosts: Sequence[str]) -> str:
         """A new job for pods of one role that run already, on exactly these hosts. Raises what Slurm answers.
 
         Its priority is the highest there is: it asks for nothing that its pods do not have. Some of those that once
@@ -85,7 +87,7 @@ class Submitter:
 
         return await self._once(unit, wish, send)
 
-    async def _once(self, unit: Unit, wish: Wish, send: Callable[[Sequence[JobRequest]], Awaitable[str]]) -> str:
+    async def _once(self, unit: Workload, wish: JobSpec, send: Callable[[Sequence[JobRequest]], Awaitable[str]]) -> str:
         """The job that already stands for these pods, or a new one. When nobody knows, Slurm is searched first."""
         if not self._ledger.searched.is_set():
             raise Later("Slurm has not been searched for our jobs yet", after=1)
@@ -107,13 +109,13 @@ class Submitter:
         await self._ledger.made(_entry(job, unit, signed[0], pods), exact=wish.exact)
         return job
 
-    def standing(self, unit: Unit, pods: Iterable[Pod]) -> Entry | None:
+    def standing(self, unit: Workload, pods: Iterable[WorkloadPod]) -> JobEntry | None:
         """A live job that already stands for exactly these pods."""
         members = identity.members(pods)
         fitting = [entry for entry in self._ledger.jobs_of(unit) if entry.members == members]
         return next((entry for entry in fitting if self._ledger.live(entry.job)), None)
 
-    def at_once(self, wish: Wish) -> bool:
+    def at_once(self, wish: JobSpec) -> bool:
         """Whether the job would probably start now. Slurm places heterogeneous jobs by its backfill alone."""
         return self._allocate_first and len(wish.requests) == 1 and self._outlook.fits(wish.request)
 
@@ -135,7 +137,7 @@ class Submitter:
         SUBMITTED.labels("submit").inc()
         return str(accepted.job_id)
 
-    async def revise(self, unit: Unit, job: str, wish: Wish, pods: Iterable[Pod]) -> bool:
+    async def revise(self, unit: Workload, job: str, wish: JobSpec, pods: Iterable[WorkloadPod]) -> bool:
         """Bring a waiting job up to a new wish; False if it does not wait any more. Raises `Outgrown`."""
         group = list(pods)
         parts = self._ledger.components(job) or []
@@ -149,13 +151,13 @@ class Submitter:
             for part, request in reversed(list(zip(parts, signed, strict=True))):
                 rest = {**dict.fromkeys(FIXED), "excluded_nodes": request.excluded_nodes or NO_HOST}
                 await self._client.update_job(int(part.job_id), msgspec.structs.replace(request, **rest))
-        except (Conflict, NotFound):
+        except (SlurmConflict, SlurmNotFound):
             self._mirror.poke()
             return False
         self._ledger.note(_entry(job, unit, signed[0], group))
         return True
 
 
-def _entry(job: str, unit: Unit, signed: JobRequest, pods: list[Pod]) -> Entry:
-    comment = identity.parse(signed.admin_comment or "") or Comment()
-    return Entry(job, unit, comment.slinky, frozenset(str(pod.key) for pod in pods))
+def _entry(job: str, unit: Workload, signed: JobRequest, pods: list[WorkloadPod]) -> JobEntry:
+    comment = identity.parse(signed.admin_comment or "") or AdminComment()
+    return JobEntry(job, unit, comment.slinky, frozenset(str(pod.key) for pod in pods))

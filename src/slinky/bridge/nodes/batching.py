@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from slinky.slurm import Rejected, Transport
+from slinky.slurm import Rejected, TransportError
 
 Wish = TypeVar("Wish", bound=Hashable)
 
@@ -23,7 +23,7 @@ class _Batch:
     done: asyncio.Future[None]
 
 
-class Together(Generic[Wish]):
+class UpdateBatcher(Generic[Wish]):
     """Sends wishes, many hosts at a time."""
 
     def __init__(self, send: Callable[[list[str], Wish], Awaitable[object]]) -> None:
@@ -55,7 +55,7 @@ class Together(Generic[Wish]):
         except BaseException as error:
             if self._open.get(wish) is batch:
                 del self._open[wish]
-            told = error if isinstance(error, Exception) else Transport("given up", maybe_applied=True)
+            told = error if isinstance(error, Exception) else TransportError("given up", maybe_applied=True)
             batch.done.set_exception(told)
             batch.done.exception()  # seen, even if nobody has joined
             raise

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 
 from slinky.bridge import names
 from slinky.bridge.devices import inventory as supply
-from slinky.bridge.devices.inventory import ANY_GPU, PLUGIN_GPUS, Inventory, Kind
+from slinky.bridge.devices.inventory import ANY_GPU, PLUGIN_GPUS, DeviceInventory, GresKind
 from slinky.kube import Node, Quantity
-from slinky.slurm import Node as Host
-from slinky.slurm import Presence, node_conf
+from slinky.slurm import Host, Presence, node_conf
 
 
 @dataclass(frozen=True)
-class Facts:
+class NodeFacts:
     """All that is known of a node on both sides."""
 
     name: str  # in Slurm
@@ -22,7 +21,7 @@ class Facts:
     host: Host | None
     presence: Presence
     mark: str  # how we sign hosts that we made
-    inventory: Inventory = field(default_factory=Inventory)
+    inventory: DeviceInventory = field(default_factory=DeviceInventory)
     partitions: Collection[str] | None = ()  # None while Slurm cannot tell
     size: str = "allocatable"
     silent: bool = False  # not ready for longer than we bear
@@ -30,7 +29,7 @@ class Facts:
     scheduler: str = names.SCHEDULER
 
 
-def unclear(inventory: Inventory) -> str:
+def unclear(inventory: DeviceInventory) -> str:
     """Why nothing can be said of a node's devices for now."""
     if inventory.missing:
         return f"Not every ResourceSlice of {', '.join(inventory.missing)} is there yet."
@@ -59,7 +58,7 @@ def topology(node: Node) -> str:
     return node.metadata.annotations.get(names.TOPOLOGY_ANNOTATION, "").strip()
 
 
-def cpus(facts: Facts, node: Node) -> int:
+def cpus(facts: NodeFacts, node: Node) -> int:
     """Whole CPUs that pods can have; where they are devices, those of whole cores that the driver offers."""
     count = int(Quantity.parse(_amounts(facts, node).get("cpu", "0")).nano // 10**9)
     if (own := facts.inventory.cores) is not None:
@@ -67,7 +66,7 @@ def cpus(facts: Facts, node: Node) -> int:
     return count
 
 
-def _shape(facts: Facts, count: int) -> dict[str, str | int]:
+def _shape(facts: NodeFacts, count: int) -> dict[str, str | int]:
     """So many CPUs as sockets, cores and threads: as the CPU driver has them, else as one socket of plain cores."""
     own = facts.inventory.cores
     threads = own.threads if own else 1
@@ -76,12 +75,12 @@ def _shape(facts: Facts, count: int) -> dict[str, str | int]:
     return {"CPUs": count, "Boards": 1, "SocketsPerBoard": sockets, "CoresPerSocket": each, "ThreadsPerCore": threads}
 
 
-def memory(facts: Facts, node: Node) -> int:
+def memory(facts: NodeFacts, node: Node) -> int:
     """Whole MiB that pods can have."""
     return int(Quantity.parse(_amounts(facts, node).get("memory", "0")).nano // (10**9 * 2**20))
 
 
-def _amounts(facts: Facts, node: Node) -> Mapping[str, str]:
+def _amounts(facts: NodeFacts, node: Node) -> Mapping[str, str]:
     return node.status.allocatable if facts.size == "allocatable" else node.status.capacity
 
 
@@ -90,7 +89,7 @@ def plugin_gpus(node: Node) -> int:
     return sum(Quantity.parse(node.status.allocatable.get(name, "0")).whole() for name in PLUGIN_GPUS)
 
 
-def line(facts: Facts, node: Node, address: str) -> str:
+def line(facts: NodeFacts, node: Node, address: str) -> str:
     """The line that creates the host. Raises `ValueError`."""
     count = cpus(facts, node)
     if count < 1 or memory(facts, node) < 1:
@@ -113,7 +112,7 @@ def line(facts: Facts, node: Node, address: str) -> str:
     return node_conf(facts.name, **settings)
 
 
-def size(facts: Facts, node: Node) -> tuple[int, int, dict[Kind, int]]:
+def size(facts: NodeFacts, node: Node) -> tuple[int, int, dict[GresKind, int]]:
     """What the node offers: CPUs, memory, and devices."""
     wanted = dict(facts.inventory.gres)
     if not wanted and (many := plugin_gpus(node)):
@@ -121,7 +120,7 @@ def size(facts: Facts, node: Node) -> tuple[int, int, dict[Kind, int]]:
     return cpus(facts, node), memory(facts, node), wanted
 
 
-def same_size(facts: Facts, node: Node, host: Host) -> bool:
+def same_size(facts: NodeFacts, node: Node, host: Host) -> bool:
     """Whether Slurm has the node as it is. A node that tells nothing for now keeps its size."""
     if not node.ready or not cpus(facts, node) or not memory(facts, node) or unclear(facts.inventory):
         return True
@@ -130,7 +129,7 @@ def same_size(facts: Facts, node: Node, host: Host) -> bool:
     return (host.cpus, host.real_memory, supply.counts(host.gres)) == size(facts, node)
 
 
-def signed(facts: Facts, node: Node) -> str:
+def signed(facts: NodeFacts, node: Node) -> str:
     """Our mark on a host, with the very node it stands for and the size that Slurm was told.
 
     The size tells a node that changed from a Slurm that took it otherwise: the second is not mended by trying again.
@@ -146,7 +145,7 @@ def fingerprint(comment: str) -> str:
     return comment.rpartition("#")[2] if "#" in comment else ""
 
 
-def refused(facts: Facts, node: Node, host: Host) -> str:
+def refused(facts: NodeFacts, node: Node, host: Host) -> str:
     """What Slurm made of a node that it was told of correctly."""
     count, megabytes, held = size(facts, node)
     types = ",".join(sorted({kind.gres for kind in held})) or "gpu"

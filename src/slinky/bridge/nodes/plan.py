@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from slinky.bridge import names
 from slinky.bridge.devices import inventory
 from slinky.bridge.nodes.description import (
-    Facts,
+    NodeFacts,
     internal_address,
     line,
     partitions,
@@ -23,53 +23,52 @@ from slinky.bridge.nodes.description import (
 )
 from slinky.bridge.workload.identity import Self
 from slinky.kube import Node
-from slinky.slurm import Node as Host
-from slinky.slurm import NodeUpdate, Presence
+from slinky.slurm import Host, NodeUpdate, Presence
 
 #: How every bridge begins the comment on the hosts that it made.
 SIGNATURE = "slurm-bridge "
 
 
 @dataclass(frozen=True)
-class Create:
+class RegisterHost:
     """Register the node."""
 
     conf: str
 
 
 @dataclass(frozen=True)
-class Amend:
+class ChangeHost:
     """Change what can be changed in place."""
 
     change: NodeUpdate
 
 
 @dataclass(frozen=True)
-class Drain:
+class DrainHost:
     """Take no new jobs."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class Undrain:
+class UndrainHost:
     """Take jobs again."""
 
 
 @dataclass(frozen=True)
-class Delete:
+class RemoveHost:
     """Remove the host from Slurm."""
 
 
 @dataclass(frozen=True)
-class Taint:
+class SetTaint:
     """Put our taint on the node, or take it off."""
 
     on: bool
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportHostState:
     """Tell on the node what Slurm thinks of it."""
 
     available: bool
@@ -78,16 +77,16 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Complain:
+class ReportProblem:
     """Something about the node keeps it out of Slurm."""
 
     reason: str
     message: str
 
 
-Action = Create | Amend | Drain | Undrain | Delete | Taint | Report | Complain
+Action = RegisterHost | ChangeHost | DrainHost | UndrainHost | RemoveHost | SetTaint | ReportHostState | ReportProblem
 #: Those that change something in Slurm.
-DEEDS = (Create, Amend, Drain, Undrain, Delete)
+DEEDS = (RegisterHost, ChangeHost, DrainHost, UndrainHost, RemoveHost)
 
 
 def mark(me: Self) -> str:
@@ -95,7 +94,7 @@ def mark(me: Self) -> str:
     return f"{SIGNATURE}{me.cluster}/{me.bridge}"
 
 
-def plan(facts: Facts) -> list[Action]:
+def plan(facts: NodeFacts) -> list[Action]:
     """The next steps for a node; empty when all is as it should be, or nothing is known for certain."""
     if facts.presence is Presence.UNKNOWN:
         return []
@@ -109,7 +108,7 @@ def plan(facts: Facts) -> list[Action]:
     return [*actions, *_taint(facts, wanted=facts.effect != "None"), *_report(facts, facts.host)]
 
 
-def pressing(facts: Facts) -> bool:
+def pressing(facts: NodeFacts) -> bool:
     """Whether there would be something to do in Slurm if it were as it was last seen."""
     last = replace(facts, presence=Presence.PRESENT if facts.host else Presence.ABSENT)
     return any(isinstance(action, DEEDS) for action in plan(last))
@@ -135,33 +134,37 @@ def elsewhere(host: Host, mark: str) -> bool:
     return foreign(host, mark) and not host.comment.startswith(f"{mark.rpartition('/')[0]}/")
 
 
-def _taken(facts: Facts, host: Host) -> list[Action]:
+def _taken(facts: NodeFacts, host: Host) -> list[Action]:
     """A host of another bridge is left to it. One of another cluster keeps our node out of Slurm, which is told."""
     if not external(facts.node) or not elsewhere(host, facts.mark):
         return []
     text = f"The bridge of another cluster made host {facts.name} in Slurm. Delete that host if the cluster is no more"
-    return [Complain("HostTaken", f"{text}, or give this node another name there by the label {names.HOST_LABEL}.")]
+    return [
+        ReportProblem("HostTaken", f"{text}, or give this node another name there by the label {names.HOST_LABEL}.")
+    ]
 
 
-def _register(facts: Facts) -> list[Action]:
+def _register(facts: NodeFacts) -> list[Action]:
     node = facts.node
     if node is None or not external(node) or not node.ready or facts.partitions is None:
         return []
     address = internal_address(node)
     if address is None:
-        return [Complain("NoAddress", "The node has no InternalIP; Slurm would stall on a name it cannot resolve.")]
+        return [
+            ReportProblem("NoAddress", "The node has no InternalIP; Slurm would stall on a name it cannot resolve.")
+        ]
     unknown = [name for name in partitions(node) if name not in facts.partitions]
     if unknown:
-        return [Complain("NoPartition", f"Slurm has no partition {', '.join(unknown)}.")]
+        return [ReportProblem("NoPartition", f"Slurm has no partition {', '.join(unknown)}.")]
     if why := unclear(facts.inventory):
-        return [Complain("DevicesUnclear", why)]
+        return [ReportProblem("DevicesUnclear", why)]
     try:
-        return [Create(line(facts, node, address))]
+        return [RegisterHost(line(facts, node, address))]
     except ValueError as error:
-        return [Complain("BadNode", f"The node cannot be described to Slurm: {error}.")]
+        return [ReportProblem("BadNode", f"The node cannot be described to Slurm: {error}.")]
 
 
-def _replace(facts: Facts, host: Host) -> list[Action] | None:
+def _replace(facts: NodeFacts, host: Host) -> list[Action] | None:
     """Steps towards removing the host, now or once it is empty; None if it may stay."""
     why = ""
     if not host.state.external:
@@ -175,21 +178,21 @@ def _replace(facts: Facts, host: Host) -> list[Action] | None:
     if not why:
         return None
     if host.state.drained and not host.state.busy and host.reason.startswith(names.DRAIN_PREFIX):
-        return [Delete()]
+        return [RemoveHost()]
     if host.state.draining:
         return [] if host.reason.startswith(names.DRAIN_PREFIX) else _take_over(facts, host)
-    return [Drain(f"{names.DRAIN_PREFIX} {why}")]
+    return [DrainHost(f"{names.DRAIN_PREFIX} {why}")]
 
 
-def _take_over(facts: Facts, host: Host) -> list[Action]:
+def _take_over(facts: NodeFacts, host: Host) -> list[Action]:
     """Somebody else drained a host that should go. An empty one whose node has left may go; a drain for any other
     reason is theirs to lift.
     """
     leaves = facts.node is None and ours(host, facts.mark)
-    return [Delete()] if leaves and host.state.drained and not host.state.busy else []
+    return [RemoveHost()] if leaves and host.state.drained and not host.state.busy else []
 
 
-def _amend(facts: Facts, host: Host) -> list[Action]:
+def _amend(facts: NodeFacts, host: Host) -> list[Action]:
     node = facts.node
     if node is None or not external(node) or not host.state.external:
         return []
@@ -204,53 +207,53 @@ def _amend(facts: Facts, host: Host) -> list[Action]:
         # On its own: a place that Slurm does not know is refused with all that came with it.
         NodeUpdate(topology_str=topology(node) if topology(node) != host.topology else None),
     )
-    return [Amend(change) for change in changes if change != NodeUpdate()]
+    return [ChangeHost(change) for change in changes if change != NodeUpdate()]
 
 
-def _open_or_close(facts: Facts, host: Host) -> list[Action]:
+def _open_or_close(facts: NodeFacts, host: Host) -> list[Action]:
     node = facts.node
     if node is None:
         return []
     why = "cordoned in Kubernetes" if node.spec.unschedulable else "the kubelet does not answer" if facts.silent else ""
     if why:
         # The same words for every node, so that many drains can go in one request.
-        return [] if host.state.draining else [Drain(f"{names.DRAIN_PREFIX} {why}")]
+        return [] if host.state.draining else [DrainHost(f"{names.DRAIN_PREFIX} {why}")]
     mine = host.state.draining and host.reason.startswith(names.DRAIN_PREFIX)
-    return [Undrain()] if mine and node.ready else []
+    return [UndrainHost()] if mine and node.ready else []
 
 
-def _told(facts: Facts, node: Node, host: Host) -> bool:
+def _told(facts: NodeFacts, node: Node, host: Host) -> bool:
     """Slurm was told of the node as it is; if it has it otherwise, telling it again does not help."""
     return host.comment == signed(facts, node)
 
 
-def _compare(facts: Facts, host: Host) -> list[Action]:
+def _compare(facts: NodeFacts, host: Host) -> list[Action]:
     """Where Slurm has a node otherwise than it is. Devices of a host that has a slurmd are its gres.conf's business."""
     node = facts.node
     if host.state.external:
         if node is None or same_size(facts, node, host) or not _told(facts, node, host):
             return []
-        return [Complain("SizeRefused", refused(facts, node, host))]
+        return [ReportProblem("SizeRefused", refused(facts, node, host))]
     there = inventory.counts(host.gres)
     if not any(inventory.differ(there, facts.inventory, kind.gres) for kind in facts.inventory.gres):
         return []
     offer, has = inventory.gres(facts.inventory), host.gres or "no devices"
     text = f"Slurm has {has} where the drivers of the node offer {offer}; claims on them are refused until both agree."
-    return [Complain("DevicesDiffer", f"{text} Change gres.conf or the device profiles.")]
+    return [ReportProblem("DevicesDiffer", f"{text} Change gres.conf or the device profiles.")]
 
 
-def _taint(facts: Facts, *, wanted: bool) -> list[Action]:
+def _taint(facts: NodeFacts, *, wanted: bool) -> list[Action]:
     node = facts.node
     if node is None or node.metadata.deleting:
         return []
     held = [taint for taint in node.spec.taints if taint.key == names.MANAGED_TAINT]
     mine = [taint for taint in held if taint.value == facts.scheduler]
     if wanted and not any(taint.effect == facts.effect for taint in mine):
-        return [Taint(on=True)]
-    return [Taint(on=False)] if mine and not wanted else []
+        return [SetTaint(on=True)]
+    return [SetTaint(on=False)] if mine and not wanted else []
 
 
-def _report(facts: Facts, host: Host) -> list[Action]:
+def _report(facts: NodeFacts, host: Host) -> list[Action]:
     node = facts.node
     if node is None:
         return []
@@ -258,13 +261,13 @@ def _report(facts: Facts, host: Host) -> list[Action]:
     if foreign or host.state.down:
         word = "Drained" if foreign else "Down"
         who = f" by {host.reason_set_by_user}" if host.reason_set_by_user else ""
-        said = Report(False, word, f"Slurm places no jobs here: {host.reason or 'no reason given'}{who}.")
+        said = ReportHostState(False, word, f"Slurm places no jobs here: {host.reason or 'no reason given'}{who}.")
     elif host.state.draining:
-        said = Report(
+        said = ReportHostState(
             False, "Closed", f"Slurm places no jobs here: {host.reason.removeprefix(names.DRAIN_PREFIX).strip()}."
         )
     else:
-        said = Report(True, "Open", "Slurm places jobs here.")
+        said = ReportHostState(True, "Open", "Slurm places jobs here.")
     old = next((c for c in node.status.conditions if c.type == names.HOST_CONDITION), None)
     same = old is not None and (old.status == "True", old.reason, old.message) == (
         said.available,

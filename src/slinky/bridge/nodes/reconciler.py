@@ -10,20 +10,29 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from slinky.bridge import names
-from slinky.bridge.config import Settings
-from slinky.bridge.devices.inventory import Inventory
+from slinky.bridge.config import BridgeSettings
+from slinky.bridge.devices.inventory import DeviceInventory
 from slinky.bridge.nodes import plan
-from slinky.bridge.nodes.batching import Together
-from slinky.bridge.nodes.description import Facts, signed
-from slinky.bridge.nodes.plan import Amend, Complain, Create, Delete, Drain, Report, Taint, Undrain
-from slinky.bridge.state.cluster import Stock
+from slinky.bridge.nodes.batching import UpdateBatcher
+from slinky.bridge.nodes.description import NodeFacts, signed
+from slinky.bridge.nodes.plan import (
+    ChangeHost,
+    DrainHost,
+    RegisterHost,
+    RemoveHost,
+    ReportHostState,
+    ReportProblem,
+    SetTaint,
+    UndrainHost,
+)
+from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.workload.identity import Self
-from slinky.kube import NODES, Again, Client, Kind, Node, Recorder, Verdict
+from slinky.kube import NODES, Again, ErrorDecision, ErrorKind, KubeClient, Node, Recorder
 from slinky.kube.client import STRATEGIC
 from slinky.kube.conditions import find, rfc3339, truth
 from slinky.observe import Log, counter
-from slinky.slurm import Busy, Conflict, Mirror, NodeUpdate, NotFound, Presence, Rejected
-from slinky.slurm import Client as Slurm
+from slinky.slurm import Busy, Mirror, NodeUpdate, Presence, Rejected, SlurmConflict, SlurmNotFound
+from slinky.slurm import SlurmClient as Slurm
 
 log = Log("slinky.bridge.nodes.reconciler")
 
@@ -51,23 +60,23 @@ class HostName(NamedTuple):
     name: str
 
 
-class Nodes:
+class NodeReconciler:
     """Keeps Slurm's hosts and Kubernetes' nodes in step."""
 
     def __init__(
         self,
-        settings: Settings,
-        client: Client,
+        settings: BridgeSettings,
+        client: KubeClient,
         slurm: Slurm,
         mirror: Mirror,
-        stock: Stock,
+        stock: ClusterState,
         recorder: Recorder,
         me: Self,
     ) -> None:
         self._settings, self._client, self._slurm, self._mirror = settings, client, slurm, mirror
         self._stock, self._recorder = stock, recorder
-        self._updates: Together[NodeUpdate] = Together(slurm.update_nodes)
-        self._lines: Together[str] = Together(self._create_all)
+        self._updates: UpdateBatcher[NodeUpdate] = UpdateBatcher(slurm.update_nodes)
+        self._lines: UpdateBatcher[str] = UpdateBatcher(self._create_all)
         self._mark = plan.mark(me)
         self._silent_since: dict[str, float] = {}
         self._deeds: deque[float] = deque(maxlen=CROWD)
@@ -81,7 +90,7 @@ class Nodes:
         facts = self._facts(key.name, node, silent, await self._presence(key.name))
         refused: list[Rejected] = []
         for action in plan.plan(facts):
-            if isinstance(action, Report) and self._held_back(key.name):
+            if isinstance(action, ReportHostState) and self._held_back(key.name):
                 again = min(again or WITHIN, WITHIN)
                 continue
             STEPS.labels(type(action).__name__.lower()).inc()
@@ -98,19 +107,19 @@ class Nodes:
             again = min(again or pause, pause)
         return Again(again) if again is not None else None
 
-    async def blocked(self, key: HostName, why: Verdict) -> None:
+    async def blocked(self, key: HostName, why: ErrorDecision) -> None:
         """Tell on a node what Slurm refuses."""
         if (node := self._stock.node_of_host(key.name)) is not None:
             self._recorder.note(NODES.reference(node), why.reason, why.message, warning=True)
 
-    def _facts(self, name: str, node: Node | None, silent: bool, presence: Presence) -> Facts:
-        return Facts(
+    def _facts(self, name: str, node: Node | None, silent: bool, presence: Presence) -> NodeFacts:
+        return NodeFacts(
             name,
             node,
             None if presence is Presence.ABSENT else self._mirror.nodes.get(name),
             presence,
             self._mark,
-            self._stock.inventory(node.metadata.name) if node else Inventory(),
+            self._stock.inventory(node.metadata.name) if node else DeviceInventory(),
             frozenset(self._mirror.partitions) if self._mirror.partitions.synced else None,
             self._settings.node_size,
             silent,
@@ -135,11 +144,11 @@ class Nodes:
             return seen
         try:
             await self._slurm.node(name)
-        except NotFound:
+        except SlurmNotFound:
             return Presence.ABSENT
         return Presence.UNKNOWN
 
-    def _freshened(self, facts: Facts) -> bool:
+    def _freshened(self, facts: NodeFacts) -> bool:
         """Have the hosts read now, if all that is missing to do something is that they were not for a while."""
         stale = self._mirror.fault is None and self._mirror.nodes.doubt is None and not self._mirror.nodes.fresh()
         if not (stale and plan.pressing(facts)):
@@ -168,26 +177,26 @@ class Nodes:
         left = self._settings.not_ready_seconds - (now - since)
         return (True, None) if left <= 0 else (False, left)
 
-    async def _act(self, name: str, node: Node | None, facts: Facts, action: plan.Action) -> None:
+    async def _act(self, name: str, node: Node | None, facts: NodeFacts, action: plan.Action) -> None:
         match action:
-            case Create(conf):
+            case RegisterHost(conf):
                 if node is not None:
                     await self._create(name, conf, signed(facts, node))
-            case Amend(change):
+            case ChangeHost(change):
                 await self._slurm.update_node(name, change)
-            case Drain(reason):
+            case DrainHost(reason):
                 log.info("draining a host", host=name, reason=reason)
                 await self._updates.ask(name, NodeUpdate(state=("DRAIN",), reason=reason))
-            case Undrain():
+            case UndrainHost():
                 log.info("undraining a host", host=name)
                 await self._updates.ask(name, NodeUpdate(state=("UNDRAIN",)))
-            case Delete():
+            case RemoveHost():
                 await self._delete(name)
-            case Taint(on) if node is not None:
+            case SetTaint(on) if node is not None:
                 await self._taint(node, on=on)
-            case Report() if node is not None:
+            case ReportHostState() if node is not None:
                 await self._report(node, action)
-            case Complain(reason, message) if node is not None:
+            case ReportProblem(reason, message) if node is not None:
                 self._recorder.note(NODES.reference(node), reason, message, warning=True)
         if isinstance(action, plan.DEEDS):
             self._deeds.append(self._client.clock.monotonic())
@@ -199,7 +208,7 @@ class Nodes:
             named, _, line = conf.partition(" NodeAddr=")
             address, _, shape = line.partition(" ")
             await self._lines.ask(f"{named.removeprefix('NodeName=')} {address}", shape)
-        except Conflict:
+        except SlurmConflict:
             return  # it is there already and we have not seen it yet; if it lacks our mark, the next look adds it
         self._made.add(name)
         await self._slurm.update_node(name, NodeUpdate(comment=comment))
@@ -215,7 +224,7 @@ class Nodes:
         self._mirror.nodes.expect_removal([name])
         try:
             await self._slurm.delete_nodes(name)
-        except (NotFound, Conflict, Busy) as error:
+        except (SlurmNotFound, SlurmConflict, Busy) as error:
             log.info("the host stays for now", host=name, why=str(error))
 
     async def _taint(self, node: Node, *, on: bool) -> None:
@@ -226,7 +235,7 @@ class Nodes:
         patch = {"metadata": meta, "spec": {"taints": [*kept, ours] if on else kept}}
         self._stock.nodes.wrote(await self._client.patch(NODES, node.key, patch))
 
-    async def _report(self, node: Node, said: Report) -> None:
+    async def _report(self, node: Node, said: ReportHostState) -> None:
         old = find(node.status.conditions, names.HOST_CONDITION)
         now = rfc3339(self._client.clock.now())
         status = truth(said.available)
@@ -243,11 +252,11 @@ class Nodes:
         self._stock.nodes.wrote(await self._client.patch(NODES, node.key, body, subresource="status", kind=STRATEGIC))
 
 
-def refusal(error: Exception) -> Verdict | None:
+def refusal(error: Exception) -> ErrorDecision | None:
     """What a refusal of Slurm means to a node: unless the moment is wrong, a person must change something."""
-    if not isinstance(error, Rejected) or isinstance(error, Busy | Conflict | NotFound):
+    if not isinstance(error, Rejected) or isinstance(error, Busy | SlurmConflict | SlurmNotFound):
         return None
-    return Verdict(Kind.BLOCKED, "SlurmRefused", f"Slurm refuses what it was told of the node: {error}.")
+    return ErrorDecision(ErrorKind.BLOCKED, "SlurmRefused", f"Slurm refuses what it was told of the node: {error}.")
 
 
 def _plain(taint: Any) -> dict[str, Any]:

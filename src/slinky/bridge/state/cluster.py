@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 from slinky.bridge import names
-from slinky.bridge.config import Settings
+from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.classes import Catalog
-from slinky.bridge.devices.inventory import Inventory
-from slinky.bridge.devices.state import Shelf
-from slinky.bridge.state.views import OUR_PODS, BatchJob, NativeGroup, Pod
+from slinky.bridge.devices.inventory import DeviceInventory
+from slinky.bridge.devices.state import DeviceState
+from slinky.bridge.state.views import OUR_PODS, NativeGroup, WorkloadBatchJob, WorkloadPod
 from slinky.bridge.workload import grouping, kinds, pod_state
-from slinky.bridge.workload.grouping import Root, Standing, Unit
-from slinky.kube import NODES, Cache, Client, Discovery, Key, Node, Object, Owner, Resource, Runtime, by_label
+from slinky.bridge.workload.grouping import Standing, Workload, WorkloadRoot
+from slinky.kube import NODES, Cache, Discovery, Key, KubeClient, Node, Object, Owner, Resource, Runtime, by_label
 from slinky.kube.conditions import is_true, rfc3339
 from slinky.observe import Log
 
@@ -32,12 +32,12 @@ REMEMBERED = 30.0
 PLACED = "PodGroupScheduled"
 
 
-class Stock:
+class ClusterState:
     """Caches of one process."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, served: Discovery) -> None:
+    def __init__(self, runtime: Runtime, settings: BridgeSettings, served: Discovery) -> None:
         self.settings = settings
-        self.client: Client = runtime.client
+        self.client: KubeClient = runtime.client
         ours = f"spec.schedulerName={settings.scheduler_name}"
         indexes = {
             "group": grouping.groups_of,
@@ -46,11 +46,11 @@ class Stock:
             "claim": claims_of,
             "devices": _wanting_devices,
         }
-        self.pods: Cache[Pod] = runtime.cache(OUR_PODS, fields=ours, indexes=indexes)
+        self.pods: Cache[WorkloadPod] = runtime.cache(OUR_PODS, fields=ours, indexes=indexes)
         self.nodes: Cache[Node] = runtime.cache(NODES, indexes={"host": lambda node: (pod_state.host_of(node),)})
         self.kinds = kinds.grouping(served)
         self.groups: dict[str, Cache[Any]] = {kind: runtime.cache(resource) for kind, resource in self.kinds.items()}
-        self.shelf = Shelf(runtime, settings)
+        self.shelf = DeviceState(runtime, settings)
         self.standing: Standing = lambda _: None  # the ledger's, once there is one
         self._owners: dict[str, tuple[float, Object | None]] = {}
 
@@ -61,7 +61,7 @@ class Stock:
         """The device classes of the cluster."""
         return self.shelf.catalog
 
-    def inventory(self, node: str) -> Inventory:
+    def inventory(self, node: str) -> DeviceInventory:
         """The devices of a node that some class offers."""
         return self.shelf.inventory(node)
 
@@ -72,22 +72,22 @@ class Stock:
         cache = self.groups.get(kind)
         return cache.get(key) if cache is not None else None
 
-    def unit_of(self, pod: Pod) -> Unit:
+    def unit_of(self, pod: WorkloadPod) -> Workload:
         """The unit a pod belongs to."""
         return grouping.unit_of(pod, self.find, self.standing)
 
-    def units_of(self, pods: Iterable[Pod]) -> set[Unit]:
+    def units_of(self, pods: Iterable[WorkloadPod]) -> set[Workload]:
         """The units of some pods."""
         return {self.unit_of(pod) for pod in pods}
 
-    def members(self, unit: Unit) -> list[Pod]:
+    def members(self, unit: Workload) -> list[WorkloadPod]:
         """Every pod of a unit, whatever its state, in rank order."""
         found = self.pods.by("group", grouping.group_index(unit))
         scheduler = self.settings.scheduler_name
         ours = (pod for pod in found if pod_state.ours(pod, scheduler) and self.unit_of(pod) == unit)
         return sorted(ours, key=grouping.rank)
 
-    def latest(self, pods: Collection[Pod]) -> tuple[Pod, ...] | None:
+    def latest(self, pods: Collection[WorkloadPod]) -> tuple[WorkloadPod, ...] | None:
         """These pods as they are now; None if one of them is gone, leaves, or is another under its name."""
         found = tuple(
             now
@@ -96,7 +96,7 @@ class Stock:
         )
         return found if len(found) == len(pods) else None
 
-    async def root_of(self, unit: Unit, pods: list[Pod]) -> Root:
+    async def root_of(self, unit: Workload, pods: list[WorkloadPod]) -> WorkloadRoot:
         """The object that speaks for a unit. Raises `workload.Missing`."""
         for pod in pods:
             if pod_state.waiting(pod) and (owner := grouping.unseen(pod, self.find, self._watched)):
@@ -131,7 +131,7 @@ class Stock:
             layers.append(self.find("Workload", Key(namespace, group.workload)))
         return {key: text for layer in layers if layer for key, text in layer.metadata.annotations.items()}
 
-    async def _root_of_pod(self, pod: Pod) -> Root:
+    async def _root_of_pod(self, pod: WorkloadPod) -> WorkloadRoot:
         """The highest object above a pod that we know how to read; the pod itself if there is none."""
         top: Object = pod
         deadline: int | None = None
@@ -140,10 +140,10 @@ class Stock:
             above = await self._owner(owner, namespace)
             if above is None:
                 break
-            if isinstance(above, BatchJob):
+            if isinstance(above, WorkloadBatchJob):
                 deadline = above.spec.active_deadline_seconds
             top, owner = above, above.metadata.controller
-        return Root(top.metadata.annotations, deadline=deadline)
+        return WorkloadRoot(top.metadata.annotations, deadline=deadline)
 
     async def _owner(self, owner: Owner | None, namespace: str) -> Object | None:
         if owner is None:
@@ -177,16 +177,16 @@ class Stock:
         node = self.nodes.get(Key("", name))
         return None if node is None else node.ready
 
-    def leaving(self, node: str, job: str) -> list[Pod]:
+    def leaving(self, node: str, job: str) -> list[WorkloadPod]:
         """Pods of other jobs that are still on a node."""
         return [pod for pod in self.pods.by("node", node) if not pod_state.gone(pod) and pod_state.job_id(pod) != job]
 
-    def waiting(self, *, with_jobs: bool) -> list[Pod]:
+    def waiting(self, *, with_jobs: bool) -> list[WorkloadPod]:
         """Pods that want a node: those that have no job yet, or all."""
         return [pod for pod in self.pods if pod_state.waiting(pod) and (with_jobs or not pod_state.job_id(pod))]
 
 
-def claims_of(pod: Pod) -> list[str]:
+def claims_of(pod: WorkloadPod) -> list[str]:
     """The device claims that a pod names, or that were made for it from its templates."""
     named = [reference.resource_claim_name for reference in pod.spec.resource_claims]
     made = [status.resource_claim_name for status in pod.status.resource_claim_statuses]
@@ -197,7 +197,7 @@ def claims_of(pod: Pod) -> list[str]:
 UNSUBMITTED, UNPLACED = "unsubmitted", "unplaced"
 
 
-def _wanting_devices(pod: Pod) -> tuple[str, ...]:
+def _wanting_devices(pod: WorkloadPod) -> tuple[str, ...]:
     if not pod_state.waiting(pod):
         return ()
     containers = (*pod.spec.init_containers, *pod.spec.containers)

@@ -5,9 +5,9 @@ Nodes where a port is taken are left out of the job, and looked at once more bef
 schedulers are not watched, only listed: rarely, and only while somebody wants a host port.
 """
 
-from slinky.bridge.state.cluster import Stock
+from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.state.host_ports import clash, ports_of
-from slinky.bridge.state.views import OUR_PODS, Pod
+from slinky.bridge.state.views import OUR_PODS, WorkloadPod
 from slinky.bridge.workload import pod_state
 
 #: How old a list of everybody's pods may be when nodes are left out of a job.
@@ -16,26 +16,28 @@ REMEMBERED = 15.0
 UNSEEN = 30.0
 
 
-class Harbour:
+class HostPortReservations:
     """Knows which ports are taken where."""
 
-    def __init__(self, stock: Stock) -> None:
+    def __init__(self, stock: ClusterState) -> None:
         self._stock, self._client = stock, stock.client
-        self._listed: tuple[float, list[Pod]] = (float("-inf"), [])
-        self._promised: dict[str, tuple[float, str, Pod]] = {}  # by uid: pods that are about to be bound, and where
+        self._listed: tuple[float, list[WorkloadPod]] = (float("-inf"), [])
+        self._promised: dict[
+            str, tuple[float, str, WorkloadPod]
+        ] = {}  # by uid: pods that are about to be bound, and where
 
-    async def busy(self, pod: Pod) -> frozenset[str]:
+    async def busy(self, pod: WorkloadPod) -> frozenset[str]:
         """The nodes where a port of this pod is taken now."""
         wanted = ports_of(pod)
         if not wanted:
             return frozenset()
-        by_node: dict[str, list[Pod]] = {}
+        by_node: dict[str, list[WorkloadPod]] = {}
         for other in await self._everybody():
             if other.metadata.uid != pod.metadata.uid and pod_state.bound(other):
                 by_node.setdefault(other.spec.node_name, []).append(other)
         return frozenset(node for node, others in by_node.items() if clash(wanted, others))
 
-    async def taken(self, pod: Pod, node: str) -> str:
+    async def taken(self, pod: WorkloadPod, node: str) -> str:
         """Why a pod cannot have its ports on a node; if it can, they are its own from now on."""
         wanted = ports_of(pod)
         if not wanted:
@@ -48,12 +50,12 @@ class Harbour:
         self._promised[pod.metadata.uid] = (self._client.clock.monotonic(), node, pod)
         return ""
 
-    def _due_on(self, node: str) -> list[Pod]:
+    def _due_on(self, node: str) -> list[WorkloadPod]:
         now = self._client.clock.monotonic()
         self._promised = {uid: kept for uid, kept in self._promised.items() if now - kept[0] < UNSEEN}
         return [pod for _, where, pod in self._promised.values() if where == node]
 
-    async def _everybody(self) -> list[Pod]:
+    async def _everybody(self) -> list[WorkloadPod]:
         """Pods of other schedulers as of a short while ago, ours as of now."""
         now = self._client.clock.monotonic()
         if now - self._listed[0] > REMEMBERED:

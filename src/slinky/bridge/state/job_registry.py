@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from slinky.bridge.lifecycle.actions import Seen, Sight
-from slinky.bridge.state.views import Pod
+from slinky.bridge.lifecycle.actions import JobKnowledge, ObservedJob
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import hetjob, identity, pod_state
-from slinky.bridge.workload.grouping import Unit
-from slinky.bridge.workload.identity import Comment, Identity, Self
+from slinky.bridge.workload.grouping import Workload
+from slinky.bridge.workload.identity import AdminComment, Identity, Self
 from slinky.observe import Log
-from slinky.slurm import Client, Job, JobRecord, Mirror, NotFound, Presence
+from slinky.slurm import Job, JobRecord, Mirror, Presence, SlurmClient, SlurmNotFound
 
 log = Log("slinky.bridge.state.job_registry")
 
@@ -26,11 +26,11 @@ CONCURRENCY = 4
 
 
 @dataclass(frozen=True)
-class Entry:
+class JobEntry:
     """A job of ours: what it stands for, for which pods, and what was last asked for in its name."""
 
     job: str
-    unit: Unit
+    unit: Workload
     mine: Identity = field(default_factory=Identity)  # as last signed; empty while only a label has led us to it
     pods: frozenset[str] = frozenset()  # by name
 
@@ -40,26 +40,28 @@ class Entry:
         return self.mine.members
 
 
-class Ledger:
+class JobRegistry:
     """The jobs of this bridge."""
 
-    def __init__(self, client: Client, mirror: Mirror, me: Self, named: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(
+        self, client: SlurmClient, mirror: Mirror, me: Self, named: Callable[[], Iterable[str]] = tuple
+    ) -> None:
         """`named` tells the jobs that pods are labelled with: they need no search."""
         self._client, self._mirror, self._named = client, mirror, named
         self.me = me
         self.searched = asyncio.Event()
-        self._entries: dict[str, Entry] = {}
-        self._by_unit: dict[Unit, set[str]] = {}
+        self._entries: dict[str, JobEntry] = {}
+        self._by_unit: dict[Workload, set[str]] = {}
         self._strangers: set[str] = set()
         self._leader_of: dict[str, str] = {}  # later components of heterogeneous jobs, by their own ids
         self._condemned: set[str] = set()  # ended by ourselves, which the mirror may not have seen yet
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: JobEntry) -> None:
         """Remember and follow a job."""
         self._remember(entry)
         self._mirror.track(entry.job)
 
-    async def made(self, entry: Entry, *, exact: bool) -> None:
+    async def made(self, entry: JobEntry, *, exact: bool) -> None:
         """Remember a job that was just made, and read what Slurm has given it; nothing else is looked at for that.
 
         Cores and devices are read only for whom it matters which they are.
@@ -67,14 +69,14 @@ class Ledger:
         self._remember(entry)
         await self._mirror.look(entry.job, exact=exact)
 
-    def _remember(self, entry: Entry) -> None:
+    def _remember(self, entry: JobEntry) -> None:
         self._entries[entry.job] = entry
         self._by_unit.setdefault(entry.unit, set()).add(entry.job)
 
-    def follow(self, job: str, unit: Unit) -> None:
+    def follow(self, job: str, unit: Workload) -> None:
         """Follow a job that a pod is labelled with, if that is not done already."""
         if job not in self._entries:
-            self.note(Entry(job, unit))
+            self.note(JobEntry(job, unit))
 
     def forget(self, job: str) -> None:
         """No pod and no plan needs this job any more, nor what was known under its id, as a component of another."""
@@ -86,13 +88,13 @@ class Ledger:
             self._leader_of.pop(known, None)
             self._mirror.forget(known)
 
-    def _unfile(self, entry: Entry) -> None:
+    def _unfile(self, entry: JobEntry) -> None:
         jobs = self._by_unit.get(entry.unit, set())
         jobs.discard(entry.job)
         if not jobs:
             self._by_unit.pop(entry.unit, None)
 
-    def unit_of(self, job: str) -> Unit | None:
+    def unit_of(self, job: str) -> Workload | None:
         """What a job, or a component of one, stands for."""
         entry = self._entries.get(self._leader_of.get(job, job))
         if entry is not None and not entry.members:
@@ -104,7 +106,7 @@ class Ledger:
         entry, comment = self._entries.get(job), self._comment(job)
         return entry.mine if entry and entry.mine.v else comment.slinky if comment else Identity()
 
-    def _recognised(self, entry: Entry) -> Entry:
+    def _recognised(self, entry: JobEntry) -> JobEntry:
         """A job that only a label led us to, filed by what it says of itself once Slurm has told."""
         comment = self._comment(entry.job)
         if comment is None or not identity.ours(comment, self.me):
@@ -113,15 +115,15 @@ class Ledger:
         if (unit := unit_from(mine.unit)) is None:
             return entry
         self._unfile(entry)
-        known = Entry(entry.job, unit, mine, frozenset(comment.pods))
+        known = JobEntry(entry.job, unit, mine, frozenset(comment.pods))
         self._remember(known)
         return known
 
-    def jobs_of(self, unit: Unit) -> list[Entry]:
+    def jobs_of(self, unit: Workload) -> list[JobEntry]:
         """The jobs of a unit, oldest first."""
         return [self._entries[job] for job in sorted(self._by_unit.get(unit, ()), key=int)]
 
-    def adopted(self, unit: Unit, pods: Sequence[Pod]) -> dict[str, str]:
+    def adopted(self, unit: Workload, pods: Sequence[WorkloadPod]) -> dict[str, str]:
         """The jobs of pods that do not carry their name, by pod uid: live ones that were made for them.
 
         A job was made for exactly its pods: once one of them is gone, or another under its name, it is nobody's.
@@ -134,44 +136,44 @@ class Ledger:
                 found.update((pod.metadata.uid, entry.job) for pod in bare if pod.metadata.uid in group)
         return found
 
-    def made_for(self, entry: Entry, pods: Iterable[Pod]) -> list[Pod]:
+    def made_for(self, entry: JobEntry, pods: Iterable[WorkloadPod]) -> list[WorkloadPod]:
         """Those of these pods that a job was made for; none unless it was made for exactly them."""
         members, named = self._made_for(entry)
         group = [pod for pod in pods if str(pod.key) in named]
         return group if identity.members(group) == members else []
 
-    def _made_for(self, entry: Entry) -> tuple[str, Collection[str]]:
+    def _made_for(self, entry: JobEntry) -> tuple[str, Collection[str]]:
         """The pods that a job was made for: by our own memory, else by its signature."""
         if entry.members or not self.ours(entry.job):
             return entry.members, entry.pods
-        comment = self._comment(entry.job) or Comment()
+        comment = self._comment(entry.job) or AdminComment()
         return comment.slinky.members, frozenset(comment.pods)
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[JobEntry]:
         return iter(list(self._entries.values()))
 
     # --- what is known of a job
 
-    def seen(self, job: str, pods: Sequence[Pod], wanted: str) -> Seen:
+    def seen(self, job: str, pods: Sequence[WorkloadPod], wanted: str) -> ObservedJob:
         """A job as it looks to the pods that carry its name; `wanted` is the digest of what they ask for now."""
         presence, record = self._mirror.whereabouts(job)
         if presence is Presence.ABSENT and record is not None:
-            return Seen(Sight.OVER, record, remains=self._remains(job))
+            return ObservedJob(JobKnowledge.OVER, record, remains=self._remains(job))
         if presence is not Presence.PRESENT or record is None or record.detail is None:
-            return Seen(Sight.UNKNOWN, record)
+            return ObservedJob(JobKnowledge.UNKNOWN, record)
         comment = identity.parse(record.detail.admin_comment)
         if pods and not any(identity.speaks_for(comment, self.me, pod, record.sluid) for pod in pods):
-            return Seen(Sight.FOREIGN, record)
+            return ObservedJob(JobKnowledge.FOREIGN, record)
         known = self.components(job)
         if known is None:
-            return Seen(Sight.UNKNOWN, record)
+            return ObservedJob(JobKnowledge.UNKNOWN, record)
         whole = hetjob.join(known)
         if whole.over:
-            return Seen(Sight.OVER, whole, remains=self._remains(job))
-        return Seen(Sight.LIVE, whole, stale=self._stale(job, wanted))
+            return ObservedJob(JobKnowledge.OVER, whole, remains=self._remains(job))
+        return ObservedJob(JobKnowledge.LIVE, whole, stale=self._stale(job, wanted))
 
     def components(self, job: str) -> list[JobRecord] | None:
         """The records of a job's components, an ordinary job being its only one; None while one is not known."""
@@ -218,7 +220,7 @@ class Ledger:
         """Whether a job carries our signature, by slurmctld's word; what is not known is not ours."""
         return identity.ours(self._comment(job), self.me)
 
-    def _comment(self, job: str) -> Comment | None:
+    def _comment(self, job: str) -> AdminComment | None:
         record = self._mirror.jobs.get(job)
         return identity.parse(record.detail.admin_comment) if record and record.detail else None
 
@@ -258,7 +260,7 @@ class Ledger:
             follower = job.het_job_id.whole not in {0, job.job_id} and str(job.het_job_id.whole) in live
             if unit is not None and not follower:
                 found += 1
-                self.note(Entry(str(job.job_id), unit, comment.slinky, frozenset(comment.pods)))
+                self.note(JobEntry(str(job.job_id), unit, comment.slinky, frozenset(comment.pods)))
         log.info("searched Slurm for jobs of ours", live=len(live), found=found)
         self.searched.set()
 
@@ -274,7 +276,7 @@ class Ledger:
             async with limit:
                 try:
                     return await self._client.job(job)
-                except NotFound:
+                except SlurmNotFound:
                     return None
 
         async with asyncio.TaskGroup() as family:
@@ -282,7 +284,7 @@ class Ledger:
         return [found for task in tasks if (found := task.result()) is not None]
 
 
-def unit_from(text: str) -> Unit | None:
+def unit_from(text: str) -> Workload | None:
     """The unit that a signature names."""
     parts = text.split("/")
-    return Unit(*parts) if len(parts) in {3, 4} else None
+    return Workload(*parts) if len(parts) in {3, 4} else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from slinky.bridge import names
-from slinky.bridge.state.views import Pod
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status import reasons
 from slinky.kube.conditions import find
 from slinky.slurm import Job, JobRecord
@@ -22,7 +22,7 @@ _START = re.compile(r"Expected to start at (\S+?)\.?(?:\s|$)")
 
 
 @dataclass(frozen=True)
-class Said:
+class ConditionText:
     """The state of the condition: None is unknown."""
 
     scheduled: bool | None
@@ -30,7 +30,7 @@ class Said:
     message: str
 
 
-def of_pending(record: JobRecord, place: str = "") -> Said:
+def of_pending(record: JobRecord, place: str = "") -> ConditionText:
     """Why a job waits, what is in its way, how many are before it, and until when."""
     job = record.detail
     token = job.state_reason if job else ""
@@ -39,7 +39,7 @@ def of_pending(record: JobRecord, place: str = "") -> Said:
         parts.append(f"It may start from {_moment(job.eligible_time.whole)} on.")
     elif job is not None and job.start_time.whole:
         parts.append(f"Expected to start at {_moment(job.start_time.whole)}.")
-    return Said(False, _camel(token) or "Pending", " ".join(filter(None, parts)))
+    return ConditionText(False, _camel(token) or "Pending", " ".join(filter(None, parts)))
 
 
 def _why(token: str, job: Job | None) -> str:
@@ -49,25 +49,25 @@ def _why(token: str, job: Job | None) -> str:
     return f"{sentence} {told.step}".strip()
 
 
-def of_running(record: JobRecord, node: str) -> Said:
+def of_running(record: JobRecord, node: str) -> ConditionText:
     """Where a job runs."""
-    return Said(True, "Allocated", f"Slurm job {record.job_id} has node {node}.")
+    return ConditionText(True, "Allocated", f"Slurm job {record.job_id} has node {node}.")
 
 
-def of_suspended(job: str) -> Said:
+def of_suspended(job: str) -> ConditionText:
     """A job that somebody suspended. Nothing can pause containers, so those that run go on."""
     text = f"Slurm job {job} is suspended; containers that run go on, others wait. Resume it with `scontrol resume`."
-    return Said(None, "Suspended", text)
+    return ConditionText(None, "Suspended", text)
 
 
-def of_end(job_id: str, end: reasons.End, job: Job | None, *, waiting: bool) -> Said:
+def of_end(job_id: str, end: reasons.End, job: Job | None, *, waiting: bool) -> ConditionText:
     """How a job ended, and for a pod that still waits what can be done about it."""
     remark = f" ({job.state_description})" if job and job.state_description else ""
     again = " Delete the pod, or remove its job label to submit it again." if end.decision and waiting else ""
-    return Said(False, end.reason, f"Slurm job {job_id} {end.sentence}{remark}.{again}")
+    return ConditionText(False, end.reason, f"Slurm job {job_id} {end.sentence}{remark}.{again}")
 
 
-def news(pod: Pod, said: Said, now: datetime) -> bool:
+def news(pod: WorkloadPod, said: ConditionText, now: datetime) -> bool:
     """Whether the condition on the pod does not say this already, or nearly."""
     old = find(pod.status.conditions, names.SCHEDULED)
     if old is None or old.status != _truth(said.scheduled) or old.reason != said.reason:

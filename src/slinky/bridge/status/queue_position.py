@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 
 from slinky.observe import Clock
-from slinky.slurm import Change, Job, JobRecord, Kind
+from slinky.slurm import Change, Job, JobRecord, ObjectKind
 
 #: Places that are told exactly.
 NEAR = 10
@@ -40,7 +40,7 @@ def order(records: Iterable[JobRecord]) -> dict[str, list[Turn]]:
     return lines
 
 
-class Line:
+class QueuePositions:
     """The places of all waiting jobs, and whom to tell when they move."""
 
     def __init__(self, jobs: Mapping[str, JobRecord], tell: Callable[[str], None], clock: Clock) -> None:
@@ -51,7 +51,7 @@ class Line:
 
     def changed(self, change: Change) -> None:
         """Hear of a change in Slurm."""
-        if change.kind is Kind.JOB and _rank(change.before) != _rank(change.after):
+        if change.kind is ObjectKind.JOB and _rank(change.before) != _rank(change.after):
             self._moved.set()
 
     def place(self, record: JobRecord) -> str:

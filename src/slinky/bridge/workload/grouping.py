@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from slinky.bridge import names
 from slinky.bridge.state.views import (
-    BatchJob,
     JobSet,
     JobSetSpec,
-    JobSpec,
     LeaderWorkerSet,
     NativeGroup,
-    Pod,
     PodGroup,
     ReplicatedJob,
+    WorkloadBatchJob,
+    WorkloadBatchJobSpec,
+    WorkloadPod,
 )
 from slinky.bridge.workload import pod_state
 from slinky.kube import Key, Object, Owner
@@ -28,7 +28,7 @@ from slinky.kube import Key, Object, Owner
 GANG = names.OPTION + "gang"
 
 
-class Unit(NamedTuple):
+class Workload(NamedTuple):
     """Names the pods of one Slurm job: a kind, the object that groups them, and which part of it."""
 
     namespace: str
@@ -52,7 +52,7 @@ class Unit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Root:
+class WorkloadRoot:
     """The object that speaks for a unit: annotations by increasing weight, and what its spec tells."""
 
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -73,11 +73,11 @@ class Missing(Exception):  # noqa: N818 -- a decision, not a failure
 Find = Callable[[str, Key], Object | None]
 """The grouping object of a kind, or None: `find("PodGroup", Key("ns", "a"))`."""
 
-Standing = Callable[[str], Unit | None]
+Standing = Callable[[str], Workload | None]
 """What a job stands for, as far as that is known: `standing("17")`."""
 
 
-def unit_of(pod: Pod, find: Find, standing: Standing) -> Unit:
+def unit_of(pod: WorkloadPod, find: Find, standing: Standing) -> Workload:
     """The unit a pod belongs to, in the order in which grouping objects win.
 
     Batch jobs and JobSets say themselves that they are gangs, and may be gone while their pods still stop: what a
@@ -85,17 +85,17 @@ def unit_of(pod: Pod, find: Find, standing: Standing) -> Unit:
     """
     meta, labels = pod.metadata, pod.metadata.labels
     if pod.spec.scheduling_group and pod.spec.scheduling_group.pod_group_name:
-        return Unit(meta.namespace, "NativeGroup", pod.spec.scheduling_group.pod_group_name)
+        return Workload(meta.namespace, "NativeGroup", pod.spec.scheduling_group.pod_group_name)
     if group := labels.get(names.POD_GROUP_LABEL):
-        return Unit(meta.namespace, "PodGroup", group)
+        return Workload(meta.namespace, "PodGroup", group)
     if (lws := labels.get(names.LWS_NAME)) and (index := labels.get(names.LWS_GROUP)):
-        return Unit(meta.namespace, "LeaderWorkerSet", lws, index)
+        return Workload(meta.namespace, "LeaderWorkerSet", lws, index)
     for kind, label in (("JobSet", names.JOBSET_NAME), ("Job", names.JOB_NAME)):
         if name := labels.get(label):
-            gang = Unit(meta.namespace, kind, name)
+            gang = Workload(meta.namespace, kind, name)
             if asks_for_gang(find(kind, gang.key)) or ((job := pod_state.job_id(pod)) and standing(job) == gang):
                 return gang
-    return Unit(meta.namespace, "Pod", meta.name)
+    return Workload(meta.namespace, "Pod", meta.name)
 
 
 def asks_for_gang(root: Object | None) -> bool:
@@ -103,12 +103,12 @@ def asks_for_gang(root: Object | None) -> bool:
     return root is not None and root.metadata.annotations.get(GANG, "").strip().lower() == "true"
 
 
-def groups_of(pod: Pod) -> tuple[str, ...]:
+def groups_of(pod: WorkloadPod) -> tuple[str, ...]:
     """Every grouping object a pod could be part of: the index by which units and roots find their pods."""
     meta, labels = pod.metadata, pod.metadata.labels
-    found = [Unit(meta.namespace, "Pod", meta.name)]
+    found = [Workload(meta.namespace, "Pod", meta.name)]
     if pod.spec.scheduling_group and pod.spec.scheduling_group.pod_group_name:
-        found.append(Unit(meta.namespace, "NativeGroup", pod.spec.scheduling_group.pod_group_name))
+        found.append(Workload(meta.namespace, "NativeGroup", pod.spec.scheduling_group.pod_group_name))
     for kind, label in (
         ("PodGroup", names.POD_GROUP_LABEL),
         ("LeaderWorkerSet", names.LWS_NAME),
@@ -116,40 +116,42 @@ def groups_of(pod: Pod) -> tuple[str, ...]:
         ("Job", names.JOB_NAME),
     ):
         if name := labels.get(label):
-            found.append(Unit(meta.namespace, kind, name))
+            found.append(Workload(meta.namespace, kind, name))
     return tuple(map(str, found))
 
 
-def group_index(unit: Unit) -> str:
+def group_index(unit: Workload) -> str:
     """Where `groups_of` files the pods of a unit, and of its neighbours in the same object."""
     return str(unit._replace(part=""))
 
 
-def root_of_group(unit: Unit, found: Object | None, find: Find, size: int = 0) -> Root:
+def root_of_group(unit: Workload, found: Object | None, find: Find, size: int = 0) -> WorkloadRoot:
     """What a grouping object says; `size` is what a pod itself tells of its group. Raises `Missing`."""
     if found is None:
         raise Missing(f"{unit.kind} {unit.name} does not exist yet")
     annotations = found.metadata.annotations
     match found:
         case PodGroup(spec=spec):
-            return Root(annotations, needed=max(1, spec.min_member), floor=spec.min_resources)
+            return WorkloadRoot(annotations, needed=max(1, spec.min_member), floor=spec.min_resources)
         case NativeGroup(spec=spec):
             gang = spec.scheduling_policy.gang
-            return Root(annotations, unit.name, max(1, gang.min_count) if gang else 1, problem=_beyond(found))
+            return WorkloadRoot(annotations, unit.name, max(1, gang.min_count) if gang else 1, problem=_beyond(found))
         case LeaderWorkerSet(spec=spec):
             late = spec.startup_policy == "LeaderReady"
             hint = "with startupPolicy LeaderReady its workers wait for a leader that waits for them" if late else ""
             wanted = size or spec.leader_worker_template.size
-            return Root(annotations, f"{unit.name}-{unit.part}", wanted, exact=True, hint=hint)
+            return WorkloadRoot(annotations, f"{unit.name}-{unit.part}", wanted, exact=True, hint=hint)
         case JobSet(spec=spec):
             limit = _shortest(job.template.spec.active_deadline_seconds for job in spec.replicated_jobs)
             ended = [(job.template.spec, done) for job in spec.replicated_jobs for done in _ended(found, job, find)]
             wanted, counted = max(1, sum(at_once(job, done) for job, done in ended)), sum(done for _, done in ended)
-            return Root(annotations, unit.name, wanted, counted, exact=True, deadline=limit, hint=_in_turn(spec))
-        case BatchJob(spec=spec, status=status):
+            return WorkloadRoot(
+                annotations, unit.name, wanted, counted, exact=True, deadline=limit, hint=_in_turn(spec)
+            )
+        case WorkloadBatchJob(spec=spec, status=status):
             wanted = max(1, at_once(spec, status.succeeded))
-            return Root(annotations, unit.name, wanted, status.succeeded, deadline=spec.active_deadline_seconds)
-    return Root(annotations)
+            return WorkloadRoot(annotations, unit.name, wanted, status.succeeded, deadline=spec.active_deadline_seconds)
+    return WorkloadRoot(annotations)
 
 
 def _beyond(group: NativeGroup) -> str:
@@ -161,7 +163,7 @@ def _beyond(group: NativeGroup) -> str:
     return ""
 
 
-def at_once(spec: JobSpec, succeeded: int = 0) -> int:
+def at_once(spec: WorkloadBatchJobSpec, succeeded: int = 0) -> int:
     """How many pods of a batch job run at once, after so many have succeeded."""
     wanted = 1 if spec.parallelism is None else spec.parallelism
     return max(0, wanted if spec.completions is None else min(wanted, spec.completions - succeeded))
@@ -177,7 +179,7 @@ def _succeeded(job: Object | None, owner: JobSet) -> int:
     """How many pods of a batch job have succeeded, if it is of this very JobSet."""
     above = job.metadata.controller if job else None
     mine = above is not None and above.uid == owner.metadata.uid
-    return job.status.succeeded if mine and isinstance(job, BatchJob) else 0
+    return job.status.succeeded if mine and isinstance(job, WorkloadBatchJob) else 0
 
 
 def _in_turn(spec: JobSetSpec) -> str:
@@ -191,7 +193,7 @@ def _shortest(seconds: Iterable[int | None]) -> int | None:
     return min((value for value in seconds if value), default=None)
 
 
-def unseen(pod: Pod, find: Find, watched: Callable[[Owner], bool]) -> Owner | None:
+def unseen(pod: WorkloadPod, find: Find, watched: Callable[[Owner], bool]) -> Owner | None:
     """The first of the owners of a pod, each the controller of the one before, that should be in sight and is not.
 
     Pods may be seen before what made them, and an old object under the same name says nothing about them.
@@ -205,7 +207,7 @@ def unseen(pod: Pod, find: Find, watched: Callable[[Owner], bool]) -> Owner | No
     return None
 
 
-def rank(pod: Pod) -> tuple[object, ...]:
+def rank(pod: WorkloadPod) -> tuple[object, ...]:
     """The order in which pods expect their nodes: the index that their own controller gave them, then the name."""
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
     indexes = (names.LWS_WORKER, names.JOBSET_INDEX, names.JOB_INDEX, names.POD_INDEX)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from slinky.bridge import names
-from slinky.bridge.state.views import Pod
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import pod_state
 from slinky.slurm import JobRequest
 
@@ -43,7 +43,7 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     asked: list[str] = []  # the options and amounts that are set
 
 
-class Comment(msgspec.Struct, frozen=True, omit_defaults=True):
+class AdminComment(msgspec.Struct, frozen=True, omit_defaults=True):
     """The whole admin comment."""
 
     pods: list[str] = []
@@ -58,10 +58,10 @@ class Self(NamedTuple):
     bridge: str
 
 
-_decoder = msgspec.json.Decoder(Comment)
+_decoder = msgspec.json.Decoder(AdminComment)
 
 
-def parse(text: str) -> Comment | None:
+def parse(text: str) -> AdminComment | None:
     """The admin comment of a bridge's job; None for anybody else's."""
     try:
         found = _decoder.decode(text)
@@ -70,14 +70,14 @@ def parse(text: str) -> Comment | None:
     return found if found.pods or found.slinky.v else None
 
 
-def ours(comment: Comment | None, me: Self) -> bool:
+def ours(comment: AdminComment | None, me: Self) -> bool:
     """Made by this bridge for this cluster, by its own word."""
     if comment is None or comment.slinky.v != VERSION:
         return False
     return (comment.slinky.cluster, comment.slinky.bridge) == me
 
 
-def speaks_for(comment: Comment | None, me: Self, pod: Pod, sluid: str = "") -> bool:
+def speaks_for(comment: AdminComment | None, me: Self, pod: WorkloadPod, sluid: str = "") -> bool:
     """The job under a pod's label is the one it was labelled for: ours, or an older bridge's that names it.
 
     A pod that was placed knows its job by the name that is never used again; then a comment that somebody has
@@ -90,7 +90,7 @@ def speaks_for(comment: Comment | None, me: Self, pod: Pod, sluid: str = "") -> 
     return named and (ours(comment, me) or (comment is not None and not comment.slinky.v))
 
 
-def members(pods: Iterable[Pod]) -> str:
+def members(pods: Iterable[WorkloadPod]) -> str:
     """A digest of exactly these pods."""
     uids = sorted(pod.metadata.uid for pod in pods)
     return hashlib.sha256("\n".join(uids).encode()).hexdigest()[:16]
@@ -130,7 +130,9 @@ def _hashed(what: object) -> str:
     return hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:16]
 
 
-def sign(requests: Sequence[JobRequest], roles: Sequence[Sequence[Pod]], me: Self, unit: str) -> list[JobRequest]:
+def sign(
+    requests: Sequence[JobRequest], roles: Sequence[Sequence[WorkloadPod]], me: Self, unit: str
+) -> list[JobRequest]:
     """The requests with our identity in them. The first names every pod, the others their own."""
     everybody = [pod for role in roles for pod in role]
     sizes = [len(role) for role in roles] if len(roles) > 1 else []
@@ -138,12 +140,14 @@ def sign(requests: Sequence[JobRequest], roles: Sequence[Sequence[Pod]], me: Sel
     mine = Identity(VERSION, me.cluster, me.bridge, unit, members(everybody), spec, sizes, kept, asked)
     named = [everybody, *roles[1:]]
     return [
-        msgspec.structs.replace(request, admin_comment=_written(Comment([str(pod.metadata.key) for pod in pods], mine)))
+        msgspec.structs.replace(
+            request, admin_comment=_written(AdminComment([str(pod.metadata.key) for pod in pods], mine))
+        )
         for request, pods in zip(requests, named, strict=True)
     ]
 
 
-def roles_of(comment: Comment | None) -> list[list[str]]:
+def roles_of(comment: AdminComment | None) -> list[list[str]]:
     """The pods of each component, by name; empty where a job has no components or does not tell them."""
     if comment is None or sum(comment.slinky.roles) != len(comment.pods):
         return []
@@ -151,5 +155,5 @@ def roles_of(comment: Comment | None) -> list[list[str]]:
     return [list(islice(names_left, size)) for size in comment.slinky.roles]
 
 
-def _written(comment: Comment) -> str:
+def _written(comment: AdminComment) -> str:
     return msgspec.json.encode(comment).decode()

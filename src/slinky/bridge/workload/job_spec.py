@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
-from slinky.bridge.config import Settings
+from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.classes import Catalog
-from slinky.bridge.devices.inventory import ANY_GPU, CPUS, Kind
+from slinky.bridge.devices.inventory import ANY_GPU, CPUS, GresKind
 from slinky.bridge.state.host_ports import ports_of
-from slinky.bridge.state.views import Pod
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import annotations, grouping, pod_resources, policy
 from slinky.bridge.workload.annotations import OptionError
-from slinky.bridge.workload.grouping import Root, Unit
+from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 from slinky.kube import Quantity
 from slinky.slurm import JobRequest, number
 
@@ -35,31 +35,31 @@ Excluded = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True)
-class World:
+class JobContext:
     """What is the same for every workload."""
 
-    settings: Settings
+    settings: BridgeSettings
     catalog: Catalog = field(default_factory=Catalog)
-    claimed: Mapping[str, Mapping[Kind, int]] = field(default_factory=dict)  # devices by pod uid
-    shared: Mapping[Kind, int] = field(default_factory=dict)  # devices that all pods have together
+    claimed: Mapping[str, Mapping[GresKind, int]] = field(default_factory=dict)  # devices by pod uid
+    shared: Mapping[GresKind, int] = field(default_factory=dict)  # devices that all pods have together
     threads: int = 1  # of one core, where CPUs are devices
 
 
 @dataclass(frozen=True)
-class Role:
+class PodRole:
     """Pods that need the same, and what each of their nodes is asked for."""
 
-    pods: tuple[Pod, ...]
+    pods: tuple[WorkloadPod, ...]
     asked: Mapping[str, Any]
     excluded: Collection[str]
 
 
 @dataclass(frozen=True)
-class Wish:
+class JobSpec:
     """What a unit wants of Slurm: one request per role, the pods of each, and how many of them go on a node."""
 
     requests: tuple[JobRequest, ...]
-    roles: tuple[tuple[Pod, ...], ...]
+    roles: tuple[tuple[WorkloadPod, ...], ...]
     pods_per_node: int = 1
     #: Pods, by uid, to whom it matters which cores and devices Slurm grants, not only how many.
     choosy: frozenset[str] = frozenset()
@@ -74,19 +74,26 @@ class Wish:
         """Which cores and devices Slurm grants matters."""
         return bool(self.choosy)
 
-    def apart(self) -> list["Wish"]:
+    def apart(self) -> list["JobSpec"]:
         """What each role would ask for on its own."""
         return [
-            Wish((request,), (role,), self.pods_per_node, self.choosy & {pod.metadata.uid for pod in role})
+            JobSpec((request,), (role,), self.pods_per_node, self.choosy & {pod.metadata.uid for pod in role})
             for request, role in zip(self.requests, self.roles, strict=True)
         ]
 
-    def of(self, pods: Iterable[Pod]) -> bool:
+    def of(self, pods: Iterable[WorkloadPod]) -> bool:
         """Whether it is the wish of exactly these pods."""
         return {pod.metadata.uid for role in self.roles for pod in role} == {pod.metadata.uid for pod in pods}
 
 
-def translate(unit: Unit, root: Root, pods: Sequence[Pod], world: World, *, excluded: Excluded | None = None) -> Wish:
+def translate(
+    unit: Workload,
+    root: WorkloadRoot,
+    pods: Sequence[WorkloadPod],
+    world: JobContext,
+    *,
+    excluded: Excluded | None = None,
+) -> JobSpec:
     """The job that these pods need. Raises `OptionError` for options that cannot be used."""
     settings = world.settings
     allowed = policy.apply(root.annotations, pods[0], settings.policy, settings.priority_classes)
@@ -111,10 +118,12 @@ def translate(unit: Unit, root: Root, pods: Sequence[Pod], world: World, *, excl
     rest = [msgspec.structs.replace(request, **dict.fromkeys(ONCE)) for request in requests[1:]]
     uids = (pod.metadata.uid for pod in pods)
     choosy = frozenset(uid for uid in uids if world.shared or world.claimed.get(uid))
-    return Wish((requests[0], *rest), tuple(role.pods for role in roles), per_node, choosy)
+    return JobSpec((requests[0], *rest), tuple(role.pods for role in roles), per_node, choosy)
 
 
-def _together(root: Root, pods: Sequence[Pod], world: World, per_node: int, excluded: Excluded) -> Role:
+def _together(
+    root: WorkloadRoot, pods: Sequence[WorkloadPod], world: JobContext, per_node: int, excluded: Excluded
+) -> PodRole:
     """One role for pods that share a claim and so a node, which is sized for the largest of them. Raises
     `OptionError`.
     """
@@ -124,10 +133,10 @@ def _together(root: Root, pods: Sequence[Pod], world: World, per_node: int, excl
             "or give each pod its own claim by a template"
         )
     left_out = frozenset().union(*(excluded.get(pod.metadata.uid, frozenset()) for pod in pods))
-    return Role(tuple(pods), _asked(root, pods, world, per_node), left_out)
+    return PodRole(tuple(pods), _asked(root, pods, world, per_node), left_out)
 
 
-def _contradicts(options: Mapping[str, Any], world: World) -> None:
+def _contradicts(options: Mapping[str, Any], world: JobContext) -> None:
     """Options that would take the place of what claims need."""
     kinds = {kind for own in (*world.claimed.values(), world.shared) for kind in own}
     if "gres" in options and kinds - {CPUS}:
@@ -136,7 +145,7 @@ def _contradicts(options: Mapping[str, Any], world: World) -> None:
         raise OptionError("cpu-per-task and CPUs that pods ask for by class or claim exclude each other")
 
 
-def _component(common: JobRequest, role: Role, nodes: int, per_node: int, chosen: Mapping[str, Any]) -> JobRequest:
+def _component(common: JobRequest, role: PodRole, nodes: int, per_node: int, chosen: Mapping[str, Any]) -> JobRequest:
     """What one role asks for."""
     size = {"nodes": str(nodes), "minimum_nodes": nodes, "maximum_nodes": nodes}
     tasks = len(role.pods) if per_node > 1 else None
@@ -146,13 +155,18 @@ def _component(common: JobRequest, role: Role, nodes: int, per_node: int, chosen
 
 
 def _roles(
-    root: Root, pods: Sequence[Pod], world: World, per_node: int, chosen: Mapping[str, Any], excluded: Excluded
-) -> list[Role]:
+    root: WorkloadRoot,
+    pods: Sequence[WorkloadPod],
+    world: JobContext,
+    per_node: int,
+    chosen: Mapping[str, Any],
+    excluded: Excluded,
+) -> list[PodRole]:
     """Pods by what they need, in the order of their first rank. What an option decides for all makes no roles."""
     ranked = sorted(pods, key=grouping.rank)
     if world.shared:
         return [_together(root, ranked, world, per_node, excluded)]
-    found: dict[tuple[object, ...], tuple[dict[str, Any], list[Pod]]] = {}
+    found: dict[tuple[object, ...], tuple[dict[str, Any], list[WorkloadPod]]] = {}
     for pod in ranked:
         asked = _asked(root, [pod], world, per_node)
         key = tuple(sorted((name, value) for name, value in asked.items() if name not in chosen))
@@ -160,11 +174,12 @@ def _roles(
     if len(found) > MOST_ROLES:
         raise OptionError(f"its pods have {len(found)} different shapes; Slurm takes {MOST_ROLES} in one job")
     return [
-        Role(tuple(alike), asked, excluded.get(alike[0].metadata.uid, frozenset())) for asked, alike in found.values()
+        PodRole(tuple(alike), asked, excluded.get(alike[0].metadata.uid, frozenset()))
+        for asked, alike in found.values()
     ]
 
 
-def _pods_per_node(unit: Unit, options: Mapping[str, Any], pods: Sequence[Pod]) -> int:
+def _pods_per_node(unit: Workload, options: Mapping[str, Any], pods: Sequence[WorkloadPod]) -> int:
     wanted: int = options.get("pods-per-node", 1)
     if wanted > 1 and unit.alone:
         raise OptionError("pods-per-node needs a gang: a PodGroup, a LeaderWorkerSet, or the option gang")
@@ -174,7 +189,7 @@ def _pods_per_node(unit: Unit, options: Mapping[str, Any], pods: Sequence[Pod]) 
     return wanted
 
 
-def _asked(root: Root, pods: Sequence[Pod], world: World, per_node: int) -> dict[str, Any]:
+def _asked(root: WorkloadRoot, pods: Sequence[WorkloadPod], world: JobContext, per_node: int) -> dict[str, Any]:
     """What the pods ask for: every node is sized for the largest of them, as many times as pods share it."""
     need = {name: Quantity.parse(text) for name, text in root.floor.items()} | pod_resources.most(pods)
     devices = _devices(pods, world)
@@ -193,9 +208,9 @@ def _asked(root: Root, pods: Sequence[Pod], world: World, per_node: int) -> dict
     return found
 
 
-def _devices(pods: Sequence[Pod], world: World) -> dict[Kind, int]:
+def _devices(pods: Sequence[WorkloadPod], world: JobContext) -> dict[GresKind, int]:
     """Devices that the hungriest pod needs, as resources of a device plugin or by claims."""
-    found: dict[Kind, int] = {}
+    found: dict[GresKind, int] = {}
     for pod in pods:
         own = dict(world.claimed.get(pod.metadata.uid, {}))
         if plain := pod_resources.plugin_gpus(pod_resources.needs(pod), world.catalog):
@@ -222,7 +237,7 @@ def _frugal(request: JobRequest) -> JobRequest:
     return msgspec.structs.replace(request, memory_per_node=number(1))
 
 
-def _time_limit(root: Root, pods: Sequence[Pod]) -> Any:
+def _time_limit(root: WorkloadRoot, pods: Sequence[WorkloadPod]) -> Any:
     given = [root.deadline, *(pod.spec.active_deadline_seconds for pod in pods)]
     seconds = [value for value in given if value and value > 0]
     return number(-(-min(seconds) // 60)) if seconds else None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import PLUGIN_GPUS
-from slinky.bridge.state.views import Amounts, Pod, Resources
+from slinky.bridge.state.views import Amounts, Resources, WorkloadPod
 from slinky.kube import Quantity
 
 Sums = dict[str, Quantity]
@@ -26,7 +26,7 @@ def limits(resources: Resources) -> Amounts:
     return resources.limits
 
 
-def effective(pod: Pod, side: Side) -> Sums:
+def effective(pod: WorkloadPod, side: Side) -> Sums:
     """What the whole pod needs at its worst moment."""
     spec = pod.spec
     total = _sum(_parsed(side(container.resources)) for container in spec.containers)
@@ -46,12 +46,12 @@ def effective(pod: Pod, side: Side) -> Sums:
     return _sum((total, overhead))
 
 
-def needs(pod: Pod) -> Sums:
+def needs(pod: WorkloadPod) -> Sums:
     """The larger of requests and limits: what must be free for the pod to run undisturbed."""
     return _most((effective(pod, requests), effective(pod, limits)))
 
 
-def most(pods: Iterable[Pod]) -> Sums:
+def most(pods: Iterable[WorkloadPod]) -> Sums:
     """The largest need of any pod, resource by resource."""
     return _most(needs(pod) for pod in pods)
 

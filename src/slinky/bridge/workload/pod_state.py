@@ -8,7 +8,7 @@ alone says only that somebody asked.
 from datetime import datetime
 
 from slinky.bridge import names
-from slinky.bridge.state.views import Pod
+from slinky.bridge.state.views import WorkloadPod
 from slinky.kube import Node
 
 FINISHED = frozenset({"Succeeded", "Failed"})
@@ -16,53 +16,53 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 QUIET, NEXT = -(2**31) - 1, 2**31
 
 
-def ours(pod: Pod, scheduler: str) -> bool:
+def ours(pod: WorkloadPod, scheduler: str) -> bool:
     """It asked for this scheduler."""
     return pod.spec.scheduler_name == scheduler
 
 
-def bound(pod: Pod) -> bool:
+def bound(pod: WorkloadPod) -> bool:
     """It has a node, so it may have containers."""
     return bool(pod.spec.node_name)
 
 
-def finished(pod: Pod) -> bool:
+def finished(pod: WorkloadPod) -> bool:
     """Its containers have ended for good."""
     return pod.status.phase in FINISHED
 
 
-def gone(pod: Pod) -> bool:
+def gone(pod: WorkloadPod) -> bool:
     """Nothing of it runs or ever will: finished, or deleted before it got a node."""
     return finished(pod) or (pod.metadata.deleting and not bound(pod))
 
 
-def gated(pod: Pod) -> bool:
+def gated(pod: WorkloadPod) -> bool:
     """Somebody holds it back with a scheduling gate."""
     return bool(pod.spec.scheduling_gates)
 
 
-def waiting(pod: Pod) -> bool:
+def waiting(pod: WorkloadPod) -> bool:
     """It wants a node and may have one."""
     return not (gone(pod) or bound(pod) or pod.metadata.deleting or gated(pod))
 
 
-def job_id(pod: Pod) -> str:
+def job_id(pod: WorkloadPod) -> str:
     """The Slurm job it belongs to, or nothing; a label that is no number was not written by us."""
     label = pod.metadata.labels.get(names.JOB_LABEL, "")
     return label if label.isascii() and label.isdigit() else ""
 
 
-def held(pod: Pod) -> bool:
+def held(pod: WorkloadPod) -> bool:
     """Our finalizer is on it."""
     return names.FINALIZER in pod.metadata.finalizers
 
 
-def assigned(pod: Pod) -> str:
+def assigned(pod: WorkloadPod) -> str:
     """The Kubernetes node chosen for it, or nothing."""
     return pod.spec.node_name or pod.metadata.annotations.get(names.NODE_ANNOTATION, "")
 
 
-def urgency(pod: Pod) -> int:
+def urgency(pod: WorkloadPod) -> int:
     """How soon to look at it: first those for which Slurm was just asked, since nodes idle until they are bound; then
     those that want a node or end, by their priority; those that just run when no other does, since all there is to do
     for them is to say so.
@@ -73,7 +73,7 @@ def urgency(pod: Pod) -> int:
     return QUIET if quiet else pod.spec.priority
 
 
-def overdue(pod: Pod, now: datetime, patience: float) -> float | None:
+def overdue(pod: WorkloadPod, now: datetime, patience: float) -> float | None:
     """Seconds until a deleted pod should have been gone `patience` ago; zero or less when it is; None if it is
     not being deleted.
 

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 
 from slinky.bridge import names
 from slinky.bridge.config import ConfigError, PriorityRule, Rule
-from slinky.bridge.state.views import Pod
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError, read
 
 IDENTITY = tuple(option.name for option in TABLE if option.identity)
@@ -41,7 +41,7 @@ def check(rules: Iterable[Rule], priorities: Mapping[str, PriorityRule]) -> None
             raise ConfigError(f"priorityClasses: {name}: {error}") from None
 
 
-def rule_for(rules: Iterable[Rule], pod: Pod) -> Rule | None:
+def rule_for(rules: Iterable[Rule], pod: WorkloadPod) -> Rule | None:
     """The first rule that fits."""
     account = pod.spec.service_account_name or "default"
     for rule in rules:
@@ -52,7 +52,7 @@ def rule_for(rules: Iterable[Rule], pod: Pod) -> Rule | None:
 
 def apply(
     annotations: Mapping[str, str],
-    pod: Pod,
+    pod: WorkloadPod,
     rules: Iterable[Rule],
     priorities: Mapping[str, PriorityRule],
 ) -> dict[str, str]:

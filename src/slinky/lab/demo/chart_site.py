@@ -14,7 +14,7 @@ from slinky.lab.errors import LabError
 from slinky.lab.lab import Lab
 from slinky.lab.machine.machine import until
 from slinky.lab.prepare.images import reference
-from slinky.lab.prepare.inventory import Inventory
+from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.prepare.wheels import CHECKOUT
 from slinky.lab.progress import Progress
 
@@ -97,7 +97,7 @@ class Site:
 
     def load_slinky(self, progress: Progress) -> None:
         """Put slinky's own image on every node."""
-        self.lab.load_image(Inventory.of(self.lab.facts.minor).slinky_image(progress))
+        self.lab.load_image(ArtifactInventory.of(self.lab.facts.minor).slinky_image(progress))
 
     def install_operator(self) -> None:
         """The definitions, the operator and its webhook; returns once they serve."""

@@ -26,7 +26,7 @@ KWOK_PORT = 10247
 
 
 @dataclass(frozen=True)
-class Service:
+class AddonProcess:
     """A process of the control machine: how it is started, and the local URL that tells when it is ready."""
 
     command: Callable[[Lab], list[str]]
@@ -49,11 +49,11 @@ PROJECTS = {
 }
 
 SERVICES = {
-    "coredns": Service(
+    "coredns": AddonProcess(
         lambda lab: [_program(lab, "coredns"), "-conf", str(lab.plane.configs / "Corefile")],
         "http://127.0.0.1:8181/ready",
     ),
-    "lab-storage": Service(
+    "lab-storage": AddonProcess(
         lambda lab: [
             _program(lab, "lab-storage"),
             f"--kubeconfig={lab.kubeconfig}",
@@ -61,7 +61,7 @@ SERVICES = {
         ],
         "",
     ),
-    "podgroup": Service(
+    "podgroup": AddonProcess(
         lambda lab: [
             _program(lab, "podgroup"),
             f"--kubeconfig={lab.kubeconfig}",
@@ -74,7 +74,7 @@ SERVICES = {
         "http://127.0.0.1:9083/readyz",
     ),
     **{
-        name: Service(
+        name: AddonProcess(
             lambda lab, name=name: [  # type: ignore[misc]
                 _program(lab, name),
                 f"--kubeconfig={lab.kubeconfig}",

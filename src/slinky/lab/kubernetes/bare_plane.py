@@ -18,7 +18,7 @@ from slinky.lab.errors import LabError
 from slinky.lab.kubernetes import control_plane, pki
 from slinky.lab.kubernetes.api import Api
 from slinky.lab.machine.machine import until
-from slinky.lab.prepare.inventory import Inventory
+from slinky.lab.prepare.inventory import ArtifactInventory
 
 #: Before a command: the kernel ends it when the process that started it is gone, however that went.
 WITH_US = ("setpriv", "--pdeathsig", "KILL")
@@ -27,7 +27,9 @@ WITH_US = ("setpriv", "--pdeathsig", "KILL")
 class PlainPlane:
     """One API server with its etcd; use it as a context manager."""
 
-    def __init__(self, folder: Path, inventory: Inventory, port: int | None = None, flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, inventory: ArtifactInventory, port: int | None = None, flags: Sequence[str] = ()
+    ) -> None:
         store, artifacts = inventory.store, inventory.artifacts
         self.folder = folder
         self.token = secrets.token_hex(16)
@@ -50,7 +52,7 @@ class PlainPlane:
     def running(cls, minor: str = "1.36", port: int | None = None, flags: Sequence[str] = ()) -> Iterator["PlainPlane"]:
         """A control plane that lasts as long as the block; on a free port unless told which."""
         folder = Path(tempfile.mkdtemp(prefix="slinky-plane-"))
-        plane = cls(folder, Inventory.of(minor), port, flags)
+        plane = cls(folder, ArtifactInventory.of(minor), port, flags)
         try:
             plane.renew_certificates()
             plane.start_etcd()

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from slinky.lab.machine.network import DNS_SERVICE, Network
-from slinky.lab.machine.rootfs import Mount, Root, kernel_mounts
+from slinky.lab.machine.rootfs import Mount, RootFilesystem, kernel_mounts
 from slinky.lab.prepare.images import reference
 
 VOLUMES = "/var/lib/slinky-volumes"
@@ -25,7 +25,7 @@ _SYSCTLS = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_
 
 
 @dataclass(frozen=True)
-class Node:
+class LabNode:
     """One node of a lab, by number."""
 
     number: int
@@ -45,7 +45,7 @@ class Node:
         return self.network.node(self.number)
 
 
-def root(node: Node, tree: Path, binaries: Path) -> Root:
+def root(node: LabNode, tree: Path, binaries: Path) -> RootFilesystem:
     """The file system of a node."""
     shared = node.folder.parent / "shared"
     for folder in (shared, *(node.folder / name for name in _BOUND)):
@@ -54,7 +54,7 @@ def root(node: Node, tree: Path, binaries: Path) -> Root:
     sysctls.mkdir(exist_ok=True)
     for name, value in _SYSCTLS.items():
         (sysctls / name.replace("/", ".")).write_text(f"{value}\n")
-    return Root(
+    return RootFilesystem(
         tree=str(tree),
         point=str(node.folder / "root"),
         upper=str(node.folder / "changes"),
@@ -78,7 +78,7 @@ def root(node: Node, tree: Path, binaries: Path) -> Root:
     )
 
 
-def daemons(node: Node) -> dict[str, list[str]]:
+def daemons(node: LabNode) -> dict[str, list[str]]:
     """The processes of a node, in order."""
     wanted = {
         "containerd": ["containerd", "--config", "/etc/containerd/config.toml"],
@@ -132,7 +132,7 @@ disabled_plugins = [{disabled}]
 """
 
 
-def cni(node: Node) -> str:
+def cni(node: LabNode) -> str:
     """Pods of a node hang on one bridge; the control plane routes between nodes."""
     return f"""\
 {{"cniVersion": "1.0.0", "name": "lab", "plugins": [
@@ -144,7 +144,7 @@ def cni(node: Node) -> str:
 """
 
 
-def kubelet(node: Node) -> dict[str, object]:
+def kubelet(node: LabNode) -> dict[str, object]:
     """Cgroup version 1 is allowed; images are never collected, for there is no registry to get them back from."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -184,7 +184,7 @@ def kubelet(node: Node) -> dict[str, object]:
     }
 
 
-def kube_proxy(node: Node) -> dict[str, object]:
+def kube_proxy(node: LabNode) -> dict[str, object]:
     """The conntrack limits belong to the host and may not be written from a network namespace."""
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from slinky.lab.errors import LabError
-from slinky.lab.machine.rootfs import Root
+from slinky.lab.machine.rootfs import RootFilesystem
 
 PATH = "/opt/slinky/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NAMESPACES = ("--mount", "--pid", "--uts", "--ipc", "--net")
@@ -34,7 +34,7 @@ class Machine:
         self.logs = folder / "log"
         self.socket = folder / "socket"
 
-    def launch_command(self, root: Root | None) -> list[str]:
+    def launch_command(self, root: RootFilesystem | None) -> list[str]:
         """Write down what to become, and how to start it; it dies with the process that runs this."""
         self.logs.mkdir(parents=True, exist_ok=True)
         errand = {

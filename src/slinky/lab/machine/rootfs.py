@@ -34,7 +34,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Root:
+class RootFilesystem:
     """A tree to live in; with `upper`, changes go there and the tree itself stays as it is."""
 
     tree: str
@@ -46,7 +46,7 @@ class Root:
     files: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Root":
+    def from_json(cls, value: dict[str, Any]) -> "RootFilesystem":
         """The inverse of `dataclasses.asdict`."""
         return cls(**{**value, "mounts": tuple(Mount(**mount) for mount in value["mounts"])})
 
@@ -63,7 +63,7 @@ def kernel_mounts() -> tuple[Mount, ...]:
     )
 
 
-def enter(root: Root) -> None:
+def enter(root: RootFilesystem) -> None:
     """Make `root` the root of this process, which must own its mount namespace."""
     point = Path(root.point)
     point.mkdir(parents=True, exist_ok=True)

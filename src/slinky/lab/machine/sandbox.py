@@ -12,7 +12,7 @@ from pathlib import Path
 
 from slinky.lab.errors import LabError
 from slinky.lab.machine.machine import PATH, unshared
-from slinky.lab.machine.rootfs import Mount, Root, kernel_mounts
+from slinky.lab.machine.rootfs import Mount, RootFilesystem, kernel_mounts
 
 Line = Callable[[str], None]
 
@@ -29,7 +29,7 @@ def run_in(
     with tempfile.TemporaryDirectory(prefix="slinky-chamber-") as scratch:
         mounts = [Mount("bind", target, str(source)) for target, source in (binds or {}).items()]
         resolve = [Mount("bind", name, name) for name in ("/etc/resolv.conf", "/etc/hosts")]
-        root = Root(str(tree), f"{scratch}/root", mounts=(*kernel_mounts(), *resolve, *mounts))
+        root = RootFilesystem(str(tree), f"{scratch}/root", mounts=(*kernel_mounts(), *resolve, *mounts))
         errand = {
             "root": dataclasses.asdict(root),
             "argv": list(argv),

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from slinky.lab.machine.rootfs import Root, enter
+from slinky.lab.machine.rootfs import RootFilesystem, enter
 
 
 class Supervisor:
@@ -142,7 +142,7 @@ def main() -> None:
         listener.bind(address)
         logs = os.open(errand["logs"], os.O_RDONLY | os.O_DIRECTORY)
     if root := errand.get("root"):
-        enter(Root.from_json(root))
+        enter(RootFilesystem.from_json(root))
     if listener is None or logs is None:
         os.execvpe(errand["argv"][0], errand["argv"], errand["env"])  # noqa: S606 - no shell is the point
     listener.listen(16)

@@ -28,7 +28,7 @@ COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube
 
 
 @dataclass(frozen=True)
-class Release:
+class KubernetesRelease:
     """A Kubernetes version the lab knows how to build and to run."""
 
     version: str
@@ -54,7 +54,7 @@ class Release:
         return [f"-X {package}.{name}={value}" for package in packages for name, value in values.items()]
 
 
-RELEASES = {"1.36": Release("1.36.4", "2026-08-20T11:51:43Z")}
+RELEASES = {"1.36": KubernetesRelease("1.36.4", "2026-08-20T11:51:43Z")}
 
 # The controllers of other projects: what they are called here, their package, and the variable that holds a version.
 CONTROLLERS = {
@@ -86,14 +86,14 @@ MANIFESTS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def release(minor: str) -> Release:
+def release(minor: str) -> KubernetesRelease:
     """The known release of a minor version."""
     if minor not in RELEASES:
         raise LabError(f"Kubernetes {minor} is not known here", f"choose one of: {', '.join(RELEASES)}")
     return RELEASES[minor]
 
 
-def programs(store: Store, wanted: Release) -> Artifact:
+def programs(store: Store, wanted: KubernetesRelease) -> Artifact:
     """Kubernetes, the lab's own programs and the controllers, in `bin`; their manifests, in `manifests`."""
     given = _given(wanted)
     what = f"Kubernetes {wanted.version} and the controllers beside it"
@@ -240,7 +240,7 @@ def _go_version(program: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", said))
 
 
-def _given(wanted: Release) -> Path | None:
+def _given(wanted: KubernetesRelease) -> Path | None:
     """A folder that holds every command in the wanted version; a named one that does not is an error."""
     named = os.environ.get("SLINKY_KUBE_BIN")
     if named:
@@ -255,7 +255,7 @@ def _given(wanted: Release) -> Path | None:
     return folder if folder and _complete(folder, wanted) else None
 
 
-def _complete(folder: Path, wanted: Release) -> bool:
+def _complete(folder: Path, wanted: KubernetesRelease) -> bool:
     if not all(os.access(folder / name, os.X_OK) for name in COMMANDS):
         return False
     said = subprocess.run([folder / "kubelet", "--version"], capture_output=True, text=True, check=False)

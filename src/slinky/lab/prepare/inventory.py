@@ -17,14 +17,14 @@ REACHED = ("slurmd", "login")
 
 
 @dataclass(frozen=True)
-class Inventory:
+class ArtifactInventory:
     """The artifacts of one Kubernetes version."""
 
     store: Store
-    release: golang.Release
+    release: golang.KubernetesRelease
 
     @classmethod
-    def of(cls, minor: str = "1.36") -> "Inventory":
+    def of(cls, minor: str = "1.36") -> "ArtifactInventory":
         """The inventory in the usual cache."""
         return cls(Store(folders.cache()), golang.release(minor))
 

@@ -18,7 +18,7 @@ import jwt
 from slinky.lab.errors import LabError
 from slinky.lab.kubernetes.pki import private
 from slinky.lab.machine.machine import Machine, until
-from slinky.lab.machine.rootfs import Mount, Root, kernel_mounts
+from slinky.lab.machine.rootfs import Mount, RootFilesystem, kernel_mounts
 from slinky.lab.slurm.conf import HOSTNAME, REST, configuration
 
 SLURM_UID, REST_UID = 64030, 2010
@@ -55,9 +55,9 @@ class Beside:
         now = int(time.time())
         return jwt.encode({"iat": now, "exp": now + lifespan, "sun": user}, self.jwt_key, algorithm="HS256")
 
-    def root(self, tree: Path) -> Root:
+    def root(self, tree: Path) -> RootFilesystem:
         """The file system of the machine; what it writes lands in the lab's own folder."""
-        return Root(
+        return RootFilesystem(
             tree=str(tree),
             point=str(self.machine.folder / "root"),
             upper=str(self.machine.folder / "changes"),

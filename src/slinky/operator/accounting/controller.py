@@ -5,12 +5,12 @@ from slinky.api.accounting import ACCOUNTINGS, Accounting
 from slinky.kube.errors import ApiError, Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import PODS, STATEFUL_SETS
-from slinky.operator.accounting.plan import Facts, plan
+from slinky.operator.accounting.plan import AccountingInputs, plan
 from slinky.operator.accounting.status import health
 from slinky.operator.framework import references
-from slinky.operator.framework.context import World
-from slinky.operator.framework.deletion_order import HeldKeeper
-from slinky.operator.framework.reconciler import Outcome
+from slinky.operator.framework.context import Context
+from slinky.operator.framework.deletion_order import OrderedReconciler
+from slinky.operator.framework.reconciler import ReconcileResult
 from slinky.operator.framework.references import users
 from slinky.operator.keys.jwt_keyring import Ring
 from slinky.operator.slurm.clusters import Clusters
@@ -19,12 +19,12 @@ from slinky.operator.slurm.clusters import Clusters
 LOOK = 5.0
 
 
-class AccountingKeeper(HeldKeeper[Accounting]):
+class AccountingReconciler(OrderedReconciler[Accounting]):
     """Keeps slurmdbd running."""
 
     resource = ACCOUNTINGS
 
-    def __init__(self, world: World, clusters: Clusters) -> None:
+    def __init__(self, world: Context, clusters: Clusters) -> None:
         super().__init__(world, world.accountings)
         world.accountings.add_indexes(
             {
@@ -35,9 +35,9 @@ class AccountingKeeper(HeldKeeper[Accounting]):
         self.controller.watches(world.contents.secrets, users(world.accountings, references.SECRETS))
         self.controller.watches(world.contents.config_maps, users(world.accountings, references.CONFIG_MAPS))
 
-    async def act(self, found: Accounting) -> Outcome:
+    async def act(self, found: Accounting) -> ReconcileResult:
         """Apply everything the Accounting consists of."""
-        facts = Facts() if found.spec.external else await self._facts(found)
+        facts = AccountingInputs() if found.spec.external else await self._facts(found)
         planned = plan(found, facts, self.world.settings.images)
         for resource, manifest in planned.apply:
             await self.world.children.ensure(resource, manifest)
@@ -50,7 +50,7 @@ class AccountingKeeper(HeldKeeper[Accounting]):
         if known.degraded.value:
             self.note(found, known.degraded.reason, known.degraded.message, warning=True)
         waiting = live is not None and not live.ready_replicas
-        return Outcome(self.with_health(found, known), LOOK if waiting else None)
+        return ReconcileResult(self.with_health(found, known), LOOK if waiting else None)
 
     async def _output(self, of: Accounting) -> str:
         """The end of what a slurmdbd says that runs and is not ready; it complains there and nowhere else."""
@@ -69,13 +69,13 @@ class AccountingKeeper(HeldKeeper[Accounting]):
         named = self.world.controllers.by(references.ACCOUNTING, str(found.key))
         return sorted(f"Controller {one.metadata.name}" for one in named)
 
-    async def _facts(self, of: Accounting) -> Facts:
+    async def _facts(self, of: Accounting) -> AccountingInputs:
         namespace, contents, spec = of.metadata.namespace, self.world.contents, of.spec
         if spec.storage_config is None:
             raise Blocked("StorageMissing", "set storageConfig: slurmdbd needs a database")
         ring = await contents.jwt(namespace, spec.jwt_key) if spec.jwt_key else Ring(b"")
         password = await contents.secret_value(namespace, spec.storage_config.password_key_ref)
-        return Facts(
+        return AccountingInputs(
             slurm_key=await contents.slurm_keys(namespace, spec.slurm_key_ref),
             jwt_key=ring.current,
             jwks=ring.document(await contents.config_value(namespace, spec.jwks_key_ref) if spec.jwks_key_ref else ""),

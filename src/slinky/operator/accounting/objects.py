@@ -14,7 +14,7 @@ from slinky.operator.build.child_metadata import framed, pod_template
 from slinky.operator.build.images import Images
 from slinky.operator.build.pod_parts import (
     PATIENT,
-    Hashes,
+    DaemonHashes,
     Piece,
     default_container,
     jwt_sources,
@@ -50,7 +50,7 @@ def config_secret(of: Accounting, files: Mapping[str, str], digest: str) -> Piec
     return made
 
 
-def stateful_set(of: Accounting, files: Sequence[str], hashes: Hashes, images: Images) -> Piece:
+def stateful_set(of: Accounting, files: Sequence[str], hashes: DaemonHashes, images: Images) -> Piece:
     """The slurmdbd pod, with the `files` of its configuration."""
     annotations = {
         **default_container("slurmdbd"),

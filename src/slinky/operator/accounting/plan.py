@@ -11,10 +11,10 @@ from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS
 from slinky.operator.accounting import objects
 from slinky.operator.accounting.conf import slurmdbd_conf
 from slinky.operator.build.images import Images
-from slinky.operator.build.pod_parts import Hashes, Piece, digest, hashed
+from slinky.operator.build.pod_parts import DaemonHashes, Piece, digest, hashed
 
 
-class Facts(NamedTuple):
+class AccountingInputs(NamedTuple):
     """What an Accounting's plan is made from."""
 
     slurm_key: str = ""  # a digest
@@ -23,23 +23,23 @@ class Facts(NamedTuple):
     password: str = ""
 
 
-class Plan(NamedTuple):
+class AccountingPlan(NamedTuple):
     """Manifests to apply, in order, and objects that must not be there."""
 
     apply: tuple[tuple[Resource[Any], Piece], ...] = ()
     remove: tuple[tuple[Resource[Any], Key], ...] = ()
 
 
-def plan(of: Accounting, facts: Facts, images: Images) -> Plan:
+def plan(of: Accounting, facts: AccountingInputs, images: Images) -> AccountingPlan:
     """What to do for this Accounting."""
     namespace = of.metadata.namespace
     if of.spec.external:
         names = ((STATEFUL_SETS, of.workload_name), (SERVICES, of.service_name), (SECRETS, of.config_name))
-        return Plan(remove=tuple((resource, Key(namespace, name)) for resource, name in names))
+        return AccountingPlan(remove=tuple((resource, Key(namespace, name)) for resource, name in names))
     files = {wellknown.SLURMDBD_CONF: slurmdbd_conf(of, facts.password, jwks=bool(facts.jwks))}
     files |= {wellknown.JWKS: facts.jwks} if facts.jwks else {}
-    hashes = Hashes(facts.slurm_key, hashed(facts.jwt_key), digest(files))
-    return Plan(
+    hashes = DaemonHashes(facts.slurm_key, hashed(facts.jwt_key), digest(files))
+    return AccountingPlan(
         (
             (SERVICES, objects.service(of)),
             (SECRETS, objects.config_secret(of, files, hashes.config)),

@@ -5,21 +5,21 @@ import re
 
 from slinky.api.accounting import Accounting
 from slinky.kube.views import ReplicaStatus
-from slinky.operator.framework.conditions import Fact, Health, of_workload
+from slinky.operator.framework.conditions import Fact, ObjectHealth, of_workload
 from slinky.operator.framework.crash_message import words
 
 _MYSQL = re.compile(r"mysql_real_connect failed: (\d+) (.+)")
 #: Numbers of the database's client library, by what they mean for a person.
 REFUSALS = frozenset({"1044", "1045", "1049", "1130", "1698"})
 
-OUTSIDE = Health(
+OUTSIDE = ObjectHealth(
     Fact(True, "External", "slurmdbd runs outside of Kubernetes; slurmctld is told where"),
     slurm=Fact(None, "External", "nobody here asks a slurmdbd outside of Kubernetes"),
     config=Fact(True, "External", "a slurmdbd outside of Kubernetes has a configuration of its own"),
 )
 
 
-def health(of: Accounting, workload: ReplicaStatus | None, observed: bool, output: str = "") -> Health:
+def health(of: Accounting, workload: ReplicaStatus | None, observed: bool, output: str = "") -> ObjectHealth:
     """Conditions of an Accounting; slurmdbd answers when its pod is ready. `output` is what one that is not says."""
     if of.spec.external:
         return OUTSIDE

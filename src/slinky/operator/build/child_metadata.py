@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from slinky.api.fields.templates import PodTemplate
 from slinky.api.names import metadata as keys
-from slinky.api.names.child_names import Role
+from slinky.api.names.child_names import DaemonRole
 from slinky.kube.resource import Resource
 from slinky.kube.types import HasMeta, Key
 from slinky.operator.build.pod_parts import Piece
@@ -36,7 +36,7 @@ class HasMarks(Protocol):
 def framed(
     owners: Resource[Any],
     owner: HasMeta,
-    role: Role,
+    role: DaemonRole,
     resource: Resource[Any],
     key: Key,
     *,

@@ -29,7 +29,7 @@ def hashed(content: bytes | str) -> str:
     return digest({"": content}) if content else ""
 
 
-class Hashes(NamedTuple):
+class DaemonHashes(NamedTuple):
     """Digests of what a running daemon has read: keys, and its own configuration."""
 
     slurm_key: str = ""

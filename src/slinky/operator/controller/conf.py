@@ -93,10 +93,10 @@ def _address(of: Controller) -> str | None:
     return None if of.spec.external or of.port != wellknown.SLURMCTLD_PORT else of.host
 
 
-def _controllers(of: Controller) -> tuple[conf.Controller, ...]:
+def _controllers(of: Controller) -> tuple[conf.SlurmctldHost, ...]:
     if of.spec.external:
-        return (conf.Controller(of.host),)
-    return tuple(conf.Controller(pod, of.pod_address(pod)) for pod in of.pod_names)
+        return (conf.SlurmctldHost(of.host),)
+    return tuple(conf.SlurmctldHost(pod, of.pod_address(pod)) for pod in of.pod_names)
 
 
 def _jwt(of: Controller, jwks: bool) -> tuple[str, ...]:

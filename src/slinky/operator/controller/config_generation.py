@@ -14,7 +14,7 @@ from typing import NamedTuple
 KEPT = 5
 
 
-class Verdict(StrEnum):
+class GenerationState(StrEnum):
     """What is known of a generation."""
 
     UNTRIED = "untried"  # its trial is not over
@@ -25,7 +25,7 @@ class Verdict(StrEnum):
     FAILED = "failed"  # slurmctld did not come up with it
 
 
-USABLE = frozenset({Verdict.GOOD, Verdict.UNKNOWN, Verdict.LOADED})
+USABLE = frozenset({GenerationState.GOOD, GenerationState.UNKNOWN, GenerationState.LOADED})
 
 
 class Generation(NamedTuple):
@@ -34,7 +34,7 @@ class Generation(NamedTuple):
     number: int
     digest: str
     data: Mapping[str, str]
-    verdict: Verdict = Verdict.UNTRIED
+    verdict: GenerationState = GenerationState.UNTRIED
     words: str = ""
     made: float = 0.0
 
@@ -66,10 +66,10 @@ class Past(NamedTuple):
         return max((found.number for found in self.generations), default=0) + 1
 
 
-class Seen(NamedTuple):
+class Observation(NamedTuple):
     """What was observed now."""
 
-    tried: Verdict | None = None
+    tried: GenerationState | None = None
     tried_words: str = ""
     loaded: str | None = None  # the mark that slurmctld reports
     crashed: str | None = None  # how slurmctld ended, if it keeps ending with the generation in use
@@ -88,7 +88,7 @@ class Decision(NamedTuple):
     @property
     def trying(self) -> bool:
         """A trial has to be going on."""
-        return self.wanted.verdict is Verdict.UNTRIED
+        return self.wanted.verdict is GenerationState.UNTRIED
 
 
 def mark(number: int, digest: str) -> str:
@@ -96,13 +96,13 @@ def mark(number: int, digest: str) -> str:
     return f"{number}-{digest}"
 
 
-def decide(wanted: Generation, past: Past, seen: Seen) -> Decision:
+def decide(wanted: Generation, past: Past, seen: Observation) -> Decision:
     """Judge what can be judged, and choose."""
     used, good = past.find(past.used), past.good
     if used is not None and seen.loaded == used.mark:
-        used, good = used._replace(verdict=Verdict.LOADED, words=""), used.mark
+        used, good = used._replace(verdict=GenerationState.LOADED, words=""), used.mark
     elif used is not None and seen.crashed is not None and _to_blame(used, past):
-        used = used._replace(verdict=Verdict.FAILED, words=seen.crashed)
+        used = used._replace(verdict=GenerationState.FAILED, words=seen.crashed)
     if used is not None and used.digest == wanted.digest:
         wanted = used
     wanted = _judged(wanted, seen)
@@ -120,16 +120,20 @@ def superfluous(past: Past, decision: Decision) -> list[Generation]:
 
 def _to_blame(used: Generation, past: Past) -> bool:
     """A generation that has run before is not the cause, and without another one nothing is won by blaming it."""
-    return used.verdict is not Verdict.LOADED and past.good not in {"", used.mark} and past.find(past.good) is not None
+    return (
+        used.verdict is not GenerationState.LOADED
+        and past.good not in {"", used.mark}
+        and past.find(past.good) is not None
+    )
 
 
-def _judged(wanted: Generation, seen: Seen) -> Generation:
-    if wanted.verdict is not Verdict.UNTRIED:
+def _judged(wanted: Generation, seen: Observation) -> Generation:
+    if wanted.verdict is not GenerationState.UNTRIED:
         return wanted
     if seen.tried is not None:
         return wanted._replace(verdict=seen.tried, words=seen.tried_words)
     if seen.now - wanted.made >= seen.patience:
-        return wanted._replace(verdict=Verdict.UNKNOWN, words="the trial did not end in time")
+        return wanted._replace(verdict=GenerationState.UNKNOWN, words="the trial did not end in time")
     return wanted
 
 

@@ -9,17 +9,17 @@ from typing import Any
 
 from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.names import metadata, wellknown
-from slinky.api.names.child_names import SLURMCTLD, Role
+from slinky.api.names.child_names import SLURMCTLD, DaemonRole
 from slinky.kube.types import Key
 from slinky.kube.views import PODS, Whole
 from slinky.operator.build.child_metadata import framed
 from slinky.operator.build.images import Images
 from slinky.operator.build.pod_parts import Piece, config_source, memory, mount, projected
-from slinky.operator.controller.config_generation import Generation, Verdict
+from slinky.operator.controller.config_generation import Generation, GenerationState
 from slinky.operator.controller.files import Files
 from slinky.operator.framework.crash_message import placed, words
 
-TRIAL = Role("slurmctld-trial", SLURMCTLD.component)
+TRIAL = DaemonRole("slurmctld-trial", SLURMCTLD.component)
 #: Seconds that slurmctld may take to start, and that the whole pod may take once it is scheduled.
 STARTS, DEADLINE = 60, 300
 #: How the script ends when slurmctld has refused the files; any other failure says nothing about them.
@@ -107,11 +107,11 @@ def pod(of: Controller, generation: Generation, config_name: str, files: Files, 
     return made
 
 
-def verdict(found: Whole, generation: Generation) -> tuple[Verdict, str] | None:
+def verdict(found: Whole, generation: Generation) -> tuple[GenerationState, str] | None:
     """What a trial showed; None while it goes on."""
     phase = (found.status or {}).get("phase")
     if phase == "Succeeded":
-        return Verdict.GOOD, ""
+        return GenerationState.GOOD, ""
     if phase != "Failed":
         return None
     statuses = (found.status or {}).get("containerStatuses", ())
@@ -120,9 +120,9 @@ def verdict(found: Whole, generation: Generation) -> tuple[Verdict, str] | None:
     )
     said = placed(words(ended.get("message", "")), generation.data)
     if ended.get("exitCode") == REFUSED and said:
-        return Verdict.BAD, said
+        return GenerationState.BAD, said
     reason = (found.status or {}).get("reason") or f"exit {ended.get('exitCode', 'unknown')}"
-    return Verdict.UNKNOWN, f"the trial could not be carried out: {reason}"
+    return GenerationState.UNKNOWN, f"the trial could not be carried out: {reason}"
 
 
 def _container(of: Controller, volumes: set[str], images: Images) -> Piece:

@@ -10,43 +10,43 @@ from slinky.api.nodeset import NodeSet
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import STATEFUL_SETS, Pod
-from slinky.operator.controller.config_generation import Decision, Verdict
+from slinky.operator.controller.config_generation import Decision, GenerationState
 from slinky.operator.controller.files import Files, files, referenced
-from slinky.operator.controller.generation_store import History, Story
-from slinky.operator.controller.plan import Facts, plan
+from slinky.operator.controller.generation_store import GenerationStore, Story
+from slinky.operator.controller.plan import ControllerInputs, plan
 from slinky.operator.controller.rollout import next_turn
 from slinky.operator.controller.status import health
 from slinky.operator.framework import orphans, references
 from slinky.operator.framework.conditions import Fact
-from slinky.operator.framework.context import World
-from slinky.operator.framework.deletion_order import HeldKeeper, workers
-from slinky.operator.framework.reconciler import Outcome
+from slinky.operator.framework.context import Context
+from slinky.operator.framework.deletion_order import OrderedReconciler, workers
+from slinky.operator.framework.reconciler import ReconcileResult
 from slinky.operator.framework.references import users
 from slinky.operator.keys.jwt_keyring import Ring
 from slinky.operator.metrics import WRITES
 from slinky.operator.slurm.clusters import Clusters
-from slinky.slurm import Kind as What
+from slinky.slurm import ObjectKind as What
 
 #: Seconds between looks at a configuration that is tried or being loaded.
 LOOK = 3.0
 #: What is said of a generation that gets a verdict: reason, words, and whether it is a warning.
 EVENTS = {
-    Verdict.UNKNOWN: ("ConfigUntried", "is used without a trial", False),
-    Verdict.BAD: ("ConfigRefused", "is not used, since slurmctld refuses it", True),
-    Verdict.LOADED: ("ConfigLoaded", "is what slurmctld runs now", False),
-    Verdict.FAILED: ("ConfigRolledBack", "is taken back, since slurmctld fails with it", True),
+    GenerationState.UNKNOWN: ("ConfigUntried", "is used without a trial", False),
+    GenerationState.BAD: ("ConfigRefused", "is not used, since slurmctld refuses it", True),
+    GenerationState.LOADED: ("ConfigLoaded", "is what slurmctld runs now", False),
+    GenerationState.FAILED: ("ConfigRolledBack", "is taken back, since slurmctld fails with it", True),
 }
 
 
-class ControllerKeeper(HeldKeeper[Controller]):
+class ControllerReconciler(OrderedReconciler[Controller]):
     """Keeps slurmctld running."""
 
     resource = CONTROLLERS
 
-    def __init__(self, world: World, clusters: Clusters) -> None:
+    def __init__(self, world: Context, clusters: Clusters) -> None:
         super().__init__(world, world.controllers)
         self.clusters = clusters
-        self.history = History(world, clusters)
+        self.history = GenerationStore(world, clusters)
         world.controllers.add_indexes(
             {
                 references.SECRETS: references.local(references.controller_secrets),
@@ -65,7 +65,7 @@ class ControllerKeeper(HeldKeeper[Controller]):
         watch(world.pods, orphans.cluster_of, when=lambda old, new: orphans.homeless(world, new or old))
         clusters.listen(lambda key, change: self.enqueue([key] if change.kind is What.SIGHT else []))
 
-    async def act(self, found: Controller) -> Outcome:
+    async def act(self, found: Controller) -> ReconcileResult:
         """Apply everything the Controller consists of."""
         self._wait_for_orphans(found)
         facts = await self._facts(found)
@@ -94,18 +94,18 @@ class ControllerKeeper(HeldKeeper[Controller]):
         """The Controller is gone."""
         self.history.forget(key)
 
-    def _outcome(self, found: Controller, facts: Facts, story: Story | None) -> Outcome:
+    def _outcome(self, found: Controller, facts: ControllerInputs, story: Story | None) -> ReconcileResult:
         workload = Key(found.metadata.namespace, found.workload_name)
         status, observed = self.world.children.progress(STATEFUL_SETS, workload)
         sight = self.clusters.sight(found.key)
         if story is None:
-            return Outcome(self.with_health(found, health(found, status, observed, sight)))
+            return ReconcileResult(self.with_health(found, health(found, status, observed, sight)))
         decision, crashed = story.decision, story.crash.words if story.crash else None
         known = health(found, status, observed, sight, decision, story.loaded, crashed, facts.accounting)
         if facts.rotation:
             known = known._replace(progressing=Fact(True, "RotatingKey", facts.rotation))
         said = self.with_health(found, known, wanted_config=decision.wanted.mark, loaded_config=story.loaded or "")
-        return Outcome(said, self._again(found, story))
+        return ReconcileResult(said, self._again(found, story))
 
     def _again(self, found: Controller, story: Story) -> float | None:
         """Trials end and daemons load without telling; ask while something is open."""
@@ -126,13 +126,13 @@ class ControllerKeeper(HeldKeeper[Controller]):
         """Its workers."""
         return workers(self.world, found.key)
 
-    async def _facts(self, of: Controller) -> Facts:
+    async def _facts(self, of: Controller) -> ControllerInputs:
         namespace, contents = of.metadata.namespace, self.world.contents
         names = referenced(of)
         maps = await asyncio.gather(*(contents.config_map(namespace, name) for name in names))
         spec = of.spec
         ring = await contents.jwt(namespace, spec.jwt_key) if spec.jwt_key else Ring(b"")
-        return Facts(
+        return ControllerInputs(
             accounting=self.world.accountings.get(of.accounting_key) if of.accounting_key else None,
             node_sets=tuple(self.world.node_sets.by(references.CONTROLLER, str(of.key))),
             files=files(of, dict(zip(names, maps, strict=True))) if names else Files(),

@@ -22,17 +22,17 @@ from slinky.operator.controller.conf import loaded_mark
 from slinky.operator.controller.config_generation import (
     Decision,
     Generation,
+    GenerationState,
+    Observation,
     Past,
-    Seen,
-    Verdict,
     decide,
     mark,
     superfluous,
 )
 from slinky.operator.controller.objects import Running
-from slinky.operator.controller.plan import Facts, data, digest_of
+from slinky.operator.controller.plan import ControllerInputs, data, digest_of
 from slinky.operator.framework.children import Child
-from slinky.operator.framework.context import World
+from slinky.operator.framework.context import Context
 from slinky.operator.framework.crash_message import Crash, crash, seconds
 from slinky.operator.framework.kubelet_refresh import refresh
 from slinky.operator.metrics import CONFIG_LOADED, CONFIG_TRIALS, CONFIG_WANTED, WRITES
@@ -55,10 +55,10 @@ class Story(NamedTuple):
     crash: Crash | None
 
 
-class History:
+class GenerationStore:
     """The generations of every Controller."""
 
-    def __init__(self, world: World, clusters: Clusters) -> None:
+    def __init__(self, world: Context, clusters: Clusters) -> None:
         self.world = world
         self.clusters = clusters
         self._maps = world.children.caches[CONFIG_MAPS.name]
@@ -67,13 +67,13 @@ class History:
         # Which generation was found loaded, by which pods: asked again when either changes.
         self._confirmed: dict[Key, tuple[object, ...]] = {}
 
-    async def advance(self, of: Controller, facts: Facts) -> Story:
+    async def advance(self, of: Controller, facts: ControllerInputs) -> Story:
         """Judge, record and choose."""
         past = self.past(of)
         wanted = self._wanted(of, facts, past)
         fall = await self._fall(of, past)
         tried, words = await self._tried(of, wanted) or (None, "")
-        seen = Seen(
+        seen = Observation(
             tried,
             words,
             loaded=await self._loaded(of, past),
@@ -83,7 +83,7 @@ class History:
         )
         decision = decide(wanted, past, seen)
         if decision.trying and (hindrance := await self._try(of, decision.wanted, facts)):
-            decision = decide(wanted, past, seen._replace(tried=Verdict.UNKNOWN, tried_words=hindrance))
+            decision = decide(wanted, past, seen._replace(tried=GenerationState.UNKNOWN, tried_words=hindrance))
         for changed in decision.changed:
             await self.world.children.ensure(CONFIG_MAPS, objects.generation(of, changed))
         await self._clear(of, past, decision)
@@ -125,7 +125,7 @@ class History:
             with suppress(KeyError):
                 gauge.remove(*key)
 
-    def _wanted(self, of: Controller, facts: Facts, past: Past) -> Generation:
+    def _wanted(self, of: Controller, facts: ControllerInputs, past: Past) -> Generation:
         digest = digest_of(of, facts, self.world.settings.images)
         known = past.same(digest)
         if known is not None:
@@ -150,10 +150,10 @@ class History:
             return 0.0
         return settings.trial_seconds if past.used else min(settings.trial_first, settings.trial_seconds)
 
-    async def _tried(self, of: Controller, wanted: Generation) -> tuple[Verdict, str] | None:
+    async def _tried(self, of: Controller, wanted: Generation) -> tuple[GenerationState, str] | None:
         key = config_trial.key(of, wanted)
         pod = self.world.pods.get(key)
-        if wanted.verdict is not Verdict.UNTRIED or pod is None or not pod.finished:
+        if wanted.verdict is not GenerationState.UNTRIED or pod is None or not pod.finished:
             return None
         whole = await self.world.client.find(PODS.viewed_as(Whole), key)
         found = config_trial.verdict(whole, wanted) if whole else None
@@ -161,7 +161,7 @@ class History:
             CONFIG_TRIALS.labels(found[0].value).inc()
         return found
 
-    async def _try(self, of: Controller, wanted: Generation, facts: Facts) -> str:
+    async def _try(self, of: Controller, wanted: Generation, facts: ControllerInputs) -> str:
         """Have the trial going; what stands against it, if it cannot be."""
         if self.world.pods.get(config_trial.key(of, wanted)) is not None:
             return ""
@@ -266,7 +266,7 @@ def _read(found: Child) -> Generation:
         int(number) if number.isdigit() else 0,
         digest,
         found.data or {},
-        Verdict(marks[metadata.CONFIG_VERDICT]),
+        GenerationState(marks[metadata.CONFIG_VERDICT]),
         marks.get(metadata.CONFIG_WORDS, ""),
         seconds(found.metadata.creation_timestamp),
     )
@@ -274,7 +274,7 @@ def _read(found: Child) -> Generation:
 
 def _generation_of(found: Child) -> tuple[str, ...]:
     owner = found.metadata.controller
-    known = found.metadata.annotations.get(metadata.CONFIG_VERDICT, "") in set(Verdict)
+    known = found.metadata.annotations.get(metadata.CONFIG_VERDICT, "") in set(GenerationState)
     return (owner.uid,) if owner is not None and known else ()
 
 

@@ -21,7 +21,7 @@ from slinky.operator.build.monitors import SERVICE_MONITORS
 from slinky.operator.build.pod_parts import (
     PATIENT,
     STARTING,
-    Hashes,
+    DaemonHashes,
     Piece,
     config_source,
     default_container,
@@ -98,7 +98,9 @@ def generation_name(of: Controller, number: int) -> str:
     return f"{of.config_name}-{number}"
 
 
-def stateful_set(of: Controller, accounting: Accounting | None, hashes: Hashes, files: Files, images: Images) -> Piece:
+def stateful_set(
+    of: Controller, accounting: Accounting | None, hashes: DaemonHashes, files: Files, images: Images
+) -> Piece:
     """The slurmctld pods."""
     spec: Piece = {
         "replicas": of.replicas,
@@ -147,7 +149,7 @@ def _set(**fields: str) -> dict[str, str]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _annotations(of: Controller, hashes: Hashes) -> dict[str, str]:
+def _annotations(of: Controller, hashes: DaemonHashes) -> dict[str, str]:
     found = {
         **default_container("slurmctld"),
         metadata.SLURM_KEY_HASH: hashes.slurm_key,

@@ -13,7 +13,7 @@ from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS
 from slinky.operator.build.images import Images
 from slinky.operator.build.monitors import SERVICE_MONITORS
-from slinky.operator.build.pod_parts import Hashes, Piece, hashed
+from slinky.operator.build.pod_parts import DaemonHashes, Piece, hashed
 from slinky.operator.controller import objects
 from slinky.operator.controller.conf import config_data, slurm_conf
 from slinky.operator.controller.files import Files
@@ -21,7 +21,7 @@ from slinky.operator.controller.objects import Running
 from slinky.operator.framework.diff import fingerprint
 
 
-class Facts(NamedTuple):
+class ControllerInputs(NamedTuple):
     """What a Controller's plan is made from."""
 
     accounting: Accounting | None
@@ -37,14 +37,14 @@ class Facts(NamedTuple):
 Manifests = tuple[Resource[Any], Piece]
 
 
-class Plan(NamedTuple):
+class ControllerPlan(NamedTuple):
     """Manifests to apply, in order, and objects that must not be there."""
 
     apply: tuple[Manifests, ...]
     remove: tuple[tuple[Resource[Any], Key], ...] = ()
 
 
-def digest_of(of: Controller, facts: Facts, images: Images) -> str:
+def digest_of(of: Controller, facts: ControllerInputs, images: Images) -> str:
     """A digest of everything that decides whether slurmctld starts: its files, and its own image."""
     if of.accounting_key and facts.accounting is None:
         raise Blocked("AccountingMissing", f"there is no Accounting {of.accounting_key.name}; create it")
@@ -52,28 +52,28 @@ def digest_of(of: Controller, facts: Facts, images: Images) -> str:
     return fingerprint({"data": data(of, facts), "more": facts.files.contents, "image": image})
 
 
-def data(of: Controller, facts: Facts, mark: str = "") -> Mapping[str, str]:
+def data(of: Controller, facts: ControllerInputs, mark: str = "") -> Mapping[str, str]:
     """The files of a generation."""
     text = slurm_conf(of, facts.accounting, facts.node_sets, facts.files, mark, jwks=bool(facts.jwks))
     return config_data(of, text, facts.files, facts.jwks)
 
 
-def plan(of: Controller, facts: Facts, images: Images, running: Running | None) -> Plan:
+def plan(of: Controller, facts: ControllerInputs, images: Images, running: Running | None) -> ControllerPlan:
     """What to do for this Controller, given the generation it is to run; without one, no daemon is touched."""
     if of.spec.external:
-        return Plan(((CONFIG_MAPS, objects.config_map(of, Running(data(of, facts)))),), tuple(_inside(of)))
+        return ControllerPlan(((CONFIG_MAPS, objects.config_map(of, Running(data(of, facts)))),), tuple(_inside(of)))
     made: list[Manifests] = [(SERVICES, objects.internal_service(of)), (SERVICES, objects.service(of))]
     if running is not None:
-        hashes = Hashes(facts.slurm_key, hashed(facts.jwt_key), running.digest)
+        hashes = DaemonHashes(facts.slurm_key, hashed(facts.jwt_key), running.digest)
         made += [
             (CONFIG_MAPS, objects.config_map(of, running)),
             (STATEFUL_SETS, objects.stateful_set(of, facts.accounting, hashes, facts.files, images)),
         ]
     if not facts.monitors:
-        return Plan(tuple(made))
+        return ControllerPlan(tuple(made))
     if of.spec.metrics.enabled and of.spec.metrics.service_monitor.enabled:
-        return Plan((*made, (SERVICE_MONITORS, objects.service_monitor(of))))
-    return Plan(tuple(made), ((SERVICE_MONITORS, Key(of.metadata.namespace, of.workload_name)),))
+        return ControllerPlan((*made, (SERVICE_MONITORS, objects.service_monitor(of))))
+    return ControllerPlan(tuple(made), ((SERVICE_MONITORS, Key(of.metadata.namespace, of.workload_name)),))
 
 
 def _inside(of: Controller) -> Iterable[tuple[Resource[Any], Key]]:

@@ -6,21 +6,21 @@ from slinky.api.controller import Controller
 from slinky.api.fields.conditions import READY
 from slinky.kube.conditions import is_true
 from slinky.kube.views import ReplicaStatus
-from slinky.operator.controller.config_generation import Decision, Verdict
-from slinky.operator.framework.conditions import Fact, Health, of_workload
-from slinky.operator.slurm.snapshot import Sight
+from slinky.operator.controller.config_generation import Decision, GenerationState
+from slinky.operator.framework.conditions import Fact, ObjectHealth, of_workload
+from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 
 def health(
     of: Controller,
     workload: ReplicaStatus | None,
     observed: bool,
-    sight: Sight,
+    sight: SlurmSnapshot,
     decision: Decision | None = None,
     loaded: str | None = None,
     crashed: str | None = None,
     accounting: Accounting | None = None,
-) -> Health:
+) -> ObjectHealth:
     """Conditions of a Controller: one ready slurmctld is enough, standby ones never are."""
     reachable = sight.fact()
     if of.spec.external or decision is None:
@@ -28,7 +28,9 @@ def health(
         ready = Fact(
             reachable.value is not False, "External", f"slurmctld is outside of Kubernetes: {reachable.message}"
         )
-        return Health(ready, slurm=reachable, config=Fact(True, "Written", "where slurmctld is, is written for others"))
+        return ObjectHealth(
+            ready, slurm=reachable, config=Fact(True, "Written", "where slurmctld is, is written for others")
+        )
     status = workload or ReplicaStatus()
     found = of_workload(1, status.ready_replicas, int(status.updated_replicas >= of.replicas), observed)
     found = found._replace(slurm=reachable, config=config(decision, loaded))
@@ -41,11 +43,11 @@ def config(decision: Decision, loaded: str | None) -> Fact:
     """Which generation is wanted, and which one slurmctld runs."""
     wanted, used = decision.wanted, decision.used
     runs = f"slurmctld runs generation {loaded}" if loaded else "what slurmctld runs is not known yet"
-    if wanted.verdict is Verdict.UNTRIED:
+    if wanted.verdict is GenerationState.UNTRIED:
         return Fact(False, "Trying", f"generation {wanted.mark} is tried before it is used; {runs}")
-    if wanted.verdict is Verdict.BAD:
+    if wanted.verdict is GenerationState.BAD:
         return Fact(False, "Refused", f"slurmctld refuses generation {wanted.mark}: {wanted.words}; {runs}")
-    if wanted.verdict is Verdict.FAILED:
+    if wanted.verdict is GenerationState.FAILED:
         back = f"went back to {used.mark}" if used else "there is none to go back to"
         return Fact(False, "RolledBack", f"slurmctld fails with generation {wanted.mark}: {wanted.words}; {back}")
     if loaded == wanted.mark:
@@ -67,7 +69,7 @@ def _waiting(ready: Fact, decision: Decision, crashed: str | None, accounting: A
     return ready
 
 
-def _degraded(found: Health, decision: Decision, crashed: str | None) -> Fact:
-    if decision.wanted.verdict in {Verdict.BAD, Verdict.FAILED}:
+def _degraded(found: ObjectHealth, decision: Decision, crashed: str | None) -> Fact:
+    if decision.wanted.verdict in {GenerationState.BAD, GenerationState.FAILED}:
         return Fact(True, found.config.reason, f"{found.config.message}; edit the configuration to try again")
     return Fact(True, "Failing", f"slurmctld ends: {crashed}") if crashed else found.degraded

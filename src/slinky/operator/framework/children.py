@@ -15,11 +15,11 @@ from slinky.api.names import metadata as keys
 from slinky.api.names.child_names import ROLES
 from slinky.api.names.group import API_VERSION
 from slinky.kube.cache import Cache
-from slinky.kube.client import Client
+from slinky.kube.client import KubeClient
 from slinky.kube.errors import Blocked, Invalid, Later, NotFound
 from slinky.kube.resource import Resource
 from slinky.kube.runtime import Runtime
-from slinky.kube.types import Key, Meta
+from slinky.kube.types import Key, ObjectMeta
 from slinky.kube.views import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -46,7 +46,7 @@ LEFT = {"spec.updateStrategy.rollingUpdate"}
 class Child(msgspec.Struct, frozen=True, gc=True, rename="camel"):
     """An object that the operator makes, whole enough to be compared."""
 
-    metadata: Meta
+    metadata: ObjectMeta
     spec: Any = None
     data: Any = None
     immutable: bool = False
@@ -79,7 +79,7 @@ class Children:
 
     def __init__(self, runtime: Runtime, namespace: str, manager: str, further: Iterable[Resource[Any]] = ()) -> None:
         """`further` names kinds that not every API server has."""
-        self._client: Client = runtime.client
+        self._client: KubeClient = runtime.client
         self._manager = manager
         self.caches: Mapping[str, Cache[Child]] = {
             kind.name: runtime.cache(kind.viewed_as(Child), namespace=namespace, labels=OURS)

@@ -38,7 +38,7 @@ class Fact(NamedTuple):
 GOOD = Fact(False, "AsExpected")
 
 
-class Health(NamedTuple):
+class ObjectHealth(NamedTuple):
     """How an object does. The first five are said by every kind, a reservation only by those that may have one."""
 
     ready: Fact
@@ -60,7 +60,7 @@ class Health(NamedTuple):
         )
 
 
-def conditions(before: Iterable[Condition], health: Health, *, generation: int, now: datetime) -> Conditions:
+def conditions(before: Iterable[Condition], health: ObjectHealth, *, generation: int, now: datetime) -> Conditions:
     """`before` with these facts in it."""
     result = tuple(before)
     for kind, fact in health.facts():
@@ -77,9 +77,9 @@ def held(before: Iterable[Condition], kind: str) -> Fact:
     return Fact({"True": True, "False": False}.get(found.status), found.reason, found.message)
 
 
-def blocked(reason: str, hint: str, slurm: Fact) -> Health:
+def blocked(reason: str, hint: str, slurm: Fact) -> ObjectHealth:
     """A person must act; until then everything stays as it is, whatever configuration that is."""
-    return Health(
+    return ObjectHealth(
         Fact(False, reason, hint),
         Fact(False, "Blocked", "waiting for a person, see Degraded"),
         Fact(True, reason, hint),
@@ -88,10 +88,10 @@ def blocked(reason: str, hint: str, slurm: Fact) -> Health:
     )
 
 
-def of_workload(wanted: int, ready: int, updated: int, observed: bool) -> Health:
+def of_workload(wanted: int, ready: int, updated: int, observed: bool) -> ObjectHealth:
     """How a Deployment or StatefulSet does."""
     if observed and ready >= wanted and updated >= wanted:
-        return Health(Fact(True, "Available", f"{ready} of {wanted} ready"))
+        return ObjectHealth(Fact(True, "Available", f"{ready} of {wanted} ready"))
     words = f"{ready} of {wanted} ready, {updated} up to date"
-    return Health(Fact(ready >= wanted > 0, "Rolling" if ready >= wanted else "NotReady", words),
+    return ObjectHealth(Fact(ready >= wanted > 0, "Rolling" if ready >= wanted else "NotReady", words),
                   Fact(True, "Rolling", words))  # fmt: skip

@@ -21,19 +21,19 @@ from slinky.kube.views import NODES, PODS
 from slinky.observe import Clock, SystemClock
 from slinky.operator.build.monitors import SERVICE_MONITORS
 from slinky.operator.framework.children import OURS, Children
-from slinky.operator.framework.referenced_data import Contents
-from slinky.operator.settings import Settings
+from slinky.operator.framework.referenced_data import ReferencedData
+from slinky.operator.settings import OperatorSettings
 
 T = TypeVar("T", bound=HasMeta)
 
 
-class World:
+class Context:
     """Kubernetes and Slurm as the operator sees them."""
 
     def __init__(
         self,
         runtime: Runtime,
-        settings: Settings,
+        settings: OperatorSettings,
         recorder: Recorder,
         *,
         namespace: str = "",
@@ -55,7 +55,7 @@ class World:
         self.tokens = self.cache(TOKENS)
         self.pods = runtime.cache(PODS, namespace=namespace, labels=OURS)
         self.nodes = runtime.cache(NODES)
-        self.contents = Contents(runtime, namespace)
+        self.contents = ReferencedData(runtime, namespace)
         self.monitors = monitors
         further = (SERVICE_MONITORS,) if monitors else ()
         self.children = Children(runtime, namespace, settings.manager, further)

@@ -14,8 +14,8 @@ from slinky.api.names import metadata
 from slinky.kube.controller import Again
 from slinky.kube.types import HasMeta, Key
 from slinky.operator.framework import orphans, references
-from slinky.operator.framework.context import World
-from slinky.operator.framework.reconciler import Keeper
+from slinky.operator.framework.context import Context
+from slinky.operator.framework.reconciler import Reconciler
 from slinky.operator.metrics import WRITES
 
 T = TypeVar("T", bound=HasMeta)
@@ -24,7 +24,7 @@ T = TypeVar("T", bound=HasMeta)
 LOOK = 2.0
 
 
-class HeldKeeper(Keeper[T]):
+class OrderedReconciler(Reconciler[T]):
     """Keeps objects that may be needed by others when somebody deletes them."""
 
     def needed_by(self, found: T) -> Sequence[str]:
@@ -60,7 +60,7 @@ class HeldKeeper(Keeper[T]):
         self.cache.wrote(patched)
 
 
-def workers(world: World, cluster: Key) -> list[str]:
+def workers(world: Context, cluster: Key) -> list[str]:
     """The sets of a cluster that still have workers, or a reservation that only their Slurm can take back."""
     lost = (f"workers of NodeSet {name}, which is gone" for name in orphans.lost_sets(world, cluster))
     there = (

@@ -2,14 +2,14 @@
 """How a kind does that is a Deployment and a Slurm behind it. Pure."""
 
 from slinky.kube.views import ReplicaStatus
-from slinky.operator.framework.conditions import GOOD, Fact, Health, of_workload
-from slinky.operator.slurm.snapshot import Sight
+from slinky.operator.framework.conditions import GOOD, Fact, ObjectHealth, of_workload
+from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 #: Conditions by which a Deployment says that it gets no further: a quota, an image that is not there, a crash.
 STUCK = (("ReplicaFailure", "True"), ("Progressing", "False"))
 
 
-def health(wanted: int, workload: ReplicaStatus | None, observed: bool, sight: Sight) -> Health:
+def health(wanted: int, workload: ReplicaStatus | None, observed: bool, sight: SlurmSnapshot) -> ObjectHealth:
     """Conditions of a LoginSet or a RestApi."""
     status = workload or ReplicaStatus()
     found = of_workload(wanted, status.ready_replicas, status.updated_replicas, observed)

@@ -6,11 +6,11 @@ A kubelet looks at a pod whose annotations change; what the annotation says is f
 
 from slinky.kube.errors import NotFound
 from slinky.kube.views import PODS, Pod
-from slinky.operator.framework.context import World
+from slinky.operator.framework.context import Context
 from slinky.operator.metrics import WRITES
 
 
-async def refresh(world: World, pod: Pod, annotation: str, value: str) -> None:
+async def refresh(world: Context, pod: Pod, annotation: str, value: str) -> None:
     """Say on the pod what it is to find in its files, unless that is said already."""
     if pod.metadata.deleting or pod.metadata.annotations.get(annotation) == value:
         return

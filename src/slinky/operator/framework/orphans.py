@@ -10,7 +10,7 @@ from slinky.api.names.child_names import SLURMD
 from slinky.kube.cache import Cache
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import Pod
-from slinky.operator.framework.context import World
+from slinky.operator.framework.context import Context
 
 #: The finalizer by which Kubernetes says that children are to stay.
 ORPHANING = "orphan"
@@ -44,12 +44,12 @@ def cluster_of(pod: Pod) -> tuple[Key, ...]:
     return _named(pod, metadata.CLUSTER)
 
 
-def homeless(world: World, pod: Pod | None) -> bool:
+def homeless(world: Context, pod: Pod | None) -> bool:
     """A worker whose NodeSet does not exist; whether its pod still names an owner tells less, and later."""
     return pod is not None and any(world.node_sets.get(key) is None for key in _named(pod, metadata.APP_INSTANCE))
 
 
-def lost_sets(world: World, cluster: Key) -> list[str]:
+def lost_sets(world: Context, cluster: Key) -> list[str]:
     """NodeSets of a cluster that do not exist any more though workers of theirs live on."""
     homes = (value.split(" ", 1) for value in world.pods.values_of(HOMES))
     names = {name for home, name in homes if home == str(cluster)}

@@ -10,19 +10,19 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from slinky.api.fields.conditions import SLURM_REACHABLE, Status
+from slinky.api.fields.conditions import SLURM_REACHABLE, ObjectStatus
 from slinky.kube.cache import Cache
 from slinky.kube.conditions import manifests
-from slinky.kube.controller import Again, Controller
-from slinky.kube.errors import Kind, Verdict
+from slinky.kube.controller import Again, ControlLoop
+from slinky.kube.errors import ErrorDecision, ErrorKind
 from slinky.kube.resource import Resource, owned_by
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import ReplicaStatus
-from slinky.operator.framework.conditions import Health, blocked, conditions, held
-from slinky.operator.framework.context import World
+from slinky.operator.framework.conditions import ObjectHealth, blocked, conditions, held
+from slinky.operator.framework.context import Context
 from slinky.operator.metrics import WRITES
 from slinky.slurm.conf import ConfError
-from slinky.slurm.errors import Auth, Rejected, Retryable, SlurmError
+from slinky.slurm.errors import AuthError, Rejected, Retryable, SlurmError
 from slinky.slurm.tokens import TokenError
 
 T = TypeVar("T", bound=HasMeta)
@@ -31,25 +31,25 @@ T = TypeVar("T", bound=HasMeta)
 WORKERS = 4
 
 
-class Outcome(NamedTuple):
+class ReconcileResult(NamedTuple):
     """The status to write, and after how many seconds to look again even if nothing changes."""
 
-    status: Status
+    status: ObjectStatus
     again: float | None = None
 
 
-class Keeper(Generic[T]):
+class Reconciler(Generic[T]):
     """Keeps objects of one kind as they are wanted."""
 
     resource: Resource[T]
 
     def __init__(
-        self, world: World, cache: Cache[T], *, group: Callable[[Key], str] | None = None, rest: float = 0.0
+        self, world: Context, cache: Cache[T], *, group: Callable[[Key], str] | None = None, rest: float = 0.0
     ) -> None:
         self.world = world
         self.cache = cache
         name = self.resource.kind.lower()
-        self.controller: Controller[Key] = Controller(
+        self.controller: ControlLoop[Key] = ControlLoop(
             f"{name}-controller",
             self.reconcile,
             workers=world.settings.workers.get(name, WORKERS),
@@ -64,7 +64,7 @@ class Keeper(Generic[T]):
             self.controller.watches(children, owned_by(self.resource))
         world.runtime.control(self.controller)
 
-    async def act(self, found: T) -> Outcome:
+    async def act(self, found: T) -> ReconcileResult:
         """Make the world as this object wants it."""
         raise NotImplementedError
 
@@ -87,9 +87,9 @@ class Keeper(Generic[T]):
         await self.write_status(found, outcome.status)
         return None if outcome.again is None else Again(outcome.again)
 
-    async def write_status(self, found: T, status: Status) -> None:
+    async def write_status(self, found: T, status: ObjectStatus) -> None:
         """Write the whole status, if it is not there already."""
-        live: Status = found.status  # type: ignore[attr-defined]
+        live: ObjectStatus = found.status  # type: ignore[attr-defined]
         if live == status:
             return
         WRITES.labels("status", self.resource.kind).inc()
@@ -98,24 +98,24 @@ class Keeper(Generic[T]):
         )
         self.cache.wrote(made)
 
-    async def tell_blocked(self, key: Key, judged: Verdict) -> None:
+    async def tell_blocked(self, key: Key, judged: ErrorDecision) -> None:
         """Say on the object itself what a person has to do."""
         found = self.cache.get(key)
         if found is None:
             return
         self.note(found, judged.reason, judged.message, warning=True)
-        said: Status = found.status  # type: ignore[attr-defined]
+        said: ObjectStatus = found.status  # type: ignore[attr-defined]
         slurm = held(said.conditions, SLURM_REACHABLE)
         await self.write_status(found, self.with_health(found, blocked(judged.reason, judged.message, slurm)))
 
-    def with_health(self, found: T, health: Health, **fields: Any) -> Status:
+    def with_health(self, found: T, health: ObjectHealth, **fields: Any) -> ObjectStatus:
         """The object's status with these conditions and fields."""
-        live: Status = found.status  # type: ignore[attr-defined]
+        live: ObjectStatus = found.status  # type: ignore[attr-defined]
         generation = found.metadata.generation
         said = conditions(live.conditions, health, generation=generation, now=self.world.clock.now())
         return msgspec.structs.replace(live, conditions=said, observed_generation=generation, **fields)
 
-    def with_scale(self, found: T, health: Health, workload: ReplicaStatus | None, selector: str) -> Status:
+    def with_scale(self, found: T, health: ObjectHealth, workload: ReplicaStatus | None, selector: str) -> ObjectStatus:
         """The status of a kind that `kubectl scale` knows."""
         there = workload or ReplicaStatus()
         counts = {"replicas": there.replicas, "ready_replicas": there.ready_replicas, "selector": selector}
@@ -131,22 +131,22 @@ class Keeper(Generic[T]):
             self.controller.queue.add(key)
 
 
-def written(status: Status) -> dict[str, Any]:
+def written(status: ObjectStatus) -> dict[str, Any]:
     """A status as it is written: a number also when it is 0, since columns and scripts would take the next for it."""
     counts = {found.encode_name: 0 for found in msgspec.structs.fields(status) if type(found.default) is int}
     return {**counts, **msgspec.to_builtins(status), "conditions": manifests(status.conditions)}
 
 
-def judge(error: Exception) -> Verdict | None:
+def judge(error: Exception) -> ErrorDecision | None:
     """What errors of Slurm and of its configuration mean for a reconcile."""
     if isinstance(error, ConfError):
-        return Verdict(Kind.BLOCKED, "InvalidConfig", str(error))
+        return ErrorDecision(ErrorKind.BLOCKED, "InvalidConfig", str(error))
     if isinstance(error, TokenError):
-        return Verdict(Kind.BLOCKED, "InvalidKey", str(error))
-    if isinstance(error, Retryable | Auth):
-        return Verdict(Kind.LATER, "SlurmUnreachable", str(error))
+        return ErrorDecision(ErrorKind.BLOCKED, "InvalidKey", str(error))
+    if isinstance(error, Retryable | AuthError):
+        return ErrorDecision(ErrorKind.LATER, "SlurmUnreachable", str(error))
     if isinstance(error, Rejected | SlurmError):
-        return Verdict(Kind.LATER, "SlurmRefused", str(error))
+        return ErrorDecision(ErrorKind.LATER, "SlurmRefused", str(error))
     return None
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from slinky.api.fields.refs import ConfigKeyRef, DaemonKeyRefs, KeyRef
 from slinky.api.names.metadata import KEY_ORIGIN, KEY_ROTATION
 from slinky.kube.cache import Cache
-from slinky.kube.client import Client
+from slinky.kube.client import KubeClient
 from slinky.kube.errors import Blocked, Later
 from slinky.kube.resource import Resource
 from slinky.kube.runtime import Runtime
@@ -23,11 +23,11 @@ from slinky.operator.keys.slurm_keyring import mounted
 T = TypeVar("T", ConfigMap, Secret)
 
 
-class Contents:
+class ReferencedData:
     """Reads referenced objects, once per version."""
 
     def __init__(self, runtime: Runtime, namespace: str) -> None:
-        self._client: Client = runtime.client
+        self._client: KubeClient = runtime.client
         self.config_maps: Cache[Object] = runtime.cache(CONFIG_MAPS.metadata_only(), namespace=namespace)
         self.secrets: Cache[Object] = runtime.cache(SECRETS.metadata_only(), namespace=namespace)
         self._maps: dict[Key, ConfigMap] = {}

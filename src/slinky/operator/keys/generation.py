@@ -8,10 +8,10 @@ from base64 import b64encode
 
 from slinky.api.fields import generated_keys
 from slinky.api.names.metadata import GENERATE_KEYS
-from slinky.kube.controller import Again, Controller
+from slinky.kube.controller import Again, ControlLoop
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import SECRETS
-from slinky.operator.framework.context import World
+from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import WORKERS, judge
 from slinky.operator.metrics import WRITES
 
@@ -19,9 +19,9 @@ from slinky.operator.metrics import WRITES
 class KeyMaker:
     """Keeps Secrets complete."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Context) -> None:
         self.world = world
-        self.controller: Controller[Key] = Controller(
+        self.controller: ControlLoop[Key] = ControlLoop(
             "key-controller", self.reconcile, workers=WORKERS, judges=(judge,), clock=world.clock
         )
         self.controller.watches(world.contents.secrets, when=lambda _, new: new is not None and asks(new))

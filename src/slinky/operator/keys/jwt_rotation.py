@@ -13,13 +13,13 @@ from slinky.api.controller import Controller as Cluster
 from slinky.api.fields.refs import KeyRef
 from slinky.api.names import metadata, wellknown
 from slinky.api.token import Token
-from slinky.kube.controller import Again, Controller
+from slinky.kube.controller import Again, ControlLoop
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, SECRETS, STATEFUL_SETS
 from slinky.operator.build.pod_parts import hashed
 from slinky.operator.framework import references
 from slinky.operator.framework.children import Child
-from slinky.operator.framework.context import World
+from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import WORKERS, judge
 from slinky.operator.keys import jwt_keyring
 from slinky.operator.keys.jwt_keyring import MEANING, Reach, Ring, Stage, Step, describe, read
@@ -30,12 +30,12 @@ from slinky.slurm.tokens import TokenError, claims
 LOOK = 3.0
 
 
-class Crossing:
+class JwtRotation:
     """Keeps the rings of JWT keys."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Context) -> None:
         self.world = world
-        self.controller: Controller[Key] = Controller(
+        self.controller: ControlLoop[Key] = ControlLoop(
             "jwt-keyring-controller", self.reconcile, workers=WORKERS, judges=(judge,), clock=world.clock
         )
         watch = self.controller.watches

@@ -12,13 +12,13 @@ from slinky.api.controller import Controller as Cluster
 from slinky.api.fields.refs import KeyRef
 from slinky.api.names import metadata
 from slinky.api.names.child_names import SLURMD
-from slinky.kube.controller import Again, Controller
+from slinky.kube.controller import Again, ControlLoop
 from slinky.kube.resource import Resource
 from slinky.kube.types import Key
 from slinky.kube.views import DEPLOYMENTS, STATEFUL_SETS, Pod, Secret
 from slinky.operator.build.pod_parts import hashed
 from slinky.operator.framework import references
-from slinky.operator.framework.context import World
+from slinky.operator.framework.context import Context
 from slinky.operator.framework.kubelet_refresh import refresh
 from slinky.operator.framework.reconciler import WORKERS, judge
 from slinky.operator.keys import slurm_keyring
@@ -26,20 +26,20 @@ from slinky.operator.keys.slurm_keyring import MEANING, Reach, Ring, Stage, Step
 from slinky.operator.keys.users import Holder, holders, owner, ring_of, source, sources, strange, tell, write
 from slinky.operator.metrics import SLURM_WRITES
 from slinky.operator.slurm.clusters import Clusters
-from slinky.slurm import Node, SlurmError
+from slinky.slurm import Host, SlurmError
 
 #: Seconds between looks at a rotation; it has no event of its own.
 LOOK = 3.0
 WORKERS_OF = "workers-of"
 
 
-class Rotation:
+class SlurmKeyRotation:
     """Keeps the rings."""
 
-    def __init__(self, world: World, clusters: Clusters) -> None:
+    def __init__(self, world: Context, clusters: Clusters) -> None:
         self.world = world
         self.clusters = clusters
-        self.controller: Controller[Key] = Controller(
+        self.controller: ControlLoop[Key] = ControlLoop(
             "keyring-controller", self.reconcile, workers=WORKERS, judges=(judge,), clock=world.clock
         )
         watch = self.controller.watches
@@ -141,7 +141,7 @@ class Rotation:
         tell(self.world, users, f"Rotation of the slurm key: {words}")
 
 
-def _has_read(host: Node | None, told: float) -> bool:
+def _has_read(host: Host | None, told: float) -> bool:
     """Slurmd starts anew when it is told to read its files, and says since when it runs."""
     return host is not None and host.state.responding and (host.slurmd_start_time.value or 0) >= told - 1
 

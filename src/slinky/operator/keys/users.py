@@ -16,7 +16,7 @@ from slinky.kube.resource import Resource
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import SECRETS, Secret
 from slinky.operator.framework import references
-from slinky.operator.framework.context import World
+from slinky.operator.framework.context import Context
 from slinky.operator.metrics import WRITES
 
 Holder = Controller | Accounting
@@ -24,13 +24,13 @@ Holder = Controller | Accounting
 Which = Callable[[DaemonKeyRefs], KeyRef | None]
 
 
-def users(world: World, secret: Key) -> list[Holder]:
+def users(world: Context, secret: Key) -> list[Holder]:
     """Everybody who has to do with a Secret: one with keys, or a ring."""
     asked = str(secret)
     return [*world.controllers.by(references.SECRETS, asked), *world.accountings.by(references.SECRETS, asked)]
 
 
-def holders(world: World, secret: Key, which: Which) -> dict[KeyRef, list[Holder]]:
+def holders(world: Context, secret: Key, which: Which) -> dict[KeyRef, list[Holder]]:
     """Who holds which key of this Secret."""
     found: dict[KeyRef, list[Holder]] = {}
     for of in users(world, secret):
@@ -40,7 +40,7 @@ def holders(world: World, secret: Key, which: Which) -> dict[KeyRef, list[Holder
     return found
 
 
-def sources(world: World, which: Which) -> Callable[[HasMeta], tuple[Key, ...]]:
+def sources(world: Context, which: Which) -> Callable[[HasMeta], tuple[Key, ...]]:
     """Maps a changed Secret to those with the keys it has to do with: itself, or the one it is the ring of."""
 
     def found(changed: HasMeta) -> tuple[Key, ...]:
@@ -75,7 +75,7 @@ def strange(ring: HasMeta, held_by: Sequence[Holder]) -> bool:
     return {found.uid for found in ring.metadata.owner_references} != {of.metadata.uid for of in held_by}
 
 
-async def ring_of(world: World, key: Key) -> Secret | None:
+async def ring_of(world: Context, key: Key) -> Secret | None:
     """The ring of this name, if it has been made. Raises `Blocked` if the name is taken."""
     if world.contents.secrets.get(key) is None:
         return None
@@ -85,13 +85,13 @@ async def ring_of(world: World, key: Key) -> Secret | None:
     return found
 
 
-async def write(world: World, manifest: Mapping[str, Any]) -> None:
+async def write(world: Context, manifest: Mapping[str, Any]) -> None:
     """Make a ring as it is to be."""
     WRITES.labels("apply", "Secret").inc()
     world.contents.remember(await world.client.apply(SECRETS, manifest, manager=world.settings.manager))
 
 
-def tell(world: World, held_by: Sequence[Holder], words: str) -> None:
+def tell(world: Context, held_by: Sequence[Holder], words: str) -> None:
     """An event on every one of them."""
     for of in held_by:
         world.recorder.note(kind_of(of).reference(of), "KeyRotation", words)

@@ -12,25 +12,25 @@ from slinky.kube.views import DEPLOYMENTS, SECRETS
 from slinky.operator.build.cluster_dns import cluster_domain
 from slinky.operator.build.pod_parts import digest
 from slinky.operator.framework import references
-from slinky.operator.framework.context import World
-from slinky.operator.framework.reconciler import Keeper, Outcome
+from slinky.operator.framework.context import Context
+from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
 from slinky.operator.framework.references import users
 from slinky.operator.loginset import objects
 from slinky.operator.loginset.hostkeys import host_keys
-from slinky.operator.loginset.objects import Hashes
+from slinky.operator.loginset.objects import LoginSetHashes
 from slinky.operator.loginset.plan import plan
 from slinky.operator.loginset.status import health
 from slinky.operator.metrics import WRITES
 from slinky.operator.slurm.clusters import Clusters
-from slinky.slurm import Kind as What
+from slinky.slurm import ObjectKind as What
 
 
-class LoginSetKeeper(Keeper[LoginSet]):
+class LoginSetReconciler(Reconciler[LoginSet]):
     """Keeps login hosts running."""
 
     resource = LOGIN_SETS
 
-    def __init__(self, world: World, clusters: Clusters) -> None:
+    def __init__(self, world: Context, clusters: Clusters) -> None:
         super().__init__(world, world.login_sets)
         self.clusters = clusters
         self.domain = cluster_domain(world.settings.cluster_domain)
@@ -46,7 +46,7 @@ class LoginSetKeeper(Keeper[LoginSet]):
         watch(world.contents.secrets, self._using_key)
         clusters.listen(lambda key, change: self.enqueue(self._of_cluster(key) if change.kind is What.SIGHT else ()))
 
-    async def act(self, found: LoginSet) -> Outcome:
+    async def act(self, found: LoginSet) -> ReconcileResult:
         """Apply everything the LoginSet consists of."""
         controller = self.world.controllers.get(found.controller_key)
         if controller is None:
@@ -58,7 +58,7 @@ class LoginSetKeeper(Keeper[LoginSet]):
         workload = Key(found.metadata.namespace, found.workload_name)
         live, observed = self.world.children.progress(DEPLOYMENTS, workload)
         known = health(found, live, observed, self.clusters.sight(found.controller_key))
-        return Outcome(self.with_scale(found, known, live, LOGIN.selector_text(found.metadata.name)))
+        return ReconcileResult(self.with_scale(found, known, live, LOGIN.selector_text(found.metadata.name)))
 
     async def _host_keys(self, of: LoginSet) -> None:
         """Make the host keys if there are none. What exists is never touched, whoever made it."""
@@ -72,10 +72,10 @@ class LoginSetKeeper(Keeper[LoginSet]):
             return
         self.world.contents.remember(made)
 
-    async def _hashes(self, of: LoginSet, controller: Controller) -> Hashes:
+    async def _hashes(self, of: LoginSet, controller: Controller) -> LoginSetHashes:
         contents, namespace, key = self.world.contents, of.metadata.namespace, controller.spec.slurm_key_ref
         held = await contents.secret(namespace, of.host_keys_name)
-        return Hashes(
+        return LoginSetHashes(
             slurm_key=await contents.slurm_keys(namespace, key),
             host_keys=digest(held.data),
             sshd=digest(objects.ssh_data(of)),

@@ -38,7 +38,7 @@ _INITCONF = 'for file in /mnt/slurm/*; do install -o 401 -g 401 -m 0600 "$file" 
 ROLLING = {"maxSurge": "25%", "maxUnavailable": "25%"}
 
 
-class Hashes(NamedTuple):
+class LoginSetHashes(NamedTuple):
     """Digests of what a running login host has read."""
 
     slurm_key: str = ""
@@ -77,7 +77,7 @@ def service(of: LoginSet) -> Piece:
     return _own(of, SERVICES, of.service_name, metadata=of.spec.service.metadata, spec=spec)
 
 
-def deployment(of: LoginSet, controller: Controller, hashes: Hashes, images: Images, domain: str) -> Piece:
+def deployment(of: LoginSet, controller: Controller, hashes: LoginSetHashes, images: Images, domain: str) -> Piece:
     """The login pods."""
     annotations = {
         **default_container("login"),

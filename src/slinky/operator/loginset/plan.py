@@ -11,11 +11,11 @@ from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS, SERVICES
 from slinky.operator.build.images import Images
 from slinky.operator.build.pod_parts import Piece
 from slinky.operator.loginset import objects
-from slinky.operator.loginset.objects import Hashes
+from slinky.operator.loginset.objects import LoginSetHashes
 
 
 def plan(
-    of: LoginSet, controller: Controller | None, hashes: Hashes, images: Images, domain: str
+    of: LoginSet, controller: Controller | None, hashes: LoginSetHashes, images: Images, domain: str
 ) -> tuple[tuple[Resource[Any], Piece], ...]:
     """Manifests to apply, in order."""
     if controller is None:

@@ -6,28 +6,28 @@ from typing import NamedTuple
 
 from slinky.operator.build.pod_parts import Piece
 from slinky.operator.framework.children import Child
-from slinky.operator.nodeset.decisions.reservation import Release, Reserve
+from slinky.operator.nodeset.decisions.reservation import EndReservation, Reserve
 from slinky.operator.nodeset.objects import Slot
 from slinky.operator.nodeset.workers import Worker
 from slinky.slurm import NodeUpdate
 
 
-class Create(NamedTuple):
+class CreateWorker(NamedTuple):
     """Fill a slot; `stale` is a host of that name that Slurm still remembers and that must be forgotten first."""
 
     slot: Slot
     stale: str = ""
-    freed: Reserve | Release | None = None  # takes it out of our reservation before
+    freed: Reserve | EndReservation | None = None  # takes it out of our reservation before
 
 
-class Condemn(NamedTuple):
+class CondemnWorker(NamedTuple):
     """Choose a worker to go, for good."""
 
     worker: Worker
     cause: str
 
 
-class Delete(NamedTuple):
+class DeleteWorker(NamedTuple):
     """Delete a worker's pod, for this reason."""
 
     worker: Worker
@@ -35,7 +35,7 @@ class Delete(NamedTuple):
     braked: bool = False  # counts against the brake, and waits for it
 
 
-class Update(NamedTuple):
+class UpdateHost(NamedTuple):
     """Change a host in Slurm, if its reason still is the one that was seen: somebody may just have given another."""
 
     host: str
@@ -45,13 +45,13 @@ class Update(NamedTuple):
     seen: str | None = None
 
 
-class Cancel(NamedTuple):
+class CancelJobs(NamedTuple):
     """Cancel what still runs on a host whose time is up."""
 
     host: str
 
 
-class Mark(NamedTuple):
+class AnnotateWorker(NamedTuple):
     """Labels and annotations of a worker's pod; None removes."""
 
     worker: Worker
@@ -59,24 +59,36 @@ class Mark(NamedTuple):
     annotations: Mapping[str, str | None]
 
 
-class Forget(NamedTuple):
+class ForgetHost(NamedTuple):
     """Remove a host from Slurm that has no worker any more."""
 
     host: str
     why: str
 
 
-class DropClaim(NamedTuple):
+class DeleteClaim(NamedTuple):
     """Delete a claim of a worker that was scaled away."""
 
     claim: Child
 
 
-class OwnClaim(NamedTuple):
+class AdoptClaim(NamedTuple):
     """Let a claim go with its NodeSet, or outlive it."""
 
     claim: Child
     owners: tuple[Piece, ...]
 
 
-Action = Create | Condemn | Delete | Update | Cancel | Mark | Forget | DropClaim | OwnClaim | Reserve | Release
+Action = (
+    CreateWorker
+    | CondemnWorker
+    | DeleteWorker
+    | UpdateHost
+    | CancelJobs
+    | AnnotateWorker
+    | ForgetHost
+    | DeleteClaim
+    | AdoptClaim
+    | Reserve
+    | EndReservation
+)

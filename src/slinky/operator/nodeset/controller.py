@@ -19,21 +19,21 @@ from slinky.operator.build.cluster_dns import cluster_domain
 from slinky.operator.build.pod_parts import digest
 from slinky.operator.build.sshd import worker_config
 from slinky.operator.framework import orphans, references
-from slinky.operator.framework.context import World
-from slinky.operator.framework.reconciler import Keeper, Outcome
+from slinky.operator.framework.context import Context
+from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
 from slinky.operator.framework.references import users
 from slinky.operator.metrics import WRITES, Awaiting
 from slinky.operator.nodeset import conditions, objects, status
-from slinky.operator.nodeset.actions import Action, Condemn
+from slinky.operator.nodeset.actions import Action, CondemnWorker
 from slinky.operator.nodeset.decisions import reservation
-from slinky.operator.nodeset.decisions.reservation import Release
+from slinky.operator.nodeset.decisions.reservation import EndReservation
 from slinky.operator.nodeset.decisions.scaling import SCALE_IN
-from slinky.operator.nodeset.executor import Acts, Report
-from slinky.operator.nodeset.objects import Hashes, Setting
-from slinky.operator.nodeset.plan import Snapshot, plan
+from slinky.operator.nodeset.executor import ExecutionReport, Executor
+from slinky.operator.nodeset.objects import WorkerContext, WorkerHashes
+from slinky.operator.nodeset.plan import NodeSetSnapshot, plan
 from slinky.operator.nodeset.revisions.adoption import Adoption
 from slinky.operator.nodeset.revisions.revision import contents
-from slinky.operator.nodeset.revisions.store import History, Standing
+from slinky.operator.nodeset.revisions.store import RevisionStore, Standing
 from slinky.operator.nodeset.wait_metrics import longest, waits
 from slinky.operator.nodeset.workers import worker
 from slinky.operator.slurm.clusters import Clusters
@@ -50,16 +50,16 @@ REST = 0.25
 OF_SEVERAL = frozenset({SCALE_IN, "update"})
 
 
-class NodeSetKeeper(Keeper[NodeSet]):
+class NodeSetReconciler(Reconciler[NodeSet]):
     """Keeps Slurm's workers running."""
 
     resource = NODE_SETS
 
-    def __init__(self, world: World, clusters: Clusters) -> None:
+    def __init__(self, world: Context, clusters: Clusters) -> None:
         super().__init__(world, world.node_sets, group=self._cluster, rest=REST)
         self.clusters = clusters
-        self.acts = Acts(world, clusters)
-        self.history = History(world)
+        self.acts = Executor(world, clusters)
+        self.history = RevisionStore(world)
         self.adoption = Adoption(world, self.history.cache)
         self.awaiting = Awaiting()
         self.domain = cluster_domain(world.settings.cluster_domain)
@@ -84,7 +84,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         watch(world.nodes, self._on_node, when=_node_matters)
         clusters.listen(self._slurm_changed)
 
-    async def act(self, found: NodeSet) -> Outcome:
+    async def act(self, found: NodeSet) -> ReconcileResult:
         """One pass over a NodeSet that is to be."""
         controller = self.world.controllers.get(found.controller_key)
         if controller is None:
@@ -96,7 +96,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         hashes = await self._hashes(found, controller)
         standing = await self.history.settle(found, contents(hashes), self._carried(found))
         hashes = hashes._replace(revision=standing.wanted.hash)
-        setting = Setting(controller, hashes, self.world.settings.images, self.domain)
+        setting = WorkerContext(controller, hashes, self.world.settings.images, self.domain)
         seen, steps, put_off = await self._next_steps(found, hashes.revision)
         report = await self.acts.carry_out(found, steps, setting, partial(self.note, found))
         if report.done:
@@ -105,7 +105,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         await self.history.prune(found, {hashes.revision, *self._carried(found)})
         return self._outcome(seen, report, standing, put_off or unsaid)
 
-    async def _next_steps(self, found: NodeSet, revision: str) -> tuple[Snapshot, list[Action], bool]:
+    async def _next_steps(self, found: NodeSet, revision: str) -> tuple[NodeSetSnapshot, list[Action], bool]:
         """What to do on what is seen, and whether a choice had to be put off.
 
         Who goes is chosen once and for good, and a job may have started a moment ago, so Slurm is asked again before.
@@ -134,7 +134,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         alone = controller is None
         steps: list[Action] = [] if alone else plan(seen)
         if not seen.workers and not alone and metadata.RESERVATION_FINALIZER in found.metadata.finalizers:
-            steps = [Release(found.reservation_name)]  # whatever was seen of it last: Slurm knows
+            steps = [EndReservation(found.reservation_name)]  # whatever was seen of it last: Slurm knows
         report = await self.acts.carry_out(found, steps, None, partial(self.note, found))
         self._tell_waits(seen, report)
         if report.errors:
@@ -154,7 +154,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
 
     # --- seeing
 
-    def _snapshot(self, of: NodeSet, hashed: str) -> Snapshot:
+    def _snapshot(self, of: NodeSet, hashed: str) -> NodeSetSnapshot:
         sight, now = self.clusters.sight(of.controller_key), self.world.clock.now()
         pods = self.world.pods.by("owner", of.metadata.uid)
         nodes = {node.metadata.name: node for node in self.world.nodes}
@@ -165,7 +165,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
             if of.selector.items() <= claim.metadata.labels.items()
             and claim.metadata.namespace == of.metadata.namespace
         )
-        return Snapshot(
+        return NodeSetSnapshot(
             of,
             tuple(sorted(workers, key=lambda found: found.meta.name)),
             nodes,
@@ -184,10 +184,10 @@ class NodeSetKeeper(Keeper[NodeSet]):
         )
         return Counter(filter(None, labels))
 
-    async def _hashes(self, of: NodeSet, controller: Controller) -> Hashes:
+    async def _hashes(self, of: NodeSet, controller: Controller) -> WorkerHashes:
         contents, namespace = self.world.contents, of.metadata.namespace
         key, sssd = controller.spec.slurm_key_ref, of.spec.ssh.sssd_conf_ref if of.spec.ssh.enabled else None
-        return Hashes(
+        return WorkerHashes(
             slurm_key=await contents.first_slurm_key(namespace, key),
             sshd=digest({"": worker_config(of.spec.ssh.extra_sshd_config)}) if of.spec.ssh.enabled else "",
             sssd=digest({"": await contents.secret_value(namespace, sssd)}) if sssd else "",
@@ -223,7 +223,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         else:
             await children.remove(CONFIG_MAPS, Key(namespace, of.ssh_config_name), of.metadata.uid)
 
-    async def _show(self, seen: Snapshot) -> bool:
+    async def _show(self, seen: NodeSetSnapshot) -> bool:
         """Show each host's state on its pod; whether that has to be tried again."""
         changed = [
             (found.pod, said)
@@ -247,13 +247,15 @@ class NodeSetKeeper(Keeper[NodeSet]):
             log.warning("states could not be shown", nodeset=str(seen.of.key), pods=len(failed), error=failed[0])
         return bool(failed)
 
-    def _tell_waits(self, seen: Snapshot, report: Report) -> None:
+    def _tell_waits(self, seen: NodeSetSnapshot, report: ExecutionReport) -> None:
         """Who waits for what: to those who watch us, and to the mirror, which then looks out for the end of work."""
         found = waits(seen.workers)
         self.awaiting.show(seen.of.key, found, longest(seen.workers), report.braked)
         self.clusters.attend(seen.of.controller_key, seen.of.key, bool(found))
 
-    def _outcome(self, seen: Snapshot, report: Report, standing: Standing, unfinished: bool) -> Outcome:
+    def _outcome(
+        self, seen: NodeSetSnapshot, report: ExecutionReport, standing: Standing, unfinished: bool
+    ) -> ReconcileResult:
         going = sum(found.condemned is not None for found in seen.workers)
         self._tell_waits(seen, report)
         # A large cluster, or a slow one, is read rarely, and here someone waits for news: of a drain, or of a worker
@@ -267,7 +269,7 @@ class NodeSetKeeper(Keeper[NodeSet]):
         known = status.health(seen, counted, braked=report.braked, refused=report.slurm, reserved=report.reserved)
         settled = not (going or unseen or unfinished or report.braked or report.slurm) and known.ready.value
         said = self.with_health(seen.of, known, **counted, **standing.status())
-        return Outcome(said, CALM_AGAIN if settled else BUSY_AGAIN)
+        return ReconcileResult(said, CALM_AGAIN if settled else BUSY_AGAIN)
 
     # --- being woken
 
@@ -294,8 +296,8 @@ class NodeSetKeeper(Keeper[NodeSet]):
         self.enqueue(self._of_cluster(cluster))
 
 
-def _of_several(step: Action) -> TypeGuard[Condemn]:
-    return isinstance(step, Condemn) and step.cause in OF_SEVERAL
+def _of_several(step: Action) -> TypeGuard[CondemnWorker]:
+    return isinstance(step, CondemnWorker) and step.cause in OF_SEVERAL
 
 
 def _node_matters(old: Node | None, new: Node | None) -> bool:

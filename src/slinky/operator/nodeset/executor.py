@@ -16,28 +16,28 @@ from slinky.kube.conditions import rfc3339
 from slinky.kube.errors import AlreadyExists, Forbidden, Later, NotFound
 from slinky.kube.views import PODS, VOLUME_CLAIMS
 from slinky.observe import Log
-from slinky.operator.framework.context import World
+from slinky.operator.framework.context import Context
 from slinky.operator.framework.deletion_limit import Brake
 from slinky.operator.metrics import ACTIONS, BRAKED, DRAIN_SECONDS, SLURM_ERRORS, SLURM_WRITES, WRITES
 from slinky.operator.nodeset import objects
 from slinky.operator.nodeset.actions import (
     Action,
-    Cancel,
-    Condemn,
-    Create,
-    Delete,
-    DropClaim,
-    Forget,
-    Mark,
-    OwnClaim,
-    Update,
+    AdoptClaim,
+    AnnotateWorker,
+    CancelJobs,
+    CondemnWorker,
+    CreateWorker,
+    DeleteClaim,
+    DeleteWorker,
+    ForgetHost,
+    UpdateHost,
 )
-from slinky.operator.nodeset.decisions.reservation import Release, Reserve
-from slinky.operator.nodeset.objects import Setting
+from slinky.operator.nodeset.decisions.reservation import EndReservation, Reserve
+from slinky.operator.nodeset.objects import WorkerContext
 from slinky.operator.nodeset.workers import Condemned
 from slinky.operator.slurm.clusters import Clusters
-from slinky.slurm import Client, JobSelection, SlurmError
-from slinky.slurm import NotFound as NotThere
+from slinky.slurm import JobSelection, SlurmClient, SlurmError
+from slinky.slurm import SlurmNotFound as NotThere
 
 log = Log("slinky.operator.nodeset")
 
@@ -49,16 +49,16 @@ Note = Callable[..., None]
 
 #: What is done first: choices and creations, then Kubernetes, then Slurm; deletions last.
 ORDER: tuple[tuple[type, ...], ...] = (
-    (Condemn,),
-    (Create,),
-    (Mark, DropClaim, OwnClaim),
-    (Update, Cancel, Forget, Reserve, Release),
-    (Delete,),
+    (CondemnWorker,),
+    (CreateWorker,),
+    (AnnotateWorker, DeleteClaim, AdoptClaim),
+    (UpdateHost, CancelJobs, ForgetHost, Reserve, EndReservation),
+    (DeleteWorker,),
 )
 
 
 @dataclass
-class Report:
+class ExecutionReport:
     """What became of a plan."""
 
     done: int = 0
@@ -68,10 +68,10 @@ class Report:
     errors: list[Exception] = field(default_factory=list)
 
 
-class Acts:
+class Executor:
     """Hands that do what was decided."""
 
-    def __init__(self, world: World, clusters: Clusters) -> None:
+    def __init__(self, world: Context, clusters: Clusters) -> None:
         self.world = world
         self.clusters = clusters
         self._brakes: dict[str, Brake] = {}
@@ -80,11 +80,13 @@ class Acts:
         """Remember nothing but of these NodeSets, by uid."""
         self._brakes = {uid: brake for uid, brake in self._brakes.items() if uid in alive}
 
-    async def carry_out(self, of: NodeSet, actions: Iterable[Action], setting: Setting | None, note: Note) -> Report:
+    async def carry_out(
+        self, of: NodeSet, actions: Iterable[Action], setting: WorkerContext | None, note: Note
+    ) -> ExecutionReport:
         """Do all of it, as far as possible."""
         work = _Work(self, of, setting, note)
         planned = list(actions)
-        if wanted := sum(isinstance(action, Create) for action in planned):
+        if wanted := sum(isinstance(action, CreateWorker) for action in planned):
             note("ScalingUp", f"{wanted} workers are to be made")
         for kinds in ORDER:
             chosen = [action for action in planned if isinstance(action, kinds)]
@@ -101,13 +103,13 @@ class Acts:
 class _Work:
     """One plan of one NodeSet being carried out."""
 
-    def __init__(self, acts: Acts, of: NodeSet, setting: Setting | None, note: Note) -> None:
+    def __init__(self, acts: Executor, of: NodeSet, setting: WorkerContext | None, note: Note) -> None:
         self.acts = acts
         self.world = acts.world
         self.of = of
         self.setting = setting
         self.note = note
-        self.report = Report()
+        self.report = ExecutionReport()
         self.limit = asyncio.Semaphore(ABREAST)
         self.brake = acts.brake(of)
         self.workers = sum(1 for _ in acts.world.pods.by("owner", of.metadata.uid))
@@ -134,38 +136,38 @@ class _Work:
 
     async def _do(self, action: Action) -> None:
         match action:
-            case Create():
+            case CreateWorker():
                 await self._create(action)
-            case Condemn():
+            case CondemnWorker():
                 await self._condemn(action)
-            case Delete():
+            case DeleteWorker():
                 await self._delete(action)
                 return
-            case Mark():
+            case AnnotateWorker():
                 await self._patch(action)
-            case DropClaim(claim):
+            case DeleteClaim(claim):
                 await self.world.children.delete(VOLUME_CLAIMS, claim)
-            case OwnClaim(claim, owners):
+            case AdoptClaim(claim, owners):
                 await self.world.children.patch(VOLUME_CLAIMS, claim, {"ownerReferences": list(owners)})
-            case Update():
+            case UpdateHost():
                 await self._update(action)
-            case Cancel(host):
+            case CancelJobs(host):
                 await self._slurm("cancel", lambda client: client.cancel_many(JobSelection(nodes=[host])))
                 self.note("DrainTimeout", f"Jobs on {host} were cancelled: its drain took longer than allowed")
-            case Forget(host, why):
+            case ForgetHost(host, why):
                 await self._forget(host)
                 self.note("DefunctSlurmNodePruned", f"Slurm node {host} was removed: {why}")
             case Reserve(request, start):
                 await self._slurm("reserve", lambda client: client.write_reservation(request))
                 self.report.reserved = start
                 self.note("ScheduledUpdate", f"Reservation {request.name} holds {len(request.node_list or ())} hosts")
-            case Release(name):
+            case EndReservation(name):
                 with contextlib.suppress(NotThere):
                     await self._slurm("release", lambda client: client.delete_reservation(name))
                     self.note("ScheduledUpdate", f"Reservation {name} was removed")
         ACTIONS.labels(type(action).__name__.lower()).inc()
 
-    async def _create(self, action: Create) -> None:
+    async def _create(self, action: CreateWorker) -> None:
         assert self.setting is not None  # noqa: S101 - a NodeSet that goes makes nothing
         if action.stale:
             try:
@@ -185,15 +187,15 @@ class _Work:
             raise Later(str(error), after=3) from error
         self.note("SuccessfulCreate", f"Created pod {manifest['metadata']['name']}")
 
-    async def _condemn(self, action: Condemn) -> None:
+    async def _condemn(self, action: CondemnWorker) -> None:
         before = action.worker.condemned
         since = before.since if before else rfc3339(self.world.clock.now())
         text = str(Condemned(action.cause, since))
         owned = {metadata.POD_CONDEMNED: text, metadata.POD_CORDON_OWNER: action.cause}
-        await self._patch(Mark(action.worker, {}, owned))
+        await self._patch(AnnotateWorker(action.worker, {}, owned))
         self.note(EVENTS.get(action.cause, "Condemned"), f"Pod {action.worker.meta.name} has to go: {action.cause}")
 
-    async def _delete(self, action: Delete) -> None:
+    async def _delete(self, action: DeleteWorker) -> None:
         now = self.world.clock.monotonic()
         if action.braked:
             if not self.brake.room(self.workers, now):
@@ -212,7 +214,7 @@ class _Work:
             DRAIN_SECONDS.labels(condemned.cause).observe(condemned.seconds(self.world.clock.now()))
         self.note("SuccessfulDelete", f"Deleted pod {pod.metadata.name}: {action.why}")
 
-    async def _patch(self, action: Mark) -> None:
+    async def _patch(self, action: AnnotateWorker) -> None:
         meta = {
             name: dict(values)
             for name, values in (("labels", action.labels), ("annotations", action.annotations))
@@ -224,7 +226,7 @@ class _Work:
         patch = {"metadata": {**meta, "uid": pod.metadata.uid}}
         self.world.pods.wrote(await self.world.client.patch(PODS, pod.key, patch))
 
-    async def _update(self, action: Update) -> None:
+    async def _update(self, action: UpdateHost) -> None:
         if action.seen is not None and await self._reason(action.host) != action.seen:
             log.info("somebody else has just changed a host", host=action.host)
             self.acts.clusters.stir(self.of.controller_key)
@@ -243,7 +245,7 @@ class _Work:
         with contextlib.suppress(NotThere):
             await self._slurm("forget", lambda client: client.delete_nodes(host))
 
-    async def _slurm(self, what: str, call: Callable[[Client], Awaitable[object]]) -> None:
+    async def _slurm(self, what: str, call: Callable[[SlurmClient], Awaitable[object]]) -> None:
         client = self.acts.clusters.client(self.of.controller_key)
         if client is None:
             return
@@ -255,5 +257,10 @@ class _Work:
 #: Events by cause of condemnation, by what was done to a host, by what failed, and by how a pod ended that should not.
 EVENTS = {"scale-in": "ScalingDown", "update": "RollingUpdate", "unregistered": "SlurmNodeNotRegistered"}
 NOTED = {"drain": "NodeCordon", "undrain": "NodeUncordon", "resume": "NodeUncordon", "down": "DrainTimeout"}
-FAILED = {Create: "FailedCreate", Delete: "FailedDelete", Mark: "FailedUpdate", Condemn: "FailedUpdate"}
+FAILED = {
+    CreateWorker: "FailedCreate",
+    DeleteWorker: "FailedDelete",
+    AnnotateWorker: "FailedUpdate",
+    CondemnWorker: "FailedUpdate",
+}
 ENDED = {"Failed": ("FailedDaemonPod", True), "Succeeded": ("SucceededDaemonPod", False)}

@@ -48,7 +48,7 @@ class Slot(NamedTuple):
     topology: str = ""
 
 
-class Hashes(NamedTuple):
+class WorkerHashes(NamedTuple):
     """Digests of what a running worker has read."""
 
     revision: str = ""
@@ -57,11 +57,11 @@ class Hashes(NamedTuple):
     sssd: str = ""
 
 
-class Setting(NamedTuple):
+class WorkerContext(NamedTuple):
     """What every worker of a NodeSet is built with."""
 
     controller: Controller
-    hashes: Hashes
+    hashes: WorkerHashes
     images: Images
     domain: str = child_names.FALLBACK_DOMAIN
 
@@ -104,7 +104,7 @@ def hostname(of: NodeSet, slot: Slot) -> str:
     return of.hostname(slot.ordinal) if slot.ordinal is not None else slot.hostname
 
 
-def pod(of: NodeSet, slot: Slot, setting: Setting) -> Piece:
+def pod(of: NodeSet, slot: Slot, setting: WorkerContext) -> Piece:
     """One worker."""
     name = pod_name(of, slot)
     annotations = {**inherited(of), **_annotations(of, slot, setting.hashes)}
@@ -141,7 +141,7 @@ def _identity(of: NodeSet, slot: Slot) -> str:
     return of.padded(slot.ordinal) if slot.ordinal is not None else slot.hostname
 
 
-def _labels(of: NodeSet, slot: Slot, name: str, hashes: Hashes) -> dict[str, str]:
+def _labels(of: NodeSet, slot: Slot, name: str, hashes: WorkerHashes) -> dict[str, str]:
     found = {
         **of.labels,
         metadata.POD_NAME: name,
@@ -152,7 +152,7 @@ def _labels(of: NodeSet, slot: Slot, name: str, hashes: Hashes) -> dict[str, str
     return found if slot.ordinal is None else {**found, metadata.POD_INDEX: of.padded(slot.ordinal)}
 
 
-def _annotations(of: NodeSet, slot: Slot, hashes: Hashes) -> dict[str, str]:
+def _annotations(of: NodeSet, slot: Slot, hashes: WorkerHashes) -> dict[str, str]:
     found = {**default_container("slurmd"), metadata.SLURM_KEY_HASH: hashes.slurm_key}
     if of.spec.ssh.enabled:
         found |= {metadata.SSHD_CONF_HASH: hashes.sshd, metadata.SSSD_CONF_HASH: hashes.sssd}
@@ -160,7 +160,7 @@ def _annotations(of: NodeSet, slot: Slot, hashes: Hashes) -> dict[str, str]:
     return found | ({metadata.TOPOLOGY: slot.topology} if slot.topology else {})
 
 
-def _spec(of: NodeSet, slot: Slot, setting: Setting) -> Piece:
+def _spec(of: NodeSet, slot: Slot, setting: WorkerContext) -> Piece:
     controller = setting.controller
     image = of.spec.slurmd.get("image") or setting.images.of("slurmd")
     search = child_names.long_address(controller.worker_service_name, of.metadata.namespace, setting.domain)
@@ -185,7 +185,7 @@ def _spec(of: NodeSet, slot: Slot, setting: Setting) -> Piece:
     return found
 
 
-def _slurmd(of: NodeSet, setting: Setting) -> Piece:
+def _slurmd(of: NodeSet, setting: WorkerContext) -> Piece:
     ports = [{"name": "slurmd", "containerPort": wellknown.SLURMD_PORT, "protocol": "TCP"}]
     if of.spec.ssh.enabled:
         ports.append({"name": "ssh", "containerPort": wellknown.SSH_PORT, "protocol": "TCP"})

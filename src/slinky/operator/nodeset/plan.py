@@ -16,23 +16,31 @@ from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.views import Node
 from slinky.operator.framework.children import Child
-from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, Forget, Update
+from slinky.operator.nodeset.actions import (
+    Action,
+    CancelJobs,
+    CondemnWorker,
+    CreateWorker,
+    DeleteWorker,
+    ForgetHost,
+    UpdateHost,
+)
 from slinky.operator.nodeset.decisions import claims, drains, host_metadata, placement, scaling
 from slinky.operator.nodeset.decisions.reservation import step, without
 from slinky.operator.nodeset.decisions.rollout import outdated
 from slinky.operator.nodeset.objects import Slot, hostname
 from slinky.operator.nodeset.workers import UNREGISTERED_AFTER, Worker
-from slinky.operator.slurm.snapshot import Sight
+from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.slurm import NodeUpdate
 
 
-class Snapshot(NamedTuple):
+class NodeSetSnapshot(NamedTuple):
     """Everything a decision is made from."""
 
     of: NodeSet
     workers: tuple[Worker, ...]
     nodes: Mapping[str, Node]
-    sight: Sight
+    sight: SlurmSnapshot
     revision: str
     now: datetime
     propagated: tuple[str, ...] = ()
@@ -50,11 +58,11 @@ class Snapshot(NamedTuple):
         return self.of.metadata.annotations.get(metadata.FORCE_DELETE) == "true"
 
 
-def plan(seen: Snapshot) -> list[Action]:
+def plan(seen: NodeSetSnapshot) -> list[Action]:
     """The next steps."""
     reserved = step(seen.of, seen.workers, seen.sight, seen.now)
     if seen.going:
-        chosen = [Condemn(worker, "deletion") for worker in seen.workers if worker.staying]
+        chosen = [CondemnWorker(worker, "deletion") for worker in seen.workers if worker.staying]
         return [*chosen, *_departures(seen), *([reserved] if reserved else [])]
     return [
         *_creations(seen),
@@ -67,7 +75,7 @@ def plan(seen: Snapshot) -> list[Action]:
     ]
 
 
-def deletion_overdue(seen: Snapshot, seconds: float | None) -> bool:
+def deletion_overdue(seen: NodeSetSnapshot, seconds: float | None) -> bool:
     """A NodeSet's deletion has waited for jobs as long as its owner allows."""
     if seconds is None:
         return False
@@ -75,18 +83,18 @@ def deletion_overdue(seen: Snapshot, seconds: float | None) -> bool:
     return (seen.now - since).total_seconds() >= seconds
 
 
-def _in_mode(seen: Snapshot) -> list[Worker]:
+def _in_mode(seen: NodeSetSnapshot) -> list[Worker]:
     mode = seen.of.spec.scaling_mode
     return [worker for worker in seen.workers if worker.meta.labels.get(metadata.SCALING_MODE, mode) == mode]
 
 
-def _creations(seen: Snapshot) -> Iterable[Create]:
+def _creations(seen: NodeSetSnapshot) -> Iterable[CreateWorker]:
     slots = {slot: _stale(seen, slot) for slot in _vacant(seen)}
     freed = without(seen.of, [host for host in slots.values() if host], seen.workers, seen.sight)
-    return [Create(slot, stale, freed if stale else None) for slot, stale in slots.items()]
+    return [CreateWorker(slot, stale, freed if stale else None) for slot, stale in slots.items()]
 
 
-def _vacant(seen: Snapshot) -> Sequence[Slot]:
+def _vacant(seen: NodeSetSnapshot) -> Sequence[Slot]:
     of = seen.of
     if not of.per_node:
         want = scaling.target(of, seen.workers, seen.revision)
@@ -101,26 +109,26 @@ def node_of(worker: Worker) -> str:
     return worker.pod.spec.node_name or worker.meta.annotations.get(metadata.POD_NODE, "")
 
 
-def _stale(seen: Snapshot, slot: Slot) -> str:
+def _stale(seen: NodeSetSnapshot, slot: Slot) -> str:
     """A record of an earlier worker would override what the new one says of itself, so it is forgotten first."""
     host = seen.sight.host(hostname(seen.of, slot))
     return host.name if host is not None and host.state.dynamic and not host.state.busy else ""
 
 
-def _choices(seen: Snapshot) -> Iterable[Condemn]:
+def _choices(seen: NodeSetSnapshot) -> Iterable[CondemnWorker]:
     mode = _in_mode(seen)
     kept = {worker.meta.uid for worker in mode}
     for worker in seen.workers:
         if worker.meta.uid not in kept and worker.staying:
-            yield Condemn(worker, scaling.MODE)
+            yield CondemnWorker(worker, scaling.MODE)
     chosen: set[str] = set()
     for worker, cause in _candidates(seen, mode):
         if worker.meta.uid not in chosen:
             chosen.add(worker.meta.uid)
-            yield Condemn(worker, cause)
+            yield CondemnWorker(worker, cause)
 
 
-def _candidates(seen: Snapshot, mode: Sequence[Worker]) -> Iterable[tuple[Worker, str]]:
+def _candidates(seen: NodeSetSnapshot, mode: Sequence[Worker]) -> Iterable[tuple[Worker, str]]:
     """Workers of today's mode that have to go; the first cause counts."""
     of = seen.of
     if of.per_node:
@@ -135,7 +143,7 @@ def _candidates(seen: Snapshot, mode: Sequence[Worker]) -> Iterable[tuple[Worker
     yield from ((worker, "update") for worker in outdated(of, mode, seen.revision))
 
 
-def _misplaced(seen: Snapshot, workers: Sequence[Worker]) -> Iterable[Worker]:
+def _misplaced(seen: NodeSetSnapshot, workers: Sequence[Worker]) -> Iterable[Worker]:
     """Workers on nodes that no longer fit or have a new host name, and second ones on the same node."""
     fits = placement.eligible(seen.of, seen.nodes.values())
     held: set[str] = set()
@@ -149,7 +157,7 @@ def _misplaced(seen: Snapshot, workers: Sequence[Worker]) -> Iterable[Worker]:
         held.add(name)
 
 
-def _stranded(seen: Snapshot, workers: Sequence[Worker]) -> Iterable[Worker]:
+def _stranded(seen: NodeSetSnapshot, workers: Sequence[Worker]) -> Iterable[Worker]:
     """Workers that wait for a node to which they are pinned no more."""
     pins = placement.pins(seen.of, seen.nodes)
     for worker in workers:
@@ -158,7 +166,7 @@ def _stranded(seen: Snapshot, workers: Sequence[Worker]) -> Iterable[Worker]:
             yield worker
 
 
-def _departures(seen: Snapshot) -> Iterable[Action]:
+def _departures(seen: NodeSetSnapshot) -> Iterable[Action]:
     """Everything about workers that have to go: drain, hurry, delete."""
     forced = seen.forced or (seen.going and deletion_overdue(seen, seen.of.spec.drain.deletion_seconds))
     for worker in seen.workers:
@@ -166,14 +174,14 @@ def _departures(seen: Snapshot) -> Iterable[Action]:
             continue
         if why := drains.permission(worker, forced=forced):
             planned = worker.condemned is not None and worker.condemned.cause in {scaling.SCALE_IN, "deletion"}
-            yield Delete(worker, why, braked=not planned)
+            yield DeleteWorker(worker, why, braked=not planned)
             continue
         wanted = drains.cause(worker, seen.propagated)
         yield from _drain(worker, wanted)
         yield from _hurried(seen, worker)
 
 
-def _hurried(seen: Snapshot, worker: Worker) -> Iterable[Action]:
+def _hurried(seen: NodeSetSnapshot, worker: Worker) -> Iterable[Action]:
     """Jobs that outstay the time their worker was given."""
     limit, condemned = seen.of.spec.drain.timeout_seconds, worker.condemned
     if limit is None or condemned is None or worker.host is None or not worker.host.state.draining or not worker.busy:
@@ -182,27 +190,27 @@ def _hurried(seen: Snapshot, worker: Worker) -> Iterable[Action]:
         return
     match seen.of.spec.drain.on_timeout:
         case "Cancel":
-            yield Cancel(worker.hostname)
+            yield CancelJobs(worker.hostname)
         case "Requeue":
             # Slurm sends the batch jobs of a host that goes down back into the queue.
             change = NodeUpdate(state=["DOWN"], reason=f"{metadata.REASON_PREFIX}drain timed out")
-            yield Update(worker.hostname, change, "down")
+            yield UpdateHost(worker.hostname, change, "down")
 
 
-def _drains(seen: Snapshot) -> Iterable[Update]:
+def _drains(seen: NodeSetSnapshot) -> Iterable[UpdateHost]:
     for worker in seen.workers:
         if worker.staying:
             yield from _drain(worker, drains.cause(worker, seen.propagated))
 
 
-def _drain(worker: Worker, wanted: drains.Cause | None) -> Iterable[Update]:
+def _drain(worker: Worker, wanted: drains.DrainCause | None) -> Iterable[UpdateHost]:
     told = drains.change(worker, wanted)
     if told is not None and worker.host is not None:
         what, change = told
-        yield Update(worker.hostname, change, what, wanted.text if wanted else "", seen=worker.host.reason)
+        yield UpdateHost(worker.hostname, change, what, wanted.text if wanted else "", seen=worker.host.reason)
 
 
-def _told(seen: Snapshot) -> Iterable[Action]:
+def _told(seen: NodeSetSnapshot) -> Iterable[Action]:
     for worker in seen.workers:
         if worker.leaving:
             continue
@@ -211,17 +219,17 @@ def _told(seen: Snapshot) -> Iterable[Action]:
             yield mark
 
 
-def _leftovers(seen: Snapshot) -> Iterable[Action]:
+def _leftovers(seen: NodeSetSnapshot) -> Iterable[Action]:
     """Hosts and claims that no worker will use again, where the owner asked for their removal."""
     of = seen.of
     if of.spec.prune_slurm_node_records == "NodeNotFound" and of.per_node and seen.sight.trusted:
         used = {worker.hostname for worker in seen.workers}
         for host in seen.sight.hosts.values():
-            whose = host_metadata.Comment.parse(host.comment)
+            whose = host_metadata.HostComment.parse(host.comment)
             if whose is None or whose.node_set_uid != of.metadata.uid or whose.namespace != of.metadata.namespace:
                 continue
             lost = host.state.down and not host.state.responding and host.name not in used
             if lost and whose.node and (why := placement.lost(seen.nodes.get(whose.node), whose.node, host.name)):
-                yield Forget(host.name, why)
+                yield ForgetHost(host.name, why)
     if seen.claims:
         yield from claims.steps(of, seen.claims, seen.workers, _vacant(seen))

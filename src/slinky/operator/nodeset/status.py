@@ -8,17 +8,17 @@ from slinky.api.fields.conditions import RESERVATION_CREATED
 from slinky.api.names.child_names import SLURMD
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import find
-from slinky.operator.framework.conditions import GOOD, Fact, Health
+from slinky.operator.framework.conditions import GOOD, Fact, ObjectHealth
 from slinky.operator.nodeset.decisions import placement, reservation
 from slinky.operator.nodeset.decisions.rollout import halted
 from slinky.operator.nodeset.decisions.scaling import scaled_away
-from slinky.operator.nodeset.plan import Snapshot
+from slinky.operator.nodeset.plan import NodeSetSnapshot
 
 #: So many names in one sentence.
 NAMED = 5
 
 
-def counts(seen: Snapshot) -> dict[str, Any]:
+def counts(seen: NodeSetSnapshot) -> dict[str, Any]:
     """The numbers of the status."""
     of, workers = seen.of, [worker for worker in seen.workers if worker.pod.status.phase]
     wanted = desired(seen)
@@ -41,14 +41,14 @@ def counts(seen: Snapshot) -> dict[str, Any]:
     }
 
 
-def desired(seen: Snapshot) -> int:
+def desired(seen: NodeSetSnapshot) -> int:
     """How many workers there should be."""
     if not seen.of.per_node:
         return seen.of.spec.replicas
     return sum(found.start for found in placement.eligible(seen.of, seen.nodes.values()).values())
 
 
-def pins(seen: Snapshot) -> dict[str, str]:
+def pins(seen: NodeSetSnapshot) -> dict[str, str]:
     """Where each ordinal ran first, while it is wanted and the node there."""
     of = seen.of
     if not of.spec.pin_to_node or of.per_node:
@@ -60,13 +60,13 @@ def pins(seen: Snapshot) -> dict[str, str]:
 
 
 def health(
-    seen: Snapshot,
+    seen: NodeSetSnapshot,
     counted: Mapping[str, Any] | None = None,
     *,
     braked: int = 0,
     refused: Sequence[str] = (),
     reserved: str = "",
-) -> Health:
+) -> ObjectHealth:
     """Conditions of a NodeSet; its counts may be known already."""
     found = counted or counts(seen)
     wanted, updated = found["desired"], found["updated_replicas"]
@@ -78,7 +78,7 @@ def health(
         words += f", {len(going)} waiting to go"
     shrinking = bool(going) or found["replicas"] > wanted
     settled = ready >= wanted and updated >= wanted and not going and found["replicas"] == wanted
-    return Health(
+    return ObjectHealth(
         ready=Fact(ready >= wanted, "Available" if ready >= wanted else "NotAvailable", words),
         progressing=Fact(not settled, "Settled" if settled else _step(seen, shrinking), "" if settled else words),
         degraded=_degraded(seen, braked, refused),
@@ -95,7 +95,7 @@ def _reserved(of: NodeSet, start: str) -> Fact | None:
     return Fact(False, "NotExists") if find(of.status.conditions, RESERVATION_CREATED) else None
 
 
-def _step(seen: Snapshot, shrinking: bool) -> str:
+def _step(seen: NodeSetSnapshot, shrinking: bool) -> str:
     if shrinking:
         return "WaitingForSlurm" if not seen.sight.trusted else "Draining"
     if seen.of.spec.update_strategy.rolling_update.paused:
@@ -103,7 +103,7 @@ def _step(seen: Snapshot, shrinking: bool) -> str:
     return "Starting"
 
 
-def _degraded(seen: Snapshot, braked: int, refused: Sequence[str]) -> Fact:
+def _degraded(seen: NodeSetSnapshot, braked: int, refused: Sequence[str]) -> Fact:
     if braked:
         return Fact(True, "Braked", f"{braked} deletions wait: too many at once")
     if halted(seen.of, seen.workers, seen.revision):

@@ -14,11 +14,10 @@ from typing import NamedTuple
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import rfc3339
-from slinky.kube.types import Meta
+from slinky.kube.types import ObjectMeta
 from slinky.kube.views import Node, Pod
-from slinky.operator.slurm.snapshot import Sight
-from slinky.slurm import Node as Host
-from slinky.slurm import Presence
+from slinky.operator.slurm.snapshot import SlurmSnapshot
+from slinky.slurm import Host, Presence
 
 #: How long a healthy worker may be missing from Slurm's list before its pod is replaced.
 UNREGISTERED_AFTER = 90.0
@@ -66,7 +65,7 @@ class Worker:
     absent_seconds: float = math.inf
 
     @cached_property
-    def meta(self) -> Meta:
+    def meta(self) -> ObjectMeta:
         """The pod's metadata."""
         return self.pod.metadata
 
@@ -152,7 +151,7 @@ class Worker:
         return self.meta.labels.get(metadata.REVISION) == revision
 
 
-def worker(of: NodeSet, pod: Pod, node: Node | None, sight: Sight, now: datetime) -> Worker:
+def worker(of: NodeSet, pod: Pod, node: Node | None, sight: SlurmSnapshot, now: datetime) -> Worker:
     """A worker from what is known of it."""
     name = host_name(of, pod)
     per_node = pod.metadata.labels.get(metadata.SCALING_MODE) == "DaemonSet"

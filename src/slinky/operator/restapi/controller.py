@@ -8,24 +8,24 @@ from slinky.api.restapi import REST_APIS, RestApi
 from slinky.kube.errors import Later
 from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS
-from slinky.operator.build.pod_parts import Hashes, hashed
+from slinky.operator.build.pod_parts import DaemonHashes, hashed
 from slinky.operator.framework import references
 from slinky.operator.framework.children import Child
-from slinky.operator.framework.context import World
-from slinky.operator.framework.deletion_order import HeldKeeper, workers
-from slinky.operator.framework.reconciler import Outcome
+from slinky.operator.framework.context import Context
+from slinky.operator.framework.deletion_order import OrderedReconciler, workers
+from slinky.operator.framework.reconciler import ReconcileResult
 from slinky.operator.restapi.plan import plan
 from slinky.operator.restapi.status import health
 from slinky.operator.slurm.clusters import Clusters
-from slinky.slurm import Kind as What
+from slinky.slurm import ObjectKind as What
 
 
-class RestApiKeeper(HeldKeeper[RestApi]):
+class RestApiReconciler(OrderedReconciler[RestApi]):
     """Keeps slurmrestd running."""
 
     resource = REST_APIS
 
-    def __init__(self, world: World, clusters: Clusters) -> None:
+    def __init__(self, world: Context, clusters: Clusters) -> None:
         super().__init__(world, world.rest_apis)
         self.clusters = clusters
         world.rest_apis.add_indexes({references.CONTROLLER: lambda of: (str(of.controller_key),)})
@@ -35,16 +35,16 @@ class RestApiKeeper(HeldKeeper[RestApi]):
         watch(world.children.caches[CONFIG_MAPS.name], self._using_config)
         clusters.listen(lambda key, change: self.enqueue(self._speaking_for(key) if change.kind is What.SIGHT else ()))
 
-    async def act(self, found: RestApi) -> Outcome:
+    async def act(self, found: RestApi) -> ReconcileResult:
         """Apply Service and Deployment."""
         controller = self.world.controllers.get(found.controller_key)
-        hashes = await self._hashes(controller) if controller else Hashes()
+        hashes = await self._hashes(controller) if controller else DaemonHashes()
         for resource, manifest in plan(found, controller, hashes, self.world.settings.images):
             await self.world.children.ensure(resource, manifest)
         workload = Key(found.metadata.namespace, found.workload_name)
         live, observed = self.world.children.progress(DEPLOYMENTS, workload)
         known = health(found, live, observed, self.clusters.sight(found.controller_key))
-        return Outcome(self.with_scale(found, known, live, SLURMRESTD.selector_text(found.metadata.name)))
+        return ReconcileResult(self.with_scale(found, known, live, SLURMRESTD.selector_text(found.metadata.name)))
 
     def needed_by(self, found: RestApi) -> list[str]:
         """The workers of its cluster, unless another one speaks for it."""
@@ -53,13 +53,13 @@ class RestApiKeeper(HeldKeeper[RestApi]):
             return []
         return workers(self.world, found.controller_key)
 
-    async def _hashes(self, of: Controller) -> Hashes:
+    async def _hashes(self, of: Controller) -> DaemonHashes:
         config = self.world.children.find(CONFIG_MAPS, Key(of.metadata.namespace, of.config_name))
         if config is None:
             raise Later(f"the configuration of {of.key} is not written yet", after=1)
         key = await self.world.contents.slurm_keys(of.metadata.namespace, of.spec.slurm_key_ref)
         # Of all the files slurmrestd reads one.
-        return Hashes(key, config=hashed((config.data or {}).get(wellknown.SLURM_CONF, "")))
+        return DaemonHashes(key, config=hashed((config.data or {}).get(wellknown.SLURM_CONF, "")))
 
     def _speaking_for(self, controller: Key) -> tuple[Key, ...]:
         return tuple(found.key for found in self.world.rest_apis.by(references.CONTROLLER, str(controller)))

@@ -16,7 +16,7 @@ from slinky.operator.build.child_metadata import framed, pod_template
 from slinky.operator.build.images import Images
 from slinky.operator.build.pod_parts import (
     PATIENT,
-    Hashes,
+    DaemonHashes,
     Piece,
     config_source,
     default_container,
@@ -43,7 +43,7 @@ def service(of: RestApi) -> Piece:
     return _own(of, SERVICES, of.service_name, metadata=of.spec.service.metadata, spec=spec)
 
 
-def deployment(of: RestApi, controller: Controller, hashes: Hashes, images: Images) -> Piece:
+def deployment(of: RestApi, controller: Controller, hashes: DaemonHashes, images: Images) -> Piece:
     """The slurmrestd pods."""
     annotations = {
         **default_container("slurmrestd"),

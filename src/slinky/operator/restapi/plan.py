@@ -9,12 +9,12 @@ from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
 from slinky.kube.views import DEPLOYMENTS, SERVICES
 from slinky.operator.build.images import Images
-from slinky.operator.build.pod_parts import Hashes, Piece
+from slinky.operator.build.pod_parts import DaemonHashes, Piece
 from slinky.operator.restapi import objects
 
 
 def plan(
-    of: RestApi, controller: Controller | None, hashes: Hashes, images: Images
+    of: RestApi, controller: Controller | None, hashes: DaemonHashes, images: Images
 ) -> tuple[tuple[Resource[Any], Piece], ...]:
     """Manifests to apply, in order."""
     if controller is None:

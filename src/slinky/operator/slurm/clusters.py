@@ -15,10 +15,10 @@ from functools import partial
 from slinky.kube.types import Key
 from slinky.observe import Log
 from slinky.operator.metrics import SLURM_AGE, SLURM_CALLS, SLURM_ERRORS, SLURM_UP, kind_of_failure
-from slinky.operator.slurm.job_deadlines import Deadlines
-from slinky.operator.slurm.snapshot import FRESH, Sight
-from slinky.slurm import Change, Client, Exchange, MintedToken, Mirror, SlurmError
-from slinky.slurm import Kind as What
+from slinky.operator.slurm.job_deadlines import JobDeadlines
+from slinky.operator.slurm.snapshot import FRESH, SlurmSnapshot
+from slinky.slurm import Change, Exchange, MintedToken, Mirror, SlurmClient, SlurmError
+from slinky.slurm import ObjectKind as What
 
 log = Log("slinky.operator.slurm.clusters")
 
@@ -32,12 +32,12 @@ Listener = Callable[[Key, Change], None]
 
 
 @dataclass
-class _Cluster:
+class _ClusterConnection:
     url: str
     key: bytes
-    client: Client
+    client: SlurmClient
     mirror: Mirror
-    deadlines: Deadlines
+    deadlines: JobDeadlines
     lives: list[asyncio.Task[None]] = field(default_factory=list)
     stop: Callable[[], None] = field(default=lambda: None)
     sighted: float = field(default_factory=time.monotonic)
@@ -59,7 +59,7 @@ class Clusters:
     """The Slurm clusters that the operator talks to."""
 
     def __init__(self) -> None:
-        self._clusters: dict[Key, _Cluster] = {}
+        self._clusters: dict[Key, _ClusterConnection] = {}
         self._listeners: list[Listener] = []
         self._family: asyncio.TaskGroup | None = None
 
@@ -100,7 +100,7 @@ class Clusters:
             with contextlib.suppress(KeyError):
                 gauge.remove(*key)
 
-    def client(self, key: Key) -> Client | None:
+    def client(self, key: Key) -> SlurmClient | None:
         """The client of a cluster, if it has one."""
         found = self._clusters.get(key)
         return found.client if found else None
@@ -132,13 +132,13 @@ class Clusters:
         if found := self._clusters.get(key):
             found.mirror.nodes.expect_removal(hosts)
 
-    def sight(self, key: Key, within: float = FRESH) -> Sight:
+    def sight(self, key: Key, within: float = FRESH) -> SlurmSnapshot:
         """What is known of a cluster now."""
         found = self._clusters.get(key)
         if found is None:
-            return Sight()
+            return SlurmSnapshot()
         nodes, fault, now = found.mirror.nodes, found.mirror.fault, time.monotonic()
-        return Sight(
+        return SlurmSnapshot(
             connected=True,
             trusted=nodes.fresh(within) and fault is None,
             hosts=dict(nodes),
@@ -157,10 +157,10 @@ class Clusters:
             held = self._clusters.get(key)
             return held.key if held else secret
 
-        client = Client(url, MintedToken(current, USER), observe=partial(_observed, key))
+        client = SlurmClient(url, MintedToken(current, USER), observe=partial(_observed, key))
         mirror = Mirror(client, all_jobs=False)
-        deadlines = Deadlines(client, mirror.nodes, lambda: self._tell(key, Change(What.JOB, "", None, None)))
-        made = self._clusters[key] = _Cluster(url, secret, client, mirror, deadlines)
+        deadlines = JobDeadlines(client, mirror.nodes, lambda: self._tell(key, Change(What.JOB, "", None, None)))
+        made = self._clusters[key] = _ClusterConnection(url, secret, client, mirror, deadlines)
         made.stop = mirror.listen(lambda change: self._told(key, change))
         if self._family is not None:
             made.lives = [

@@ -11,11 +11,11 @@ from slinky.api.names import wellknown
 from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.restapi import RestApi
 from slinky.kube.controller import Again
-from slinky.kube.controller import Controller as Loop
+from slinky.kube.controller import ControlLoop as Loop
 from slinky.kube.types import Key
 from slinky.kube.views import Pod
 from slinky.operator.framework import references
-from slinky.operator.framework.context import World
+from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import WORKERS, judge
 from slinky.operator.framework.references import users
 from slinky.operator.slurm.clusters import Clusters
@@ -24,7 +24,7 @@ from slinky.operator.slurm.clusters import Clusters
 class Connections:
     """Keeps one connection per Controller."""
 
-    def __init__(self, world: World, clusters: Clusters) -> None:
+    def __init__(self, world: Context, clusters: Clusters) -> None:
         self.world = world
         self.clusters = clusters
         world.rest_apis.add_indexes({references.CONTROLLER: lambda of: (str(of.controller_key),)})

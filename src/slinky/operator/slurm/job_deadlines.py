@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from slinky.observe import Log
-from slinky.slurm import Client, HostlistError, Job, Node, NotFound, SlurmError, expand
+from slinky.slurm import Host, HostlistError, Job, SlurmClient, SlurmError, SlurmNotFound, expand
 
 log = Log("slinky.operator.slurm.job_deadlines")
 
@@ -55,10 +55,10 @@ def latest(endings: Iterable[Ending]) -> dict[str, float]:
     return found
 
 
-class Deadlines:
+class JobDeadlines:
     """The ends of one cluster's jobs, kept up to date while `run` runs."""
 
-    def __init__(self, client: Client, nodes: Mapping[str, Node], told: Callable[[], None]) -> None:
+    def __init__(self, client: SlurmClient, nodes: Mapping[str, Host], told: Callable[[], None]) -> None:
         """`nodes` is the mirror's table; `told` is called after every change."""
         self.of_host: Mapping[str, float] = {}
         self._client = client
@@ -107,7 +107,7 @@ class Deadlines:
             async with limit:
                 try:
                     found = ending(await self._client.job(key))
-                except NotFound:
+                except SlurmNotFound:
                     found = None
                 except SlurmError as error:  # whatever was known of it stays
                     log.info("a job could not be read", job=key, why=str(error))

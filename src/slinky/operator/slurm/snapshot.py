@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from slinky.operator.framework.conditions import Fact
-from slinky.slurm import Node, Presence, Reservation
+from slinky.slurm import Host, Presence, Reservation
 
 #: Knowledge older than this many seconds permits nothing that cannot be undone.
 FRESH = 10.0
 
 
-class Sight(NamedTuple):
+class SlurmSnapshot(NamedTuple):
     """One look at one cluster."""
 
     connected: bool = False
     trusted: bool = False
-    hosts: Mapping[str, Node] = {}
+    hosts: Mapping[str, Host] = {}
     reservations: Mapping[str, Reservation] = {}
     fault: str = ""
     doubt: str = ""
@@ -41,7 +41,7 @@ class Sight(NamedTuple):
             return 0.0
         return min(self.seconds, self.lost.get(host, math.inf))
 
-    def host(self, name: str) -> Node | None:
+    def host(self, name: str) -> Host | None:
         """The host, if it is positively known now."""
         return self.hosts.get(name) if self.trusted else None
 

@@ -6,8 +6,8 @@ from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, Secret
 from slinky.operator.framework import references
-from slinky.operator.framework.context import World
-from slinky.operator.framework.reconciler import Keeper, Outcome
+from slinky.operator.framework.context import Context
+from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
 from slinky.operator.framework.references import users
 from slinky.operator.keys.jwt_keyring import Signer
 from slinky.operator.metrics import WRITES
@@ -16,17 +16,17 @@ from slinky.operator.token.plan import plan
 from slinky.operator.token.status import health, issued_at
 
 
-class TokenKeeper(Keeper[Token]):
+class TokenReconciler(Reconciler[Token]):
     """Keeps Slurm's tokens fresh."""
 
     resource = TOKENS
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Context) -> None:
         super().__init__(world, world.tokens)
         world.tokens.add_indexes({references.SECRETS: references.local(references.token_secrets)})
         self.controller.watches(world.contents.secrets, users(world.tokens, references.SECRETS))
 
-    async def act(self, found: Token) -> Outcome:
+    async def act(self, found: Token) -> ReconcileResult:
         """Replace the token if it is time."""
         ref = found.spec.jwt_key
         if ref is None:
@@ -42,7 +42,7 @@ class TokenKeeper(Keeper[Token]):
             self.note(found, "TokenIssued", f"A new token for {found.username}: {planned.why}")
         known = health(held or b"", now, signed=signed or planned.mint)
         status = self.with_health(found, known, issued_at=issued_at(held or b""))
-        return Outcome(status, planned.again)
+        return ReconcileResult(status, planned.again)
 
     async def _held(self, of: Token, signer: Signer) -> bytes | None:
         where = Key(of.metadata.namespace, of.secret_name)

@@ -10,7 +10,7 @@ from slinky.slurm.tokens import TokenError, claims, refresh_after
 SOONEST = 1.0
 
 
-class Plan(NamedTuple):
+class TokenPlan(NamedTuple):
     """Make a new token now, or look again after so many seconds (None: never)."""
 
     mint: bool
@@ -18,16 +18,16 @@ class Plan(NamedTuple):
     why: str = ""
 
 
-def plan(of: Token, held: bytes | None, *, signed: bool, now: float) -> Plan:
+def plan(of: Token, held: bytes | None, *, signed: bool, now: float) -> TokenPlan:
     """What to do, given the token in the Secret and whether it is signed as tokens are to be signed now."""
     if held is None:
-        return Plan(True, _later(of), "there is no token yet")
+        return TokenPlan(True, _later(of), "there is no token yet")
     if not of.spec.refresh:
-        return Plan(False, None)
+        return TokenPlan(False, None)
     text = held.decode(errors="replace")
     left = refresh_after(text, now=now, lifetime=of.lifetime)
     why = _flaw(of, text, signed=signed, left=left)
-    return Plan(True, _later(of), why) if why else Plan(False, max(SOONEST, left))
+    return TokenPlan(True, _later(of), why) if why else TokenPlan(False, max(SOONEST, left))
 
 
 def _flaw(of: Token, text: str, *, signed: bool, left: float) -> str:

@@ -4,7 +4,7 @@
 from datetime import UTC, datetime
 
 from slinky.kube.conditions import rfc3339
-from slinky.operator.framework.conditions import Fact, Health
+from slinky.operator.framework.conditions import Fact, ObjectHealth
 from slinky.slurm.tokens import TokenError, claims
 
 
@@ -17,7 +17,7 @@ def issued_at(token: bytes) -> str | None:
     return None if when is None else rfc3339(datetime.fromtimestamp(when, UTC))
 
 
-def health(token: bytes, now: float, *, signed: bool) -> Health:
+def health(token: bytes, now: float, *, signed: bool) -> ObjectHealth:
     """Conditions of a Token: ready while Slurm would accept it, in sync while the current key has signed it."""
     slurm = Fact(None, "NotAsked", "the operator signs tokens by itself and asks no Slurm about them")
     config = Fact(True, "Signed", "the Secret holds a token that the current key has signed")
@@ -27,8 +27,8 @@ def health(token: bytes, now: float, *, signed: bool) -> Health:
         said = claims(token.decode(errors="replace"))
     except TokenError:
         wrong = Fact(True, "Unreadable", "the Secret holds no token; delete it for a new one")
-        return Health(wrong._replace(value=False), degraded=wrong, slurm=slurm, config=config)
+        return ObjectHealth(wrong._replace(value=False), degraded=wrong, slurm=slurm, config=config)
     if said.expired(now):
         wrong = Fact(True, "Expired", "the token is over and `refresh` is off; delete the Secret for a new one")
-        return Health(wrong._replace(value=False), degraded=wrong, slurm=slurm, config=config)
-    return Health(Fact(True, "Issued", "the Secret holds a valid token"), slurm=slurm, config=config)
+        return ObjectHealth(wrong._replace(value=False), degraded=wrong, slurm=slurm, config=config)
+    return ObjectHealth(Fact(True, "Issued", "the Secret holds a valid token"), slurm=slurm, config=config)

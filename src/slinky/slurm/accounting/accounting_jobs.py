@@ -75,7 +75,7 @@ class PastJob(Value, frozen=True, gc=False, rename={"past": "state"}):
         return JobState.of(self.past.current)
 
 
-class Outcome(Value, frozen=True, gc=False):
+class JobOutcome(Value, frozen=True, gc=False):
     """What may be added to the record of a job after its end (v0.0.44)."""
 
     comment: PastComment | None = None

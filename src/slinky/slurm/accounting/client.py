@@ -11,22 +11,22 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from slinky.slurm.accounting.account_requests import NewAccounts, NewUsers
-from slinky.slurm.accounting.accounting_jobs import Outcome, PastJob
+from slinky.slurm.accounting.accounting_jobs import JobOutcome, PastJob
 from slinky.slurm.accounting.qos import Qos
 from slinky.slurm.accounting.views import Account, Association, Cluster, User, Wckey
-from slinky.slurm.errors import NotFound, Problem
+from slinky.slurm.errors import Problem, SlurmNotFound
 from slinky.slurm.model.responses import (
-    AccountsAnswer,
-    Answer,
-    AssociationsAnswer,
-    ChangesAnswer,
-    ClustersAnswer,
-    PastJobsAnswer,
-    PingAnswer,
-    QosAnswer,
-    TresAnswer,
-    UsersAnswer,
-    WckeysAnswer,
+    AccountsResponse,
+    AssociationsResponse,
+    ChangesResponse,
+    ClustersResponse,
+    PastJobsResponse,
+    PingResponse,
+    QosResponse,
+    Response,
+    TresResponse,
+    UsersResponse,
+    WckeysResponse,
 )
 from slinky.slurm.model.statistics import ControllerPing
 from slinky.slurm.model.values import Tres, Value
@@ -62,7 +62,7 @@ class _Wckeys(Value, frozen=True, gc=False):
     wckeys: tuple[Wckey, ...]
 
 
-class Accounting:
+class AccountingClient:
     """The accounting side of a `Client`."""
 
     def __init__(self, session: Session) -> None:
@@ -70,52 +70,52 @@ class Accounting:
 
     async def ping(self) -> tuple[ControllerPing, ...]:
         """Every slurmdbd and whether it answers."""
-        return present((await self._session.call(Dbd.PING, PingAnswer)).pings, "pings")
+        return present((await self._session.call(Dbd.PING, PingResponse)).pings, "pings")
 
     # Accounts
 
     async def accounts(self) -> tuple[Account, ...]:
         """Every account."""
-        return present((await self._session.call(Dbd.ACCOUNTS, AccountsAnswer)).accounts, "accounts")
+        return present((await self._session.call(Dbd.ACCOUNTS, AccountsResponse)).accounts, "accounts")
 
     async def account(self, name: str) -> Account:
         """One account."""
-        answer = await self._session.call(Dbd.ACCOUNT, AccountsAnswer, account_name=name)
+        answer = await self._session.call(Dbd.ACCOUNT, AccountsResponse, account_name=name)
         return _only(answer.accounts, f"account {name}")
 
     async def add_accounts(self, new: NewAccounts) -> None:
         """Create accounts together with their associations: the way that makes them usable at once."""
-        await self._session.call(Dbd.ADD_ACCOUNTS, Answer, body=new)
+        await self._session.call(Dbd.ADD_ACCOUNTS, Response, body=new)
 
     async def write_accounts(self, *accounts: Account) -> None:
         """Create or change account records."""
-        await self._session.call(Dbd.WRITE_ACCOUNTS, Answer, body=_Accounts(accounts))
+        await self._session.call(Dbd.WRITE_ACCOUNTS, Response, body=_Accounts(accounts))
 
     async def delete_account(self, name: str) -> None:
         """Remove an account and its associations."""
-        await self._session.call(Dbd.DELETE_ACCOUNT, Answer, account_name=name)
+        await self._session.call(Dbd.DELETE_ACCOUNT, Response, account_name=name)
 
     # Users
 
     async def users(self) -> tuple[User, ...]:
         """Every user."""
-        return present((await self._session.call(Dbd.USERS, UsersAnswer)).users, "users")
+        return present((await self._session.call(Dbd.USERS, UsersResponse)).users, "users")
 
     async def user(self, name: str) -> User:
         """One user."""
-        return _only((await self._session.call(Dbd.USER, UsersAnswer, name=name)).users, f"user {name}")
+        return _only((await self._session.call(Dbd.USER, UsersResponse, name=name)).users, f"user {name}")
 
     async def add_users(self, new: NewUsers) -> None:
         """Create users together with their associations."""
-        await self._session.call(Dbd.ADD_USERS, Answer, body=new)
+        await self._session.call(Dbd.ADD_USERS, Response, body=new)
 
     async def write_users(self, *users: User) -> None:
         """Create or change user records."""
-        await self._session.call(Dbd.WRITE_USERS, Answer, body=_Users(users))
+        await self._session.call(Dbd.WRITE_USERS, Response, body=_Users(users))
 
     async def delete_user(self, name: str) -> None:
         """Remove a user and its associations."""
-        await self._session.call(Dbd.DELETE_USER, Answer, name=name)
+        await self._session.call(Dbd.DELETE_USER, Response, name=name)
 
     # Associations
 
@@ -124,12 +124,12 @@ class Accounting:
     ) -> tuple[Association, ...]:
         """Associations, all or those that fit."""
         query = query_of(account=account, user=user, cluster=cluster)
-        answer = await self._session.call(Dbd.ASSOCIATIONS, AssociationsAnswer, query=query)
+        answer = await self._session.call(Dbd.ASSOCIATIONS, AssociationsResponse, query=query)
         return present(answer.associations, "associations")
 
     async def write_associations(self, *associations: Association) -> None:
         """Create or change associations."""
-        await self._session.call(Dbd.WRITE_ASSOCIATIONS, Answer, body=_Associations(associations))
+        await self._session.call(Dbd.WRITE_ASSOCIATIONS, Response, body=_Associations(associations))
 
     async def delete_associations(
         self, *, account: str | None = None, user: str | None = None, cluster: str | None = None
@@ -138,25 +138,25 @@ class Accounting:
         query = query_of(account=account, user=user, cluster=cluster)
         if not query:
             raise ValueError("a filter is needed: none would mean every association")
-        await self._session.call(Dbd.DELETE_ASSOCIATIONS, Answer, query=query)
+        await self._session.call(Dbd.DELETE_ASSOCIATIONS, Response, query=query)
 
     # QOS
 
     async def qos(self) -> tuple[Qos, ...]:
         """Every QOS."""
-        return present((await self._session.call(Dbd.QOS, QosAnswer)).qos, "qos")
+        return present((await self._session.call(Dbd.QOS, QosResponse)).qos, "qos")
 
     async def one_qos(self, name: str) -> Qos:
         """One QOS."""
-        return _only((await self._session.call(Dbd.ONE_QOS, QosAnswer, qos=name)).qos, f"qos {name}")
+        return _only((await self._session.call(Dbd.ONE_QOS, QosResponse, qos=name)).qos, f"qos {name}")
 
     async def write_qos(self, *qos: Qos) -> None:
         """Create or change QOS."""
-        await self._session.call(Dbd.WRITE_QOS, Answer, body=_Qos(qos))
+        await self._session.call(Dbd.WRITE_QOS, Response, body=_Qos(qos))
 
     async def delete_qos(self, name: str) -> None:
         """Remove a QOS."""
-        await self._session.call(Dbd.DELETE_QOS, Answer, qos=name)
+        await self._session.call(Dbd.DELETE_QOS, Response, qos=name)
 
     # Jobs
 
@@ -178,56 +178,56 @@ class Accounting:
             skip_steps="true",
             **{name: ",".join(values) or None for name, values in lists.items()},
         )
-        answer = await self._session.call(Dbd.JOBS, PastJobsAnswer, query=query)
+        answer = await self._session.call(Dbd.JOBS, PastJobsResponse, query=query)
         return present(answer.jobs, "jobs")
 
     async def job(self, job: int | str) -> PastJob:
         """A job of the past; of several with this id, the one submitted last."""
-        found = present((await self._session.call(Dbd.JOB, PastJobsAnswer, job_id=job)).jobs, "jobs")
+        found = present((await self._session.call(Dbd.JOB, PastJobsResponse, job_id=job)).jobs, "jobs")
         return _only(tuple(sorted(found, key=_submission, reverse=True)), f"job {job}")
 
-    async def write_outcome(self, job: int | str, outcome: Outcome) -> None:
+    async def write_outcome(self, job: int | str, outcome: JobOutcome) -> None:
         """Add remarks and an exit code to the record of a job that has ended (v0.0.44).
 
         A job of which slurmdbd has no record yet is `NotFound`, though slurmrestd calls that "not modified".
         """
-        answer = await self._session.call(Dbd.WRITE_JOB, ChangesAnswer, body=outcome, job_id=job)
+        answer = await self._session.call(Dbd.WRITE_JOB, ChangesResponse, body=outcome, job_id=job)
         _only(answer.results, f"record of job {job}")
 
     # The rest
 
     async def tres(self) -> tuple[Tres, ...]:
         """Every trackable resource."""
-        return present((await self._session.call(Dbd.TRES, TresAnswer)).tres, "TRES")
+        return present((await self._session.call(Dbd.TRES, TresResponse)).tres, "TRES")
 
     async def clusters(self) -> tuple[Cluster, ...]:
         """Every cluster."""
-        return present((await self._session.call(Dbd.CLUSTERS, ClustersAnswer)).clusters, "clusters")
+        return present((await self._session.call(Dbd.CLUSTERS, ClustersResponse)).clusters, "clusters")
 
     async def cluster(self, name: str) -> Cluster:
         """One cluster."""
-        answer = await self._session.call(Dbd.CLUSTER, ClustersAnswer, cluster_name=name)
+        answer = await self._session.call(Dbd.CLUSTER, ClustersResponse, cluster_name=name)
         return _only(answer.clusters, f"cluster {name}")
 
     async def write_clusters(self, *clusters: Cluster) -> None:
         """Create or change cluster records."""
-        await self._session.call(Dbd.WRITE_CLUSTERS, Answer, body=_Clusters(clusters))
+        await self._session.call(Dbd.WRITE_CLUSTERS, Response, body=_Clusters(clusters))
 
     async def delete_cluster(self, name: str) -> None:
         """Remove a cluster from the database."""
-        await self._session.call(Dbd.DELETE_CLUSTER, Answer, cluster_name=name)
+        await self._session.call(Dbd.DELETE_CLUSTER, Response, cluster_name=name)
 
     async def wckeys(self) -> tuple[Wckey, ...]:
         """Every workload characterisation key."""
-        return present((await self._session.call(Dbd.WCKEYS, WckeysAnswer)).wckeys, "wckeys")
+        return present((await self._session.call(Dbd.WCKEYS, WckeysResponse)).wckeys, "wckeys")
 
     async def write_wckeys(self, *wckeys: Wckey) -> None:
         """Create workload characterisation keys."""
-        await self._session.call(Dbd.WRITE_WCKEYS, Answer, body=_Wckeys(wckeys))
+        await self._session.call(Dbd.WRITE_WCKEYS, Response, body=_Wckeys(wckeys))
 
     async def delete_wckey(self, identity: int) -> None:
         """Remove a workload characterisation key."""
-        await self._session.call(Dbd.DELETE_WCKEY, Answer, id=identity)
+        await self._session.call(Dbd.DELETE_WCKEY, Response, id=identity)
 
 
 def _submission(job: PastJob) -> int:
@@ -236,5 +236,5 @@ def _submission(job: PastJob) -> int:
 
 def _only(found: tuple[T, ...] | None, what: str) -> T:
     if not found:
-        raise NotFound(Problem(0, f"no {what}"))
+        raise SlurmNotFound(Problem(0, f"no {what}"))
     return found[0]

@@ -6,14 +6,14 @@ its own.
 """
 
 from slinky.slurm.conf.cgroup import CgroupConf
-from slinky.slurm.conf.gres import Device, GresConf, GresLine, devices
+from slinky.slurm.conf.gres import GresConf, GresDevice, GresLine, devices
 from slinky.slurm.conf.node import node_settings
 from slinky.slurm.conf.slurm import (
-    Controller,
     NodeLine,
     NodeSetLine,
     PartitionLine,
     SlurmConf,
+    SlurmctldHost,
     cluster_name,
     merge_options,
     problems,
@@ -26,9 +26,8 @@ __all__ = [
     "Block",
     "CgroupConf",
     "ConfError",
-    "Controller",
-    "Device",
     "GresConf",
+    "GresDevice",
     "GresLine",
     "Line",
     "NodeLine",
@@ -36,6 +35,7 @@ __all__ = [
     "PartitionLine",
     "Setting",
     "SlurmConf",
+    "SlurmctldHost",
     "SlurmdbdConf",
     "Switch",
     "Topology",

@@ -56,7 +56,7 @@ class GresConf(Value, frozen=True, gc=False):
         return render([*head, *(item.line() for item in self.lines)])
 
 
-class Device(Value, frozen=True, gc=False):
+class GresDevice(Value, frozen=True, gc=False):
     """So many devices of a kind, with their indices where Slurm tells."""
 
     name: str
@@ -65,18 +65,18 @@ class Device(Value, frozen=True, gc=False):
     indices: tuple[int, ...] = ()
 
 
-def devices(text: str) -> tuple[Device, ...]:
+def devices(text: str) -> tuple[GresDevice, ...]:
     """What `gres`, `gres_used` or an entry of `gres_detail` says, device kind by device kind."""
     return tuple(_device(term) for term in re.split(r",(?![^(]*\))", text) if term.strip() not in {"", "(null)", "N/A"})
 
 
-def _device(term: str) -> Device:
+def _device(term: str) -> GresDevice:
     found = _GRES.match(term.strip().removeprefix("gres/"))
     if found is None:
         raise ConfError(f"{term[:60]!r} is not a device")
     name, kind, count, index = found.groups()
     numbers = indices(index) if index and "IDX" in term and index != "N/A" else ()
-    return Device(name, kind or "", int(count) if count else max(1, len(numbers)), numbers)
+    return GresDevice(name, kind or "", int(count) if count else max(1, len(numbers)), numbers)
 
 
 def indices(text: str) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ LONGEST_CLUSTER_NAME = 40
 _CLUSTER = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
 
 
-class Controller(Value, frozen=True, gc=False):
+class SlurmctldHost(Value, frozen=True, gc=False):
     """A slurmctld host, with the address under which others reach it."""
 
     name: str
@@ -82,7 +82,7 @@ class SlurmConf(Value, frozen=True, gc=False):
     """What a program decides about slurm.conf."""
 
     cluster_name: str
-    controllers: tuple[Controller, ...]
+    controllers: tuple[SlurmctldHost, ...]
     slurmctld_port: int = 6817
     slurmctld_address: str | None = None
     slurmd_port: int = 6818

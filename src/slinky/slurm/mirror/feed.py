@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 
-class Kind(Enum):
+class ObjectKind(Enum):
     """What changed."""
 
     JOB = "job"
@@ -28,7 +28,7 @@ class Kind(Enum):
 class Change(NamedTuple):
     """One thing before and after; None is absence, as a confirmed fact."""
 
-    kind: Kind
+    kind: ObjectKind
     key: str
     before: Any
     after: Any
@@ -41,10 +41,10 @@ def moves(change: Change) -> bool:
     """Whether something happens, so that more may follow: not when an old job is purged, nor when only more became
     known of one.
     """
-    if change.kind is Kind.JOB:
+    if change.kind is ObjectKind.JOB:
         before, after = change.before, change.after
         return after is not None and (before is None or before.state != after.state)
-    return change.kind is Kind.NODE
+    return change.kind is ObjectKind.NODE
 
 
 def merged(earlier: Change, later: Change) -> Change | None:
@@ -57,9 +57,9 @@ def merged(earlier: Change, later: Change) -> Change | None:
 class Feed:
     """Changes for one reader, in the order in which the things first changed."""
 
-    def __init__(self, kinds: Iterable[Kind] = ()) -> None:
-        self._kinds = frozenset(kinds) or frozenset(Kind)
-        self._waiting: dict[tuple[Kind, str], Change] = {}
+    def __init__(self, kinds: Iterable[ObjectKind] = ()) -> None:
+        self._kinds = frozenset(kinds) or frozenset(ObjectKind)
+        self._waiting: dict[tuple[ObjectKind, str], Change] = {}
         self._news = asyncio.Event()
 
     def __len__(self) -> int:

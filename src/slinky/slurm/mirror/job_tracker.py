@@ -18,12 +18,12 @@ from typing import NamedTuple
 from msgspec import structs
 
 from slinky.slurm.accounting.accounting_jobs import PastJob
-from slinky.slurm.client import Client
-from slinky.slurm.errors import NotFound, SlurmError, Unsupported
+from slinky.slurm.client import SlurmClient
+from slinky.slurm.errors import SlurmError, SlurmNotFound, Unsupported
 from slinky.slurm.mirror import job_record
-from slinky.slurm.mirror.feed import Change, Kind
+from slinky.slurm.mirror.feed import Change, ObjectKind
 from slinky.slurm.mirror.job_record import JobRecord, Question
-from slinky.slurm.mirror.observed_table import FRESH, Presence, Table
+from slinky.slurm.mirror.observed_table import FRESH, ObservedTable, Presence
 from slinky.slurm.mirror.pending_refresh import Allowance, Waiting, curious
 from slinky.slurm.model.states import JobState
 from slinky.slurm.model.views import Job, JobStatus, NodeResources
@@ -55,12 +55,12 @@ class Whereabouts(NamedTuple):
     record: JobRecord | None
 
 
-class JobBook:
+class JobTracker:
     """Every job that the mirror knows."""
 
     def __init__(
         self,
-        client: Client,
+        client: SlurmClient,
         *,
         everything: bool,
         patience: float,
@@ -68,7 +68,7 @@ class JobBook:
         tell: Callable[[Change], None],
     ) -> None:
         # A job that was just submitted is in no list yet, so absence is `whereabouts`' business.
-        self.table: Table[JobRecord] = Table(clock, complete=False)
+        self.table: ObservedTable[JobRecord] = ObservedTable(clock, complete=False)
         self._client = client
         self._everything = everything
         self._patience = patience
@@ -304,7 +304,7 @@ class JobBook:
         """
         try:
             job: Job | None = await self._client.job(key)
-        except NotFound:
+        except SlurmNotFound:
             job = None
         self._read_at[key] = self._clock()
         if job is not None and job_record.same_job(record, job):
@@ -349,13 +349,13 @@ class JobBook:
             self._first_seen.setdefault(record.job_id, self._clock())
         before = self.table.put(record.job_id, record)
         if before != record:
-            self._tell(Change(Kind.JOB, record.job_id, before, record))
+            self._tell(Change(ObjectKind.JOB, record.job_id, before, record))
 
     def _drop(self, key: str) -> None:
         before = self.table.drop(key)
         self._first_seen.pop(key, None)
         if before is not None:
-            self._tell(Change(Kind.JOB, key, before, None))
+            self._tell(Change(ObjectKind.JOB, key, before, None))
 
     def _depart(self, record: JobRecord) -> None:
         """Keep the last word on a tracked job until it is forgotten; its id may belong to another by now."""
@@ -363,4 +363,4 @@ class JobBook:
         for name in (record.sluid, record.job_id):
             if name:
                 self._departed[name] = record
-        self._tell(Change(Kind.JOB, record.job_id, before, record))
+        self._tell(Change(ObjectKind.JOB, record.job_id, before, record))

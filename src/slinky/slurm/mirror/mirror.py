@@ -23,12 +23,12 @@ from typing import Any, Self, TypeVar
 
 from msgspec import structs
 
-from slinky.slurm.client import Client
+from slinky.slurm.client import SlurmClient
 from slinky.slurm.errors import SlurmError
-from slinky.slurm.mirror.feed import Change, Feed, Kind, Listener, moves
+from slinky.slurm.mirror.feed import Change, Feed, Listener, ObjectKind, moves
 from slinky.slurm.mirror.job_record import YOUNG, JobRecord
-from slinky.slurm.mirror.job_tracker import JobBook, Whereabouts
-from slinky.slurm.mirror.observed_table import FRESH, Doubt, Table
+from slinky.slurm.mirror.job_tracker import JobTracker, Whereabouts
+from slinky.slurm.mirror.observed_table import FRESH, Doubt, ObservedTable
 from slinky.slurm.mirror.polling import (
     VITAL,
     Hurry,
@@ -43,21 +43,21 @@ from slinky.slurm.mirror.polling import (
 )
 from slinky.slurm.model.partitions import Partition
 from slinky.slurm.model.results import Listing
-from slinky.slurm.model.views import Node, Reservation
+from slinky.slurm.model.views import Host, Reservation
 
 log = logging.getLogger(__name__)
 
-N = TypeVar("N", Node, Partition, Reservation)
+N = TypeVar("N", Host, Partition, Reservation)
 
 
-def same_node(before: Node, after: Node) -> bool:
+def same_node(before: Host, after: Host) -> bool:
     """Whether two views of a node differ at most in gauges that every ping of its slurmd moves."""
     gauges = {"free_mem": before.free_mem, "cpu_load": before.cpu_load, "last_busy": before.last_busy}
     return before == structs.replace(after, **gauges)
 
 
 #: When a difference is no change.
-SAME: dict[Kind, Callable[[Any, Any], bool]] = {Kind.NODE: same_node}
+SAME: dict[ObjectKind, Callable[[Any, Any], bool]] = {ObjectKind.NODE: same_node}
 
 
 class Mirror:
@@ -65,7 +65,7 @@ class Mirror:
 
     def __init__(
         self,
-        client: Client,
+        client: SlurmClient,
         *,
         all_jobs: bool = True,
         rhythm: Rhythm | None = None,
@@ -75,11 +75,13 @@ class Mirror:
         self._client = client
         self._rhythm = rhythm or Rhythm()
         self._clock = clock
-        self._book = JobBook(client, everything=all_jobs, patience=self._rhythm.pending, clock=clock, tell=self._tell)
-        self.jobs: Table[JobRecord] = self._book.table
-        self.nodes: Table[Node] = Table(clock)
-        self.partitions: Table[Partition] = Table(clock)
-        self.reservations: Table[Reservation] = Table(clock, cautious=False)
+        self._book = JobTracker(
+            client, everything=all_jobs, patience=self._rhythm.pending, clock=clock, tell=self._tell
+        )
+        self.jobs: ObservedTable[JobRecord] = self._book.table
+        self.nodes: ObservedTable[Host] = ObservedTable(clock)
+        self.partitions: ObservedTable[Partition] = ObservedTable(clock)
+        self.reservations: ObservedTable[Reservation] = ObservedTable(clock, cautious=False)
         #: Somebody waits for work to leave a node: whenever jobs move, nodes are read at once.
         self.attentive = False
         #: The error that keeps the mirror from seeing, or None.
@@ -103,12 +105,12 @@ class Mirror:
         return max(self.jobs.age, self.nodes.age)
 
     @property
-    def doubts(self) -> dict[Kind, Doubt]:
+    def doubts(self) -> dict[ObjectKind, Doubt]:
         """Lists that are not believed, and why."""
         tables = {
-            Kind.JOB: self.jobs.doubt,
-            Kind.NODE: self.nodes.doubt,
-            Kind.PARTITION: self.partitions.doubt,
+            ObjectKind.JOB: self.jobs.doubt,
+            ObjectKind.NODE: self.nodes.doubt,
+            ObjectKind.PARTITION: self.partitions.doubt,
         }
         return {kind: doubt for kind, doubt in tables.items() if doubt is not None}
 
@@ -127,7 +129,7 @@ class Mirror:
         return stop
 
     @contextlib.contextmanager
-    def subscribe(self, *kinds: Kind) -> Iterator[Feed]:
+    def subscribe(self, *kinds: ObjectKind) -> Iterator[Feed]:
         """A feed of changes from now on, of these kinds or of all."""
         feed = Feed(kinds)
         stop = self.listen(feed.put)
@@ -136,7 +138,7 @@ class Mirror:
         finally:
             stop()
 
-    async def changes(self, *kinds: Kind) -> AsyncIterator[Change]:
+    async def changes(self, *kinds: ObjectKind) -> AsyncIterator[Change]:
         """Changes as they come, of these kinds or of all."""
         with self.subscribe(*kinds) as feed:
             async for change in feed:
@@ -262,7 +264,7 @@ class Mirror:
                 self._recovered()
             if not self._whole and self._complete():
                 self._whole = True
-                self._tell(Change(Kind.SIGHT, "", None, None))
+                self._tell(Change(ObjectKind.SIGHT, "", None, None))
         last.at = self._clock()
         # Single reads are few at a time anyway: what they took is no reason to look at states less often.
         last.cost = self._book.cost if source is Source.JOBS else last.at - started
@@ -276,13 +278,13 @@ class Mirror:
                     self._want(source, Hurry.NOW)
             case Source.NODES:
                 nodes = await self._client.nodes(since=self._since.get(source))
-                self._take(Kind.NODE, source, self.nodes, nodes)
+                self._take(ObjectKind.NODE, source, self.nodes, nodes)
             case Source.PARTITIONS:
                 partitions = await self._client.partitions(since=self._since.get(source))
-                self._take(Kind.PARTITION, source, self.partitions, partitions)
+                self._take(ObjectKind.PARTITION, source, self.partitions, partitions)
             case Source.RESERVATIONS:
                 reservations = await self._client.reservations(since=self._since.get(source))
-                self._take(Kind.RESERVATION, source, self.reservations, reservations)
+                self._take(ObjectKind.RESERVATION, source, self.reservations, reservations)
         # Another cluster behind the same address would look like the loss of everything in this one.
         session = self._client.session
         session.pinned = session.pinned or session.slurm.cluster
@@ -292,7 +294,7 @@ class Mirror:
         if before is None:
             log.warning("lost sight of slurm: %s", error)
             self._book.suspect(self._clock() - YOUNG)
-            self._tell(Change(Kind.SIGHT, "", None, error))
+            self._tell(Change(ObjectKind.SIGHT, "", None, error))
 
     def _recovered(self) -> None:
         """One source answers again: ask those that still fail without delay, and see when all answer."""
@@ -309,7 +311,7 @@ class Mirror:
         log.info("slurm is in sight again")
         self._read_anew()
         self._moved_at = self._clock()
-        self._tell(Change(Kind.SIGHT, "", before, None))
+        self._tell(Change(ObjectKind.SIGHT, "", before, None))
 
     def _read_anew(self) -> None:
         """Another life of slurmctld may know other things, whatever its times say."""
@@ -338,7 +340,7 @@ class Mirror:
         if replanned(before, now):
             await self._book.explain()
 
-    def _take(self, kind: Kind, source: Source, table: Table[N], found: Listing[N] | None) -> None:
+    def _take(self, kind: ObjectKind, source: Source, table: ObservedTable[N], found: Listing[N] | None) -> None:
         """Bring one table up to a list; None confirms what is there."""
         if found is None:
             table.confirm()
@@ -347,10 +349,10 @@ class Mirror:
         doubt = table.doubt
         changed = table.replace({item.name: item for item in found.items}, same=SAME.get(kind))
         if (doubt is None) is not (table.doubt is None):
-            self._tell(Change(Kind.SIGHT, "", doubt, table.doubt))
+            self._tell(Change(ObjectKind.SIGHT, "", doubt, table.doubt))
         for key, before, after in changed:
             self._tell(Change(kind, key, before, after))
-        if changed and kind is Kind.NODE:
+        if changed and kind is ObjectKind.NODE:
             self._want(Source.JOBS, Hurry.NOW)  # a job may have started or ended there
         if table.doubt is None:
             self._since[source] = found.at

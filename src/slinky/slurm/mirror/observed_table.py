@@ -33,7 +33,7 @@ class Presence(Enum):
     UNKNOWN = "unknown"
 
 
-class Verdict(Enum):
+class ListTrust(Enum):
     """Whether a new list is believed."""
 
     BELIEVE = "believe"
@@ -41,16 +41,16 @@ class Verdict(Enum):
     REFUSE = "refuse"  # empty where it was full: only a person or an announced removal makes that true
 
 
-def judge(known: int, missing: int, announced: int) -> Verdict:
+def judge(known: int, missing: int, announced: int) -> ListTrust:
     """Whether `missing` of `known` things may be gone, when the removal of `announced` of them was
     expected.
     """
     unexpected = missing - announced
     if unexpected <= 0:
-        return Verdict.BELIEVE
+        return ListTrust.BELIEVE
     if missing >= known:
-        return Verdict.REFUSE
-    return Verdict.BELIEVE if unexpected <= max(FEW, known * SHARE) else Verdict.DOUBT
+        return ListTrust.REFUSE
+    return ListTrust.BELIEVE if unexpected <= max(FEW, known * SHARE) else ListTrust.DOUBT
 
 
 class Doubt(NamedTuple):
@@ -69,7 +69,7 @@ class Doubt(NamedTuple):
         return f"{len(self.missing)} vanished at once"
 
 
-class Table(Mapping[str, T], Generic[T]):
+class ObservedTable(Mapping[str, T], Generic[T]):
     """Things by key, as last seen."""
 
     def __init__(self, clock: Callable[[], float], *, cautious: bool = True, complete: bool = True) -> None:
@@ -167,7 +167,7 @@ class Table(Mapping[str, T], Generic[T]):
         if not self._cautious:
             return True
         verdict = judge(len(self._items), len(missing), len(missing & self._announced))
-        return self.weigh(missing, doubtful=verdict is not Verdict.BELIEVE, lasting=verdict is Verdict.REFUSE)
+        return self.weigh(missing, doubtful=verdict is not ListTrust.BELIEVE, lasting=verdict is ListTrust.REFUSE)
 
     def weigh(self, missing: frozenset[str], *, doubtful: bool, lasting: bool = False) -> bool:
         """Whether a loss is believed now, given how doubtful it is and how long it has been seen."""

@@ -18,7 +18,7 @@ from slinky.slurm.errors import Problem
 from slinky.slurm.model.partitions import Partition
 from slinky.slurm.model.statistics import ConfMeta, ControllerPing, Diag
 from slinky.slurm.model.values import UNSET, Number, Tres, Value
-from slinky.slurm.model.views import Job, JobStatus, License, Node, NodeResources, Reservation, Share
+from slinky.slurm.model.views import Host, Job, JobStatus, License, NodeResources, Reservation, Share
 
 
 class ErrorEntry(Value, frozen=True, gc=False):
@@ -78,16 +78,16 @@ class SlurmMeta(Value, frozen=True, gc=False):
     cluster: str = ""
 
 
-class Meta(Value, frozen=True, gc=False):
+class ResponseMeta(Value, frozen=True, gc=False):
     """Slurm's own envelope data; an answer without it is not from slurmrestd."""
 
     slurm: SlurmMeta = SlurmMeta()
 
 
-class Answer(Value, frozen=True, gc=False):
+class Response(Value, frozen=True, gc=False):
     """What every answer of slurmrestd has in common."""
 
-    meta: Meta | None = None
+    meta: ResponseMeta | None = None
     errors: tuple[ErrorEntry, ...] | None = None
     warnings: tuple[WarningEntry, ...] | None = None
 
@@ -97,73 +97,73 @@ class Answer(Value, frozen=True, gc=False):
         return tuple(Problem(0, w.description or "", w.source or "") for w in self.warnings or ())
 
 
-class JobsAnswer(Answer, frozen=True, gc=False):
+class JobsResponse(Response, frozen=True, gc=False):
     """`jobs/`, `job/{id}`."""
 
     jobs: tuple[Job, ...] | None = None
     last_update: Number = UNSET
 
 
-class StatesAnswer(Answer, frozen=True, gc=False):
+class StatesResponse(Response, frozen=True, gc=False):
     """`jobs/state/`."""
 
     jobs: tuple[JobStatus, ...] | None = None
 
 
-class NodesAnswer(Answer, frozen=True, gc=False):
+class NodesResponse(Response, frozen=True, gc=False):
     """`node/{name}`."""
 
-    nodes: tuple[Node, ...] | None = None
+    nodes: tuple[Host, ...] | None = None
     last_update: Number = UNSET
 
 
-class RawNodes(Answer, frozen=True, gc=False):
+class RawNodes(Response, frozen=True, gc=False):
     """`nodes/`, the nodes still undecoded."""
 
     nodes: tuple[Raw, ...] | None = None
     last_update: Number = UNSET
 
 
-class RawJobs(Answer, frozen=True, gc=False):
+class RawJobs(Response, frozen=True, gc=False):
     """`jobs/`, the jobs still undecoded."""
 
     jobs: tuple[Raw, ...] | None = None
     last_update: Number = UNSET
 
 
-class PartitionsAnswer(Answer, frozen=True, gc=False):
+class PartitionsResponse(Response, frozen=True, gc=False):
     """`partitions/`."""
 
     partitions: tuple[Partition, ...] | None = None
     last_update: Number = UNSET
 
 
-class ReservationsAnswer(Answer, frozen=True, gc=False):
+class ReservationsResponse(Response, frozen=True, gc=False):
     """`reservations/`."""
 
     reservations: tuple[Reservation, ...] | None = None
     last_update: Number = UNSET
 
 
-class LicensesAnswer(Answer, frozen=True, gc=False):
+class LicensesResponse(Response, frozen=True, gc=False):
     """`licenses/`."""
 
     licenses: tuple[License, ...] | None = None
 
 
-class ResourcesAnswer(Answer, frozen=True, gc=False):
+class ResourcesResponse(Response, frozen=True, gc=False):
     """`resources/{id}`."""
 
     nodes: tuple[NodeResources, ...] | None = None
 
 
-class PingAnswer(Answer, frozen=True, gc=False):
+class PingResponse(Response, frozen=True, gc=False):
     """`ping/`."""
 
     pings: tuple[ControllerPing, ...] | None = None
 
 
-class DiagAnswer(Answer, frozen=True, gc=False):
+class DiagResponse(Response, frozen=True, gc=False):
     """`diag/`."""
 
     statistics: Diag | None = None
@@ -175,93 +175,93 @@ class ShareList(Value, frozen=True, gc=False):
     shares: tuple[Share, ...] = ()
 
 
-class SharesAnswer(Answer, frozen=True, gc=False):
+class SharesResponse(Response, frozen=True, gc=False):
     """`shares`."""
 
     shares: ShareList | None = None
 
 
-class ConfAnswer(Answer, frozen=True, gc=False):
+class ConfResponse(Response, frozen=True, gc=False):
     """`conf`."""
 
     slurm_conf: dict[str, Any] | None = None
     slurm_conf_meta: ConfMeta | None = None
 
 
-class SubmitAnswer(Answer, frozen=True, gc=False):
+class SubmitResponse(Response, frozen=True, gc=False):
     """`job/submit`, `job/allocate`."""
 
     job_id: int = 0
     job_submit_user_msg: str | None = None
 
 
-class UpdateAnswer(Answer, frozen=True, gc=False):
+class UpdateResponse(Response, frozen=True, gc=False):
     """`job/{id}` after an update."""
 
     results: tuple[JobResult, ...] | None = None
 
 
-class CancelAnswer(Answer, frozen=True, gc=False):
+class CancelResponse(Response, frozen=True, gc=False):
     """A cancel, of one or of many."""
 
     status: tuple[KillStatus, ...] | None = None
 
 
-class RequeueAnswer(Answer, frozen=True, gc=False):
+class RequeueResponse(Response, frozen=True, gc=False):
     """`jobs/requeue`."""
 
     status: tuple[tuple[JobResult, ...], ...] | None = None
 
 
-class AccountsAnswer(Answer, frozen=True, gc=False):
+class AccountsResponse(Response, frozen=True, gc=False):
     """`accounts/`."""
 
     accounts: tuple[Account, ...] | None = None
 
 
-class UsersAnswer(Answer, frozen=True, gc=False):
+class UsersResponse(Response, frozen=True, gc=False):
     """`users/`."""
 
     users: tuple[User, ...] | None = None
 
 
-class AssociationsAnswer(Answer, frozen=True, gc=False):
+class AssociationsResponse(Response, frozen=True, gc=False):
     """`associations/`."""
 
     associations: tuple[Association, ...] | None = None
 
 
-class QosAnswer(Answer, frozen=True, gc=False):
+class QosResponse(Response, frozen=True, gc=False):
     """`qos/`."""
 
     qos: tuple[Qos, ...] | None = None
 
 
-class PastJobsAnswer(Answer, frozen=True, gc=False):
+class PastJobsResponse(Response, frozen=True, gc=False):
     """`jobs/` of slurmdbd."""
 
     jobs: tuple[PastJob, ...] | None = None
 
 
-class ChangesAnswer(Answer, frozen=True, gc=False):
+class ChangesResponse(Response, frozen=True, gc=False):
     """What a write to slurmdbd has changed, in words."""
 
     results: tuple[str, ...] | None = None
 
 
-class TresAnswer(Answer, frozen=True, gc=False, rename={"tres": "TRES"}):
+class TresResponse(Response, frozen=True, gc=False, rename={"tres": "TRES"}):
     """`tres/`."""
 
     tres: tuple[Tres, ...] | None = None
 
 
-class ClustersAnswer(Answer, frozen=True, gc=False):
+class ClustersResponse(Response, frozen=True, gc=False):
     """`clusters/`."""
 
     clusters: tuple[Cluster, ...] | None = None
 
 
-class WckeysAnswer(Answer, frozen=True, gc=False):
+class WckeysResponse(Response, frozen=True, gc=False):
     """`wckeys/`."""
 
     wckeys: tuple[Wckey, ...] | None = None

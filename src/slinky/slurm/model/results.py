@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from slinky.slurm.errors import Malformed, NotFound, Problem, Rejected
-from slinky.slurm.model.responses import Answer, SubmitAnswer
+from slinky.slurm.errors import Malformed, Problem, Rejected, SlurmNotFound
+from slinky.slurm.model.responses import Response, SubmitResponse
 from slinky.slurm.model.statistics import ConfMeta
 
 log = logging.getLogger(__name__)
@@ -50,14 +50,14 @@ def job_id(job: int | str) -> str:
     return text
 
 
-def submitted(answer: SubmitAnswer) -> Submitted:
+def submitted(answer: SubmitResponse) -> Submitted:
     """The job that an answer says was accepted."""
     if not answer.job_id:
         raise Malformed("a submission was accepted without a job id", maybe_applied=True)
     return Submitted(answer.job_id, answer.job_submit_user_msg or "", told(answer))
 
 
-def told(answer: Answer) -> tuple[Problem, ...]:
+def told(answer: Response) -> tuple[Problem, ...]:
     """Slurm's warnings, which are also logged: they are the only sign of a field that it ignored."""
     for caution in answer.cautions:
         log.info("slurm warns: %s", caution)
@@ -71,12 +71,12 @@ def absence(what: str, number: int) -> Iterator[None]:
         yield
     except Rejected as error:
         if error.number == 0 and error.source in ABSENCE:
-            raise NotFound(Problem(number, f"no {what}", error.source)) from error
+            raise SlurmNotFound(Problem(number, f"no {what}", error.source)) from error
         raise
 
 
 def only(found: tuple[T, ...] | None, number: int, what: str) -> T:
     """The first of what was found; raises `NotFound` if there is none."""
     if not found:
-        raise NotFound(Problem(number, f"no {what}"))
+        raise SlurmNotFound(Problem(number, f"no {what}"))
     return found[0]

@@ -108,7 +108,7 @@ class JobStatus(Value, frozen=True, gc=False, rename={"words": "state"}):
         return JobState.of(self.words)
 
 
-class Node(Value, frozen=True, gc=False, rename={"words": "state"}):
+class Host(Value, frozen=True, gc=False, rename={"words": "state"}):
     """A node as slurmctld knows it.
 
     Beware: read singly, `alloc_*`, `tres_used` and the base state are as old as the last full list.

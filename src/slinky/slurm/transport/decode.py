@@ -16,8 +16,18 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import force_setattr
 
-from slinky.slurm.errors import Auth, Denied, Malformed, NotFound, Problem, Rejected, SlurmError, Unreachable, error_for
-from slinky.slurm.model.responses import Answer, CancelAnswer
+from slinky.slurm.errors import (
+    AuthError,
+    Denied,
+    Malformed,
+    Problem,
+    Rejected,
+    SlurmctldUnreachable,
+    SlurmError,
+    SlurmNotFound,
+    error_for,
+)
+from slinky.slurm.model.responses import CancelResponse, Response
 from slinky.slurm.model.values import Number, Value
 
 #: What slurmrestd itself says, in plain text, when a path or a version is not served.
@@ -27,14 +37,14 @@ SLICE = 250
 #: Parts of items that are often equal from one item to the next.
 SHARED = frozenset({str, tuple, Number})
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 T = TypeVar("T")
 V = TypeVar("V", bound=Value)
 
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
-class Reply(NamedTuple):
+class RawResponse(NamedTuple):
     """An HTTP answer as it came."""
 
     status: int
@@ -58,7 +68,7 @@ def decode(body: bytes | bytearray | Raw, kind: type[T]) -> T:
         raise Malformed(f"cannot read a {kind.__name__}: {error}") from error
 
 
-def read(reply: Reply, kind: type[A]) -> A:
+def read(reply: RawResponse, kind: type[A]) -> A:
     """The answer, or the error that it stands for."""
     if not reply.json:
         raise _stranger(reply)
@@ -98,7 +108,7 @@ def present(value: T | None, what: str) -> T:
     return value
 
 
-def kill_refusals(answer: CancelAnswer) -> tuple[Problem, ...]:
+def kill_refusals(answer: CancelResponse) -> tuple[Problem, ...]:
     """Which jobs a cancel left alone, and why: slurmrestd reports that with a 200."""
     return tuple(
         Problem(entry.error.code, entry.error.string or entry.error.message or "", entry.step_id)
@@ -107,10 +117,10 @@ def kill_refusals(answer: CancelAnswer) -> tuple[Problem, ...]:
     )
 
 
-def _stranger(reply: Reply) -> SlurmError:
+def _stranger(reply: RawResponse) -> SlurmError:
     """The error for an answer that is not JSON."""
     if reply.status == 401:
-        return Auth("slurmrestd wants a token")
+        return AuthError("slurmrestd wants a token")
     said = reply.body[:120].decode("utf-8", "replace").strip()
     return Malformed(f"HTTP {reply.status} {reply.content_type or 'without a type'}: {said!r}")
 
@@ -118,10 +128,10 @@ def _stranger(reply: Reply) -> SlurmError:
 def _refusal(status: int, problems: Sequence[Problem]) -> SlurmError:
     """The error for slurmrestd's own refusal."""
     error = error_for(problems)
-    if not isinstance(error, Rejected) or isinstance(error, NotFound | Denied):
+    if not isinstance(error, Rejected) or isinstance(error, SlurmNotFound | Denied):
         return error
     if status in {401, 511}:
-        return Auth(str(error))
+        return AuthError(str(error))
     if status in {502, 503, 504}:
-        return Unreachable(str(error))
+        return SlurmctldUnreachable(str(error))
     return error

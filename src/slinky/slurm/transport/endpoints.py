@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import quote
 
-from slinky.slurm.transport.versions import Version
+from slinky.slurm.transport.versions import DataParserVersion
 
-V42, V43, V44, V45 = Version.V42, Version.V43, Version.V44, Version.V45
+V42, V43, V44, V45 = DataParserVersion.V42, DataParserVersion.V43, DataParserVersion.V44, DataParserVersion.V45
 
 
 class Endpoint(NamedTuple):
@@ -21,11 +21,11 @@ class Endpoint(NamedTuple):
 
     method: str
     path: str
-    since: Version = V42
+    since: DataParserVersion = V42
     deadline: float = 30.0
     api: str = "slurm"
 
-    def url(self, version: Version, **names: str | int) -> str:
+    def url(self, version: DataParserVersion, **names: str | int) -> str:
         """The path on the server; names are percent-encoded, so a hostlist's brackets are safe."""
         filled = {key: quote(str(value), safe="") for key, value in names.items()}
         return f"/{self.api}/{version}/{self.path.format(**filled)}"

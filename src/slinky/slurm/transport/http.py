@@ -18,8 +18,8 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
-from slinky.slurm.errors import Malformed, Transport
-from slinky.slurm.transport.decode import Reply
+from slinky.slurm.errors import Malformed, TransportError
+from slinky.slurm.transport.decode import RawResponse
 from slinky.slurm.transport.response_guard import guard
 
 #: A full list of 10,000 running jobs is 101 MB compact and 267 MB pretty; beyond that something is wrong.
@@ -83,21 +83,23 @@ class HttpTransport:
         query: Query = (),
         body: bytes | None = None,
         deadline: float = 30.0,
-    ) -> Reply:
+    ) -> RawResponse:
         """The answer, whatever its status. Raises `Transport` when there is none."""
         started = time.perf_counter()
-        reply: Reply | None = None
+        reply: RawResponse | None = None
         try:
             async with asyncio.timeout(deadline):
                 reply = await self._exchange(method, path, headers, query, body)
             return reply
         except TimeoutError as error:
-            raise Transport(f"{method} {path}: no answer in {deadline:g} s", maybe_applied=method != "GET") from error
+            raise TransportError(
+                f"{method} {path}: no answer in {deadline:g} s", maybe_applied=method != "GET"
+            ) from error
         except aiohttp.ClientConnectorError as error:
-            raise Transport(f"{method} {path}: {error}") from error
+            raise TransportError(f"{method} {path}: {error}") from error
         except (aiohttp.ClientError, OSError) as error:
             said = str(error) or type(error).__name__
-            raise Transport(f"{method} {path}: {said}", maybe_applied=method != "GET") from error
+            raise TransportError(f"{method} {path}: {said}", maybe_applied=method != "GET") from error
         finally:
             if self._observe is not None:
                 spent = time.perf_counter() - started
@@ -106,7 +108,7 @@ class HttpTransport:
 
     async def _exchange(
         self, method: str, path: str, headers: Mapping[str, str], query: Query, body: bytes | None
-    ) -> Reply:
+    ) -> RawResponse:
         url = URL(f"{self.base}{path}{'?' + urlencode(query) if query else ''}", encoded=True)
         sent = dict(headers)
         if body is not None:
@@ -118,7 +120,7 @@ class HttpTransport:
                 received += chunk
                 if len(received) > LARGEST:
                     raise Malformed(f"{method} {path}: an answer without end")
-            return Reply(got.status, got.content_type, received)
+            return RawResponse(got.status, got.content_type, received)
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:

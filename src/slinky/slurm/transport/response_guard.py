@@ -23,7 +23,7 @@ _LENGTH = re.compile(rb"^content-length:[ \t]*(\d{1,15})[ \t]*\r?$", re.IGNORECA
 _LONGEST_HEAD = 64 * 1024
 
 
-class OneAnswer(ResponseHandler):
+class ResponseGuard(ResponseHandler):
     """aiohttp's own handler, shown at most one answer per request."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -71,6 +71,6 @@ def remaining(head: bytes) -> float | None:
 
 def guard(connector: BaseConnector) -> BaseConnector:
     """Make a connector use `OneAnswer`; aiohttp has no public way to choose the handler."""
-    handler: type[ResponseHandler] = OneAnswer
+    handler: type[ResponseHandler] = ResponseGuard
     connector._factory = functools.partial(handler, loop=asyncio.get_running_loop())
     return connector

@@ -16,25 +16,25 @@ from typing import TypeVar
 import msgspec
 
 from slinky.slurm.errors import (
-    Auth,
+    AuthError,
     DatabaseUnreachable,
     Malformed,
     Rejected,
     Retryable,
+    SlurmctldUnreachable,
     SlurmError,
-    Unreachable,
     Unsupported,
 )
-from slinky.slurm.model.responses import Answer, Meta, PingAnswer, SlurmMeta
+from slinky.slurm.model.responses import PingResponse, Response, ResponseMeta, SlurmMeta
 from slinky.slurm.model.values import Value
 from slinky.slurm.tokens import TokenError, TokenSource, claims
 from slinky.slurm.transport import versions
-from slinky.slurm.transport.decode import NOT_SERVED, Reply, read
+from slinky.slurm.transport.decode import NOT_SERVED, RawResponse, read
 from slinky.slurm.transport.endpoints import Ctld, Endpoint
 from slinky.slurm.transport.http import HttpTransport, Query
-from slinky.slurm.transport.versions import Version
+from slinky.slurm.transport.versions import DataParserVersion
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 #: After a probe has failed, further calls fail at once for this long.
 PROBE_PAUSE = 1.0
@@ -49,7 +49,7 @@ class Session:
         tokens: TokenSource,
         *,
         user: str | None = None,
-        version: Version | None = None,
+        version: DataParserVersion | None = None,
         deadline: float | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -68,7 +68,7 @@ class Session:
         self._probed_at = float("-inf")
         self._probing = asyncio.Lock()
 
-    async def version(self) -> Version:
+    async def version(self) -> DataParserVersion:
         """The newest data parser that both sides know; asked once."""
         if self._version is None:
             async with self._negotiation:
@@ -89,7 +89,7 @@ class Session:
         reply = await self.reply(endpoint, query=query, body=body, **names)
         return await self.understand(reply, endpoint, kind)
 
-    async def understand(self, reply: Reply, endpoint: Endpoint, kind: type[A]) -> A:
+    async def understand(self, reply: RawResponse, endpoint: Endpoint, kind: type[A]) -> A:
         """A raw answer decoded, or the error that it really stands for."""
         if reply.status == 304 and endpoint.method != "GET":
             return kind()  # a write that found everything as wanted
@@ -97,14 +97,14 @@ class Session:
             answer = read(reply, kind)
         except SlurmError as error:
             raise await self._explained(error, endpoint, reply) from error
-        self.slurm = (answer.meta or Meta()).slurm
+        self.slurm = (answer.meta or ResponseMeta()).slurm
         if self.pinned and self.slurm.cluster not in {"", self.pinned}:
             raise Malformed(f"cluster {self.slurm.cluster!r} answers where {self.pinned!r} was")
         return answer
 
     async def reply(
         self, endpoint: Endpoint, *, query: Query = (), body: Value | None = None, **names: str | int
-    ) -> Reply:
+    ) -> RawResponse:
         """The raw answer of one request, with the token renewed once if it was refused."""
         version = await self.version()
         versions.demand(version, endpoint.since, f"{endpoint.method} {endpoint.path}")
@@ -126,12 +126,12 @@ class Session:
         """
         endpoint = Ctld.PING
         reply = await self._send(endpoint, endpoint.url(await self.version()), (), None)
-        pings = read(reply, PingAnswer).pings or ()
+        pings = read(reply, PingResponse).pings or ()
         if any(ping.refused for ping in pings):
-            raise Auth("slurmctld refused the token")
+            raise AuthError("slurmctld refused the token")
         return any(ping.up for ping in pings)
 
-    async def _send(self, endpoint: Endpoint, path: str, query: Query, payload: bytes | None) -> Reply:
+    async def _send(self, endpoint: Endpoint, path: str, query: Query, payload: bytes | None) -> RawResponse:
         headers = {"X-SLURM-USER-TOKEN": self._token(), "Accept": "application/json"}
         if self.user is not None:
             headers["X-SLURM-USER-NAME"] = self.user
@@ -148,61 +148,61 @@ class Session:
         try:
             return self.tokens.token()
         except TokenError as error:
-            raise Auth(str(error)) from error
+            raise AuthError(str(error)) from error
 
-    async def _negotiate(self) -> Version:
+    async def _negotiate(self) -> DataParserVersion:
         ping = Ctld.PING
         for version in versions.PREFERENCE:
             reply = await self._send(ping, ping.url(version), (), None)
             if reply.status == 404 and reply.body.startswith(NOT_SERVED):
                 continue
-            self.slurm = (read(reply, PingAnswer).meta or Meta()).slurm
+            self.slurm = (read(reply, PingResponse).meta or ResponseMeta()).slurm
             return version
         raise Unsupported(f"slurmrestd serves none of {', '.join(map(str, versions.PREFERENCE))}")
 
-    async def _probe(self, version: Version) -> None:
+    async def _probe(self, version: DataParserVersion) -> None:
         """Raise `Unreachable` while slurmctld is down; one probe serves everybody who waits."""
         async with self._probing:
             if not self._suspected:
                 return
             if self._monotonic() - self._probed_at < PROBE_PAUSE:
-                raise Unreachable("slurmctld did not answer a moment ago")
+                raise SlurmctldUnreachable("slurmctld did not answer a moment ago")
             self._probed_at = self._monotonic()
             if not await self.up():
-                raise Unreachable("slurmctld does not answer slurmrestd's ping")
+                raise SlurmctldUnreachable("slurmctld does not answer slurmrestd's ping")
             self._suspected = False
 
-    async def _explained(self, error: SlurmError, endpoint: Endpoint, reply: Reply) -> SlurmError:
+    async def _explained(self, error: SlurmError, endpoint: Endpoint, reply: RawResponse) -> SlurmError:
         """What an error really means, where slurmrestd's own words mislead."""
         if isinstance(error, Retryable):
             error.maybe_applied = error.maybe_applied and endpoint.method != "GET"
         if isinstance(error, DatabaseUnreachable):
             return await self._database_or_token(error)
-        if isinstance(error, Unreachable):
+        if isinstance(error, SlurmctldUnreachable):
             self._suspected = True
         elif isinstance(error, Rejected) and reply.status == 403 and error.number == 1 and not await self.up():
             # With slurmctld down a cancel is "not permitted"; that says nothing of our rights.
             self._suspected = True
-            return Unreachable(str(error))
+            return SlurmctldUnreachable(str(error))
         return error
 
     async def _database_or_token(self, error: DatabaseUnreachable) -> SlurmError:
         """On a slurmdb path a refused token looks like an outage; slurmctld tells them apart."""
         try:
             if claims(self._token()).expired(time.time()):
-                return Auth("the token has expired; slurmrestd reports that as a database outage")
+                return AuthError("the token has expired; slurmrestd reports that as a database outage")
         except TokenError:
-            return Auth("the token is unreadable; slurmrestd reports that as a database outage")
+            return AuthError("the token is unreadable; slurmrestd reports that as a database outage")
         probe = Ctld.LICENSES
         reply = await self._send(probe, probe.url(await self.version()), (), None)
         if _refuses_token(reply):
-            return Auth("the token was refused; slurmrestd reports that as a database outage")
+            return AuthError("the token was refused; slurmrestd reports that as a database outage")
         return error
 
 
-def _forbids(reply: Reply, error: SlurmError) -> bool:
+def _forbids(reply: RawResponse, error: SlurmError) -> bool:
     return reply.status == 403 and isinstance(error, Rejected) and error.number == 1
 
 
-def _refuses_token(reply: Reply) -> bool:
+def _refuses_token(reply: RawResponse) -> bool:
     return reply.status in {401, 511}

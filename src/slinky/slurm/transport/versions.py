@@ -13,7 +13,7 @@ from enum import IntEnum
 from slinky.slurm.errors import Unsupported
 
 
-class Version(IntEnum):
+class DataParserVersion(IntEnum):
     """A data parser of slurmrestd, oldest first."""
 
     V42 = 42  # Slurm 24.11
@@ -26,19 +26,19 @@ class Version(IntEnum):
 
 
 #: In the order in which they are tried.
-PREFERENCE = tuple(sorted(Version, reverse=True))
+PREFERENCE = tuple(sorted(DataParserVersion, reverse=True))
 
 
-def parse(text: str) -> Version:
+def parse(text: str) -> DataParserVersion:
     """The version named `v0.0.44`. Raises `Unsupported` for one that this library does not speak."""
-    for version in Version:
+    for version in DataParserVersion:
         if text == str(version):
             return version
-    known = ", ".join(map(str, Version))
+    known = ", ".join(map(str, DataParserVersion))
     raise Unsupported(f"data parser {text!r} is not one of {known}")
 
 
-def demand(have: Version, need: Version, what: str) -> None:
+def demand(have: DataParserVersion, need: DataParserVersion, what: str) -> None:
     """Raise `Unsupported` if `what` needs a newer data parser than the server has."""
     if have < need:
         raise Unsupported(f"{what} needs data parser {need}, the server has {have}")

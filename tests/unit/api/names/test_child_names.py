@@ -8,7 +8,7 @@ import pytest
 
 from slinky.api import Accounting, Controller, LoginSet, NodeSet, RestApi, Token
 from slinky.api.controller import Persistence
-from slinky.api.fields.templates import ClaimSpec
+from slinky.api.fields.templates import PersistentVolumeClaimSpec
 from slinky.api.names import child_names
 
 KEY = {"name": "k", "key": "k"}
@@ -131,4 +131,4 @@ def test_a_claim_has_only_what_claims_have() -> None:
     claim = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "resources": usual}
     assert slurm.spec.persistence.claim_spec() == claim
     assert Persistence().claim_spec() == {"accessModes": ["ReadWriteOnce"], "resources": usual}
-    assert ClaimSpec().claim_spec() == {}
+    assert PersistentVolumeClaimSpec().claim_spec() == {}

@@ -11,11 +11,11 @@ from tests.unit.bridge.build import pod
 
 from slinky.bridge import names
 from slinky.bridge.admission import rules
-from slinky.bridge.config import Rule, Settings
+from slinky.bridge.config import BridgeSettings, Rule
 from slinky.bridge.feasibility.label_selector import Requirement, Selector, matches
-from slinky.kube import Ask, Reply
+from slinky.kube import AdmissionRequest, AdmissionResponse
 
-SETTINGS = Settings(managed_namespaces=("managed",))
+SETTINGS = BridgeSettings(managed_namespaces=("managed",))
 OPTION = names.OPTION
 
 
@@ -25,12 +25,12 @@ def manifest(namespace: str = "managed", *, labels: Any = None, annotations: Any
 
 
 async def ask(
-    path: str, new: dict[str, Any], old: dict[str, Any] | None = None, settings: Settings = SETTINGS, **more: Any
-) -> Reply:
+    path: str, new: dict[str, Any], old: dict[str, Any] | None = None, settings: BridgeSettings = SETTINGS, **more: Any
+) -> AdmissionResponse:
     async def labels_of(namespace: str) -> Mapping[str, str]:
         return {"team": namespace}
 
-    found = Ask(
+    found = AdmissionRequest(
         "u",
         operation="UPDATE" if old else "CREATE",
         namespace=new["metadata"]["namespace"],
@@ -61,7 +61,7 @@ async def test_a_preset_node_is_cleared() -> None:
 
 
 def test_a_selector_decides_alone() -> None:
-    settings = Settings(managed_namespaces=("a",), managed_namespace_selector=Selector({"bridge": "yes"}))
+    settings = BridgeSettings(managed_namespaces=("a",), managed_namespace_selector=Selector({"bridge": "yes"}))
     assert not rules.managed(settings, "a", {})
     assert rules.managed(settings, "b", {"bridge": "yes"})
 
@@ -127,7 +127,7 @@ async def test_what_policy_refuses_is_refused_at_once_where_the_pod_speaks_for_i
 ) -> None:
     posing = manifest(labels=labels, annotations={OPTION + "user-id": "root"})
     posing["metadata"]["ownerReferences"] = owners
-    settings = Settings(policy=(Rule(default={"account": "guests"}),))
+    settings = BridgeSettings(policy=(Rule(default={"account": "guests"}),))
     reply = await ask(rules.VALIDATE, posing, settings=settings)
     assert reply.allowed is allowed
     assert (await ask(rules.VALIDATE, posing)).allowed  # without a policy annotations are trusted
@@ -135,7 +135,7 @@ async def test_what_policy_refuses_is_refused_at_once_where_the_pod_speaks_for_i
 
 async def test_claims_are_welcome() -> None:
     reply = await ask(rules.VALIDATE, manifest(resourceClaims=[{"name": "x", "resourceClaimTemplateName": "t"}]))
-    assert reply == Reply()
+    assert reply == AdmissionResponse()
 
 
 MARKS = [("labels", names.JOB_LABEL), ("annotations", names.NODE_ANNOTATION), ("annotations", names.SLUID_ANNOTATION)]

@@ -14,14 +14,14 @@ from slinky.bridge.devices import allocation, requests
 from slinky.bridge.devices.allocation import Grant, Held, Need
 from slinky.bridge.devices.classes import Unclaimable, catalog
 from slinky.bridge.devices.cores import Located
-from slinky.bridge.devices.inventory import CPUS, Kind, inventory
-from slinky.bridge.devices.requests import Ask
+from slinky.bridge.devices.inventory import CPUS, GresKind, inventory
+from slinky.bridge.devices.requests import ClassRequest
 from slinky.bridge.devices.state import held
 from slinky.bridge.state.views import ResourceClaim, ResourceClaimSpec
 from slinky.slurm import Gres, NodeResources
 
 CATALOG = catalog([device_class(resource="example.com/gpu")])
-GPU = Kind("gpu", GPU_DRIVER)
+GPU = GresKind("gpu", GPU_DRIVER)
 EIGHT = inventory([gpus(8)], [GPU_DRIVER])
 DEVICES = [item.at for item in EIGHT.kinds[GPU]]
 
@@ -30,8 +30,8 @@ def free(_: Located) -> bool:
     return False
 
 
-def need(count: int, name: str = "r", kind: Kind = GPU) -> Need:
-    return Need(Ask(name, "c", count), kind)
+def need(count: int, name: str = "r", kind: GresKind = GPU) -> Need:
+    return Need(ClassRequest(name, "c", count), kind)
 
 
 def given_on(inventory_: Any, *found: Gres, told: str = "", **more: Any) -> Grant:
@@ -135,7 +135,7 @@ def test_slurm_counts_the_index_through_all_types_of_a_name(told: str, expected:
     )
     found = given_on(both, Gres("gpu", "a", 1, "1"), Gres("gpu", "b", 1, "2"), Gres("gpu", "c", 0, None), told=told)
     assert {kind.type: [at.device for at in ats] for kind, ats in found.devices.items()} == expected
-    assert len(found.of(Kind("gpu"))) == 2
+    assert len(found.of(GresKind("gpu"))) == 2
 
 
 def test_a_device_that_somebody_holds_is_waited_for() -> None:

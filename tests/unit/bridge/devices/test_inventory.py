@@ -10,21 +10,21 @@ from slinky.bridge import config
 from slinky.bridge.config import ConfigError, DeviceProfile
 from slinky.bridge.devices import classes, profiles
 from slinky.bridge.devices import inventory as supply
-from slinky.bridge.devices.classes import Meaning, Unclaimable
-from slinky.bridge.devices.inventory import Inventory, Kind, inventory
+from slinky.bridge.devices.classes import ClassMapping, Unclaimable
+from slinky.bridge.devices.inventory import DeviceInventory, GresKind, inventory
 from slinky.bridge.state.views import Slice
 
 BY_MODEL = DeviceProfile(driver=GPU_DRIVER, type_attribute="model")
-GPU = Kind("gpu", GPU_DRIVER)
+GPU = GresKind("gpu", GPU_DRIVER)
 
 
 def read(
     *parts: Slice, profiles: tuple[DeviceProfile, ...] = (), drivers: tuple[str, ...] = (GPU_DRIVER,)
-) -> Inventory:
+) -> DeviceInventory:
     return inventory(parts, drivers, profiles)
 
 
-def names_of(found: Inventory, kind: Kind) -> list[str]:
+def names_of(found: DeviceInventory, kind: GresKind) -> list[str]:
     return [item.device.name for item in found.kinds[kind]]
 
 
@@ -68,9 +68,9 @@ def test_a_device_that_not_everybody_may_have_is_not_offered(trouble: dict[str, 
 
 def test_slurms_words_about_devices() -> None:
     assert supply.counts("gpu:b:4(S:0-1),gpu:2,nic:x:1") == {
-        Kind("gpu", "b"): 4,
-        Kind("gpu"): 2,
-        Kind("nic", "x"): 1,
+        GresKind("gpu", "b"): 4,
+        GresKind("gpu"): 2,
+        GresKind("nic", "x"): 1,
     }
     assert supply.counts("") == {}
 
@@ -90,7 +90,7 @@ def test_devices_without_a_type_are_counted_by_name() -> None:
     found = read(gpus(2), profiles=(plain,))
     assert supply.gres(found) == "gpu:2"
     assert supply.gres_conf(found) == "Name=gpu,Count=2,File=/dev/gpu/any/[0-1]"
-    assert classes.bare((f'device.driver == "{GPU_DRIVER}"',), (plain,)) == Meaning(Kind("gpu"))
+    assert classes.bare((f'device.driver == "{GPU_DRIVER}"',), (plain,)) == ClassMapping(GresKind("gpu"))
 
 
 def test_the_first_profile_that_fits_decides_and_the_rest_is_not_offered() -> None:
@@ -200,11 +200,11 @@ def test_a_part_cannot_be_held_beside_the_whole() -> None:
 # --- what a class means
 
 
-def nodes(**parts: list[Slice]) -> dict[str, Inventory]:
+def nodes(**parts: list[Slice]) -> dict[str, DeviceInventory]:
     return {name: read(*found, profiles=(BY_MODEL,)) for name, found in parts.items()}
 
 
-H, A = Kind("gpu", "h"), Kind("gpu", "a")
+H, A = GresKind("gpu", "h"), GresKind("gpu", "a")
 CLUSTER = nodes(
     both=[gpus(2, "H", pool="h"), gpus(2, "A", first=2, pool="a")], only_h=[gpus(4, "H")], only_a=[gpus(4, "A")]
 )
@@ -215,14 +215,14 @@ INDEX = f'device.attributes["{GPU_DRIVER}"].index'
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
-        (f'{MODEL} == "H"', Meaning(H)),
-        (f'{MODEL} == "A" && {INDEX} >= 2', Meaning(A, frozenset({"only_a"}))),
-        (f'device.driver == "{GPU_DRIVER}"', Meaning(Kind("gpu"))),
-        (f"{INDEX} < 2 || {INDEX} >= 2", Meaning(Kind("gpu"))),
-        (f"{INDEX} >= 0 && {INDEX} < 2", Meaning(H, frozenset({"only_h"}))),
+        (f'{MODEL} == "H"', ClassMapping(H)),
+        (f'{MODEL} == "A" && {INDEX} >= 2', ClassMapping(A, frozenset({"only_a"}))),
+        (f'device.driver == "{GPU_DRIVER}"', ClassMapping(GresKind("gpu"))),
+        (f"{INDEX} < 2 || {INDEX} >= 2", ClassMapping(GresKind("gpu"))),
+        (f"{INDEX} >= 0 && {INDEX} < 2", ClassMapping(H, frozenset({"only_h"}))),
     ],
 )
-def test_a_class_means_the_type_that_it_fits_wholly(expression: str, expected: Meaning) -> None:
+def test_a_class_means_the_type_that_it_fits_wholly(expression: str, expected: ClassMapping) -> None:
     assert classes.meaning("the class", (expression,), CLUSTER) == expected
 
 
@@ -254,8 +254,8 @@ def test_types_of_which_no_node_has_both_whole_are_asked_for_one_by_one() -> Non
 
 def test_a_driver_whose_devices_are_alike_needs_no_look_at_them() -> None:
     only = (f'device.driver == "{GPU_DRIVER}"',)
-    assert classes.bare(only, ()) == Meaning(GPU)
-    assert classes.bare(('device.driver == "dra.cpu"',), ()) == Meaning(supply.CPUS)
+    assert classes.bare(only, ()) == ClassMapping(GPU)
+    assert classes.bare(('device.driver == "dra.cpu"',), ()) == ClassMapping(supply.CPUS)
     assert classes.bare(only, (BY_MODEL,)) is None
     assert classes.bare((*only, "true"), ()) is None
 

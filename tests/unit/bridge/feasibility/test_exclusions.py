@@ -9,13 +9,12 @@ from tests.unit.bridge.build import needing, node, pod
 
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.feasibility import exclusions
-from slinky.bridge.feasibility.exclusions import Feasible
-from slinky.bridge.feasibility.volume_state import Storage
-from slinky.bridge.state.cluster import Stock
-from slinky.bridge.state.views import Pod
-from slinky.kube import Client, Node
-from slinky.slurm import Change, Kind, Mirror
-from slinky.slurm import Node as Host
+from slinky.bridge.feasibility.exclusions import Exclusions
+from slinky.bridge.feasibility.volume_state import VolumeState
+from slinky.bridge.state.cluster import ClusterState
+from slinky.bridge.state.views import WorkloadPod
+from slinky.kube import KubeClient, Node
+from slinky.slurm import Change, Host, Mirror, ObjectKind
 
 GREEN: Mapping[str, Any] = {"labels": {"colour": "green"}}
 
@@ -35,8 +34,12 @@ class World:
         self.nodes, self.mirror = Told(), Told()
         self.mirror.nodes = Hosts()
         self.opened = 0
-        self.feasible = Feasible(
-            cast("Stock", self), cast("Mirror", self.mirror), Storage(cast("Client", None)), "", self._open
+        self.feasible = Exclusions(
+            cast("ClusterState", self),
+            cast("Mirror", self.mirror),
+            VolumeState(cast("KubeClient", None)),
+            "",
+            self._open,
         )
 
     def _open(self) -> None:
@@ -53,9 +56,9 @@ class World:
     def host(self, name: str, *partitions: str) -> None:
         before, after = self.mirror.nodes.get(name), Host(name, partitions=partitions)
         self.mirror.nodes[name] = after
-        self.mirror.tell(Change(Kind.NODE, name, before, after))
+        self.mirror.tell(Change(ObjectKind.NODE, name, before, after))
 
-    async def excluded(self, one: Pod, partition: str = "ext") -> set[str]:
+    async def excluded(self, one: WorkloadPod, partition: str = "ext") -> set[str]:
         return set((await self.feasible.excluded([one], partition))[one.metadata.uid])
 
 

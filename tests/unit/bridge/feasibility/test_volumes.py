@@ -8,13 +8,13 @@ import pytest
 from tests.unit.bridge.build import node
 
 from slinky.bridge.feasibility import constraints, volumes
-from slinky.bridge.state.views import PersistentVolume, StorageClass, VolumeClaim
+from slinky.bridge.state.views import PersistentVolume, StorageClass, WorkloadVolumeClaim
 
 LOCAL = msgspec.convert({"metadata": {"name": "local"}, "provisioner": volumes.NOBODY}, StorageClass)
 MADE = msgspec.convert({"metadata": {"name": "made"}, "provisioner": "csi.example.com"}, StorageClass)
 
 
-def claim(**more: Any) -> VolumeClaim:
+def claim(**more: Any) -> WorkloadVolumeClaim:
     spec = {
         "storageClassName": "local",
         "accessModes": ["ReadWriteOnce"],
@@ -22,7 +22,7 @@ def claim(**more: Any) -> VolumeClaim:
         **more,
     }
     meta = {"name": "c", "namespace": "ns", "uid": "u1"}
-    return msgspec.convert({"metadata": meta, "spec": spec}, VolumeClaim)
+    return msgspec.convert({"metadata": meta, "spec": spec}, WorkloadVolumeClaim)
 
 
 def volume(name: str = "v", place: str = "n1", *, phase: str = "Available", **more: Any) -> PersistentVolume:

@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 
 from slinky.bridge.lifecycle.completer import Completer
-from slinky.bridge.lifecycle.outcome import Fate
+from slinky.bridge.lifecycle.outcome import PodOutcome
 from slinky.bridge.lifecycle.release import Releaser
-from slinky.bridge.state.job_registry import Ledger
+from slinky.bridge.state.job_registry import JobRegistry
 from slinky.observe import SystemClock
-from slinky.slurm import Client, Mirror
+from slinky.slurm import Mirror, SlurmClient
 
 
 @contextlib.asynccontextmanager
@@ -57,8 +57,8 @@ class Rest:
 
 async def ended(path: Path, outcome: str, code: int) -> list[str]:
     rest: Any = Rest()
-    parts = cast(Client, rest), cast(Mirror, rest), cast(Ledger, rest), SystemClock()
-    await Releaser(*parts, Completer(str(path), deadline=0.2)).end("7", Fate(outcome, code))
+    parts = cast(SlurmClient, rest), cast(Mirror, rest), cast(JobRegistry, rest), SystemClock()
+    await Releaser(*parts, Completer(str(path), deadline=0.2)).end("7", PodOutcome(outcome, code))
     return list(rest.cancelled)
 
 

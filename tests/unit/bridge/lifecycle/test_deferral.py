@@ -6,10 +6,10 @@ import asyncio
 import pytest
 
 from slinky.bridge.lifecycle import deferral
-from slinky.bridge.lifecycle.deferral import Hush
-from slinky.bridge.workload.grouping import Unit
+from slinky.bridge.lifecycle.deferral import Deferral
+from slinky.bridge.workload.grouping import Workload
 
-ONE, TWO = (Unit("ns", "Pod", name) for name in ("one", "two"))
+ONE, TWO = (Workload("ns", "Pod", name) for name in ("one", "two"))
 
 
 @pytest.fixture(autouse=True)
@@ -18,8 +18,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_who_kept_quiet_is_woken_once_nobody_is_given_a_node_any_more() -> None:
-    woken = asyncio.Queue[Unit]()
-    found = Hush(woken.put_nowait)
+    woken = asyncio.Queue[Workload]()
+    found = Deferral(woken.put_nowait)
     assert not found.on
     with found.placing():
         with found.placing():
@@ -37,8 +37,8 @@ async def test_who_kept_quiet_is_woken_once_nobody_is_given_a_node_any_more() ->
 
 
 async def test_one_who_is_given_a_node_in_the_moment_after_prolongs_it() -> None:
-    woken = asyncio.Queue[Unit]()
-    found = Hush(woken.put_nowait)
+    woken = asyncio.Queue[Workload]()
+    found = Deferral(woken.put_nowait)
     with found.placing():
         found.note(ONE, quiet=True)
     with found.placing():

@@ -8,21 +8,21 @@ import pytest
 from tests.unit.bridge.build import needing, node, pod
 
 from slinky.bridge import names
-from slinky.bridge.config import Settings
-from slinky.bridge.devices.inventory import Kind
+from slinky.bridge.config import BridgeSettings
+from slinky.bridge.devices.inventory import GresKind
 from slinky.bridge.lifecycle import lost_jobs
 from slinky.bridge.lifecycle.eviction_limit import Brake
-from slinky.bridge.lifecycle.lost_jobs import Rescue
-from slinky.bridge.state.views import Pod
-from slinky.bridge.status.conditions import Said
-from slinky.bridge.workload.grouping import Root, Unit
-from slinky.bridge.workload.job_spec import Wish, World, translate
+from slinky.bridge.lifecycle.lost_jobs import LostJobs
+from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.status.conditions import ConditionText
+from slinky.bridge.workload.grouping import Workload, WorkloadRoot
+from slinky.bridge.workload.job_spec import JobContext, JobSpec, translate
 from slinky.kube import Key, Later
 from slinky.observe import SystemClock
 from slinky.slurm import Job, Problem, Rejected
 
-UNIT = Unit("ns", "PodGroup", "g")
-LOST = Said(False, "SlurmJobLost", "Slurm job 7 is lost.")
+UNIT = Workload("ns", "PodGroup", "g")
+LOST = ConditionText(False, "SlurmJobLost", "Slurm job 7 is lost.")
 SHARED = {names.OPTION + "exclusive": "false"}
 
 
@@ -37,7 +37,7 @@ class Site:
         self.gone: list[str] = []
         self.told: dict[str, str] = {}
 
-    async def reclaim(self, _unit: Unit, _wish: Wish, hosts: list[str]) -> str:
+    async def reclaim(self, _unit: Workload, _wish: JobSpec, hosts: list[str]) -> str:
         self.asked.append(tuple(hosts))
         if set(hosts) & set(self.refused):
             raise Rejected(Problem(number=2045, text="no account"))
@@ -46,32 +46,32 @@ class Site:
     async def job(self, job: str) -> Job:
         return Job(int(job))
 
-    async def relabel(self, pod: Pod, job: str, _sluid: str) -> None:
+    async def relabel(self, pod: WorkloadPod, job: str, _sluid: str) -> None:
         self.kept[pod.metadata.name] = job
 
-    async def evict(self, pod: Pod, _said: Said) -> None:
+    async def evict(self, pod: WorkloadPod, _said: ConditionText) -> None:
         self.gone.append(pod.metadata.name)
 
-    async def tell(self, pods: tuple[Pod, ...], said: Said, *, warning: bool) -> None:
+    async def tell(self, pods: tuple[WorkloadPod, ...], said: ConditionText, *, warning: bool) -> None:
         assert warning
         self.told |= {pod.metadata.name: said.reason for pod in pods}
 
 
 def gang(
     options: Mapping[str, str] | None = None, claims: Mapping[str, int] | None = None
-) -> tuple[Wish, tuple[Pod, ...]]:
+) -> tuple[JobSpec, tuple[WorkloadPod, ...]]:
     """A leader on n1 and workers on n2 and n3; some of them hold devices by claims."""
     pods = tuple(
         needing({"cpu": cpu}, name, spec={"nodeName": f"n{number}"}, job="7")
         for number, (name, cpu) in enumerate((("leader", "4"), ("w-1", "1"), ("w-2", "1")), 1)
     )
-    held = {f"uid-{name}": {Kind("gpu", "x"): count} for name, count in (claims or {}).items()}
-    return translate(UNIT, Root(options or {}), pods, World(Settings(), claimed=held)), pods
+    held = {f"uid-{name}": {GresKind("gpu", "x"): count} for name, count in (claims or {}).items()}
+    return translate(UNIT, WorkloadRoot(options or {}), pods, JobContext(BridgeSettings(), claimed=held)), pods
 
 
-async def rescued(site: Site, wish: Wish | None, pods: tuple[Pod, ...]) -> None:
+async def rescued(site: Site, wish: JobSpec | None, pods: tuple[WorkloadPod, ...]) -> None:
     parts = cast("Any", site)
-    rescuer = Rescue(parts, parts, parts, parts, parts, Brake(10), SystemClock())
+    rescuer = LostJobs(parts, parts, parts, parts, parts, Brake(10), SystemClock())
     await rescuer.reclaim(UNIT, wish, pods, LOST)
 
 

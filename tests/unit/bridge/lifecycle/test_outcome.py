@@ -7,13 +7,13 @@ import pytest
 from tests.unit.bridge.build import pod
 
 from slinky.bridge.lifecycle import outcome
-from slinky.bridge.lifecycle.outcome import Fate
-from slinky.bridge.state.views import Pod
+from slinky.bridge.lifecycle.outcome import PodOutcome
+from slinky.bridge.state.views import WorkloadPod
 
 
 def ended(
     phase: str, *codes: int, name: str = "p", deleted: bool = False, why: str = "", init: int | None = None
-) -> Pod:
+) -> WorkloadPod:
     """A pod whose containers ended like this; `why` is the kubelet's word for the last of them."""
     status: dict[str, Any] = {"containerStatuses": [{"state": {"terminated": {"exitCode": code}}} for code in codes]}
     if codes:
@@ -28,23 +28,25 @@ def ended(
 @pytest.mark.parametrize(
     ("pods", "expected"),
     [
-        ([ended("Succeeded", 0), ended("Succeeded", 0)], Fate("Succeeded")),
-        ([ended("Succeeded", 0), ended("Failed", 3, name="b", why="Error")], Fate("Failed", 3, "b: Error")),
-        ([ended("Failed", 0, 137, why="OOMKilled")], Fate("Failed", 137, "p: OOMKilled")),
-        ([ended("Failed", why="Evicted")], Fate("Failed", 1, "p: Evicted")),
-        ([ended("Failed")], Fate("Failed", 1, "p")),
-        ([ended("Failed", init=4)], Fate("Failed", 4, "p: Error")),
-        ([ended("Succeeded", 0, init=0)], Fate("Succeeded")),
-        ([ended("Running")], Fate("Deleted")),
-        ([ended("Failed", 137, deleted=True)], Fate("Deleted", 137)),
+        ([ended("Succeeded", 0), ended("Succeeded", 0)], PodOutcome("Succeeded")),
+        ([ended("Succeeded", 0), ended("Failed", 3, name="b", why="Error")], PodOutcome("Failed", 3, "b: Error")),
+        ([ended("Failed", 0, 137, why="OOMKilled")], PodOutcome("Failed", 137, "p: OOMKilled")),
+        ([ended("Failed", why="Evicted")], PodOutcome("Failed", 1, "p: Evicted")),
+        ([ended("Failed")], PodOutcome("Failed", 1, "p")),
+        ([ended("Failed", init=4)], PodOutcome("Failed", 4, "p: Error")),
+        ([ended("Succeeded", 0, init=0)], PodOutcome("Succeeded")),
+        ([ended("Running")], PodOutcome("Deleted")),
+        ([ended("Failed", 137, deleted=True)], PodOutcome("Deleted", 137)),
         # The second was only stopped because the first had failed: its code is not the reason.
-        ([ended("Failed", 3, name="a"), ended("Failed", 137, name="b", deleted=True)], Fate("Failed", 3, "a")),
+        ([ended("Failed", 3, name="a"), ended("Failed", 137, name="b", deleted=True)], PodOutcome("Failed", 3, "a")),
     ],
 )
-def test_the_fate_of_pods_is_the_worst_that_happened_to_any_of_them(pods: list[Pod], expected: Fate) -> None:
+def test_the_fate_of_pods_is_the_worst_that_happened_to_any_of_them(
+    pods: list[WorkloadPod], expected: PodOutcome
+) -> None:
     assert outcome.of(pods) == expected
 
 
 def test_what_is_written_says_which_pod_and_why() -> None:
-    assert str(Fate("Failed", 137, "w-3: OOMKilled")) == "pods Failed, exit code 137 (w-3: OOMKilled)"
-    assert str(Fate("Succeeded")) == "pods Succeeded, exit code 0"
+    assert str(PodOutcome("Failed", 137, "w-3: OOMKilled")) == "pods Failed, exit code 137 (w-3: OOMKilled)"
+    assert str(PodOutcome("Succeeded")) == "pods Succeeded, exit code 0"

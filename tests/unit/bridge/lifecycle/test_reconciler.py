@@ -10,22 +10,22 @@ import pytest
 from tests.unit.bridge.build import Sight, pod, record
 
 from slinky.bridge import names
-from slinky.bridge.config import Settings
-from slinky.bridge.lifecycle.reconciler import Units
-from slinky.bridge.state.job_registry import Ledger
-from slinky.bridge.state.views import OUR_PODS, Pod
+from slinky.bridge.config import BridgeSettings
+from slinky.bridge.lifecycle.reconciler import WorkloadReconciler
+from slinky.bridge.state.job_registry import JobRegistry
+from slinky.bridge.state.views import OUR_PODS, WorkloadPod
 from slinky.bridge.workload import grouping, identity
-from slinky.bridge.workload.grouping import Unit
+from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import Self
 from slinky.kube import Cache, by_label
 from slinky.observe import ManualClock
-from slinky.slurm import Client, JobRequest
+from slinky.slurm import JobRequest, SlurmClient
 
-GANG = Unit("ns", "Job", "j")
+GANG = Workload("ns", "Job", "j")
 A, B = (pod(name, labels={names.JOB_NAME: "j"}) for name in "ab")
 
 
-def ledger() -> Ledger:
+def ledger() -> JobRegistry:
     """One live job, made for exactly `a` and `b`."""
     me = Self("c", "b")
     (signed,) = identity.sign([JobRequest()], [[A, B]], me, str(GANG))
@@ -33,7 +33,7 @@ def ledger() -> Ledger:
     assert known.detail is not None
     detail = msgspec.structs.replace(known.detail, admin_comment=signed.admin_comment)
     mirror: Any = Sight(msgspec.structs.replace(known, detail=detail))
-    found = Ledger(cast("Client", None), mirror, me)
+    found = JobRegistry(cast("SlurmClient", None), mirror, me)
     found.follow("7", GANG)
     return found
 
@@ -48,19 +48,19 @@ def ledger() -> Ledger:
     ids=["both are there", "one is gone", "nobody"],
 )
 async def test_a_job_whose_pods_have_not_been_seen_with_it_is_kept_for_them(
-    left: list[Pod], cancelled: list[str], monkeypatch: pytest.MonkeyPatch
+    left: list[WorkloadPod], cancelled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch job is gone, so that its pods are not known as a gang, and the binding with the job's name not seen."""
-    pods: Cache[Pod] = Cache(OUR_PODS, indexes={"group": grouping.groups_of, "job": by_label(names.JOB_LABEL)})
+    pods: Cache[WorkloadPod] = Cache(OUR_PODS, indexes={"group": grouping.groups_of, "job": by_label(names.JOB_LABEL)})
     for found in left:
         pods.put(found)
-    books, ended, woken = ledger(), list[str](), asyncio.Queue[Unit]()
+    books, ended, woken = ledger(), list[str](), asyncio.Queue[Workload]()
     monkeypatch.setattr("slinky.bridge.lifecycle.reconciler.UNSEEN", 0.0)
 
     async def end(job: str, *_: object) -> None:
         ended.append(job)
 
-    def unit_of(found: Pod) -> Unit:
+    def unit_of(found: WorkloadPod) -> Workload:
         return grouping.unit_of(found, lambda _kind, _key: None, books.unit_of)
 
     stock: Any = SimpleNamespace(
@@ -72,7 +72,9 @@ async def test_a_job_whose_pods_have_not_been_seen_with_it_is_kept_for_them(
     )
     unused: Any = SimpleNamespace(place=None)
     releaser: Any = SimpleNamespace(end=end)
-    units = Units(Settings(), stock, books, unused, unused, releaser, *[unused] * 6, ManualClock(), woken.put_nowait)  # type: ignore[call-arg]
+    units = WorkloadReconciler(
+        BridgeSettings(), stock, books, unused, unused, releaser, *[unused] * 6, ManualClock(), woken.put_nowait
+    )  # type: ignore[call-arg]
     await units.reconcile(GANG)
     assert ended == cancelled
     if not cancelled:

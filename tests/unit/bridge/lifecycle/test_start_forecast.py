@@ -6,17 +6,17 @@ from typing import Any, cast
 import pytest
 from tests.unit.bridge.build import record
 
-from slinky.bridge.lifecycle.start_forecast import Outlook
-from slinky.slurm import Change, JobRecord, JobRequest, Kind, Mirror, Node, number
+from slinky.bridge.lifecycle.start_forecast import StartForecast
+from slinky.slurm import Change, Host, JobRecord, JobRequest, Mirror, ObjectKind, number
 
 
 class Sight:
     """What a mirror shows and tells."""
 
     def __init__(self, *hosts: str, partition: str = "ext") -> None:
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, Host] = {}
         self.jobs: dict[str, JobRecord] = {}
-        self.outlook = Outlook(cast("Mirror", self))
+        self.outlook = StartForecast(cast("Mirror", self))
         for name in hosts:
             self.host(name, "IDLE", partition=partition)
 
@@ -24,14 +24,14 @@ class Sight:
         self.tell = listener
 
     def host(self, name: str, *words: str, partition: str = "ext") -> None:
-        before, after = self.nodes.get(name), Node(name, words=words, partitions=(partition,))
+        before, after = self.nodes.get(name), Host(name, words=words, partitions=(partition,))
         self.nodes[name] = after
-        self.tell(Change(Kind.NODE, name, before, after))
+        self.tell(Change(ObjectKind.NODE, name, before, after))
 
     def job(self, after: JobRecord) -> None:
         before = self.jobs.get(after.job_id)
         self.jobs[after.job_id] = after
-        self.tell(Change(Kind.JOB, after.job_id, before, after))
+        self.tell(Change(ObjectKind.JOB, after.job_id, before, after))
 
 
 def wish(nodes: int = 1, **more: Any) -> JobRequest:

@@ -8,16 +8,16 @@ import pytest
 from tests.unit.bridge.build import pod, record
 
 from slinky.bridge.lifecycle.submit import Outgrown, Reshaped, Submitter
-from slinky.bridge.state.job_registry import Entry, Ledger
-from slinky.bridge.workload.grouping import Unit
+from slinky.bridge.state.job_registry import JobEntry, JobRegistry
+from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import Identity, Self
-from slinky.bridge.workload.job_spec import Wish
+from slinky.bridge.workload.job_spec import JobSpec
 from slinky.observe import ManualClock
-from slinky.slurm import Client, JobRecord, JobRequest, Mirror, Rejected
+from slinky.slurm import JobRecord, JobRequest, Mirror, Rejected, SlurmClient
 from slinky.slurm.errors import Problem, error_for
 from slinky.slurm.model.results import Submitted
 
-ALONE = Unit("ns", "Pod", "p")
+ALONE = Workload("ns", "Pod", "p")
 
 
 class Desk:
@@ -29,7 +29,11 @@ class Desk:
         self.me, self.searched = Self("c", "b"), asyncio.Event()
         self.searched.set()
         self.submitter = Submitter(
-            cast("Client", self), cast("Mirror", self), cast("Ledger", self), ManualClock(), allocate_first=True
+            cast("SlurmClient", self),
+            cast("Mirror", self),
+            cast("JobRegistry", self),
+            ManualClock(),
+            allocate_first=True,
         )
 
     async def allocate(self, request: JobRequest) -> Submitted:
@@ -51,13 +55,13 @@ class Desk:
     def signed(self, job: str) -> Identity:
         return self.mine
 
-    def jobs_of(self, unit: Unit) -> list[Entry]:
+    def jobs_of(self, unit: Workload) -> list[JobEntry]:
         return []
 
-    async def made(self, entry: Entry, *, exact: bool) -> None:
+    async def made(self, entry: JobEntry, *, exact: bool) -> None:
         self.mine = entry.mine
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: JobEntry) -> None:
         self.mine = entry.mine
 
     def forget(self, job: str) -> None:
@@ -67,8 +71,8 @@ class Desk:
         """Nothing happens."""
 
 
-def wish(**fields: Any) -> Wish:
-    return Wish((JobRequest(nodes="1", **fields),), ((pod(),),))
+def wish(**fields: Any) -> JobSpec:
+    return JobSpec((JobRequest(nodes="1", **fields),), ((pod(),),))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +108,7 @@ async def test_a_job_that_an_update_cannot_mend_is_left_alone_and_told() -> None
     await desk.submitter.submit(ALONE, wish(constraints="a100"), at_once=False)
     with pytest.raises(Outgrown, match="constraints"):
         await desk.submitter.revise(ALONE, "8", wish(), [pod()])
-    two = Wish((JobRequest(), JobRequest()), ((pod("a"),), (pod("b"),)))
+    two = JobSpec((JobRequest(), JobRequest()), ((pod("a"),), (pod("b"),)))
     with pytest.raises(Reshaped):
         await desk.submitter.revise(ALONE, "8", two, [pod("a"), pod("b")])
     assert desk.changes == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slinky.bridge.nodes.batching import Together
+from slinky.bridge.nodes.batching import UpdateBatcher
 from slinky.slurm import NodeUpdate, Problem, Rejected
 
 DRAIN = NodeUpdate(state=("DRAIN",), reason="cordoned")
@@ -29,7 +29,7 @@ class Slurm:
 
 
 async def drained(slurm: Slurm, *hosts: str) -> list[Any]:
-    together = Together(slurm.update_nodes)
+    together = UpdateBatcher(slurm.update_nodes)
     return await asyncio.gather(*(together.ask(host, DRAIN) for host in hosts), return_exceptions=True)
 
 
@@ -41,7 +41,7 @@ async def test_those_who_come_while_a_request_is_under_way_share_the_next() -> N
 
 async def test_different_changes_are_never_mixed() -> None:
     slurm = Slurm()
-    together = Together(slurm.update_nodes)
+    together = UpdateBatcher(slurm.update_nodes)
     changes = [DRAIN, OPEN] * 10
     await asyncio.gather(*(together.ask(f"n{number}", change) for number, change in enumerate(changes)))
     for hosts, change in slurm.requests:
@@ -56,7 +56,7 @@ async def test_a_host_that_is_refused_does_not_keep_others_from_their_change() -
 
 async def test_those_who_joined_one_that_was_given_up_hear_of_it() -> None:
     slurm = Slurm()
-    together = Together(slurm.update_nodes)
+    together = UpdateBatcher(slurm.update_nodes)
     first = asyncio.create_task(together.ask("n0", DRAIN))
     await asyncio.sleep(0)
     leader = asyncio.create_task(together.ask("n1", DRAIN))

@@ -9,11 +9,19 @@ from tests.unit.bridge.build import GPU_DRIVER, cpu_singles, gpus, node
 from slinky.bridge import names
 from slinky.bridge.devices.inventory import inventory
 from slinky.bridge.nodes import plan as hosts
-from slinky.bridge.nodes.description import Facts
-from slinky.bridge.nodes.plan import Amend, Complain, Create, Delete, Drain, Report, Taint, Undrain
+from slinky.bridge.nodes.description import NodeFacts
+from slinky.bridge.nodes.plan import (
+    ChangeHost,
+    DrainHost,
+    RegisterHost,
+    RemoveHost,
+    ReportHostState,
+    ReportProblem,
+    SetTaint,
+    UndrainHost,
+)
 from slinky.kube import Node
-from slinky.slurm import Node as Host
-from slinky.slurm import NodeUpdate, Presence
+from slinky.slurm import Host, NodeUpdate, Presence
 
 LABEL = {names.EXTERNAL_LABEL: ""}
 MARK = "slurm-bridge cluster/bridge"
@@ -35,12 +43,12 @@ def host(*words: str, **more: Any) -> Host:
 
 def plan(found: Node | None, there: Host | None, **more: Any) -> list[hosts.Action]:
     presence = more.pop("presence", Presence.ABSENT if there is None else Presence.PRESENT)
-    return hosts.plan(Facts("n1", found, there, presence, MARK, partitions=("ext",), **more))
+    return hosts.plan(NodeFacts("n1", found, there, presence, MARK, partitions=("ext",), **more))
 
 
 def test_a_labelled_node_is_registered_with_a_literal_address() -> None:
     (created,) = plan(node(labels=LABEL, annotations={names.PARTITIONS_ANNOTATION: "ext"}), None)
-    assert isinstance(created, Create)
+    assert isinstance(created, RegisterHost)
     assert "NodeName=n1 NodeAddr=10.0.0.1 CPUs=4 " in created.conf
     assert "State=EXTERNAL Feature=ext" in created.conf
     assert "RealMemory=8192" in created.conf
@@ -49,7 +57,7 @@ def test_a_labelled_node_is_registered_with_a_literal_address() -> None:
 def test_a_node_without_a_literal_address_is_told_and_never_registered() -> None:
     for addresses in ([], [{"type": "InternalIP", "address": "n1.local"}], [{"type": "Hostname", "address": "n1"}]):
         (found,) = plan(node(labels=LABEL, addresses=addresses), None)
-        assert isinstance(found, Complain)
+        assert isinstance(found, ReportProblem)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +73,7 @@ def test_an_unknown_partition_or_a_value_that_would_smuggle_is_told() -> None:
         {names.TOPOLOGY_ANNOTATION: "leaf1 State=DOWN"},
     ):
         (found,) = plan(node(labels=LABEL, annotations=annotations), None)
-        assert isinstance(found, Complain)
+        assert isinstance(found, ReportProblem)
 
 
 def test_a_converged_node_needs_nothing() -> None:
@@ -80,7 +88,7 @@ def test_unknown_is_not_gone() -> None:
 
 def test_what_would_have_to_be_done_is_known_from_what_was_last_seen() -> None:
     def pressing(found: Node | None, there: Host | None) -> bool:
-        return hosts.pressing(Facts("n1", found, there, Presence.UNKNOWN, MARK, partitions=("ext",)))
+        return hosts.pressing(NodeFacts("n1", found, there, Presence.UNKNOWN, MARK, partitions=("ext",)))
 
     assert pressing(wanted(unschedulable=True), host())
     assert pressing(wanted(), None)
@@ -90,31 +98,31 @@ def test_what_would_have_to_be_done_is_known_from_what_was_last_seen() -> None:
 
 def test_a_cordon_drains_and_its_end_undrains() -> None:
     drain = plan(wanted(unschedulable=True), host())[0]
-    assert isinstance(drain, Drain)
+    assert isinstance(drain, DrainHost)
     assert drain.reason.startswith(names.DRAIN_PREFIX)
     drained = host("IDLE", "DRAIN", "EXTERNAL", reason=drain.reason)
-    assert Undrain() not in plan(wanted(unschedulable=True), drained)
-    assert plan(wanted(), drained)[0] == Undrain()
+    assert UndrainHost() not in plan(wanted(unschedulable=True), drained)
+    assert plan(wanted(), drained)[0] == UndrainHost()
 
 
 @pytest.mark.parametrize("reason", ["disk broken", "", "Not slurm-bridge: really"])
 def test_somebody_elses_drain_is_never_undone(reason: str) -> None:
     found = plan(wanted(), host("IDLE", "DRAIN", "EXTERNAL", reason=reason))
-    assert Undrain() not in found
+    assert UndrainHost() not in found
     (report,) = found
-    assert isinstance(report, Report)
+    assert isinstance(report, ReportHostState)
     assert not report.available
 
 
 def test_a_silent_kubelet_drains_its_node() -> None:
-    assert isinstance(plan(wanted(ready=False), host(), silent=True)[0], Drain)
+    assert isinstance(plan(wanted(ready=False), host(), silent=True)[0], DrainHost)
     assert plan(wanted(ready=False), host()) == []
 
 
 def test_a_host_whose_node_left_is_drained_and_then_deleted() -> None:
-    assert plan(None, host()) == [Drain(f"{names.DRAIN_PREFIX} the node left Kubernetes")]
+    assert plan(None, host()) == [DrainHost(f"{names.DRAIN_PREFIX} the node left Kubernetes")]
     assert plan(None, host("MIXED", "DRAIN", "EXTERNAL", reason=f"{names.DRAIN_PREFIX} x")) == []
-    assert plan(None, host("IDLE", "DRAIN", "EXTERNAL", reason=f"{names.DRAIN_PREFIX} x")) == [Delete()]
+    assert plan(None, host("IDLE", "DRAIN", "EXTERNAL", reason=f"{names.DRAIN_PREFIX} x")) == [RemoveHost()]
 
 
 @pytest.mark.parametrize(
@@ -134,35 +142,35 @@ def test_hosts_of_another_bridge_are_left_to_it() -> None:
 
 def test_a_host_of_another_cluster_that_keeps_a_node_out_is_told() -> None:
     (told,) = plan(wanted(), host(comment="slurm-bridge elsewhere/bridge uid"))
-    assert isinstance(told, Complain)
+    assert isinstance(told, ReportProblem)
     assert names.HOST_LABEL in told.message
     assert plan(wanted(labels={}), host(comment="slurm-bridge elsewhere/bridge uid")) == []
 
 
 def test_an_existing_external_host_of_a_labelled_node_is_signed() -> None:
     (found,) = plan(wanted(), host(comment=""))
-    assert isinstance(found, Amend)
+    assert isinstance(found, ChangeHost)
     assert found.change.comment == SIGNED
 
 
 def test_a_slurm_that_takes_a_node_otherwise_is_told_and_not_asked_again_and_again() -> None:
     (told, *_) = plan(wanted(), host(cpus=2))
-    assert isinstance(told, Complain)
+    assert isinstance(told, ReportProblem)
     assert "Slurm has 2 CPUs, 8192 MB and no devices where the node offers 4 CPUs" in told.message
-    assert isinstance(plan(wanted(unschedulable=True), host(cpus=2))[0], Drain)
+    assert isinstance(plan(wanted(unschedulable=True), host(cpus=2))[0], DrainHost)
 
 
 def test_a_node_that_changed_its_size_is_replaced_once_empty_and_not_undrained_meanwhile() -> None:
     bigger = wanted(amounts={"cpu": "8"})
-    assert isinstance(plan(bigger, host())[0], Drain)
+    assert isinstance(plan(bigger, host())[0], DrainHost)
     reason = f"{names.DRAIN_PREFIX} the node changed its size"
     busy = plan(bigger, host("MIXED", "DRAIN", "EXTERNAL", reason=reason))
-    assert not [action for action in busy if isinstance(action, Undrain | Delete)]
-    assert plan(bigger, host("IDLE", "DRAIN", "EXTERNAL", reason=reason))[0] == Delete()
+    assert not [action for action in busy if isinstance(action, UndrainHost | RemoveHost)]
+    assert plan(bigger, host("IDLE", "DRAIN", "EXTERNAL", reason=reason))[0] == RemoveHost()
 
 
 def test_a_poisoned_host_is_registered_anew() -> None:
-    assert isinstance(plan(wanted(), host("IDLE", "EXTERNAL", "NOT_RESPONDING"))[0], Drain)
+    assert isinstance(plan(wanted(), host("IDLE", "EXTERNAL", "NOT_RESPONDING"))[0], DrainHost)
 
 
 GPUS = inventory([gpus(4)], [GPU_DRIVER])
@@ -171,7 +179,7 @@ CPUS_16 = inventory([cpu_singles(sockets=2, cores=4, threads=2)], ["dra.cpu"])
 
 def test_devices_are_registered_and_compared_by_meaning() -> None:
     (created,) = plan(node(labels=LABEL), None, inventory=GPUS)
-    assert isinstance(created, Create)
+    assert isinstance(created, RegisterHost)
     assert "Gres=gpu:gpu.example.com:4 GresConf=Name=gpu,Type=gpu.example.com,Count=4," in created.conf
     comment = f"{SIGNED}+gpu:gpu.example.com:4#{GPUS.fingerprint}"
     there = host(gres="gpu:gpu.example.com:4(S:0)", comment=comment)
@@ -182,24 +190,24 @@ def test_a_host_that_stands_for_other_devices_is_replaced() -> None:
     there = host(gres="gpu:gpu.example.com:4", comment=f"{SIGNED}+gpu:gpu.example.com:4#{GPUS.fingerprint}")
     other = inventory([gpus(4, pool="elsewhere")], [GPU_DRIVER])
     assert other.gres == GPUS.gres
-    assert isinstance(plan(wanted(), there, inventory=other)[0], Drain)
+    assert isinstance(plan(wanted(), there, inventory=other)[0], DrainHost)
 
 
 def test_a_slurmd_with_other_devices_than_the_drivers_is_told_of() -> None:
     there = Host("n1", words=("IDLE",), cpus=4, real_memory=8192, gres="gpu:8")
-    told = [action for action in plan(wanted(labels={}), there, inventory=GPUS) if isinstance(action, Complain)]
+    told = [action for action in plan(wanted(labels={}), there, inventory=GPUS) if isinstance(action, ReportProblem)]
     assert [(one.reason, "Slurm has gpu:8 where" in one.message) for one in told] == [("DevicesDiffer", True)]
     same = Host("n1", words=("IDLE",), cpus=4, real_memory=8192, gres="gpu:gpu.example.com:4(S:0)")
-    assert not [action for action in plan(wanted(labels={}), same, inventory=GPUS) if isinstance(action, Complain)]
+    assert not [action for action in plan(wanted(labels={}), same, inventory=GPUS) if isinstance(action, ReportProblem)]
 
 
 @pytest.mark.parametrize("parts", [[gpus(4, count=2)], [gpus(4, generation=2, count=2), gpus(4)]])
 def test_a_node_whose_slices_are_not_all_there_keeps_its_size(parts: list[Any]) -> None:
     unclear = inventory(parts, [GPU_DRIVER])
     there = host(gres="gpu:gpu.example.com:4", comment=f"{SIGNED}+gpu:gpu.example.com:4#{GPUS.fingerprint}")
-    assert not [a for a in plan(wanted(), there, inventory=unclear) if isinstance(a, Drain | Delete)]
+    assert not [a for a in plan(wanted(), there, inventory=unclear) if isinstance(a, DrainHost | RemoveHost)]
     (told,) = plan(node(labels=LABEL), None, inventory=unclear)
-    assert isinstance(told, Complain)
+    assert isinstance(told, ReportProblem)
     assert "gpu.example.com/n1" in told.message
 
 
@@ -213,7 +221,7 @@ def test_a_node_whose_slices_are_not_all_there_keeps_its_size(parts: list[Any]) 
 )
 def test_cpus_of_a_driver_are_registered_as_the_cores_they_are(cpus: str, shape: str) -> None:
     (created,) = plan(node(labels=LABEL, amounts={"cpu": cpus}), None, inventory=CPUS_16)
-    assert isinstance(created, Create)
+    assert isinstance(created, RegisterHost)
     assert shape in created.conf
     assert "Gres" not in created.conf
 
@@ -223,20 +231,20 @@ def test_features_and_topology_follow_their_annotations(place: str) -> None:
     given = {names.PARTITIONS_ANNOTATION: "ext", **({names.TOPOLOGY_ANNOTATION: place} if place else {})}
     found = plan(wanted(annotations=given), host(features=("old",), topology="default:leaf1"))
     same = NodeUpdate(features=("ext",), features_act=("ext",))
-    assert found == [Amend(same), Amend(NodeUpdate(topology_str=place))]
+    assert found == [ChangeHost(same), ChangeHost(NodeUpdate(topology_str=place))]
 
 
 def test_the_taint_is_a_knob() -> None:
-    assert Taint(on=True) in plan(wanted(taints=[]), host())
-    assert Taint(on=True) in plan(wanted(), host(), effect="NoSchedule")
+    assert SetTaint(on=True) in plan(wanted(taints=[]), host())
+    assert SetTaint(on=True) in plan(wanted(), host(), effect="NoSchedule")
     assert plan(wanted(taints=[]), host(), effect="None") == []
-    assert plan(wanted(), host(), effect="None") == [Taint(on=False)]
+    assert plan(wanted(), host(), effect="None") == [SetTaint(on=False)]
     other = {**TAINT, "value": "another-scheduler"}
     assert plan(node(taints=[other]), None) == []
-    assert plan(node(taints=[TAINT]), None) == [Taint(on=False)]
+    assert plan(node(taints=[TAINT]), None) == [SetTaint(on=False)]
 
 
 def test_a_hybrid_node_is_tainted_and_drained_but_never_registered_or_replaced() -> None:
     slurmd = host("IDLE", comment="", cpus=99)
-    assert plan(node(conditions=[OPEN]), slurmd) == [Taint(on=True)]
-    assert isinstance(plan(node(unschedulable=True, conditions=[OPEN]), slurmd)[0], Drain)
+    assert plan(node(conditions=[OPEN]), slurmd) == [SetTaint(on=True)]
+    assert isinstance(plan(node(unschedulable=True, conditions=[OPEN]), slurmd)[0], DrainHost)

@@ -7,15 +7,15 @@ import pytest
 from tests.unit.bridge.build import pod
 
 from slinky.bridge import names
-from slinky.bridge.config import Settings
-from slinky.bridge.state.host_ports import Port, clash, ports_of
-from slinky.bridge.state.views import Pod
+from slinky.bridge.config import BridgeSettings
+from slinky.bridge.state.host_ports import HostPort, clash, ports_of
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload.annotations import OptionError
-from slinky.bridge.workload.grouping import Root, Unit
-from slinky.bridge.workload.job_spec import World, translate
+from slinky.bridge.workload.grouping import Workload, WorkloadRoot
+from slinky.bridge.workload.job_spec import JobContext, translate
 
 
-def serving(name: str, *ports: int, phase: str = "Running", **more: Any) -> Pod:
+def serving(name: str, *ports: int, phase: str = "Running", **more: Any) -> WorkloadPod:
     given = [{"containerPort": port, "hostPort": port, **more} for port in ports]
     return pod(name, node="n1", phase=phase, spec={"containers": [{"name": "c", "ports": given}]})
 
@@ -23,25 +23,27 @@ def serving(name: str, *ports: int, phase: str = "Running", **more: Any) -> Pod:
 @pytest.mark.parametrize(
     ("one", "two", "expected"),
     [
-        (Port(80), Port(80), True),
-        (Port(80), Port(81), False),
-        (Port(80), Port(80, "UDP"), False),
-        (Port(80, "TCP", "10.0.0.1"), Port(80, "TCP", "10.0.0.2"), False),
-        (Port(80, "TCP", "10.0.0.1"), Port(80), True),
-        (Port(80, "TCP", "::"), Port(80, "TCP", "10.0.0.2"), True),
+        (HostPort(80), HostPort(80), True),
+        (HostPort(80), HostPort(81), False),
+        (HostPort(80), HostPort(80, "UDP"), False),
+        (HostPort(80, "TCP", "10.0.0.1"), HostPort(80, "TCP", "10.0.0.2"), False),
+        (HostPort(80, "TCP", "10.0.0.1"), HostPort(80), True),
+        (HostPort(80, "TCP", "::"), HostPort(80, "TCP", "10.0.0.2"), True),
     ],
 )
-def test_which_ports_clash(one: Port, two: Port, expected: bool) -> None:
+def test_which_ports_clash(one: HostPort, two: HostPort, expected: bool) -> None:
     assert one.clashes(two) is two.clashes(one) is expected
 
 
 def test_only_host_ports_count_and_only_while_containers_run() -> None:
     assert ports_of(pod(spec={"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]})) == []
-    assert clash([Port(80)], [serving("a", 80)]) is not None
-    assert clash([Port(80)], [serving("a", 80, phase="Succeeded"), serving("b", 81)]) is None
+    assert clash([HostPort(80)], [serving("a", 80)]) is not None
+    assert clash([HostPort(80)], [serving("a", 80, phase="Succeeded"), serving("b", 81)]) is None
 
 
 def test_pods_that_share_nodes_cannot_have_host_ports() -> None:
-    root = Root({names.OPTION + "pods-per-node": "2"})
+    root = WorkloadRoot({names.OPTION + "pods-per-node": "2"})
     with pytest.raises(OptionError, match="80/TCP of a"):
-        translate(Unit("ns", "PodGroup", "g"), root, [serving("a", 80), serving("b", 80)], World(Settings()))
+        translate(
+            Workload("ns", "PodGroup", "g"), root, [serving("a", 80), serving("b", 80)], JobContext(BridgeSettings())
+        )

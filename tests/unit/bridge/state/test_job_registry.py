@@ -7,21 +7,21 @@ import msgspec
 import pytest
 from tests.unit.bridge.build import Sight, pod, record
 
-from slinky.bridge.state.job_registry import Entry, Ledger
-from slinky.bridge.state.views import Pod
+from slinky.bridge.state.job_registry import JobEntry, JobRegistry
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import identity
-from slinky.bridge.workload.grouping import Unit
+from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import Identity, Self
-from slinky.slurm import Client, JobRequest, Mirror, number
+from slinky.slurm import JobRequest, Mirror, SlurmClient, number
 
-GANG = Unit("ns", "PodGroup", "g")
+GANG = Workload("ns", "PodGroup", "g")
 
 
-def ledger(*made_for: Pod, state: str = "RUNNING") -> Ledger:
+def ledger(*made_for: WorkloadPod, state: str = "RUNNING") -> JobRegistry:
     mirror: Any = Sight(record("7", state, hosts=("n1",)))
-    found = Ledger(cast("Client", None), cast("Mirror", mirror), Self("c", "b"))
+    found = JobRegistry(cast("SlurmClient", None), cast("Mirror", mirror), Self("c", "b"))
     named = frozenset(str(member.key) for member in made_for)
-    found.note(Entry("7", GANG, Identity(identity.VERSION, members=identity.members(made_for)), named))
+    found.note(JobEntry("7", GANG, Identity(identity.VERSION, members=identity.members(made_for)), named))
     return found
 
 
@@ -38,14 +38,14 @@ def test_pods_that_say_it_themselves_count_but_are_not_told_again() -> None:
 
 
 @pytest.mark.parametrize("now", [[A], [A, pod("b", uid="another")]])
-def test_a_job_that_lost_one_of_its_pods_is_nobodys(now: list[Pod]) -> None:
+def test_a_job_that_lost_one_of_its_pods_is_nobodys(now: list[WorkloadPod]) -> None:
     assert ledger(A, B).adopted(GANG, now) == {}
 
 
 @pytest.mark.parametrize(
     ("now", "found"), [([A, B, pod("c")], [A, B]), ([A], []), ([A, pod("b", uid="another")], []), ([], [])]
 )
-def test_a_job_stands_for_exactly_its_pods_among_others(now: list[Pod], found: list[Pod]) -> None:
+def test_a_job_stands_for_exactly_its_pods_among_others(now: list[WorkloadPod], found: list[WorkloadPod]) -> None:
     known = ledger(A, B)
     (entry,) = known.jobs_of(GANG)
     assert known.made_for(entry, now) == found
@@ -57,33 +57,33 @@ def test_an_id_that_a_component_had_says_nothing_of_the_job_that_has_it_now() ->
     detail = msgspec.structs.replace(leader.detail, het_job_id=number(7), het_job_id_set="7-8")
     mirror: Any = Sight(msgspec.structs.replace(leader, detail=detail))
     mirror.jobs["8"] = record("8", "RUNNING", hosts=("n2",))
-    found = Ledger(cast("Client", None), cast("Mirror", mirror), Self("c", "b"))
-    found.note(Entry("7", GANG, Identity(members="members")))
+    found = JobRegistry(cast("SlurmClient", None), cast("Mirror", mirror), Self("c", "b"))
+    found.note(JobEntry("7", GANG, Identity(members="members")))
     assert len(found.components("7") or ()) == 2
     found.forget("8")  # as is done when Slurm gives the id away again
     assert "8" not in mirror.jobs
     mirror.jobs["8"] = record("8", "RUNNING", hosts=("n2",))
-    other = Unit("ns", "Pod", "other")
-    found.note(Entry("8", other, Identity(members="members")))
+    other = Workload("ns", "Pod", "other")
+    found.note(JobEntry("8", other, Identity(members="members")))
     assert found.unit_of("8") == other
     found.forget("7")
     assert "8" in mirror.jobs
 
 
-def restarted(unit: Unit, *, bridge: str = "b") -> Ledger:
+def restarted(unit: Workload, *, bridge: str = "b") -> JobRegistry:
     """The ledger of a bridge that only a label led to a job, which was signed for a gang of two."""
     (signed,) = identity.sign([JobRequest()], [[A, B]], Self("c", bridge), str(GANG))
     known = record("7", "RUNNING", hosts=("n1",))
     assert known.detail is not None
     detail = msgspec.structs.replace(known.detail, admin_comment=signed.admin_comment)
     mirror: Any = Sight(msgspec.structs.replace(known, detail=detail))
-    found = Ledger(cast("Client", None), cast("Mirror", mirror), Self("c", "b"))
+    found = JobRegistry(cast("SlurmClient", None), cast("Mirror", mirror), Self("c", "b"))
     found.follow("7", unit)
     return found
 
 
 def test_after_a_restart_a_job_is_filed_by_what_it_says_of_itself() -> None:
-    alone = Unit("ns", "Pod", "a")
+    alone = Workload("ns", "Pod", "a")
     found = restarted(alone)
     assert found.unit_of("7") == GANG
     assert [entry.job for entry in found.jobs_of(GANG)] == ["7"]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from slinky.bridge.status import conditions, queue_position
-from slinky.bridge.status.queue_position import Line
+from slinky.bridge.status.queue_position import QueuePositions
 from slinky.observe import ManualClock
 from slinky.observe.clock import settle
-from slinky.slurm import Change, Job, JobRecord, JobState, Kind, number
+from slinky.slurm import Change, Job, JobRecord, JobState, ObjectKind, number
 
 
 def waiting(job: int, priority: int = 1, partition: str = "ext", **more: Any) -> JobRecord:
@@ -36,17 +36,17 @@ async def test_those_whose_place_changed_are_told_and_nobody_else() -> None:
     jobs = {str(number_): waiting(number_) for number_ in range(1, 31)}
     told: list[str] = []
     clock = ManualClock()
-    queue = Line(jobs, told.append, clock)
+    queue = QueuePositions(jobs, told.append, clock)
     task = asyncio.create_task(queue.run())
-    queue.changed(Change(Kind.JOB, "1", None, jobs["1"]))
+    queue.changed(Change(ObjectKind.JOB, "1", None, jobs["1"]))
     await settle()
     assert len(told) == 30
     assert queue.place(jobs["3"]).startswith("Place 3 ")
     assert queue.place(waiting(99)).startswith("More than 9 ")  # not counted yet, but it knows where it will stand
     told.clear()
     gone = jobs.pop("1")
-    queue.changed(Change(Kind.JOB, "1", gone, waiting(1, words=("RUNNING",))))
-    queue.changed(Change(Kind.JOB, "2", jobs["2"], waiting(2, state_reason="Priority")))  # moves nobody
+    queue.changed(Change(ObjectKind.JOB, "1", gone, waiting(1, words=("RUNNING",))))
+    queue.changed(Change(ObjectKind.JOB, "2", jobs["2"], waiting(2, state_reason="Priority")))  # moves nobody
     await clock.advance(queue_position.PAUSE)
     assert sorted(map(int, told)) == list(range(2, 12))  # the first ten moved up; who is far behind hears nothing
     task.cancel()

@@ -9,15 +9,15 @@ from tests.unit.bridge.build import pod
 
 from slinky.bridge import names
 from slinky.bridge.state.views import (
-    BatchJob,
     JobSet,
     LeaderWorkerSet,
     NativeGroup,
     PodGroup,
+    WorkloadBatchJob,
 )
 from slinky.bridge.state.views.native import VERSIONS, native_groups
 from slinky.bridge.workload import grouping, kinds
-from slinky.bridge.workload.grouping import Missing, Unit
+from slinky.bridge.workload.grouping import Missing, Workload
 from slinky.kube import Discovery, Key, Object, Served
 
 META = {"name": "g", "namespace": "ns"}
@@ -34,36 +34,36 @@ def nobody(job: str) -> None:
 @pytest.mark.parametrize(
     ("labels", "spec", "expected"),
     [
-        ({}, {}, Unit("ns", "Pod", "p")),
-        ({names.JOB_NAME: "j"}, {}, Unit("ns", "Pod", "p")),
-        ({names.JOBSET_NAME: "js"}, {}, Unit("ns", "Pod", "p")),
-        ({names.POD_GROUP_LABEL: "g"}, {}, Unit("ns", "PodGroup", "g")),
-        ({names.LWS_NAME: "l", names.LWS_GROUP: "2"}, {}, Unit("ns", "LeaderWorkerSet", "l", "2")),
-        ({names.POD_GROUP_LABEL: "g"}, {"schedulingGroup": {"podGroupName": "n"}}, Unit("ns", "NativeGroup", "n")),
+        ({}, {}, Workload("ns", "Pod", "p")),
+        ({names.JOB_NAME: "j"}, {}, Workload("ns", "Pod", "p")),
+        ({names.JOBSET_NAME: "js"}, {}, Workload("ns", "Pod", "p")),
+        ({names.POD_GROUP_LABEL: "g"}, {}, Workload("ns", "PodGroup", "g")),
+        ({names.LWS_NAME: "l", names.LWS_GROUP: "2"}, {}, Workload("ns", "LeaderWorkerSet", "l", "2")),
+        ({names.POD_GROUP_LABEL: "g"}, {"schedulingGroup": {"podGroupName": "n"}}, Workload("ns", "NativeGroup", "n")),
     ],
 )
-def test_the_grouping_object_that_wins(labels: dict[str, str], spec: dict[str, object], expected: Unit) -> None:
+def test_the_grouping_object_that_wins(labels: dict[str, str], spec: dict[str, object], expected: Workload) -> None:
     found = pod(labels=labels, spec=spec)
     assert grouping.unit_of(found, nothing, nobody) == expected
     assert grouping.group_index(expected) in grouping.groups_of(found)
 
 
 def test_batch_jobs_and_jobsets_are_gangs_only_if_they_say_so() -> None:
-    asking = msgspec.convert({"metadata": {**META, "annotations": {grouping.GANG: "true"}}}, BatchJob)
+    asking = msgspec.convert({"metadata": {**META, "annotations": {grouping.GANG: "true"}}}, WorkloadBatchJob)
 
     def find(kind: str, key: Key) -> Object | None:
         return asking if kind == "Job" and key == Key("ns", "j") else None
 
-    assert grouping.unit_of(pod(labels={names.JOB_NAME: "j"}), find, nobody) == Unit("ns", "Job", "j")
-    assert grouping.unit_of(pod(labels={names.JOB_NAME: "k"}), find, nobody) == Unit("ns", "Pod", "p")
+    assert grouping.unit_of(pod(labels={names.JOB_NAME: "j"}), find, nobody) == Workload("ns", "Job", "j")
+    assert grouping.unit_of(pod(labels={names.JOB_NAME: "k"}), find, nobody) == Workload("ns", "Pod", "p")
 
 
 @pytest.mark.parametrize(("kind", "label"), [("Job", names.JOB_NAME), ("JobSet", names.JOBSET_NAME)])
 def test_a_pod_with_the_job_of_a_gang_stays_in_it_when_its_root_is_gone(kind: str, label: str) -> None:
-    gang = Unit("ns", kind, "j")
-    jobs = {"7": gang, "8": Unit("ns", "Pod", "p"), "9": Unit("other", kind, "j")}
+    gang = Workload("ns", kind, "j")
+    jobs = {"7": gang, "8": Workload("ns", "Pod", "p"), "9": Workload("other", kind, "j")}
     homes = {job: grouping.unit_of(pod(labels={label: "j"}, job=job), nothing, jobs.get) for job in ("7", "8", "9")}
-    alone = Unit("ns", "Pod", "p")
+    alone = Workload("ns", "Pod", "p")
     assert homes == {"7": gang, "8": alone, "9": alone}
     assert grouping.unit_of(pod(labels={label: "j"}), nothing, jobs.get) == alone
 
@@ -73,7 +73,9 @@ def owned(uid: str, kind: str = "Job", group: str = "batch") -> dict[str, Any]:
 
 
 def test_an_owner_counts_as_seen_by_its_uid_and_so_do_those_above_it() -> None:
-    job = msgspec.convert({"metadata": {**META, "uid": "u1", "ownerReferences": [owned("s1", "JobSet")]}}, BatchJob)
+    job = msgspec.convert(
+        {"metadata": {**META, "uid": "u1", "ownerReferences": [owned("s1", "JobSet")]}}, WorkloadBatchJob
+    )
     job_set = msgspec.convert({"metadata": {**META, "uid": "s1"}}, JobSet)
     there: dict[str, Object] = {}
 
@@ -116,20 +118,20 @@ def test_grouping_kinds_that_come_later_or_in_another_version_are_news() -> None
         (NativeGroup, {"schedulingPolicy": {"gang": {"minCount": 4}}}, 4),
         (NativeGroup, {"schedulingPolicy": {}}, 1),
         (LeaderWorkerSet, {"leaderWorkerTemplate": {"size": 5}}, 5),
-        (BatchJob, {"parallelism": 4, "completions": 2}, 2),
+        (WorkloadBatchJob, {"parallelism": 4, "completions": 2}, 2),
         (JobSet, {"replicatedJobs": [{"replicas": 2, "template": {"spec": {"parallelism": 3}}}, {"replicas": 1}]}, 7),
     ],
 )
 def test_how_many_members_make_a_gang(kind: type[Object], spec: dict[str, object], needed: int) -> None:
     found = msgspec.convert({"metadata": META, "spec": spec}, kind)
-    assert grouping.root_of_group(Unit("ns", "X", "g"), found, nothing).needed == needed
+    assert grouping.root_of_group(Workload("ns", "X", "g"), found, nothing).needed == needed
 
 
 @pytest.mark.parametrize(("completions", "succeeded", "needed"), [(9, 4, 4), (9, 7, 2), (9, 9, 1), (None, 3, 4)])
 def test_pods_that_have_succeeded_are_not_waited_for(completions: int | None, succeeded: int, needed: int) -> None:
     done = {"spec": {"parallelism": 4, "completions": completions}, "status": {"succeeded": succeeded}}
-    job = msgspec.convert({"metadata": META, **done}, BatchJob)
-    assert grouping.root_of_group(Unit("ns", "Job", "g"), job, nothing).needed == needed
+    job = msgspec.convert({"metadata": META, **done}, WorkloadBatchJob)
+    assert grouping.root_of_group(Workload("ns", "Job", "g"), job, nothing).needed == needed
 
 
 def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None:
@@ -141,9 +143,9 @@ def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None
         """The first is done, the second half done, the third is left over from an older JobSet of the same name."""
         uid, succeeded = {"g-w-0": ("s1", 2), "g-w-1": ("s1", 1), "g-w-2": ("s0", 2)}[key.name]
         meta = {"name": key.name, "ownerReferences": [owned(uid, "JobSet")]}
-        return msgspec.convert({"metadata": meta, "spec": shape, "status": {"succeeded": succeeded}}, BatchJob)
+        return msgspec.convert({"metadata": meta, "spec": shape, "status": {"succeeded": succeeded}}, WorkloadBatchJob)
 
-    assert grouping.root_of_group(Unit("ns", "JobSet", "g"), job_set, find).needed == 0 + 1 + 2
+    assert grouping.root_of_group(Workload("ns", "JobSet", "g"), job_set, find).needed == 0 + 1 + 2
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None
 )
 def test_a_jobset_whose_batch_jobs_wait_for_each_other_says_so(spec: dict[str, Any], told: bool) -> None:
     found = msgspec.convert({"metadata": META, "spec": spec}, JobSet)
-    assert bool(grouping.root_of_group(Unit("ns", "JobSet", "g"), found, nothing).hint) is told
+    assert bool(grouping.root_of_group(Workload("ns", "JobSet", "g"), found, nothing).hint) is told
 
 
 @pytest.mark.parametrize(
@@ -190,17 +192,17 @@ def test_the_best_version_that_is_understood_is_chosen() -> None:
 )
 def test_what_a_native_group_demands_in_vain_is_told(spec: dict[str, Any], words: str) -> None:
     found = msgspec.convert({"metadata": META, "spec": spec}, VERSIONS["v1beta1"])
-    problem = grouping.root_of_group(Unit("ns", "NativeGroup", "g"), found, nothing).problem
+    problem = grouping.root_of_group(Workload("ns", "NativeGroup", "g"), found, nothing).problem
     assert words in problem if words else not problem
 
 
 def test_a_group_without_its_object_waits() -> None:
     with pytest.raises(Missing):
-        grouping.root_of_group(Unit("ns", "PodGroup", "g"), None, nothing)
+        grouping.root_of_group(Workload("ns", "PodGroup", "g"), None, nothing)
 
 
 def test_pods_of_the_same_group_name_elsewhere_are_strangers() -> None:
-    unit = Unit("ns", "PodGroup", "g")
+    unit = Workload("ns", "PodGroup", "g")
     stranger = pod(namespace="other", labels={names.POD_GROUP_LABEL: "g"})
     assert grouping.unit_of(stranger, nothing, nobody) != unit
 

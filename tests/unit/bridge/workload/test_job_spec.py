@@ -9,25 +9,27 @@ from hypothesis import strategies as st
 from tests.unit.bridge.build import needing, pod
 
 from slinky.bridge import names
-from slinky.bridge.config import PriorityRule, Rule, Settings
+from slinky.bridge.config import BridgeSettings, PriorityRule, Rule
 from slinky.bridge.devices.classes import Catalog
-from slinky.bridge.devices.inventory import CPUS, Kind
-from slinky.bridge.state.views import Pod
+from slinky.bridge.devices.inventory import CPUS, GresKind
+from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import annotations, pod_resources
 from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError
-from slinky.bridge.workload.grouping import Root, Unit
-from slinky.bridge.workload.job_spec import World, translate
+from slinky.bridge.workload.grouping import Workload, WorkloadRoot
+from slinky.bridge.workload.job_spec import JobContext, translate
 from slinky.bridge.workload.policy import Refused
 from slinky.slurm import JobRequest, number
 
-ALONE = Unit("ns", "Pod", "p")
-GROUP = Unit("ns", "PodGroup", "g")
+ALONE = Workload("ns", "Pod", "p")
+GROUP = Workload("ns", "PodGroup", "g")
 CATALOG = Catalog({"example.com/gpu": "gpu.example.com"})
 
 
-def request(*pods: Pod, unit: Unit = ALONE, options: dict[str, str] | None = None, **settings: Any) -> JobRequest:
-    root = Root({names.OPTION + name: value for name, value in (options or {}).items()})
-    return translate(unit, root, pods or (pod(),), World(Settings(**settings), CATALOG)).request
+def request(
+    *pods: WorkloadPod, unit: Workload = ALONE, options: dict[str, str] | None = None, **settings: Any
+) -> JobRequest:
+    root = WorkloadRoot({names.OPTION + name: value for name, value in (options or {}).items()})
+    return translate(unit, root, pods or (pod(),), JobContext(BridgeSettings(**settings), CATALOG)).request
 
 
 def test_the_default_job_is_external_exclusive_and_in_the_configured_partition() -> None:
@@ -109,9 +111,9 @@ def test_nodes_are_shared_by_configuration_as_well() -> None:
 
 
 def test_the_deadline_of_a_batch_job_is_the_time_limit_unless_an_option_says_otherwise() -> None:
-    root = Root({names.OPTION + "timelimit": "5"}, deadline=90)
-    world = World(Settings())
-    assert translate(ALONE, Root(deadline=90), [pod()], world).request.time_limit == number(2)
+    root = WorkloadRoot({names.OPTION + "timelimit": "5"}, deadline=90)
+    world = JobContext(BridgeSettings())
+    assert translate(ALONE, WorkloadRoot(deadline=90), [pod()], world).request.time_limit == number(2)
     assert translate(ALONE, root, [pod()], world).request.time_limit == number(5)
 
 
@@ -236,19 +238,19 @@ def test_a_priority_class_means_what_the_settings_say() -> None:
 
 # --- devices
 
-GPU = Kind("gpu", "h100")
+GPU = GresKind("gpu", "h100")
 
 
-def wish(pods: list[Pod], **more: Any) -> JobRequest:
+def wish(pods: list[WorkloadPod], **more: Any) -> JobRequest:
     per_node = more.pop("per_node", 1)
-    gang = Unit("ns", "PodGroup", "g")
-    root = Root({names.OPTION + "pods-per-node": str(per_node)} if per_node > 1 else {})
-    return translate(gang, root, pods, World(Settings(), CATALOG, **more)).request
+    gang = Workload("ns", "PodGroup", "g")
+    root = WorkloadRoot({names.OPTION + "pods-per-node": str(per_node)} if per_node > 1 else {})
+    return translate(gang, root, pods, JobContext(BridgeSettings(), CATALOG, **more)).request
 
 
 def test_every_node_has_the_devices_of_its_pods() -> None:
     pods = [pod(f"p-{i}") for i in range(4)]
-    claimed = {"uid-p-0": {GPU: 2, Kind("nic", "x"): 1}, "uid-p-1": {GPU: 1}}
+    claimed = {"uid-p-0": {GPU: 2, GresKind("nic", "x"): 1}, "uid-p-1": {GPU: 1}}
     assert wish(pods, claimed=claimed, per_node=2).tres_per_node == "gres/gpu:h100:4,gres/nic:x:2"
 
 
@@ -267,9 +269,9 @@ def test_cpus_that_are_devices_come_in_whole_cores(plain: str, claimed: int, thr
 
 
 @pytest.mark.parametrize(("option", "kind"), [("gres", GPU), ("cpu-per-task", CPUS)])
-def test_an_option_that_would_replace_claimed_devices_is_refused(option: str, kind: Kind) -> None:
-    world = World(Settings(), CATALOG, {"uid-p": {kind: 1}})
-    root = Root({names.OPTION + option: "gres/gpu:1" if option == "gres" else "2"})
+def test_an_option_that_would_replace_claimed_devices_is_refused(option: str, kind: GresKind) -> None:
+    world = JobContext(BridgeSettings(), CATALOG, {"uid-p": {kind: 1}})
+    root = WorkloadRoot({names.OPTION + option: "gres/gpu:1" if option == "gres" else "2"})
     with pytest.raises(OptionError, match=f"{option} and .* exclude each other"):
         translate(ALONE, root, [pod()], world)
-    translate(ALONE, root, [pod()], World(Settings(), CATALOG))
+    translate(ALONE, root, [pod()], JobContext(BridgeSettings(), CATALOG))

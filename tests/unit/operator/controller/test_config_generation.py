@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.operator.made import accounting, controller
 
 from slinky.api.names import metadata
-from slinky.kube.types import Meta
+from slinky.kube.types import ObjectMeta
 from slinky.kube.views import ConfigMap, ReplicaStatus, Whole
 from slinky.operator.build.images import Images
 from slinky.operator.controller import config_trial
@@ -18,22 +18,22 @@ from slinky.operator.controller.config_generation import (
     USABLE,
     Decision,
     Generation,
+    GenerationState,
+    Observation,
     Past,
-    Seen,
-    Verdict,
     decide,
     superfluous,
 )
 from slinky.operator.controller.files import ROOM, Files, files
 from slinky.operator.controller.status import config, health
 from slinky.operator.framework.crash_message import crash, placed, words
-from slinky.operator.slurm.snapshot import Sight
+from slinky.operator.slurm.snapshot import SlurmSnapshot
 
-V = Verdict
+V = GenerationState
 NEW = Generation(3, "c", {"slurm.conf": "new"}, made=100.0)
 
 
-def made(number: int, verdict: Verdict = V.LOADED) -> Generation:
+def made(number: int, verdict: GenerationState = V.LOADED) -> Generation:
     return Generation(number, "abcdefgh"[number - 1], {}, verdict)
 
 
@@ -44,12 +44,12 @@ def past(*generations: Generation, used: Generation | None = OLD, good: Generati
     return Past(generations, used.mark if used else "", good.mark if good else "", 50.0)
 
 
-def seen(**more: Any) -> Seen:
-    return Seen(now=110.0, patience=60.0)._replace(**more)
+def seen(**more: Any) -> Observation:
+    return Observation(now=110.0, patience=60.0)._replace(**more)
 
 
 # law, wanted, past, seen, expected verdict of what is wanted, expected number in use
-CHOICES: list[tuple[str, Generation, Past, Seen, Verdict, int | None]] = [
+CHOICES: list[tuple[str, Generation, Past, Observation, GenerationState, int | None]] = [
     ("nothing is used before it was tried", NEW, past(used=None, good=None), seen(), V.UNTRIED, None),
     ("the old one runs while the new one is tried", NEW, past(OLD), seen(), V.UNTRIED, 1),
     ("what was tried well is used", NEW, past(OLD), seen(tried=V.GOOD), V.GOOD, 3),
@@ -73,7 +73,9 @@ CHOICES: list[tuple[str, Generation, Past, Seen, Verdict, int | None]] = [
 
 
 @pytest.mark.parametrize(("law", "wanted", "before", "now", "verdict", "used"), CHOICES, ids=[c[0] for c in CHOICES])
-def test_the_choice(law: str, wanted: Generation, before: Past, now: Seen, verdict: Verdict, used: int | None) -> None:
+def test_the_choice(
+    law: str, wanted: Generation, before: Past, now: Observation, verdict: GenerationState, used: int | None
+) -> None:
     found = decide(wanted, before, now)
     assert found.wanted.verdict is verdict
     assert (found.used.number if found.used else None) == used
@@ -94,7 +96,7 @@ def test_going_back_is_to_what_ran_last_and_not_to_the_highest_number() -> None:
 
 
 @given(st.lists(st.sampled_from(list(V)), min_size=1, max_size=5), st.integers(0, 4), st.integers(0, 4), st.data())
-def test_laws_of_every_choice(verdicts: list[Verdict], used: int, good: int, data: st.DataObject) -> None:
+def test_laws_of_every_choice(verdicts: list[GenerationState], used: int, good: int, data: st.DataObject) -> None:
     known = [made(number, verdict) for number, verdict in enumerate(verdicts, 1)]
     before = past(*known, used=known[used % len(known)], good=known[good % len(known)])
     wanted = data.draw(st.sampled_from([*known, NEW._replace(number=9)]))
@@ -139,10 +141,13 @@ def test_what_is_said(law: str, wanted: Generation, loaded: str | None, value: b
 def test_slurmctld_says_what_it_waits_for() -> None:
     of = controller(accountingRef={"name": "slurm"})
     choice, none = Decision(OLD, OLD, OLD.mark), ReplicaStatus()
-    said = health(of, none, True, Sight(), choice, None, None, accounting())
+    said = health(of, none, True, SlurmSnapshot(), choice, None, None, accounting())
     assert said.ready.reason == "WaitingForAccounting"
-    assert health(of, none, True, Sight(), choice, None, "no disk", accounting()).ready.reason == "Failing"
-    assert health(of, none, True, Sight(), Decision(NEW, None, ""), None, None, accounting()).ready.reason == "Trying"
+    assert health(of, none, True, SlurmSnapshot(), choice, None, "no disk", accounting()).ready.reason == "Failing"
+    assert (
+        health(of, none, True, SlurmSnapshot(), Decision(NEW, None, ""), None, None, accounting()).ready.reason
+        == "Trying"
+    )
 
 
 OUTPUT = """
@@ -169,7 +174,9 @@ def test_a_key_without_a_line_is_looked_up() -> None:
 
 
 def pod(phase: str = "Running", **container: Any) -> Whole:
-    return Whole(Meta(name="x"), status={"phase": phase, "containerStatuses": [{"name": "slurmctld", **container}]})
+    return Whole(
+        ObjectMeta(name="x"), status={"phase": phase, "containerStatuses": [{"name": "slurmctld", **container}]}
+    )
 
 
 ENDED = {"exitCode": 1, "finishedAt": "2026-11-16T05:14:05Z", "message": OUTPUT}
@@ -184,18 +191,18 @@ def test_only_a_container_that_keeps_ending_crashes() -> None:
     assert found.when > 0
 
 
-ENDS: list[tuple[str, Whole, Verdict | None]] = [
+ENDS: list[tuple[str, Whole, GenerationState | None]] = [
     ("goes on", pod("Running", state={"running": {}}), None),
     ("started", pod("Succeeded"), V.GOOD),
     ("refused", pod("Failed", state={"terminated": {**ENDED, "exitCode": config_trial.REFUSED}}), V.BAD),
     ("ended without a word", pod("Failed", state={"terminated": {"exitCode": config_trial.REFUSED}}), V.UNKNOWN),
     ("was killed", pod("Failed", state={"terminated": {**ENDED, "exitCode": 137}}), V.UNKNOWN),
-    ("was never run", Whole(Meta(name="x"), status={"phase": "Failed", "reason": "Evicted"}), V.UNKNOWN),
+    ("was never run", Whole(ObjectMeta(name="x"), status={"phase": "Failed", "reason": "Evicted"}), V.UNKNOWN),
 ]
 
 
 @pytest.mark.parametrize(("law", "found", "verdict"), ENDS, ids=[c[0] for c in ENDS])
-def test_only_slurmctlds_own_refusal_is_bad(law: str, found: Whole, verdict: Verdict | None) -> None:
+def test_only_slurmctlds_own_refusal_is_bad(law: str, found: Whole, verdict: GenerationState | None) -> None:
     result = config_trial.verdict(found, NEW)
     assert (result[0] if result else None) is verdict
 
@@ -232,7 +239,7 @@ def test_the_file_says_which_generation_it_is_and_slurmctld_says_it_back() -> No
 
 def test_texts_are_copied_as_long_as_they_fit() -> None:
     of = controller(configFileRefs=[{"name": "a"}])
-    small = files(of, {"a": ConfigMap(Meta(name="a"), {"gres.conf": "x"}, {"blob": "eA=="})})
+    small = files(of, {"a": ConfigMap(ObjectMeta(name="a"), {"gres.conf": "x"}, {"blob": "eA=="})})
     assert (small.copied, small.elsewhere) == ({"gres.conf": "x"}, (("a", ("blob",)),))
-    large = files(of, {"a": ConfigMap(Meta(name="a"), {"gres.conf": "x" * (ROOM + 1)})})
+    large = files(of, {"a": ConfigMap(ObjectMeta(name="a"), {"gres.conf": "x" * (ROOM + 1)})})
     assert (large.copied, large.elsewhere) == ({}, (("a", ()),))

@@ -8,7 +8,7 @@ from tests.unit.operator.made import controller, pod
 
 from slinky.kube.views import ContainerStatus, Pod, PodStatus, ReplicaStatus
 from slinky.operator.build.images import Images
-from slinky.operator.build.pod_parts import Hashes
+from slinky.operator.build.pod_parts import DaemonHashes
 from slinky.operator.controller.files import Files
 from slinky.operator.controller.objects import stateful_set
 from slinky.operator.controller.rollout import REVISION, next_turn
@@ -51,7 +51,7 @@ def test_nobody_goes_while_it_is_not_known_who_is_old() -> None:
 
 def test_a_stateful_set_with_standbys_leaves_its_updates_to_us() -> None:
     ha: dict[str, Any] = {"ha": {"enabled": True}, "persistence": {"existingClaim": "shared"}}
-    pair = stateful_set(controller(**ha), None, Hashes(), Files(), Images())["spec"]
+    pair = stateful_set(controller(**ha), None, DaemonHashes(), Files(), Images())["spec"]
     assert pair["updateStrategy"] == {"type": "OnDelete"}
-    alone = stateful_set(controller(), None, Hashes(), Files(), Images())["spec"]
+    alone = stateful_set(controller(), None, DaemonHashes(), Files(), Images())["spec"]
     assert alone["updateStrategy"]["type"] == "RollingUpdate"

@@ -17,12 +17,12 @@ from slinky.kube.types import Condition
 from slinky.kube.views import ReplicaStatus
 from slinky.operator.accounting import status as accounting_status
 from slinky.operator.controller import status as controller_status
-from slinky.operator.framework.conditions import Fact, Health, blocked, conditions, held
+from slinky.operator.framework.conditions import Fact, ObjectHealth, blocked, conditions, held
 from slinky.operator.framework.reconciler import written
 from slinky.operator.loginset import status as login_status
 from slinky.operator.nodeset import status as node_status
 from slinky.operator.restapi import status as rest_status
-from slinky.operator.slurm.snapshot import Sight
+from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.operator.token import status as token_status
 
 T = TypeVar("T")
@@ -30,10 +30,10 @@ T = TypeVar("T")
 EVERY = [READY, PROGRESSING, DEGRADED, SLURM_REACHABLE, CONFIG_SYNCED]
 
 SIGHTS = {
-    "no RestApi": Sight(),
+    "no RestApi": SlurmSnapshot(),
     "blind": BLIND,
-    "down": Sight(connected=True, fault="no answer"),
-    "doubtful": Sight(connected=True, doubt="9 vanished at once"),
+    "down": SlurmSnapshot(connected=True, fault="no answer"),
+    "doubtful": SlurmSnapshot(connected=True, doubt="9 vanished at once"),
     "seeing": seeing(host("gpu-0")),
 }
 STUCK = Condition("Progressing", "False", "ProgressDeadlineExceeded", "ReplicaSet x has timed out progressing.")
@@ -49,7 +49,7 @@ def made(kind: type[T], **spec: object) -> T:
     return msgspec.convert({"metadata": meta, "spec": {"controllerRef": {"name": "slurm"}, **spec}}, kind)
 
 
-def every_health() -> Iterator[tuple[str, Health]]:
+def every_health() -> Iterator[tuple[str, ObjectHealth]]:
     outside: Any = {"external": True, "externalConfig": {"host": "h", "port": 1}}
     rest, login = made(RestApi), made(LoginSet, sssdConfRef={"name": "s", "key": "k"})
     for (seen, sight), (there, workload) in itertools.product(SIGHTS.items(), WORKLOADS.items()):
@@ -71,7 +71,7 @@ def every_health() -> Iterator[tuple[str, Health]]:
 
 
 @pytest.mark.parametrize(("of", "health"), list(every_health()))
-def test_every_kind_says_all_five_conditions_in_sentences(of: str, health: Health) -> None:
+def test_every_kind_says_all_five_conditions_in_sentences(of: str, health: ObjectHealth) -> None:
     said = conditions((), health, generation=7, now=NOW)
     assert [found.type for found in said][:5] == EVERY, of
     for found in said:
@@ -82,7 +82,7 @@ def test_every_kind_says_all_five_conditions_in_sentences(of: str, health: Healt
 
 
 def test_what_is_blocked_says_so_in_all_of_them_and_keeps_what_is_known_of_slurm() -> None:
-    before = conditions((), Health(Fact(True, "A"), slurm=Fact(True, "Answering")), generation=1, now=NOW)
+    before = conditions((), ObjectHealth(Fact(True, "A"), slurm=Fact(True, "Answering")), generation=1, now=NOW)
     health = blocked("KeyMissing", "make the Secret x", held(before, SLURM_REACHABLE))
     said = {found.type: found for found in conditions(before, health, generation=2, now=NOW)}
     assert {found.observed_generation for found in said.values()} == {2}
@@ -122,7 +122,7 @@ def test_a_daemon_outside_is_not_said_to_be_more_than_is_known(sight: str, ready
 
 
 def test_a_status_has_its_numbers_also_when_they_are_nothing() -> None:
-    said = conditions((), Health(Fact(True, "A")), generation=1, now=NOW)
+    said = conditions((), ObjectHealth(Fact(True, "A")), generation=1, now=NOW)
     found = written(NodeSetStatus(conditions=said, desired=3, selector="a=b"))
     assert (found["desired"], found["replicas"], found["readyReplicas"], found["slurmIdle"]) == (3, 0, 0, 0)
     assert "collisionCount" not in found
@@ -131,6 +131,6 @@ def test_a_status_has_its_numbers_also_when_they_are_nothing() -> None:
 
 
 def test_saying_the_same_again_changes_nothing() -> None:
-    health = Health(Fact(True, "A"))
+    health = ObjectHealth(Fact(True, "A"))
     once = conditions((), health, generation=1, now=NOW)
     assert conditions(once, health, generation=1, now=NOW.replace(year=2027)) == once

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slinky.api.fields.refs import KeyRef
 from slinky.kube.errors import Blocked
-from slinky.kube.types import Meta
+from slinky.kube.types import ObjectMeta
 from slinky.kube.views import Secret
 from slinky.operator.keys.jwt_keyring import (
     Reach,
@@ -114,7 +114,7 @@ def test_a_later_edit_waits_for_the_end() -> None:
 def test_a_ring_is_read_back_from_its_secret_so_that_another_operator_goes_on(stage: Stage) -> None:
     made = secret("ns", REF, at(stage), "words", [])
     data = {file: b64decode(value) for file, value in made["data"].items()}
-    assert read(Secret(Meta(annotations=made["metadata"]["annotations"]), data)) == at(stage)
+    assert read(Secret(ObjectMeta(annotations=made["metadata"]["annotations"]), data)) == at(stage)
     assert made["metadata"]["name"] == name(REF) == "keys-jwt-keyring"
     assert name(KeyRef(key="other", name="keys")) != name(REF)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slinky.api.fields.refs import KeyRef
-from slinky.kube.types import Meta
+from slinky.kube.types import ObjectMeta
 from slinky.kube.views import Secret
 from slinky.operator.keys.slurm_keyring import (
     Reach,
@@ -112,14 +112,14 @@ def test_a_ring_is_read_back_from_its_secret_so_that_another_operator_goes_on() 
         made = secret("ns", REF, there, "words", [{"uid": "u"}])
         marks = made["metadata"]["annotations"]
         data = {key: b64decode(value) for key, value in made["data"].items()}
-        assert read(Secret(Meta(name="r", annotations=marks), data)) == there
+        assert read(Secret(ObjectMeta(name="r", annotations=marks), data)) == there
     assert made["metadata"]["name"] == name(REF) == "slurm-key-keyring"
     assert made["metadata"]["ownerReferences"][0]["uid"] == "u"
 
 
 def test_what_is_mounted_changes_with_every_stage_but_not_at_the_end() -> None:
     def seen(found: Ring) -> str:
-        return mounted(Secret(Meta(name="r"), dict(files(found))))
+        return mounted(Secret(ObjectMeta(name="r"), dict(files(found))))
 
     stages = [ring(), *(ring(stage) for stage in (Stage.ADDING, Stage.SWITCHING, Stage.RETIRING))]
     assert len({seen(found) for found in stages}) == 4

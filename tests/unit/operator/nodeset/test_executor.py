@@ -9,18 +9,17 @@ import pytest
 from tests.unit.operator.made import host, node_set, one, pod
 
 from slinky.kube.cache import Cache
-from slinky.kube.errors import Forbidden, NotFound, Status
+from slinky.kube.errors import ApiStatus, Forbidden, NotFound
 from slinky.kube.types import Key
 from slinky.kube.views import PODS
 from slinky.observe import ManualClock
-from slinky.operator.framework.context import World
-from slinky.operator.nodeset.actions import Action, Create, Delete, Forget, Mark, Update
-from slinky.operator.nodeset.executor import Acts, Report
+from slinky.operator.framework.context import Context
+from slinky.operator.nodeset.actions import Action, AnnotateWorker, CreateWorker, DeleteWorker, ForgetHost, UpdateHost
+from slinky.operator.nodeset.executor import ExecutionReport, Executor
 from slinky.operator.nodeset.objects import Slot
-from slinky.operator.settings import Settings
+from slinky.operator.settings import OperatorSettings
 from slinky.operator.slurm.clusters import Clusters
-from slinky.slurm import Node as Host
-from slinky.slurm import NodeUpdate, Transport
+from slinky.slurm import Host, NodeUpdate, TransportError
 
 DRAIN = NodeUpdate(state=["DRAIN"], reason="slurm-operator: x")
 
@@ -38,7 +37,7 @@ class Slurm:
 
     async def update_node(self, name: str, change: NodeUpdate) -> None:
         if self.down:
-            raise Transport("no answer")
+            raise TransportError("no answer")
         self.asked.append(f"update {name}")
 
     async def delete_nodes(self, *names: str) -> None:
@@ -55,13 +54,13 @@ class Kubernetes:
 
     async def delete(self, resource: object, key: Key, *, uid: str) -> None:
         if key.name in self.gone:
-            raise NotFound(Status(code=404, reason="NotFound"))
+            raise NotFound(ApiStatus(code=404, reason="NotFound"))
         if self.stubborn:
-            raise Forbidden(Status(code=403, reason="Forbidden", message="not you"))
+            raise Forbidden(ApiStatus(code=403, reason="Forbidden", message="not you"))
         self.deleted.append(key.name)
 
     async def patch(self, resource: object, key: Key, patch: object) -> None:
-        raise NotFound(Status(code=404, reason="NotFound"))
+        raise NotFound(ApiStatus(code=404, reason="NotFound"))
 
 
 class Desk:
@@ -74,7 +73,7 @@ class Desk:
         pods: Cache[Any] = Cache(PODS, indexes={"owner": lambda found: ("uid-gpu",)})
         for n in range(workers):
             pods.put(pod(f"gpu-{n}"))
-        settings = Settings(brake_least=2, brake_share=0.5, brake_window=60)
+        settings = OperatorSettings(brake_least=2, brake_share=0.5, brake_window=60)
         world = SimpleNamespace(client=self.kube, pods=pods, clock=self.clock, settings=settings)
         self.announced: list[str] = []
         clusters = SimpleNamespace(
@@ -82,10 +81,10 @@ class Desk:
             stir=lambda key: None,
             expect_removal=lambda key, hosts: self.announced.extend(hosts),
         )
-        self.acts = Acts(cast("World", world), cast("Clusters", clusters))
+        self.acts = Executor(cast("Context", world), cast("Clusters", clusters))
         self.told: list[str] = []
 
-    async def do(self, *actions: Action, mode: str = "StatefulSet") -> Report:
+    async def do(self, *actions: Action, mode: str = "StatefulSet") -> ExecutionReport:
         return await self.acts.carry_out(
             node_set(scalingMode=mode), actions, None, lambda reason, text, **_: self.told.append(reason)
         )
@@ -93,9 +92,9 @@ class Desk:
 
 async def test_a_host_is_changed_only_while_its_reason_is_the_one_that_was_seen() -> None:
     desk = Desk(host("gpu-0", "IDLE+DRAIN", "disk"))
-    await desk.do(Update("gpu-0", DRAIN, "drain", seen=""))
+    await desk.do(UpdateHost("gpu-0", DRAIN, "drain", seen=""))
     assert desk.slurm.asked == []
-    await desk.do(Update("gpu-0", DRAIN, "drain", seen="disk"))
+    await desk.do(UpdateHost("gpu-0", DRAIN, "drain", seen="disk"))
     assert desk.slurm.asked == ["update gpu-0"]
 
 
@@ -103,17 +102,17 @@ async def test_a_refusal_of_slurm_ends_its_own_step_only() -> None:
     desk = Desk(workers=1)
     desk.slurm.down = True
     doomed = one(pod("gpu-0"))
-    report = await desk.do(Update("gpu-0", NodeUpdate(comment="x"), "comment"), Delete(doomed, "drained"))
+    report = await desk.do(UpdateHost("gpu-0", NodeUpdate(comment="x"), "comment"), DeleteWorker(doomed, "drained"))
     assert report.slurm == ["no answer"]
     assert desk.kube.deleted == ["gpu-0"]
 
 
 async def test_the_brake_holds_what_nobody_planned_and_lets_go_after_a_while() -> None:
     desk = Desk(workers=4)
-    unplanned = [Delete(one(pod(f"gpu-{n}")), "ended", braked=True) for n in range(4)]
+    unplanned = [DeleteWorker(one(pod(f"gpu-{n}")), "ended", braked=True) for n in range(4)]
     report = await desk.do(*unplanned)
     assert (len(desk.kube.deleted), report.braked) == (2, 2)
-    planned = await desk.do(Delete(one(pod("gpu-3")), "drained"))
+    planned = await desk.do(DeleteWorker(one(pod("gpu-3")), "drained"))
     assert planned.braked == 0
     await desk.clock.advance(61)
     assert (await desk.do(unplanned[2])).braked == 0
@@ -123,7 +122,9 @@ async def test_a_pod_that_is_gone_already_stops_nothing() -> None:
     desk = Desk(workers=2)
     desk.kube.gone = ("gpu-0",)
     first, second = one(pod("gpu-0")), one(pod("gpu-1"))
-    report = await desk.do(Mark(first, {"a": "b"}, {}), Delete(first, "drained"), Delete(second, "drained"))
+    report = await desk.do(
+        AnnotateWorker(first, {"a": "b"}, {}), DeleteWorker(first, "drained"), DeleteWorker(second, "drained")
+    )
     assert report.errors == []
     assert report.done == 3, "somebody was faster, and that is progress"
     assert desk.kube.deleted == ["gpu-1"]
@@ -131,7 +132,7 @@ async def test_a_pod_that_is_gone_already_stops_nothing() -> None:
 
 async def test_a_host_that_is_removed_on_purpose_is_announced() -> None:
     desk = Desk()
-    await desk.do(Forget("gpu-0", "its node is gone"))
+    await desk.do(ForgetHost("gpu-0", "its node is gone"))
     assert desk.slurm.asked == ["delete gpu-0"]
     assert desk.announced == ["gpu-0"], "or its absence would be taken for a loss"
 
@@ -147,19 +148,19 @@ async def test_a_host_that_is_removed_on_purpose_is_announced() -> None:
 )
 async def test_a_daemon_that_ended_is_told_as_one(phase: str, mode: str, told: list[str]) -> None:
     desk = Desk(workers=1)
-    await desk.do(Delete(one(pod("gpu-0", phase=phase)), "ended"), mode=mode)
+    await desk.do(DeleteWorker(one(pod("gpu-0", phase=phase)), "ended"), mode=mode)
     assert desk.told == told
 
 
 async def test_what_fails_is_told() -> None:
     desk = Desk(workers=1)
     desk.kube.stubborn = True
-    report = await desk.do(Delete(one(pod("gpu-0")), "drained"))
+    report = await desk.do(DeleteWorker(one(pod("gpu-0")), "drained"))
     assert desk.told == ["FailedDelete"]
     assert len(report.errors) == 1
 
 
 async def test_growth_is_told_once() -> None:
     desk = Desk()
-    await desk.do(Create(Slot(0)), Create(Slot(1)))
+    await desk.do(CreateWorker(Slot(0)), CreateWorker(Slot(1)))
     assert desk.told.count("ScalingUp") == 1

@@ -5,9 +5,17 @@ from tests.unit.operator.made import controller, node_set
 
 from slinky.api.names import metadata
 from slinky.operator.build.images import Images
-from slinky.operator.nodeset.objects import Hashes, Setting, Slot, claims, pod, worker_budget, worker_service
+from slinky.operator.nodeset.objects import (
+    Slot,
+    WorkerContext,
+    WorkerHashes,
+    claims,
+    pod,
+    worker_budget,
+    worker_service,
+)
 
-SETTING = Setting(controller(), Hashes("rev", "key"), Images("reg/{daemon}:1"))
+SETTING = WorkerContext(controller(), WorkerHashes("rev", "key"), Images("reg/{daemon}:1"))
 
 
 def made(slot: Slot = Slot(0), **spec: Any) -> dict[str, Any]:  # noqa: B008 - a value, not a state

@@ -9,14 +9,24 @@ from hypothesis import strategies as st
 from tests.unit.operator.made import BLIND, ago, host, node, node_set, pod, seeing, snapshot
 
 from slinky.api.names import metadata
-from slinky.kube.types import Meta, Owner
+from slinky.kube.types import ObjectMeta, Owner
 from slinky.kube.views import Taint
 from slinky.operator.framework.children import Child
-from slinky.operator.nodeset.actions import Action, Cancel, Condemn, Create, Delete, DropClaim, Forget, OwnClaim, Update
+from slinky.operator.nodeset.actions import (
+    Action,
+    AdoptClaim,
+    CancelJobs,
+    CondemnWorker,
+    CreateWorker,
+    DeleteClaim,
+    DeleteWorker,
+    ForgetHost,
+    UpdateHost,
+)
 from slinky.operator.nodeset.decisions.drains import permission
 from slinky.operator.nodeset.plan import plan
 from slinky.operator.nodeset.status import health
-from slinky.operator.slurm.snapshot import Sight
+from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 
 def kinds(actions: list[Action], *wanted: type) -> list[Any]:
@@ -33,23 +43,23 @@ def test_a_settled_set_needs_nothing() -> None:
     assert plan(snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1", node="node2")], seen)) == []
 
 
-@pytest.mark.parametrize("sight", [Sight(), BLIND, seeing()], ids=["not connected", "not trusted", "empty"])
-def test_creation_never_waits_for_slurm(sight: Sight) -> None:
+@pytest.mark.parametrize("sight", [SlurmSnapshot(), BLIND, seeing()], ids=["not connected", "not trusted", "empty"])
+def test_creation_never_waits_for_slurm(sight: SlurmSnapshot) -> None:
     made = plan(snapshot(node_set(replicas=3), [], sight))
-    assert [action.slot.ordinal for action in kinds(made, Create)] == [0, 1, 2]
+    assert [action.slot.ordinal for action in kinds(made, CreateWorker)] == [0, 1, 2]
 
 
 def test_a_record_of_an_earlier_worker_is_forgotten_before_the_new_one_comes() -> None:
     stale, busy = host("gpu-0", "DOWN+DRAIN"), host("gpu-1", "MIXED")
     made = plan(snapshot(node_set(replicas=2), [], seeing(stale, busy)))
-    assert [action.stale for action in kinds(made, Create)] == ["gpu-0", ""]
+    assert [action.stale for action in kinds(made, CreateWorker)] == ["gpu-0", ""]
 
 
 def test_scaling_in_condemns_and_drains_and_does_not_delete() -> None:
     pods = [pod("gpu-0"), pod("gpu-1", node="node2")]
     made = plan(snapshot(node_set(replicas=1), pods, seeing(host("gpu-0", "MIXED"), host("gpu-1"))))
-    assert [(a.worker.meta.name, a.cause) for a in kinds(made, Condemn)] == [("gpu-1", "scale-in")]
-    assert kinds(made, Delete) == []
+    assert [(a.worker.meta.name, a.cause) for a in kinds(made, CondemnWorker)] == [("gpu-1", "scale-in")]
+    assert kinds(made, DeleteWorker) == []
 
 
 @pytest.mark.parametrize(
@@ -69,28 +79,28 @@ def test_the_way_of_a_condemned_worker(state: str, trusted: bool, steps: list[st
     seen = seeing(host("gpu-0", state, reason), trusted=trusted)
     made = plan(snapshot(node_set(replicas=0), [doomed], seen))
     found = [
-        "delete" if isinstance(a, Delete) else a.what
+        "delete" if isinstance(a, DeleteWorker) else a.what
         for a in made
-        if isinstance(a, Delete) or (isinstance(a, Update) and a.what not in {"comment", "features"})
+        if isinstance(a, DeleteWorker) or (isinstance(a, UpdateHost) and a.what not in {"comment", "features"})
     ]
     assert found == steps
 
 
 def test_an_empty_list_from_slurm_deletes_nobody() -> None:
     pods = [pod(f"gpu-{n}") for n in range(5)]
-    assert kinds(plan(snapshot(node_set(replicas=5), pods, seeing())), Condemn, Delete) == []
+    assert kinds(plan(snapshot(node_set(replicas=5), pods, seeing())), CondemnWorker, DeleteWorker) == []
 
 
 def test_a_worker_that_slurm_does_not_know_is_replaced_when_slurm_knows_others() -> None:
     made = plan(snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1")], seeing(host("gpu-0"))))
-    assert [(a.worker.meta.name, a.cause) for a in kinds(made, Condemn)] == [("gpu-1", "unregistered")]
+    assert [(a.worker.meta.name, a.cause) for a in kinds(made, CondemnWorker)] == [("gpu-1", "unregistered")]
 
 
 def test_a_worker_whose_jobs_slurm_has_forgotten_is_left_to_a_person() -> None:
     """Nobody can see those jobs, so nobody knows that they are over; of its own accord the operator ends none."""
     pods = [pod("gpu-0"), pod("gpu-1", shown="Mixed"), pod("gpu-2", shown="Idle")]
     seen = snapshot(node_set(replicas=3), pods, seeing(host("gpu-0")))
-    assert [(a.worker.meta.name, a.cause) for a in kinds(plan(seen), Condemn)] == [("gpu-2", "unregistered")]
+    assert [(a.worker.meta.name, a.cause) for a in kinds(plan(seen), CondemnWorker)] == [("gpu-2", "unregistered")]
     said = health(seen).degraded
     assert (said.value, said.reason) == (True, "JobsForgotten")
     assert "gpu-1" in said.message
@@ -100,7 +110,7 @@ def test_a_worker_whose_jobs_slurm_has_forgotten_is_left_to_a_person() -> None:
 def test_a_persons_cordon_survives_our_own_passes() -> None:
     seen = seeing(host("gpu-0", "IDLE+DRAIN", f"{metadata.REASON_PREFIX}Pod ns/gpu-0 was cordoned"))
     made = plan(snapshot(node_set(replicas=1), [pod("gpu-0", pod_cordon="true")], seen))
-    assert [a.what for a in kinds(made, Update)] == ["comment"]
+    assert [a.what for a in kinds(made, UpdateHost)] == ["comment"]
 
 
 def test_a_wait_is_said_once_and_not_on_every_pass() -> None:
@@ -116,22 +126,26 @@ def test_a_wait_is_said_once_and_not_on_every_pass() -> None:
 def test_deleting_a_set_drains_its_workers_first() -> None:
     of = node_set(deleting=5)
     made = plan(snapshot(of, [pod("gpu-0")], seeing(host("gpu-0", "MIXED"))))
-    assert [a.cause for a in kinds(made, Condemn)] == ["deletion"]
+    assert [a.cause for a in kinds(made, CondemnWorker)] == ["deletion"]
     doomed = pod("gpu-0", pod_condemned=f"deletion {ago(3)}")
-    assert [a.what for a in kinds(plan(snapshot(of, [doomed], seeing(host("gpu-0", "MIXED")))), Update)] == ["drain"]
-    assert kinds(plan(snapshot(of, [doomed], BLIND)), Delete) == []
+    assert [a.what for a in kinds(plan(snapshot(of, [doomed], seeing(host("gpu-0", "MIXED")))), UpdateHost)] == [
+        "drain"
+    ]
+    assert kinds(plan(snapshot(of, [doomed], BLIND)), DeleteWorker) == []
 
 
 def test_the_deadline_of_a_deletion_is_an_override_that_a_person_gave() -> None:
     doomed = [pod("gpu-0", pod_condemned=f"deletion {ago(99)}")]
     late = node_set(deleting=100, drain={"deletionDeadline": "1m"})
     early = node_set(deleting=30, drain={"deletionDeadline": "1m"})
-    assert len(kinds(plan(snapshot(late, doomed, BLIND)), Delete)) == 1
-    assert kinds(plan(snapshot(early, doomed, BLIND)), Delete) == []
+    assert len(kinds(plan(snapshot(late, doomed, BLIND)), DeleteWorker)) == 1
+    assert kinds(plan(snapshot(early, doomed, BLIND)), DeleteWorker) == []
 
 
 @pytest.mark.parametrize(
-    ("policy", "step"), [("Wait", []), ("Cancel", [Cancel]), ("Requeue", [Update])], ids=["wait", "cancel", "requeue"]
+    ("policy", "step"),
+    [("Wait", []), ("Cancel", [CancelJobs]), ("Requeue", [UpdateHost])],
+    ids=["wait", "cancel", "requeue"],
 )
 def test_jobs_that_outstay_a_drain(policy: str, step: list[type]) -> None:
     of = node_set(replicas=0, drain={"timeout": "1m", "onTimeout": policy})
@@ -141,7 +155,7 @@ def test_jobs_that_outstay_a_drain(policy: str, step: list[type]) -> None:
     def hurried(seconds: float) -> list[type]:
         doomed = pod("gpu-0", pod_condemned=f"scale-in {ago(seconds)}", labels={metadata.POD_PROTECT: "true"})
         made = plan(snapshot(of, [doomed], seen))
-        return [type(a) for a in made if isinstance(a, Cancel) or (isinstance(a, Update) and a.what == "down")]
+        return [type(a) for a in made if isinstance(a, CancelJobs) or (isinstance(a, UpdateHost) and a.what == "down")]
 
     assert hurried(61) == step
     assert hurried(59) == []
@@ -151,7 +165,7 @@ def test_planned_removals_are_free_and_others_are_braked() -> None:
     drained = host("gpu-0", "IDLE+DRAIN")
     for cause, braked in (("scale-in", False), ("deletion", False), ("update", True), ("unregistered", True)):
         made = plan(snapshot(node_set(replicas=0), [pod("gpu-0", pod_condemned=f"{cause} x")], seeing(drained)))
-        assert [a.braked for a in kinds(made, Delete)] == [braked], cause
+        assert [a.braked for a in kinds(made, DeleteWorker)] == [braked], cause
 
 
 def test_one_worker_on_every_node_that_fits() -> None:
@@ -162,15 +176,15 @@ def test_one_worker_on_every_node_that_fits() -> None:
         node("c", labels={"gpu": "yes"}, taints=(Taint("x", "NoSchedule"),)),
     ]
     made = plan(snapshot(of, [], BLIND, nodes))
-    assert [(a.slot.node, a.slot.hostname) for a in kinds(made, Create)] == [("a.example", "a")]
+    assert [(a.slot.node, a.slot.hostname) for a in kinds(made, CreateWorker)] == [("a.example", "a")]
 
 
 def test_a_node_that_no_longer_fits_lets_its_worker_go_in_peace() -> None:
     of = node_set(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"gpu": "yes"}}})
     there = pod("gpu-x", node="b", mode="DaemonSet", labels={metadata.POD_HOSTNAME: "b"})
     made = plan(snapshot(of, [there], seeing(host("b", "MIXED")), [node("b")]))
-    assert [a.cause for a in kinds(made, Condemn)] == ["node"]
-    assert kinds(made, Delete, Create) == []
+    assert [a.cause for a in kinds(made, CondemnWorker)] == ["node"]
+    assert kinds(made, DeleteWorker, CreateWorker) == []
 
 
 def test_of_two_workers_on_one_node_the_ready_one_stays() -> None:
@@ -180,7 +194,7 @@ def test_of_two_workers_on_one_node_the_ready_one_stays() -> None:
         for n, r in ((1, None), (2, 50))
     ]
     made = plan(snapshot(of, pods, seeing(host("b")), [node("b")]))
-    assert [a.worker.meta.name for a in kinds(made, Condemn)] == ["gpu-1"]
+    assert [a.worker.meta.name for a in kinds(made, CondemnWorker)] == ["gpu-1"]
 
 
 @pytest.mark.parametrize(
@@ -198,15 +212,15 @@ def test_a_pin_is_given_up_when_nothing_could_ever_run_there(law: str, nodes: li
     of = node_set(replicas=2, pinToNode=True, template=template, status={"ordinalToNode": {"0": "node7", "1": "node7"}})
     waiting = pod("gpu-0", node="", ready=None, phase="Pending", pod_node="node7")
     made = plan(snapshot(of, [waiting], BLIND, nodes))
-    assert [action.cause for action in kinds(made, Condemn)] == ["node"] * moves
-    assert [action.slot.node for action in kinds(made, Create)] == ["" if moves else "node7"]
+    assert [action.cause for action in kinds(made, CondemnWorker)] == ["node"] * moves
+    assert [action.slot.node for action in kinds(made, CreateWorker)] == ["" if moves else "node7"]
     there = pod("gpu-0", node="node7", pod_node="node7")
-    assert kinds(plan(snapshot(of, [there], BLIND, nodes)), Condemn) == [], "one that runs is left alone"
+    assert kinds(plan(snapshot(of, [there], BLIND, nodes)), CondemnWorker) == [], "one that runs is left alone"
 
 
 def test_a_changed_mode_drains_the_workers_of_the_old_one() -> None:
     made = plan(snapshot(node_set(scalingMode="DaemonSet"), [pod("gpu-0")], seeing(host("gpu-0")), []))
-    assert [a.cause for a in kinds(made, Condemn)] == ["scaling-mode"]
+    assert [a.cause for a in kinds(made, CondemnWorker)] == ["scaling-mode"]
 
 
 def test_a_record_is_pruned_only_when_its_node_is_gone_and_it_is_ours() -> None:
@@ -224,13 +238,13 @@ def test_a_record_is_pruned_only_when_its_node_is_gone_and_it_is_ours() -> None:
         dead("c", "other", "gone"),
         host("d"),
     )
-    found = [(a.host, a.why) for a in kinds(plan(snapshot(of, [], seen)), Forget)]
+    found = [(a.host, a.why) for a in kinds(plan(snapshot(of, [], seen)), ForgetHost)]
     assert found == [("a", "node gone is gone"), ("alias", "node node1 has the host name node1 now")]
-    assert kinds(plan(snapshot(of, [], seen._replace(trusted=False))), Forget) == []
+    assert kinds(plan(snapshot(of, [], seen._replace(trusted=False))), ForgetHost) == []
 
 
 def claim(name: str, *owners: Owner) -> Child:
-    return Child(Meta(name=name, namespace="ns", owner_references=owners))
+    return Child(ObjectMeta(name=name, namespace="ns", owner_references=owners))
 
 
 def test_claims_go_with_scale_in_only_if_asked_and_never_by_a_cordon() -> None:
@@ -241,7 +255,7 @@ def test_claims_go_with_scale_in_only_if_asked_and_never_by_a_cordon() -> None:
 
     def dropped(replicas: int, pods: list[Any], **spec: Any) -> list[str]:
         made = plan(snapshot(node_set(replicas=replicas, **spec), pods, BLIND, claims=held))
-        return [action.claim.metadata.name for action in kinds(made, DropClaim)]
+        return [action.claim.metadata.name for action in kinds(made, DeleteClaim)]
 
     assert dropped(1, cordoned, **policy) == ["data-gpu-2"]
     assert dropped(1, cordoned, **templates) == []
@@ -256,7 +270,7 @@ def test_claims_go_with_the_set_or_stay_as_the_policy_says_now() -> None:
     def owners(policy: str, *live: Owner) -> list[list[str]]:
         of = node_set(persistentVolumeClaimRetentionPolicy={"whenDeleted": policy}, **templates)
         made = plan(snapshot(of, [pod("gpu-0")], BLIND, claims=(claim("data-gpu-0", *live),)))
-        return [[owner["uid"] for owner in action.owners] for action in kinds(made, OwnClaim)]
+        return [[owner["uid"] for owner in action.owners] for action in kinds(made, AdoptClaim)]
 
     assert owners("Retain") == owners("Delete", ours) == []
     assert owners("Delete") == [["uid-gpu"]]
@@ -306,7 +320,7 @@ def worlds(draw: st.DrawFn) -> Any:
 def test_laws_of_every_plan(seen: Any) -> None:
     actions = plan(seen)
     forced = seen.of.metadata.annotations.get(metadata.FORCE_DELETE) == "true"
-    for action in kinds(actions, Delete):
+    for action in kinds(actions, DeleteWorker):
         assert permission(action.worker, forced=forced), "deleted without permission"
         assert action.worker.condemned or action.worker.pod.finished, "deleted without having been chosen"
         assert not action.worker.leaving
@@ -315,14 +329,14 @@ def test_laws_of_every_plan(seen: Any) -> None:
         unknown = seen.sight.trusted and action.worker.hostname not in seen.sight.hosts
         idle = unknown and not shown & {"SlurmNodeStateMixed", "SlurmNodeStateCompleting"}
         assert forced or of_itself or seen.sight.drained(action.worker.hostname) or idle, "work may be on it"
-    for action in kinds(actions, Update):
+    for action in kinds(actions, UpdateHost):
         found = seen.sight.host(action.host)
         assert found is not None, "told something about a host that is not known"
         foreign = found.state.draining and not found.reason.startswith(metadata.REASON_PREFIX)
         assert not (foreign and action.what in {"undrain", "resume", "drain"}), "touched a foreign drain"
-    slots = [action.slot.ordinal for action in kinds(actions, Create)]
+    slots = [action.slot.ordinal for action in kinds(actions, CreateWorker)]
     assert len(slots) == len(set(slots))
     assert not {f"gpu-{ordinal}" for ordinal in slots} & {worker.meta.name for worker in seen.workers}
     assert not (slots and seen.going), "a set that goes makes nothing"
     if not seen.sight.trusted:
-        assert kinds(actions, Update, Cancel, Forget) == []
+        assert kinds(actions, UpdateHost, CancelJobs, ForgetHost) == []

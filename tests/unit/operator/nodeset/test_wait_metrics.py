@@ -8,7 +8,7 @@ from tests.unit.operator.made import BLIND, host, one, pod, seeing
 from slinky.kube.types import Key
 from slinky.operator.metrics import AWAITING, BRAKING, LONGEST_WAIT, Awaiting, Wait, kind_of_failure
 from slinky.operator.nodeset.wait_metrics import longest, reason, waits
-from slinky.operator.slurm.snapshot import Sight
+from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 SINCE = "scale-in 2026-11-16T11:59:00Z"
 
@@ -26,7 +26,7 @@ def values(metric: Gauge) -> dict[tuple[str, ...], float]:
 
 
 @pytest.mark.parametrize(("law", "made", "sight", "found"), CASES, ids=[case[0] for case in CASES])
-def test_what_a_condemned_worker_waits_for(law: str, made: dict[str, bool], sight: Sight, found: str) -> None:
+def test_what_a_condemned_worker_waits_for(law: str, made: dict[str, bool], sight: SlurmSnapshot, found: str) -> None:
     worker = one(pod(pod_condemned=SINCE, **made), sight)  # type: ignore[arg-type]
     assert reason(worker) == found
     assert waits([worker, one(pod("gpu-1"))]) == {Wait("scale-in", found): 1}

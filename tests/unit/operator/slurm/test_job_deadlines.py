@@ -12,8 +12,8 @@ from slinky.api.names import metadata
 from slinky.operator.nodeset.decisions.host_metadata import mark
 from slinky.operator.nodeset.decisions.ordering import least_harm
 from slinky.operator.nodeset.workers import NEVER
-from slinky.operator.slurm.job_deadlines import AGAIN, Deadlines, Ending, ending, latest
-from slinky.slurm import Client, Job, JobStatus, Node, NotFound, Problem, Transport, number
+from slinky.operator.slurm.job_deadlines import AGAIN, Ending, JobDeadlines, ending, latest
+from slinky.slurm import Host, Job, JobStatus, Problem, SlurmClient, SlurmNotFound, TransportError, number
 
 
 def job(key: int, nodes: str = "gpu-0", state: str = "RUNNING", limit: float | None = 60) -> Job:
@@ -55,18 +55,18 @@ class Slurm:
     async def job(self, key: str) -> Job:
         self.asked.append(key)
         if self.failing:
-            raise Transport("no answer")
+            raise TransportError("no answer")
         if key not in self.jobs:
-            raise NotFound(Problem(2017, "no such job"))
+            raise SlurmNotFound(Problem(2017, "no such job"))
         return self.jobs[key]
 
 
 class Desk:
     def __init__(self, **jobs: Job) -> None:
         self.slurm = Slurm({key.removeprefix("j"): found for key, found in jobs.items()})
-        self.nodes: dict[str, Node] = {"gpu-0": host("gpu-0", "MIXED")}
+        self.nodes: dict[str, Host] = {"gpu-0": host("gpu-0", "MIXED")}
         self.told = 0
-        self.deadlines = Deadlines(cast("Client", self.slurm), self.nodes, self.tell)
+        self.deadlines = JobDeadlines(cast("SlurmClient", self.slurm), self.nodes, self.tell)
 
     def tell(self) -> None:
         self.told += 1

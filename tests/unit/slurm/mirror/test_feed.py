@@ -4,7 +4,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm.mirror.feed import Change, Feed, Kind
+from slinky.slurm.mirror.feed import Change, Feed, ObjectKind
 
 STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([None, 1, 2, 3])), max_size=30)
 
@@ -22,7 +22,7 @@ def test_a_slow_reader_ends_up_where_a_fast_one_does(steps: list[tuple[str, int 
     feed = Feed()
     for key, value in steps:
         if world.get(key) != value:
-            feed.put(Change(Kind.JOB, key, world.get(key), value))
+            feed.put(Change(ObjectKind.JOB, key, world.get(key), value))
             world[key] = value
     assert len(feed) <= 3
     for change in drain(feed):
@@ -33,15 +33,15 @@ def test_a_slow_reader_ends_up_where_a_fast_one_does(steps: list[tuple[str, int 
 
 def test_an_absence_is_never_dropped() -> None:
     feed = Feed()
-    feed.put(Change(Kind.NODE, "a", 1, 2))
-    feed.put(Change(Kind.NODE, "a", 2, None))
-    assert drain(feed) == [Change(Kind.NODE, "a", 1, None)]
+    feed.put(Change(ObjectKind.NODE, "a", 1, 2))
+    feed.put(Change(ObjectKind.NODE, "a", 2, None))
+    assert drain(feed) == [Change(ObjectKind.NODE, "a", 1, None)]
 
 
 def test_a_reader_gets_only_the_kinds_it_asked_for() -> None:
-    feed = Feed([Kind.NODE])
-    feed.put(Change(Kind.JOB, "1", None, 1))
-    feed.put(Change(Kind.NODE, "n", None, 1))
+    feed = Feed([ObjectKind.NODE])
+    feed.put(Change(ObjectKind.JOB, "1", None, 1))
+    feed.put(Change(ObjectKind.NODE, "n", None, 1))
     assert [change.key for change in drain(feed)] == ["n"]
 
 
@@ -49,9 +49,9 @@ async def test_a_waiting_reader_is_woken() -> None:
     feed = Feed()
     waiting = asyncio.create_task(feed.next())
     await asyncio.sleep(0)
-    feed.put(Change(Kind.JOB, "1", None, 1))
+    feed.put(Change(ObjectKind.JOB, "1", None, 1))
     assert (await waiting).key == "1"
-    feed.put(Change(Kind.JOB, "2", None, 1))
+    feed.put(Change(ObjectKind.JOB, "2", None, 1))
     async for change in feed:
         assert change.key == "2"
         break

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-from slinky.slurm import Client, Job, JobStatus, NotFound, Presence, Problem
-from slinky.slurm.mirror.job_tracker import ENDS, JobBook
+from slinky.slurm import Job, JobStatus, Presence, Problem, SlurmClient, SlurmNotFound
+from slinky.slurm.mirror.job_tracker import ENDS, JobTracker
 from slinky.slurm.model.views import StepId
 
 
@@ -35,13 +35,13 @@ class Ctld:
         found = self.has
         await self.free.wait()
         if found is None:
-            raise NotFound(Problem(2017, "no such job"))
+            raise SlurmNotFound(Problem(2017, "no such job"))
         return found
 
 
-def book_of(ctld: Ctld, clock: Callable[[], float] = time.monotonic) -> JobBook:
-    client = cast(Client, cast(Any, ctld))
-    return JobBook(client, everything=False, patience=0, clock=clock, tell=lambda _: None)
+def book_of(ctld: Ctld, clock: Callable[[], float] = time.monotonic) -> JobTracker:
+    client = cast(SlurmClient, cast(Any, ctld))
+    return JobTracker(client, everything=False, patience=0, clock=clock, tell=lambda _: None)
 
 
 async def test_the_loss_of_a_job_is_not_the_loss_of_the_next_one_with_its_id() -> None:

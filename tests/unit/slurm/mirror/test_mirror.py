@@ -5,7 +5,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from slinky.slurm import Client, Diag, Listing, Mirror, Node, Rhythm
+from slinky.slurm import Diag, Host, Listing, Mirror, Rhythm, SlurmClient
 from slinky.slurm.model.statistics import RpcCount
 
 
@@ -20,11 +20,11 @@ class Ctld:
     async def diag(self) -> Diag:
         return Diag(rpcs_by_message_type=(RpcCount(message_type="REQUEST_UPDATE_NODE", count=self.counted),))
 
-    async def nodes(self, since: int | None = None) -> Listing[Node] | None:
+    async def nodes(self, since: int | None = None) -> Listing[Host] | None:
         if not self.counted or self.before > 0:
             self.before -= bool(self.counted)
-            return Listing((Node("a", words=("IDLE",)),), 1) if since is None else None
-        return Listing((Node("a", words=("IDLE", "DRAIN")),), 2)
+            return Listing((Host("a", words=("IDLE",)),), 1) if since is None else None
+        return Listing((Host("a", words=("IDLE", "DRAIN")),), 2)
 
     async def partitions(self, since: int | None = None) -> Listing[Any]:
         return Listing((), 1)
@@ -40,7 +40,7 @@ async def test_a_change_that_was_counted_before_it_was_made_is_seen() -> None:
     ctld = Ctld()
     # As with thousands of nodes: the list is too long to be read without a sign.
     rhythm = Rhythm(tick=0.01, heavy=0.0, burden=0.0)
-    async with Mirror(cast(Client, cast(Any, ctld)), rhythm=rhythm) as mirror:
+    async with Mirror(cast(SlurmClient, cast(Any, ctld)), rhythm=rhythm) as mirror:
         await mirror.synced()
         await asyncio.sleep(0.05)
         ctld.counted = 1

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm.mirror.observed_table import FRESH, PATIENCE, SIGHTINGS, Presence, Table, Verdict, judge
+from slinky.slurm.mirror.observed_table import FRESH, PATIENCE, SIGHTINGS, ListTrust, ObservedTable, Presence, judge
 
 
 class Clock:
@@ -13,34 +13,34 @@ class Clock:
         return self.now
 
 
-def filled(count: int) -> tuple[Table[int], Clock]:
+def filled(count: int) -> tuple[ObservedTable[int], Clock]:
     clock = Clock()
-    table: Table[int] = Table(clock)
+    table: ObservedTable[int] = ObservedTable(clock)
     table.replace({f"n{index}": index for index in range(count)})
     return table, clock
 
 
 @given(st.integers(1, 10_000))
 def test_empty_where_it_was_full_is_refused(known: int) -> None:
-    assert judge(known, known, 0) is Verdict.REFUSE
-    assert judge(known, known, known) is Verdict.BELIEVE
+    assert judge(known, known, 0) is ListTrust.REFUSE
+    assert judge(known, known, known) is ListTrust.BELIEVE
 
 
 @pytest.mark.parametrize(
     ("known", "missing", "announced", "verdict"),
     [
-        (100, 0, 0, Verdict.BELIEVE),
-        (100, 5, 0, Verdict.BELIEVE),
-        (100, 25, 0, Verdict.BELIEVE),
-        (100, 26, 0, Verdict.DOUBT),
-        (100, 99, 90, Verdict.BELIEVE),
-        (100, 99, 10, Verdict.DOUBT),
-        (8, 5, 0, Verdict.BELIEVE),
-        (8, 6, 0, Verdict.DOUBT),
-        (0, 0, 0, Verdict.BELIEVE),
+        (100, 0, 0, ListTrust.BELIEVE),
+        (100, 5, 0, ListTrust.BELIEVE),
+        (100, 25, 0, ListTrust.BELIEVE),
+        (100, 26, 0, ListTrust.DOUBT),
+        (100, 99, 90, ListTrust.BELIEVE),
+        (100, 99, 10, ListTrust.DOUBT),
+        (8, 5, 0, ListTrust.BELIEVE),
+        (8, 6, 0, ListTrust.DOUBT),
+        (0, 0, 0, ListTrust.BELIEVE),
     ],
 )
-def test_a_great_loss_is_doubted(known: int, missing: int, announced: int, verdict: Verdict) -> None:
+def test_a_great_loss_is_doubted(known: int, missing: int, announced: int, verdict: ListTrust) -> None:
     assert judge(known, missing, announced) is verdict
 
 
@@ -97,7 +97,7 @@ def test_old_knowledge_is_no_knowledge() -> None:
 
 
 def test_nothing_is_known_before_the_first_sight() -> None:
-    table: Table[int] = Table(Clock())
+    table: ObservedTable[int] = ObservedTable(Clock())
     assert not table.synced
     assert table.presence("x") is Presence.UNKNOWN
     assert table.age == float("inf")
@@ -112,14 +112,14 @@ def test_a_difference_that_does_not_matter_is_kept_but_not_told() -> None:
 
 
 def test_things_that_come_and_go_all_the_time_are_not_doubted() -> None:
-    table: Table[int] = Table(Clock(), cautious=False)
+    table: ObservedTable[int] = ObservedTable(Clock(), cautious=False)
     table.replace({"r": 1})
     assert table.replace({}) == [("r", 1, None)]
     assert table.presence("r") is Presence.ABSENT
 
 
 def test_a_table_that_is_not_complete_calls_nothing_absent() -> None:
-    table: Table[int] = Table(Clock(), complete=False)
+    table: ObservedTable[int] = ObservedTable(Clock(), complete=False)
     table.replace({"1": 1})
     assert table.presence("1") is Presence.PRESENT
     assert table.presence("2") is Presence.UNKNOWN

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm.errors import Auth, Malformed, NotFound, Rejected, SlurmError, Unreachable
-from slinky.slurm.model.responses import Answer, CancelAnswer, JobsAnswer, NodesAnswer, RawNodes, StatesAnswer
-from slinky.slurm.model.views import Node
-from slinky.slurm.transport.decode import Reply, decode_slowly, kill_refusals, present, read
+from slinky.slurm.errors import AuthError, Malformed, Rejected, SlurmctldUnreachable, SlurmError, SlurmNotFound
+from slinky.slurm.model.responses import CancelResponse, JobsResponse, NodesResponse, RawNodes, Response, StatesResponse
+from slinky.slurm.model.views import Host
+from slinky.slurm.transport.decode import RawResponse, decode_slowly, kill_refusals, present, read
 
 META = {"slurm": {"release": "26.05.5", "cluster": "lab"}}
 
 
-def reply(code: int = 200, /, **content: Any) -> Reply:
-    return Reply(code, "application/json", json.dumps({"meta": META, **content}).encode())
+def reply(code: int = 200, /, **content: Any) -> RawResponse:
+    return RawResponse(code, "application/json", json.dumps({"meta": META, **content}).encode())
 
 
 def trouble(number: int, text: str = "text") -> dict[str, Any]:
@@ -43,38 +43,38 @@ def trouble(number: int, text: str = "text") -> dict[str, Any]:
 )
 def test_a_stranger_s_answer_is_never_an_absence(status: int, content_type: str, body: bytes) -> None:
     with pytest.raises(Malformed):
-        read(Reply(status, content_type, body), JobsAnswer)
+        read(RawResponse(status, content_type, body), JobsResponse)
 
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (reply(404, errors=[trouble(2017)]), NotFound),
-        (reply(200, errors=[trouble(2017)]), NotFound),
-        (reply(511, errors=[trouble(1007)]), Auth),
-        (reply(511, errors=[trouble(0)]), Auth),
-        (reply(502, errors=[trouble(1800)]), Unreachable),
-        (reply(503, errors=[]), Unreachable),
+        (reply(404, errors=[trouble(2017)]), SlurmNotFound),
+        (reply(200, errors=[trouble(2017)]), SlurmNotFound),
+        (reply(511, errors=[trouble(1007)]), AuthError),
+        (reply(511, errors=[trouble(0)]), AuthError),
+        (reply(502, errors=[trouble(1800)]), SlurmctldUnreachable),
+        (reply(503, errors=[]), SlurmctldUnreachable),
         (reply(500, errors=[]), Rejected),
         (reply(200, errors=[trouble(0, "strange")]), Rejected),
-        (Reply(401, "text/plain", b"Authentication failure"), Auth),
+        (RawResponse(401, "text/plain", b"Authentication failure"), AuthError),
     ],
 )
-def test_an_error_is_read_whatever_the_status(answer: Reply, kind: type[SlurmError]) -> None:
+def test_an_error_is_read_whatever_the_status(answer: RawResponse, kind: type[SlurmError]) -> None:
     with pytest.raises(kind):
-        read(answer, JobsAnswer)
+        read(answer, JobsResponse)
 
 
 def test_a_missing_list_is_not_an_empty_list() -> None:
     for content in ({}, {"nodes": None}):
-        answer = read(reply(**content), NodesAnswer)
+        answer = read(reply(**content), NodesResponse)
         with pytest.raises(Malformed):
             present(answer.nodes, "nodes")
-    assert present(read(reply(nodes=[]), NodesAnswer).nodes, "nodes") == ()
+    assert present(read(reply(nodes=[]), NodesResponse).nodes, "nodes") == ()
 
 
 def test_warnings_are_read() -> None:
-    answer = read(reply(warnings=[{"description": "Ignoring unknown field", "source": "#/job/x"}]), Answer)
+    answer = read(reply(warnings=[{"description": "Ignoring unknown field", "source": "#/job/x"}]), Response)
     assert [str(caution) for caution in answer.cautions] == ["Ignoring unknown field (0) [#/job/x]"]
 
 
@@ -83,13 +83,13 @@ def test_a_cancel_that_failed_with_a_200_is_seen() -> None:
         {"error": {"code": 2017, "string": "Invalid job id"}, "step_id": "7"},
         {"error": {"code": 0}, "step_id": "8"},
     ]
-    refused = kill_refusals(read(reply(status=refusals), CancelAnswer))
+    refused = kill_refusals(read(reply(status=refusals), CancelResponse))
     assert [(problem.number, problem.source) for problem in refused] == [(2017, "7")]
 
 
 def test_unknown_fields_and_states_of_a_newer_slurm_are_no_obstacle() -> None:
     jobs = [{"job_id": "1", "state": ["RUNNING", "LEVITATING"], "mood": "good"}]
-    (found,) = read(reply(jobs=jobs, novelty=1), StatesAnswer).jobs or ()
+    (found,) = read(reply(jobs=jobs, novelty=1), StatesResponse).jobs or ()
     assert found.state.running
     assert found.state.unknown == {"LEVITATING"}
 
@@ -97,7 +97,7 @@ def test_unknown_fields_and_states_of_a_newer_slurm_are_no_obstacle() -> None:
 async def test_a_long_list_is_decoded_whole() -> None:
     nodes = [{"name": f"n{index}", "state": ["IDLE"]} for index in range(1001)]
     raw = present(read(reply(nodes=nodes), RawNodes).nodes, "nodes")
-    found = await decode_slowly(raw, Node)
+    found = await decode_slowly(raw, Host)
     assert [node.name for node in found] == [node["name"] for node in nodes]
 
 
@@ -136,7 +136,7 @@ JSON = st.recursive(
 def test_any_bytes_become_an_answer_or_a_typed_error(status: int, content_type: str, content: Any) -> None:
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
     try:
-        answer = read(Reply(status, content_type, body), JobsAnswer)
+        answer = read(RawResponse(status, content_type, body), JobsResponse)
     except SlurmError:
         return
     assert status == 200

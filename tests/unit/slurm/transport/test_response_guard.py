@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slinky.slurm.transport.http import HttpTransport
-from slinky.slurm.transport.response_guard import OneAnswer, remaining
+from slinky.slurm.transport.response_guard import ResponseGuard, remaining
 
 CLOSING = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 5\r\n\r\n"
 SECOND = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 3\r\n\r\nabc"
@@ -56,7 +56,7 @@ async def test_a_parser_that_has_paused_is_started_again(monkeypatch: pytest.Mon
     """Aiohttp does that with no data at all, after long answers that came faster than they were read."""
     passed: list[bytes] = []
     monkeypatch.setattr(ResponseHandler, "data_received", lambda _, data: passed.append(data))
-    handler = OneAnswer(asyncio.get_running_loop())
+    handler = ResponseGuard(asyncio.get_running_loop())
     for data in (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", b"12345", b""):
         handler.data_received(data)
     assert passed[-2:] == [b"12345", b""]

@@ -4,25 +4,25 @@ from aiohttp import web
 from tests.unit.slurm.scripted import answer, failure, pong, serving
 
 from slinky.slurm import (
-    Auth,
-    Client,
+    AuthError,
+    BlockingClient,
     DatabaseUnreachable,
+    DataParserVersion,
     Denied,
     Exchange,
     JobRequest,
     JobSelection,
     Malformed,
     NodeUpdate,
-    NotFound,
-    SyncClient,
-    Transport,
-    Unreachable,
+    SlurmClient,
+    SlurmctldUnreachable,
+    SlurmNotFound,
+    TransportError,
     Unsupported,
-    Version,
     mint,
 )
 
-V45 = Version.V45
+V45 = DataParserVersion.V45
 TOKEN = mint(b"k" * 32, "slurm", lifetime=3600)
 
 
@@ -46,33 +46,33 @@ class Turns:
         return False
 
 
-@pytest.mark.parametrize("newest", list(Version))
-async def test_the_newest_version_that_both_know_is_spoken(newest: Version) -> None:
-    served = {str(version) for version in Version if version <= newest}
+@pytest.mark.parametrize("newest", list(DataParserVersion))
+async def test_the_newest_version_that_both_know_is_spoken(newest: DataParserVersion) -> None:
+    served = {str(version) for version in DataParserVersion if version <= newest}
 
     def script(request: web.Request) -> web.Response:
         return pong() if request.path.split("/")[2] in served else refuses(request)
 
-    async with serving(script) as url, Client(url, TOKEN) as client:
+    async with serving(script) as url, SlurmClient(url, TOKEN) as client:
         assert await client.version() is newest
         assert client.session.slurm.cluster == "lab"
 
 
 async def test_a_server_that_is_too_old_is_named_so() -> None:
-    async with serving(refuses) as url, Client(url, TOKEN) as client:
+    async with serving(refuses) as url, SlurmClient(url, TOKEN) as client:
         with pytest.raises(Unsupported):
             await client.ping()
 
 
 async def test_a_proxy_s_404_is_not_taken_for_an_old_server() -> None:
     page = web.Response(status=404, text="default backend")
-    async with serving(lambda _: page) as url, Client(url, TOKEN) as client:
+    async with serving(lambda _: page) as url, SlurmClient(url, TOKEN) as client:
         with pytest.raises(Malformed):
             await client.version()
 
 
 async def test_what_needs_a_newer_version_says_so_without_asking() -> None:
-    async with serving(lambda _: pong()) as url, Client(url, TOKEN, version=Version.V43) as client:
+    async with serving(lambda _: pong()) as url, SlurmClient(url, TOKEN, version=DataParserVersion.V43) as client:
         with pytest.raises(Unsupported, match=r"v0\.0\.44"):
             await client.create_node("NodeName=x")
 
@@ -86,11 +86,11 @@ async def test_a_refused_token_is_renewed_once() -> None:
         return answer(licenses=[]) if token == "good" else failure(511, 1007)
 
     async with serving(script) as url:
-        async with Client(url, Turns("bad", "good"), version=V45) as client:
+        async with SlurmClient(url, Turns("bad", "good"), version=V45) as client:
             assert await client.licenses() == ()
         assert seen == ["bad", "good"]
-        async with Client(url, Turns("bad"), version=V45) as client:
-            with pytest.raises(Auth):
+        async with SlurmClient(url, Turns("bad"), version=V45) as client:
+            with pytest.raises(AuthError):
                 await client.licenses()
 
 
@@ -104,11 +104,11 @@ async def test_while_slurmctld_is_down_only_the_cheap_probe_is_sent() -> None:
             return pong(up)
         return answer(licenses=[]) if up else failure(502, 1800)
 
-    async with serving(script) as url, Client(url, TOKEN, version=V45) as client:
+    async with serving(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
         clock = [0.0]
         client.session._monotonic = lambda: clock[0]
         for _ in range(4):
-            with pytest.raises(Unreachable):
+            with pytest.raises(SlurmctldUnreachable):
                 await client.licenses()
         assert asked == ["licenses", "ping"]
         up, clock[0] = True, 10.0
@@ -117,18 +117,20 @@ async def test_while_slurmctld_is_down_only_the_cheap_probe_is_sent() -> None:
 
 
 async def test_a_cancel_forbidden_by_a_dead_slurmctld_says_nothing_of_our_rights() -> None:
-    for up, kind in ((False, Unreachable), (True, Exception)):
+    for up, kind in ((False, SlurmctldUnreachable), (True, Exception)):
 
         def script(request: web.Request, up: bool = up) -> web.Response:
             return pong(up) if "ping" in request.path else failure(403, 1)
 
-        async with serving(script) as url, Client(url, TOKEN, version=V45) as client:
+        async with serving(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
             with pytest.raises(kind) as caught:
                 await client.cancel(1)
-            assert isinstance(caught.value, Unreachable) is not up
+            assert isinstance(caught.value, SlurmctldUnreachable) is not up
 
 
-@pytest.mark.parametrize(("token", "kind"), [("expired", Auth), ("refused", Auth), ("fine", DatabaseUnreachable)])
+@pytest.mark.parametrize(
+    ("token", "kind"), [("expired", AuthError), ("refused", AuthError), ("fine", DatabaseUnreachable)]
+)
 async def test_a_database_outage_may_be_a_bad_token_in_disguise(token: str, kind: type[Exception]) -> None:
     def script(request: web.Request) -> web.Response:
         if "slurmdb" in request.path:
@@ -136,7 +138,7 @@ async def test_a_database_outage_may_be_a_bad_token_in_disguise(token: str, kind
         return failure(511, 1007) if token == "refused" else answer(licenses=[])
 
     sent = mint(b"k" * 32, "slurm", lifetime=10, now=1000) if token == "expired" else TOKEN
-    async with serving(script) as url, Client(url, sent, version=V45) as client:
+    async with serving(script) as url, SlurmClient(url, sent, version=V45) as client:
         with pytest.raises(kind):
             await client.accounting.accounts()
 
@@ -146,16 +148,16 @@ async def test_absent_nodes_and_reservations_are_told_from_other_failures() -> N
         source = "_dump_nodes" if request.path.endswith("gone") else "elsewhere"
         return failure(200, 0, source)
 
-    async with serving(script) as url, Client(url, TOKEN, version=V45) as client:
-        with pytest.raises(NotFound):
+    async with serving(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
+        with pytest.raises(SlurmNotFound):
             await client.node("gone")
         with pytest.raises(Exception, match="text") as caught:
             await client.node("other")
-        assert not isinstance(caught.value, NotFound)
+        assert not isinstance(caught.value, SlurmNotFound)
 
 
 async def test_an_answer_without_its_list_is_not_an_empty_list() -> None:
-    async with serving(lambda _: answer()) as url, Client(url, TOKEN, version=V45) as client:
+    async with serving(lambda _: answer()) as url, SlurmClient(url, TOKEN, version=V45) as client:
         for question in (client.nodes, client.jobs, client.job_states, client.partitions, client.licenses):
             with pytest.raises(Malformed):
                 await question()
@@ -164,7 +166,7 @@ async def test_an_answer_without_its_list_is_not_an_empty_list() -> None:
 
 
 async def test_another_cluster_behind_the_same_address_is_not_listened_to() -> None:
-    async with serving(lambda _: answer(nodes=[])) as url, Client(url, TOKEN, version=V45) as client:
+    async with serving(lambda _: answer(nodes=[])) as url, SlurmClient(url, TOKEN, version=V45) as client:
         client.session.pinned = "lab"
         assert await client.nodes() is not None
         client.session.pinned = "production"
@@ -178,21 +180,21 @@ async def test_unchanged_lists_are_none() -> None:
     def script(request: web.Request) -> web.StreamResponse:
         return unchanged if "jobs" in request.path else web.Response(status=304)
 
-    async with serving(script) as url, Client(url, TOKEN, version=V45) as client:
+    async with serving(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
         assert await client.nodes(since=5) is None
         assert await client.jobs(since=5) is None
 
 
 async def test_a_cancel_that_failed_with_a_200_raises() -> None:
     status = [{"error": {"code": 2002, "string": "Access denied"}, "step_id": "7"}]
-    async with serving(lambda _: answer(status=status)) as url, Client(url, TOKEN, version=V45) as client:
+    async with serving(lambda _: answer(status=status)) as url, SlurmClient(url, TOKEN, version=V45) as client:
         with pytest.raises(Denied):
             await client.cancel(7)
         assert [problem.source for problem in await client.cancel_many(JobSelection(jobs=["7"]))] == ["7"]
 
 
 async def test_a_bulk_call_without_a_selection_never_leaves() -> None:
-    async with serving(lambda _: web.Response(status=500)) as url, Client(url, TOKEN) as client:
+    async with serving(lambda _: web.Response(status=500)) as url, SlurmClient(url, TOKEN) as client:
         with pytest.raises(ValueError, match="selection"):
             await client.cancel_many(JobSelection(signal="KILL"))
         with pytest.raises(ValueError, match="filter"):
@@ -212,7 +214,7 @@ async def test_allocate_never_waits_and_names_are_safe_in_paths() -> None:
         seen.append((request.method, request.raw_path))
         return answer(job_id=3)
 
-    async with serving(script) as url, Client(url, TOKEN, version=V45) as client:
+    async with serving(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
         await client.allocate(JobRequest(name="x"))
         await client.delete_nodes("k1", "k2", "../../x")
     assert seen[1] == ("DELETE", "/slurm/v0.0.45/node/..%2F..%2Fx%2Ck%5B1-2%5D")
@@ -221,15 +223,15 @@ async def test_allocate_never_waits_and_names_are_safe_in_paths() -> None:
 async def test_a_connection_that_is_refused_changed_nothing() -> None:
     async with serving(lambda _: pong()) as url:
         pass
-    async with Client(url, TOKEN, version=V45) as client:
-        with pytest.raises(Transport) as caught:
+    async with SlurmClient(url, TOKEN, version=V45) as client:
+        with pytest.raises(TransportError) as caught:
             await client.submit(JobRequest(name="x"))
         assert not caught.value.maybe_applied
 
 
 async def test_every_exchange_can_be_observed() -> None:
     seen: list[Exchange] = []
-    async with serving(lambda _: pong()) as url, Client(url, TOKEN, observe=seen.append) as client:
+    async with serving(lambda _: pong()) as url, SlurmClient(url, TOKEN, observe=seen.append) as client:
         await client.version()
     assert [(exchange.method, exchange.path, exchange.status) for exchange in seen] == [
         ("GET", "/slurm/v0.0.45/ping/", 200)
@@ -238,9 +240,9 @@ async def test_every_exchange_can_be_observed() -> None:
 
 
 def test_scripts_need_no_event_loop() -> None:
-    with SyncClient("http://127.0.0.1:1", TOKEN, version=V45) as client:
-        with pytest.raises(Transport):
+    with BlockingClient("http://127.0.0.1:1", TOKEN, version=V45) as client:
+        with pytest.raises(TransportError):
             client.ping()
-        with pytest.raises(Transport):
+        with pytest.raises(TransportError):
             client.accounting.accounts()
         assert "submit" in dir(client)

@@ -101,7 +101,7 @@ class DeviceSelector(View, frozen=True):
     cel: Cel | None = None
 
 
-class ClassSetting(View, frozen=True, gc=True):
+class ClassConfig(View, frozen=True, gc=True):
     """Settings that come with every device of a class."""
 
     opaque: Opaque | None = None
@@ -112,7 +112,7 @@ class DeviceClassSpec(View, frozen=True, gc=True):
 
     extended_resource_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
-    config: tuple[ClassSetting, ...] = ()
+    config: tuple[ClassConfig, ...] = ()
 
 
 class DeviceClass(Object, frozen=True, gc=True):
@@ -160,7 +160,7 @@ class Constraint(View, frozen=True):
     distinct_attribute: str = ""
 
 
-class Setting(View, frozen=True, gc=True):
+class DeviceConfig(View, frozen=True, gc=True):
     """Settings for the devices of some requests; in an allocation also where they come from."""
 
     requests: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ class Wanted(View, frozen=True, gc=True):
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[Constraint, ...] = ()
-    config: tuple[Setting, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
 
 
 class ResourceClaimSpec(View, frozen=True, gc=True):
@@ -196,7 +196,7 @@ class Results(View, frozen=True, gc=True):
     """The devices that a claim was given."""
 
     results: tuple[Result, ...] = ()
-    config: tuple[Setting, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
 
 
 class Allocation(View, frozen=True, gc=True):

@@ -8,7 +8,7 @@ from slinky.bridge.state.views.pods import Amounts
 from slinky.kube import Object, Resource, View
 
 
-class JobSpec(View, frozen=True):
+class WorkloadBatchJobSpec(View, frozen=True):
     """A batch job's shape."""
 
     parallelism: int | None = None
@@ -16,23 +16,23 @@ class JobSpec(View, frozen=True):
     active_deadline_seconds: int | None = None
 
 
-class JobStatus(View, frozen=True):
+class WorkloadBatchJobStatus(View, frozen=True):
     """How far a batch job is."""
 
     succeeded: int = 0
 
 
-class BatchJob(Object, frozen=True):
+class WorkloadBatchJob(Object, frozen=True):
     """A batch job."""
 
-    spec: JobSpec = JobSpec()
-    status: JobStatus = JobStatus()
+    spec: WorkloadBatchJobSpec = WorkloadBatchJobSpec()
+    status: WorkloadBatchJobStatus = WorkloadBatchJobStatus()
 
 
 class JobTemplate(View, frozen=True):
     """The batch job that a JobSet makes."""
 
-    spec: JobSpec = JobSpec()
+    spec: WorkloadBatchJobSpec = WorkloadBatchJobSpec()
 
 
 class ReplicatedJob(View, frozen=True):
@@ -95,7 +95,7 @@ class PodGroup(Object, frozen=True):
     spec: PodGroupSpec = PodGroupSpec()
 
 
-BATCH_JOBS = Resource("batch/v1", "Job", "jobs", BatchJob)
+BATCH_JOBS = Resource("batch/v1", "Job", "jobs", WorkloadBatchJob)
 JOB_SETS = Resource("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets", JobSet)
 LEADER_WORKER_SETS = Resource("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets", LeaderWorkerSet)
 POD_GROUPS = Resource("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups", PodGroup)

@@ -27,7 +27,7 @@ class Resources(View, frozen=True):
     claims: tuple[Claimed, ...] = ()
 
 
-class Port(View, frozen=True):
+class ContainerPort(View, frozen=True):
     """A container's port; only host ports matter here."""
 
     host_port: int = 0
@@ -40,7 +40,7 @@ class Container(View, frozen=True):
 
     name: str = ""
     resources: Resources = Resources()
-    ports: tuple[Port, ...] = ()
+    ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
 
 
@@ -131,7 +131,7 @@ class SchedulingGroup(View, frozen=True):
     pod_group_name: str = ""
 
 
-class PodSpec(View, frozen=True, gc=True):
+class WorkloadPodSpec(View, frozen=True, gc=True):
     """What a pod needs and where it is."""
 
     node_name: str = ""
@@ -169,14 +169,14 @@ class ContainerState(View, frozen=True):
     terminated: Terminated | None = None
 
 
-class ContainerStatus(View, frozen=True):
+class WorkloadContainerStatus(View, frozen=True):
     """How one container does."""
 
     name: str = ""
     state: ContainerState = ContainerState()
 
 
-class ClaimStatus(View, frozen=True):
+class PodClaimStatus(View, frozen=True):
     """The claim that serves one of the pod's named claims."""
 
     name: str
@@ -189,23 +189,23 @@ class ExtendedClaim(View, frozen=True):
     resource_claim_name: str = ""
 
 
-class PodStatus(View, frozen=True):
+class WorkloadPodStatus(View, frozen=True):
     """How a pod does."""
 
     phase: str = ""
     reason: str = ""
     conditions: tuple[Condition, ...] = ()
-    container_statuses: tuple[ContainerStatus, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
-    resource_claim_statuses: tuple[ClaimStatus, ...] = ()
+    container_statuses: tuple[WorkloadContainerStatus, ...] = ()
+    init_container_statuses: tuple[WorkloadContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[PodClaimStatus, ...] = ()
     extended_resource_claim_status: ExtendedClaim | None = None
 
 
-class Pod(Object, frozen=True, gc=True):
+class WorkloadPod(Object, frozen=True, gc=True):
     """A pod as the bridge sees it."""
 
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    spec: WorkloadPodSpec = WorkloadPodSpec()
+    status: WorkloadPodStatus = WorkloadPodStatus()
 
 
-OUR_PODS = PODS.viewed_as(Pod, share=share_meta)
+OUR_PODS = PODS.viewed_as(WorkloadPod, share=share_meta)

@@ -26,7 +26,7 @@ class Phase(View, frozen=True):
     phase: str = ""
 
 
-class VolumeClaim(Object, frozen=True, gc=True):
+class WorkloadVolumeClaim(Object, frozen=True, gc=True):
     """A PersistentVolumeClaim."""
 
     spec: VolumeClaimSpec = VolumeClaimSpec()
@@ -72,7 +72,7 @@ class TopologyMatch(View, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class Topology(View, frozen=True):
+class StorageTopology(View, frozen=True):
     """Labels that nodes must all have."""
 
     match_label_expressions: tuple[TopologyMatch, ...] = ()
@@ -83,9 +83,9 @@ class StorageClass(Object, frozen=True):
 
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
-    allowed_topologies: tuple[Topology, ...] = ()
+    allowed_topologies: tuple[StorageTopology, ...] = ()
 
 
-VOLUME_CLAIMS = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims", VolumeClaim)
+VOLUME_CLAIMS = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims", WorkloadVolumeClaim)
 VOLUMES = Resource("v1", "PersistentVolume", "persistentvolumes", PersistentVolume, namespaced=False)
 STORAGE_CLASSES = Resource("storage.k8s.io/v1", "StorageClass", "storageclasses", StorageClass, namespaced=False)

@@ -11,14 +11,14 @@ import msgspec
 from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.operator.build.pod_parts import Piece
 from slinky.operator.framework.children import Child
-from slinky.operator.nodeset.actions import DropClaim, OwnClaim
+from slinky.operator.nodeset.actions import AdoptClaim, DeleteClaim
 from slinky.operator.nodeset.objects import Slot
 from slinky.operator.nodeset.workers import Worker
 
 
 def steps(
     of: NodeSet, held: Sequence[Child], workers: Sequence[Worker], vacant: Sequence[Slot]
-) -> Iterable[DropClaim | OwnClaim]:
+) -> Iterable[DeleteClaim | AdoptClaim]:
     """What to do about the claims that a NodeSet has."""
     policy = of.spec.persistent_volume_claim_retention_policy
     used = {worker.ordinal for worker in workers} | {slot.ordinal for slot in vacant}
@@ -28,9 +28,9 @@ def steps(
             continue
         ordinal = ordinals.get(claim.metadata.name)
         if policy.when_scaled == "Delete" and not of.per_node and ordinal is not None and ordinal not in used:
-            yield DropClaim(claim)
+            yield DeleteClaim(claim)
         elif (owners := _owners(of, claim, owned=policy.when_deleted == "Delete")) is not None:
-            yield OwnClaim(claim, owners)
+            yield AdoptClaim(claim, owners)
 
 
 def _ordinals(of: NodeSet, held: Iterable[Child]) -> dict[str, int]:

@@ -28,7 +28,7 @@ _CAUSES = {
 }
 
 
-class Cause(NamedTuple):
+class DrainCause(NamedTuple):
     """Somebody wants a host drained."""
 
     owner: str
@@ -40,19 +40,19 @@ class Cause(NamedTuple):
         return clean(f"{metadata.REASON_PREFIX}{self.text}")
 
 
-def cause(worker: Worker, propagated: tuple[str, ...] = ()) -> Cause | None:
+def cause(worker: Worker, propagated: tuple[str, ...] = ()) -> DrainCause | None:
     """Why this worker's host should take no new jobs, if so: its own end, its node, or a person's wish."""
     if worker.condemned:
         why = _CAUSES.get(worker.condemned.cause, worker.condemned.cause)
-        return Cause(worker.condemned.cause, f"Pod {worker.meta.key} is {why}")
+        return DrainCause(worker.condemned.cause, f"Pod {worker.meta.key} is {why}")
     if worker.node is not None and worker.node.spec.unschedulable:
-        return Cause("node", _node_text(worker.node, propagated))
+        return DrainCause("node", _node_text(worker.node, propagated))
     if worker.cordoned:
-        return Cause("user", f"Pod {worker.meta.key} was cordoned")
+        return DrainCause("user", f"Pod {worker.meta.key} was cordoned")
     return None
 
 
-def change(worker: Worker, why: Cause | None) -> tuple[str, NodeUpdate] | None:
+def change(worker: Worker, why: DrainCause | None) -> tuple[str, NodeUpdate] | None:
     """What to tell Slurm about the host, with a word for it; None when it is as it should be."""
     host = worker.host
     if host is None:

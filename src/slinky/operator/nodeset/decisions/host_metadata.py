@@ -11,13 +11,12 @@ import msgspec
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
-from slinky.operator.nodeset.actions import Mark, Update
+from slinky.operator.nodeset.actions import AnnotateWorker, UpdateHost
 from slinky.operator.nodeset.workers import STATE, Worker
-from slinky.slurm import Node as Host
-from slinky.slurm import NodeState, NodeUpdate
+from slinky.slurm import Host, NodeState, NodeUpdate
 
 
-class Comment(msgspec.Struct, frozen=True, rename="camel"):
+class HostComment(msgspec.Struct, frozen=True, rename="camel"):
     """What stands in a host's comment: whose it is and where it runs."""
 
     namespace: str = ""
@@ -31,7 +30,7 @@ class Comment(msgspec.Struct, frozen=True, rename="camel"):
         return msgspec.json.encode(self).decode()
 
     @classmethod
-    def parse(cls, text: str) -> "Comment | None":
+    def parse(cls, text: str) -> "HostComment | None":
         """A comment of ours, or None for anything else."""
         try:
             return msgspec.json.decode(text, type=cls)
@@ -39,25 +38,25 @@ class Comment(msgspec.Struct, frozen=True, rename="camel"):
             return None
 
 
-def updates(of: NodeSet, worker: Worker) -> Iterable[Update]:
+def updates(of: NodeSet, worker: Worker) -> Iterable[UpdateHost]:
     """Changes to the worker's host."""
     host = worker.host
     if host is None or not worker.ready:
         return
-    comment = Comment(
+    comment = HostComment(
         of.metadata.namespace, worker.meta.name, worker.pod.spec.node_name, of.metadata.name, of.metadata.uid
     ).text()
     if host.comment != comment:
-        yield Update(host.name, NodeUpdate(comment=comment), "comment")
+        yield UpdateHost(host.name, NodeUpdate(comment=comment), "comment")
     if worker.node is None:
         return
     place = worker.node.metadata.annotations.get(metadata.TOPOLOGY, "")
     if place and set(place.split(",")) != set(host.topology.split(",")):
-        yield Update(host.name, NodeUpdate(topology_str=place), "topology")
+        yield UpdateHost(host.name, NodeUpdate(topology_str=place), "topology")
     yield from _features(worker.node.metadata.annotations.get(metadata.FEATURES), host)
 
 
-def mark(of: NodeSet, worker: Worker) -> Mark | None:
+def mark(of: NodeSet, worker: Worker) -> AnnotateWorker | None:
     """Labels and annotations that the worker's pod should have and has not."""
     labels = _protection(of, worker)
     if worker.pod.metadata.labels.get(metadata.POD_HOSTNAME) != worker.hostname and worker.pod.spec.node_name:
@@ -69,7 +68,7 @@ def mark(of: NodeSet, worker: Worker) -> Mark | None:
         annotations[metadata.POD_DEADLINE] = worker.deadline or None
     new_labels = {key: value for key, value in labels.items() if worker.meta.labels.get(key) != value}
     new_annotations = {key: value for key, value in annotations.items() if worker.meta.annotations.get(key) != value}
-    return Mark(worker, new_labels, new_annotations) if new_labels or new_annotations else None
+    return AnnotateWorker(worker, new_labels, new_annotations) if new_labels or new_annotations else None
 
 
 def _protection(of: NodeSet, worker: Worker) -> dict[str, str | None]:
@@ -82,12 +81,12 @@ def _protection(of: NodeSet, worker: Worker) -> dict[str, str | None]:
     return {metadata.POD_PROTECT: "true" if guarded else None}
 
 
-def _features(asked: str | None, host: Host) -> Iterable[Update]:
+def _features(asked: str | None, host: Host) -> Iterable[UpdateHost]:
     """Ours carry a prefix; all others are left as they are."""
     wanted = sorted({f"{metadata.FEATURE_PREFIX}{name.strip()}" for name in (asked or "").split(",") if name.strip()})
     available, active = _with(host.features, wanted), _with(host.active_features, wanted)
     if (available, active) != (list(host.features), list(host.active_features)):
-        yield Update(host.name, NodeUpdate(features=available, features_act=active), "features")
+        yield UpdateHost(host.name, NodeUpdate(features=available, features_act=active), "features")
 
 
 def _with(held: Sequence[str], wanted: list[str]) -> list[str]:

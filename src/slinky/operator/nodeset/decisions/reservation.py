@@ -16,7 +16,7 @@ from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import find
 from slinky.operator.nodeset.workers import Worker
-from slinky.operator.slurm.snapshot import Sight
+from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.slurm import HostlistError, Reservation, ReservationRequest, expand, number
 
 USER = "slurm"
@@ -31,7 +31,7 @@ class Reserve(NamedTuple):
     start: str
 
 
-class Release(NamedTuple):
+class EndReservation(NamedTuple):
     """Remove the reservation."""
 
     name: str
@@ -43,7 +43,7 @@ def wanted(of: NodeSet) -> bool:
     return of.spec.update_strategy.type == "ScheduledUpdate" and not going and bool(_start(of))
 
 
-def finalizers(of: NodeSet, sight: Sight, held: Set[str]) -> Set[str]:
+def finalizers(of: NodeSet, sight: SlurmSnapshot, held: Set[str]) -> Set[str]:
     """What holds a NodeSet until it has been cleared up after, beside what somebody else put there."""
     gone = sight.trusted and of.reservation_name not in sight.reservations
     needed = wanted(of) or (metadata.RESERVATION_FINALIZER in held and not gone)
@@ -51,13 +51,15 @@ def finalizers(of: NodeSet, sight: Sight, held: Set[str]) -> Set[str]:
     return (held - {metadata.RESERVATION_FINALIZER}) | ours
 
 
-def step(of: NodeSet, workers: tuple[Worker, ...], sight: Sight, now: datetime) -> Reserve | Release | None:
+def step(
+    of: NodeSet, workers: tuple[Worker, ...], sight: SlurmSnapshot, now: datetime
+) -> Reserve | EndReservation | None:
     """What to do about the reservation now; nothing without fresh knowledge."""
     if not sight.trusted:
         return None
     held = sight.reservations.get(of.reservation_name)
     if not wanted(of):
-        return Release(held.name) if held else None
+        return EndReservation(held.name) if held else None
     hosts = sorted(worker.hostname for worker in workers if worker.host is not None)
     if not hosts or (held is None and made_for(of) == _start(of)):
         return None
@@ -68,7 +70,9 @@ def step(of: NodeSet, workers: tuple[Worker, ...], sight: Sight, now: datetime) 
     return None
 
 
-def without(of: NodeSet, gone: Collection[str], workers: Iterable[Worker], sight: Sight) -> Reserve | Release | None:
+def without(
+    of: NodeSet, gone: Collection[str], workers: Iterable[Worker], sight: SlurmSnapshot
+) -> Reserve | EndReservation | None:
     """Takes hosts out of the reservation, since Slurm forgets no host that is reserved; they join when they return.
 
     One that holds nothing else is removed instead: its update is under way. One that repeats itself is left as it is.
@@ -82,7 +86,7 @@ def without(of: NodeSet, gone: Collection[str], workers: Iterable[Worker], sight
     left = [host for host in hosts if host in there and host not in gone]
     if left:
         return Reserve(ReservationRequest(name=held.name, node_list=left), _start(of))
-    return None if RECURRING & set(held.flags) else Release(held.name)
+    return None if RECURRING & set(held.flags) else EndReservation(held.name)
 
 
 def made_for(of: NodeSet) -> str:

@@ -18,7 +18,7 @@ from slinky.kube.errors import Later
 from slinky.kube.types import HasMeta
 from slinky.kube.views import PODS, Pod
 from slinky.operator.framework import orphans
-from slinky.operator.framework.context import World
+from slinky.operator.framework.context import Context
 from slinky.operator.metrics import WRITES
 from slinky.operator.nodeset.revisions.revision import REVISIONS, Revision
 
@@ -31,7 +31,7 @@ NAMED = 5
 class Adoption:
     """Gives orphans their set."""
 
-    def __init__(self, world: World, revisions: Cache[Revision]) -> None:
+    def __init__(self, world: Context, revisions: Cache[Revision]) -> None:
         self.world = world
         self.revisions = revisions
         world.pods.add_indexes({orphans.BY_SET: orphans.by_set})

@@ -18,7 +18,7 @@ from slinky.kube.quantity import Quantity
 from slinky.kube.resource import Resource
 from slinky.kube.types import Key, Object
 from slinky.operator.framework.diff import fingerprint
-from slinky.operator.nodeset.objects import Hashes
+from slinky.operator.nodeset.objects import WorkerHashes
 
 #: The fields of a NodeSet that make a worker what it is.
 FIELDS = ("template", "slurmd", "logfile", "ssh", "extraConf", "ordinalPadding", "oversubscribeNode")
@@ -55,7 +55,7 @@ def template(of: NodeSet) -> dict[str, Any]:
     return {"spec": {field: spec[field] for field in FIELDS if field in spec}}
 
 
-def contents(hashes: Hashes) -> str:
+def contents(hashes: WorkerHashes) -> str:
     """A digest of the keys and files that a worker reads."""
     return fingerprint({"slurmKey": hashes.slurm_key, "sshd": hashes.sshd, "sssd": hashes.sssd})
 

@@ -16,7 +16,7 @@ from slinky.kube.cache import by_owner
 from slinky.kube.errors import AlreadyExists, Later, NotFound
 from slinky.kube.types import Key
 from slinky.observe import Log
-from slinky.operator.framework.context import World
+from slinky.operator.framework.context import Context
 from slinky.operator.metrics import WRITES
 from slinky.operator.nodeset.revisions import revision
 from slinky.operator.nodeset.revisions.revision import REVISIONS, Revision
@@ -45,10 +45,10 @@ class Standing(NamedTuple):
         }
 
 
-class History:
+class RevisionStore:
     """The kept revisions of all NodeSets."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Context) -> None:
         self.world = world
         self.cache = world.cache(
             REVISIONS, labels=f"{metadata.APP_COMPONENT}={SLURMD.component}", indexes={"owner": by_owner}

@@ -8,11 +8,11 @@ from slinky.api.names import metadata
 from slinky.kube.types import Condition
 from slinky.operator.nodeset.decisions import drains
 from slinky.operator.nodeset.objects import LEAVING
-from slinky.operator.slurm.snapshot import Sight
+from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 OURS = f"{metadata.REASON_PREFIX}Pod ns/gpu-0 was cordoned"
 
-PERMITTED: list[tuple[str, dict[str, Any], Sight, bool]] = [
+PERMITTED: list[tuple[str, dict[str, Any], SlurmSnapshot, bool]] = [
     ("drained and idle", {}, seeing(host(state="IDLE+DRAIN")), True),
     ("drained and down", {}, seeing(host(state="DOWN+DRAIN")), True),
     ("drained by somebody else", {}, seeing(host(state="IDLE+DRAIN", reason="disk")), True),
@@ -24,7 +24,7 @@ PERMITTED: list[tuple[str, dict[str, Any], Sight, bool]] = [
     ("a state we do not know", {}, seeing(host(state="QUANTUM+DRAIN")), False),
     ("drained by old knowledge", {}, seeing(host(state="IDLE+DRAIN"), trusted=False), False),
     ("nothing known", {}, BLIND, False),
-    ("no connection at all", {}, Sight(), False),
+    ("no connection at all", {}, SlurmSnapshot(), False),
     ("nothing known, not ready", {"ready": None}, BLIND, False),
     ("absent and silent", {"ready": None}, seeing(host("other")), True),
     ("absent, but slurmd is well and young", {"ready": 5}, seeing(host("other")), False),
@@ -48,7 +48,7 @@ PERMITTED: list[tuple[str, dict[str, Any], Sight, bool]] = [
 
 @pytest.mark.parametrize(("law", "made", "sight", "may"), PERMITTED, ids=[case[0] for case in PERMITTED])
 def test_a_worker_is_deleted_only_on_a_fresh_positive_fact(
-    law: str, made: dict[str, Any], sight: Sight, may: bool
+    law: str, made: dict[str, Any], sight: SlurmSnapshot, may: bool
 ) -> None:
     assert bool(drains.permission(one(pod(**made), sight))) is may
 
@@ -104,10 +104,10 @@ REASONS = [
 def test_the_reason_says_why_the_node_was_cordoned(law: str, annotations: Any, conditions: Any, text: str) -> None:
     on = node(cordoned=True, annotations=annotations, conditions=conditions)
     found = drains.cause(one(pod(), BLIND, on=on), ("GpuBad",))
-    assert found == drains.Cause("node", text)
+    assert found == drains.DrainCause("node", text)
 
 
 def test_a_reason_is_one_short_printable_line() -> None:
-    text = drains.Cause("node", "a\r\nb\t" + "x" * 500).reason
+    text = drains.DrainCause("node", "a\r\nb\t" + "x" * 500).reason
     assert text.isprintable()
     assert len(text) <= drains.LONGEST_REASON

@@ -8,11 +8,11 @@ from tests.unit.operator.made import BLIND, NOW, host, node, node_set, one, pod,
 from slinky.api.names import metadata
 from slinky.kube.types import Condition
 from slinky.operator.nodeset import conditions
-from slinky.operator.nodeset.decisions.host_metadata import Comment, mark, updates
+from slinky.operator.nodeset.decisions.host_metadata import HostComment, mark, updates
 from slinky.operator.nodeset.status import counts, health, pins
 from slinky.slurm import NodeUpdate
 
-OURS = Comment("ns", "gpu-0", "node1", "gpu", "uid-gpu").text()
+OURS = HostComment("ns", "gpu-0", "node1", "gpu", "uid-gpu").text()
 
 
 def told(state: str = "IDLE", annotations: dict[str, str] | None = None, **more: Any) -> list[NodeUpdate]:
@@ -24,8 +24,8 @@ def told(state: str = "IDLE", annotations: dict[str, str] | None = None, **more:
 def test_the_comment_says_whose_the_host_is() -> None:
     assert told() == []
     assert [change.comment for change in told(comment="")] == [OURS]
-    assert Comment.parse(OURS) == Comment("ns", "gpu-0", "node1", "gpu", "uid-gpu")
-    assert Comment.parse("written by a person") is None
+    assert HostComment.parse(OURS) == HostComment("ns", "gpu-0", "node1", "gpu", "uid-gpu")
+    assert HostComment.parse("written by a person") is None
 
 
 def test_topology_follows_the_node_and_an_empty_one_changes_nothing() -> None:

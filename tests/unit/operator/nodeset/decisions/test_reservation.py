@@ -6,11 +6,11 @@ from tests.unit.operator.made import NOW, host, node_set, one, pod, seeing, snap
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
-from slinky.operator.nodeset.actions import Condemn, Create
-from slinky.operator.nodeset.decisions.reservation import Release, Reserve, finalizers, step
+from slinky.operator.nodeset.actions import CondemnWorker, CreateWorker
+from slinky.operator.nodeset.decisions.reservation import EndReservation, Reserve, finalizers, step
 from slinky.operator.nodeset.plan import plan
 from slinky.operator.nodeset.status import health
-from slinky.operator.slurm.snapshot import Sight
+from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.slurm import Reservation, number
 
 START = "2026-11-16T12:30:00+00:00"
@@ -23,11 +23,11 @@ def scheduled(made: str = "", **more: Any) -> NodeSet:
     return node_set(updateStrategy=update, status={"conditions": known}, **more)
 
 
-def seen(*held: Reservation) -> Sight:
+def seen(*held: Reservation) -> SlurmSnapshot:
     return seeing(host("gpu-0"))._replace(reservations={found.name: found for found in held})
 
 
-def next_step(of: NodeSet, sight: Sight) -> Reserve | Release | None:
+def next_step(of: NodeSet, sight: SlurmSnapshot) -> Reserve | EndReservation | None:
     return step(of, (one(pod(), sight),), sight, NOW)
 
 
@@ -86,7 +86,7 @@ def test_a_reservation_follows_the_time_that_is_asked_for(law: str, made: str, t
 
 def test_it_goes_when_it_is_not_wanted() -> None:
     for of in (node_set(), scheduled(START, replicas=0), scheduled(START, deleting=5)):
-        assert next_step(of, seen(Reservation(NAME, node_list="gpu-0"))) == Release(NAME)
+        assert next_step(of, seen(Reservation(NAME, node_list="gpu-0"))) == EndReservation(NAME)
     assert next_step(node_set(), seen(Reservation("somebody-elses"))) is None
 
 
@@ -96,10 +96,12 @@ def test_without_knowledge_nothing_is_done() -> None:
 
 def test_a_healthy_worker_is_replaced_only_inside_the_window() -> None:
     outside = snapshot(scheduled(START), [pod(revision="rev1")], seen(Reservation(NAME, node_list="gpu-0")))
-    assert not [a for a in plan(outside) if isinstance(a, Condemn)]
+    assert not [a for a in plan(outside) if isinstance(a, CondemnWorker)]
     inside = seeing(host("gpu-0", "IDLE+MAINTENANCE", reservation=NAME))
     assert [
-        a.cause for a in plan(snapshot(scheduled(START), [pod(revision="rev1")], inside)) if isinstance(a, Condemn)
+        a.cause
+        for a in plan(snapshot(scheduled(START), [pod(revision="rev1")], inside))
+        if isinstance(a, CondemnWorker)
     ] == ["update"]
 
 
@@ -114,7 +116,7 @@ def test_the_condition_remembers_the_start_time() -> None:
     ("hosts", "flags", "steps"),
     [
         ("gpu-[0-3]", (), Reserve),
-        ("gpu-[0-1,3]", (), Release),
+        ("gpu-[0-1,3]", (), EndReservation),
         ("gpu-[0-1]", ("DAILY",), None),
         ("gpu-[2-3]", (), None),
     ],
@@ -127,7 +129,9 @@ def test_slurm_forgets_no_host_that_is_reserved_so_it_leaves_first(
     sight = seeing(*stale, host("gpu-2"), host("gpu-3"))
     sight = sight._replace(reservations={NAME: Reservation(NAME, node_list=hosts, flags=flags)})
     pods = [pod("gpu-2"), pod("gpu-3", node="node2", ready=None)]
-    made = [found for found in plan(snapshot(scheduled(START, replicas=4), pods, sight)) if isinstance(found, Create)]
+    made = [
+        found for found in plan(snapshot(scheduled(START, replicas=4), pods, sight)) if isinstance(found, CreateWorker)
+    ]
     assert [found.stale for found in made] == ["gpu-0", "gpu-1"]
     for found in made:
         assert type(found.freed) is (steps or type(None))

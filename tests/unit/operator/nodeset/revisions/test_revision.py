@@ -11,8 +11,8 @@ from tests.unit.operator.made import node_set
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSetSpec
-from slinky.kube.types import Meta
-from slinky.operator.nodeset.objects import Hashes
+from slinky.kube.types import ObjectMeta
+from slinky.operator.nodeset.objects import WorkerHashes
 from slinky.operator.nodeset.revisions.revision import (
     Revision,
     asked,
@@ -27,7 +27,7 @@ from slinky.operator.nodeset.revisions.revision import (
     written,
 )
 
-READ = contents(Hashes())
+READ = contents(WorkerHashes())
 
 
 def kept(number: int, read: str = READ, **spec: Any) -> Revision:
@@ -75,8 +75,10 @@ def test_what_does_not(spec: dict[str, Any]) -> None:
     assert chosen([kept(1)], template(node_set(**spec)), READ) == kept(1)
 
 
-@pytest.mark.parametrize("hashes", [Hashes(slurm_key="x"), Hashes(sssd="x"), Hashes(sshd="x")], ids=str)
-def test_what_workers_have_read_makes_a_revision_too(hashes: Hashes) -> None:
+@pytest.mark.parametrize(
+    "hashes", [WorkerHashes(slurm_key="x"), WorkerHashes(sssd="x"), WorkerHashes(sshd="x")], ids=str
+)
+def test_what_workers_have_read_makes_a_revision_too(hashes: WorkerHashes) -> None:
     assert chosen([kept(1)], template(node_set()), contents(hashes)) is None
 
 
@@ -96,7 +98,7 @@ def test_one_that_another_operator_has_kept_is_the_same_if_it_means_the_same() -
             "oversubscribeNode": False,
         }
     }
-    foreign = Revision(Meta(name="gpu-6d4f", labels={metadata.REVISION: "6d4f"}), 1, theirs)
+    foreign = Revision(ObjectMeta(name="gpu-6d4f", labels={metadata.REVISION: "6d4f"}), 1, theirs)
     assert chosen([foreign], template(node_set(**spec)), READ) == foreign
     assert chosen([foreign], template(node_set(**spec, extraConf="Weight=2")), READ) is None
 
