@@ -19,7 +19,6 @@ from slinky.bridge.devices.demand import DeviceDemand
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.volume_state import VolumeState
 from slinky.bridge.lifecycle.completer import Completer
-from slinky.bridge.lifecycle.eviction_limit import Brake
 from slinky.bridge.lifecycle.lost_jobs import LostJobs
 from slinky.bridge.lifecycle.placement import Placement
 from slinky.bridge.lifecycle.pod_writer import PodWriter
@@ -95,7 +94,6 @@ class Bridge:
         submitter = Submitter(slurm, self.mirror, self.ledger, clock, allocate_first=settings.allocate_first)
         self.line = QueuePositions(self.mirror.jobs, self._tell_place, clock)
         hands = PodWriter(client, stock.pods, self.recorder, settings)
-        brake = Brake(settings.lost_pods_evicted)
         storage, opened = VolumeState(client), partial(self._look_at_waiting_soon, with_jobs=True)
         feasible = Exclusions(stock, self.mirror, storage, mark(me), opened)
         claims = ClaimWriter(client, stock, self.mirror)
@@ -109,7 +107,7 @@ class Bridge:
             hands,
             DeviceDemand(client, stock.shelf),
             claims,
-            LostJobs(slurm, self.mirror, stock, submitter, hands, brake, clock),
+            LostJobs(slurm, self.mirror, stock, submitter, hands, settings.lost_pods_evicted, clock),
             Placement(stock, self.ledger, feasible, self.releaser, hands, claims, storage),
             self.line,
             clock,

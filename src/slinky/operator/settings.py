@@ -23,10 +23,11 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     pod_addresses: bool = False
     #: How many objects of a kind are worked on at once, by the kind in lower case; 4 for those not named.
     workers: dict[str, int] = {}
-    #: At most this share of a NodeSet, and at least this number, is deleted per window of seconds.
-    brake_share: float = 0.25
-    brake_least: int = 10
-    brake_window: float = 60.0
+    #: Unplanned deletions of a NodeSet's workers per window of seconds: this share of the workers, but always
+    #: at least the minimum.
+    deletion_limit_share: float = 0.25
+    deletion_limit_minimum: int = 10
+    deletion_limit_window: float = 60.0
     #: How long a worker that is ready may be missing from Slurm's list before it is replaced.
     unregistered_seconds: float = 90.0
     #: How long the trial of a configuration may keep it from being used; 0 tries none. A cluster that runs nothing yet

@@ -20,7 +20,6 @@ from slinky.operator.accounting.status import health as accounting_health
 from slinky.operator.build.images import Images
 from slinky.operator.build.pod_parts import DaemonHashes
 from slinky.operator.build.sshd import login_config, worker_config
-from slinky.operator.framework.deletion_limit import Brake
 from slinky.operator.framework.references import accounting_secrets, controller_maps, login_secrets
 from slinky.operator.loginset import objects as login
 from slinky.operator.loginset.hostkeys import KINDS, host_keys, private_name, public_name
@@ -145,16 +144,6 @@ def test_ssh_settings_of_the_site_come_after_ours() -> None:
     assert "X11Forwarding" not in worker_config("")
     with pytest.raises(Blocked):
         login_config("a\x00b")
-
-
-def test_the_brake_allows_a_share_and_a_least_number_per_window() -> None:
-    brake = Brake(share=0.25, least=2, window=60)
-    assert brake.room(100, now=0) == 25
-    assert brake.room(4, now=0) == 2
-    for _ in range(2):
-        brake.record(0)
-    assert brake.room(4, now=59) == 0
-    assert brake.room(4, now=61) == 2
 
 
 def test_what_is_not_fresh_is_not_known() -> None:

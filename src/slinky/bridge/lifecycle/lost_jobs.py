@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Iterable, Sequence
 
 from slinky.bridge import names
-from slinky.bridge.lifecycle.eviction_limit import Brake
 from slinky.bridge.lifecycle.pod_writer import PodWriter, each
 from slinky.bridge.lifecycle.submit import Submitter
 from slinky.bridge.state.cluster import ClusterState
@@ -21,6 +20,7 @@ from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import Key, Later
 from slinky.kube.conditions import find
+from slinky.kube.rate_limit import RateLimit
 from slinky.observe import Clock, Log, counter
 from slinky.slurm import Busy, JobRequest, Mirror, Rejected, SlurmClient, SlurmNotFound
 
@@ -34,6 +34,10 @@ RECLAIMED = counter(
 JOBLESS = frozenset({"LostJobNotReplaced", "EvictionBraked"})
 #: How soon pods that may not leave yet are looked at again.
 BRAKED_AGAIN = 60.0
+#: Seconds in which `lost_pods_evicted` pods may be evicted. A job that slurmctld reports as ended is a fact, and its
+#: pods are evicted at once, however many. A job that slurmctld no longer knows may be the fault of a database, a
+#: restored backup or a wrong address, so an administrator should have time to act.
+EVICTION_WINDOW = 600.0
 #: How soon Slurm is asked again for nodes that it refused, though nobody else has them.
 REFUSED_AGAIN = 30.0
 #: The same for a host that Slurm does not know: it is made again at this moment.
@@ -50,12 +54,13 @@ class LostJobs:
         stock: ClusterState,
         submitter: Submitter,
         hands: PodWriter,
-        brake: Brake,
+        evictions_per_window: int,
         clock: Clock,
     ) -> None:
         self._client, self._mirror, self._stock = client, mirror, stock
         self._submitter, self._hands = submitter, hands
-        self._brake, self._clock = brake, clock
+        self._evictions, self._evictions_per_window = RateLimit(EVICTION_WINDOW), evictions_per_window
+        self._clock = clock
 
     async def reclaim(
         self, unit: Workload, wish: JobSpec | None, pods: tuple[WorkloadPod, ...], said: ConditionText
@@ -129,10 +134,12 @@ class LostJobs:
 
     async def _evict(self, pods: tuple[WorkloadPod, ...], said: ConditionText) -> None:
         for pod in pods:
-            if not self._brake.lets(self._clock.monotonic()):
+            now = self._clock.monotonic()
+            if not self._evictions.remaining(self._evictions_per_window, now):
                 told = f"{said.message} Too many jobs vanished at once: the pod stays until the next few may leave."
                 await self._hands.say(pod, ConditionText(None, "EvictionBraked", told), warning=True)
                 raise Later(told, after=BRAKED_AGAIN)
+            self._evictions.record(now)
             RECLAIMED.labels("evicted").inc()
             await self._hands.evict(pod, said)
 

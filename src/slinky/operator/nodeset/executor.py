@@ -14,10 +14,10 @@ from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import rfc3339
 from slinky.kube.errors import AlreadyExists, Forbidden, Later, NotFound
+from slinky.kube.rate_limit import RateLimit
 from slinky.kube.views import PODS, VOLUME_CLAIMS
 from slinky.observe import Log
 from slinky.operator.framework.context import Context
-from slinky.operator.framework.deletion_limit import Brake
 from slinky.operator.metrics import ACTIONS, BRAKED, DRAIN_SECONDS, SLURM_ERRORS, SLURM_WRITES, WRITES
 from slinky.operator.nodeset import objects
 from slinky.operator.nodeset.actions import (
@@ -74,11 +74,11 @@ class Executor:
     def __init__(self, world: Context, clusters: Clusters) -> None:
         self.world = world
         self.clusters = clusters
-        self._brakes: dict[str, Brake] = {}
+        self._deletions: dict[str, RateLimit] = {}
 
     def keep_only(self, alive: Set[str]) -> None:
         """Remember nothing but of these NodeSets, by uid."""
-        self._brakes = {uid: brake for uid, brake in self._brakes.items() if uid in alive}
+        self._deletions = {uid: limit for uid, limit in self._deletions.items() if uid in alive}
 
     async def carry_out(
         self, of: NodeSet, actions: Iterable[Action], setting: WorkerContext | None, note: Note
@@ -93,11 +93,9 @@ class Executor:
             await work.all(chosen[:MOST])
         return work.report
 
-    def brake(self, of: NodeSet) -> Brake:
-        """The brake of a NodeSet."""
-        settings = self.world.settings
-        made = Brake(settings.brake_share, settings.brake_least, settings.brake_window)
-        return self._brakes.setdefault(of.metadata.uid, made)
+    def deletions(self, of: NodeSet) -> RateLimit:
+        """The limit on unplanned deletions of a NodeSet's workers."""
+        return self._deletions.setdefault(of.metadata.uid, RateLimit(self.world.settings.deletion_limit_window))
 
 
 class _Work:
@@ -111,7 +109,7 @@ class _Work:
         self.note = note
         self.report = ExecutionReport()
         self.limit = asyncio.Semaphore(ABREAST)
-        self.brake = acts.brake(of)
+        self.deletions = acts.deletions(of)
         self.workers = sum(1 for _ in acts.world.pods.by("owner", of.metadata.uid))
 
     async def all(self, actions: Iterable[Action]) -> None:
@@ -198,11 +196,13 @@ class _Work:
     async def _delete(self, action: DeleteWorker) -> None:
         now = self.world.clock.monotonic()
         if action.braked:
-            if not self.brake.room(self.workers, now):
+            settings = self.world.settings
+            limit = max(settings.deletion_limit_minimum, int(self.workers * settings.deletion_limit_share))
+            if not self.deletions.remaining(limit, now):
                 self.report.braked += 1
                 BRAKED.labels(*self.of.key).inc()
                 return
-            self.brake.record(now)
+            self.deletions.record(now)
         pod = action.worker.pod
         if self.of.per_node and pod.status.phase in ENDED:
             reason, warning = ENDED[pod.status.phase]

@@ -24,7 +24,6 @@ from slinky.bridge.lifecycle.actions import (
     WriteCondition,
 )
 from slinky.bridge.lifecycle.decide import WorkloadSnapshot
-from slinky.bridge.lifecycle.eviction_limit import WINDOW, Brake
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status.conditions import ConditionText
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
@@ -337,12 +336,6 @@ def test_a_pod_on_a_node_that_does_not_exist_is_given_up_after_its_grace() -> No
 
 def test_a_job_without_pods_is_cancelled() -> None:
     assert plan(strays=["9"]).actions == [CancelJob("9")]
-
-
-def test_the_brake_lets_a_few_go_and_then_waits() -> None:
-    brake = Brake(2)
-    assert [brake.lets(now) for now in (0.0, 1.0, 2.0, WINDOW, WINDOW + 0.5)] == [True, True, False, True, False]
-    assert not Brake(0).lets(0.0)
 
 
 def test_a_problem_is_told_and_nothing_is_submitted() -> None:

@@ -11,7 +11,6 @@ from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.inventory import GresKind
 from slinky.bridge.lifecycle import lost_jobs
-from slinky.bridge.lifecycle.eviction_limit import Brake
 from slinky.bridge.lifecycle.lost_jobs import LostJobs
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status.conditions import ConditionText
@@ -71,7 +70,7 @@ def gang(
 
 async def rescued(site: Site, wish: JobSpec | None, pods: tuple[WorkloadPod, ...]) -> None:
     parts = cast("Any", site)
-    rescuer = LostJobs(parts, parts, parts, parts, parts, Brake(10), SystemClock())
+    rescuer = LostJobs(parts, parts, parts, parts, parts, 10, SystemClock())
     await rescuer.reclaim(UNIT, wish, pods, LOST)
 
 

@@ -73,7 +73,7 @@ class Desk:
         pods: Cache[Any] = Cache(PODS, indexes={"owner": lambda found: ("uid-gpu",)})
         for n in range(workers):
             pods.put(pod(f"gpu-{n}"))
-        settings = OperatorSettings(brake_least=2, brake_share=0.5, brake_window=60)
+        settings = OperatorSettings(deletion_limit_minimum=2, deletion_limit_share=0.5, deletion_limit_window=60)
         world = SimpleNamespace(client=self.kube, pods=pods, clock=self.clock, settings=settings)
         self.announced: list[str] = []
         clusters = SimpleNamespace(
