@@ -29,7 +29,12 @@ CLAIM = {
 WATCH = "SLINKY_REGISTERED_SECONDS"
 
 #: An operator that is quick to give a worker up, and deletes one at a time.
-HASTY = {"unregistered_seconds": 15, "deletion_limit_share": 0, "deletion_limit_minimum": 1, "deletion_limit_window": 25}
+HASTY = {
+    "unregistered_seconds": 15,
+    "deletion_limit_share": 0,
+    "deletion_limit_minimum": 1,
+    "deletion_limit_window": 25,
+}
 
 
 def gpu(replicas: int = 2, *, image: str = "", mode: str = "StatefulSet", **spec: Any) -> dict[str, Any]:

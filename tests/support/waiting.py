@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one way in which tests wait: a check is repeated until it is true, and a failure shows its last answer.
+
+A check may return something false, raise `AssertionError`, or raise one of the errors in `PASSING`: each means "not
+yet". The time limits only end tests that have failed already; no test asserts how long something takes.
+"""
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from slinky.kube import NotFound
+from slinky.slurm import SlurmError
+
+T = TypeVar("T")
+
+#: Errors that mean "not yet".
+PASSING = (AssertionError, NotFound, SlurmError, subprocess.CalledProcessError)
+#: Seconds between two checks.
+PAUSE = 0.05
+#: Seconds without a change after which something counts as quiescent.
+QUIET = 1.5
+
+
+async def eventually(check: Callable[[], Awaitable[T]], what: str, seconds: float = 60) -> T:
+    """The first true answer of an asynchronous check."""
+    end = time.monotonic() + seconds
+    last: object
+    while True:
+        try:
+            last = answer = await check()
+        except PASSING as error:
+            last = error
+        else:
+            if answer:
+                return answer
+        if time.monotonic() >= end:
+            raise AssertionError(f"{what} did not happen within {seconds:.0f} s; last answer: {last!r}")
+        await asyncio.sleep(PAUSE)
+
+
+def until(check: Callable[[], T], what: str, seconds: float = 60) -> T:
+    """The first true answer of a blocking check."""
+    end = time.monotonic() + seconds
+    last: object
+    while True:
+        try:
+            last = answer = check()
+        except PASSING as error:
+            last = error
+        else:
+            if answer:
+                return answer
+        if time.monotonic() >= end:
+            raise AssertionError(f"{what} did not happen within {seconds:.0f} s; last answer: {last!r}")
+        time.sleep(PAUSE)
+
+
+async def quiescent(observe: Callable[[], Awaitable[object]], what: str, seconds: float = 60) -> None:
+    """Wait until an observation, such as a count of writes, has not changed for `QUIET` seconds."""
+    end = time.monotonic() + seconds
+    last, since = await observe(), time.monotonic()
+    while time.monotonic() - since < QUIET:
+        if time.monotonic() >= end:
+            raise AssertionError(f"{what} was not quiescent within {seconds:.0f} s; last: {last!r}")
+        await asyncio.sleep(PAUSE)
+        if (now := await observe()) != last:
+            last, since = now, time.monotonic()
