@@ -129,10 +129,13 @@ def test_a_node_without_controllers_is_refused_at_once(tmp_path: Path) -> None:
 
 
 def test_a_hybrid_host_needs_no_version_2_controllers(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.controllers").write_text("\n")
-    cgroups.create("slinky-a/node1", [tmp_path])
-    assert (tmp_path / "slinky-a" / "node1").is_dir()
-    assert not (tmp_path / "cgroup.subtree_control").exists()
+    unified, memory = tmp_path / "unified", tmp_path / "memory"
+    for top in (unified, memory):
+        top.mkdir()
+    (unified / "cgroup.controllers").write_text("hugetlb misc\n")
+    cgroups.create("slinky-a/node1", [memory, unified])
+    assert (unified / "slinky-a" / "node1").is_dir()
+    assert not (unified / "cgroup.subtree_control").exists()
 
 
 def test_a_webhook_is_called_by_address_and_never_for_foreign_pods() -> None:

@@ -38,19 +38,24 @@ def create(path: str, tops: Iterable[Path] | None = None) -> None:
     """Create a cgroup in every hierarchy, with the controllers that a kubelet needs.
 
     Version 1 cpusets inherit nothing, so they are copied from the parent. In version 2 a cgroup has only the
-    controllers that its parent delegates, so every parent on the way delegates them.
+    controllers that its parent delegates, so every parent on the way delegates them. A hybrid host has the
+    controllers in version 1 hierarchies, so nothing is delegated or required in its version 2 hierarchy.
     """
-    for top in hierarchies() if tops is None else tops:
+    tops = hierarchies() if tops is None else list(tops)
+    version_2_only = all((top / "cgroup.controllers").exists() for top in tops)
+    for top in tops:
         folder = top
         for part in path.split("/"):
-            _delegate_controllers(folder)
+            if version_2_only:
+                _delegate_controllers(folder)
             folder /= part
             folder.mkdir(exist_ok=True)
             for name in ("cpuset.cpus", "cpuset.mems"):
                 file, above = folder / name, folder.parent / name
                 if file.exists() and above.exists() and not file.read_text().strip():
                     file.write_text(above.read_text())
-        _require_controllers(top, folder)
+        if version_2_only:
+            _require_controllers(folder)
 
 
 def _delegate_controllers(folder: Path) -> None:
@@ -67,12 +72,9 @@ def _delegate_controllers(folder: Path) -> None:
             raise LabError(f"cgroup {folder} cannot delegate its controllers ({error.strerror})", _PROCESSES) from error
 
 
-def _require_controllers(top: Path, folder: Path) -> None:
-    """Fail at once where a kubelet would only fail after it has been restarted for minutes.
-
-    A hybrid host has its controllers in version 1 hierarchies and none at the version 2 root: nothing is required.
-    """
-    if _controllers(top) and (missing := sorted(REQUIRED - set(_controllers(folder)))):
+def _require_controllers(folder: Path) -> None:
+    """Fail at once where a kubelet would only fail after it has been restarted for minutes."""
+    if missing := sorted(REQUIRED - set(_controllers(folder))):
         raise LabError(f"cgroup {folder} lacks the controllers {', '.join(missing)}", _PROCESSES)
 
 
