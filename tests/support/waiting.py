@@ -12,23 +12,27 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from slinky.kube import NotFound
+from slinky.lab.errors import LabError
 from slinky.slurm import SlurmError
 
 T = TypeVar("T")
 
 #: Errors that mean "not yet".
-PASSING = (AssertionError, NotFound, SlurmError, subprocess.CalledProcessError)
-#: Seconds between two checks.
+PASSING = (AssertionError, LabError, NotFound, SlurmError, subprocess.CalledProcessError)
+#: Seconds after which a check counts as failed: generous, because machines are busy and no test is about time.
+LIMIT = 240.0
+#: Seconds between two checks; a check that takes long is repeated less often, so that polling does not load the machine.
 PAUSE = 0.05
 #: Seconds without a change after which something counts as quiescent.
 QUIET = 1.5
 
 
-async def eventually(check: Callable[[], Awaitable[T]], what: str, seconds: float = 60) -> T:
+async def eventually(check: Callable[[], Awaitable[T]], what: str, seconds: float = LIMIT) -> T:
     """The first true answer of an asynchronous check."""
     end = time.monotonic() + seconds
     last: object
     while True:
+        begin = time.monotonic()
         try:
             last = answer = await check()
         except PASSING as error:
@@ -38,14 +42,15 @@ async def eventually(check: Callable[[], Awaitable[T]], what: str, seconds: floa
                 return answer
         if time.monotonic() >= end:
             raise AssertionError(f"{what} did not happen within {seconds:.0f} s; last answer: {last!r}")
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(_pause(begin))
 
 
-def until(check: Callable[[], T], what: str, seconds: float = 60) -> T:
+def until(check: Callable[[], T], what: str, seconds: float = LIMIT) -> T:
     """The first true answer of a blocking check."""
     end = time.monotonic() + seconds
     last: object
     while True:
+        begin = time.monotonic()
         try:
             last = answer = check()
         except PASSING as error:
@@ -55,10 +60,10 @@ def until(check: Callable[[], T], what: str, seconds: float = 60) -> T:
                 return answer
         if time.monotonic() >= end:
             raise AssertionError(f"{what} did not happen within {seconds:.0f} s; last answer: {last!r}")
-        time.sleep(PAUSE)
+        time.sleep(_pause(begin))
 
 
-async def quiescent(observe: Callable[[], Awaitable[object]], what: str, seconds: float = 60) -> None:
+async def quiescent(observe: Callable[[], Awaitable[object]], what: str, seconds: float = LIMIT) -> None:
     """Wait until an observation, such as a count of writes, has not changed for `QUIET` seconds."""
     end = time.monotonic() + seconds
     last, since = await observe(), time.monotonic()
@@ -68,3 +73,8 @@ async def quiescent(observe: Callable[[], Awaitable[object]], what: str, seconds
         await asyncio.sleep(PAUSE)
         if (now := await observe()) != last:
             last, since = now, time.monotonic()
+
+
+def _pause(begin: float) -> float:
+    """As long as the last check took, which began at `begin`, but at least `PAUSE`."""
+    return max(PAUSE, time.monotonic() - begin)
