@@ -21,7 +21,7 @@ T = TypeVar("T")
 PASSING = (AssertionError, LabError, NotFound, SlurmError, subprocess.CalledProcessError)
 #: Seconds after which a check counts as failed: generous, because machines are busy and no test is about time.
 LIMIT = 240.0
-#: Seconds between two checks; a check that takes long is repeated less often, so that polling does not load the machine.
+#: Seconds between two checks. A check that takes long is repeated less often: polling must not load the machine.
 PAUSE = 0.05
 #: Seconds without a change after which something counts as quiescent.
 QUIET = 1.5
