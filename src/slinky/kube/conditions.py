@@ -1,36 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions as `kubectl wait` and Helm understand them.
+"""Status conditions as `kubectl wait` and Helm read them. Pure.
 
-`changed` returns a new tuple and leaves the old alone; `lastTransitionTime` moves only when the status does,
-so an unchanged world gives an equal tuple and needs no write.
+`build_condition` makes one condition and `with_condition` puts it into a status. `lastTransitionTime` changes only when
+the status of the condition changes, so a reconcile that finds nothing new computes an equal status and writes nothing.
 """
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
+from slinky.kube.timestamps import format_timestamp
 from slinky.kube.types import Condition
 
-Truth = Literal["True", "False", "Unknown"]
+ConditionStatus = Literal["True", "False", "Unknown"]
 
 Conditions = tuple[Condition, ...]
 
 
-def rfc3339(when: datetime) -> str:
-    """A time to the second, as metav1.Time is written."""
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def truth(value: bool | None) -> Truth:
-    """None is Unknown."""
+def condition_status(value: bool | None) -> ConditionStatus:
+    """The status field of a condition; None is `Unknown`."""
     return "Unknown" if value is None else "True" if value else "False"
 
 
-def changed(
+def build_condition(
     conditions: Iterable[Condition],
-    kind: str,
+    condition_type: str,
+    value: bool | None,
+    reason: str = "",
+    message: str = "",
+    *,
+    generation: int = 0,
+    now: datetime,
+) -> Condition:
+    """A condition that is to replace the one of the same type in `conditions`."""
+    previous = find_condition(conditions, condition_type)
+    status = condition_status(value)
+    unchanged = previous is not None and previous.status == status
+    since = previous.last_transition_time if previous and unchanged else None
+    return Condition(condition_type, status, reason, message, since or format_timestamp(now), generation)
+
+
+def with_condition(
+    conditions: Iterable[Condition],
+    condition_type: str,
     value: bool | None,
     reason: str,
     message: str = "",
@@ -38,35 +52,35 @@ def changed(
     generation: int,
     now: datetime,
 ) -> Conditions:
-    """`conditions` with this one in its place, or at the end if it is new."""
-    held = tuple(conditions)
-    old = find(held, kind)
-    status = truth(value)
-    moved = old is None or old.status != status or not old.last_transition_time
-    since = rfc3339(now) if moved else old.last_transition_time if old else None
-    new = Condition(kind, status, reason, message, since, generation)
-    if old is None:
-        return (*held, new)
-    return tuple(new if condition.type == kind else condition for condition in held)
+    """`conditions` with the condition of this type replaced, or added at the end if there is none."""
+    previous = tuple(conditions)
+    condition = build_condition(previous, condition_type, value, reason, message, generation=generation, now=now)
+    if find_condition(previous, condition_type) is None:
+        return (*previous, condition)
+    return tuple(condition if item.type == condition_type else item for item in previous)
 
 
-def find(conditions: Iterable[Condition], kind: str) -> Condition | None:
-    """The condition of that type."""
-    return next((condition for condition in conditions if condition.type == kind), None)
+def find_condition(conditions: Iterable[Condition], condition_type: str) -> Condition | None:
+    """The condition of this type, or None."""
+    return next((condition for condition in conditions if condition.type == condition_type), None)
 
 
-def is_true(conditions: Iterable[Condition], kind: str) -> bool:
-    """It is there and true."""
-    found = find(conditions, kind)
-    return found is not None and found.status == "True"
+def is_condition_true(conditions: Iterable[Condition], condition_type: str) -> bool:
+    """Whether there is a condition of this type with the status `True`."""
+    condition = find_condition(conditions, condition_type)
+    return condition is not None and condition.status == "True"
 
 
-def without(conditions: Iterable[Condition], kind: str) -> Conditions:
-    """`conditions` without that type."""
-    return tuple(condition for condition in conditions if condition.type != kind)
+def without_condition(conditions: Iterable[Condition], condition_type: str) -> Conditions:
+    """`conditions` without the condition of this type."""
+    return tuple(condition for condition in conditions if condition.type != condition_type)
 
 
-def manifests(conditions: Iterable[Condition]) -> list[dict[str, object]]:
-    """`conditions` as they go into a status; all required fields are there even if empty."""
-    required = {"reason": "", "message": ""}
-    return [{**required, **msgspec.to_builtins(condition)} for condition in conditions]
+def condition_manifest(condition: Condition) -> dict[str, Any]:
+    """A condition as it is written. Empty texts are written too: they are required, and a patch clears old ones."""
+    return {"reason": "", "message": "", **msgspec.to_builtins(condition)}
+
+
+def condition_manifests(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
+    """The `status.conditions` of a manifest."""
+    return [condition_manifest(condition) for condition in conditions]

@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from slinky.kube.client import KubeClient
-from slinky.kube.conditions import rfc3339
 from slinky.kube.errors import ApiError, NotFound, ServerError, TooManyRequests, Unreachable
 from slinky.kube.metrics import EVENTS_SENT
+from slinky.kube.timestamps import format_timestamp
 from slinky.kube.types import Key, Reference
 from slinky.kube.views import EVENTS
 from slinky.observe import Clock, Log
@@ -143,7 +143,7 @@ class Recorder:
     async def _write(self, same: _Same, record: _Record) -> None:
         key = Key(same.about.namespace or "default", record.name)
         if record.written:
-            again = {"count": record.count, "lastTimestamp": rfc3339(record.last), "message": record.message}
+            again = {"count": record.count, "lastTimestamp": format_timestamp(record.last), "message": record.message}
             try:
                 await self._client.patch(EVENTS, key, again)
                 return
@@ -167,8 +167,8 @@ class Recorder:
             reason=same.reason,
             message=record.message,
             count=record.count,
-            firstTimestamp=rfc3339(record.first),
-            lastTimestamp=rfc3339(record.last),
+            firstTimestamp=format_timestamp(record.first),
+            lastTimestamp=format_timestamp(record.last),
             source={"component": self._component},
             reportingComponent=self._component,
             reportingInstance=self._instance,

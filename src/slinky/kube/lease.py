@@ -11,11 +11,11 @@ import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime
 
 from slinky.kube.client import KubeClient
 from slinky.kube.errors import Conflict, KubeError, LeadershipLost
 from slinky.kube.metrics import LEADING
+from slinky.kube.timestamps import format_micro_timestamp
 from slinky.kube.types import Key
 from slinky.kube.views import LEASES, Lease
 from slinky.observe import Health, Log
@@ -173,7 +173,7 @@ class Election:
         await self._client.patch(LEASES, self._key, {"metadata": seen, "spec": spec})
 
     def _spec(self, lease: Lease | None) -> dict[str, object]:
-        now = micro_time(self._clock.now())
+        now = format_micro_timestamp(self._clock.now())
         spec: dict[str, object] = {
             "holderIdentity": self._me,
             "leaseDurationSeconds": round(self._terms.duration),
@@ -183,8 +183,3 @@ class Election:
             turns = (lease.spec.lease_transitions or 0) + 1 if lease else 0
             spec |= {"acquireTime": now, "leaseTransitions": turns}
         return spec
-
-
-def micro_time(when: datetime) -> str:
-    """A time to the microsecond, as metav1.MicroTime is written."""
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -10,7 +10,7 @@ from typing import Any
 from slinky.bridge import names
 from slinky.bridge.state.views import OUR_PODS, WorkloadPod
 from slinky.kube import KubeClient
-from slinky.kube.conditions import find
+from slinky.kube.conditions import find_condition
 from slinky.lab.lab import Lab
 from slinky.lab.prepare.images import reference
 from slinky.slurm import Job
@@ -72,7 +72,7 @@ class Stage:
 
 
 def said(pod: WorkloadPod) -> str:
-    condition = find(pod.status.conditions, names.SCHEDULED)
+    condition = find_condition(pod.status.conditions, names.SCHEDULED)
     return f"{condition.reason}: {condition.message}" if condition else ""
 
 

@@ -20,7 +20,7 @@ from slinky.api import (
     crds,
 )
 from slinky.kube import Invalid, Key, KubeClient, Resource, Whole
-from slinky.kube.conditions import changed, manifests
+from slinky.kube.conditions import condition_manifests, with_condition
 from slinky.observe import SystemClock
 
 RESOURCES: dict[str, Resource[Any]] = {
@@ -236,8 +236,8 @@ async def test_scaling_changes_the_replicas_and_reports_the_pods(client: KubeCli
 async def test_conditions_are_written_read_and_waited_for(client: KubeClient, kubectl: Kubectl, space: str) -> None:
     key = Key(space, "slurm")
     made: NodeSet = await client.create(NODE_SETS, manifest("NodeSet", space))
-    ready = changed((), "Ready", True, "AllUp", "All is well.", generation=1, now=SystemClock().now())
-    status = {"conditions": manifests(ready), "observedGeneration": 1, "desired": 1, "readyReplicas": 1}
+    ready = with_condition((), "Ready", True, "AllUp", "All is well.", generation=1, now=SystemClock().now())
+    status = {"conditions": condition_manifests(ready), "observedGeneration": 1, "desired": 1, "readyReplicas": 1}
     wrote = await client.apply_status(NODE_SETS, key, status, manager="test")
     assert wrote.status.conditions == ready
     assert wrote.status.observed_generation == made.metadata.generation

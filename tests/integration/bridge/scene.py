@@ -13,7 +13,7 @@ from slinky.bridge.app import Bridge, assemble
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.state.views import OUR_PODS, WorkloadPod
 from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, Key, KubeClient, Node, NotFound, Resource, Whole
-from slinky.kube.conditions import find
+from slinky.kube.conditions import find_condition
 from slinky.slurm import Busy, Job, SlurmError
 from slinky.slurm import SlurmClient as Slurm
 
@@ -146,7 +146,7 @@ class Scene:
 
         async def has_node() -> WorkloadPod:
             found = await self.get(name)
-            assert found.spec.node_name, find(found.status.conditions, names.SCHEDULED)
+            assert found.spec.node_name, find_condition(found.status.conditions, names.SCHEDULED)
             return found
 
         found: WorkloadPod = await eventually(has_node, f"a node for {name}", seconds)
@@ -156,7 +156,7 @@ class Scene:
         """Wait until the pod's condition has this reason; its message."""
 
         async def told() -> str:
-            condition = find((await self.get(name)).status.conditions, names.SCHEDULED)
+            condition = find_condition((await self.get(name)).status.conditions, names.SCHEDULED)
             assert condition is not None
             assert condition.reason == reason, condition
             return condition.message

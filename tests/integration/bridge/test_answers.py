@@ -6,7 +6,7 @@ from tests.integration.bridge.scene import Scene, eventually
 from slinky.bridge import names
 from slinky.bridge.state.views import OUR_PODS
 from slinky.kube import Key
-from slinky.kube.conditions import find
+from slinky.kube.conditions import find_condition
 from slinky.lab.slurm.cluster import Beside
 
 OPTION = names.OPTION
@@ -16,7 +16,7 @@ async def says_of(stage: Scene, name: str, *words: str, seconds: float = 40) -> 
     """Wait until the pod's condition has all of these words; its message."""
 
     async def told() -> str:
-        condition = find((await stage.get(name)).status.conditions, names.SCHEDULED)
+        condition = find_condition((await stage.get(name)).status.conditions, names.SCHEDULED)
         assert condition is not None
         assert all(word in condition.message for word in words), condition.message
         return condition.message

@@ -22,7 +22,7 @@ from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.state.views import BATCH_JOBS
 from slinky.kube import NODES, Key, KubeClient, NotFound
-from slinky.kube.conditions import find
+from slinky.kube.conditions import find_condition
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import SlurmClient as Slurm
@@ -70,7 +70,7 @@ class Play:
 
         async def looked_at() -> bool:
             there = [pod for pod in self.seen.pods if not pod.spec.node_name and not pod.metadata.deleting]
-            return all(find(pod.status.conditions, names.SCHEDULED) for pod in there)
+            return all(find_condition(pod.status.conditions, names.SCHEDULED) for pod in there)
 
         await eventually(looked_at, "a word on every pod", 60)
 

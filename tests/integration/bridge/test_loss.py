@@ -19,7 +19,7 @@ from slinky.bridge import names
 from slinky.bridge.nodes import reconciler
 from slinky.bridge.state.views import OUR_PODS
 from slinky.kube import Key, KubeClient
-from slinky.kube.conditions import find
+from slinky.kube.conditions import find_condition
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Host, JobRequest, Listing, MintedToken, NodeUpdate, expand
 from slinky.slurm import SlurmClient as Slurm
@@ -180,7 +180,9 @@ async def test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time(pair: Scen
         await pair.start()
 
         async def told() -> dict[str, str]:
-            found = {name: find((await pair.get(name)).status.conditions, names.SCHEDULED) for name in ("a", "b")}
+            found = {
+                name: find_condition((await pair.get(name)).status.conditions, names.SCHEDULED) for name in ("a", "b")
+            }
             reasons = {name: condition.reason if condition else "" for name, condition in found.items()}
             assert set(reasons.values()) == {"SlurmJobLost", "EvictionBraked"}, reasons
             return reasons
@@ -212,7 +214,7 @@ async def test_a_pod_stays_while_its_node_is_refused_for_another_reason_than_oth
     async def told() -> bool:
         pod = await pair.get("a")
         assert not pod.metadata.deleting
-        condition = find(pod.status.conditions, names.SCHEDULED)
+        condition = find_condition(pod.status.conditions, names.SCHEDULED)
         return condition is not None and condition.reason == "LostJobNotReplaced"
 
     await eventually(told, "the pod stays and says so", 60)

@@ -15,7 +15,7 @@ from slinky.bridge import names
 from slinky.bridge.state.views import native
 from slinky.bridge.state.views.native import native_groups, native_workloads
 from slinky.kube import Key, KubeClient, Resource, Whole, discover
-from slinky.kube.conditions import is_true
+from slinky.kube.conditions import is_condition_true
 from slinky.slurm import SlurmClient as Slurm
 
 DEFINITIONS: Resource[Whole] = Resource(
@@ -87,7 +87,7 @@ async def gang(stage: Scene, version: str, source: dict[str, Any], templates: li
 
     async def placed() -> bool:
         found = await stage.client.get(groups, Key(stage.namespace, "g"))
-        return is_true(found.status.conditions, "PodGroupScheduled")
+        return is_condition_true(found.status.conditions, "PodGroupScheduled")
 
     await eventually(placed, "the group to be marked as scheduled")
 

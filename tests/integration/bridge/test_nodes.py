@@ -8,7 +8,7 @@ from tests.integration.bridge.scene import Scene, eventually, scene
 
 from slinky.bridge import names
 from slinky.kube import EVENTS, NODES, Key, KubeClient
-from slinky.kube.conditions import find
+from slinky.kube.conditions import find_condition
 from slinky.slurm import Host, NodeUpdate
 from slinky.slurm import SlurmClient as Slurm
 from slinky.slurm import SlurmNotFound as NoHost
@@ -93,7 +93,7 @@ async def test_somebody_elses_drain_stays_and_shows_on_the_node(stage: Scene) ->
     await stage.slurm.update_node(stage.nodes[0], NodeUpdate(state=("DRAIN",), reason="disk broken"))
 
     async def told() -> bool:
-        condition = find((await stage.get_node(stage.nodes[0])).status.conditions, names.HOST_CONDITION)
+        condition = find_condition((await stage.get_node(stage.nodes[0])).status.conditions, names.HOST_CONDITION)
         return condition is not None and condition.status == "False" and "disk broken" in condition.message
 
     await eventually(told, "the condition")

@@ -31,7 +31,7 @@ from slinky.kube import (
     discover,
     notice,
 )
-from slinky.kube.conditions import changed, manifests
+from slinky.kube.conditions import condition_manifests, with_condition
 from slinky.kube.quantity import Quantity, canonical
 from slinky.kube.schema import AGE, Column, Scaled, definition, free_form, immutable, list_map, list_set, rule
 from slinky.observe import StartAnew, SystemClock
@@ -136,8 +136,8 @@ async def test_what_is_immutable_stays(client: KubeClient, namespace: str, sets:
 async def test_status_and_scale_work_on_our_kind(client: KubeClient, namespace: str, sets: Resource[Set]) -> None:
     made = await client.create(sets, a_set(namespace))
     now = datetime.now(UTC)
-    ready = changed((), "Ready", True, "AllUp", "all is well", generation=made.metadata.generation, now=now)
-    status = {"replicas": 1, "selector": "a=b", "conditions": manifests(ready)}
+    ready = with_condition((), "Ready", True, "AllUp", "all is well", generation=made.metadata.generation, now=now)
+    status = {"replicas": 1, "selector": "a=b", "conditions": condition_manifests(ready)}
     written = await client.apply_status(sets, made.key, status)
     assert written.status == SetStatus(1, "a=b", ready)
     again = await client.apply_status(sets, made.key, status)

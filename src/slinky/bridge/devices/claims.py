@@ -27,6 +27,7 @@ from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, ResourceClaim, 
 from slinky.bridge.workload import pod_state
 from slinky.kube import AlreadyExists, Key, KubeClient, Later, NotFound
 from slinky.kube.client import STRATEGIC
+from slinky.kube.finalizers import set_finalizers
 from slinky.slurm import JobRecord, Mirror
 
 #: How often is looked for a claim that somebody else has still to make.
@@ -130,9 +131,8 @@ class ClaimWriter:
     async def _protect(self, claim: ResourceClaim) -> ResourceClaim:
         if PROTECTION in claim.metadata.finalizers:
             return claim
-        kept = [*claim.metadata.finalizers, PROTECTION]
-        meta = {"resourceVersion": claim.metadata.resource_version, "finalizers": kept}
-        return self._shelf.claims.wrote(await self._client.patch(RESOURCE_CLAIMS, claim.key, {"metadata": meta}))
+        finalizers = [*claim.metadata.finalizers, PROTECTION]
+        return await set_finalizers(self._client, self._shelf.claims, claim, finalizers)
 
     async def _reserve(self, claim: ResourceClaim, pod: WorkloadPod) -> None:
         """One more pod of the unit shares a claim."""

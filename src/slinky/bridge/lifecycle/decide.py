@@ -36,7 +36,8 @@ from slinky.bridge.status import conditions, reasons
 from slinky.bridge.status.conditions import ConditionText
 from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
-from slinky.kube.conditions import find
+from slinky.kube.conditions import find_condition
+from slinky.kube.timestamps import seconds_since
 from slinky.slurm import JobRecord
 
 #: How long no pod has come to a gang that is told that some are missing.
@@ -115,22 +116,17 @@ def _admit(
 
 def _may_wait(view: WorkloadSnapshot, pod: WorkloadPod) -> float:
     """For how long what there is to say of a node that a pod got a moment ago can wait while others want theirs."""
-    condition = find(pod.status.conditions, "PodScheduled")
-    since = (condition.last_transition_time if condition else None) or ""
-    age = _seconds(view, since) if since else LATEST
-    return max(0.0, LATEST - age) if age >= 0 else 0.0
+    condition = find_condition(pod.status.conditions, "PodScheduled")
+    age = seconds_since(condition.last_transition_time, view.now) if condition else None
+    return max(0.0, LATEST - age) if age is not None and age >= 0 else 0.0
 
 
 def _arriving(view: WorkloadSnapshot, pods: Sequence[WorkloadPod]) -> float:
     """Seconds until a gang whose pods are being made counts as still: to tell each of every other would cost more than
     all the rest. A pod from the future means that clocks differ, and nothing can be said about its age.
     """
-    ages = (_seconds(view, made) for pod in pods if (made := pod.metadata.creation_timestamp))
-    return STILL - min((age for age in ages if age >= 0), default=STILL)
-
-
-def _seconds(view: WorkloadSnapshot, since: str) -> float:
-    return (view.now - datetime.fromisoformat(since)).total_seconds()
+    ages = (seconds_since(pod.metadata.creation_timestamp, view.now) for pod in pods)
+    return STILL - min((age for age in ages if age is not None and age >= 0), default=STILL)
 
 
 def _follow(view: WorkloadSnapshot, plan: Plan, job: str, pods: list[WorkloadPod], fresh: list[WorkloadPod]) -> None:

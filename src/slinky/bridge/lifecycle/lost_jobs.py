@@ -19,7 +19,7 @@ from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import Key, Later
-from slinky.kube.conditions import find
+from slinky.kube.conditions import find_condition
 from slinky.kube.rate_limit import RateLimit
 from slinky.observe import Clock, Log, counter
 from slinky.slurm import Busy, JobRequest, Mirror, Rejected, SlurmClient, SlurmNotFound
@@ -146,7 +146,7 @@ class LostJobs:
 
 def news(pods: Iterable[WorkloadPod]) -> bool:
     """Whether a loss is new. Others must not wait again and again for pods that could not be helped before."""
-    told = (find(pod.status.conditions, names.SCHEDULED) for pod in pods)
+    told = (find_condition(pod.status.conditions, names.SCHEDULED) for pod in pods)
     return not all(condition is not None and condition.reason in JOBLESS for condition in told)
 
 

@@ -21,7 +21,7 @@ from slinky.bridge.status.conditions import ConditionText
 from slinky.bridge.workload import pod_state
 from slinky.kube import Cache, Conflict, Key, KubeClient, NotFound, Recorder
 from slinky.kube.client import STRATEGIC
-from slinky.kube.conditions import find, rfc3339, truth
+from slinky.kube.conditions import build_condition, condition_manifest, find_condition
 from slinky.observe import Log, counter
 
 log = Log("slinky.bridge.lifecycle.pod_writer")
@@ -116,7 +116,7 @@ class PodWriter:
         """Set the pod's condition if that is news, with an event when the reason changed."""
         if not watch.news(pod, said, self._client.clock.now()):
             return
-        old = find(pod.status.conditions, names.SCHEDULED)
+        old = find_condition(pod.status.conditions, names.SCHEDULED)
         conditions = [self._condition(pod, names.SCHEDULED, said.scheduled, said)]
         if not pod_state.bound(pod) and not said.scheduled:
             conditions.append(self._condition(pod, "PodScheduled", False, said))
@@ -154,12 +154,8 @@ class PodWriter:
         await self._patch(pod, {"metadata": {"$deleteFromPrimitiveList/finalizers": [names.FINALIZER]}})
 
     def _condition(self, pod: WorkloadPod, kind: str, value: bool | None, said: ConditionText) -> dict[str, Any]:
-        old = find(pod.status.conditions, kind)
-        status = truth(value)
-        same = old is not None and old.status == status and old.last_transition_time
-        since = old.last_transition_time if old and same else rfc3339(self._client.clock.now())
-        text = {"reason": said.reason, "message": said.message}
-        return {"type": kind, "status": status, "lastTransitionTime": since, **text}
+        now, text = self._client.clock.now(), (said.reason, said.message)
+        return condition_manifest(build_condition(pod.status.conditions, kind, value, *text, now=now))
 
     async def _patch(self, pod: WorkloadPod, patch: Mapping[str, Any], *, subresource: str = "") -> None:
         meta = {**patch.get("metadata", {}), "uid": pod.metadata.uid}

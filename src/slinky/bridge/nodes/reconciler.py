@@ -29,7 +29,8 @@ from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.workload.identity import Self
 from slinky.kube import NODES, Again, ErrorDecision, ErrorKind, KubeClient, Node, Recorder
 from slinky.kube.client import STRATEGIC
-from slinky.kube.conditions import find, rfc3339, truth
+from slinky.kube.conditions import build_condition, condition_manifest
+from slinky.kube.timestamps import format_timestamp
 from slinky.observe import Log, counter
 from slinky.slurm import Busy, Mirror, NodeUpdate, Presence, Rejected, SlurmConflict, SlurmNotFound
 from slinky.slurm import SlurmClient as Slurm
@@ -236,19 +237,10 @@ class NodeReconciler:
         self._stock.nodes.wrote(await self._client.patch(NODES, node.key, patch))
 
     async def _report(self, node: Node, said: ReportHostState) -> None:
-        old = find(node.status.conditions, names.HOST_CONDITION)
-        now = rfc3339(self._client.clock.now())
-        status = truth(said.available)
-        since = old.last_transition_time if old and old.status == status else now
-        condition = {
-            "type": names.HOST_CONDITION,
-            "status": status,
-            "reason": said.reason,
-            "message": said.message,
-            "lastTransitionTime": since,
-            "lastHeartbeatTime": now,
-        }
-        body = {"status": {"conditions": [condition]}}
+        now, text = self._client.clock.now(), (said.reason, said.message)
+        condition = build_condition(node.status.conditions, names.HOST_CONDITION, said.available, *text, now=now)
+        manifest = {**condition_manifest(condition), "lastHeartbeatTime": format_timestamp(now)}
+        body = {"status": {"conditions": [manifest]}}
         self._stock.nodes.wrote(await self._client.patch(NODES, node.key, body, subresource="status", kind=STRATEGIC))
 
 

@@ -18,7 +18,7 @@ from slinky.bridge.state.views import OUR_PODS, NativeGroup, WorkloadBatchJob, W
 from slinky.bridge.workload import grouping, kinds, pod_state
 from slinky.bridge.workload.grouping import Standing, Workload, WorkloadRoot
 from slinky.kube import NODES, Cache, Discovery, Key, KubeClient, Node, Object, Owner, Resource, Runtime, by_label
-from slinky.kube.conditions import is_true, rfc3339
+from slinky.kube.conditions import build_condition, condition_manifest, is_condition_true
 from slinky.observe import Log
 
 log = Log("slinky.bridge.state.cluster")
@@ -113,12 +113,12 @@ class ClusterState:
     async def mark_scheduled(self, key: Key) -> None:
         """Tell on a native group that all of it has been placed."""
         group = self.find("NativeGroup", key)
-        if not isinstance(group, NativeGroup) or is_true(group.status.conditions, PLACED):
+        if not isinstance(group, NativeGroup) or is_condition_true(group.status.conditions, PLACED):
             return
-        told = {"reason": "Scheduled", "message": "Slurm has placed every pod of the group."}
-        now = rfc3339(self.client.clock.now())
-        condition = {"type": PLACED, "status": "True", "lastTransitionTime": now, **told}
-        await self.client.apply_status(self.kinds["NativeGroup"], key, {"conditions": [condition]})
+        message, now = "Slurm has placed every pod of the group.", self.client.clock.now()
+        condition = build_condition(group.status.conditions, PLACED, True, "Scheduled", message, now=now)
+        status = {"conditions": [condition_manifest(condition)]}
+        await self.client.apply_status(self.kinds["NativeGroup"], key, status)
 
     def _merged(self, group: NativeGroup) -> dict[str, str]:
         """A native group's annotations, below those of its batch job, below those of its Workload."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from slinky.bridge import names
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status import reasons
-from slinky.kube.conditions import find
+from slinky.kube.conditions import condition_status, find_condition
 from slinky.slurm import Job, JobRecord
 
 _REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
@@ -69,8 +69,8 @@ def of_end(job_id: str, end: reasons.End, job: Job | None, *, waiting: bool) -> 
 
 def news(pod: WorkloadPod, said: ConditionText, now: datetime) -> bool:
     """Whether the condition on the pod does not say this already, or nearly."""
-    old = find(pod.status.conditions, names.SCHEDULED)
-    if old is None or old.status != _truth(said.scheduled) or old.reason != said.reason:
+    old = find_condition(pod.status.conditions, names.SCHEDULED)
+    if old is None or old.status != condition_status(said.scheduled) or old.reason != said.reason:
         return True
     return not alike(old.message, said.message, now)
 
@@ -92,10 +92,6 @@ def alike(old: str, new: str, now: datetime) -> bool:
 
 def _moment(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:00Z")
-
-
-def _truth(value: bool | None) -> str:
-    return "Unknown" if value is None else "True" if value else "False"
 
 
 def _camel(token: str) -> str:

@@ -10,6 +10,7 @@ from datetime import datetime
 from slinky.bridge import names
 from slinky.bridge.state.views import WorkloadPod
 from slinky.kube import Node
+from slinky.kube.timestamps import seconds_since
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 #: Below and above every priority that a pod can have.
@@ -79,10 +80,8 @@ def overdue(pod: WorkloadPod, now: datetime, patience: float) -> float | None:
 
     The deletion timestamp of Kubernetes lies in the future: it already includes the grace period.
     """
-    when = pod.metadata.deletion_timestamp
-    if when is None:
-        return None
-    return patience - (now - datetime.fromisoformat(when)).total_seconds()
+    since = seconds_since(pod.metadata.deletion_timestamp, now)
+    return None if since is None else patience - since
 
 
 def host_of(node: Node) -> str:

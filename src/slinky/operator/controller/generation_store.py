@@ -8,13 +8,12 @@ in between goes on where it was.
 
 import asyncio
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from slinky.api.controller import Controller
 from slinky.api.names import metadata
-from slinky.kube.conditions import rfc3339
 from slinky.kube.errors import AlreadyExists, Forbidden, Invalid
+from slinky.kube.timestamps import format_timestamp, unix_seconds
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, PODS, Pod, Whole
 from slinky.operator.controller import config_trial, objects
@@ -33,7 +32,7 @@ from slinky.operator.controller.objects import Running
 from slinky.operator.controller.plan import ControllerInputs, data, digest_of
 from slinky.operator.framework.children import Child
 from slinky.operator.framework.context import Context
-from slinky.operator.framework.crash_message import Crash, crash, seconds
+from slinky.operator.framework.crash_message import Crash, crash
 from slinky.operator.framework.kubelet_refresh import refresh
 from slinky.operator.metrics import CONFIG_LOADED, CONFIG_TRIALS, CONFIG_WANTED, WRITES
 from slinky.operator.slurm.clusters import Clusters
@@ -99,7 +98,7 @@ class GenerationStore:
             tuple(sorted(kept, key=lambda found: found.number)),
             used=marks.get(metadata.CONFIG_GENERATION, ""),
             good=marks.get(metadata.CONFIG_GOOD, ""),
-            since=seconds(marks.get(metadata.CONFIG_SINCE, "")),
+            since=unix_seconds(marks.get(metadata.CONFIG_SINCE, "")),
         )
 
     async def unstick(self, of: Controller, story: Story) -> None:
@@ -140,7 +139,7 @@ class GenerationStore:
         marks = {
             metadata.CONFIG_GENERATION: used.mark,
             metadata.CONFIG_GOOD: decision.good,
-            metadata.CONFIG_SINCE: rfc3339(datetime.fromtimestamp(since, UTC)),
+            metadata.CONFIG_SINCE: format_timestamp(since),
         }
         return Running(used.data, used.digest, marks)
 
@@ -268,7 +267,7 @@ def _read(found: Child) -> Generation:
         found.data or {},
         GenerationState(marks[metadata.CONFIG_VERDICT]),
         marks.get(metadata.CONFIG_WORDS, ""),
-        seconds(found.metadata.creation_timestamp),
+        unix_seconds(found.metadata.creation_timestamp),
     )
 
 

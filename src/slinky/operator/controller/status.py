@@ -4,7 +4,7 @@
 from slinky.api.accounting import Accounting
 from slinky.api.controller import Controller
 from slinky.api.fields.conditions import READY
-from slinky.kube.conditions import is_true
+from slinky.kube.conditions import is_condition_true
 from slinky.kube.views import ReplicaStatus
 from slinky.operator.controller.config_generation import Decision, GenerationState
 from slinky.operator.framework.conditions import Fact, ObjectHealth, of_workload
@@ -63,7 +63,11 @@ def _waiting(ready: Fact, decision: Decision, crashed: str | None, accounting: A
         return Fact(False, "Failing", f"slurmctld ends: {crashed}")
     if decision.used is None:
         return config(decision, None)._replace(value=False)
-    if accounting is not None and not accounting.spec.external and not is_true(accounting.status.conditions, READY):
+    if (
+        accounting is not None
+        and not accounting.spec.external
+        and not is_condition_true(accounting.status.conditions, READY)
+    ):
         words = f"slurmctld starts after slurmdbd, and Accounting {accounting.key.name} is not ready"
         return Fact(False, "WaitingForAccounting", words)
     return ready

@@ -17,7 +17,7 @@ from slinky.api.fields.conditions import (
     RESERVATION_CREATED,
     SLURM_REACHABLE,
 )
-from slinky.kube.conditions import Conditions, changed, find
+from slinky.kube.conditions import Conditions, find_condition, with_condition
 from slinky.kube.types import Condition
 
 
@@ -65,13 +65,15 @@ def conditions(before: Iterable[Condition], health: ObjectHealth, *, generation:
     result = tuple(before)
     for kind, fact in health.facts():
         if fact is not None:
-            result = changed(result, kind, fact.value, fact.reason, fact.sentence(kind), generation=generation, now=now)
+            result = with_condition(
+                result, kind, fact.value, fact.reason, fact.sentence(kind), generation=generation, now=now
+            )
     return result
 
 
 def held(before: Iterable[Condition], kind: str) -> Fact:
     """What was last said of this condition."""
-    found = find(before, kind)
+    found = find_condition(before, kind)
     if found is None:
         return Fact(None, "NotAsked")
     return Fact({"True": True, "False": False}.get(found.status), found.reason, found.message)

@@ -6,9 +6,9 @@ The kubelet keeps the end of a failed container's output; a daemon of Slurm says
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
 
+from slinky.kube.timestamps import unix_seconds
 from slinky.kube.views import Whole
 
 #: Complaints that every start has, whatever the configuration.
@@ -37,7 +37,7 @@ def crash(pod: Whole, container: str) -> Crash | None:
     if not ended or not ended.get("exitCode"):
         return None
     said = words(ended.get("message") or "") or f"exit code {ended['exitCode']}"
-    return Crash(seconds(ended.get("finishedAt")), said)
+    return Crash(unix_seconds(ended.get("finishedAt")), said)
 
 
 def words(output: str) -> str:
@@ -59,11 +59,3 @@ def placed(said: str, files: Mapping[str, str]) -> str:
             if re.search(rf"(?:^|\s){re.escape(found[1])}\s*=", line, re.IGNORECASE):
                 return f"{said} ({name} line {number})"
     return said
-
-
-def seconds(stamp: Any) -> float:
-    """A time of Kubernetes in seconds; zero for none."""
-    try:
-        return datetime.fromisoformat(str(stamp)).timestamp()
-    except ValueError:
-        return 0.0

@@ -16,7 +16,6 @@ from slinky.kube.types import HasMeta, Key
 from slinky.operator.framework import orphans, references
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import Reconciler
-from slinky.operator.metrics import WRITES
 
 T = TypeVar("T", bound=HasMeta)
 
@@ -39,7 +38,7 @@ class OrderedReconciler(Reconciler[T]):
             and not found.metadata.deleting
             and metadata.USE_FINALIZER not in found.metadata.finalizers
         ):
-            await self._set_finalizers(found, [*found.metadata.finalizers, metadata.USE_FINALIZER])
+            await self.set_finalizers(found, [*found.metadata.finalizers, metadata.USE_FINALIZER])
         return await super().reconcile(key)
 
     async def depart(self, found: T) -> Again | None:
@@ -50,14 +49,8 @@ class OrderedReconciler(Reconciler[T]):
         if not orphans.stays_behind(found) and (needed := self.needed_by(found)):
             self.note(found, "InUse", f"goes when these are gone: {', '.join(needed)}")
             return Again(LOOK)
-        await self._set_finalizers(found, others)
+        await self.set_finalizers(found, others)
         return None
-
-    async def _set_finalizers(self, found: T, names: list[str]) -> None:
-        WRITES.labels("patch", self.resource.kind).inc()
-        meta = {"finalizers": names, "resourceVersion": found.metadata.resource_version}
-        patched = await self.world.client.patch(self.resource, found.metadata.key, {"metadata": meta})
-        self.cache.wrote(patched)
 
 
 def workers(world: Context, cluster: Key) -> list[str]:

@@ -12,9 +12,10 @@ import msgspec
 
 from slinky.api.fields.conditions import SLURM_REACHABLE, ObjectStatus
 from slinky.kube.cache import Cache
-from slinky.kube.conditions import manifests
+from slinky.kube.conditions import condition_manifests
 from slinky.kube.controller import Again, ControlLoop
 from slinky.kube.errors import ErrorDecision, ErrorKind
+from slinky.kube.finalizers import set_finalizers
 from slinky.kube.resource import Resource, owned_by
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import ReplicaStatus
@@ -98,6 +99,11 @@ class Reconciler(Generic[T]):
         )
         self.cache.wrote(made)
 
+    async def set_finalizers(self, item: T, finalizers: Iterable[str]) -> None:
+        """Replace the finalizers of an object; `Conflict` if it has changed since it was read."""
+        WRITES.labels("patch", self.resource.kind).inc()
+        await set_finalizers(self.world.client, self.cache, item, finalizers)
+
     async def tell_blocked(self, key: Key, judged: ErrorDecision) -> None:
         """Say on the object itself what a person has to do."""
         found = self.cache.get(key)
@@ -134,7 +140,7 @@ class Reconciler(Generic[T]):
 def written(status: ObjectStatus) -> dict[str, Any]:
     """A status as it is written: a number also when it is 0, since columns and scripts would take the next for it."""
     counts = {found.encode_name: 0 for found in msgspec.structs.fields(status) if type(found.default) is int}
-    return {**counts, **msgspec.to_builtins(status), "conditions": manifests(status.conditions)}
+    return {**counts, **msgspec.to_builtins(status), "conditions": condition_manifests(status.conditions)}
 
 
 def judge(error: Exception) -> ErrorDecision | None:

@@ -12,7 +12,6 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,11 +22,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from slinky.api.fields.refs import KeyRef
 from slinky.api.names import metadata, wellknown
-from slinky.kube.conditions import rfc3339
 from slinky.kube.errors import Blocked
+from slinky.kube.timestamps import format_timestamp, unix_seconds
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, Secret
-from slinky.operator.framework.crash_message import seconds
 from slinky.slurm.jwks import jwks, mint_rs256
 from slinky.slurm.tokens import mint
 
@@ -182,7 +180,7 @@ def describe(found: Step) -> str:
 
 def secret(namespace: str, ref: KeyRef, ring: Ring, said: str, owners: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The ring's Secret."""
-    since = rfc3339(datetime.fromtimestamp(ring.since, UTC)) if ring.since else ""
+    since = format_timestamp(ring.since) if ring.since else ""
     marks = {metadata.KEY_STAGE: ring.stage.value, metadata.KEY_SINCE: since, metadata.KEY_ROTATION: said}
     held = {wellknown.JWT_KEY: ring.current, NEXT: ring.next, BRIDGE: ring.bridge}
     data = {file: b64encode(value).decode() for file, value in held.items() if value}
@@ -196,6 +194,6 @@ def read(held: Secret) -> Ring:
     stage = Stage.SETTLED
     with suppress(ValueError):
         stage = Stage(held.metadata.annotations.get(metadata.KEY_STAGE, ""))
-    since = seconds(held.metadata.annotations.get(metadata.KEY_SINCE, ""))
+    since = unix_seconds(held.metadata.annotations.get(metadata.KEY_SINCE, ""))
     data = held.data
     return Ring(data.get(wellknown.JWT_KEY, b""), data.get(NEXT, b""), data.get(BRIDGE, b""), stage, since)

@@ -12,16 +12,14 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from slinky.api.fields.refs import KeyRef
 from slinky.api.names import metadata, wellknown
-from slinky.kube.conditions import rfc3339
+from slinky.kube.timestamps import format_timestamp, unix_seconds
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, Secret
-from slinky.operator.framework.crash_message import seconds
 
 SLURM_JWKS = "slurm.jwks"
 NEXT = "next"
@@ -135,8 +133,8 @@ def read(held: Secret) -> Ring:
         data.get(wellknown.SLURM_KEY, b""),
         data.get(NEXT, b""),
         stage,
-        seconds(marks.get(metadata.KEY_SINCE, "")),
-        seconds(marks.get(metadata.KEY_TOLD, "")),
+        unix_seconds(marks.get(metadata.KEY_SINCE, "")),
+        unix_seconds(marks.get(metadata.KEY_TOLD, "")),
         marks.get(metadata.KEY_ORIGIN, ""),
     )
 
@@ -153,7 +151,7 @@ def describe(found: Step) -> str:
 
 
 def _stamp(when: float) -> str:
-    return rfc3339(datetime.fromtimestamp(when, UTC)) if when else ""
+    return format_timestamp(when) if when else ""
 
 
 def _waits(ring: Ring, reach: Reach, now: float, settle: float) -> str:

@@ -127,7 +127,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         if not ours & set(found.metadata.finalizers):
             return None
         if orphans.stays_behind(found):
-            await self._set_finalizers(found, [name for name in found.metadata.finalizers if name not in ours])
+            await self.set_finalizers(found, [name for name in found.metadata.finalizers if name not in ours])
             return None
         controller = self.world.controllers.get(found.controller_key)
         seen = self._snapshot(found, found.status.node_set_hash)
@@ -140,7 +140,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         if report.errors:
             raise report.errors[0]
         if alone or not (seen.workers or (report.slurm and not seen.forced)):
-            await self._set_finalizers(found, [name for name in found.metadata.finalizers if name not in ours])
+            await self.set_finalizers(found, [name for name in found.metadata.finalizers if name not in ours])
             return None
         return Again(BUSY_AGAIN)
 
@@ -199,12 +199,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         held = set(of.metadata.finalizers)
         wanted = reservation.finalizers(of, self.clusters.sight(of.controller_key), held)
         if wanted != held:
-            await self._set_finalizers(of, sorted(wanted))
-
-    async def _set_finalizers(self, of: NodeSet, names: list[str]) -> None:
-        WRITES.labels("patch", "NodeSet").inc()
-        meta = {"finalizers": names, "resourceVersion": of.metadata.resource_version}
-        self.cache.wrote(await self.world.client.patch(NODE_SETS, of.key, {"metadata": meta}))
+            await self.set_finalizers(of, sorted(wanted))
 
     async def _shared(self, of: NodeSet, controller: Controller) -> None:
         children, namespace = self.world.children, of.metadata.namespace

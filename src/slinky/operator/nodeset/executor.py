@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
-from slinky.kube.conditions import rfc3339
 from slinky.kube.errors import AlreadyExists, Forbidden, Later, NotFound
 from slinky.kube.rate_limit import RateLimit
+from slinky.kube.timestamps import format_timestamp
 from slinky.kube.views import PODS, VOLUME_CLAIMS
 from slinky.observe import Log
 from slinky.operator.framework.context import Context
@@ -187,7 +187,7 @@ class _Work:
 
     async def _condemn(self, action: CondemnWorker) -> None:
         before = action.worker.condemned
-        since = before.since if before else rfc3339(self.world.clock.now())
+        since = before.since if before else format_timestamp(self.world.clock.now())
         text = str(Condemned(action.cause, since))
         owned = {metadata.POD_CONDEMNED: text, metadata.POD_CORDON_OWNER: action.cause}
         await self._patch(AnnotateWorker(action.worker, {}, owned))

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
+from slinky.kube.timestamps import age_seconds
 from slinky.kube.views import Node
 from slinky.operator.framework.children import Child
 from slinky.operator.nodeset.actions import (
@@ -79,8 +80,7 @@ def deletion_overdue(seen: NodeSetSnapshot, seconds: float | None) -> bool:
     """A NodeSet's deletion has waited for jobs as long as its owner allows."""
     if seconds is None:
         return False
-    since = datetime.fromisoformat(seen.of.metadata.deletion_timestamp or seen.now.isoformat())
-    return (seen.now - since).total_seconds() >= seconds
+    return age_seconds(seen.of.metadata.deletion_timestamp, seen.now) >= seconds
 
 
 def _in_mode(seen: NodeSetSnapshot) -> list[Worker]:

@@ -7,7 +7,7 @@ from typing import Any
 from slinky.api.fields.conditions import RESERVATION_CREATED
 from slinky.api.names.child_names import SLURMD
 from slinky.api.nodeset import NodeSet
-from slinky.kube.conditions import find
+from slinky.kube.conditions import find_condition
 from slinky.operator.framework.conditions import GOOD, Fact, ObjectHealth
 from slinky.operator.nodeset.decisions import placement, reservation
 from slinky.operator.nodeset.decisions.rollout import halted
@@ -92,7 +92,7 @@ def _reserved(of: NodeSet, start: str) -> Fact | None:
     """Remembers for which start time a reservation was made; said only by sets that ever had one."""
     if start or (reservation.wanted(of) and reservation.made_for(of)):
         return Fact(True, "Created", start or reservation.made_for(of))
-    return Fact(False, "NotExists") if find(of.status.conditions, RESERVATION_CREATED) else None
+    return Fact(False, "NotExists") if find_condition(of.status.conditions, RESERVATION_CREATED) else None
 
 
 def _step(seen: NodeSetSnapshot, shrinking: bool) -> str:

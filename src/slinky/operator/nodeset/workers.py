@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
-from slinky.kube.conditions import rfc3339
+from slinky.kube.timestamps import age_seconds, format_timestamp
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import Node, Pod
 from slinky.operator.slurm.snapshot import SlurmSnapshot
@@ -47,7 +47,7 @@ class Condemned(NamedTuple):
 
     def seconds(self, now: datetime) -> float:
         """How long ago that was; zero if unreadable."""
-        return seconds_since(self.since, now)
+        return age_seconds(self.since, now)
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class Worker:
         if not self.ready:
             return 0.0
         condition = next(found for found in self.pod.status.conditions if found.type == "Ready")
-        return seconds_since(condition.last_transition_time or "", self.now)
+        return age_seconds(condition.last_transition_time, self.now)
 
     @cached_property
     def age(self) -> float:
         """Seconds since its pod was made."""
-        return seconds_since(self.meta.creation_timestamp, self.now)
+        return age_seconds(self.meta.creation_timestamp, self.now)
 
     @cached_property
     def cordoned(self) -> bool:
@@ -135,7 +135,7 @@ class Worker:
             return ""
         if self.ends is None:
             return self.meta.annotations.get(metadata.POD_DEADLINE, NEVER)
-        return rfc3339(datetime.fromtimestamp(self.ends, UTC)) if self.ends < LATEST else NEVER
+        return format_timestamp(self.ends) if self.ends < LATEST else NEVER
 
     @cached_property
     def drained(self) -> bool:
@@ -166,11 +166,3 @@ def host_name(of: NodeSet, pod: Pod) -> str:
     if of.spec.template.spec.get("hostNetwork") and pod.metadata.labels.get(metadata.SCALING_MODE) != "DaemonSet":
         return pod.spec.node_name or pod.spec.hostname or pod.metadata.name
     return pod.metadata.labels.get(metadata.POD_HOSTNAME) or pod.spec.hostname or pod.metadata.name
-
-
-def seconds_since(text: str, now: datetime) -> float:
-    """Seconds from an RFC 3339 time until now, never negative; zero if unreadable."""
-    try:
-        return max(0.0, (now - datetime.fromisoformat(text)).total_seconds())
-    except (TypeError, ValueError):
-        return 0.0

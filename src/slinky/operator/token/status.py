@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a Token does. Pure."""
 
-from datetime import UTC, datetime
-
-from slinky.kube.conditions import rfc3339
+from slinky.kube.timestamps import format_timestamp
 from slinky.operator.framework.conditions import Fact, ObjectHealth
 from slinky.slurm.tokens import TokenError, claims
 
@@ -14,7 +12,7 @@ def issued_at(token: bytes) -> str | None:
         when = claims(token.decode(errors="replace")).issued
     except TokenError:
         return None
-    return None if when is None else rfc3339(datetime.fromtimestamp(when, UTC))
+    return None if when is None else format_timestamp(when)
 
 
 def health(token: bytes, now: float, *, signed: bool) -> ObjectHealth:

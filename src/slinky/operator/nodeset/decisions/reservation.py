@@ -14,7 +14,7 @@ from slinky.api.fields.conditions import RESERVATION_CREATED
 from slinky.api.fields.durations import seconds
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
-from slinky.kube.conditions import find
+from slinky.kube.conditions import find_condition
 from slinky.operator.nodeset.workers import Worker
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.slurm import HostlistError, Reservation, ReservationRequest, expand, number
@@ -91,7 +91,7 @@ def without(
 
 def made_for(of: NodeSet) -> str:
     """The start time for which a reservation was made, as the condition remembers it."""
-    found = find(of.status.conditions, RESERVATION_CREATED)
+    found = find_condition(of.status.conditions, RESERVATION_CREATED)
     return found.message if found and found.status == "True" else ""
 
 
