@@ -30,3 +30,20 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def test_pages_are_found() -> None:
     assert {"README.md", "index.md", "install.md"} <= {page.name for page in PAGES}
+
+
+def named_files() -> list[str]:
+    """The paths in the second column of docs/where.md."""
+    rows = [line for line in (ROOT / "docs/where.md").read_text().splitlines() if line.startswith("| ")][2:]
+    return sorted({path for row in rows for path in re.findall(r"`([\w./-]+/[\w./-]+)`", row.split(" | ")[1])})
+
+
+@pytest.mark.parametrize("path", named_files())
+def test_every_file_of_the_guide_exists(path: str) -> None:
+    top = ("charts/", "images/", "tests/", "docs/", "examples/", "bench/")
+    assert (ROOT / path if path.startswith(top) else ROOT / "src/slinky" / path).is_file()
+
+
+def test_the_guide_covers_thirty_changes() -> None:
+    rows = [line for line in (ROOT / "docs/where.md").read_text().splitlines() if line.startswith("| ")][2:]
+    assert len(rows) >= 30
