@@ -1,39 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what the charts take from the code: definitions and value schemas.
+"""Writes the parts of the charts that come from the code: CRDs, value schemas, versions.
 
-`python -m charts.generate` writes the files; a test says when they are out of date.
+`python -m charts.generate` writes the files; a test fails while they are out of date.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from charts.schemas import values
 from charts.schemas.bridge import BRIDGE
 
+from slinky import __version__
 from slinky.api import crds
 
 HERE = Path(__file__).parent
 HEAD = "# SPDX-License-Identifier: Apache-2.0\n# Made by `python -m charts.generate`.\n"
-#: `helm uninstall` must not delete every cluster with the definitions.
+#: `helm uninstall` of the CRDs would delete every Slurm cluster.
 KEEP = {"helm.sh/resource-policy": "keep"}
+#: The lines of a Chart.yaml that carry the version of slinky; `appVersion` of the chart `slurm` is Slurm's.
+VERSION = re.compile(r"^((?:  )?version: ).*$", re.MULTILINE)
+APP_VERSION = re.compile(r"^(appVersion: ).*$", re.MULTILINE)
 
 
 def files() -> dict[Path, str]:
-    """Every generated file and what must be in it."""
+    """Every generated file and its content."""
     schemas = {
         "slurm-operator": values.OPERATOR,
         "slurm-operator-crds": values.DEFINITIONS,
         "slurm": values.CLUSTER,
         "slurm-bridge": BRIDGE,
     }
-    made = {
+    contents = {
         HERE / chart / "values.schema.json": json.dumps(schema, indent=1) + "\n" for chart, schema in schemas.items()
     }
     for definition in crds.DEFINITIONS:
         path = HERE / "slurm-operator-crds/templates" / f"{definition['metadata']['name']}.yaml"
-        made[path] = HEAD + crds.text([_kept(definition)])
-    return made
+        contents[path] = HEAD + crds.text([_kept(definition)])
+    for chart in schemas:
+        contents[HERE / chart / "Chart.yaml"] = _versioned(chart)
+    return contents
+
+
+def _versioned(chart: str) -> str:
+    """The Chart.yaml of a chart with the version in `slinky/__init__.py`."""
+    text = VERSION.sub(rf"\g<1>{__version__}", (HERE / chart / "Chart.yaml").read_text())
+    return text if chart == "slurm" else APP_VERSION.sub(rf"\g<1>{__version__}", text)
 
 
 def _kept(definition: dict[str, Any]) -> dict[str, Any]:
@@ -41,7 +54,7 @@ def _kept(definition: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write them."""
+    """Write every generated file."""
     for path, text in files().items():
         path.write_text(text)
 

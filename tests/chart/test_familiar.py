@@ -13,6 +13,7 @@ from tests.chart import familiar
 from tests.chart.helm import Helm, Objects, Refused, one
 from tests.integration.api.conftest import Kubectl
 
+from slinky import __version__
 from slinky.bridge import config
 from slinky.bridge.config import DeviceProfile
 from slinky.kube import SECRETS, Key, KubeClient
@@ -43,7 +44,7 @@ async def test_every_value_of_the_operators_chart(kubectl: Kubectl, helm: Helm, 
     objects = helm.render("slurm-operator", values, "slurm-operator", space)
     taken(kubectl, objects, space)
     operator, webhook = process(objects, "slurm-operator"), process(objects, "slurm-operator-webhook")
-    assert operator["image"] == "registry.example/slinky:0.1.0"
+    assert operator["image"] == f"registry.example/slinky:{__version__}"
     assert webhook["image"].startswith("registry.example/slinky@sha256:")
     assert operator["imagePullPolicy"] == webhook["imagePullPolicy"] == "IfNotPresent"
     assert {"--log-level=debug", "--metrics-addr=:8080", "--metrics-secure", f"--namespaces={space}"} <= set(
@@ -115,7 +116,7 @@ async def test_every_value_of_the_bridges_chart(kubectl: Kubectl, helm: Helm, sp
     settings, unknown = config.parse(one(objects, "ConfigMap")["data"]["config.yaml"])
     assert not unknown
     assert settings.device_profiles[1] == DeviceProfile(driver="dra.net", gres="nic", type="rdma")
-    assert process(objects, "slurm-bridge-scheduler")["image"] == "registry.example/slinky:0.1.0"
+    assert process(objects, "slurm-bridge-scheduler")["image"] == f"registry.example/slinky:{__version__}"
     assert process(objects, "slurm-bridge-admission")["image"] == "registry.example/doorkeeper:2"
     assert process(objects, "slurm-bridge-admission")["imagePullPolicy"] == "IfNotPresent"
 
@@ -187,7 +188,7 @@ async def test_a_release_of_others_is_upgraded_in_place(
     helm.into(plane.kubeconfig, "upgrade", chart, *words, release=release, space=space)
     images = "jsonpath={.items[*].spec.template.spec.containers[0].image}"
     found = kubectl("get", "deployments", "-n", space, "-o", images)
-    assert set(found.stdout.split()) == {"localhost/slinky/slinky:0.1.0"}
+    assert set(found.stdout.split()) == {f"localhost/slinky/slinky:{__version__}"}
 
 
 async def test_keys_of_others_survive_the_upgrade_of_a_cluster(
