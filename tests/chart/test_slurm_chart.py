@@ -11,9 +11,9 @@ from tests.chart.helm import Helm, Objects, Refused, one
 from tests.integration.api.conftest import Kubectl
 
 from slinky.api import NodeSetSpec
-from slinky.api.fields.generated_keys import missing
 from slinky.kube import SECRETS, Key, KubeClient
 from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.operator.keys.generation import missing_keys
 from slinky.webhook.application import RULES
 from slinky.webhook.evaluate import AdmissionChange, RuleContext, judge
 
@@ -142,14 +142,14 @@ async def test_an_upgrade_leaves_a_key_alone(client: KubeClient, plane: PlainPla
     secret = Key(space, "slurm-auth-slurm")
     helm.into(plane.kubeconfig, "install", "slurm", space=space)
     have = await client.get(SECRETS, secret)
-    made = missing(have.metadata.annotations, have.data)
+    made = missing_keys(have.metadata.annotations, have.data)
     assert set(made) == {"slurm.key"}
     data = {name: base64.b64encode(value).decode() for name, value in made.items()}
     await client.patch(SECRETS, secret, {"data": data})
     helm.into(plane.kubeconfig, "upgrade", "slurm", "--set", "restapi.replicas=2", space=space)
     after = await client.get(SECRETS, secret)
     assert after.data == made
-    assert missing(after.metadata.annotations, after.data) == {}
+    assert missing_keys(after.metadata.annotations, after.data) == {}
 
 
 def test_a_familiar_image_may_be_text_or_parts(helm: Helm) -> None:

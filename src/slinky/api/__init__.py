@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of `slinky.slurm.net/v1beta1`: one module each, plus the names and keys that go with them."""
+"""The kinds of `slinky.slurm.net/v1beta1`, one module each, and the names of labels, annotations and child objects."""
 
 from slinky.api.accounting import ACCOUNTINGS, Accounting, AccountingSpec, AccountingStatus, AccountingStorage
 from slinky.api.controller import CONTROLLERS, Controller, ControllerSpec, ControllerStatus, Persistence
 from slinky.api.fields import conditions
-from slinky.api.fields.durations import seconds
+from slinky.api.fields.amounts import scaled_value, seconds
+from slinky.api.fields.drain import Drain
 from slinky.api.fields.refs import ConfigKeyRef, KeyRef, LocalRef
 from slinky.api.fields.templates import ExternalHost, PersistentVolumeClaimSpec, PodTemplate, ServicePart, TemplateMeta
-from slinky.api.fields.update_strategy import Drain, RollingUpdate, ScheduledUpdate, UpdateStrategy, scaled
+from slinky.api.fields.update_strategy import RollingUpdate, ScheduledUpdate, UpdateStrategy
 from slinky.api.loginset import LOGIN_SETS, LoginSet, LoginSetSpec, LoginSetStatus
 from slinky.api.names import child_names, metadata, wellknown
-from slinky.api.names.group import API_VERSION, GROUP, VERSION
+from slinky.api.names.wellknown import API_VERSION, GROUP, VERSION
 from slinky.api.nodeset import NODE_SETS, NodeSet, NodeSetSpec, NodeSetStatus
 from slinky.api.restapi import REST_APIS, RestApi, RestApiSpec, RestApiStatus
 from slinky.api.token import TOKENS, Token, TokenSpec, TokenStatus
@@ -60,7 +61,7 @@ __all__ = [
     "child_names",
     "conditions",
     "metadata",
-    "scaled",
+    "scaled_value",
     "seconds",
     "wellknown",
 ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every CustomResourceDefinition; `python -m slinky.api.crds` prints them as YAML."""
+"""All CustomResourceDefinitions; `python -m slinky.api.crds` prints them as YAML."""
 
 import sys
 from collections.abc import Iterable
@@ -15,15 +15,15 @@ DEFINITIONS: tuple[dict[str, Any], ...] = tuple(
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every list and mapping in full: the same rule in two places is no reason for an anchor."""
+    """Writes repeated rules in full, without YAML anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Never an alias."""
+        """Return True: never write an alias."""
         return True
 
 
 def text(definitions: Iterable[dict[str, Any]] = DEFINITIONS) -> str:
-    """The definitions as one YAML file."""
+    """Render the definitions as one YAML document stream."""
     return yaml.dump_all(definitions, Dumper=_Dumper, explicit_start=True, sort_keys=False, width=120)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
-"""RestApi: slurmrestd, through which the operator and others talk to Slurm."""
+"""RestApi: slurmrestd, through which the operator and other clients use Slurm."""
 
 from typing import Annotated
 
@@ -8,14 +8,14 @@ from slinky.api.fields.conditions import HEALTH, ScaledStatus
 from slinky.api.fields.refs import LocalRef
 from slinky.api.fields.templates import Container, PodTemplate, Replicas, ServicePart, ServicePort
 from slinky.api.names import child_names, wellknown
-from slinky.api.names.group import API_VERSION, CATEGORIES, GROUP, VERSION
+from slinky.api.names.wellknown import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
 from slinky.kube.schema import AGE, Scaled, definition, described
 from slinky.kube.types import Key, Object, View
 
 
 class RestApiService(ServicePart, frozen=True):
-    """The Service in front of slurmrestd."""
+    """Settings of the Service of slurmrestd."""
 
     port: ServicePort = wellknown.SLURMRESTD_PORT
 
@@ -23,11 +23,13 @@ class RestApiService(ServicePart, frozen=True):
 class RestApiSpec(View, frozen=True):
     """Desired state of Slurm's REST API."""
 
-    controller_ref: Annotated[LocalRef, described("The Controller it speaks for.")]
-    replicas: Annotated[Replicas, described("How many pods.")] = 1
-    slurmrestd: Annotated[Container, described("Merged over the slurmrestd container.")] = {}
-    template: Annotated[PodTemplate, described("Merged over the pod.")] = PodTemplate()
-    service: Annotated[RestApiService, described("The Service.")] = RestApiService()
+    controller_ref: Annotated[LocalRef, described("Controller of the Slurm cluster that this REST API serves.")]
+    replicas: Annotated[Replicas, described("Number of slurmrestd pods.")] = 1
+    slurmrestd: Annotated[
+        Container, described("A core/v1 Container; its fields override those of the slurmrestd container.")
+    ] = {}
+    template: Annotated[PodTemplate, described("Settings that override those of the pods.")] = PodTemplate()
+    service: Annotated[RestApiService, described("Settings of the Service of slurmrestd.")] = RestApiService()
 
 
 class RestApiStatus(ScaledStatus, frozen=True):
@@ -42,17 +44,17 @@ class RestApi(Object, frozen=True):
 
     @property
     def controller_key(self) -> Key:
-        """The Controller it refers to."""
+        """Key of the Controller that it refers to."""
         return Key(self.metadata.namespace, self.spec.controller_ref.name)
 
     @property
     def workload_name(self) -> str:
-        """The Deployment."""
+        """Name of the Deployment."""
         return f"{self.metadata.name}-restapi"
 
     @property
     def service_name(self) -> str:
-        """The Service."""
+        """Name of the Service."""
         return self.workload_name
 
     @property
@@ -62,7 +64,7 @@ class RestApi(Object, frozen=True):
 
     @property
     def url(self) -> str:
-        """Where its clients find it."""
+        """URL of the REST API inside the Kubernetes cluster."""
         return f"http://{child_names.short_address(self.service_name, self.metadata.namespace)}:{self.port}"
 
 
@@ -75,7 +77,7 @@ DEFINITION = definition(
     "restapis",
     spec=RestApiSpec,
     status=RestApiStatus,
-    description="Slurm's REST API: slurmrestd.",
+    description="The REST API of a Slurm cluster, served by slurmrestd.",
     columns=[*HEALTH, AGE],
     scale=Scaled(),
     short_names=["slurmrestd"],

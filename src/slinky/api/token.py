@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token: a Slurm JSON web token for one user, kept fresh in a Secret."""
+"""Token: a JSON Web Token of Slurm for one user, in a Secret that the operator renews."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
+from slinky.api.fields.amounts import Duration, seconds
 from slinky.api.fields.conditions import HEALTH, ObjectStatus
-from slinky.api.fields.durations import Duration, seconds
 from slinky.api.fields.refs import JWT_IMMUTABLE, JWT_REQUIRED, JwtKeyRefs, KeyRef
 from slinky.api.names import wellknown
-from slinky.api.names.group import API_VERSION, CATEGORIES, GROUP, VERSION
+from slinky.api.names.wellknown import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
-from slinky.kube.schema import AGE, Column, definition, described, rule, rules
+from slinky.kube.schema import AGE, Column, definition, described, form, rule, rules
 from slinky.kube.types import Object
 
 NOBODY = "nobody"
@@ -23,26 +23,30 @@ class TokenSpec(JwtKeyRefs, frozen=True, kw_only=True):
 
     __rules__ = (JWT_REQUIRED, JWT_IMMUTABLE)
 
-    username: Annotated[str, Meta(max_length=256), described("Whom the token stands for; nobody if empty.")]
+    username: Annotated[
+        str, Meta(max_length=256), described("Slurm user that the token authenticates as; if empty, nobody.")
+    ]
     lifetime: Annotated[
         Duration,
         rules(
             rule("duration(self) == duration('0s') || duration(self) >= duration('1s')", "lifetime must be at least 1s")
         ),
-        described("How long a token is good for; 15 minutes if unset."),
+        described("How long a token is valid; if unset or 0s, 15 minutes."),
     ] = ""
     refresh: Annotated[
-        bool, described("Replace the token before it ends; if false the Secret is immutable and made once.")
+        bool,
+        described("Renew the token before it expires. If false, the token is issued once and the Secret is immutable."),
     ] = True
     secret_ref: Annotated[
-        KeyRef | None, described("Where the token goes; <name>-jwt-<username> and SLURM_JWT if unset.")
+        KeyRef | None,
+        described("Secret and key that receive the token; if unset, <name>-jwt-<username> and SLURM_JWT."),
     ] = None
 
 
 class TokenStatus(ObjectStatus, frozen=True):
     """Observed state of a token."""
 
-    issued_at: Annotated[str | None, Meta(extra_json_schema={"format": "date-time"})] = None
+    issued_at: Annotated[str | None, form("date-time"), described("When the current token was issued.")] = None
 
 
 class Token(Object, frozen=True):
@@ -53,23 +57,23 @@ class Token(Object, frozen=True):
 
     @property
     def username(self) -> str:
-        """Whom the token stands for."""
+        """Slurm user that the token authenticates as."""
         return self.spec.username or NOBODY
 
     @property
     def lifetime(self) -> float:
-        """Seconds a token is good for."""
+        """Seconds that a token is valid."""
         return seconds(self.spec.lifetime or "0s") or LIFETIME
 
     @property
     def secret_name(self) -> str:
-        """The Secret with the token."""
+        """Name of the Secret with the token."""
         ref = self.spec.secret_ref
         return (ref and ref.name) or f"{self.metadata.name}-jwt-{self.username}"
 
     @property
     def secret_key(self) -> str:
-        """The key in that Secret."""
+        """Key in that Secret."""
         ref = self.spec.secret_ref
         return (ref and ref.key) or wellknown.TOKEN_KEY
 
@@ -83,7 +87,7 @@ DEFINITION = definition(
     "tokens",
     spec=TokenSpec,
     status=TokenStatus,
-    description="A Slurm JSON web token for one user, kept fresh in a Secret.",
+    description="A JSON Web Token for one Slurm user, in a Secret that the operator renews.",
     columns=[
         Column("USER", "string", ".spec.username"),
         Column("IAT", "date", ".status.issuedAt"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every definition."""
+"""Rules that hold for every CustomResourceDefinition."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from slinky.api import crds
 from slinky.api.fields import conditions
 from slinky.api.names import metadata
 
-NAMES = [found["metadata"]["name"] for found in crds.DEFINITIONS]
+NAMES = [definition["metadata"]["name"] for definition in crds.DEFINITIONS]
 
 
 def fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -21,14 +21,14 @@ def fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, A
         yield from fields(schema["items"], f"{path}[]")
 
 
-def whole(definition: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return found
+def schema_of(definition: dict[str, Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
 
 
 @pytest.mark.parametrize("definition", crds.DEFINITIONS, ids=NAMES)
 def test_every_field_of_a_spec_at_the_top_is_explained(definition: dict[str, Any]) -> None:
-    spec = whole(definition)["properties"]["spec"]
+    spec = schema_of(definition)["properties"]["spec"]
     assert [name for name, field in spec["properties"].items() if not field.get("description")] == []
 
 
@@ -36,7 +36,7 @@ def test_every_field_of_a_spec_at_the_top_is_explained(definition: dict[str, Any
 def test_every_list_says_how_it_merges(definition: dict[str, Any]) -> None:
     lists = [
         path
-        for path, field in fields(whole(definition), "")
+        for path, field in fields(schema_of(definition), "")
         if field.get("type") == "array" and "x-kubernetes-list-type" not in field
     ]
     assert lists == []
@@ -44,12 +44,16 @@ def test_every_list_says_how_it_merges(definition: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("definition", crds.DEFINITIONS, ids=NAMES)
 def test_every_status_has_conditions_and_a_generation(definition: dict[str, Any]) -> None:
-    status = whole(definition)["properties"]["status"]["properties"]
+    status = schema_of(definition)["properties"]["status"]["properties"]
     assert status["conditions"]["x-kubernetes-list-map-keys"] == ["type"]
     assert status["observedGeneration"]["type"] == "integer"
 
 
 def test_no_key_is_listed_twice() -> None:
-    listed = [entry.key for table in (metadata.ANNOTATIONS, metadata.LABELS, metadata.MARKERS) for entry in table]
+    listed = [
+        entry.key
+        for table in (metadata.ANNOTATIONS, metadata.LABELS, metadata.FINALIZERS_AND_TAINTS)
+        for entry in table
+    ]
     assert len(listed) == len(set(listed))
     assert len({row.type for row in conditions.CONDITIONS}) == len(conditions.CONDITIONS)

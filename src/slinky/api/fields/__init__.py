@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of specs and statuses that several kinds share."""
+"""Parts of `spec` and `status` that several kinds share."""

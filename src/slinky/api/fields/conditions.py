@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every kind says about itself: conditions, and the generation they speak of.
+"""Conditions that the kinds report, and the parts of `status` that all kinds share.
 
-`kubectl wait --for=condition=Ready` works on every kind. A condition is about the generation in its
-observedGeneration and no other; one that cannot be known is Unknown, never guessed.
+`kubectl wait --for=condition=Ready` works on every kind. A condition describes only the generation in its
+observedGeneration; a condition whose value cannot be determined is Unknown.
 """
 
 from typing import Annotated, NamedTuple
@@ -19,65 +19,69 @@ RESERVATION_CREATED = "ReservationCreated"
 
 
 class ConditionMeaning(NamedTuple):
-    """One row of the table of conditions: its kinds, and what it says when there is nothing more to say."""
+    """One row of the table of conditions: the kinds that report it, and its default message for each value."""
 
     type: str
     kinds: str
     true: str
     false: str
-    unknown: str = "this is not known yet"
+    unknown: str = "The value of this condition is not known yet."
 
 
 CONDITIONS = (
     ConditionMeaning(
         READY,
         "all",
-        "everything that was asked for is there and works",
-        "not everything that was asked for is there and works",
+        "Everything that the spec asks for exists and works.",
+        "Not everything that the spec asks for exists and works.",
     ),
-    ConditionMeaning(PROGRESSING, "all", "a change is being carried out", "nothing is under way"),
+    ConditionMeaning(
+        PROGRESSING, "all", "The operator is carrying out a change.", "The operator has no change to carry out."
+    ),
     ConditionMeaning(
         DEGRADED,
         "all",
-        "something is wrong that needs a person or time; the reason says what",
-        "nothing is wrong",
+        "There is a problem that needs an administrator or time; the reason and the message describe it.",
+        "The operator sees no problem.",
     ),
     ConditionMeaning(
         SLURM_REACHABLE,
         "all",
-        "the Slurm daemon behind this object answers",
-        "the Slurm daemon behind this object does not answer",
-        "it is not known yet whether the Slurm daemon behind this object answers",
+        "The Slurm daemon of this object responds.",
+        "The Slurm daemon of this object does not respond.",
+        "The operator does not know yet whether the Slurm daemon of this object responds.",
     ),
     ConditionMeaning(
         CONFIG_SYNCED,
         "all",
-        "the running daemons use the configuration that is wanted",
-        "the running daemons still use an earlier configuration",
-        "it is not known yet which configuration the running daemons use",
+        "The running daemons use the current configuration.",
+        "The running daemons still use an earlier configuration.",
+        "The operator does not know yet which configuration the running daemons use.",
     ),
     ConditionMeaning(
         RESERVATION_CREATED,
         "NodeSet",
-        "the reservation of a scheduled update exists in Slurm",
-        "there is no reservation for a scheduled update",
+        "The reservation of a scheduled update exists in Slurm.",
+        "Slurm has no reservation for a scheduled update.",
     ),
 )
 MEANINGS = {meaning.type: meaning for meaning in CONDITIONS}
 
 
 class ObjectStatus(View, frozen=True):
-    """What every kind reports."""
+    """Status fields of every kind."""
 
-    conditions: Annotated[tuple[Condition, ...], list_map("type"), described("How it is, by type.")] = ()
-    observed_generation: Annotated[int, described("The generation that this status is about.")] = 0
+    conditions: Annotated[
+        tuple[Condition, ...], list_map("type"), described("Conditions of the object, one per type.")
+    ] = ()
+    observed_generation: Annotated[int, described("Generation of the object that this status describes.")] = 0
 
 
 class ScaledStatus(ObjectStatus, frozen=True):
-    """Status of a kind that `kubectl scale` and autoscalers know."""
+    """Status fields of the kinds with a scale subresource, which `kubectl scale` and autoscalers use."""
 
-    replicas: Annotated[int, described("How many pods there are.")] = 0
-    ready_replicas: Annotated[int, described("How many of them are ready.")] = 0
+    replicas: Annotated[int, described("Number of pods.")] = 0
+    ready_replicas: Annotated[int, described("Number of pods that are ready.")] = 0
     selector: Annotated[str, described("Label selector of the pods, for autoscalers.")] = ""
 
 

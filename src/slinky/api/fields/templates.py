@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
-"""Pieces of core/v1 that our kinds embed: containers, pods, Services, claims.
+"""Parts of core/v1 that our kinds embed: containers, pods, Services, claims.
 
-They are kept as they were written and the schema says nothing about their inside: the API server checks a pod when
-the operator makes it, and a newer Kubernetes has fields that we have never heard of.
+The schema leaves their contents open and they are kept as written: the API server validates a pod when the operator
+creates it, and newer versions of Kubernetes may have fields that this code does not know.
 """
 
 from typing import Annotated, Any
@@ -16,39 +16,44 @@ from slinky.kube.types import View
 
 Container = Annotated[dict[str, Any], free_form()]
 Port = Annotated[int, Meta(ge=0, le=65535)]
-ServicePort = Annotated[Port, described("Port of the Service; 0 is the component's well-known one.")]
+ServicePort = Annotated[Port, described("Port of the Service; 0 means the default port of the component.")]
 Replicas = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class TemplateMeta(View, frozen=True):
     """Labels and annotations to add."""
 
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: Annotated[dict[str, str], described("Labels to add.")] = {}
+    annotations: Annotated[dict[str, str], described("Annotations to add.")] = {}
 
 
 class PodTemplate(View, frozen=True):
-    """Merged over the pod that the operator builds."""
+    """Settings that override those of the pod that the operator builds."""
 
     metadata: Annotated[TemplateMeta, described("Labels and annotations of the pods.")] = TemplateMeta()
     spec: Annotated[
-        dict[str, Any], free_form(), described("A core/v1 PodSpec, merged over the one that is built.")
+        dict[str, Any], free_form(), described("A core/v1 PodSpec; its fields override those that the operator sets.")
     ] = {}
 
 
 class ServicePart(View, frozen=True):
-    """The Service in front of a component."""
+    """Settings of the Service of a component."""
 
     metadata: Annotated[TemplateMeta, described("Labels and annotations of the Service.")] = TemplateMeta()
     spec: Annotated[
-        dict[str, Any], free_form(), described("A core/v1 ServiceSpec; externalIPs are ignored (CVE-2020-8554).")
+        dict[str, Any],
+        free_form(),
+        described(
+            "A core/v1 ServiceSpec; its fields override those that the operator sets."
+            " externalIPs are ignored (CVE-2020-8554)."
+        ),
     ] = {}
     port: ServicePort = 0
-    node_port: Annotated[Port, described("Node port of the Service, for types that have one.")] = 0
+    node_port: Annotated[Port, described("Node port of the Service, for the types NodePort and LoadBalancer.")] = 0
 
 
 class ExternalHost(View, frozen=True):
-    """Where a component outside of Kubernetes is."""
+    """Address of a component that runs outside of Kubernetes."""
 
     host: Annotated[str, Meta(min_length=1, max_length=253), described("Host name or address.")]
     port: Annotated[int, Meta(ge=1, le=65535), described("TCP port.")]
@@ -57,18 +62,22 @@ class ExternalHost(View, frozen=True):
 class PersistentVolumeClaimSpec(View, frozen=True):
     """A core/v1 PersistentVolumeClaimSpec."""
 
-    access_modes: Annotated[tuple[str, ...], list_atomic()] = ()
-    selector: Annotated[dict[str, Any], free_form()] = {}
-    resources: Annotated[dict[str, Any], free_form()] = {}
-    volume_name: str = ""
-    storage_class_name: Annotated[str | None, described("Empty means no class, absent the default class.")] = None
-    volume_mode: str = ""
-    data_source: Annotated[dict[str, Any], free_form(), struct_atomic()] = {}
-    data_source_ref: Annotated[dict[str, Any], free_form()] = {}
-    volume_attributes_class_name: str = ""
+    access_modes: Annotated[tuple[str, ...], list_atomic(), described("Access modes of the volume.")] = ()
+    selector: Annotated[dict[str, Any], free_form(), described("Label selector of the volumes to consider.")] = {}
+    resources: Annotated[dict[str, Any], free_form(), described("Resources that the volume must have.")] = {}
+    volume_name: Annotated[str, described("Name of the PersistentVolume to bind.")] = ""
+    storage_class_name: Annotated[
+        str | None, described("Name of the StorageClass. Unset means the default class, empty means no class.")
+    ] = None
+    volume_mode: Annotated[str, described("Type of the volume: Filesystem or Block.")] = ""
+    data_source: Annotated[
+        dict[str, Any], free_form(), struct_atomic(), described("Snapshot or claim to restore the volume from.")
+    ] = {}
+    data_source_ref: Annotated[dict[str, Any], free_form(), described("Object to populate the volume from.")] = {}
+    volume_attributes_class_name: Annotated[str, described("Name of the VolumeAttributesClass.")] = ""
 
     def claim_spec(self) -> dict[str, Any]:
-        """As it goes into a claim."""
+        """The fields as a PersistentVolumeClaim has them."""
         return {name: value for name, value in decode(encode(self)).items() if name in _CLAIM_FIELDS}
 
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events that people and tools wait for: reasons are a contract as names are.
+"""Events that the operator records. Other tools may wait for their reasons, so reasons never change.
 
-What blocks an object is an event too, with the reason and the sentence of its condition Degraded.
+When an object is blocked, the operator also records an event with the reason and the message of the condition Degraded.
 """
 
 from typing import NamedTuple
 
 
 class EventReason(NamedTuple):
-    """One row: the reason, on which kind it is said, and when."""
+    """One row: the reason, the kinds on which it is recorded, and when."""
 
     reason: str
     on: str
@@ -18,33 +18,35 @@ class EventReason(NamedTuple):
 _SET = "NodeSet"
 
 EVENTS = (
-    EventReason("ScalingUp", _SET, "workers are to be made"),
-    EventReason("ScalingDown", _SET, "a worker was chosen to go because there are too many"),
-    EventReason("RollingUpdate", _SET, "a worker was chosen to go because it has an old revision"),
-    EventReason("ScheduledUpdate", _SET, "the reservation of a scheduled update was made or removed"),
-    EventReason("SlurmNodeNotRegistered", _SET, "a worker was chosen to go because Slurm does not know it"),
-    EventReason("Condemned", _SET, "a worker was chosen to go for another reason, which the event names"),
+    EventReason("ScalingUp", _SET, "the operator is about to create workers"),
+    EventReason("ScalingDown", _SET, "a worker will be removed because there are more workers than desired"),
+    EventReason("RollingUpdate", _SET, "a worker will be replaced because it has an old revision"),
+    EventReason("ScheduledUpdate", _SET, "the reservation of a scheduled update was created or deleted"),
+    EventReason("SlurmNodeNotRegistered", _SET, "a worker will be replaced because it is not registered in Slurm"),
+    EventReason("Condemned", _SET, "a worker will be removed for another cause, which the message names"),
     EventReason("NodeCordon", _SET, "a Slurm node was drained"),
-    EventReason("NodeUncordon", _SET, "a Slurm node takes jobs again"),
-    EventReason("DrainTimeout", _SET, "jobs outstayed spec.drain.timeout"),
-    EventReason("DefunctSlurmNodePruned", _SET, "a Slurm node was removed because its Kubernetes node is gone"),
-    EventReason("SuccessfulCreate", _SET, "a worker was made"),
+    EventReason("NodeUncordon", _SET, "a Slurm node was undrained and accepts jobs again"),
+    EventReason("DrainTimeout", _SET, "jobs were still running after spec.drain.timeout"),
+    EventReason("DefunctSlurmNodePruned", _SET, "a Slurm node was deleted because its Kubernetes node does not exist"),
+    EventReason("SuccessfulCreate", _SET, "a worker was created"),
     EventReason("SuccessfulDelete", _SET, "a worker was deleted"),
-    EventReason("FailedCreate", _SET, "a worker could not be made"),
-    EventReason("FailedUpdate", _SET, "a worker could not be marked"),
+    EventReason("FailedCreate", _SET, "a worker could not be created"),
+    EventReason("FailedUpdate", _SET, "the labels or annotations of a worker could not be updated"),
     EventReason("FailedDelete", _SET, "a worker could not be deleted"),
-    EventReason("FailedDaemonPod", _SET, "a worker of DaemonSet mode failed and is replaced"),
-    EventReason("SucceededDaemonPod", _SET, "a worker of DaemonSet mode ended and is replaced"),
-    EventReason("AdoptedPods", _SET, "workers without a NodeSet were taken over"),
-    EventReason("Rollback", _SET, "it goes back to an earlier revision"),
-    EventReason("RollbackRevisionNotFound", _SET, "there is no such revision to go back to"),
+    EventReason("FailedDaemonPod", _SET, "a worker of DaemonSet mode failed and will be replaced"),
+    EventReason("SucceededDaemonPod", _SET, "a worker of DaemonSet mode ended and will be replaced"),
+    EventReason("AdoptedPods", _SET, "the NodeSet adopted workers that had no owner"),
+    EventReason("Rollback", _SET, "the NodeSet was rolled back to an earlier revision"),
+    EventReason("RollbackRevisionNotFound", _SET, "the revision of a requested rollback does not exist"),
     EventReason("ConfigLoaded", "Controller", "slurmctld runs a new generation of its configuration"),
-    EventReason("ConfigUntried", "Controller", "a generation is used without a trial"),
-    EventReason("ConfigRefused", "Controller", "a generation is not used, since slurmctld refuses it"),
-    EventReason("ConfigRolledBack", "Controller", "a generation is taken back, since slurmctld fails with it"),
-    EventReason("KeyRotation", "Controller", "a step of the rotation of the slurm key"),
-    EventReason("DatabaseRefuses", "Accounting", "the database lets slurmdbd not in"),
-    EventReason("DatabaseUnreachable", "Accounting", "slurmdbd cannot reach the database"),
-    EventReason("InUse", "Controller, RestApi, Accounting", "its deletion waits for others, which the event names"),
-    EventReason("TokenIssued", "Token", "a token was made or replaced"),
+    EventReason("ConfigUntried", "Controller", "a configuration generation is used without a test"),
+    EventReason("ConfigRefused", "Controller", "a configuration generation is not used because slurmctld rejects it"),
+    EventReason("ConfigRolledBack", "Controller", "a configuration generation was replaced by the last good one"),
+    EventReason("KeyRotation", "Controller", "the rotation of the slurm key entered a new stage"),
+    EventReason("DatabaseRefuses", "Accounting", "the database rejects the login of slurmdbd"),
+    EventReason("DatabaseUnreachable", "Accounting", "slurmdbd cannot connect to the database"),
+    EventReason(
+        "InUse", "Controller, RestApi, Accounting", "the deletion waits for the objects that the message names"
+    ),
+    EventReason("TokenIssued", "Token", "a token was issued or renewed"),
 )

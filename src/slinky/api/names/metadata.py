@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every annotation, label and marker, and who writes it.
+"""Every annotation, label, finalizer and taint, and who writes it.
 
-Tools outside rely on these (topology writers, drainers, autoscalers), so they never change their meaning. The
-reference documentation is rendered from the same tables.
+Other tools (topology writers, drainers, autoscalers) rely on them, so their meaning never changes. The reference
+documentation is rendered from these tables.
 """
 
 from typing import NamedTuple
 
 
 class MetadataName(NamedTuple):
-    """One row: the key, what carries it, who writes it, what it means."""
+    """One row: the key, the objects that have it, who writes it, what it means."""
 
     key: str
     on: str
@@ -41,13 +41,13 @@ SSSD_CONF_HASH = "slinky.slurm.net/sssd-conf-hash"
 SSH_HOST_KEYS_HASH = "slinky.slurm.net/ssh-host-keys-hash"
 CONFIG_GENERATION = "slinky.slurm.net/config-generation"
 CONFIG_VERDICT = "slinky.slurm.net/config-verdict"
-CONFIG_WORDS = "slinky.slurm.net/config-words"
-CONFIG_GOOD = "slinky.slurm.net/config-last-good"
+CONFIG_ERROR = "slinky.slurm.net/config-words"
+CONFIG_LAST_GOOD = "slinky.slurm.net/config-last-good"
 CONFIG_SINCE = "slinky.slurm.net/config-since"
 CONFIG_TRIAL = "slinky.slurm.net/config-trial"
 KEY_STAGE = "slinky.slurm.net/key-stage"
-KEY_SINCE = "slinky.slurm.net/key-stage-since"
-KEY_TOLD = "slinky.slurm.net/key-workers-told"
+KEY_STAGE_SINCE = "slinky.slurm.net/key-stage-since"
+KEY_WORKERS_TOLD = "slinky.slurm.net/key-workers-told"
 KEY_MOUNTED = "slinky.slurm.net/slurm-key-mounted"
 KEY_ORIGIN = "slinky.slurm.net/key-origin"
 KEY_ROTATION = "slinky.slurm.net/key-rotation"
@@ -55,34 +55,45 @@ GENERATE_KEYS = "slinky.slurm.net/generate-keys"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 MINIMUM_SLURM_VERSION = "slinky.slurm.net/minimum-slurm-version"
 
-_ROLLS = "what was hashed; a change rolls the pods"
+_HASH = "hash of the content; a change replaces the pods"
 
 ANNOTATIONS = (
     MetadataName(POD_CORDON, "pod", "operator or user", '"true" drains the Slurm node of this worker'),
     MetadataName(
-        POD_CORDON_OWNER, "pod", "operator", "who asked for the drain: user, node, scale-in, update or deletion"
+        POD_CORDON_OWNER,
+        "pod",
+        "operator",
+        "cause of the drain: user, node, scale-in, update, scaling-mode, unregistered or deletion",
     ),
     MetadataName(
-        POD_CONDEMNED, "pod", "operator", "why this worker was chosen to go; a choice is never taken back silently"
+        POD_CONDEMNED,
+        "pod",
+        "operator",
+        "cause for which the operator will remove this worker; the operator does not choose another one instead",
     ),
-    MetadataName(POD_DELETION_COST, "pod", "user", "an integer; workers with a lower one go first"),
+    MetadataName(POD_DELETION_COST, "pod", "user", "an integer; workers with a lower cost are removed first"),
+    MetadataName(POD_DEADLINE, "pod", "operator", "RFC 3339 time by which the last job on the worker has to end"),
     MetadataName(
-        POD_DEADLINE, "pod", "operator", "RFC 3339 time at which the last job on the worker ends at the latest"
+        POD_NODE, "pod", "operator", "Kubernetes node for which a worker of DaemonSet mode or a pinned worker is meant"
     ),
     MetadataName(
-        POD_NODE, "pod", "operator", "the node that a worker of DaemonSet mode, or a pinned one, is meant for"
+        FORCE_DELETE,
+        "pod, NodeSet",
+        "user",
+        '"true" deletes a worker that is being removed without waiting for the confirmation of Slurm',
     ),
+    MetadataName(ROLLBACK_TO, "NodeSet", "user", 'roll back to a kept revision: its number, its name, or "previous"'),
     MetadataName(
-        FORCE_DELETE, "pod, NodeSet", "user", '"true" lets a worker that has to go be deleted without asking Slurm'
+        REVISION_CONTENTS, "revision", "operator", "digest of the keys and files that workers of this revision use"
     ),
-    MetadataName(ROLLBACK_TO, "NodeSet", "user", 'go back to a kept revision: its number, its name, or "previous"'),
-    MetadataName(REVISION_CONTENTS, "revision", "operator", "digest of the keys and files that its workers have read"),
-    MetadataName(NODE_CORDON_REASON, "node", "user", "reason to give Slurm when the node is cordoned"),
+    MetadataName(NODE_CORDON_REASON, "node", "user", "reason that Slurm shows while the node is cordoned"),
     MetadataName(HOSTNAME_OVERRIDE, "node", "user", "host name of the worker on this node, in DaemonSet mode"),
-    MetadataName(TOPOLOGY, "node, copied to pod", "user or tool", "Slurm's dynamic topology of the node"),
-    MetadataName(FEATURES, "node", "user or tool", "comma list; each becomes the Slurm feature k8s/<name>"),
+    MetadataName(TOPOLOGY, "node, copied to pod", "user or tool", "position of the node in Slurm's dynamic topology"),
+    MetadataName(
+        FEATURES, "node", "user or tool", "comma-separated list; each item becomes the Slurm feature k8s/<item>"
+    ),
     *(
-        MetadataName(key, "pod template", "operator", _ROLLS)
+        MetadataName(key, "pod template", "operator", _HASH)
         for key in (
             SLURM_KEY_HASH,
             JWT_KEY_HASH,
@@ -93,27 +104,37 @@ ANNOTATIONS = (
             SSH_HOST_KEYS_HASH,
         )
     ),
-    MetadataName(CONFIG_GENERATION, "ConfigMap", "operator", "number and digest of the configuration in it"),
+    MetadataName(CONFIG_GENERATION, "ConfigMap", "operator", "number and digest of the configuration in the ConfigMap"),
     MetadataName(
-        CONFIG_VERDICT, "ConfigMap", "operator", "of a generation: untried, good, unknown, bad, loaded or failed"
+        CONFIG_VERDICT,
+        "ConfigMap",
+        "operator",
+        "result of a configuration generation: untried, good, unknown, bad, loaded or failed",
     ),
-    MetadataName(CONFIG_WORDS, "ConfigMap", "operator", "of a generation: what slurmctld said against it"),
-    MetadataName(CONFIG_GOOD, "ConfigMap", "operator", "the generation that slurmctld last ran, to go back to"),
-    MetadataName(CONFIG_SINCE, "ConfigMap", "operator", "RFC 3339 time at which the generation in it was put to use"),
-    MetadataName(CONFIG_TRIAL, "Controller", "user", '"off": configurations are used without being tried first'),
-    MetadataName(KEY_STAGE, "keyring", "operator", "how far the rotation of a key is; Settled for none"),
-    MetadataName(KEY_SINCE, "keyring", "operator", "RFC 3339 time at which that stage began"),
-    MetadataName(KEY_TOLD, "keyring", "operator", "RFC 3339 time at which workers were told to read their keys again"),
+    MetadataName(CONFIG_ERROR, "ConfigMap", "operator", "error that slurmctld reported for the generation"),
     MetadataName(
-        KEY_MOUNTED, "worker pod", "operator", "digest of the slurm keys that the pod is to find in its files"
+        CONFIG_LAST_GOOD, "ConfigMap", "operator", "last generation that slurmctld ran, the target of a rollback"
     ),
-    MetadataName(KEY_ORIGIN, "keyring", "operator", "digest of the first key, by which workers are known"),
-    MetadataName(KEY_ROTATION, "keyring", "operator", "what a rotation does and waits for, in words"),
     MetadataName(
-        GENERATE_KEYS, "Secret", "chart or user", "comma list; each key that is missing is made at random, once"
+        CONFIG_SINCE, "ConfigMap", "operator", "RFC 3339 time at which the generation in the ConfigMap was first used"
     ),
-    MetadataName(DEFAULT_CONTAINER, "pod", "operator", "the container kubectl logs and exec choose"),
-    MetadataName(MINIMUM_SLURM_VERSION, "chart", "chart", "the oldest Slurm that works with it"),
+    MetadataName(CONFIG_TRIAL, "Controller", "user", '"off" uses configurations without testing them first'),
+    MetadataName(KEY_STAGE, "keyring", "operator", "stage of the rotation of a key; Settled if there is no rotation"),
+    MetadataName(KEY_STAGE_SINCE, "keyring", "operator", "RFC 3339 time at which that stage began"),
+    MetadataName(
+        KEY_WORKERS_TOLD, "keyring", "operator", "RFC 3339 time at which workers were asked to reload their keys"
+    ),
+    MetadataName(KEY_MOUNTED, "worker pod", "operator", "digest of the slurm keys that the pod should have mounted"),
+    MetadataName(KEY_ORIGIN, "keyring", "operator", "digest of the first key, which identifies the keyring to workers"),
+    MetadataName(KEY_ROTATION, "keyring", "operator", "what the rotation does and waits for, as a sentence"),
+    MetadataName(
+        GENERATE_KEYS,
+        "Secret",
+        "chart or user",
+        "comma-separated list; the operator generates each missing key at random, once",
+    ),
+    MetadataName(DEFAULT_CONTAINER, "pod", "operator", "container that kubectl logs and kubectl exec use by default"),
+    MetadataName(MINIMUM_SLURM_VERSION, "chart", "chart", "oldest Slurm version that the chart supports"),
 )
 
 # --- labels
@@ -130,23 +151,26 @@ APP_NAME = "app.kubernetes.io/name"
 APP_INSTANCE = "app.kubernetes.io/instance"
 APP_COMPONENT = "app.kubernetes.io/component"
 
-#: Wishes about a NodeSet itself, which must not reach its children.
-OF_THE_SET = (FORCE_DELETE, ROLLBACK_TO)
+#: Annotations with which users control a NodeSet; its children must not inherit them.
+NOT_INHERITED = (FORCE_DELETE, ROLLBACK_TO)
 
 LABELS = (
-    MetadataName(ACTIVE, "controller pod", "operator", '"true" on the slurmctld that is in charge'),
+    MetadataName(ACTIVE, "controller pod", "operator", '"true" on the pod of the active slurmctld'),
     MetadataName(POD_NAME, "worker pod", "operator", "name of the pod"),
     MetadataName(POD_INDEX, "worker pod", "operator", "padded ordinal, in StatefulSet mode"),
     MetadataName(POD_HOSTNAME, "worker pod", "operator", "host name, which is the Slurm node name"),
-    MetadataName(SCALING_MODE, "worker pod", "operator", "mode under which the pod was made"),
+    MetadataName(SCALING_MODE, "worker pod", "operator", "scaling mode in which the pod was created"),
     MetadataName(
-        POD_PROTECT, "worker pod", "operator", '"true" while jobs are or may be on it; a disruption budget selects it'
+        POD_PROTECT,
+        "worker pod",
+        "operator",
+        '"true" while the worker runs or may run jobs; the PodDisruptionBudget selects this label',
     ),
     MetadataName(CLUSTER, "worker pod", "operator", "name of the Controller"),
     MetadataName(REVISION, "worker pod, revision", "operator", "hash of the revision"),
-    MetadataName(APP_NAME, "everything", "operator", "program: slurmctld, slurmdbd, slurmrestd, slurmd, login"),
-    MetadataName(APP_INSTANCE, "everything", "operator", "name of the object it belongs to"),
-    MetadataName(APP_COMPONENT, "everything", "operator", "controller, accounting, restapi, worker, login"),
+    MetadataName(APP_NAME, "everything", "operator", "program: slurmctld, slurmdbd, slurmrestd, slurmd or login"),
+    MetadataName(APP_INSTANCE, "everything", "operator", "name of the custom resource to which the object belongs"),
+    MetadataName(APP_COMPONENT, "everything", "operator", "role: controller, accounting, restapi, worker or login"),
 )
 
 # --- finalizers and taints
@@ -156,16 +180,21 @@ DRAIN_FINALIZER = "nodeset.slinky.slurm.net/drain"
 USE_FINALIZER = "slinky.slurm.net/in-use"
 WORKER_TAINT = "nodeset.slinky.slurm.net/worker"
 
-MARKERS = (
-    MetadataName(RESERVATION_FINALIZER, "NodeSet", "operator", "finalizer: a reservation in Slurm must go first"),
-    MetadataName(DRAIN_FINALIZER, "NodeSet", "operator", "finalizer: workers are drained before they are deleted"),
+FINALIZERS_AND_TAINTS = (
     MetadataName(
-        USE_FINALIZER, "Controller, RestApi, Accounting", "operator", "finalizer: others need it until they are gone"
+        RESERVATION_FINALIZER, "NodeSet", "operator", "finalizer; removed when the reservation in Slurm is deleted"
     ),
-    MetadataName(WORKER_TAINT, "node", "user", "taint with effect NoExecute that only workers tolerate"),
+    MetadataName(DRAIN_FINALIZER, "NodeSet", "operator", "finalizer; removed when all workers are drained and deleted"),
+    MetadataName(
+        USE_FINALIZER,
+        "Controller, RestApi, Accounting",
+        "operator",
+        "finalizer; removed when no other object needs this one",
+    ),
+    MetadataName(WORKER_TAINT, "node", "user", "taint with the effect NoExecute; only workers tolerate it"),
 )
 
-# --- what is written into Slurm
+# --- prefixes of values that the operator writes to Slurm
 
 REASON_PREFIX = "slurm-operator: "
 FEATURE_PREFIX = "k8s/"

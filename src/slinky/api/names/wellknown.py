@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports, user ids, file names and folders that images, manifests and people agree on."""
+"""The API group, ports, user ids, file names and folders that the operator, images and charts share."""
+
+# --- the API group
+
+GROUP = "slinky.slurm.net"
+VERSION = "v1beta1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+#: `kubectl get slinky` lists the objects of every kind.
+CATEGORIES = ("slinky",)
 
 # --- ports
 
@@ -31,9 +40,8 @@ PORTS = {
 
 SLURM_ID = 401
 SLURMRESTD_ID = 65534
-OPERATOR_ID = 65532
 
-# --- keys of ConfigMaps and Secrets, which are file names too
+# --- keys of ConfigMaps and Secrets, which are also file names
 
 SLURM_CONF = "slurm.conf"
 CGROUP_CONF = "cgroup.conf"
@@ -46,9 +54,9 @@ AUTHORIZED_KEYS = "authorized_keys"
 SSSD_CONF = "sssd.conf"
 TOKEN_KEY = "SLURM_JWT"  # noqa: S105 -- the name of a key, not a token
 
-#: Files that only the operator writes.
+#: Files that only the operator may write.
 OWN_FILES = frozenset({SLURM_CONF, SLURMDBD_CONF})
-#: Files of Slurm that a site may add; others draw a warning.
+#: Configuration files of Slurm that a site may add; admission warns about any other name.
 SITE_FILES = frozenset(
     {
         "acct_gather.conf",

@@ -78,7 +78,7 @@ def pod_template(
 
 def inherited(owner: HasMeta) -> dict[str, str]:
     """Annotations of the owner that its children share."""
-    return {key: value for key, value in _shared(owner.metadata.annotations).items() if key not in keys.OF_THE_SET}
+    return {key: value for key, value in _shared(owner.metadata.annotations).items() if key not in keys.NOT_INHERITED}
 
 
 def _shared(marks: Mapping[str, str]) -> dict[str, str]:

@@ -97,7 +97,7 @@ class GenerationStore:
         return Past(
             tuple(sorted(kept, key=lambda found: found.number)),
             used=marks.get(metadata.CONFIG_GENERATION, ""),
-            good=marks.get(metadata.CONFIG_GOOD, ""),
+            good=marks.get(metadata.CONFIG_LAST_GOOD, ""),
             since=unix_seconds(marks.get(metadata.CONFIG_SINCE, "")),
         )
 
@@ -138,7 +138,7 @@ class GenerationStore:
         since = past.since if used.mark == past.used and past.since else self._now()
         marks = {
             metadata.CONFIG_GENERATION: used.mark,
-            metadata.CONFIG_GOOD: decision.good,
+            metadata.CONFIG_LAST_GOOD: decision.good,
             metadata.CONFIG_SINCE: format_timestamp(since),
         }
         return Running(used.data, used.digest, marks)
@@ -266,7 +266,7 @@ def _read(found: Child) -> Generation:
         digest,
         found.data or {},
         GenerationState(marks[metadata.CONFIG_VERDICT]),
-        marks.get(metadata.CONFIG_WORDS, ""),
+        marks.get(metadata.CONFIG_ERROR, ""),
         unix_seconds(found.metadata.creation_timestamp),
     )
 

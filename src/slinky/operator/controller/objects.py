@@ -87,7 +87,7 @@ def generation(of: Controller, kept: Generation) -> Piece:
         {
             metadata.CONFIG_GENERATION: f"{kept.number}-{kept.digest}",
             metadata.CONFIG_VERDICT: kept.verdict.value,
-            metadata.CONFIG_WORDS: kept.words[:1024],
+            metadata.CONFIG_ERROR: kept.words[:1024],
         }
     )
     return made

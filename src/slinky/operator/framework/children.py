@@ -13,7 +13,7 @@ import msgspec
 
 from slinky.api.names import metadata as keys
 from slinky.api.names.child_names import ROLES
-from slinky.api.names.group import API_VERSION
+from slinky.api.names.wellknown import API_VERSION
 from slinky.kube.cache import Cache
 from slinky.kube.client import KubeClient
 from slinky.kube.errors import Blocked, Invalid, Later, NotFound

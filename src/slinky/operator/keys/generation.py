@@ -4,9 +4,10 @@
 Only what is lacking is written, and only onto the version that was read: of two operators, one makes the key.
 """
 
+import secrets
 from base64 import b64encode
+from collections.abc import Callable, Mapping
 
-from slinky.api.fields import generated_keys
 from slinky.api.names.metadata import GENERATE_KEYS
 from slinky.kube.controller import Again, ControlLoop
 from slinky.kube.types import HasMeta, Key
@@ -14,6 +15,9 @@ from slinky.kube.views import SECRETS
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import WORKERS, judge
 from slinky.operator.metrics import WRITES
+
+#: Random bytes per key; Slurm's documentation suggests this size for slurm.key.
+KEY_BYTES = 1024
 
 
 class KeyMaker:
@@ -33,7 +37,7 @@ class KeyMaker:
         if found is None or found.metadata.deleting or not asks(found):
             return None
         held = await self.world.contents.secret(*key)
-        lacking = generated_keys.missing(held.metadata.annotations, held.data)
+        lacking = missing_keys(held.metadata.annotations, held.data)
         if lacking:
             WRITES.labels("patch", "Secret").inc()
             data = {name: b64encode(value).decode() for name, value in lacking.items()}
@@ -46,3 +50,13 @@ class KeyMaker:
 def asks(found: HasMeta) -> bool:
     """Whether a Secret wants keys to be made."""
     return GENERATE_KEYS in found.metadata.annotations
+
+
+def missing_keys(
+    annotations: Mapping[str, str],
+    data: Mapping[str, bytes],
+    random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+) -> dict[str, bytes]:
+    """Generate the keys that the annotation of a Secret lists and its data lacks. Existing keys are never replaced."""
+    names = [name.strip() for name in annotations.get(GENERATE_KEYS, "").split(",")]
+    return {name: random_bytes(KEY_BYTES) for name in names if name and not data.get(name)}

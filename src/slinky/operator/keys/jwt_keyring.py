@@ -181,7 +181,7 @@ def describe(found: Step) -> str:
 def secret(namespace: str, ref: KeyRef, ring: Ring, said: str, owners: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The ring's Secret."""
     since = format_timestamp(ring.since) if ring.since else ""
-    marks = {metadata.KEY_STAGE: ring.stage.value, metadata.KEY_SINCE: since, metadata.KEY_ROTATION: said}
+    marks = {metadata.KEY_STAGE: ring.stage.value, metadata.KEY_STAGE_SINCE: since, metadata.KEY_ROTATION: said}
     held = {wellknown.JWT_KEY: ring.current, NEXT: ring.next, BRIDGE: ring.bridge}
     data = {file: b64encode(value).decode() for file, value in held.items() if value}
     return SECRETS.manifest(
@@ -194,6 +194,6 @@ def read(held: Secret) -> Ring:
     stage = Stage.SETTLED
     with suppress(ValueError):
         stage = Stage(held.metadata.annotations.get(metadata.KEY_STAGE, ""))
-    since = unix_seconds(held.metadata.annotations.get(metadata.KEY_SINCE, ""))
+    since = unix_seconds(held.metadata.annotations.get(metadata.KEY_STAGE_SINCE, ""))
     data = held.data
     return Ring(data.get(wellknown.JWT_KEY, b""), data.get(NEXT, b""), data.get(BRIDGE, b""), stage, since)

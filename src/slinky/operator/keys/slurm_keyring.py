@@ -112,8 +112,8 @@ def secret(namespace: str, ref: KeyRef, ring: Ring, said: str, owners: Sequence[
     """
     marks = {
         metadata.KEY_STAGE: ring.stage.value,
-        metadata.KEY_SINCE: _stamp(ring.since),
-        metadata.KEY_TOLD: _stamp(ring.told),
+        metadata.KEY_STAGE_SINCE: _stamp(ring.since),
+        metadata.KEY_WORKERS_TOLD: _stamp(ring.told),
         metadata.KEY_ORIGIN: ring.origin,
         metadata.KEY_ROTATION: said,
     }
@@ -133,8 +133,8 @@ def read(held: Secret) -> Ring:
         data.get(wellknown.SLURM_KEY, b""),
         data.get(NEXT, b""),
         stage,
-        unix_seconds(marks.get(metadata.KEY_SINCE, "")),
-        unix_seconds(marks.get(metadata.KEY_TOLD, "")),
+        unix_seconds(marks.get(metadata.KEY_STAGE_SINCE, "")),
+        unix_seconds(marks.get(metadata.KEY_WORKERS_TOLD, "")),
         marks.get(metadata.KEY_ORIGIN, ""),
     )
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Set
 from datetime import datetime
 from typing import NamedTuple
 
+from slinky.api.fields.amounts import seconds
 from slinky.api.fields.conditions import RESERVATION_CREATED
-from slinky.api.fields.durations import seconds
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import find_condition

@@ -7,7 +7,7 @@ once as many workers are missing as may be, nothing healthy is touched.
 
 from collections.abc import Sequence
 
-from slinky.api.fields.update_strategy import scaled
+from slinky.api.fields.amounts import scaled_value
 from slinky.api.nodeset import NodeSet
 from slinky.operator.nodeset.decisions.drains import in_maintenance
 from slinky.operator.nodeset.decisions.ordering import least_harm
@@ -42,7 +42,7 @@ def awaiting(of: NodeSet, workers: Sequence[Worker], revision: str) -> list[Work
 def budget(of: NodeSet, workers: Sequence[Worker]) -> int:
     """How many more healthy workers may be taken out of service."""
     want = len(workers) if of.per_node else of.spec.replicas
-    least = want - scaled(of.spec.update_strategy.rolling_update.max_unavailable, want)
+    least = want - scaled_value(of.spec.update_strategy.rolling_update.max_unavailable, want)
     available = sum(worker.staying and worker.available(of.spec.min_ready_seconds) for worker in workers)
     return max(0, available - least)
 

@@ -7,7 +7,7 @@ scaled away serves nobody new, so it does not count: a set that grows again gets
 
 from collections.abc import Mapping, Sequence
 
-from slinky.api.fields.update_strategy import scaled
+from slinky.api.fields.amounts import scaled_value
 from slinky.api.nodeset import NodeSet
 from slinky.operator.nodeset.decisions.ordering import least_harm
 from slinky.operator.nodeset.decisions.rollout import awaiting
@@ -23,7 +23,7 @@ def target(of: NodeSet, workers: Sequence[Worker], revision: str) -> int:
     """How many workers should exist now: more than asked for while a rolling update may surge."""
     if not awaiting(of, workers, revision):
         return of.spec.replicas
-    return of.spec.replicas + scaled(of.spec.update_strategy.rolling_update.max_surge, of.spec.replicas)
+    return of.spec.replicas + scaled_value(of.spec.update_strategy.rolling_update.max_surge, of.spec.replicas)
 
 
 def vacant(workers: Sequence[Worker], want: int, pins: Mapping[str, str]) -> list[Slot]:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lengths of time and shares."""
+"""Durations and percentages."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.api import scaled, seconds
+from slinky.api import scaled_value, seconds
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ def test_what_is_not_a_duration_is_refused(text: str) -> None:
     [(3, 10, 3), (0, 10, 0), ("25%", 10, 3), ("25%", 4, 1), ("100%", 7, 7), ("0%", 9, 0), ("some", 9, 1), ("5", 9, 1)],
 )
 def test_a_share_rounds_up(share: int | str, total: int, meant: int) -> None:
-    assert scaled(share, total) == meant
+    assert scaled_value(share, total) == meant
 
 
 @given(st.integers(1, 100), st.integers(1, 100_000))
 def test_a_positive_share_of_something_is_never_nothing_and_never_more(percent: int, total: int) -> None:
-    assert 1 <= scaled(f"{percent}%", total) <= total
+    assert 1 <= scaled_value(f"{percent}%", total) <= total
