@@ -125,4 +125,4 @@ def test_both_get_a_changed_configuration(pair: Site) -> None:
 def told_to_end(site: Site) -> str:
     """What the primary said about the controller that served in its place."""
     lines = site.kubectl("logs", PRIMARY, "-c", "slurmctld").splitlines()
-    return next(line for line in lines if line.startswith("take-charge: "))
+    return next(line for line in lines if line.startswith("takeover: "))

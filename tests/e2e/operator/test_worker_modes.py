@@ -26,7 +26,7 @@ CLAIM = {
 }
 
 #: Workers look only where a test is about it whether slurmctld has lost them.
-WATCH = "SLINKY_REGISTERED_SECONDS"
+WATCH = "SLINKY_REREGISTER_SECONDS"
 
 #: An operator that is quick to give a worker up, and deletes one at a time.
 HASTY = {

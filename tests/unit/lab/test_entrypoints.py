@@ -23,7 +23,7 @@ class Start:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("slinky-slurm-number", "slinky-take-charge"):
+        for name in ("slinky-set-slurm-uid", "slinky-takeover"):
             self._program(name, "#!/bin/sh\n")
 
     def __call__(self, image: str, daemon: str, *argv: str, **environment: str) -> list[str]:

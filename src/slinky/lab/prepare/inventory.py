@@ -11,9 +11,9 @@ from slinky.lab.prepare.artifact_cache import Artifact, Store
 from slinky.lab.prepare.images import ARCHIVE, Builder
 from slinky.lab.progress import Progress
 
-#: Images of single daemons, for the pods that the operator makes, and those among them that people reach by ssh.
+#: Images of single daemons, for the pods that the operator creates; LOGIN images also run sshd.
 DAEMONS = ("slurmctld", "slurmdbd", "slurmrestd")
-REACHED = ("slurmd", "login")
+LOGIN = ("slurmd", "login")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ArtifactInventory:
         slurm = builder.image("slurm", base)
         lab_slurm = builder.image("lab-slurm", slurm)
         daemon = builder.image("daemon", slurm)
-        people = builder.image("people", daemon)
+        login_base = builder.image("login-base", daemon)
         images = {
             "pause": builder.image("pause", extra={"bin/pause": programs}),
             "busybox": builder.image("busybox", base),
@@ -48,7 +48,7 @@ class ArtifactInventory:
             "mariadb": builder.image("mariadb", base),
             "completer": builder.image("completer", slurm),
             **{name: builder.image(name, daemon) for name in DAEMONS},
-            **{name: builder.image(name, people) for name in REACHED},
+            **{name: builder.image(name, login_base) for name in LOGIN},
         }
         return {
             "debian": debian.base(),
@@ -59,7 +59,7 @@ class ArtifactInventory:
             "image-base": base,
             "image-slurm": slurm,
             "image-daemon": daemon,
-            "image-people": people,
+            "image-login-base": login_base,
             **{f"image-{name}": image for name, image in images.items()},
             "image-lab-slurm": lab_slurm,
             "tree-lab-slurm": builder.tree(lab_slurm, "lab-slurm"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[3] / "images/slurmctld/take-charge"
+SCRIPT = Path(__file__).parents[3] / "images/slurmctld/takeover"
 CONF = """
 slurmctldhost = c-0(c-0.inside)
 SlurmctldHost=c-1(c-1.inside)  # the first standby
@@ -58,7 +58,7 @@ def take_charge(notes: Path, me: str, **answers: str) -> tuple[int, list[str]]:
     env = {**os.environ, **paths, "ME": me, "SACKD": "sackd", "PATH": f"{notes / 'bin'}:{os.environ['PATH']}"}
     done = subprocess.run(["/bin/sh", str(SCRIPT)], env=env, capture_output=True, text=True, timeout=60, check=False)
     heard = notes / "scontrol"
-    assert not list(notes.glob("take-charge.*"))
+    assert not list(notes.glob("takeover.*"))
     return done.returncode, heard.read_text().splitlines() if heard.exists() else []
 
 

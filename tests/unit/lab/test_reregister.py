@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[3] / "images/slurmd/registered"
+SCRIPT = Path(__file__).parents[3] / "images/slurmd/reregister"
 #: What slurmctld says, a word for each look. After the last one the script itself is ended, by its sleep.
 FAKES = {
     "uname": "echo gpu-0.inside",
@@ -112,5 +112,5 @@ def test_it_looks_rarely_and_not_all_workers_at_once(notes: Path, slurmd: "subpr
 
 
 def test_it_can_be_switched_off(notes: Path, slurmd: "subprocess.Popen[bytes]") -> None:
-    assert told(notes, slurmd, "there lost lost lost", SLINKY_REGISTERED_SECONDS="0") == 0
+    assert told(notes, slurmd, "there lost lost lost", SLINKY_REREGISTER_SECONDS="0") == 0
     assert not (notes / "slept").exists()
