@@ -1,15 +1,18 @@
-# Two commands matter: `make demo` and `make test`. Everything they need is set up by them.
+# Three commands matter: `make demo`, `make check` while you work, `make test` before a change lands. Each sets up what it needs.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Two test processes, each with a control plane and a lab of its own; a file stays in one. What looks at the whole
-# machine (tests/e2e/lab) runs by itself afterwards.
-SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
+# Two test processes, each with a control plane and a lab of its own; all tests of a file run in one process. Files start
+# in the order of the command line. tests/e2e/lab inspects the whole machine, so it runs without others beside it.
+PARALLEL  := -n 2 --dist loadfile --no-loadscope-reorder
+DURATIONS := --durations=25 --durations-min=1
+# A unit test that takes a minute hangs; the limit of the other tests is in pyproject.toml, as is the coverage floor.
+UNIT      := -n 2 --timeout=60 --cov --cov-report=
 STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test lint types unit integration chart e2e lock format generate bench-core bench-lab bench-operator bench-bridge clean
+.PHONY: help setup demo demo-down check test lint types unit integration chart e2e lock format generate bench-core bench-lab bench-operator bench-bridge clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -29,35 +32,37 @@ demo: setup ## A real Kubernetes and a real Slurm with work in them
 demo-down: setup ## Remove every trace of the demo
 	@$(BIN)/slinky lab down --name demo
 
-lint: setup ## Style, import arrows
+check: lint types unit ## Style, types and unit tests, under two minutes
+
+lint: setup ## Style, spelling, import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/lint-imports
 
 types: setup ## mypy, strict
 	$(BIN)/mypy
 
-unit: setup ## Pure tests, under 30 seconds
-	$(BIN)/pytest tests/unit
+unit: setup ## Pure tests with the coverage floor, under 30 seconds on two idle cores
+	$(BIN)/pytest $(UNIT) tests/unit
 
 integration: setup ## Tests on a real API server and a real Slurm
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest $(SIDE_BY_SIDE) tests/integration
+	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/integration
 
 e2e: setup ## Tests on real nodes with real containers
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest $(SIDE_BY_SIDE) tests/e2e/operator tests/e2e/bridge
-	$(BIN)/pytest tests/e2e/lab
+	$(BIN)/pytest $(DURATIONS) tests/e2e/lab
+	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge
 
 chart: setup ## Tests of the charts with the real helm
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest $(SIDE_BY_SIDE) tests/chart
+	$(BIN)/pytest $(PARALLEL) tests/chart
 
-test: setup lint types ## Set up everything and run every check
-	$(BIN)/pytest tests/unit
+test: check ## Set up everything and run every check; ends with the slowest tests
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest $(SIDE_BY_SIDE) tests/e2e/operator tests/e2e/bridge tests/integration tests/chart
 	$(BIN)/pytest tests/e2e/lab
+	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/integration tests/chart
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .
@@ -88,4 +93,4 @@ bench-lab: setup ## How long a warm lab takes to come up
 	$(BIN)/python -m bench.lab
 
 clean: ## Remove the Python environment and caches of tools
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.*
