@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 from slinky.bridge import config
 from slinky.bridge.app import assemble
-from slinky.bridge.credentials import tokens
+from slinky.bridge.credentials import token_source
 from slinky.kube import connect
 from slinky.observe import Health, log
 from slinky.observe.process import run
@@ -100,7 +100,7 @@ async def main(health: Health) -> None:
 
         async with (
             connect(sys.argv[2], manager="slurm-bridge") as kube,
-            SlurmClient(settings.slurm_rest_api, tokens(settings), observe=note) as slurm,
+            SlurmClient(settings.slurm_rest_api, token_source(settings), observe=note) as slurm,
         ):
             await (await assemble(settings, kube, slurm, health=health)).run()
 

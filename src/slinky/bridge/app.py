@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.credentials import Trust, tokens
+from slinky.bridge.credentials import TlsTrust, token_source
 from slinky.bridge.devices import profiles
 from slinky.bridge.devices.claims import ClaimWriter
 from slinky.bridge.devices.demand import DeviceDemand
@@ -28,16 +28,17 @@ from slinky.bridge.lifecycle.submit import Submitter
 from slinky.bridge.nodes.plan import mark
 from slinky.bridge.nodes.reconciler import HostName, NodeReconciler, refusal
 from slinky.bridge.state.cluster import UNPLACED, UNSUBMITTED, ClusterState
-from slinky.bridge.state.host_ports import ports_of
+from slinky.bridge.state.host_ports import host_ports_of
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.views import ResourceClaim, WorkloadPod
 from slinky.bridge.status.queue_position import QueuePositions
-from slinky.bridge.workload import kinds, pod_state, policy
+from slinky.bridge.workload import grouping, pod_state, policy
 from slinky.bridge.workload.grouping import Workload
-from slinky.bridge.workload.identity import Self
+from slinky.bridge.workload.identity import BridgeIdentity
 from slinky.kube import (
     NAMESPACES,
     ControlLoop,
+    Discovery,
     Election,
     Key,
     KubeClient,
@@ -62,17 +63,17 @@ AGE = gauge("slinky_bridge_slurm_age_seconds", "Age of what is known of Slurm.")
 
 async def main(settings: BridgeSettings, health: Health | None = None) -> None:
     """Run the bridge until cancelled."""
-    policy.check(settings.policy, settings.priority_classes)
-    profiles.check(settings.device_profiles)
-    trust = Trust(settings.tls_folder) if settings.tls_folder else None
-    slurm = Slurm(settings.slurm_rest_api, tokens(settings), tls=trust.context if trust else None)
+    policy.check_policy(settings.policy, settings.priority_classes)
+    profiles.check_profiles(settings.device_profiles)
+    trust = TlsTrust(settings.tls_folder) if settings.tls_folder else None
+    slurm = Slurm(settings.slurm_rest_api, token_source(settings), tls=trust.context if trust else None)
     async with connect(manager="slurm-bridge") as client, slurm:
         bridge = await assemble(settings, client, slurm, health=health)
         if trust:
             bridge.runtime.serve(trust.run)
         lead = None
         if settings.leader_elect:
-            lease = Key(settings.lease_namespace or client.namespace, settings.bridge)
+            lease = Key(settings.lease_namespace or client.namespace, settings.bridge_name)
             me = f"{platform.node()}-{uuid.uuid4().hex[:8]}"
             lead = Election(client, lease, me, health=health).lead
         await bridge.run(lead)
@@ -81,13 +82,16 @@ async def main(settings: BridgeSettings, health: Health | None = None) -> None:
 class Bridge:
     """All parts of one bridge."""
 
-    def __init__(self, settings: BridgeSettings, runtime: Runtime, slurm: Slurm, stock: ClusterState, me: Self) -> None:
-        self.settings, self.runtime, self.slurm, self.stock = settings, runtime, slurm, stock
+    def __init__(
+        self, settings: BridgeSettings, runtime: Runtime, slurm: Slurm, served: Discovery, me: BridgeIdentity
+    ) -> None:
+        self.settings, self.runtime, self.slurm = settings, runtime, slurm
         client, clock = runtime.client, runtime.client.clock
         self.mirror = Mirror(slurm, all_jobs=False)
-        self.ledger = JobRegistry(slurm, self.mirror, me, lambda: stock.pods.values_of("job"))
-        stock.standing = self.ledger.unit_of
-        stock.shelf.in_slurm = self._in_slurm
+        self.ledger = JobRegistry(slurm, self.mirror, me, lambda: self.stock.pods.values_of("job"))
+        stock = self.stock = ClusterState(
+            runtime, settings, served, self.ledger.resolve_workload, lambda host: host in self.mirror.nodes
+        )
         self.recorder = Recorder(client, settings.scheduler_name)
         completer = Completer(settings.completer_socket) if settings.completer_socket else None
         self.releaser = Releaser(slurm, self.mirror, self.ledger, clock, completer)
@@ -105,7 +109,7 @@ class Bridge:
             submitter,
             self.releaser,
             hands,
-            DeviceDemand(client, stock.shelf),
+            DeviceDemand(client, stock.devices),
             claims,
             LostJobs(slurm, self.mirror, stock, submitter, hands, settings.lost_pods_evicted, clock),
             Placement(stock, self.ledger, feasible, self.releaser, hands, claims, storage),
@@ -125,17 +129,17 @@ class Bridge:
     def wire(self) -> None:
         """Say what wakes whom."""
         stock = self.stock
-        self.unit_loop.watches(stock.pods, self._units_of_pod, priority=pod_state.urgency)
+        self.unit_loop.watches(stock.pods, self._units_of_pod, priority=pod_state.queue_priority)
         for kind, cache in stock.groups.items():
             self.unit_loop.watches(cache, partial(self._units_of_group, kind))
-        self.unit_loop.watches(stock.shelf.classes, lambda _: self._units_wanting_devices(UNSUBMITTED))
-        self.unit_loop.watches(stock.shelf.slices, lambda _: self._units_wanting_devices(UNSUBMITTED))
-        self.unit_loop.watches(stock.shelf.claims, self._units_of_claim, when=_freed_or_made)
+        self.unit_loop.watches(stock.devices.classes, lambda _: self._units_wanting_devices(UNSUBMITTED))
+        self.unit_loop.watches(stock.devices.slices, lambda _: self._units_wanting_devices(UNSUBMITTED))
+        self.unit_loop.watches(stock.devices.claims, self._units_of_claim, when=_freed_or_made)
         self.unit_loop.watches(stock.nodes, self._units_leaving, when=_answers_differently)
         self.unit_loop.watches(stock.pods, self._units_wanting_ports, when=_frees_ports)
         self.node_loop.watches(stock.nodes, self._host_of_node)
-        self.node_loop.watches(stock.shelf.slices, lambda part: self._hosts_named(part.spec.node_name))
-        self.node_loop.watches(stock.shelf.classes, lambda _: map(HostName, self._hosts_with_devices()))
+        self.node_loop.watches(stock.devices.slices, lambda part: self._hosts_named(part.spec.node_name))
+        self.node_loop.watches(stock.devices.classes, lambda _: map(HostName, self._hosts_with_devices()))
         self.mirror.listen(self._slurm_changed)
         self.mirror.listen(self.line.changed)
         self.runtime.control(self.unit_loop)
@@ -144,7 +148,7 @@ class Bridge:
         self.runtime.serve(self.mirror.run)
         self.runtime.serve(self.releaser.run)
         self.runtime.serve(self.line.run)
-        self.runtime.serve(lambda: notice(self.runtime.client, partial(kinds.news, stock.kinds)))
+        self.runtime.serve(lambda: notice(self.runtime.client, partial(grouping.new_group_kinds, stock.group_kinds)))
         self.runtime.health.ready("slurm", lambda: str(self.mirror.fault) if self.mirror.fault else None)
 
     async def run(self, lead: Lead | None = None) -> None:
@@ -178,10 +182,10 @@ class Bridge:
 
     def _look_at_everything(self) -> None:
         """Slurm is in sight, for the first time or again: whatever waited for that goes on."""
-        for unit in {entry.unit for entry in self.ledger}:
+        for unit in {entry.workload for entry in self.ledger}:
             self.unit_loop.queue.add(unit)
         for pod in self.stock.pods:
-            self.unit_loop.queue.add(self.stock.unit_of(pod), priority=pod.spec.priority)
+            self.unit_loop.queue.add(self.stock.workload_of(pod), priority=pod.spec.priority)
         for name in {*self.mirror.nodes, *(pod_state.host_of(node) for node in self.stock.nodes)}:
             self.node_loop.queue.add(HostName(name))
 
@@ -192,7 +196,7 @@ class Bridge:
 
     def _look_at_waiting(self, with_jobs: bool) -> None:
         del self._looking[with_jobs]
-        for unit in self.stock.units_of(self.stock.waiting(with_jobs=with_jobs)):
+        for unit in self.stock.workloads_of(self.stock.waiting_pods(with_jobs=with_jobs)):
             self.unit_loop.queue.add(unit)
 
     # --- what concerns whom
@@ -200,30 +204,32 @@ class Bridge:
     def _units_of_pod(self, pod: WorkloadPod) -> set[Workload]:
         """Its unit, and the pod alone if it had a job as such before it joined others."""
         alone = Workload(pod.metadata.namespace, "Pod", pod.metadata.name)
-        return {self.stock.unit_of(pod), *((alone,) if self.ledger.jobs_of(alone) else ())}
+        return {self.stock.workload_of(pod), *((alone,) if self.ledger.entries_of(alone) else ())}
 
     def _units_of_group(self, kind: str, found: Object) -> set[Workload]:
         return units_of_group(self.stock, kind, found.metadata.namespace, found.metadata.name)
 
     def _units_leaving(self, node: Node) -> set[Workload]:
         """Units with deleted pods on a node, whose end depends on whether its kubelet answers."""
-        return self.stock.units_of(p for p in self.stock.pods.by("node", node.metadata.name) if p.metadata.deleting)
+        return self.stock.workloads_of(p for p in self.stock.pods.by("node", node.metadata.name) if p.metadata.deleting)
 
     def _units_of_claim(self, claim: ResourceClaim) -> set[Workload]:
         """Units that name a claim, and those that may wait for what it held."""
         naming = self.stock.pods.by("claim", str(claim.key))
-        return self.stock.units_of(naming) | self._units_wanting_devices(UNPLACED)
+        return self.stock.workloads_of(naming) | self._units_wanting_devices(UNPLACED)
 
     def _units_wanting_devices(self, standing: str) -> set[Workload]:
-        return self.stock.units_of(self.stock.pods.by("devices", standing))
+        return self.stock.workloads_of(self.stock.pods.by("devices", standing))
 
     def _hosts_with_devices(self) -> list[str]:
-        found = {part.spec.node_name for part in self.stock.shelf.slices}
+        found = {part.spec.node_name for part in self.stock.devices.slices}
         return [pod_state.host_of(node) for name in found if (node := self.stock.nodes.get(Key("", name)))]
 
     def _units_wanting_ports(self, _: WorkloadPod) -> set[Workload]:
         """Units that wait and want host ports, when somebody gives some back."""
-        return self.stock.units_of(pod for pod in self.stock.pods if pod_state.waiting(pod) and ports_of(pod))
+        return self.stock.workloads_of(
+            pod for pod in self.stock.pods if pod_state.is_waiting(pod) and host_ports_of(pod)
+        )
 
     def _host_of_node(self, node: Node) -> list[HostName]:
         return [HostName(pod_state.host_of(node))]
@@ -246,20 +252,16 @@ class Bridge:
             for name in doubt.missing:
                 self.node_loop.queue.add(HostName(name))
 
-    def _in_slurm(self, name: str) -> bool:
-        node = self.stock.nodes.get(Key("", name))
-        return node is not None and pod_state.host_of(node) in self.mirror.nodes
-
     def _tell_place(self, job: str) -> None:
-        if unit := self.ledger.unit_of(job):
+        if unit := self.ledger.resolve_workload(job):
             self._look_at(unit)
 
     def _look_at(self, unit: Workload) -> None:
         self.unit_loop.queue.add(unit)
 
     def _units_of_job(self, job: str) -> set[Workload]:
-        known = self.ledger.unit_of(job)
-        return self.stock.units_of(self.stock.pods.by("job", job)) | ({known} if known else set())
+        known = self.ledger.resolve_workload(job)
+        return self.stock.workloads_of(self.stock.pods.by("job", job)) | ({known} if known else set())
 
 
 def _freed_or_made(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
@@ -269,9 +271,9 @@ def _freed_or_made(old: ResourceClaim | None, new: ResourceClaim | None) -> bool
 
 def _frees_ports(old: WorkloadPod | None, new: WorkloadPod | None) -> bool:
     """A pod on a node has ended, or is gone, and had host ports."""
-    if old is None or not pod_state.bound(old) or pod_state.finished(old) or not ports_of(old):
+    if old is None or not pod_state.is_bound(old) or pod_state.is_finished(old) or not host_ports_of(old):
         return False
-    return new is None or pod_state.finished(new)
+    return new is None or pod_state.is_finished(new)
 
 
 def _answers_differently(old: Node | None, new: Node | None) -> bool:
@@ -284,7 +286,7 @@ async def assemble(
     """A bridge that is ready to run."""
     runtime = Runtime(client, health=health)
     system = await client.get(NAMESPACES, Key("", "kube-system"))
-    me = Self(system.metadata.uid, settings.bridge)
-    bridge = Bridge(settings, runtime, slurm, ClusterState(runtime, settings, await discover(client)), me)
+    me = BridgeIdentity(system.metadata.uid, settings.bridge_name)
+    bridge = Bridge(settings, runtime, slurm, await discover(client), me)
     bridge.wire()
     return bridge

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from slinky.bridge import names
-from slinky.bridge.feasibility.label_selector import Selector
+from slinky.bridge.feasibility.label_selector import LabelSelector
 from slinky.kube import View
 from slinky.observe import Explained
 
@@ -25,7 +25,7 @@ class ConfigError(Explained, ValueError):
     """The file cannot be used; the message says where it is wrong."""
 
 
-class Rule(View, frozen=True):
+class PolicyRule(View, frozen=True):
     """What the workloads of some namespaces are in Slurm: `force` wins over annotations, `allow` bounds them.
 
     The first rule that fits decides. Names may end with `*`.
@@ -99,7 +99,7 @@ class BridgeSettings(View, frozen=True):
     scheduler_name: str = names.SCHEDULER
     slurm_rest_api: str = "http://slurm-restapi.slurm:6820"
     managed_namespaces: tuple[str, ...] = ()
-    managed_namespace_selector: Selector = Selector()
+    managed_namespace_selector: LabelSelector = LabelSelector()
     mcs_label: str = ""
     partition: str = "slurm-bridge"
 
@@ -126,17 +126,17 @@ class BridgeSettings(View, frozen=True):
     leader_elect: bool = True
     # Where PrologSlurmctld and EpilogSlurmctld may ring (UDP); 0 is off.
     doorbell_port: int = 0
-    policy: tuple[Rule, ...] = ()
+    policy: tuple[PolicyRule, ...] = ()
     priority_classes: dict[str, PriorityRule] = {}
     device_profiles: tuple[DeviceProfile, ...] = ()
 
     @property
-    def bridge(self) -> str:
+    def bridge_name(self) -> str:
         """The bridge's name in its jobs."""
         return self.bridge_id or self.scheduler_name
 
 
-KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(BridgeSettings))
+SETTING_NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(BridgeSettings))
 
 
 def parse(text: str) -> tuple[BridgeSettings, tuple[str, ...]]:
@@ -154,7 +154,7 @@ def parse(text: str) -> tuple[BridgeSettings, tuple[str, ...]]:
         settings = msgspec.convert(given, BridgeSettings)
     except msgspec.ValidationError as error:
         raise ConfigError(str(error)) from error
-    return settings, tuple(sorted(str(key) for key in given if key not in KNOWN))
+    return settings, tuple(sorted(str(key) for key in given if key not in SETTING_NAMES))
 
 
 def _translated(given: dict[str, Any]) -> dict[str, Any]:

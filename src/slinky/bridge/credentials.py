@@ -10,10 +10,10 @@ from slinky.kube.tls import Followed, load_pair
 from slinky.observe import Clock, SystemClock
 from slinky.slurm import FileToken, MintedToken, TokenSource
 
-LOOK_EVERY = 30.0
+RELOAD_SECONDS = 30.0
 
 
-def tokens(settings: BridgeSettings) -> TokenSource:
+def token_source(settings: BridgeSettings) -> TokenSource:
     """Where the token comes from: minted with a key, or kept in a file by somebody else. Raises `ConfigError`."""
     if settings.jwt_key_file:
         return MintedToken(Path(settings.jwt_key_file).read_bytes, settings.slurm_user)
@@ -23,7 +23,7 @@ def tokens(settings: BridgeSettings) -> TokenSource:
     return FileToken(path)
 
 
-class Trust:
+class TlsTrust:
     """A TLS context from a folder with ca.crt, tls.crt and tls.key, each of them optional but the pair together.
 
     New authorities are added to those that are trusted already, so that a change of them needs no common moment.
@@ -48,5 +48,5 @@ class Trust:
     async def run(self) -> None:
         """Take up what changes, until cancelled."""
         while True:
-            await self._clock.sleep(LOOK_EVERY)
+            await self._clock.sleep(RELOAD_SECONDS)
             self._followed.get()

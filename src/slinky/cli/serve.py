@@ -163,7 +163,7 @@ def bridge_admission(
 ) -> None:
     """Check the options of pods that Slurm will schedule."""
     settings = _bridge_settings(config)
-    own = bridge_webhook.Own(Key(namespace, name), Key(namespace, secret), name)
+    own = bridge_webhook.ManagedCertificates(Key(namespace, name), Key(namespace, secret), name)
     _serve(
         lambda health: bridge_webhook.main(settings, certificates or own, port=port, health=health),
         log_level,

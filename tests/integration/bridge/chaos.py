@@ -131,7 +131,7 @@ class Observer:
     async def jobs(self) -> list[Job]:
         """Every job of this bridge, dead or alive, at one moment."""
         listing = await self.stage.slurm.jobs()
-        mark = f'"bridge":"{self.stage.settings.bridge}"'
+        mark = f'"bridge":"{self.stage.settings.bridge_name}"'
         return [job for job in (listing.items if listing else ()) if mark in job.admin_comment]
 
     async def look(self) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from tests.integration.bridge.scene import Scene, scene
 
 from slinky.bridge import names
-from slinky.bridge.devices.state import held
-from slinky.bridge.state.views import DEVICE_CLASSES, RESOURCE_CLAIMS, SLICES, ResourceClaim
+from slinky.bridge.devices.state import allocated_devices
+from slinky.bridge.state.views import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, ResourceClaim
 from slinky.kube import Key, KubeClient, NotFound
 from slinky.slurm import SlurmClient as Slurm
 
@@ -42,13 +42,13 @@ class Rack:
         pool = {"name": node, "generation": more.get("generation", 1), "resourceSliceCount": more.get("count", 1)}
         spec = {"driver": driver, "nodeName": node, "pool": pool}
         given = {"sharedCounters": more["counters"]} if "counters" in more else {"devices": list(devices)}
-        await self.client.create(SLICES, SLICES.manifest(Key("", name), spec={**spec, **given}))
+        await self.client.create(RESOURCE_SLICES, RESOURCE_SLICES.manifest(Key("", name), spec={**spec, **given}))
         self.published.append(name)
         return name
 
     async def unpublish(self, name: str) -> None:
         with contextlib.suppress(NotFound):
-            await self.client.delete(SLICES, Key("", name))
+            await self.client.delete(RESOURCE_SLICES, Key("", name))
 
     async def claim(self, name: str, *requests: Mapping[str, Any], **more: Any) -> ResourceClaim:
         """A claim that somebody makes."""
@@ -64,7 +64,7 @@ class Rack:
         """The devices of the claim behind a pod's extended resources."""
         status = (await self.stage.get(pod)).status.extended_resource_claim_status
         assert status is not None
-        return sorted(at.device for at in held(await self.get_claim(status.resource_claim_name)))
+        return sorted(at.device for at in allocated_devices(await self.get_claim(status.resource_claim_name)))
 
     async def give(self, claim: str, driver: str, pool: str, device: str) -> None:
         """Allocate a device to a claim as another scheduler would."""

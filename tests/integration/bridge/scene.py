@@ -219,7 +219,7 @@ class Scene:
 
     async def jobs(self, *, live: bool = True) -> list[Job]:
         """Every job of this scene's bridge."""
-        return await self._jobs(f'"bridge":"{self.settings.bridge}"', live=live)
+        return await self._jobs(f'"bridge":"{self.settings.bridge_name}"', live=live)
 
     async def _jobs(self, mark: str, *, live: bool = True) -> list[Job]:
         listing = await self.slurm.jobs()

@@ -150,7 +150,7 @@ def test_two_replicas_come_with_a_leader_and_budgets(helm: Helm) -> None:
 def test_the_example_of_values_is_a_good_one(helm: Helm) -> None:
     example = CHARTS.parent / "examples" / "bridge" / "values.yaml"
     settings = settings_of(helm.render("slurm-bridge", yaml.safe_load(example.read_text())))
-    policy.check(settings.policy, settings.priority_classes)
+    policy.check_policy(settings.policy, settings.priority_classes)
     assert settings.priority_classes["urgent"].qos == "high"
 
 

@@ -11,8 +11,8 @@ from tests.integration.bridge.test_gangs import batch_job
 
 from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
-from slinky.bridge.devices.cores import bits, folded, numbers
-from slinky.bridge.devices.state import held
+from slinky.bridge.devices.cores import format_ranges, parse_bitmap, parse_ranges
+from slinky.bridge.devices.state import allocated_devices
 from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS
 from slinky.kube import EVENTS, NAMESPACES, NODES, Key, KubeClient
 from slinky.slurm import SlurmClient as Slurm
@@ -59,7 +59,7 @@ async def test_a_pod_gets_exactly_the_devices_that_slurm_granted(bay: Rack) -> N
         )
         await bay.stage.bound(pod)
         (gres,) = (await _granted(bay, pod)).gres
-        assert await bay.held_by(pod) == [f"gpu-{number}" for number in numbers(gres.index or "")]
+        assert await bay.held_by(pod) == [f"gpu-{number}" for number in parse_ranges(gres.index or "")]
     assert not set(await bay.held_by("one")) & set(await bay.held_by("two"))
     await bay.stage.phase("two", "Succeeded", 0)
     await eventually(lambda: _released(bay, "two"), "the end of the claim")
@@ -130,7 +130,7 @@ async def test_a_job_that_ends_before_its_pods_start_frees_what_they_claimed(bay
 
 async def _hold(made: Rack, count: int) -> bool:
     found = await made.client.list(RESOURCE_CLAIMS, namespace=made.stage.namespace)
-    return sum(len(held(claim)) for claim in found if claim.metadata.name != "foreign") == count
+    return sum(len(allocated_devices(claim)) for claim in found if claim.metadata.name != "foreign") == count
 
 
 async def test_a_claim_of_ones_own_is_filled_with_its_settings_and_protected(bay: Rack) -> None:
@@ -140,7 +140,7 @@ async def test_a_claim_of_ones_own_is_filled_with_its_settings_and_protected(bay
     await bay.stage.pod("p", resourceClaims=[{"name": "g", "resourceClaimName": "mine"}])
     await bay.stage.bound("p")
     claim = await bay.get_claim("mine")
-    assert len(held(claim)) == 2
+    assert len(allocated_devices(claim)) == 2
     assert "resource.kubernetes.io/delete-protection" in claim.metadata.finalizers
     assert claim.status.allocation is not None
     (told,) = claim.status.allocation.devices.config
@@ -157,7 +157,7 @@ async def test_pods_of_one_gang_share_a_claim_on_one_node(bay: Rack) -> None:
         await bay.stage.bound(f"gang-{number}")
     claim = await bay.get_claim("ours")
     assert {user.name for user in claim.status.reserved_for} == {"gang-0", "gang-1"}
-    assert len(held(claim)) == 3
+    assert len(allocated_devices(claim)) == 3
     # Another workload waits until the claim is free.
     await bay.stage.pod("other", resourceClaims=wanted, annotations=SHARED)
     assert "in use by pods gang-" in await bay.stage.says("other", "ClaimPending")
@@ -266,19 +266,19 @@ async def test_cores_become_cpus_of_a_claim_and_more_than_32_need_groups(kube: K
             await made.stage.pod(pod, requests=amount, limits=amount, annotations=SHARED, **where)
             await made.stage.bound(pod)
             cores = {number % 8 for number in (int(name[-3:]) for name in await made.held_by(pod))}
-            assert cores == set(bits((await _granted(made, pod)).core_bitmap))
+            assert cores == set(parse_bitmap((await _granted(made, pod)).core_bitmap))
             assert len(await made.held_by(pod)) == count
         for pod in ("many", "rest"):
             amount = {resource: "40" if pod == "many" else "20"}
             await made.stage.pod(pod, requests=amount, limits=amount, annotations=SHARED)
             assert (await made.stage.bound(pod)).spec.node_name == grouped
-            chosen = bits((await _granted(made, pod)).core_bitmap)
+            chosen = parse_bitmap((await _granted(made, pod)).core_bitmap)
             assert await made.held_by(pod) == sorted(f"cpu {number}" for number in chosen)
             claim = await made.get_claim(await _claim_name(made, pod))
             assert claim.status.allocation is not None
             (told,) = claim.status.allocation.devices.config
             assert told.opaque is not None
-            assert told.opaque.parameters["cpuConfig"] == {"cpuset": folded(chosen)}
+            assert told.opaque.parameters["cpuConfig"] == {"cpuset": format_ranges(chosen)}
         await made.claim("singly", exactly(made.cpu, count=33))
         await made.stage.pod("refused", resourceClaims=[{"name": "c", "resourceClaimName": "singly"}])
         told_ = await made.stage.says("refused", "InvalidOption")

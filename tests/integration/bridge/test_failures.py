@@ -155,7 +155,7 @@ async def test_after_a_crash_of_slurmctld_every_pod_has_a_live_job_again(stage: 
         if pod is None or pod.metadata.deleting:
             return True  # its job was lost under it: it left with the reason, which is a lawful end too
         job = await stage.slurm.job(pod.metadata.labels[names.JOB_LABEL])
-        return bool(pod.spec.node_name) and job.state.running and stage.settings.bridge in job.admin_comment
+        return bool(pod.spec.node_name) and job.state.running and stage.settings.bridge_name in job.admin_comment
 
     await eventually(healthy, "a live job or a lawful end", 90)
 

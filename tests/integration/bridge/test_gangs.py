@@ -179,14 +179,14 @@ async def test_a_gang_keeps_its_job_when_its_root_goes_before_its_binding_is_see
     stock, gang = stage.bridge.stock, Workload(stage.namespace, "Job", "j")
     seen, stock.pods = (
         stock.pods,
-        Cache(OUR_PODS, indexes={"group": grouping.groups_of, "job": by_label(names.JOB_LABEL)}),
+        Cache(OUR_PODS, indexes={"group": grouping.group_keys_of, "job": by_label(names.JOB_LABEL)}),
     )
     for name in ("a", "b"):
         pod = await stage.get(name)
         labels = {key: value for key, value in pod.metadata.labels.items() if key != names.JOB_LABEL}
         stock.pods.put(replace(pod, metadata=replace(pod.metadata, labels=labels)))
     watched, stock.groups["Job"] = stock.groups["Job"], Cache(BATCH_JOBS)
-    assert stock.members(gang) == []
+    assert stock.pods_of(gang) == []
     await stage.bridge.units.reconcile(gang)
     assert (await stage.slurm.job(job.job_id)).state.running
     stock.pods, stock.groups["Job"] = seen, watched

@@ -16,7 +16,7 @@ from tests.integration.bridge.test_gangs import GANG
 
 from slinky.bridge import names
 from slinky.bridge.app import assemble
-from slinky.bridge.state.views import BATCH_JOBS, DEVICE_CLASSES, OUR_PODS, RESOURCE_CLAIMS, SLICES
+from slinky.bridge.state.views import BATCH_JOBS, DEVICE_CLASSES, OUR_PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from slinky.kube import AlreadyExists, Key, KubeClient, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside
@@ -40,14 +40,14 @@ async def rack(kube: KubeClient, ctld: Slurm) -> AsyncIterator[Scene]:
             node = f"{stage.name}-{number}"
             pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
             spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": [{"name": "gpu-0"}]}
-            await kube.create(SLICES, SLICES.manifest(Key("", node), spec=spec))
+            await kube.create(RESOURCE_SLICES, RESOURCE_SLICES.manifest(Key("", node), spec=spec))
         await stage.start()
         for number in (1, 2):
             await stage.node(number)
         await stage.crash()
         yield stage
         for number in (1, 2):
-            await kube.delete(SLICES, Key("", f"{stage.name}-{number}"))
+            await kube.delete(RESOURCE_SLICES, Key("", f"{stage.name}-{number}"))
 
 
 async def born(stage: Scene, life: str) -> list[str]:

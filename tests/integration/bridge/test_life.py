@@ -25,7 +25,7 @@ async def test_a_pod_gets_a_job_and_its_node(stage: Scene) -> None:
     assert any(toleration.key == names.MANAGED_TAINT for toleration in pod.spec.tolerations)
     assert "EXTERNAL_JOB" in job.flags
     assert job.state.running
-    assert identity.parse(job.admin_comment) is not None
+    assert identity.parse_comment(job.admin_comment) is not None
     assert stage.nodes[0] in await stage.says("p", "Allocated")
 
 

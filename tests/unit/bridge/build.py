@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from slinky.bridge import names
-from slinky.bridge.state.views import DeviceClass, Slice, WorkloadPod
+from slinky.bridge.state.views import DeviceClass, ResourceSlice, WorkloadPod
 from slinky.kube import Node
 from slinky.slurm import Job, JobRecord, JobState, NodeResources, Presence, Whereabouts
 
@@ -84,7 +84,7 @@ def device_class(name: str = "lab-gpu", *expressions: str, resource: str = "") -
     return msgspec.convert({"metadata": {"name": name}, "spec": spec}, DeviceClass)
 
 
-def slice_of(devices: list[dict[str, Any]], driver: str = GPU_DRIVER, **more: Any) -> Slice:
+def slice_of(devices: list[dict[str, Any]], driver: str = GPU_DRIVER, **more: Any) -> ResourceSlice:
     """A slice of a node; `more` are `node`, `pool`, `generation`, `count`, `counters`."""
     place = more.get("node", "n1")
     pool = {
@@ -94,11 +94,11 @@ def slice_of(devices: list[dict[str, Any]], driver: str = GPU_DRIVER, **more: An
     }
     spec = {"driver": driver, "pool": pool, "nodeName": place, "devices": devices}
     return msgspec.convert(
-        {"metadata": {"name": "s"}, "spec": {**spec, "sharedCounters": more.get("counters", [])}}, Slice
+        {"metadata": {"name": "s"}, "spec": {**spec, "sharedCounters": more.get("counters", [])}}, ResourceSlice
     )
 
 
-def gpus(number: int, model: str = "M1", first: int = 0, **more: Any) -> Slice:
+def gpus(number: int, model: str = "M1", first: int = 0, **more: Any) -> ResourceSlice:
     """A slice with so many GPUs, as the lab's driver publishes them."""
     devices = [
         {
@@ -111,7 +111,7 @@ def gpus(number: int, model: str = "M1", first: int = 0, **more: Any) -> Slice:
     return slice_of(devices, **more)
 
 
-def cpu_singles(*, sockets: int = 1, cores: int = 4, threads: int = 1, **more: Any) -> Slice:
+def cpu_singles(*, sockets: int = 1, cores: int = 4, threads: int = 1, **more: Any) -> ResourceSlice:
     """A slice in which every CPU is a device; siblings are numbered apart, as Linux does."""
     total = sockets * cores
     devices = [
@@ -129,7 +129,7 @@ def cpu_singles(*, sockets: int = 1, cores: int = 4, threads: int = 1, **more: A
     return slice_of(devices, "dra.cpu", **more)
 
 
-def cpu_groups(groups: Mapping[str, str], layout: str = "", **more: Any) -> Slice:
+def cpu_groups(groups: Mapping[str, str], layout: str = "", **more: Any) -> ResourceSlice:
     """A slice in which groups of CPUs are devices: name to cpuset, one socket each."""
     devices = [
         {

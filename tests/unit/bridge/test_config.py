@@ -4,7 +4,7 @@
 import pytest
 
 from slinky.bridge import config
-from slinky.bridge.config import ConfigError, PriorityRule, Rule
+from slinky.bridge.config import ConfigError, PolicyRule, PriorityRule
 from slinky.bridge.workload import policy
 
 
@@ -34,16 +34,16 @@ def test_a_file_that_cannot_be_used_says_where(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", [Rule(force={"acount": "x"}), Rule(default={"timelimit": "soon"}), Rule(refuse=("x",))]
+    "rule", [PolicyRule(force={"acount": "x"}), PolicyRule(default={"timelimit": "soon"}), PolicyRule(refuse=("x",))]
 )
-def test_a_policy_that_names_what_does_not_exist_is_refused(rule: Rule) -> None:
+def test_a_policy_that_names_what_does_not_exist_is_refused(rule: PolicyRule) -> None:
     with pytest.raises(ConfigError):
-        policy.check([rule], {})
+        policy.check_policy([rule], {})
 
 
 def test_a_priority_class_must_mean_something() -> None:
     with pytest.raises(ConfigError):
-        policy.check([], {"high": PriorityRule()})
+        policy.check_policy([], {"high": PriorityRule()})
     with pytest.raises(ConfigError, match="between"):
-        policy.check([], {"high": PriorityRule(priority=-1)})
-    policy.check([], {"high": PriorityRule(priority=0)})
+        policy.check_policy([], {"high": PriorityRule(priority=-1)})
+    policy.check_policy([], {"high": PriorityRule(priority=0)})

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slinky.bridge.config import BridgeSettings, ConfigError
-from slinky.bridge.credentials import Trust, tokens
+from slinky.bridge.credentials import TlsTrust, token_source
 from slinky.kube.certificates import Pair, authority, serving
 from slinky.kube.tls import load_pair
 from slinky.observe import ManualClock
@@ -24,7 +24,7 @@ def write(path: Path, text: str) -> None:
     os.replace(fresh, path)  # noqa: PTH105
 
 
-async def shakes_hands(trust: Trust, signer: Pair) -> bool:
+async def shakes_hands(trust: TlsTrust, signer: Pair) -> bool:
     """Whether a server with a certificate of that authority is believed."""
     pair = serving(signer, ("localhost",), NOW)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -44,7 +44,7 @@ async def test_a_new_authority_is_trusted_without_a_restart_and_the_old_one_stil
     first, second = authority(NOW), authority(NOW)
     write(tmp_path / "ca.crt", first.certificate)
     clock = ManualClock()
-    trust = Trust(str(tmp_path), clock)
+    trust = TlsTrust(str(tmp_path), clock)
     assert await shakes_hands(trust, first)
     assert not await shakes_hands(trust, second)
     task = asyncio.create_task(trust.run())
@@ -62,10 +62,10 @@ async def test_a_new_authority_is_trusted_without_a_restart_and_the_old_one_stil
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("not a certificate")
     with pytest.raises(ConfigError, match=f"tlsFolder {tmp_path}"):
-        Trust(str(tmp_path))
+        TlsTrust(str(tmp_path))
 
 
 def test_no_token_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JWT_FILE", raising=False)
     with pytest.raises(ConfigError, match="tokenFile, jwtKeyFile"):
-        tokens(BridgeSettings())
+        token_source(BridgeSettings())

@@ -16,19 +16,19 @@ from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import hetjob, identity
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
-from slinky.bridge.workload.identity import Self
-from slinky.bridge.workload.job_spec import MOST_ROLES, JobContext, JobSpec, translate
+from slinky.bridge.workload.identity import BridgeIdentity
+from slinky.bridge.workload.job_spec import ROLES_MAX, JobContext, JobSpec, build_job_spec
 from slinky.slurm import Job, JobRecord, JobState, NodeResources, number
 
 GROUP = Workload("ns", "PodGroup", "g")
-ME = Self("cluster", "bridge")
+ME = BridgeIdentity("cluster", "bridge")
 
 
 def wish(
     *pods: WorkloadPod, options: dict[str, str] | None = None, excluded: dict[str, frozenset[str]] | None = None
 ) -> JobSpec:
     root = WorkloadRoot({names.OPTION + name: value for name, value in (options or {}).items()})
-    return translate(GROUP, root, pods, JobContext(BridgeSettings()), excluded=excluded)
+    return build_job_spec(GROUP, root, pods, JobContext(BridgeSettings()), excluded=excluded)
 
 
 def workers(count: int, **more: Any) -> list[WorkloadPod]:
@@ -55,7 +55,7 @@ def test_roles_of_different_size_are_components_in_the_order_of_their_ranks() ->
 
 def test_each_role_can_be_asked_for_on_its_own() -> None:
     found = wish(needing({"cpu": "4"}, "w-0"), *workers(2))
-    alone = found.apart()
+    alone = found.split_by_role()
     assert [names_of(part) for part in alone] == [[["w-0"]], [["w-1", "w-2"]]]
     assert tuple(part.request for part in alone) == found.requests
 
@@ -92,7 +92,7 @@ def test_pods_of_one_role_share_nodes_and_roles_do_not() -> None:
 
 
 def test_more_shapes_than_slurm_takes_are_told() -> None:
-    pods = [needing({"cpu": str(i)}, f"w-{i}") for i in range(1, MOST_ROLES + 2)]
+    pods = [needing({"cpu": str(i)}, f"w-{i}") for i in range(1, ROLES_MAX + 2)]
     with pytest.raises(OptionError, match="different shapes"):
         wish(*pods)
 
@@ -113,11 +113,11 @@ def test_every_pod_is_in_one_role_and_every_role_has_nodes_for_its_pods(sizes: l
 def test_the_first_component_names_every_pod_and_tells_them_apart() -> None:
     found = wish(needing({"cpu": "4"}, "w-0"), *workers(2))
     signed = identity.sign(found.requests, found.roles, ME, str(GROUP))
-    comments = [identity.parse(request.admin_comment or "") for request in signed]
+    comments = [identity.parse_comment(request.admin_comment or "") for request in signed]
     assert comments[0] is not None and comments[1] is not None
-    assert identity.roles_of(comments[0]) == [["ns/w-0"], ["ns/w-1", "ns/w-2"]]
+    assert identity.pods_by_component(comments[0]) == [["ns/w-0"], ["ns/w-1", "ns/w-2"]]
     assert comments[1].pods == ["ns/w-1", "ns/w-2"]
-    assert identity.ours(comments[1], ME)
+    assert identity.is_ours(comments[1], ME)
 
 
 def test_pods_go_to_the_component_that_names_them() -> None:
@@ -140,28 +140,28 @@ def part(number_: int, *words: str, hosts: tuple[str, ...] = (), reason: str = "
 
 
 def test_only_the_first_component_tells_its_parts() -> None:
-    assert hetjob.parts(part(7, "PENDING").detail) == ["8"]
-    assert hetjob.parts(part(8, "PENDING").detail) == []
-    assert hetjob.parts(Job(3)) == []
-    assert hetjob.parts(Job(5, het_job_id=number(5), het_job_id_set="5,8-10")) == ["8", "9", "10"]
+    assert hetjob.component_ids(part(7, "PENDING").detail) == ["8"]
+    assert hetjob.component_ids(part(8, "PENDING").detail) == []
+    assert hetjob.component_ids(Job(3)) == []
+    assert hetjob.component_ids(Job(5, het_job_id=number(5), het_job_id_set="5,8-10")) == ["8", "9", "10"]
 
 
 def test_a_job_has_its_nodes_when_every_component_has() -> None:
-    both = hetjob.join([part(7, "RUNNING", hosts=("a",)), part(8, "RUNNING", hosts=("b", "c"))])
+    both = hetjob.merge_components([part(7, "RUNNING", hosts=("a",)), part(8, "RUNNING", hosts=("b", "c"))])
     assert [granted.node for granted in both.resources or ()] == ["a", "b", "c"]
     assert both.job_id == "7"
-    assert hetjob.join([part(7, "RUNNING", hosts=("a",)), part(8, "RUNNING")]).resources is None
-    assert hetjob.join([part(7, "RUNNING", hosts=("a",)), part(8, "PENDING")]).state.pending
+    assert hetjob.merge_components([part(7, "RUNNING", hosts=("a",)), part(8, "RUNNING")]).resources is None
+    assert hetjob.merge_components([part(7, "RUNNING", hosts=("a",)), part(8, "PENDING")]).state.pending
 
 
 @pytest.mark.parametrize("over", [7, 8])
 def test_a_job_is_over_as_soon_as_one_component_is(over: int) -> None:
     parts = [part(i, "CANCELLED" if i == over else "RUNNING", hosts=("a",)) for i in (7, 8)]
-    assert hetjob.join(parts).over
-    assert hetjob.join(parts).state.base == "CANCELLED"
+    assert hetjob.merge_components(parts).over
+    assert hetjob.merge_components(parts).state.base == "CANCELLED"
 
 
 def test_a_waiting_job_gives_the_reason_of_the_component_that_has_one() -> None:
-    joined = hetjob.join([part(7, "PENDING"), part(8, "PENDING", reason="PartitionConfig")])
+    joined = hetjob.merge_components([part(7, "PENDING"), part(8, "PENDING", reason="PartitionConfig")])
     assert joined.detail is not None
     assert joined.detail.state_reason == "PartitionConfig"

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.feasibility import constraints
-from slinky.bridge.feasibility.label_selector import matches
+from slinky.bridge.feasibility.label_selector import selector_matches
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import annotations, grouping, pod_resources, pod_state, policy
 from slinky.bridge.workload.annotations import OptionError
-from slinky.bridge.workload.policy import Refused
+from slinky.bridge.workload.policy import PolicyViolation
 from slinky.kube import AdmissionRequest, AdmissionResponse, Object, deny
 
 T = TypeVar("T", bound=Object)
@@ -27,14 +27,14 @@ LabelsOf = Callable[[str], Awaitable[Mapping[str, str]]]
 """The labels of a namespace."""
 
 
-def managed(settings: BridgeSettings, namespace: str, labels: Mapping[str, str]) -> bool:
+def is_managed(settings: BridgeSettings, namespace: str, labels: Mapping[str, str]) -> bool:
     """Whether pods of a namespace are ours by default; a selector, if there is one, decides alone."""
     if settings.managed_namespace_selector:
-        return matches(settings.managed_namespace_selector, labels)
+        return selector_matches(settings.managed_namespace_selector, labels)
     return namespace in settings.managed_namespaces
 
 
-def default(pod: WorkloadPod, settings: BridgeSettings, *, ours: bool) -> tuple[Mapping[str, Any], ...]:
+def scheduling_patch(pod: WorkloadPod, settings: BridgeSettings, *, ours: bool) -> tuple[Mapping[str, Any], ...]:
     """The patch that hands a new pod to Slurm."""
     named = pod.spec.scheduler_name == settings.scheduler_name
     if not (ours or named):
@@ -63,7 +63,7 @@ def _poses(pod: WorkloadPod) -> Iterable[str]:
 
 def _contradicts(pod: WorkloadPod) -> Iterable[str]:
     resources = [container.resources for container in (*pod.spec.containers, *pod.spec.init_containers)]
-    asked = {name for found in resources for name in pod_resources.requests(found)}
+    asked = {name for found in resources for name in pod_resources.requests_of(found)}
     if names.OPTION + "gres" in pod.metadata.annotations and any(_device(name) for name in asked):
         yield f"the annotation {names.OPTION}gres and device requests in containers exclude each other"
 
@@ -74,7 +74,7 @@ def _device(name: str) -> bool:
 
 def _options(found: Object) -> Iterable[str]:
     try:
-        annotations.read(found.metadata.annotations)
+        annotations.parse_options(found.metadata.annotations)
     except OptionError as error:
         yield str(error)
 
@@ -83,23 +83,23 @@ def _by_policy(settings: BridgeSettings) -> Callable[[WorkloadPod], Iterable[str
     """The rule that a pod which speaks for itself asks for nothing that it may not have."""
 
     def rule(pod: WorkloadPod) -> Iterable[str]:
-        if pod.metadata.controller or len(grouping.groups_of(pod)) > 1:
+        if pod.metadata.controller or len(grouping.group_keys_of(pod)) > 1:
             return
         try:
-            policy.apply(pod.metadata.annotations, pod, settings.policy, settings.priority_classes)
-        except Refused as error:
+            policy.apply_policy(pod.metadata.annotations, pod, settings.policy, settings.priority_classes)
+        except PolicyViolation as error:
             yield str(error)
 
     return rule
 
 
 def _unknown(found: Object) -> Iterable[str]:
-    return [f"{key} is no option of Slurm jobs" for key in annotations.unknown(found.metadata.annotations)]
+    return [f"{key} is no option of Slurm jobs" for key in annotations.unknown_options(found.metadata.annotations)]
 
 
 ON_CREATE: tuple[Callable[[WorkloadPod], Iterable[str]], ...] = (
     _poses,
-    constraints.beyond,
+    constraints.unsupported_constraints,
     _contradicts,
     _options,
     _unknown,
@@ -108,14 +108,14 @@ ON_UPDATE: tuple[Callable[[WorkloadPod], Iterable[str]], ...] = (_contradicts, _
 ON_OWNERS: tuple[Callable[[Object], Iterable[str]], ...] = (_options, _unknown)
 
 
-def complaints(found: T, rules: Iterable[Callable[[T], Iterable[str]]], old: T | None = None) -> list[str]:
+def violations(found: T, rules: Iterable[Callable[[T], Iterable[str]]], old: T | None = None) -> list[str]:
     """Why an object cannot be taken. What was there already must not keep it from changing, or from going."""
     told = [complaint for rule in rules for complaint in rule(found)]
-    known = set(complaints(old, rules)) if old is not None else set()
+    known = set(violations(old, rules)) if old is not None else set()
     return [complaint for complaint in told if complaint not in known]
 
 
-def warnings(pod: WorkloadPod) -> list[str]:
+def ignored_fields(pod: WorkloadPod) -> list[str]:
     """What is taken but will not be honoured."""
     told = []
     affinity = pod.spec.affinity
@@ -131,13 +131,13 @@ def warnings(pod: WorkloadPod) -> list[str]:
     return told
 
 
-def frozen(old: WorkloadPod, new: WorkloadPod) -> list[str]:
+def forbidden_changes(old: WorkloadPod, new: WorkloadPod) -> list[str]:
     """What others than the bridge, whose own writes are not asked about, may not change: to take the job off a pod
     that waits is the way to have it submitted again.
     """
     before, placed = (
         _marks(old),
-        not pod_state.finished(old) and (pod_state.bound(old) or old.status.phase == "Running"),
+        not pod_state.is_finished(old) and (pod_state.is_bound(old) or old.status.phase == "Running"),
     )
     changed = {mark: value for mark, value in _marks(new).items() if value != before[mark]}
     told = [f"{mark} is set by the scheduler alone" for mark, value in changed.items() if value is not None]
@@ -154,8 +154,8 @@ def handlers(
 
     async def mutate(ask: AdmissionRequest) -> AdmissionResponse:
         pod = ask.new(WorkloadPod)
-        ours = managed(settings, ask.namespace, await labels_of(ask.namespace))
-        return AdmissionResponse(patch=default(pod, settings, ours=ours) if ask.operation == "CREATE" else ())
+        ours = is_managed(settings, ask.namespace, await labels_of(ask.namespace))
+        return AdmissionResponse(patch=scheduling_patch(pod, settings, ours=ours) if ask.operation == "CREATE" else ())
 
     async def validate(ask: AdmissionRequest) -> AdmissionResponse:
         if ask.operation == "DELETE":
@@ -166,16 +166,16 @@ def handlers(
         if ask.sub_resource == "resize":
             return deny("a pod cannot be resized in place: its Slurm job keeps its size")
         if ask.operation == "CREATE":
-            told = complaints(pod, (*ON_CREATE, _by_policy(settings)))
+            told = violations(pod, (*ON_CREATE, _by_policy(settings)))
         else:
             old = ask.old(WorkloadPod)
-            told = [*complaints(pod, ON_UPDATE, old), *frozen(old, pod)]
+            told = [*violations(pod, ON_UPDATE, old), *forbidden_changes(old, pod)]
         if told:
             return deny("; ".join(told))
-        return AdmissionResponse(warnings=tuple(warnings(pod)) if ask.operation == "CREATE" else ())
+        return AdmissionResponse(warnings=tuple(ignored_fields(pod)) if ask.operation == "CREATE" else ())
 
     async def options(ask: AdmissionRequest) -> AdmissionResponse:
-        told = complaints(ask.new(Object), ON_OWNERS, ask.old(Object) if ask.operation == "UPDATE" else None)
+        told = violations(ask.new(Object), ON_OWNERS, ask.old(Object) if ask.operation == "UPDATE" else None)
         return deny("; ".join(told)) if told else AdmissionResponse()
 
     return {MUTATE: mutate, VALIDATE: validate, OPTIONS: options}

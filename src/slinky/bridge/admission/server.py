@@ -21,7 +21,7 @@ from slinky.observe import Health
 
 
 @dataclass(frozen=True)
-class Own:
+class ManagedCertificates:
     """Certificates of our own: for which Service, in which Secret, trusted by which configurations."""
 
     service: Key
@@ -30,7 +30,11 @@ class Own:
 
 
 async def main(
-    settings: BridgeSettings, certificates: Path | Own, *, port: int = 9443, health: Health | None = None
+    settings: BridgeSettings,
+    certificates: Path | ManagedCertificates,
+    *,
+    port: int = 9443,
+    health: Health | None = None,
 ) -> None:
     """Answer until cancelled; `certificates` is a folder that holds tls.crt and tls.key, or how to keep them."""
     async with connect(manager="slurm-bridge-admission") as client, _folder(client, certificates, health) as folder:
@@ -55,7 +59,9 @@ async def main(
 
 
 @contextlib.asynccontextmanager
-async def _folder(client: KubeClient, certificates: Path | Own, health: Health | None) -> AsyncIterator[Path]:
+async def _folder(
+    client: KubeClient, certificates: Path | ManagedCertificates, health: Health | None
+) -> AsyncIterator[Path]:
     """Where the pair is, for as long as inside."""
     if isinstance(certificates, Path):
         yield certificates

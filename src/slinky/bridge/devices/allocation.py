@@ -14,25 +14,25 @@ from typing import Any
 from slinky.bridge.devices import cores
 from slinky.bridge.devices import inventory as supply
 from slinky.bridge.devices.classes import Unclaimable
-from slinky.bridge.devices.cores import Core, Cores, Located
+from slinky.bridge.devices.cores import Core, CpuTopology, DeviceId
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
 from slinky.bridge.devices.requests import ClassRequest
 from slinky.slurm import NodeResources
 
 #: A claim has no room for more devices.
-MOST_RESULTS = 32
+CLAIM_DEVICES_MAX = 32
 #: How the CPU driver wants to be told which CPUs of a group are meant.
-CPU_SETTING = "v1alpha1"
+CPU_CONFIG_VERSION = "v1alpha1"
 
-Taken = Callable[[Located], bool]
+IsTaken = Callable[[DeviceId], bool]
 
 
-class Held(Exception):  # noqa: N818 -- a reason to wait
+class DevicesInUse(Exception):  # noqa: N818 -- a reason to wait
     """Granted devices are still somebody else's."""
 
 
 @dataclass(frozen=True)
-class Need:
+class MappedRequest:
     """A request, and what it means to Slurm."""
 
     ask: ClassRequest
@@ -40,18 +40,18 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Grant:
+class DeviceGrant:
     """What Slurm gave to a job on one node."""
 
-    devices: Mapping[GresKind, Sequence[Located]] = field(default_factory=dict)
+    devices: Mapping[GresKind, Sequence[DeviceId]] = field(default_factory=dict)
     cores: Sequence[Core] = ()
-    topology: Cores | None = None
+    topology: CpuTopology | None = None
 
-    def of(self, kind: GresKind) -> list[Located]:
+    def of(self, kind: GresKind) -> list[DeviceId]:
         """The devices of a kind; of every type where none is named."""
         return [at for own, found in self.devices.items() if kind in (own, GresKind(own.gres)) for at in found]
 
-    def keys(self) -> set[Located]:
+    def keys(self) -> set[DeviceId]:
         """Everything that was given, as the index of claims knows it."""
         known = self.topology
         cpus = {known.key(cpu) for core in self.cores for cpu in core} if known else set()
@@ -63,24 +63,26 @@ class RequestAllocation:
     """What one request gets: devices, or CPUs of devices."""
 
     request: str
-    devices: Sequence[Located] = ()
+    devices: Sequence[DeviceId] = ()
     cpus: Sequence[int] = ()
 
 
-def granted(resources: NodeResources, inventory: DeviceInventory, told: str = "") -> Grant:
+def read_grant(resources: NodeResources, inventory: DeviceInventory, told: str = "") -> DeviceGrant:
     """The devices and cores of a node that Slurm gave to a job; `told` are the node's devices as Slurm has them.
 
     Raises `Unclaimable` if Slurm does not tell which.
     """
-    found: dict[GresKind, list[Located]] = {}
-    there = supply.counts(told) or inventory.gres
+    found: dict[GresKind, list[DeviceId]] = {}
+    there = supply.parse_gres(told) or inventory.gres
     for gres in resources.gres:
         indexed = inventory.indexed(kind for kind in there if kind.gres == gres.name)
         if not gres.count or all(kind.gres != gres.name for kind in inventory.gres):
             continue
-        if supply.differ(there, inventory, gres.name):
-            raise Unclaimable(f"Slurm has {told} on {resources.node} where its drivers offer {supply.gres(inventory)}")
-        indexes = cores.numbers(gres.index or "")
+        if supply.gres_differs(there, inventory, gres.name):
+            raise Unclaimable(
+                f"Slurm has {told} on {resources.node} where its drivers offer {supply.format_gres(inventory)}"
+            )
+        indexes = cores.parse_ranges(gres.index or "")
         if not indexes:
             raise Unclaimable(f"Slurm granted {gres.count} of {gres.name}:{gres.type} without saying which")
         for index in indexes:
@@ -88,14 +90,14 @@ def granted(resources: NodeResources, inventory: DeviceInventory, told: str = ""
                 raise Unclaimable(f"Slurm granted a {gres.name} that node {resources.node} does not have")
             kind, item = indexed[index]
             found.setdefault(kind, []).append(item.at)
-    return Grant(found, _cores(resources, inventory.cores), inventory.cores)
+    return DeviceGrant(found, _cores(resources, inventory.cores), inventory.cores)
 
 
-def _cores(resources: NodeResources, known: Cores | None) -> list[Core]:
+def _cores(resources: NodeResources, known: CpuTopology | None) -> list[Core]:
     if known is None:
         return []
     there = resources.sockets_per_node * resources.cores_per_socket
-    chosen = cores.bits(resources.core_bitmap)
+    chosen = cores.parse_bitmap(resources.core_bitmap)
     if there > len(known.cores) or any(bit >= len(known.cores) for bit in chosen):
         raise Unclaimable(
             f"Slurm has {there} cores on {resources.node} where the CPU driver offers {len(known.cores)}: "
@@ -104,10 +106,10 @@ def _cores(resources: NodeResources, known: Cores | None) -> list[Core]:
     return [known.cores[bit] for bit in chosen]
 
 
-def shares(needs: Sequence[Need], given: Grant, taken: Taken) -> list[RequestAllocation]:
+def allocate_requests(needs: Sequence[MappedRequest], given: DeviceGrant, taken: IsTaken) -> list[RequestAllocation]:
     """What each request gets. Raises `Held` if enough was granted but some is still taken, else `Unclaimable`."""
     found: list[RequestAllocation] = []
-    used: set[Located] = set()
+    used: set[DeviceId] = set()
     spent: set[Core] = set()
     for need in needs:
         if need.kind == CPUS:
@@ -117,23 +119,23 @@ def shares(needs: Sequence[Need], given: Grant, taken: Taken) -> list[RequestAll
         used.update(share.devices if need.kind != CPUS else ())
         found.append(share)
     results = sum(len(_results(share, given, "")) for share in found)
-    if results > MOST_RESULTS:
-        raise Unclaimable(f"{results} devices are granted, and a claim holds at most {MOST_RESULTS}")
+    if results > CLAIM_DEVICES_MAX:
+        raise Unclaimable(f"{results} devices are granted, and a claim holds at most {CLAIM_DEVICES_MAX}")
     return found
 
 
-def _devices(need: Need, given: Grant, taken: Taken) -> RequestAllocation:
+def _devices(need: MappedRequest, given: DeviceGrant, taken: IsTaken) -> RequestAllocation:
     everything = given.of(need.kind)
     count = need.ask.count
     if len(everything) < count:
         raise Unclaimable(f"Slurm granted {len(everything)} of {need.kind}, the pod needs {count}")
     free = [at for at in everything if not taken(at)]
     if len(free) < count:
-        raise Held(f"{count - len(free)} of the granted {need.kind} are still held by another claim")
+        raise DevicesInUse(f"{count - len(free)} of the granted {need.kind} are still held by another claim")
     return RequestAllocation(need.ask.name, free[:count])
 
 
-def _cpus(ask: ClassRequest, given: Grant, taken: Taken, spent: set[Core]) -> RequestAllocation:
+def _cpus(ask: ClassRequest, given: DeviceGrant, taken: IsTaken, spent: set[Core]) -> RequestAllocation:
     """Whole cores until there are CPUs enough; what is left of the last core stays idle."""
     if given.topology is None or sum(map(len, given.cores)) < ask.count:
         raise Unclaimable(f"Slurm granted {sum(map(len, given.cores))} CPUs, the pod needs {ask.count}")
@@ -146,7 +148,7 @@ def _cpus(ask: ClassRequest, given: Grant, taken: Taken, spent: set[Core]) -> Re
             spent.add(core)
             chosen += core
     if len(chosen) < ask.count:
-        raise Held(f"{ask.count - len(chosen)} of the granted CPUs are still held by another claim")
+        raise DevicesInUse(f"{ask.count - len(chosen)} of the granted CPUs are still held by another claim")
     chosen = sorted(chosen[: ask.count])
     return RequestAllocation(ask.name, [given.topology.offers[cpu] for cpu in chosen], chosen)
 
@@ -154,8 +156,8 @@ def _cpus(ask: ClassRequest, given: Grant, taken: Taken, spent: set[Core]) -> Re
 # --- what goes into the status of a claim
 
 
-def allocation(
-    found: Sequence[RequestAllocation], given: Grant, node: str, settings: Iterable[Mapping[str, Any]]
+def allocation_status(
+    found: Sequence[RequestAllocation], given: DeviceGrant, node: str, settings: Iterable[Mapping[str, Any]]
 ) -> Any:
     """What goes into the status of a claim. The same shares give the same words."""
     results = [result for share in found for result in _results(share, given, node)]
@@ -168,7 +170,7 @@ def allocation(
     }
 
 
-def _results(share: RequestAllocation, given: Grant, node: str) -> list[dict[str, Any]]:
+def _results(share: RequestAllocation, given: DeviceGrant, node: str) -> list[dict[str, Any]]:
     if not (share.cpus and given.topology is not None and given.topology.grouped):
         return [{"request": share.request, **at._asdict()} for at in share.devices]
     parts = {at: share.devices.count(at) for at in share.devices}
@@ -176,7 +178,7 @@ def _results(share: RequestAllocation, given: Grant, node: str) -> list[dict[str
         {
             "request": share.request,
             **at._asdict(),
-            "shareID": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{node}/{at}/{cores.folded(share.cpus)}")),
+            "shareID": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{node}/{at}/{cores.format_ranges(share.cpus)}")),
             "consumedCapacity": {f"{at.driver}/{cores.CPU_CAPACITY}": str(count)},
         }
         for at, count in parts.items()
@@ -184,6 +186,6 @@ def _results(share: RequestAllocation, given: Grant, node: str) -> list[dict[str
 
 
 def _cpu_setting(share: RequestAllocation) -> dict[str, Any]:
-    parameters = {"apiVersion": CPU_SETTING, "cpuConfig": {"cpuset": cores.folded(share.cpus)}}
+    parameters = {"apiVersion": CPU_CONFIG_VERSION, "cpuConfig": {"cpuset": cores.format_ranges(share.cpus)}}
     opaque = {"driver": share.devices[0].driver, "parameters": parameters}
     return {"source": "FromClaim", "requests": [share.request], "opaque": opaque}

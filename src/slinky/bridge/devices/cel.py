@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing import Any
 
 from slinky.bridge.devices import cel_values
-from slinky.bridge.devices.cel_values import Absent, Maybe, Undecidable
+from slinky.bridge.devices.cel_values import EvaluationError, OptionalValue, UnsupportedExpression
 
 Scope = Mapping[str, Any]
 Term = Callable[[Scope], Any]
 
 #: Deeper nesting than people write only serves to break the reader.
-DEEPEST = 50
+NESTING_MAX = 50
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>[rR]?"(?:[^"\\\n]|\\.)*"|[rR]?'(?:[^'\\\n]|\\.)*')|(?P<real>\d+\.\d+)|(?P<whole>\d+)u?"""
     r"""|(?P<name>[A-Za-z_]\w*)|(?P<sign>&&|\|\||==|!=|<=|>=|\.\?|[!<>?:.,()\[\]-]))""",
@@ -29,17 +29,17 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", **{sign: sign for sign in "\\\"'`?"
 
 
 @lru_cache(maxsize=1024)
-def compiled(expression: str) -> Callable[[Scope], bool]:
+def compile_expression(expression: str) -> Callable[[Scope], bool]:
     """The expression as a function of `device`. Raises `Undecidable`."""
     reader = _Reader(expression)
     term = reader.choice()
     if reader.sign:
-        raise Undecidable(f"{reader.sign!r} is not understood in {expression!r}")
+        raise UnsupportedExpression(f"{reader.sign!r} is not understood in {expression!r}")
 
     def decide(scope: Scope) -> bool:
         found = term(scope)
         if not isinstance(found, bool):
-            raise Absent(f"{expression!r} is neither true nor false")
+            raise EvaluationError(f"{expression!r} is neither true nor false")
         return found
 
     return decide
@@ -69,11 +69,11 @@ class _Reader:
 
     def need(self, sign: str) -> None:
         if not self.take(sign):
-            raise Undecidable(f"{sign!r} is missing before {self.sign or 'the end'!r} in {self.text!r}")
+            raise UnsupportedExpression(f"{sign!r} is missing before {self.sign or 'the end'!r} in {self.text!r}")
 
     def name(self) -> str:
         if self.kind != "name":
-            raise Undecidable(f"a name is missing before {self.sign or 'the end'!r} in {self.text!r}")
+            raise UnsupportedExpression(f"a name is missing before {self.sign or 'the end'!r} in {self.text!r}")
         self.at += 1
         return self.tokens[self.at - 1][1]
 
@@ -81,8 +81,8 @@ class _Reader:
 
     def choice(self) -> Term:
         self.depth += 1
-        if self.depth > DEEPEST:
-            raise Undecidable("the expression is nested too deeply")
+        if self.depth > NESTING_MAX:
+            raise UnsupportedExpression("the expression is nested too deeply")
         term = self.either()
         if self.take("?"):
             yes = self.either()
@@ -111,8 +111,8 @@ class _Reader:
 
     def unary(self) -> Term:
         self.depth += 1
-        if self.depth > DEEPEST:
-            raise Undecidable("the expression is nested too deeply")
+        if self.depth > NESTING_MAX:
+            raise UnsupportedExpression("the expression is nested too deeply")
         if self.take("!"):
             term = _applied(cel_values.negation, self.unary())
         elif self.take("-"):
@@ -147,7 +147,7 @@ class _Reader:
         if kind in _LITERALS:
             return _constant(_LITERALS[kind](sign))
         if kind != "name":
-            raise Undecidable(f"{sign or 'the end'!r} is not understood in {self.text!r}")
+            raise UnsupportedExpression(f"{sign or 'the end'!r} is not understood in {self.text!r}")
         if sign in cel_values.CONSTANTS:
             return _constant(cel_values.CONSTANTS[sign])
         if sign == "cel" and self.take("."):
@@ -168,7 +168,7 @@ class _Reader:
             (term,) = self.given(1, name)
             return lambda scope: _present(term, scope)
         if name not in cel_values.FUNCTIONS:
-            raise Undecidable(f"the function {name} is not known here")
+            raise UnsupportedExpression(f"the function {name} is not known here")
         return _applied(cel_values.FUNCTIONS[name], *self.given(1, name))
 
     def method(self, term: Term, name: str) -> Term:
@@ -177,19 +177,19 @@ class _Reader:
             self.need(",")
             return _over(term, variable, *self.given(1, name), decide=cel_values.MACROS[name])
         if name not in cel_values.METHODS:
-            raise Undecidable(f"the function {name} is not known here")
+            raise UnsupportedExpression(f"the function {name} is not known here")
         count, work = cel_values.METHODS[name]
         return _applied(work, term, *self.given(count, name))
 
     def given(self, count: int, name: str) -> list[Term]:
         found = self.arguments(")")
         if len(found) != count:
-            raise Undecidable(f"{name} has {len(found)} arguments where {count} are known")
+            raise UnsupportedExpression(f"{name} has {len(found)} arguments where {count} are known")
         return found
 
     def bind(self) -> Term:
         if self.name() != "bind":
-            raise Undecidable("of cel only cel.bind is known here")
+            raise UnsupportedExpression("of cel only cel.bind is known here")
         self.need("(")
         name = self.name()
         self.need(",")
@@ -203,7 +203,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while text[at:].strip():
         match = _TOKEN.match(text, at)
         if match is None or match.lastgroup is None:
-            raise Undecidable(f"{text[at:].strip()[:20]!r} is not understood")
+            raise UnsupportedExpression(f"{text[at:].strip()[:20]!r} is not understood")
         found.append((match.lastgroup, match[match.lastgroup]))
         at = match.end()
     return [*found, ("end", "")]
@@ -215,7 +215,7 @@ def _unquoted(text: str) -> str:
 
     def meant(found: re.Match[str]) -> str:
         if found[1] not in _ESCAPES:
-            raise Undecidable(f"the escape in {text} is not known here")
+            raise UnsupportedExpression(f"the escape in {text} is not known here")
         return _ESCAPES[found[1]]
 
     return re.sub(r"\\(.)", meant, text[1:-1])
@@ -233,7 +233,7 @@ def _constant(value: Any) -> Term:
 
 def _named(scope: Scope, name: str) -> Any:
     if name not in scope:
-        raise Absent(f"{name} is not defined")
+        raise EvaluationError(f"{name} is not defined")
     return scope[name]
 
 
@@ -246,7 +246,7 @@ def _applied(work: Callable[..., Any], *terms: Term) -> Term:
 
 
 def _choice(test: Term, yes: Term, no: Term) -> Term:
-    return lambda scope: yes(scope) if cel_values.true(test(scope)) else no(scope)
+    return lambda scope: yes(scope) if cel_values.require_bool(test(scope)) else no(scope)
 
 
 def _logic(left: Term, right: Term, *, decisive: bool) -> Term:
@@ -254,13 +254,13 @@ def _logic(left: Term, right: Term, *, decisive: bool) -> Term:
 
     def work(scope: Scope) -> bool:
         try:
-            if cel_values.true(left(scope)) is decisive:
+            if cel_values.require_bool(left(scope)) is decisive:
                 return decisive
-        except Absent:
-            if cel_values.true(right(scope)) is decisive:
+        except EvaluationError:
+            if cel_values.require_bool(right(scope)) is decisive:
                 return decisive
             raise
-        return cel_values.true(right(scope))
+        return cel_values.require_bool(right(scope))
 
     return work
 
@@ -269,18 +269,18 @@ def _over(terms: Term, name: str, body: Term, *, decide: Callable[[Iterable[bool
     def work(scope: Scope) -> bool:
         found = terms(scope)
         if not isinstance(found, list):
-            raise Absent("only lists have elements")
-        return decide(cel_values.true(body({**scope, name: value})) for value in found)
+            raise EvaluationError("only lists have elements")
+        return decide(cel_values.require_bool(body({**scope, name: value})) for value in found)
 
     return work
 
 
 def _optional(term: Term, name: str) -> Term:
-    def work(scope: Scope) -> Maybe:
+    def work(scope: Scope) -> OptionalValue:
         held = term(scope)
-        if isinstance(held, Maybe):
+        if isinstance(held, OptionalValue):
             held = held.value if held.there else {}
-        return Maybe(held[name], True) if isinstance(held, dict) and name in held else Maybe()
+        return OptionalValue(held[name], True) if isinstance(held, dict) and name in held else OptionalValue()
 
     return work
 
@@ -288,6 +288,6 @@ def _optional(term: Term, name: str) -> Term:
 def _present(term: Term, scope: Scope) -> bool:
     try:
         term(scope)
-    except Absent:
+    except EvaluationError:
         return False
     return True

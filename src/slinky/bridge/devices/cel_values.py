@@ -9,16 +9,16 @@ from typing import Any
 from slinky.kube import Quantity
 
 
-class Undecidable(ValueError):  # noqa: N818 -- a finding, told to the user
+class UnsupportedExpression(ValueError):  # noqa: N818 -- a finding, told to the user
     """The expression cannot be decided here; the message says which part."""
 
 
-class Absent(Exception):  # noqa: N818 -- CEL's run-time error, which logic may swallow
+class EvaluationError(Exception):
     """A device lacks what the expression looks at, or it is of another type."""
 
 
 @dataclass(frozen=True)
-class Maybe:
+class OptionalValue:
     """An optional value."""
 
     value: Any = None
@@ -40,7 +40,7 @@ class SemanticVersion:
         """Raises `Absent` if it is none."""
         found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+.*)?", text, re.ASCII)
         if found is None:
-            raise Absent(f"{text!r} is no version")
+            raise EvaluationError(f"{text!r} is no version")
         return cls(int(found[1]), int(found[2]), int(found[3]), not found[4], found[4] or "")
 
 
@@ -51,22 +51,22 @@ class Fields(dict[str, Any]):
         return {}
 
 
-def true(value: Any) -> bool:
+def require_bool(value: Any) -> bool:
     """The value, if it is a truth. Raises `Absent`."""
     if not isinstance(value, bool):
-        raise Absent(f"{value!r} is neither true nor false")
+        raise EvaluationError(f"{value!r} is neither true nor false")
     return value
 
 
 def negation(value: Any) -> bool:
     """The opposite of a truth. Raises `Absent`."""
-    return not true(value)
+    return not require_bool(value)
 
 
 def minus(value: Any) -> Any:
     """A number with the other sign. Raises `Absent`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Absent(f"{value!r} is no number")
+        raise EvaluationError(f"{value!r} is no number")
     return -value
 
 
@@ -76,7 +76,7 @@ def item(held: Any, key: Any) -> Any:
         return held[key]
     if isinstance(held, list) and isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(held):
         return held[key]
-    raise Absent(f"there is no {key}")
+    raise EvaluationError(f"there is no {key}")
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -88,7 +88,7 @@ def _same(left: Any, right: Any) -> bool:
 def _ordered(left: Any, right: Any, test: Callable[[Any, Any], bool]) -> bool:
     alike = type(left) is type(right) or all(type(value) in (int, float) for value in (left, right))
     if not alike or not isinstance(left, int | float | str | SemanticVersion) or isinstance(left, bool):
-        raise Absent(f"{left!r} and {right!r} cannot be compared")
+        raise EvaluationError(f"{left!r} and {right!r} cannot be compared")
     return test(left, right)
 
 
@@ -97,30 +97,30 @@ def _within(value: Any, held: Any) -> bool:
         return value in held
     if isinstance(held, list):
         return any(_same(value, other) for other in held)
-    raise Absent("only lists and maps have elements")
+    raise EvaluationError("only lists and maps have elements")
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Absent(f"{value!r} is no text")
+        raise EvaluationError(f"{value!r} is no text")
     return value
 
 
 def _compare(left: Any, right: Any) -> int:
     if type(left) is not type(right) or isinstance(left, str | bool):
-        raise Absent(f"{left!r} and {right!r} cannot be compared")
+        raise EvaluationError(f"{left!r} and {right!r} cannot be compared")
     return int(left > right) - int(left < right)
 
 
 def _or_value(value: Any, other: Any) -> Any:
-    if not isinstance(value, Maybe):
-        raise Absent("only optional values have another")
+    if not isinstance(value, OptionalValue):
+        raise EvaluationError("only optional values have another")
     return value.value if value.there else other
 
 
 def _size(value: Any) -> int:
     if not isinstance(value, str | list | dict):
-        raise Absent(f"{value!r} has no size")
+        raise EvaluationError(f"{value!r} has no size")
     return len(value)
 
 
@@ -128,7 +128,7 @@ def _quantity(value: Any) -> Any:
     try:
         return Quantity.parse(_text(value))
     except ValueError as error:
-        raise Absent(str(error)) from None
+        raise EvaluationError(str(error)) from None
 
 
 CONSTANTS = {"true": True, "false": False, "null": None}
@@ -158,5 +158,5 @@ METHODS: dict[str, tuple[int, Callable[..., Any]]] = {
     "isGreaterThan": (1, lambda left, right: _compare(left, right) > 0),
     "isLessThan": (1, lambda left, right: _compare(left, right) < 0),
     "orValue": (1, _or_value),
-    "hasValue": (0, lambda value: isinstance(value, Maybe) and value.there),
+    "hasValue": (0, lambda value: isinstance(value, OptionalValue) and value.there),
 }

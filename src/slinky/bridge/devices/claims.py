@@ -15,11 +15,11 @@ from typing import Any
 from slinky.bridge import names
 from slinky.bridge.devices import allocation as grant
 from slinky.bridge.devices import requests as asks
-from slinky.bridge.devices.allocation import Grant, Need
+from slinky.bridge.devices.allocation import DeviceGrant, MappedRequest
 from slinky.bridge.devices.classes import Unclaimable
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
 from slinky.bridge.devices.requests import ClassRequest
-from slinky.bridge.devices.state import held
+from slinky.bridge.devices.state import allocated_devices
 from slinky.bridge.lifecycle.assignment import Misplaced
 from slinky.bridge.nodes import description
 from slinky.bridge.state.cluster import ClusterState
@@ -31,43 +31,43 @@ from slinky.kube.finalizers import set_finalizers
 from slinky.slurm import JobRecord, Mirror
 
 #: How often is looked for a claim that somebody else has still to make.
-UNMADE_AGAIN = 0.5
+CLAIM_RETRY_SECONDS = 0.5
 #: Keeps a claim from vanishing under a pod; Kubernetes takes it off when the claim is free again.
 PROTECTION = "resource.kubernetes.io/delete-protection"
 
 
 @dataclass(frozen=True)
-class Spot:
+class ClaimTarget:
     """Where a pod is about to start: its node, what that has, and what Slurm gave of it to the pod's job."""
 
     pod: WorkloadPod
     node: str
     inventory: DeviceInventory
-    given: Grant
+    given: DeviceGrant
 
 
 class ClaimWriter:
     """Writes claims."""
 
     def __init__(self, client: KubeClient, stock: ClusterState, mirror: Mirror) -> None:
-        self._client, self._stock, self._shelf, self._mirror = client, stock, stock.shelf, mirror
+        self._client, self._stock, self._devices, self._mirror = client, stock, stock.devices, mirror
         # Pods of one job may share a node: what one takes the next must see.
         self._turn = asyncio.Lock()
 
-    def needed(self, pod: WorkloadPod) -> bool:
+    def needs_claims(self, pod: WorkloadPod) -> bool:
         """Whether a pod needs devices that are claimed."""
-        return bool(pod.spec.resource_claims or asks.of_pod(pod, self._shelf.catalog))
+        return bool(pod.spec.resource_claims or asks.extended_resource_requests(pod, self._devices.catalog))
 
     async def prepare(self, pod: WorkloadPod, node: str, record: JobRecord) -> None:
         """Make sure that the pod's devices are its own before it is bound. Raises `Misplaced`, `Held` or `Later`."""
-        if not self.needed(pod):
+        if not self.needs_claims(pod):
             return
-        own = asks.of_pod(pod, self._shelf.catalog)
+        own = asks.extended_resource_requests(pod, self._devices.catalog)
         async with self._turn:
             try:
                 spot = self._spot(pod, node, record)
                 for claim in self._named(pod):
-                    await self._fill(claim, spot, asks.of_claim(claim.spec, self._shelf.offers), claim.spec)
+                    await self._fill(claim, spot, asks.claim_requests(claim.spec, self._devices.offers), claim.spec)
                 if own:
                     claim = await self._own_claim(pod, own, spot.given)
                     await self._fill(claim, spot, own)
@@ -75,9 +75,9 @@ class ClaimWriter:
             except Unclaimable as error:
                 raise Misplaced(str(error)) from error
 
-    def _spot(self, pod: WorkloadPod, node: str, record: JobRecord) -> Spot:
+    def _spot(self, pod: WorkloadPod, node: str, record: JobRecord) -> ClaimTarget:
         """What a pod's job has on a node. Raises `Unclaimable` if Slurm and the node speak of different devices."""
-        inventory = self._shelf.inventory(node)
+        inventory = self._devices.inventory(node)
         for resources in record.resources or ():
             behind = self._stock.node_of_host(resources.node)
             if behind is not None and behind.metadata.name == node:
@@ -85,34 +85,40 @@ class ClaimWriter:
                 told = description.fingerprint(host.comment) if host else ""
                 if told and told != inventory.fingerprint:
                     raise Unclaimable(f"the devices of {node} changed since Slurm was told of them")
-                return Spot(pod, node, inventory, grant.granted(resources, inventory, host.gres if host else ""))
-        return Spot(pod, node, inventory, Grant())
+                return ClaimTarget(
+                    pod, node, inventory, grant.read_grant(resources, inventory, host.gres if host else "")
+                )
+        return ClaimTarget(pod, node, inventory, DeviceGrant())
 
     async def _fill(
-        self, claim: ResourceClaim, spot: Spot, wanted: Sequence[ClassRequest], spec: ResourceClaimSpec | None = None
+        self,
+        claim: ResourceClaim,
+        spot: ClaimTarget,
+        wanted: Sequence[ClassRequest],
+        spec: ResourceClaimSpec | None = None,
     ) -> None:
         """Give a claim what the job was granted, unless it has that already; `spec` if it is somebody's own."""
         pod, node, given = spot.pod, spot.node, spot.given
         users = {user.uid for user in claim.status.reserved_for}
         if claim.status.allocation is not None:
-            if node in _nodes(claim) and set(held(claim)) <= given.keys():
+            if node in _nodes(claim) and set(allocated_devices(claim)) <= given.keys():
                 if pod.metadata.uid not in users:
                     await self._reserve(claim, pod)
                 return
             if users - {pod.metadata.uid}:
                 raise Unclaimable(f"claim {claim.metadata.name} is in use elsewhere")
             claim = await self._empty(claim)
-        needs = [Need(ask, self._meant(ask, node)) for ask in wanted]
-        shares = grant.shares(needs, given, lambda at: self._shelf.taken(at, spot.inventory))
+        needs = [MappedRequest(ask, self._meant(ask, node)) for ask in wanted]
+        shares = grant.allocate_requests(needs, given, lambda at: self._devices.taken(at, spot.inventory))
         if spec is not None:
             claim = await self._protect(claim)
-        settings = _settings(needs, spec, self._shelf.catalog.settings)
-        allocation = grant.allocation(shares, given, node, settings)
+        settings = _settings(needs, spec, self._devices.catalog.settings)
+        allocation = grant.allocation_status(shares, given, node, settings)
         await self._write(claim, {"allocation": allocation, "reservedFor": [_user(pod)]})
 
     def _meant(self, ask: ClassRequest, node: str) -> GresKind:
         """What a request means; the devices of the node may have changed since the job was submitted."""
-        meaning = self._shelf.meaning(ask)
+        meaning = self._devices.meaning(ask)
         if not meaning.suits(node):
             raise Unclaimable(f"the devices of {node} are not those of {ask}")
         return meaning.kind
@@ -123,16 +129,16 @@ class ClaimWriter:
         made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         for reference in pod.spec.resource_claims:
             name = reference.resource_claim_name or made.get(reference.name, "")
-            claim = self._shelf.claims.get(Key(pod.metadata.namespace, name)) if name else None
+            claim = self._devices.claims.get(Key(pod.metadata.namespace, name)) if name else None
             if claim is None or claim.metadata.deleting:
-                raise Later(f"the claim {reference.name} of {pod.key} is not made yet", after=UNMADE_AGAIN)
+                raise Later(f"the claim {reference.name} of {pod.key} is not made yet", after=CLAIM_RETRY_SECONDS)
             yield claim
 
     async def _protect(self, claim: ResourceClaim) -> ResourceClaim:
         if PROTECTION in claim.metadata.finalizers:
             return claim
         finalizers = [*claim.metadata.finalizers, PROTECTION]
-        return await set_finalizers(self._client, self._shelf.claims, claim, finalizers)
+        return await set_finalizers(self._client, self._devices.claims, claim, finalizers)
 
     async def _reserve(self, claim: ResourceClaim, pod: WorkloadPod) -> None:
         """One more pod of the unit shares a claim."""
@@ -141,24 +147,24 @@ class ClaimWriter:
 
     # --- the claim behind extended resources
 
-    async def _own_claim(self, pod: WorkloadPod, own: Sequence[ClassRequest], given: Grant) -> ResourceClaim:
-        key = own_key(pod)
+    async def _own_claim(self, pod: WorkloadPod, own: Sequence[ClassRequest], given: DeviceGrant) -> ResourceClaim:
+        key = extended_claim_key(pod)
         requests = [{"name": ask.name, "exactly": self._exactly(ask, given)} for ask in own]
         meta = {"annotations": {names.CLAIM_ANNOTATION: "true"}, "ownerReferences": [OUR_PODS.owner(pod)]}
         wanted = RESOURCE_CLAIMS.manifest(key, metadata=meta, spec={"devices": {"requests": requests}})
         try:
-            return self._shelf.claims.wrote(await self._client.create(RESOURCE_CLAIMS, wanted))
+            return self._devices.claims.wrote(await self._client.create(RESOURCE_CLAIMS, wanted))
         except AlreadyExists:
             found = await self._client.get(RESOURCE_CLAIMS, key)
         if all(owner.uid != pod.metadata.uid for owner in found.metadata.owner_references):
             raise Unclaimable(f"claim {key.name} belongs to somebody else")
         if found.metadata.deleting:
-            raise Later(f"the former claim {key.name} is still being removed", after=UNMADE_AGAIN)
+            raise Later(f"the former claim {key.name} is still being removed", after=CLAIM_RETRY_SECONDS)
         return found
 
-    def _exactly(self, ask: ClassRequest, given: Grant) -> dict[str, Any]:
+    def _exactly(self, ask: ClassRequest, given: DeviceGrant) -> dict[str, Any]:
         grouped = given.topology is not None and given.topology.grouped
-        if not grouped or self._shelf.meaning(ask).kind != CPUS or given.topology is None:
+        if not grouped or self._devices.meaning(ask).kind != CPUS or given.topology is None:
             return {"deviceClassName": ask.device_class, "count": ask.count}
         driver = next(iter(given.topology.offers.values())).driver
         capacity = {"requests": {f"{driver}/cpu": str(ask.count)}}
@@ -178,26 +184,26 @@ class ClaimWriter:
 
     # --- giving back
 
-    async def withdraw(self, pod: WorkloadPod) -> None:
+    async def release(self, pod: WorkloadPod) -> None:
         """Free what was claimed for a pod that lost its job before it started."""
-        if not self._shelf.claims.by("user", pod.metadata.uid):
+        if not self._devices.claims.by("user", pod.metadata.uid):
             return
         now = await self._client.find(OUR_PODS, pod.key)
-        if now is not None and now.metadata.uid == pod.metadata.uid and pod_state.bound(now):
+        if now is not None and now.metadata.uid == pod.metadata.uid and pod_state.is_bound(now):
             return
         async with self._turn:
-            for claim in self._shelf.claims.by("user", pod.metadata.uid):
+            for claim in self._devices.claims.by("user", pod.metadata.uid):
                 others = [user for user in claim.status.reserved_for if user.uid != pod.metadata.uid]
-                if claim.key == own_key(pod):
+                if claim.key == extended_claim_key(pod):
                     await self._delete(claim)
                 elif others:
                     await self._write(claim, {"reservedFor": [_plain(user) for user in others]})
                 else:
                     await self._empty(claim)
 
-    async def drop(self, pod: WorkloadPod) -> None:
+    async def delete_own_claim(self, pod: WorkloadPod) -> None:
         """Remove the claim that was made for a pod that is gone."""
-        claim = self._shelf.claims.get(own_key(pod))
+        claim = self._devices.claims.get(extended_claim_key(pod))
         if claim is not None and any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references):
             await self._delete(claim)
 
@@ -212,10 +218,10 @@ class ClaimWriter:
         # The version makes this conditional: whoever changed the claim meanwhile wins, and we look again.
         body = {"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": status}
         done = await self._client.patch(RESOURCE_CLAIMS, claim.key, body, subresource="status")
-        return self._shelf.claims.wrote(done)
+        return self._devices.claims.wrote(done)
 
 
-def own_key(pod: WorkloadPod) -> Key:
+def extended_claim_key(pod: WorkloadPod) -> Key:
     """The claim of a pod's extended resources. A fixed name makes the second try find the claim of the first."""
     return Key(pod.metadata.namespace, f"{pod.metadata.name[:200]}-extended-resources-{pod.metadata.uid[:8]}")
 
@@ -235,7 +241,7 @@ def _nodes(claim: ResourceClaim) -> set[str]:
     return {name for term in terms for match in term.match_fields for name in match.values}
 
 
-def _settings(needs: Sequence[Need], spec: ResourceClaimSpec | None, of_class: Any) -> list[dict[str, Any]]:
+def _settings(needs: Sequence[MappedRequest], spec: ResourceClaimSpec | None, of_class: Any) -> list[dict[str, Any]]:
     """What the drivers are to be told, by the class of each request and by the claim."""
     found = [
         {"source": "FromClass", "requests": [need.ask.name], "opaque": _opaque(opaque)}

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.devices import inventory
-from slinky.bridge.devices.cel_values import Undecidable
+from slinky.bridge.devices.cel_values import UnsupportedExpression
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
-from slinky.bridge.devices.profiles import known, type_of
+from slinky.bridge.devices.profiles import effective_profiles, gres_type
 from slinky.bridge.state.views import DeviceClass, Opaque
 
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"'\\]+)["']""")
@@ -48,7 +48,7 @@ class Catalog:
         return frozenset(told) | frozenset(self.expressions)
 
 
-def catalog(classes: Iterable[DeviceClass]) -> Catalog:
+def build_catalog(classes: Iterable[DeviceClass]) -> Catalog:
     """What the device classes of a cluster say."""
     resources: dict[str, str] = {}
     expressions: dict[str, tuple[str, ...]] = {}
@@ -76,22 +76,22 @@ class ClassMapping:
         return node not in self.unfit and (self.only is None or node in self.only)
 
 
-def bare(expressions: tuple[str, ...], profiles: tuple[DeviceProfile, ...]) -> ClassMapping | None:
+def map_driver(expressions: tuple[str, ...], profiles: tuple[DeviceProfile, ...]) -> ClassMapping | None:
     """The meaning of expressions that name a driver whose devices are all alike: no device need be looked at."""
     if len(expressions) != 1 or (found := _BARE.match(expressions[0])) is None:
         return None
-    own = [profile for profile in known(profiles) if profile.driver == found[1]]
+    own = [profile for profile in effective_profiles(profiles) if profile.driver == found[1]]
     profile = own[0] if own else DeviceProfile(driver=found[1])
     if profile.match or profile.type_attribute or profile.ignore:
         return None
-    return ClassMapping(CPUS if profile.cores else GresKind(profile.gres, type_of(profile)))
+    return ClassMapping(CPUS if profile.cores else GresKind(profile.gres, gres_type(profile)))
 
 
-def meaning(what: str, expressions: tuple[str, ...], nodes: Mapping[str, DeviceInventory]) -> ClassMapping:
+def map_class(what: str, expressions: tuple[str, ...], nodes: Mapping[str, DeviceInventory]) -> ClassMapping:
     """What `what`, which these expressions choose, means on these nodes. Raises `Unclaimable`."""
     try:
         chosen = {node: found.fitting(expressions) for node, found in nodes.items()}
-    except Undecidable as error:
+    except UnsupportedExpression as error:
         raise Unclaimable(f"{what} chooses devices in a way that cannot be decided here: {error}") from None
     whole: dict[GresKind, set[str]] = {}
     part: set[GresKind] = set()
@@ -136,7 +136,7 @@ def _untyped(
     return ClassMapping(GresKind(gres), frozenset(having) - fit)
 
 
-def alike(own: DeviceInventory, kinds: Iterable[GresKind], attribute: str) -> bool:
+def share_attribute(own: DeviceInventory, kinds: Iterable[GresKind], attribute: str) -> bool:
     """Whether all devices of these kinds have one value of an attribute."""
-    found = {inventory.attribute(item, attribute) for kind in kinds for item in own.kinds[kind]}
+    found = {inventory.attribute_value(item, attribute) for kind in kinds for item in own.kinds[kind]}
     return len(found) == 1 and None not in found

@@ -15,10 +15,10 @@ from slinky.bridge.state.views import Device
 CPU_CAPACITY = "cpu"
 Core = tuple[int, ...]
 #: How a CPU of a group is called; no device can have such a name.
-CPU_OF_GROUP = "cpu "
+GROUP_CPU_PREFIX = "cpu "
 
 
-class Located(NamedTuple):
+class DeviceId(NamedTuple):
     """One device, as a claim names it."""
 
     driver: str
@@ -27,11 +27,11 @@ class Located(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cores:
+class CpuTopology:
     """The cores of a node in Slurm's order, and the device that offers each CPU."""
 
     cores: tuple[Core, ...]
-    offers: Mapping[int, Located]
+    offers: Mapping[int, DeviceId]
     sockets: int = 1
     grouped: bool = False
 
@@ -40,17 +40,17 @@ class Cores:
         """CPUs of one core."""
         return len(self.cores[0]) if self.cores else 1
 
-    def key(self, cpu: int) -> Located:
+    def key(self, cpu: int) -> DeviceId:
         """One CPU, however it is offered, as the index of claims knows it."""
-        return part_of(self.offers[cpu], cpu) if self.grouped else self.offers[cpu]
+        return cpu_of_group(self.offers[cpu], cpu) if self.grouped else self.offers[cpu]
 
 
-def part_of(group: Located, cpu: int) -> Located:
+def cpu_of_group(group: DeviceId, cpu: int) -> DeviceId:
     """One CPU of a group."""
-    return Located(group.driver, group.pool, f"{CPU_OF_GROUP}{cpu}")
+    return DeviceId(group.driver, group.pool, f"{GROUP_CPU_PREFIX}{cpu}")
 
 
-def read(devices: Sequence[tuple[Located, Device]]) -> Cores | None:
+def read_topology(devices: Sequence[tuple[DeviceId, Device]]) -> CpuTopology | None:
     """The cores that these devices make up; None if they do not tell enough."""
     single = all(_number(at, device, "cpuID") is not None for at, device in devices)
     placed = _singles(devices) if single else _groups(devices)
@@ -61,10 +61,10 @@ def read(devices: Sequence[tuple[Located, Device]]) -> Cores | None:
     order = tuple(sorted(kept, key=lambda core: (kept[core], core)))
     each = {socket: sum(kept[core] == socket for core in order) for socket in kept.values()}
     sockets = len(each) if len(set(each.values())) == 1 else 1
-    return Cores(order, _offers(devices, order, single=single), sockets, grouped=not single)
+    return CpuTopology(order, _offers(devices, order, single=single), sockets, grouped=not single)
 
 
-def _singles(devices: Iterable[tuple[Located, Device]]) -> dict[Core, int]:
+def _singles(devices: Iterable[tuple[DeviceId, Device]]) -> dict[Core, int]:
     """Every CPU is a device, which tells its core and socket."""
     siblings: dict[tuple[int, int], list[int]] = {}
     for at, device in devices:
@@ -75,11 +75,11 @@ def _singles(devices: Iterable[tuple[Located, Device]]) -> dict[Core, int]:
     return {tuple(sorted(cpus)): socket for (socket, _), cpus in siblings.items()}
 
 
-def _groups(devices: Iterable[tuple[Located, Device]]) -> dict[Core, int]:
+def _groups(devices: Iterable[tuple[DeviceId, Device]]) -> dict[Core, int]:
     """A device is a group of CPUs, which tells them and who shares a core with whom."""
     found: dict[Core, int] = {}
     for at, device in devices:
-        cpus = set(numbers(_text(at, device, "cpuIDs")))
+        cpus = set(parse_ranges(_text(at, device, "cpuIDs")))
         partner = _partners(_text(at, device, "smtLayout"))
         for cpu in sorted(cpus):
             core = tuple(sorted({cpu, partner.get(cpu, cpu)} & cpus))
@@ -92,27 +92,27 @@ def _partners(layout: str) -> dict[int, int]:
     found: dict[int, int] = {}
     for entry in filter(None, layout.split(";")):
         cpus, _, stride = entry.partition(">")
-        for cpu in numbers(cpus) if stride.isdigit() else ():
+        for cpu in parse_ranges(cpus) if stride.isdigit() else ():
             if cpu not in found:
                 found |= {cpu: cpu + int(stride), cpu + int(stride): cpu}
     return found
 
 
-def _offers(devices: Iterable[tuple[Located, Device]], order: Iterable[Core], *, single: bool) -> dict[int, Located]:
+def _offers(devices: Iterable[tuple[DeviceId, Device]], order: Iterable[Core], *, single: bool) -> dict[int, DeviceId]:
     used = {cpu for core in order for cpu in core}
-    found: dict[int, Located] = {}
+    found: dict[int, DeviceId] = {}
     for at, device in devices:
-        own = [_number(at, device, "cpuID")] if single else numbers(_text(at, device, "cpuIDs"))
+        own = [_number(at, device, "cpuID")] if single else parse_ranges(_text(at, device, "cpuIDs"))
         found |= {cpu: at for cpu in own if cpu in used}
     return found
 
 
-def _number(at: Located, device: Device, name: str) -> int | None:
+def _number(at: DeviceId, device: Device, name: str) -> int | None:
     found = device.attributes.get(f"{at.driver}/{name}") or device.attributes.get(name)
     return found.number if found else None
 
 
-def _text(at: Located, device: Device, name: str) -> str:
+def _text(at: DeviceId, device: Device, name: str) -> str:
     found = device.attributes.get(f"{at.driver}/{name}") or device.attributes.get(name)
     return (found.text if found else None) or ""
 
@@ -120,13 +120,13 @@ def _text(at: Located, device: Device, name: str) -> str:
 # --- how sets of numbers are written
 
 
-def bits(bitmap: str) -> list[int]:
+def parse_bitmap(bitmap: str) -> list[int]:
     """The numbers in Slurm's bitmap. Raises `ValueError`."""
     value = int(bitmap or "0", 16)
     return [number for number in range(value.bit_length()) if value >> number & 1]
 
 
-def numbers(text: str) -> list[int]:
+def parse_ranges(text: str) -> list[int]:
     """`0-1,3` as numbers; what is none is left out."""
     found: list[int] = []
     for part in text.split(","):
@@ -136,7 +136,7 @@ def numbers(text: str) -> list[int]:
     return found
 
 
-def folded(found: Iterable[int]) -> str:
+def format_ranges(found: Iterable[int]) -> str:
     """Numbers as `0-1,3`."""
     spans: list[list[int]] = []
     for number in sorted(set(found)):

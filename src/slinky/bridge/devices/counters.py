@@ -32,7 +32,7 @@ class Counters:
         return ""
 
 
-def read(sets: Iterable[CounterSet], uses: Mapping[str, Iterable[CounterUse]]) -> Counters:
+def read_counters(sets: Iterable[CounterSet], uses: Mapping[str, Iterable[CounterUse]]) -> Counters:
     """The counters of a pool and its devices."""
     there = {
         (group.name, name): Quantity.parse(amount.value) for group in sets for name, amount in group.counters.items()

@@ -19,26 +19,26 @@ from slinky.bridge.workload.annotations import OptionError
 from slinky.kube import Key, KubeClient
 
 
-class NotYet(OptionError):  # noqa: N818 -- a reason to wait
+class ClaimPending(OptionError):  # noqa: N818 -- a reason to wait
     """Something that the pod names is not there, or not free, for now."""
 
 
 @dataclass
-class Needed:
+class DeviceNeeds:
     """Devices of some pods, and where they can be had."""
 
     by_pod: dict[str, Counter[GresKind]] = field(default_factory=dict)
     shared: Counter[GresKind] = field(default_factory=Counter)
     unfit: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
-    threads: int = 1
+    threads_per_core: int = 1
 
     @property
-    def choosy(self) -> bool:
+    def restricts_nodes(self) -> bool:
         """Whether not every node will do."""
         return bool(self.unfit) or self.only is not None
 
-    def suits(self, node: str) -> bool:
+    def suits_node(self, node: str) -> bool:
         """Whether a node can have all of it."""
         return node not in self.unfit and (self.only is None or node in self.only)
 
@@ -53,17 +53,17 @@ class DeviceDemand:
     """Reads claims and templates."""
 
     def __init__(self, client: KubeClient, shelf: DeviceState) -> None:
-        self._client, self._shelf = client, shelf
+        self._client, self._devices = client, shelf
 
-    async def of(self, pods: Sequence[WorkloadPod]) -> Needed:
+    async def compute(self, pods: Sequence[WorkloadPod]) -> DeviceNeeds:
         """What these pods of one unit need. Raises `OptionError`."""
-        found = Needed()
+        found = DeviceNeeds()
         seen: set[str] = set()
         users = Counter(one.resource_claim_name for pod in pods for one in pod.spec.resource_claims)
         for pod in pods:
             own: Counter[GresKind] = Counter()
             try:
-                own += self._counted(requests.of_pod(pod, self._shelf.catalog), found)
+                own += self._counted(requests.extended_resource_requests(pod, self._devices.catalog), found)
             except Unclaimable as error:
                 raise OptionError(str(error)) from None
             for reference in pod.spec.resource_claims:
@@ -79,32 +79,32 @@ class DeviceDemand:
         if CPUS in found.shared:
             raise OptionError("CPUs of a resource claim cannot be shared by pods; give each pod its own by a template")
         if any(CPUS in own for own in found.by_pod.values()):
-            found.threads = self._shelf.threads
+            found.threads_per_core = self._devices.threads
         return found
 
-    def _counted(self, wanted: Iterable[ClassRequest], found: Needed) -> Counter[GresKind]:
+    def _counted(self, wanted: Iterable[ClassRequest], found: DeviceNeeds) -> Counter[GresKind]:
         total: Counter[GresKind] = Counter()
         for ask in wanted:
-            meaning = self._shelf.meaning(ask)
+            meaning = self._devices.meaning(ask)
             found.narrow(meaning)
             total[meaning.kind] += ask.count
         return total
 
-    def _claimed(self, reference: ResourceClaimRef, spec: ResourceClaimSpec, found: Needed) -> Counter[GresKind]:
+    def _claimed(self, reference: ResourceClaimRef, spec: ResourceClaimSpec, found: DeviceNeeds) -> Counter[GresKind]:
         try:
-            wanted = requests.of_claim(spec, self._shelf.offers)
+            wanted = requests.claim_requests(spec, self._devices.offers)
             total = self._counted(wanted, found)
             self._related(wanted, spec, found)
         except Unclaimable as error:
             raise OptionError(f"resource claim {reference.name}: {error}") from None
         return total
 
-    def _related(self, wanted: Iterable[ClassRequest], spec: ResourceClaimSpec, found: Needed) -> None:
+    def _related(self, wanted: Iterable[ClassRequest], spec: ResourceClaimSpec, found: DeviceNeeds) -> None:
         for constraint in spec.devices.constraints:
             bound = [ask for ask in wanted if not constraint.requests or ask.names & set(constraint.requests)]
             if sum(ask.count for ask in bound) > 1:
-                kinds = [self._shelf.meaning(ask).kind for ask in bound]
-                found.unfit |= self._shelf.unrelated(kinds, constraint.match_attribute)
+                kinds = [self._devices.meaning(ask).kind for ask in bound]
+                found.unfit |= self._devices.unrelated(kinds, constraint.match_attribute)
 
     async def _spec(
         self, pod: WorkloadPod, reference: ResourceClaimRef, pods: Iterable[WorkloadPod]
@@ -112,15 +112,15 @@ class DeviceDemand:
         namespace = pod.metadata.namespace
         made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         name = reference.resource_claim_name or made.get(reference.name, "")
-        claim = self._shelf.claims.get(Key(namespace, name)) if name else None
+        claim = self._devices.claims.get(Key(namespace, name)) if name else None
         if claim is not None:
             _free(claim, pods)
             return claim.spec
         if reference.resource_claim_name:
-            raise NotYet(f"resource claim {name} does not exist")
+            raise ClaimPending(f"resource claim {name} does not exist")
         template = await self._client.find(CLAIM_TEMPLATES, Key(namespace, reference.resource_claim_template_name))
         if template is None:
-            raise NotYet(f"resource claim template {reference.resource_claim_template_name} does not exist")
+            raise ClaimPending(f"resource claim template {reference.resource_claim_template_name} does not exist")
         return template.spec.spec
 
 
@@ -130,9 +130,9 @@ def _free(claim: ResourceClaim, pods: Iterable[WorkloadPod]) -> None:
     other = next((user for user in claim.status.reserved_for if user.uid not in ours), None)
     name = claim.metadata.name
     if other is not None:
-        raise NotYet(
+        raise ClaimPending(
             f"resource claim {name} is in use by {other.resource} {other.name}, with whose job Slurm counts its "
             "devices; the pod waits until it is free (a template gives every pod a claim of its own)"
         )
     if claim.status.allocation is not None and not claim.status.reserved_for:
-        raise NotYet(f"resource claim {name} is just being freed by its last user")
+        raise ClaimPending(f"resource claim {name} is just being freed by its last user")

@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.devices import cel, cores, counters, profiles
-from slinky.bridge.devices.cel_values import Absent, Fields, SemanticVersion
-from slinky.bridge.devices.cores import Cores, Located
+from slinky.bridge.devices.cel_values import EvaluationError, Fields, SemanticVersion
+from slinky.bridge.devices.cores import CpuTopology, DeviceId
 from slinky.bridge.devices.counters import Counters
-from slinky.bridge.state.views import Device, Slice
+from slinky.bridge.state.views import Device, ResourceSlice
 from slinky.kube import Quantity
 
 #: Device plugins whose resource is a GPU whatever its model.
-PLUGIN_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+GPU_PLUGIN_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 _TAIL = re.compile(r"(\d+)\Z")
 #: Taints that keep new users away from a device.
-CLOSING = frozenset({"NoSchedule", "NoExecute"})
+BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
 class GresKind(NamedTuple):
@@ -43,10 +43,10 @@ ANY_GPU = GresKind("gpu")
 CPUS = GresKind("cpu")
 
 
-class Item(NamedTuple):
+class InventoryDevice(NamedTuple):
     """One device of a node."""
 
-    at: Located
+    at: DeviceId
     device: Device
 
 
@@ -54,8 +54,8 @@ class Item(NamedTuple):
 class DeviceInventory:
     """All devices of one node that Slurm is told of."""
 
-    kinds: Mapping[GresKind, tuple[Item, ...]] = field(default_factory=dict)
-    cores: Cores | None = None
+    kinds: Mapping[GresKind, tuple[InventoryDevice, ...]] = field(default_factory=dict)
+    cores: CpuTopology | None = None
     pools: Mapping[tuple[str, str], Counters] = field(default_factory=dict)
     missing: tuple[str, ...] = ()  # pools of which not every slice is there
     fault: str = ""  # why these devices cannot be told to Slurm
@@ -75,16 +75,16 @@ class DeviceInventory:
             return sum(map(len, self.cores.cores)) if self.cores else 0
         return sum(many for own, many in self.gres.items() if kind in (own, GresKind(own.gres)))
 
-    def indexed(self, order: Iterable[GresKind]) -> list[tuple[GresKind, Item]]:
+    def indexed(self, order: Iterable[GresKind]) -> list[tuple[GresKind, InventoryDevice]]:
         """The devices of one GRES name, each at Slurm's index, if Slurm has the types in this order."""
         return [(kind, item) for kind in order for item in self.kinds.get(kind, ())]
 
     def fitting(self, expressions: tuple[str, ...]) -> Mapping[GresKind, int]:
         """How many devices of each kind all of these expressions choose. Raises `Undecidable`."""
         if expressions not in self._fits:
-            tests = [cel.compiled(expression) for expression in expressions]
+            tests = [cel.compile_expression(expression) for expression in expressions]
             self._fits[expressions] = {
-                kind: sum(all(fits(test, item) for test in tests) for item in items)
+                kind: sum(all(expression_selects(test, item) for test in tests) for item in items)
                 for kind, items in self.kinds.items()
             }
         return self._fits[expressions]
@@ -103,15 +103,15 @@ class DeviceInventory:
         return ("/".join(item.at) for item in self.kinds[kind])
 
 
-def fits(test: Any, item: Item) -> bool:
+def expression_selects(test: Any, item: InventoryDevice) -> bool:
     """Whether an expression chooses a device; one that lacks what it looks at is not chosen."""
     try:
         return bool(test({"device": _scope(item)}))
-    except Absent:
+    except EvaluationError:
         return False
 
 
-def _scope(item: Item) -> dict[str, Any]:
+def _scope(item: InventoryDevice) -> dict[str, Any]:
     """A device as an expression sees it: names without a domain are the driver's own."""
     found: dict[str, Fields] = {"attributes": Fields(), "capacity": Fields()}
     values: dict[str, dict[str, Any]] = {
@@ -130,12 +130,12 @@ def _value(told: Any) -> Any:
     if told.version is not None:
         try:
             return SemanticVersion.parse(told.version)
-        except Absent:
+        except EvaluationError:
             return told.version
     return next((value for value in (told.truth, told.number, told.text) if value is not None), None)
 
 
-def attribute(item: Item, name: str) -> Any:
+def attribute_value(item: InventoryDevice, name: str) -> Any:
     """What a device tells under a name, with or without the driver's domain; None if nothing."""
     own = item.device.attributes
     told = own.get(name) or own.get(f"{item.at.driver}/{name}") or own.get(name.removeprefix(f"{item.at.driver}/"))
@@ -145,14 +145,16 @@ def attribute(item: Item, name: str) -> Any:
 # --- from slices to an inventory
 
 
-def inventory(slices: Iterable[Slice], drivers: Iterable[str], given: Sequence[DeviceProfile] = ()) -> DeviceInventory:
+def build_inventory(
+    slices: Iterable[ResourceSlice], drivers: Iterable[str], given: Sequence[DeviceProfile] = ()
+) -> DeviceInventory:
     """The devices of a node, of these drivers, in the order that gives them their index."""
-    wanted, known = frozenset(drivers), profiles.known(given)
-    pools: dict[tuple[str, str], list[Slice]] = {}
+    wanted, known = frozenset(drivers), profiles.effective_profiles(given)
+    pools: dict[tuple[str, str], list[ResourceSlice]] = {}
     for part in slices:
         if part.spec.driver in wanted:
             pools.setdefault((part.spec.driver, part.spec.pool.name), []).append(part)
-    found: dict[GresKind, list[tuple[DeviceProfile, Item]]] = {}
+    found: dict[GresKind, list[tuple[DeviceProfile, InventoryDevice]]] = {}
     shared: dict[tuple[str, str], Counters] = {}
     missing, faults = [], []
     for (driver, pool), parts in sorted(pools.items()):
@@ -163,51 +165,57 @@ def inventory(slices: Iterable[Slice], drivers: Iterable[str], given: Sequence[D
             continue
         everything = [device for part in current for device in part.spec.devices]
         sets = [group for part in current for group in part.spec.shared_counters]
-        shared[driver, pool] = counters.read(sets, {device.name: device.consumes_counters for device in everything})
+        shared[driver, pool] = counters.read_counters(
+            sets, {device.name: device.consumes_counters for device in everything}
+        )
         told = []
         for device in filter(_offered, everything):
-            item = Item(Located(driver, pool, device.name), device)
+            item = InventoryDevice(DeviceId(driver, pool, device.name), device)
             if (profile := _profile(item, known)) is not None and not profile.ignore:
                 found.setdefault(_kind(item, profile), []).append((profile, item))
                 told.append(device.name)
         if counter := shared[driver, pool].exceeded(told):
             faults.append(f"the devices of {driver} overlap in {counter}; choose some by a device profile with match")
     kinds = {kind: _indexed(items) for kind, items in found.items()}
-    own = cores.read(kinds[CPUS]) if CPUS in kinds else None
+    own = cores.read_topology(kinds[CPUS]) if CPUS in kinds else None
     return DeviceInventory(kinds, own, shared, tuple(missing), "; ".join(faults))
 
 
 def _offered(device: Device) -> bool:
     """A device that everybody may have at once, without further conditions."""
-    return not device.binding_conditions and not any(taint.effect in CLOSING for taint in device.taints)
+    return not device.binding_conditions and not any(taint.effect in BLOCKING_EFFECTS for taint in device.taints)
 
 
-def _profile(item: Item, known: Iterable[DeviceProfile]) -> DeviceProfile | None:
+def _profile(item: InventoryDevice, known: Iterable[DeviceProfile]) -> DeviceProfile | None:
     own = [profile for profile in known if profile.driver == item.at.driver]
     if not own:
         return DeviceProfile(driver=item.at.driver)
-    chosen = (profile for profile in own if not profile.match or fits(cel.compiled(profile.match), item))
+    chosen = (
+        profile
+        for profile in own
+        if not profile.match or expression_selects(cel.compile_expression(profile.match), item)
+    )
     return next(chosen, None)
 
 
-def _kind(item: Item, profile: DeviceProfile) -> GresKind:
+def _kind(item: InventoryDevice, profile: DeviceProfile) -> GresKind:
     if profile.cores:
         return CPUS
-    told = attribute(item, profile.type_attribute) if profile.type_attribute else None
-    return GresKind(profile.gres, profiles.type_of(profile, told))
+    told = attribute_value(item, profile.type_attribute) if profile.type_attribute else None
+    return GresKind(profile.gres, profiles.gres_type(profile, told))
 
 
-def _indexed(found: list[tuple[DeviceProfile, Item]]) -> tuple[Item, ...]:
+def _indexed(found: list[tuple[DeviceProfile, InventoryDevice]]) -> tuple[InventoryDevice, ...]:
     """Devices at their own index where they tell one without gaps, else in the order of their names."""
     items = [item for _, item in found]
-    told = {attribute(item, profile.index_attribute): item for profile, item in found}
+    told = {attribute_value(item, profile.index_attribute): item for profile, item in found}
     for numbered in (told, {_tail(item): item for item in items}):
         if set(numbered) == set(range(len(items))):
             return tuple(numbered[number] for number in range(len(items)))
     return tuple(sorted(items, key=lambda item: item.at))
 
 
-def _tail(item: Item) -> int | None:
+def _tail(item: InventoryDevice) -> int | None:
     found = _TAIL.search(item.device.name)
     return int(found[1]) if found else None
 
@@ -215,12 +223,12 @@ def _tail(item: Item) -> int | None:
 # --- Slurm's words
 
 
-def gres(found: DeviceInventory) -> str:
+def format_gres(found: DeviceInventory) -> str:
     """The devices of a node in Slurm's words."""
     return ",".join(f"{kind}:{count}" for kind, count in found.gres.items())
 
 
-def gres_conf(found: DeviceInventory) -> str:
+def format_gres_conf(found: DeviceInventory) -> str:
     """The same as the parameter that tells slurmctld of devices it cannot see; the files need not exist."""
     lines = []
     for kind, count in found.gres.items():
@@ -230,13 +238,13 @@ def gres_conf(found: DeviceInventory) -> str:
     return "+".join(lines)
 
 
-def differ(there: Mapping[GresKind, int], found: DeviceInventory, name: str) -> bool:
+def gres_differs(there: Mapping[GresKind, int], found: DeviceInventory, name: str) -> bool:
     """Whether Slurm has other devices of a name than the drivers of the node offer."""
     mine = {kind: count for kind, count in found.gres.items() if kind.gres == name}
     return mine != {kind: count for kind, count in there.items() if kind.gres == name}
 
 
-def counts(text: str) -> dict[GresKind, int]:
+def parse_gres(text: str) -> dict[GresKind, int]:
     """Slurm's words as counts, in its order and whatever it adds about sockets."""
     found: dict[GresKind, int] = {}
     for term in re.sub(r"\([^)]*\)", "", text).split(","):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from slinky.bridge.config import ConfigError, DeviceProfile
 from slinky.bridge.devices import cel
-from slinky.bridge.devices.cel_values import Undecidable
+from slinky.bridge.devices.cel_values import UnsupportedExpression
 
 CPU_DRIVER = "dra.cpu"
 BUILT_IN = (DeviceProfile(driver=CPU_DRIVER, cores=True),)
@@ -23,7 +23,7 @@ _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _TAKEN = {"cpu": "CPUs are counted with cores: true", "shard": "Slurm does not keep shards apart from their GPU"}
 
 
-def check(profiles: Iterable[DeviceProfile]) -> None:
+def check_profiles(profiles: Iterable[DeviceProfile]) -> None:
     """Raises `ConfigError` that names the profile, the field and the reason."""
     whole: dict[str, int] = {}
     for number, profile in enumerate(profiles):
@@ -52,18 +52,18 @@ def _mistakes(profile: DeviceProfile) -> Iterable[tuple[str, str]]:
     if profile.cores and profile != DeviceProfile(driver=profile.driver, match=profile.match, cores=True):
         yield "cores", "CPUs have no GRES, no type and no index"
     try:
-        cel.compiled(profile.match or "true")
-    except Undecidable as error:
+        cel.compile_expression(profile.match or "true")
+    except UnsupportedExpression as error:
         yield "match", str(error)
 
 
-def known(profiles: Sequence[DeviceProfile]) -> tuple[DeviceProfile, ...]:
+def effective_profiles(profiles: Sequence[DeviceProfile]) -> tuple[DeviceProfile, ...]:
     """The profiles of a configuration, and the built-in ones of drivers that it does not name."""
     named = {profile.driver for profile in profiles}
     return (*profiles, *(profile for profile in BUILT_IN if profile.driver not in named))
 
 
-def type_of(profile: DeviceProfile, told: object = None) -> str:
+def gres_type(profile: DeviceProfile, told: object = None) -> str:
     """The GRES type of a device that tells this under the profile's attribute."""
     if profile.untyped:
         return ""

@@ -32,12 +32,12 @@ class ClassRequest:
         return f"device class {self.device_class}{more}"
 
 
-def of_pod(pod: WorkloadPod, catalog: Catalog) -> list[ClassRequest]:
+def extended_resource_requests(pod: WorkloadPod, catalog: Catalog) -> list[ClassRequest]:
     """The requests that a pod makes by extended resources; every container has its own."""
     found: list[ClassRequest] = []
     containers: Sequence[Container] = (*pod.spec.init_containers, *pod.spec.containers)
     for number, container in enumerate(containers):
-        amounts = pod_resources.requests(container.resources)
+        amounts = pod_resources.requests_of(container.resources)
         for place, (resource, text) in enumerate(sorted(amounts.items())):
             kind = catalog.class_of(resource)
             if kind and (count := Quantity.parse(text).whole()) > 0:
@@ -46,7 +46,7 @@ def of_pod(pod: WorkloadPod, catalog: Catalog) -> list[ClassRequest]:
     return found
 
 
-def of_claim(spec: ResourceClaimSpec, offered: Callable[[ClassRequest], bool]) -> list[ClassRequest]:
+def claim_requests(spec: ResourceClaimSpec, offered: Callable[[ClassRequest], bool]) -> list[ClassRequest]:
     """The requests of a claim that a pod names. Raises `Unclaimable` for what Slurm cannot count.
 
     Slurm cannot be asked for one thing or another: of alternatives the first is chosen that some node has at all.

@@ -10,29 +10,37 @@ from collections.abc import Callable, Iterable, Sequence
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices import classes
 from slinky.bridge.devices import inventory as supply
-from slinky.bridge.devices.allocation import MOST_RESULTS
+from slinky.bridge.devices.allocation import CLAIM_DEVICES_MAX
 from slinky.bridge.devices.classes import Catalog, ClassMapping, Unclaimable
-from slinky.bridge.devices.cores import CPU_OF_GROUP, Located, numbers, part_of
+from slinky.bridge.devices.cores import GROUP_CPU_PREFIX, DeviceId, cpu_of_group, parse_ranges
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
 from slinky.bridge.devices.requests import ClassRequest
-from slinky.bridge.state.views import DEVICE_CLASSES, RESOURCE_CLAIMS, SLICES, DeviceClass, ResourceClaim, Slice
+from slinky.bridge.state.views import (
+    DEVICE_CLASSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+)
 from slinky.kube import Runtime
 
 
 class DeviceState:
     """Devices of one cluster."""
 
-    def __init__(self, runtime: Runtime, settings: BridgeSettings) -> None:
+    def __init__(self, runtime: Runtime, settings: BridgeSettings, is_slurm_node: Callable[[str], bool]) -> None:
+        """`is_slurm_node` tells whether Slurm has a host for a node, by the node's name."""
+        self._is_slurm_node = is_slurm_node
         self._profiles = settings.device_profiles
-        self.slices = runtime.cache(SLICES, indexes={"node": lambda part: (part.spec.node_name,)})
+        self.slices = runtime.cache(RESOURCE_SLICES, indexes={"node": lambda part: (part.spec.node_name,)})
         self.classes = runtime.cache(DEVICE_CLASSES)
         indexes: dict[str, Callable[[ResourceClaim], Iterable[str]]] = {
-            "device": lambda claim: [key(at) for at in held(claim)],
-            "pool": lambda claim: {pool_key(at.driver, at.pool) for at in held(claim)},
+            "device": lambda claim: [device_key(at) for at in allocated_devices(claim)],
+            "pool": lambda claim: {pool_key(at.driver, at.pool) for at in allocated_devices(claim)},
             "user": lambda claim: [user.uid for user in claim.status.reserved_for],
         }
         self.claims = runtime.cache(RESOURCE_CLAIMS, indexes=indexes)
-        self.in_slurm: Callable[[str], bool] = lambda _: True  # the mirror's word, once there is one
         self._catalog: Catalog | None = None
         self._inventories: dict[str, DeviceInventory] = {}
         self._meanings: dict[tuple[str, ...], ClassMapping | Unclaimable] = {}
@@ -44,7 +52,7 @@ class DeviceState:
         self._inventories.clear()
         self._meanings.clear()
 
-    def _slice_changed(self, old: Slice | None, new: Slice | None) -> None:
+    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         for part in (old, new):
             if part is not None:
                 self._inventories.pop(part.spec.node_name, None)
@@ -54,14 +62,14 @@ class DeviceState:
     def catalog(self) -> Catalog:
         """The device classes."""
         if self._catalog is None:
-            self._catalog = classes.catalog(self.classes)
+            self._catalog = classes.build_catalog(self.classes)
         return self._catalog
 
     def inventory(self, node: str) -> DeviceInventory:
         """The devices of a node that some class offers."""
         if node not in self._inventories:
             parts, drivers = self.slices.by("node", node), self.catalog.drivers
-            self._inventories[node] = supply.inventory(parts, drivers, self._profiles)
+            self._inventories[node] = supply.build_inventory(parts, drivers, self._profiles)
         return self._inventories[node]
 
     def inventories(self) -> dict[str, DeviceInventory]:
@@ -83,8 +91,8 @@ class DeviceState:
         expressions = (*self.catalog.expressions[ask.device_class], *ask.expressions)
         if expressions not in self._meanings:
             try:
-                plain = classes.bare(expressions, self._profiles)
-                found = plain or classes.meaning(str(ask), expressions, self.inventories())
+                plain = classes.map_driver(expressions, self._profiles)
+                found = plain or classes.map_class(str(ask), expressions, self.inventories())
                 self._meanings[expressions] = found
             except Unclaimable as error:
                 self._meanings[expressions] = error
@@ -94,8 +102,8 @@ class DeviceState:
         if known.kind != CPUS:
             if ask.capacity:
                 raise Unclaimable(f"{ask} is asked for in parts ({ask.capacity}); Slurm gives whole devices")
-            if ask.count > MOST_RESULTS:
-                raise Unclaimable(f"{ask.count} devices are more than the {MOST_RESULTS} that a claim can hold")
+            if ask.count > CLAIM_DEVICES_MAX:
+                raise Unclaimable(f"{ask.count} devices are more than the {CLAIM_DEVICES_MAX} that a claim can hold")
             return known
         return ClassMapping(known.kind, known.unfit, self._offering_cpus(ask))
 
@@ -105,7 +113,9 @@ class DeviceState:
             wanted = self.meaning(ask)
         except Unclaimable:
             return False
-        there = ((node, own) for node, own in self.inventories().items() if wanted.suits(node) and self.in_slurm(node))
+        there = (
+            (node, own) for node, own in self.inventories().items() if wanted.suits(node) and self._is_slurm_node(node)
+        )
         return any(own.count(wanted.kind) >= ask.count for _, own in there)
 
     def _offering_cpus(self, ask: ClassRequest) -> frozenset[str]:
@@ -115,7 +125,7 @@ class DeviceState:
             raise Unclaimable(f"{ask} needs a CPU driver that tells its CPUs; no node has one")
         fit = frozenset(node for node, own in offering.items() if _suits(ask, grouped=own.grouped))
         if not fit:
-            want = "groups" if ask.count > MOST_RESULTS or ask.capacity else "single CPUs"
+            want = "groups" if ask.count > CLAIM_DEVICES_MAX or ask.capacity else "single CPUs"
             raise Unclaimable(f"{ask.count} CPUs of {ask} need a CPU driver that offers {want}")
         return fit
 
@@ -125,44 +135,48 @@ class DeviceState:
         Raises `Unclaimable` if there is no node where they do.
         """
         having = {node: own for node, own in self.inventories().items() if all(kind in own.kinds for kind in kinds)}
-        apart = {node for node, own in having.items() if not classes.alike(own, kinds, attribute)}
+        apart = {node for node, own in having.items() if not classes.share_attribute(own, kinds, attribute)}
         if len(apart) == len(having):
             raise Unclaimable(f"the constraint matchAttribute {attribute} holds on no node for whatever Slurm grants")
         return apart
 
     # --- who has what
 
-    def taken(self, at: Located, own: DeviceInventory) -> bool:
+    def taken(self, at: DeviceId, own: DeviceInventory) -> bool:
         """Whether some claim holds a device, or another that is a part of it."""
-        if self.claims.by("device", key(at)):
+        if self.claims.by("device", device_key(at)):
             return True
-        if own.cores is not None and at.device.startswith(CPU_OF_GROUP):
+        if own.cores is not None and at.device.startswith(GROUP_CPU_PREFIX):
             # A claim that has a part of a group without saying which may have any of it.
-            return any(self.claims.by("device", key(group)) for group in set(own.cores.offers.values()))
+            return any(self.claims.by("device", device_key(group)) for group in set(own.cores.offers.values()))
         counters = own.pools.get((at.driver, at.pool))
         if counters is None or at.device not in counters.taken_by:
             return False
-        there = {one.device for claim in self.claims.by("pool", pool_key(at.driver, at.pool)) for one in held(claim)}
+        there = {
+            one.device
+            for claim in self.claims.by("pool", pool_key(at.driver, at.pool))
+            for one in allocated_devices(claim)
+        }
         return bool(counters.exceeded({*there, at.device}))
 
 
 def _suits(ask: ClassRequest, *, grouped: bool) -> bool:
-    if not grouped and ask.count > MOST_RESULTS:
+    if not grouped and ask.count > CLAIM_DEVICES_MAX:
         return False
     # The claim behind an extended resource is ours, and written as the driver wants it.
     return bool(ask.resource) or grouped == bool(ask.capacity)
 
 
-def held(claim: ResourceClaim) -> list[Located]:
+def allocated_devices(claim: ResourceClaim) -> list[DeviceId]:
     """What a claim holds: devices, or CPUs of devices."""
     given = claim.status.allocation
     if given is None:
         return []
-    found: list[Located] = []
+    found: list[DeviceId] = []
     for result in given.devices.results:
-        at = Located(result.driver, result.pool, result.device)
+        at = DeviceId(result.driver, result.pool, result.device)
         cpus = _cpus(claim, result.driver, result.request) if result.share_id else []
-        found += [part_of(at, cpu) for cpu in cpus] or [at]
+        found += [cpu_of_group(at, cpu) for cpu in cpus] or [at]
     return list(dict.fromkeys(found))
 
 
@@ -173,11 +187,11 @@ def _cpus(claim: ResourceClaim, driver: str, request: str) -> list[int]:
         opaque = setting.opaque
         if opaque and opaque.driver == driver and (not setting.requests or request in setting.requests):
             told = opaque.parameters.get("cpuConfig", {}) if isinstance(opaque.parameters, dict) else {}
-            return numbers(str(told.get("cpuset", ""))) if isinstance(told, dict) else []
+            return parse_ranges(str(told.get("cpuset", ""))) if isinstance(told, dict) else []
     return []
 
 
-def key(at: Located) -> str:
+def device_key(at: DeviceId) -> str:
     """One device, as the index of claims knows it."""
     return "/".join(at)
 

@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable, Mapping
 
 from slinky.bridge import names
 from slinky.bridge.devices.classes import Catalog
-from slinky.bridge.state.views import Match, NodeSelector, Term, Toleration, WorkloadPod
+from slinky.bridge.state.views import NodeSelector, SelectorMatch, SelectorTerm, Toleration, WorkloadPod
 from slinky.bridge.workload import pod_resources
 from slinky.bridge.workload.pod_state import host_of
 from slinky.kube import Node, Quantity, View
 from slinky.kube.views import Taint
 
 #: Taints that come and go with the health of a node.
-PASSING = "node.kubernetes.io/"
-CLOSING = frozenset({"NoSchedule", "NoExecute"})
-DEMAND = "DoNotSchedule"
+NODE_CONDITION_TAINT_PREFIX = "node.kubernetes.io/"
+BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+DO_NOT_SCHEDULE = "DoNotSchedule"
 
 
-class Shape(View, frozen=True):
+class NodeRequirements(View, frozen=True):
     """All that decides which nodes suit a pod; pods of one shape share one answer."""
 
     selector: tuple[tuple[str, str], ...] = ()
@@ -31,12 +31,12 @@ class Shape(View, frozen=True):
     amounts: tuple[tuple[str, int], ...] = ()
 
 
-def shape_of(pod: WorkloadPod, volumes: Iterable[NodeSelector] = ()) -> Shape:
+def node_requirements_of(pod: WorkloadPod, volumes: Iterable[NodeSelector] = ()) -> NodeRequirements:
     """The shape of a pod whose volumes can be reached from the nodes that these select."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    needs = pod_resources.effective(pod, pod_resources.requests)
+    needs = pod_resources.effective_resources(pod, pod_resources.requests_of)
     plain = {name: amount for name, amount in needs.items() if not name.startswith(names.DEVICE_CLASS_PREFIX)}
-    return Shape(
+    return NodeRequirements(
         tuple(sorted(pod.spec.node_selector.items())),
         affinity.required_during_scheduling_ignored_during_execution if affinity else None,
         pod.spec.tolerations,
@@ -45,11 +45,14 @@ def shape_of(pod: WorkloadPod, volumes: Iterable[NodeSelector] = ()) -> Shape:
     )
 
 
-def beyond(pod: WorkloadPod) -> list[str]:
+def unsupported_constraints(pod: WorkloadPod) -> list[str]:
     """What a pod demands that Slurm cannot be asked for."""
     told = []
-    if any(each.get("whenUnsatisfiable", DEMAND) == DEMAND for each in pod.spec.topology_spread_constraints):
-        told.append(f"topologySpreadConstraints with {DEMAND} cannot be honoured: Slurm chooses the nodes")
+    if any(
+        each.get("whenUnsatisfiable", DO_NOT_SCHEDULE) == DO_NOT_SCHEDULE
+        for each in pod.spec.topology_spread_constraints
+    ):
+        told.append(f"topologySpreadConstraints with {DO_NOT_SCHEDULE} cannot be honoured: Slurm chooses the nodes")
     affinity = pod.spec.affinity
     for kind, terms in (
         ("podAffinity", affinity and affinity.pod_affinity),
@@ -60,14 +63,14 @@ def beyond(pod: WorkloadPod) -> list[str]:
     return told
 
 
-def why_not(shape: Shape, node: Node, catalog: Catalog) -> str:
+def mismatch_reason(shape: NodeRequirements, node: Node, catalog: Catalog) -> str:
     """Why this node never suits, in a few words; nothing if it does."""
     labels = node.metadata.labels
     for key, value in shape.selector:
         if labels.get(key) != value:
             return f"its label {key} is not {value}"
     for wanted in (shape.affinity, *shape.volumes):
-        if wanted is not None and not selects(wanted, node):
+        if wanted is not None and not node_selector_matches(wanted, node):
             return "its volumes are elsewhere" if wanted is not shape.affinity else "its node affinity excludes it"
     for taint in node.spec.taints:
         if _lasting(taint) and not any(tolerates(given, taint) for given in shape.tolerations):
@@ -76,11 +79,11 @@ def why_not(shape: Shape, node: Node, catalog: Catalog) -> str:
 
 
 def _lasting(taint: Taint) -> bool:
-    passing = taint.key.startswith(PASSING) or taint.key == names.MANAGED_TAINT
-    return taint.effect in CLOSING and not passing
+    passing = taint.key.startswith(NODE_CONDITION_TAINT_PREFIX) or taint.key == names.MANAGED_TAINT
+    return taint.effect in BLOCKING_EFFECTS and not passing
 
 
-def _too_small(shape: Shape, node: Node, catalog: Catalog) -> str:
+def _too_small(shape: NodeRequirements, node: Node, catalog: Catalog) -> str:
     for name, nano in shape.amounts:
         if name in catalog.resources:
             continue  # a device class stands behind it: the claim will be made, not the kubelet asked
@@ -90,12 +93,12 @@ def _too_small(shape: Shape, node: Node, catalog: Catalog) -> str:
     return ""
 
 
-def selects(selector: NodeSelector, node: Node) -> bool:
+def node_selector_matches(selector: NodeSelector, node: Node) -> bool:
     """One of the terms holds; an empty term selects nothing."""
     return any(_holds(term, node) for term in selector.node_selector_terms)
 
 
-def _holds(term: Term, node: Node) -> bool:
+def _holds(term: SelectorTerm, node: Node) -> bool:
     if not (term.match_expressions or term.match_fields):
         return False
     fields = {"metadata.name": node.metadata.name}
@@ -114,7 +117,7 @@ _OPERATORS: dict[str, Callable[[str | None, tuple[str, ...]], bool]] = {
 }
 
 
-def _matches(match: Match, values: Mapping[str, str]) -> bool:
+def _matches(match: SelectorMatch, values: Mapping[str, str]) -> bool:
     test = _OPERATORS.get(match.operator)
     return test is not None and test(values.get(match.key), match.values)
 
@@ -136,6 +139,6 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator == "Exists" or toleration.value == taint.value
 
 
-def excluded(shape: Shape, nodes: Iterable[Node], catalog: Catalog) -> frozenset[str]:
+def mismatching_hosts(shape: NodeRequirements, nodes: Iterable[Node], catalog: Catalog) -> frozenset[str]:
     """The Slurm hosts that a shape can never use."""
-    return frozenset(host_of(node) for node in nodes if why_not(shape, node, catalog))
+    return frozenset(host_of(node) for node in nodes if mismatch_reason(shape, node, catalog))

@@ -8,18 +8,18 @@ the pods cannot bear. Host ports come and go with other pods, so they are looked
 from collections.abc import Callable, Iterable
 
 from slinky.bridge.feasibility import constraints
-from slinky.bridge.feasibility.constraints import Shape
+from slinky.bridge.feasibility.constraints import NodeRequirements
 from slinky.bridge.feasibility.volume_state import VolumeState
 from slinky.bridge.nodes.plan import elsewhere
 from slinky.bridge.state.cluster import ClusterState
-from slinky.bridge.state.host_port_reservations import HostPortReservations
+from slinky.bridge.state.host_ports import HostPortReservations
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import pod_state
 from slinky.kube import Key, Node
 from slinky.slurm import Change, Host, Mirror, ObjectKind
 
 #: With more shapes than these, all are forgotten when a node changes: to look at each would take longer.
-MANY = 500
+CACHED_ANSWERS_MAX = 500
 
 
 class Exclusions:
@@ -30,8 +30,8 @@ class Exclusions:
     ) -> None:
         self._stock, self._mirror, self._storage = stock, mirror, storage
         self._mark, self._opened = mark, opened
-        self._ports = HostPortReservations(stock)
-        self._answers: dict[tuple[Shape, str], frozenset[str]] = {}
+        self._ports = HostPortReservations(stock.client, stock.pods, stock.settings.scheduler_name)
+        self._answers: dict[tuple[NodeRequirements, str], frozenset[str]] = {}
         self._catalog = stock.catalog  # of which the answers are
         stock.nodes.listen(self._node_changed)
         mirror.listen(self._host_changed)
@@ -54,7 +54,7 @@ class Exclusions:
         """Answer anew for one host. Only where it opens is that news to jobs that wait: one that is given a host which
         closed meanwhile is given back, but one that leaves out a host for nothing may wait for ever.
         """
-        opens = len(self._answers) > MANY
+        opens = len(self._answers) > CACHED_ANSWERS_MAX
         if opens:
             self._answers.clear()
         for (shape, partition), known in self._answers.items():
@@ -65,26 +65,27 @@ class Exclusions:
         if opens and host in self._mirror.nodes:
             self._opened()
 
-    def look_again(self) -> None:
+    def invalidate(self) -> None:
         """Slurm does not know a host that was left out: it has gone a moment ago."""
         self._answers.clear()
         self._mirror.poke(nodes=True)
 
-    async def excluded(self, pods: Iterable[WorkloadPod], partition: str) -> dict[str, frozenset[str]]:
+    async def excluded_hosts(self, pods: Iterable[WorkloadPod], partition: str) -> dict[str, frozenset[str]]:
         """The hosts of a partition that a pod cannot use, by its uid."""
         return {
-            pod.metadata.uid: self._excluded(await self.shape(pod), partition) | await self._without_ports(pod)
+            pod.metadata.uid: self._excluded(await self.requirements_of(pod), partition)
+            | await self._without_ports(pod)
             for pod in pods
         }
 
     async def _without_ports(self, pod: WorkloadPod) -> frozenset[str]:
         """Hosts where a port that the pod needs is taken."""
-        busy = await self._ports.busy(pod)
+        busy = await self._ports.nodes_in_conflict(pod)
         nodes = (self._stock.nodes.get(Key("", name)) for name in busy)
         hosts = (pod_state.host_of(node) for node in nodes if node is not None)
         return frozenset(host for host in hosts if host in self._mirror.nodes)
 
-    def _excluded(self, shape: Shape, partition: str) -> frozenset[str]:
+    def _excluded(self, shape: NodeRequirements, partition: str) -> frozenset[str]:
         if self._catalog is not self._stock.catalog:
             self._catalog = self._stock.catalog
             self._answers.clear()
@@ -93,16 +94,16 @@ class Exclusions:
             known = self._answers[shape, partition] = self._unfit(shape, partition, self._mirror.nodes)
         return known
 
-    def _unfit(self, shape: Shape, partition: str, names: Iterable[str]) -> frozenset[str]:
+    def _unfit(self, shape: NodeRequirements, partition: str, names: Iterable[str]) -> frozenset[str]:
         """Of these hosts, those of a partition, or of several, that a shape can never use."""
         wanted = set(filter(None, partition.split(",")))
         hosts = {name: host for name, host in self._hosts(names).items() if not wanted or wanted & {*host.partitions}}
-        nodes = {name: self.node_of(name) for name in hosts}
+        nodes = {name: self.node_of_host(name) for name in hosts}
         strangers = frozenset(name for name, node in nodes.items() if node is None)
         present = [node for node in nodes.values() if node is not None]
-        return strangers | constraints.excluded(shape, present, self._catalog)
+        return strangers | constraints.mismatching_hosts(shape, present, self._catalog)
 
-    def node_of(self, host: str) -> Node | None:
+    def node_of_host(self, host: str) -> Node | None:
         """The node behind a host; none if that is another cluster's, whatever its name."""
         known = self._mirror.nodes.get(host)
         return None if known is not None and elsewhere(known, self._mark) else self._stock.node_of_host(host)
@@ -112,24 +113,24 @@ class Exclusions:
         gone = self._mirror.nodes.doubt.missing if self._mirror.nodes.doubt else ()
         return {name: host for name in names if name not in gone and (host := self._mirror.nodes.get(name))}
 
-    def unsuited(self, suits: Callable[[str], bool]) -> frozenset[str]:
+    def hosts_not_matching(self, suits: Callable[[str], bool]) -> frozenset[str]:
         """Hosts whose node, by its name, does not suit. A node that is no host needs no mention."""
         nodes = {name: self._stock.node_of_host(name) for name in self._hosts(self._mirror.nodes)}
         return frozenset(name for name, node in nodes.items() if node is not None and not suits(node.metadata.name))
 
-    def drained(self, node: Node) -> bool:
+    def is_drained(self, node: Node) -> bool:
         """Whether Slurm gives a node to nobody else."""
         host = self._mirror.nodes.get(pod_state.host_of(node))
         return host is None or host.state.draining
 
-    async def why_not(self, pod: WorkloadPod, node: Node) -> str:
+    async def check_and_reserve(self, pod: WorkloadPod, node: Node) -> str:
         """Why a node does not suit a pod; nothing if it does."""
-        lasting = constraints.why_not(await self.shape(pod), node, self._stock.catalog)
-        return lasting or await self._ports.taken(pod, node.metadata.name)
+        lasting = constraints.mismatch_reason(await self.requirements_of(pod), node, self._stock.catalog)
+        return lasting or await self._ports.reserve(pod, node.metadata.name)
 
-    async def shape(self, pod: WorkloadPod) -> Shape:
+    async def requirements_of(self, pod: WorkloadPod) -> NodeRequirements:
         """The shape of a pod, with the reach of its volumes."""
-        return constraints.shape_of(pod, await self._storage.reach(pod))
+        return constraints.node_requirements_of(pod, await self._storage.node_selectors(pod))
 
 
 def _place(host: Host) -> tuple[object, ...]:

@@ -12,11 +12,13 @@ from slinky.bridge.workload import pod_resources
 from slinky.kube import Quantity
 
 
-def lacking(allocatable: Mapping[str, str], there: Iterable[WorkloadPod], coming: Iterable[WorkloadPod]) -> str:
+def exceeded_resource(
+    allocatable: Mapping[str, str], there: Iterable[WorkloadPod], coming: Iterable[WorkloadPod]
+) -> str:
     """What a node has too little of for all of these pods; nothing if there is room."""
     taken: dict[str, int] = {}
     for pod in (*there, *coming):
-        for name, amount in pod_resources.effective(pod, pod_resources.requests).items():
+        for name, amount in pod_resources.effective_resources(pod, pod_resources.requests_of).items():
             taken[name] = taken.get(name, 0) + amount.nano
     over = (name for name, nano in sorted(taken.items()) if nano > _has(allocatable, name, nano))
     return next(over, "")

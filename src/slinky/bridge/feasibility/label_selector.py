@@ -8,7 +8,7 @@ from typing import Literal
 from slinky.kube import View
 
 
-class Requirement(View, frozen=True):
+class LabelRequirement(View, frozen=True):
     """One entry of `matchExpressions`."""
 
     key: str
@@ -16,23 +16,23 @@ class Requirement(View, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class Selector(View, frozen=True):
+class LabelSelector(View, frozen=True):
     """A label selector."""
 
     match_labels: dict[str, str] = {}
-    match_expressions: tuple[Requirement, ...] = ()
+    match_expressions: tuple[LabelRequirement, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.match_labels or self.match_expressions)
 
 
-def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
+def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Whether a label selector selects these labels."""
     given = all(labels.get(key) == value for key, value in selector.match_labels.items())
     return given and all(_meets(requirement, labels) for requirement in selector.match_expressions)
 
 
-def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+def _meets(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":

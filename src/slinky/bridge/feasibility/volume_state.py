@@ -21,9 +21,9 @@ from slinky.kube import Conflict, Key, KubeClient, Later, Node
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 #: How old a list of volumes may be when nodes are left out of a job.
-REMEMBERED = 15.0
+VOLUME_LIST_SECONDS = 15.0
 #: How soon a claim that is not there, or has no volume, is looked at again; and one whose volume is on its way.
-MISSING_AGAIN, COMING_AGAIN = 5.0, 0.5
+MISSING_RETRY_SECONDS, PROVISIONING_RETRY_SECONDS = 5.0, 0.5
 
 
 class VolumePending(Later):
@@ -37,12 +37,12 @@ class VolumeState:
         self._client = client
         self._listed: tuple[float, list[PersistentVolume]] = (float("-inf"), [])
 
-    async def reach(self, pod: WorkloadPod) -> list[NodeSelector]:
+    async def node_selectors(self, pod: WorkloadPod) -> list[NodeSelector]:
         """From where the volumes of a pod can be reached; one entry for each that is not reached from everywhere.
 
         Raises `VolumePending`.
         """
-        return [reach for key in claims_of(pod) if (reach := await self._reach(key)) is not None]
+        return [reach for key in volume_claims_of(pod) if (reach := await self._reach(key)) is not None]
 
     async def _reach(self, key: Key) -> NodeSelector | None:
         claim = await self._claim(key)
@@ -51,32 +51,32 @@ class VolumeState:
             affinity = volume.spec.node_affinity if volume else None
             return affinity.required if affinity else None
         kind = await self._class_of(claim, key)
-        if volumes.made(kind) and not kind.allowed_topologies:
+        if volumes.has_provisioner(kind) and not kind.allowed_topologies:
             return None
-        found = volumes.reach(claim, kind, await self._volumes(REMEMBERED))
+        found = volumes.node_selector_of(claim, kind, await self._volumes(VOLUME_LIST_SECONDS))
         if found is not None and not found.node_selector_terms:
-            raise VolumePending(f"no volume suits claim {key}", after=MISSING_AGAIN)
+            raise VolumePending(f"no volume suits claim {key}", after=MISSING_RETRY_SECONDS)
         return found
 
-    async def select(self, pod: WorkloadPod, node: Node) -> None:
+    async def provide_volumes(self, pod: WorkloadPod, node: Node) -> None:
         """Get the volumes that wait for this pod on their way to its node. Raises `VolumePending` until they are
         there.
         """
-        for key in claims_of(pod):
+        for key in volume_claims_of(pod):
             claim = await self._claim(key)
             if not claim.spec.volume_name:
                 await self._provide(claim, await self._class_of(claim, key), node)
-                raise VolumePending(f"the volume of claim {key} is not ready yet", after=COMING_AGAIN)
+                raise VolumePending(f"the volume of claim {key} is not ready yet", after=PROVISIONING_RETRY_SECONDS)
 
     async def _provide(self, claim: WorkloadVolumeClaim, kind: StorageClass, node: Node) -> None:
         if claim.metadata.annotations.get(SELECTED_NODE) == node.metadata.name:
             return
         there = await self._volumes(0)
-        if volumes.given(claim, there):
+        if volumes.find_reserved_volume(claim, there):
             return
-        if volume := volumes.choose(claim, there, node):
+        if volume := volumes.choose_volume(claim, there, node):
             await self._reserve(volume, claim)
-        elif volumes.made(kind):
+        elif volumes.has_provisioner(kind):
             chosen = {"metadata": {"annotations": {SELECTED_NODE: node.metadata.name}}}
             await self._client.patch(VOLUME_CLAIMS, claim.key, chosen)
 
@@ -95,21 +95,21 @@ class VolumeState:
             await self._client.patch(VOLUMES, volume.key, patch)
         except Conflict as error:
             raise VolumePending(
-                f"volume {volume.metadata.name} was taken by another claim", after=COMING_AGAIN
+                f"volume {volume.metadata.name} was taken by another claim", after=PROVISIONING_RETRY_SECONDS
             ) from error
 
     async def _claim(self, key: Key) -> WorkloadVolumeClaim:
         claim = await self._client.find(VOLUME_CLAIMS, key)
         if claim is None:
-            raise VolumePending(f"volume claim {key} does not exist", after=MISSING_AGAIN)
+            raise VolumePending(f"volume claim {key} does not exist", after=MISSING_RETRY_SECONDS)
         return claim
 
     async def _class_of(self, claim: WorkloadVolumeClaim, key: Key) -> StorageClass:
         """The class of a claim that has no volume. Raises `VolumePending` if it waits for somebody else than a pod."""
         name = claim.spec.storage_class_name
         kind = await self._client.find(STORAGE_CLASSES, Key("", name)) if name else None
-        if kind is None or not volumes.waits(kind):
-            raise VolumePending(f"volume claim {key} has no volume yet", after=MISSING_AGAIN)
+        if kind is None or not volumes.waits_for_consumer(kind):
+            raise VolumePending(f"volume claim {key} has no volume yet", after=MISSING_RETRY_SECONDS)
         return kind
 
     async def _volumes(self, age: float) -> list[PersistentVolume]:
@@ -120,7 +120,7 @@ class VolumeState:
         return self._listed[1]
 
 
-def claims_of(pod: WorkloadPod) -> list[Key]:
+def volume_claims_of(pod: WorkloadPod) -> list[Key]:
     """The volume claims that a pod mounts."""
     found = []
     for volume in pod.spec.volumes:

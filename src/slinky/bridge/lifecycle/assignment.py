@@ -30,7 +30,7 @@ def teams(pods: Sequence[WorkloadPod], record: JobRecord, parts: int) -> list[li
     """The pods of each component, as the job itself names them. Raises `Misplaced`."""
     if parts == 1:
         return [list(pods)]
-    roles = identity.roles_of(identity.parse(record.detail.admin_comment if record.detail else ""))
+    roles = identity.pods_by_component(identity.parse_comment(record.detail.admin_comment if record.detail else ""))
     number = {name: index for index, role in enumerate(roles) for name in role}
     found: list[list[WorkloadPod]] = [[] for _ in range(parts)]
     for pod in pods:
@@ -56,11 +56,11 @@ def assign(
     free = Counter(places)
     found: dict[str, str] = {}
     for pod in ranked:
-        node = pod_state.assigned(pod)
+        node = pod_state.assigned_node(pod)
         if node and free[node] > 0:
             free[node] -= 1
             found[pod.metadata.uid] = node
-        elif pod_state.bound(pod):
+        elif pod_state.is_bound(pod):
             raise Misplaced(f"pod {pod.metadata.name} runs on {node}, which is not of its job")
     left = _remaining(places, free)
     for pod in ranked:
@@ -73,7 +73,7 @@ def assign(
 
 def crowding(pods: Sequence[WorkloadPod], hosts: Sequence[str]) -> int:
     """How many pods share a node, told by the pods and hosts alone: for a gang whose options are gone."""
-    there = Counter(pod.spec.node_name for pod in pods if pod_state.bound(pod))
+    there = Counter(pod.spec.node_name for pod in pods if pod_state.is_bound(pod))
     return max(1, -(-len(pods) // max(1, len(hosts))), *there.values())
 
 

@@ -75,8 +75,8 @@ def decide(view: WorkloadSnapshot) -> Plan:
     for job, pods in sorted(by_job.items(), key=lambda pair: int(pair[0])):
         _follow(view, plan, job, pods, fresh)
     plan.add(*(CancelJob(job) for job in view.strays if not view.elsewhere(job)))
-    plan.add(*(RemoveFinalizer(pod) for pod in fresh if pod_state.gone(pod) and pod_state.held(pod)))
-    newcomers = [pod for pod in fresh if pod_state.waiting(pod)]
+    plan.add(*(RemoveFinalizer(pod) for pod in fresh if pod_state.is_gone(pod) and pod_state.has_finalizer(pod)))
+    newcomers = [pod for pod in fresh if pod_state.is_waiting(pod)]
     if newcomers and not any(isinstance(action, ReviseJob) for action in plan.actions):
         _admit(view, plan, newcomers, by_job)
     return plan
@@ -95,7 +95,7 @@ def _admit(
     if view.root is None or view.problem is not None:
         return
     unsure = [job for job, group in by_job.items() if _sight(view, job) is JobKnowledge.UNKNOWN and _concern(group)]
-    if unsure and not view.unit.alone:
+    if unsure and not view.unit.is_single_pod:
         plan.add(
             WriteCondition(
                 pods, ConditionText(None, "SlurmUnknown", f"Slurm does not tell what became of job {unsure[0]}.")
@@ -103,11 +103,11 @@ def _admit(
         )
         return
     there = _there(view)
-    if there < view.root.needed:
+    if there < view.root.min_members:
         if (left := _arriving(view, pods)) > 0:
             plan.look_again(left)
             return
-        missing = f"{there} of {view.root.needed} pods exist; all start together or none."
+        missing = f"{there} of {view.root.min_members} pods exist; all start together or none."
         hint = f" {view.root.hint}." if view.root.hint else ""
         plan.add(WriteCondition(pods, ConditionText(False, "GangIncomplete", missing + hint)))
         return
@@ -132,11 +132,11 @@ def _arriving(view: WorkloadSnapshot, pods: Sequence[WorkloadPod]) -> float:
 def _follow(view: WorkloadSnapshot, plan: Plan, job: str, pods: list[WorkloadPod], fresh: list[WorkloadPod]) -> None:
     """A job and the pods that carry its name."""
     seen = view.jobs.get(job, ObservedJob(JobKnowledge.UNKNOWN))
-    alive = [pod for pod in pods if not pod_state.gone(pod) and not _given_up(view, plan, pod)]
+    alive = [pod for pod in pods if not pod_state.is_gone(pod) and not _given_up(view, plan, pod)]
     if not alive:
         _finish(view, plan, job, seen, pods)
         return
-    plan.add(*(RemoveFinalizer(pod) for pod in pods if pod_state.gone(pod) and pod_state.held(pod)))
+    plan.add(*(RemoveFinalizer(pod) for pod in pods if pod_state.is_gone(pod) and pod_state.has_finalizer(pod)))
     if seen.sight in (JobKnowledge.OVER, JobKnowledge.FOREIGN):
         _ended(view, plan, job, seen, alive)
     elif seen.sight is JobKnowledge.LIVE and seen.record is not None:
@@ -154,7 +154,7 @@ def _bare(record: JobRecord, alive: list[WorkloadPod]) -> tuple[WorkloadPod, ...
     """Pods that lack the name of their job; those that we hold and that get a node now get it with that."""
 
     def soon(pod: WorkloadPod) -> bool:
-        return record.state.ready and pod_state.held(pod) and not pod_state.bound(pod)
+        return record.state.ready and pod_state.has_finalizer(pod) and not pod_state.is_bound(pod)
 
     return tuple(pod for pod in alive if not pod_state.job_id(pod) and not soon(pod))
 
@@ -162,11 +162,11 @@ def _bare(record: JobRecord, alive: list[WorkloadPod]) -> tuple[WorkloadPod, ...
 def _pending(
     view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, alive: list[WorkloadPod], fresh: list[WorkloadPod]
 ) -> None:
-    newcomers = [pod for pod in fresh if pod_state.waiting(pod)]
-    members = [pod for pod in (*alive, *newcomers) if pod_state.waiting(pod)]
-    if view.root is not None and (there := _there(view)) < view.root.needed:
+    newcomers = [pod for pod in fresh if pod_state.is_waiting(pod)]
+    members = [pod for pod in (*alive, *newcomers) if pod_state.is_waiting(pod)]
+    if view.root is not None and (there := _there(view)) < view.root.min_members:
         said = ConditionText(
-            False, "GangIncomplete", f"{there} of {view.root.needed} pods are left; job {job} is withdrawn."
+            False, "GangIncomplete", f"{there} of {view.root.min_members} pods are left; job {job} is withdrawn."
         )
         plan.add(DetachPods(tuple(alive), said), CancelJob(job))
         return
@@ -179,7 +179,7 @@ def _pending(
 
 
 def _running(view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, alive: list[WorkloadPod]) -> None:
-    unbound = [pod for pod in alive if not pod_state.bound(pod)]
+    unbound = [pod for pod in alive if not pod_state.is_bound(pod)]
     if seen.record is None:
         return
     if not unbound:
@@ -195,7 +195,7 @@ def _running(view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, al
         else:
             plan.add(*words)
         return
-    broken = view.root is not None and view.root.exact and _there(view) < view.root.needed
+    broken = view.root is not None and view.root.fixed_size and _there(view) < view.root.min_members
     if broken and len(unbound) == len(alive):
         said = ConditionText(
             False, "GangIncomplete", f"A member went away before job {job} started; all start together or none."
@@ -211,12 +211,12 @@ def _ended(view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, aliv
     end = reasons.end(record.state.base if record else "", lost=record is None or record.lost)
     detail = record.detail if record else None
     told = conditions.of_end(job, end, detail, waiting=False)
-    bound = [pod for pod in alive if pod_state.bound(pod)]
+    bound = [pod for pod in alive if pod_state.is_bound(pod)]
     if running := tuple(pod for pod in bound if not pod.metadata.deleting):
         plan.add(RecoverJob(job, running, told) if end is reasons.LOST else EvictPods(running, told))
     if leaving := tuple(pod for pod in bound if pod.metadata.deleting and conditions.news(pod, told, view.now)):
         plan.add(ExplainEnd(leaving, told))
-    unbound = tuple(pod for pod in alive if not pod_state.bound(pod))
+    unbound = tuple(pod for pod in alive if not pod_state.is_bound(pod))
     if unbound:
         said = conditions.of_end(job, end, detail, waiting=True)
         if end.decision:
@@ -232,7 +232,7 @@ def _finish(view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, pod
 
     Somebody may have moved pods of the job to another group, or out of all: then the last of them ends it.
     """
-    held = [pod for pod in pods if pod_state.held(pod)]
+    held = [pod for pod in pods if pod_state.has_finalizer(pod)]
     if seen.sight is JobKnowledge.UNKNOWN:
         return
     if (seen.sight is JobKnowledge.LIVE or seen.remains) and not view.elsewhere(job):
@@ -242,16 +242,16 @@ def _finish(view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, pod
 
 def _given_up(view: WorkloadSnapshot, plan: Plan, pod: WorkloadPod) -> bool:
     """A deleted pod whose kubelet will not tell its end: its machine is gone, or silent beyond the deadline."""
-    if not (pod.metadata.deleting and pod_state.bound(pod)):
+    if not (pod.metadata.deleting and pod_state.is_bound(pod)):
         return False
     reachable = view.reachable(pod.spec.node_name)
     if reachable:
         return False
-    left = pod_state.overdue(pod, view.now, view.patience if reachable is not None else 0.0)
+    left = pod_state.seconds_until_overdue(pod, view.now, view.patience if reachable is not None else 0.0)
     if left is not None and left > 0:
         plan.look_again(left)
         return False
-    if pod_state.held(pod):
+    if pod_state.has_finalizer(pod):
         plan.add(
             RemoveFinalizer(pod, f"Node {pod.spec.node_name} does not answer; the pod is given up and its job ended.")
         )
@@ -264,16 +264,18 @@ def _there(view: WorkloadSnapshot) -> int:
     One that has succeeded is needed until the object that made it has counted it.
     """
     lost = {job for job, seen in view.jobs.items() if seen.sight in (JobKnowledge.OVER, JobKnowledge.FOREIGN)}
-    staying = (pod for pod in view.pods if not (pod_state.gone(pod) or pod_state.gated(pod) or pod.metadata.deleting))
+    staying = (
+        pod for pod in view.pods if not (pod_state.is_gone(pod) or pod_state.is_gated(pod) or pod.metadata.deleting)
+    )
     there = sum(pod_state.job_id(pod) not in lost for pod in staying)
-    if view.root is None or view.root.counted is None:
+    if view.root is None or view.root.succeeded is None:
         return there
-    return there + max(0, sum(pod.status.phase == "Succeeded" for pod in view.pods) - view.root.counted)
+    return there + max(0, sum(pod.status.phase == "Succeeded" for pod in view.pods) - view.root.succeeded)
 
 
 def _concern(pods: Iterable[WorkloadPod]) -> bool:
     """Some pod still runs, waits, or is held by us."""
-    return any(pod_state.held(pod) or not pod_state.gone(pod) for pod in pods)
+    return any(pod_state.has_finalizer(pod) or not pod_state.is_gone(pod) for pod in pods)
 
 
 def _mentioned(plan: Plan, pod: WorkloadPod) -> bool:

@@ -77,7 +77,7 @@ class LostJobs:
             await self._stay(pods, said, "What it asks for cannot be told any more", REFUSED_AGAIN)
             return
         late: list[Later] = []
-        for part in wish.apart():
+        for part in wish.split_by_role():
             try:
                 await self._replace(unit, part, said)
             except Later as error:
@@ -154,4 +154,4 @@ def _repeatable(wish: JobSpec) -> bool:
     """Whether a new job means the same as the old one: Slurm may choose other devices, or other cores, where those of
     a node are not all the job's.
     """
-    return bool(wish.request.shared) or not wish.exact
+    return bool(wish.request.shared) or not wish.needs_device_ids

@@ -65,7 +65,7 @@ class PodWriter:
 
     async def hold(self, pod: WorkloadPod) -> None:
         """Give a pod our hold and the right to run on our nodes; its job comes with its node."""
-        if not pod_state.held(pod):
+        if not pod_state.has_finalizer(pod):
             await self.label(pod)
 
     async def label(self, pod: WorkloadPod, job: str = "") -> None:
@@ -118,7 +118,7 @@ class PodWriter:
             return
         old = find_condition(pod.status.conditions, names.SCHEDULED)
         conditions = [self._condition(pod, names.SCHEDULED, said.scheduled, said)]
-        if not pod_state.bound(pod) and not said.scheduled:
+        if not pod_state.is_bound(pod) and not said.scheduled:
             conditions.append(self._condition(pod, "PodScheduled", False, said))
         await self._patch_status(pod, conditions)
         if old is None or old.reason != said.reason:

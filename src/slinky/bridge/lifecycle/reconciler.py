@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.claims import ClaimWriter
-from slinky.bridge.devices.demand import DeviceDemand, NotYet
+from slinky.bridge.devices.demand import ClaimPending, DeviceDemand
 from slinky.bridge.feasibility import constraints
 from slinky.bridge.feasibility.exclusions import Exclusions
-from slinky.bridge.feasibility.volume_state import MISSING_AGAIN, VolumePending
+from slinky.bridge.feasibility.volume_state import MISSING_RETRY_SECONDS, VolumePending
 from slinky.bridge.lifecycle import decide, lost_jobs
 from slinky.bridge.lifecycle.actions import (
     Action,
@@ -46,8 +46,8 @@ from slinky.bridge.status.conditions import ConditionText
 from slinky.bridge.status.queue_position import QueuePositions
 from slinky.bridge.workload import grouping, identity, pod_state
 from slinky.bridge.workload.annotations import OptionError
-from slinky.bridge.workload.grouping import Missing, Workload, WorkloadRoot
-from slinky.bridge.workload.job_spec import JobContext, JobSpec, translate
+from slinky.bridge.workload.grouping import GroupMissing, Workload, WorkloadRoot
+from slinky.bridge.workload.job_spec import JobContext, JobSpec, build_job_spec
 from slinky.kube import Again, ErrorDecision, ErrorKind, Later
 from slinky.observe import Clock, Log
 from slinky.slurm import AuthError, Busy, Rejected, Retryable, SlurmConflict, SlurmError, SlurmNotFound
@@ -61,8 +61,8 @@ HOST_GONE, HOST_GONE_AGAIN = 2018, 3.0
 #: How soon a job is looked at again whose pods have not been seen with its name.
 UNSEEN = 2.0
 #: Why nothing can be asked for, the first that fits; and how often what is not there yet is looked at.
-PROBLEMS = {NotYet: "ClaimPending", VolumePending: VOLUME_PENDING, OptionError: "InvalidOption"}
-NOT_YET = {"ClaimPending": 10.0, VOLUME_PENDING: MISSING_AGAIN}
+PROBLEMS = {ClaimPending: "ClaimPending", VolumePending: VOLUME_PENDING, OptionError: "InvalidOption"}
+NOT_YET = {"ClaimPending": 10.0, VOLUME_PENDING: MISSING_RETRY_SECONDS}
 
 
 class WorkloadReconciler:
@@ -94,17 +94,19 @@ class WorkloadReconciler:
 
     async def reconcile(self, unit: Workload) -> Again | None:
         """Bring one unit a step further."""
-        pods = self._stock.members(unit)
+        pods = self._stock.pods_of(unit)
         # Pods that are done with, and their jobs, are left in peace: there may be thousands of them.
         jobs = {
-            job for pod in pods if (job := pod_state.job_id(pod)) and (pod_state.held(pod) or not pod_state.gone(pod))
+            job
+            for pod in pods
+            if (job := pod_state.job_id(pod)) and (pod_state.has_finalizer(pod) or not pod_state.is_gone(pod))
         }
         for job in jobs:
-            self._ledger.follow(job, unit)
+            self._ledger.track_labelled(job, unit)
         root, wish, problem = await self._wish(unit, pods)
-        if self._stock.units_of(pods) - {unit}:
+        if self._stock.workloads_of(pods) - {unit}:
             # Meanwhile a job has told that it stands for others as well: what it needs is not decided for one alone.
-            for other in self._stock.units_of(pods):
+            for other in self._stock.workloads_of(pods):
                 self._wake(other)
             return None
         plan = decide.decide(self._view(unit, pods, jobs, root, wish, problem))
@@ -113,7 +115,7 @@ class WorkloadReconciler:
             plan.look_again(NOT_YET[problem.reason])
         for action in plan.actions:
             await self._act(unit, action, wish)
-        self._forget(unit, {job for pod in self._stock.members(unit) if (job := pod_state.job_id(pod))})
+        self._forget(unit, {job for pod in self._stock.pods_of(unit) if (job := pod_state.job_id(pod))})
         return Again(plan.again) if plan.again is not None else None
 
     # --- looking
@@ -122,14 +124,16 @@ class WorkloadReconciler:
         self, unit: Workload, pods: list[WorkloadPod]
     ) -> tuple[WorkloadRoot | None, JobSpec | None, ConditionText | None]:
         """What the unit asks for, or why that cannot be said."""
-        wanting = [pod for pod in pods if pod_state.waiting(pod)]
+        wanting = [pod for pod in pods if pod_state.is_waiting(pod)]
         if not pods:
             return None, None, None
         try:
             root = await self._stock.root_of(unit, pods)
-        except Missing as error:
+        except GroupMissing as error:
             return None, None, ConditionText(False, "GroupMissing", f"{error}.")
-        if told := root.problem or next((told for pod in wanting for told in constraints.beyond(pod)), ""):
+        if told := root.unsupported or next(
+            (told for pod in wanting for told in constraints.unsupported_constraints(pod)), ""
+        ):
             return root, None, ConditionText(False, "NotSupported", f"{told}.")
         try:
             wish = await self._translated(unit, root, wanting) if wanting else None
@@ -140,24 +144,24 @@ class WorkloadReconciler:
 
     async def _exact(self, unit: Workload, wish: JobSpec | None, pods: tuple[WorkloadPod, ...]) -> JobSpec | None:
         """The wish of these pods alone: others of the unit may wait for the node that a job of their own has."""
-        return wish if wish is None or wish.of(pods) else await self._wish_of(unit, pods)
+        return wish if wish is None or wish.is_for(pods) else await self._wish_of(unit, pods)
 
     async def _wish_of(self, unit: Workload, pods: tuple[WorkloadPod, ...]) -> JobSpec | None:
         """What these pods ask for, if that can be said."""
         try:
             return await self._translated(unit, await self._stock.root_of(unit, list(pods)), list(pods))
-        except (Missing, OptionError):
+        except (GroupMissing, OptionError):
             return None
 
     async def _translated(self, unit: Workload, root: WorkloadRoot, pods: list[WorkloadPod]) -> JobSpec:
-        needed = await self._wants.of(pods)
-        world = JobContext(self._settings, self._stock.catalog, needed.by_pod, needed.shared, needed.threads)
-        first = translate(unit, root, pods, world)
-        excluded = await self._feasible.excluded(pods, first.request.partition or "")
-        if needed.choosy:
-            unsuited = self._feasible.unsuited(needed.suits)
+        needed = await self._wants.compute(pods)
+        world = JobContext(self._settings, self._stock.catalog, needed.by_pod, needed.shared, needed.threads_per_core)
+        first = build_job_spec(unit, root, pods, world)
+        excluded = await self._feasible.excluded_hosts(pods, first.request.partition or "")
+        if needed.restricts_nodes:
+            unsuited = self._feasible.hosts_not_matching(needed.suits_node)
             excluded = {uid: hosts | unsuited for uid, hosts in excluded.items()}
-        return translate(unit, root, pods, world, excluded=excluded) if any(excluded.values()) else first
+        return build_job_spec(unit, root, pods, world, excluded=excluded) if any(excluded.values()) else first
 
     def _view(
         self,
@@ -168,25 +172,25 @@ class WorkloadReconciler:
         wish: JobSpec | None,
         problem: ConditionText | None,
     ) -> WorkloadSnapshot:
-        adopted = self._ledger.adopted(unit, pods)
+        adopted = self._ledger.adoptable_jobs(unit, pods)
         groups: dict[str, list[WorkloadPod]] = {job: [] for job in jobs}
         for pod in pods:
             if job := pod_state.job_id(pod) or adopted.get(pod.metadata.uid, ""):
                 groups.setdefault(job, []).append(pod)
         shown = jobs | set(adopted.values())
-        seen = {job: self._ledger.seen(job, groups[job], _wanted(wish, groups[job])) for job in shown}
+        seen = {job: self._ledger.observe(job, groups[job], _wanted(wish, groups[job])) for job in shown}
         # A job may already stand for running pods whose own is lost.
         running = [
-            pod for pod in pods if pod_state.bound(pod) and not pod_state.gone(pod) and not pod.metadata.deleting
+            pod for pod in pods if pod_state.is_bound(pod) and not pod_state.is_gone(pod) and not pod.metadata.deleting
         ]
         bereft = [pod for pod in running if (job := pod_state.job_id(pod)) and seen[job].sight is not JobKnowledge.LIVE]
         strays = [
             entry.job
-            for entry in self._ledger.jobs_of(unit)
+            for entry in self._ledger.entries_of(unit)
             if entry.job not in seen
-            and not self._ledger.made_for(entry, bereft)
-            and self._ledger.ours(entry.job)
-            and self._ledger.live(entry.job)
+            and not self._ledger.pods_submitted_with(entry, bereft)
+            and self._ledger.is_ours(entry.job)
+            and self._ledger.is_live(entry.job)
         ]
         return WorkloadSnapshot(
             unit,
@@ -196,7 +200,7 @@ class WorkloadReconciler:
             self._clock.now(),
             problem,
             self._settings.dead_kubelet_seconds,
-            self._stock.reachable,
+            self._stock.is_reachable,
             strays,
             self._line.place,
             adopted,
@@ -210,25 +214,25 @@ class WorkloadReconciler:
         The name comes with the binding, and the watch tells of it later: if a batch job is deleted in between, the
         pods of its gang are seen without both. A job that was made for exactly these pods is theirs.
         """
-        near = self._stock.pods.by("group", grouping.group_index(unit))
-        strangers = [pod for pod in near if self._stock.unit_of(pod) != unit]
-        if job in self._ledger.adopted(unit, strangers).values():
+        near = self._stock.pods.by("group", grouping.group_key(unit))
+        strangers = [pod for pod in near if self._stock.workload_of(pod) != unit]
+        if job in self._ledger.adoptable_jobs(unit, strangers).values():
             asyncio.get_running_loop().call_later(UNSEEN, self._wake, unit)
             return True
         others = [
             pod
             for pod in self._stock.pods.by("job", job)
-            if self._stock.unit_of(pod) != unit and not pod_state.gone(pod)
+            if self._stock.workload_of(pod) != unit and not pod_state.is_gone(pod)
         ]
         if not others:
             return False
-        seen = self._ledger.seen(job, others, "")
+        seen = self._ledger.observe(job, others, "")
         return seen.sight in (JobKnowledge.LIVE, JobKnowledge.UNKNOWN) or seen.remains
 
     def _forget(self, unit: Workload, jobs: set[str]) -> None:
-        for entry in self._ledger.jobs_of(unit):
-            strange = not entry.members and not self._ledger.ours(entry.job)
-            if entry.job not in jobs and (strange or not self._ledger.live(entry.job)):
+        for entry in self._ledger.entries_of(unit):
+            strange = not entry.members_digest and not self._ledger.is_ours(entry.job)
+            if entry.job not in jobs and (strange or not self._ledger.is_live(entry.job)):
                 self._ledger.forget(entry.job)
 
     # --- acting
@@ -251,10 +255,10 @@ class WorkloadReconciler:
                 if said.reason == reasons.LOST.reason:
                     self._submitter.pause()
                 await self._hands.tell(pods, said, warning=True)
-                await each(pods, self._claims.withdraw)
+                await each(pods, self._claims.release)
                 await each(pods, self._hands.unlabel)
             case WithdrawJob(pods):
-                await each(pods, self._claims.withdraw)
+                await each(pods, self._claims.release)
             case CancelJob(job, fate):
                 await self._releaser.end(job, fate)
             case EvictPods(pods, said) | ExplainEnd(pods, said):
@@ -265,7 +269,7 @@ class WorkloadReconciler:
                     self._submitter.pause()
                 await self._rescuer.reclaim(unit, await self._wish_of(unit, pods), pods, said)
             case RemoveFinalizer(pod, complaint):
-                await self._claims.drop(pod)
+                await self._claims.delete_own_claim(pod)
                 await self._hands.let_go(pod, complaint)
 
     async def _submit(self, unit: Workload, wish: JobSpec, pods: tuple[WorkloadPod, ...]) -> None:
@@ -284,9 +288,9 @@ class WorkloadReconciler:
             await self._hands.tell(pods, said)
             raise Later(str(error)) from error
         log.info("submitted", unit=str(unit), job=job, pods=len(pods))
-        if not (at_once and self._ledger.running(job)):
+        if not (at_once and self._ledger.is_running(job)):
             await self._label(pods, job)
-        elif (now := self._stock.latest(pods)) is not None:
+        elif (now := self._stock.current_pods(pods)) is not None:
             await self._seating.place(unit, job, now, wish)
 
     async def _refused(self, wish: JobSpec, pods: Iterable[WorkloadPod], error: Rejected, rest: str = "") -> Later:
@@ -296,7 +300,7 @@ class WorkloadReconciler:
         if error.number != HOST_GONE:
             return Later(str(error), after=REFUSED_AGAIN)
         log.info("a host that was left out has gone", hosts=wish.request.excluded_nodes or ())
-        self._feasible.look_again()
+        self._feasible.invalidate()
         return Later(str(error), after=HOST_GONE_AGAIN)
 
     async def _revise(self, unit: Workload, job: str, wish: JobSpec, pods: tuple[WorkloadPod, ...]) -> None:
@@ -319,8 +323,8 @@ class WorkloadReconciler:
 
 def _wanted(wish: JobSpec | None, pods: Iterable[WorkloadPod]) -> str:
     """A digest of what the pods of a job ask for; nothing if the wish is not theirs alone."""
-    waiting = [pod for pod in pods if pod_state.waiting(pod)]
-    return identity.digest(wish.requests) if wish and wish.of(waiting) else ""
+    waiting = [pod for pod in pods if pod_state.is_waiting(pod)]
+    return identity.spec_digest(wish.requests) if wish and wish.is_for(waiting) else ""
 
 
 def judge(error: Exception) -> ErrorDecision | None:
@@ -334,4 +338,4 @@ def judge(error: Exception) -> ErrorDecision | None:
 
 def units_of_group(stock: ClusterState, kind: str, namespace: str, name: str) -> set[Workload]:
     """The units that a grouping object may concern: those of all its pods."""
-    return stock.units_of(stock.pods.by("group", grouping.group_index(Workload(namespace, kind, name))))
+    return stock.workloads_of(stock.pods.by("group", grouping.group_key(Workload(namespace, kind, name))))

@@ -55,7 +55,7 @@ class Releaser:
     async def end(self, job: str, fate: PodOutcome = WITHDRAWN) -> None:
         """End a job; one that is over already is fine."""
         native = self._completer if fate.word in NATIVE else None
-        for name in self._ledger.handles(job):
+        for name in self._ledger.ids_to_end(job):
             try:
                 if native is None or not await native.complete(name, fate.code):
                     await self._client.cancel(name)
@@ -64,7 +64,7 @@ class Releaser:
             ENDED.labels(fate.word or "withdrawn").inc()
             if fate.word:
                 self._record(job, fate)
-        self._ledger.condemn(job)
+        self._ledger.record_ended(job)
         self._mirror.poke()
 
     def _record(self, job: str, fate: PodOutcome) -> None:

@@ -33,7 +33,7 @@ QUIET = 5.0
 #: How an update says that no host is left out any more: what it does not mention, or gives no names for, stays.
 NO_HOST = ("",)
 #: What an update leaves alone: a hold is somebody's to release, not ours to repeat.
-FIXED = (*identity.FOR_LIFE, "hold", "immediate")
+FIXED = (*identity.IMMUTABLE_FIELDS, "hold", "immediate")
 
 
 class Outgrown(Exception):  # noqa: N818 -- a finding, judged by its caller
@@ -97,7 +97,7 @@ class Submitter:
         pods = [pod for role in wish.roles for pod in role]
         if (known := self.standing(unit, pods)) is not None:
             return known.job
-        signed = identity.sign(wish.requests, wish.roles, self._ledger.me, str(unit))
+        signed = identity.sign(wish.requests, wish.roles, self._ledger.bridge, str(unit))
         try:
             job = await send(signed)
         except Retryable as error:
@@ -106,14 +106,14 @@ class Submitter:
             raise
         # Ids are used again after a loss: whatever was known under this one is about another job.
         self._ledger.forget(job)
-        await self._ledger.made(_entry(job, unit, signed[0], pods), exact=wish.exact)
+        await self._ledger.record_submitted(_entry(job, unit, signed[0], pods), exact=wish.needs_device_ids)
         return job
 
     def standing(self, unit: Workload, pods: Iterable[WorkloadPod]) -> JobEntry | None:
         """A live job that already stands for exactly these pods."""
-        members = identity.members(pods)
-        fitting = [entry for entry in self._ledger.jobs_of(unit) if entry.members == members]
-        return next((entry for entry in fitting if self._ledger.live(entry.job)), None)
+        members = identity.members_digest(pods)
+        fitting = [entry for entry in self._ledger.entries_of(unit) if entry.members_digest == members]
+        return next((entry for entry in fitting if self._ledger.is_live(entry.job)), None)
 
     def at_once(self, wish: JobSpec) -> bool:
         """Whether the job would probably start now. Slurm places heterogeneous jobs by its backfill alone."""
@@ -140,12 +140,12 @@ class Submitter:
     async def revise(self, unit: Workload, job: str, wish: JobSpec, pods: Iterable[WorkloadPod]) -> bool:
         """Bring a waiting job up to a new wish; False if it does not wait any more. Raises `Outgrown`."""
         group = list(pods)
-        parts = self._ledger.components(job) or []
+        parts = self._ledger.track_components(job) or []
         if len(parts) != len(wish.requests):
             raise Reshaped(f"Slurm job {job} has {len(parts)} components, its pods need {len(wish.requests)}")
-        if why := identity.outgrown(self._ledger.signed(job), wish.requests):
+        if why := identity.update_obstacle(self._ledger.signature_of(job), wish.requests):
             raise Outgrown(f"Slurm job {job} waits and {why}")
-        signed = identity.sign(wish.requests, wish.roles, self._ledger.me, str(unit))
+        signed = identity.sign(wish.requests, wish.roles, self._ledger.bridge, str(unit))
         try:
             # The first component last: its signature says that all of it is done.
             for part, request in reversed(list(zip(parts, signed, strict=True))):
@@ -154,10 +154,10 @@ class Submitter:
         except (SlurmConflict, SlurmNotFound):
             self._mirror.poke()
             return False
-        self._ledger.note(_entry(job, unit, signed[0], group))
+        self._ledger.track(_entry(job, unit, signed[0], group))
         return True
 
 
 def _entry(job: str, unit: Workload, signed: JobRequest, pods: list[WorkloadPod]) -> JobEntry:
-    comment = identity.parse(signed.admin_comment or "") or AdminComment()
+    comment = identity.parse_comment(signed.admin_comment or "") or AdminComment()
     return JobEntry(job, unit, comment.slinky, frozenset(str(pod.key) for pod in pods))

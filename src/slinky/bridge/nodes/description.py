@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from slinky.bridge import names
 from slinky.bridge.devices import inventory as supply
-from slinky.bridge.devices.inventory import ANY_GPU, PLUGIN_GPUS, DeviceInventory, GresKind
+from slinky.bridge.devices.inventory import ANY_GPU, GPU_PLUGIN_RESOURCES, DeviceInventory, GresKind
 from slinky.kube import Node, Quantity
 from slinky.slurm import Host, Presence, node_conf
 
@@ -86,7 +86,7 @@ def _amounts(facts: NodeFacts, node: Node) -> Mapping[str, str]:
 
 def plugin_gpus(node: Node) -> int:
     """GPUs that a device plugin offers."""
-    return sum(Quantity.parse(node.status.allocatable.get(name, "0")).whole() for name in PLUGIN_GPUS)
+    return sum(Quantity.parse(node.status.allocatable.get(name, "0")).whole() for name in GPU_PLUGIN_RESOURCES)
 
 
 def line(facts: NodeFacts, node: Node, address: str) -> str:
@@ -103,7 +103,7 @@ def line(facts: NodeFacts, node: Node, address: str) -> str:
     if chosen := partitions(node):
         settings["Feature"] = ",".join(chosen)
     if facts.inventory.gres:
-        settings |= {"Gres": supply.gres(facts.inventory), "GresConf": supply.gres_conf(facts.inventory)}
+        settings |= {"Gres": supply.format_gres(facts.inventory), "GresConf": supply.format_gres_conf(facts.inventory)}
     elif many := plugin_gpus(node):
         files = f"[0-{many - 1}]" if many > 1 else "0"
         settings |= {"Gres": f"gpu:{many}", "GresConf": f"Name=gpu,Count={many},File=/dev/gpu/{files}"}
@@ -126,7 +126,7 @@ def same_size(facts: NodeFacts, node: Node, host: Host) -> bool:
         return True
     if (told := fingerprint(host.comment)) and told != facts.inventory.fingerprint:
         return False
-    return (host.cpus, host.real_memory, supply.counts(host.gres)) == size(facts, node)
+    return (host.cpus, host.real_memory, supply.parse_gres(host.gres)) == size(facts, node)
 
 
 def signed(facts: NodeFacts, node: Node) -> str:

@@ -21,7 +21,7 @@ from slinky.bridge.nodes.description import (
     topology,
     unclear,
 )
-from slinky.bridge.workload.identity import Self
+from slinky.bridge.workload.identity import BridgeIdentity
 from slinky.kube import Node
 from slinky.slurm import Host, NodeUpdate, Presence
 
@@ -89,7 +89,7 @@ Action = RegisterHost | ChangeHost | DrainHost | UndrainHost | RemoveHost | SetT
 DEEDS = (RegisterHost, ChangeHost, DrainHost, UndrainHost, RemoveHost)
 
 
-def mark(me: Self) -> str:
+def mark(me: BridgeIdentity) -> str:
     """How we begin the comment on hosts that we made."""
     return f"{SIGNATURE}{me.cluster}/{me.bridge}"
 
@@ -234,10 +234,10 @@ def _compare(facts: NodeFacts, host: Host) -> list[Action]:
         if node is None or same_size(facts, node, host) or not _told(facts, node, host):
             return []
         return [ReportProblem("SizeRefused", refused(facts, node, host))]
-    there = inventory.counts(host.gres)
-    if not any(inventory.differ(there, facts.inventory, kind.gres) for kind in facts.inventory.gres):
+    there = inventory.parse_gres(host.gres)
+    if not any(inventory.gres_differs(there, facts.inventory, kind.gres) for kind in facts.inventory.gres):
         return []
-    offer, has = inventory.gres(facts.inventory), host.gres or "no devices"
+    offer, has = inventory.format_gres(facts.inventory), host.gres or "no devices"
     text = f"Slurm has {has} where the drivers of the node offer {offer}; claims on them are refused until both agree."
     return [ReportProblem("DevicesDiffer", f"{text} Change gres.conf or the device profiles.")]
 

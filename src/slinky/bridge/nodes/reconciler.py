@@ -26,7 +26,7 @@ from slinky.bridge.nodes.plan import (
     UndrainHost,
 )
 from slinky.bridge.state.cluster import ClusterState
-from slinky.bridge.workload.identity import Self
+from slinky.bridge.workload.identity import BridgeIdentity
 from slinky.kube import NODES, Again, ErrorDecision, ErrorKind, KubeClient, Node, Recorder
 from slinky.kube.client import STRATEGIC
 from slinky.kube.conditions import build_condition, condition_manifest
@@ -72,7 +72,7 @@ class NodeReconciler:
         mirror: Mirror,
         stock: ClusterState,
         recorder: Recorder,
-        me: Self,
+        me: BridgeIdentity,
     ) -> None:
         self._settings, self._client, self._slurm, self._mirror = settings, client, slurm, mirror
         self._stock, self._recorder = stock, recorder

@@ -5,7 +5,7 @@ Pods of our scheduler, nodes, devices and grouping objects are watched; kinds th
 out, which discovery tells. Owners of other kinds are read when needed, and remembered for a short while.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +15,8 @@ from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import DeviceInventory
 from slinky.bridge.devices.state import DeviceState
 from slinky.bridge.state.views import OUR_PODS, NativeGroup, WorkloadBatchJob, WorkloadPod
-from slinky.bridge.workload import grouping, kinds, pod_state
-from slinky.bridge.workload.grouping import Standing, Workload, WorkloadRoot
+from slinky.bridge.workload import grouping, pod_state
+from slinky.bridge.workload.grouping import Workload, WorkloadOfJob, WorkloadRoot
 from slinky.kube import NODES, Cache, Discovery, Key, KubeClient, Node, Object, Owner, Resource, Runtime, by_label
 from slinky.kube.conditions import build_condition, condition_manifest, is_condition_true
 from slinky.observe import Log
@@ -28,30 +28,40 @@ OWNERS = {
     ("apps", "ReplicaSet"): Resource("apps/v1", "ReplicaSet", "replicasets", Object).metadata_only(),
     ("apps", "StatefulSet"): Resource("apps/v1", "StatefulSet", "statefulsets", Object).metadata_only(),
 }
-REMEMBERED = 30.0
-PLACED = "PodGroupScheduled"
+OWNER_CACHE_SECONDS = 30.0
+POD_GROUP_SCHEDULED = "PodGroupScheduled"
 
 
 class ClusterState:
     """Caches of one process."""
 
-    def __init__(self, runtime: Runtime, settings: BridgeSettings, served: Discovery) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: BridgeSettings,
+        served: Discovery,
+        workload_of_job: WorkloadOfJob,
+        is_host: Callable[[str], bool],
+    ) -> None:
+        """`workload_of_job` comes from the job registry; `is_host` tells whether Slurm has a host of that name."""
         self.settings = settings
+        self._workload_of_job, self._is_host = workload_of_job, is_host
         self.client: KubeClient = runtime.client
         ours = f"spec.schedulerName={settings.scheduler_name}"
         indexes = {
-            "group": grouping.groups_of,
+            "group": grouping.group_keys_of,
             "job": by_label(names.JOB_LABEL),
             "node": lambda pod: (pod.spec.node_name,) if pod.spec.node_name else (),
-            "claim": claims_of,
+            "claim": device_claims_of,
             "devices": _wanting_devices,
         }
         self.pods: Cache[WorkloadPod] = runtime.cache(OUR_PODS, fields=ours, indexes=indexes)
         self.nodes: Cache[Node] = runtime.cache(NODES, indexes={"host": lambda node: (pod_state.host_of(node),)})
-        self.kinds = kinds.grouping(served)
-        self.groups: dict[str, Cache[Any]] = {kind: runtime.cache(resource) for kind, resource in self.kinds.items()}
-        self.shelf = DeviceState(runtime, settings)
-        self.standing: Standing = lambda _: None  # the ledger's, once there is one
+        self.group_kinds = grouping.served_group_kinds(served)
+        self.groups: dict[str, Cache[Any]] = {
+            kind: runtime.cache(resource) for kind, resource in self.group_kinds.items()
+        }
+        self.devices = DeviceState(runtime, settings, self._is_slurm_node)
         self._owners: dict[str, tuple[float, Object | None]] = {}
 
     # --- devices
@@ -59,11 +69,11 @@ class ClusterState:
     @property
     def catalog(self) -> Catalog:
         """The device classes of the cluster."""
-        return self.shelf.catalog
+        return self.devices.catalog
 
     def inventory(self, node: str) -> DeviceInventory:
         """The devices of a node that some class offers."""
-        return self.shelf.inventory(node)
+        return self.devices.inventory(node)
 
     # --- units
 
@@ -72,22 +82,22 @@ class ClusterState:
         cache = self.groups.get(kind)
         return cache.get(key) if cache is not None else None
 
-    def unit_of(self, pod: WorkloadPod) -> Workload:
+    def workload_of(self, pod: WorkloadPod) -> Workload:
         """The unit a pod belongs to."""
-        return grouping.unit_of(pod, self.find, self.standing)
+        return grouping.workload_of(pod, self.find, self._workload_of_job)
 
-    def units_of(self, pods: Iterable[WorkloadPod]) -> set[Workload]:
+    def workloads_of(self, pods: Iterable[WorkloadPod]) -> set[Workload]:
         """The units of some pods."""
-        return {self.unit_of(pod) for pod in pods}
+        return {self.workload_of(pod) for pod in pods}
 
-    def members(self, unit: Workload) -> list[WorkloadPod]:
+    def pods_of(self, unit: Workload) -> list[WorkloadPod]:
         """Every pod of a unit, whatever its state, in rank order."""
-        found = self.pods.by("group", grouping.group_index(unit))
+        found = self.pods.by("group", grouping.group_key(unit))
         scheduler = self.settings.scheduler_name
-        ours = (pod for pod in found if pod_state.ours(pod, scheduler) and self.unit_of(pod) == unit)
+        ours = (pod for pod in found if pod_state.uses_scheduler(pod, scheduler) and self.workload_of(pod) == unit)
         return sorted(ours, key=grouping.rank)
 
-    def latest(self, pods: Collection[WorkloadPod]) -> tuple[WorkloadPod, ...] | None:
+    def current_pods(self, pods: Collection[WorkloadPod]) -> tuple[WorkloadPod, ...] | None:
         """These pods as they are now; None if one of them is gone, leaves, or is another under its name."""
         found = tuple(
             now
@@ -99,9 +109,9 @@ class ClusterState:
     async def root_of(self, unit: Workload, pods: list[WorkloadPod]) -> WorkloadRoot:
         """The object that speaks for a unit. Raises `workload.Missing`."""
         for pod in pods:
-            if pod_state.waiting(pod) and (owner := grouping.unseen(pod, self.find, self._watched)):
-                raise grouping.Missing(f"{owner.kind} {owner.name}, which made the pod, has not been seen yet")
-        if unit.alone:
+            if pod_state.is_waiting(pod) and (owner := grouping.find_missing_owner(pod, self.find, self._watched)):
+                raise grouping.GroupMissing(f"{owner.kind} {owner.name}, which made the pod, has not been seen yet")
+        if unit.is_single_pod:
             return await self._root_of_pod(pods[0])
         found = self.find(unit.kind, unit.key)
         sizes = [pod.metadata.annotations.get(names.LWS_SIZE, "") for pod in pods]
@@ -110,15 +120,15 @@ class ClusterState:
             return replace(root, annotations=self._merged(found))
         return root
 
-    async def mark_scheduled(self, key: Key) -> None:
+    async def report_group_scheduled(self, key: Key) -> None:
         """Tell on a native group that all of it has been placed."""
         group = self.find("NativeGroup", key)
-        if not isinstance(group, NativeGroup) or is_condition_true(group.status.conditions, PLACED):
+        if not isinstance(group, NativeGroup) or is_condition_true(group.status.conditions, POD_GROUP_SCHEDULED):
             return
         message, now = "Slurm has placed every pod of the group.", self.client.clock.now()
-        condition = build_condition(group.status.conditions, PLACED, True, "Scheduled", message, now=now)
+        condition = build_condition(group.status.conditions, POD_GROUP_SCHEDULED, True, "Scheduled", message, now=now)
         status = {"conditions": [condition_manifest(condition)]}
-        await self.client.apply_status(self.kinds["NativeGroup"], key, status)
+        await self.client.apply_status(self.group_kinds["NativeGroup"], key, status)
 
     def _merged(self, group: NativeGroup) -> dict[str, str]:
         """A native group's annotations, below those of its batch job, below those of its Workload."""
@@ -156,8 +166,8 @@ class ClusterState:
             return None
         now = self.client.clock.monotonic()
         held = self._owners.get(owner.uid)
-        if held is None or now - held[0] > REMEMBERED:
-            self._owners = {uid: kept for uid, kept in self._owners.items() if now - kept[0] <= REMEMBERED}
+        if held is None or now - held[0] > OWNER_CACHE_SECONDS:
+            self._owners = {uid: kept for uid, kept in self._owners.items() if now - kept[0] <= OWNER_CACHE_SECONDS}
             held = self._owners[owner.uid] = now, await self.client.find(resource, key)
         return held[1]
 
@@ -172,21 +182,28 @@ class ClusterState:
         found = self.nodes.by("host", host)
         return found[0] if found else None
 
-    def reachable(self, name: str) -> bool | None:
+    def _is_slurm_node(self, name: str) -> bool:
+        """Whether Slurm has a host for this node."""
+        node = self.nodes.get(Key("", name))
+        return node is not None and self._is_host(pod_state.host_of(node))
+
+    def is_reachable(self, name: str) -> bool | None:
         """Does the node's kubelet answer; None if there is no such node."""
         node = self.nodes.get(Key("", name))
         return None if node is None else node.ready
 
-    def leaving(self, node: str, job: str) -> list[WorkloadPod]:
+    def other_pods_on(self, node: str, job: str) -> list[WorkloadPod]:
         """Pods of other jobs that are still on a node."""
-        return [pod for pod in self.pods.by("node", node) if not pod_state.gone(pod) and pod_state.job_id(pod) != job]
+        return [
+            pod for pod in self.pods.by("node", node) if not pod_state.is_gone(pod) and pod_state.job_id(pod) != job
+        ]
 
-    def waiting(self, *, with_jobs: bool) -> list[WorkloadPod]:
+    def waiting_pods(self, *, with_jobs: bool) -> list[WorkloadPod]:
         """Pods that want a node: those that have no job yet, or all."""
-        return [pod for pod in self.pods if pod_state.waiting(pod) and (with_jobs or not pod_state.job_id(pod))]
+        return [pod for pod in self.pods if pod_state.is_waiting(pod) and (with_jobs or not pod_state.job_id(pod))]
 
 
-def claims_of(pod: WorkloadPod) -> list[str]:
+def device_claims_of(pod: WorkloadPod) -> list[str]:
     """The device claims that a pod names, or that were made for it from its templates."""
     named = [reference.resource_claim_name for reference in pod.spec.resource_claims]
     made = [status.resource_claim_name for status in pod.status.resource_claim_statuses]
@@ -198,7 +215,7 @@ UNSUBMITTED, UNPLACED = "unsubmitted", "unplaced"
 
 
 def _wanting_devices(pod: WorkloadPod) -> tuple[str, ...]:
-    if not pod_state.waiting(pod):
+    if not pod_state.is_waiting(pod):
         return ()
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     extended = any("/" in name for one in containers for name in (*one.resources.requests, *one.resources.limits))

@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host ports: no two pods on a node may have the same, and no kubelet starts a pod whose port is taken. Pure."""
+"""Host ports: which nodes have them in use, and reservations for pods that are about to be bound.
+
+A kubelet rejects a pod whose host port is in use. Nodes where a port is in use are therefore excluded from the job, and
+checked once more before the pod is bound. Pods of other schedulers are not watched; they are listed at most every
+`LIST_SECONDS`, and only if a pod requests a host port.
+"""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.state.views import OUR_PODS, WorkloadPod
 from slinky.bridge.workload import pod_state
+from slinky.kube import Cache, KubeClient
 
-EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 -- compared, not bound
+#: Maximum age of the list of other schedulers' pods when nodes are excluded from a job.
+LIST_SECONDS = 15.0
+#: How long a reservation lasts: by then the API server lists the pod on its node.
+RESERVATION_SECONDS = 30.0
+WILDCARD_ADDRESSES = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 -- compared, not bound
 
 
 class HostPort(NamedTuple):
@@ -17,28 +28,83 @@ class HostPort(NamedTuple):
     protocol: str = "TCP"
     address: str = ""
 
-    def clashes(self, other: "HostPort") -> bool:
-        """Whether the two cannot be had on one node."""
+    def conflicts_with(self, other: "HostPort") -> bool:
+        """Whether one node cannot provide both ports."""
         if (self.number, self.protocol) != (other.number, other.protocol):
             return False
-        return self.address == other.address or bool({self.address, other.address} & EVERYWHERE)
+        return self.address == other.address or bool({self.address, other.address} & WILDCARD_ADDRESSES)
 
     def __str__(self) -> str:
         return f"{self.number}/{self.protocol}"
 
 
-def ports_of(pod: WorkloadPod) -> list[HostPort]:
-    """The host ports that a pod needs."""
+def host_ports_of(pod: WorkloadPod) -> list[HostPort]:
+    """The host ports that a pod requests."""
     containers = (*pod.spec.containers, *pod.spec.init_containers)
     return [
         HostPort(port.host_port, port.protocol, port.host_ip)
-        for each in containers
-        for port in each.ports
+        for container in containers
+        for port in container.ports
         if port.host_port
     ]
 
 
-def clash(wanted: Iterable[HostPort], others: Iterable[WorkloadPod]) -> tuple[HostPort, WorkloadPod] | None:
-    """The first port that another pod holds, and who."""
-    held = [(port, pod) for pod in others if not pod_state.finished(pod) for port in ports_of(pod)]
-    return next(((port, pod) for want in wanted for port, pod in held if want.clashes(port)), None)
+def find_port_conflict(ports: Iterable[HostPort], pods: Iterable[WorkloadPod]) -> tuple[HostPort, WorkloadPod] | None:
+    """The first of the pods' ports that conflicts with one of `ports`, and the pod that uses it."""
+    in_use = [(port, pod) for pod in pods if not pod_state.is_finished(pod) for port in host_ports_of(pod)]
+    return next(((used, pod) for port in ports for used, pod in in_use if port.conflicts_with(used)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PortReservation:
+    """The host ports of a pod that is about to be bound to a node."""
+
+    time: float
+    node: str
+    pod: WorkloadPod
+
+
+class HostPortReservations:
+    """Host ports in use on nodes, by bound pods and by pods that are about to be bound."""
+
+    def __init__(self, client: KubeClient, pods: Cache[WorkloadPod], scheduler_name: str) -> None:
+        self._client, self._pods, self._scheduler_name = client, pods, scheduler_name
+        self._listed: tuple[float, list[WorkloadPod]] = (float("-inf"), [])  # pods of other schedulers
+        self._reservations: dict[str, PortReservation] = {}  # by pod uid
+
+    async def nodes_in_conflict(self, pod: WorkloadPod) -> frozenset[str]:
+        """The nodes where a host port of this pod is in use."""
+        ports = host_ports_of(pod)
+        if not ports:
+            return frozenset()
+        pods_by_node: dict[str, list[WorkloadPod]] = {}
+        for other in await self._pods_with_ports():
+            if other.metadata.uid != pod.metadata.uid and pod_state.is_bound(other):
+                pods_by_node.setdefault(other.spec.node_name, []).append(other)
+        return frozenset(node for node, others in pods_by_node.items() if find_port_conflict(ports, others))
+
+    async def reserve(self, pod: WorkloadPod, node: str) -> str:
+        """Reserve the host ports of a pod on a node. Returns why that is not possible, or an empty string."""
+        ports = host_ports_of(pod)
+        if not ports:
+            return ""
+        listed = await self._client.list(OUR_PODS, fields=f"spec.nodeName={node}")
+        others = {other.metadata.uid: other for other in (*self._reserved_on(node), *listed)}
+        others.pop(pod.metadata.uid, None)
+        if conflict := find_port_conflict(ports, others.values()):
+            return f"host port {conflict[0]} is in use by pod {conflict[1].key}"
+        self._reservations[pod.metadata.uid] = PortReservation(self._client.clock.monotonic(), node, pod)
+        return ""
+
+    def _reserved_on(self, node: str) -> list[WorkloadPod]:
+        oldest = self._client.clock.monotonic() - RESERVATION_SECONDS
+        self._reservations = {uid: entry for uid, entry in self._reservations.items() if entry.time > oldest}
+        return [entry.pod for entry in self._reservations.values() if entry.node == node]
+
+    async def _pods_with_ports(self) -> list[WorkloadPod]:
+        """Pods with host ports: those of other schedulers from the last list, ours from the cache."""
+        now = self._client.clock.monotonic()
+        if now - self._listed[0] > LIST_SECONDS:
+            pods = [pod for pod in await self._client.list(OUR_PODS) if host_ports_of(pod)]
+            self._listed = now, [pod for pod in pods if not pod_state.uses_scheduler(pod, self._scheduler_name)]
+        return [*self._listed[1], *(pod for pod in self._pods if host_ports_of(pod))]

@@ -22,11 +22,11 @@ class OptionError(ValueError):
     """An annotation that cannot be used; the message names it and says what it should be."""
 
 
-Parse = Callable[[str], Any]
+OptionParser = Callable[[str], Any]
 
 _INT32 = 2**31 - 1
 #: Slurm keeps the CPUs of a task in 16 bits, of which the highest values mean something else.
-MOST_CPUS = 2**16 - 3
+CPUS_MAX = 2**16 - 3
 #: The end of the year 9999.
 LAST_SECOND = 253_402_300_799
 
@@ -40,21 +40,21 @@ _SECONDS: dict[str, int | Fraction] = {
 _DAYS = re.compile(r"(?:(\d{1,5})-)?(\d{1,9})(?::(\d{1,2}))?(?::(\d{1,2}))?\Z")
 
 
-def word(text: str) -> str:
+def parse_word(text: str) -> str:
     """Text without white space."""
     if not _WORD.match(text.strip()):
         raise ValueError("must be one word")
     return text.strip()
 
 
-def line(text: str) -> str:
+def parse_line(text: str) -> str:
     """One line of text."""
     if not _LINE.match(text.strip()):
         raise ValueError("must be one line of text")
     return text.strip()
 
 
-def whole(low: int, high: int) -> Parse:
+def integer_parser(low: int, high: int) -> OptionParser:
     """A whole number within bounds."""
 
     def parse(text: str) -> int:
@@ -69,18 +69,18 @@ def whole(low: int, high: int) -> Parse:
     return parse
 
 
-def counted(low: int, high: int) -> Callable[[str], Number]:
+def number_parser(low: int, high: int) -> Callable[[str], Number]:
     """A whole number as Slurm writes those that may be unset."""
-    parse = whole(low, high)
+    parse = integer_parser(low, high)
     return lambda text: number(parse(text))
 
 
-def cpus(text: str) -> int:
+def parse_cpus(text: str) -> int:
     """A Kubernetes quantity, rounded up to whole CPUs."""
-    return _within(Quantity.parse(text.strip()).whole(), MOST_CPUS)
+    return _within(Quantity.parse(text.strip()).whole(), CPUS_MAX)
 
 
-def mebibytes(text: str) -> Number:
+def parse_mebibytes(text: str) -> Number:
     """A Kubernetes quantity, rounded up to MiB."""
     return number(_within(Quantity.parse(text.strip()).mebi()))
 
@@ -94,7 +94,7 @@ def _within(value: int, most: float = math.inf) -> int:
     return value
 
 
-def minutes(text: str) -> Number:
+def parse_minutes(text: str) -> Number:
     """Minutes: a number, a duration (90s, 15m, 1h30m, 1.5h, 1d, 1w), or Slurm's [days-]hours:minutes[:seconds].
 
     Always rounded up.
@@ -125,7 +125,7 @@ def _slurm_minutes(text: str) -> int:
     return -(-total // 60)
 
 
-def switch(text: str) -> bool:
+def parse_switch(text: str) -> bool:
     """True or false."""
     given = text.strip().lower()
     if given not in {"true", "false"}:
@@ -133,12 +133,12 @@ def switch(text: str) -> bool:
     return given == "true"
 
 
-def exclusive(text: str) -> tuple[str, ...]:
+def parse_exclusive(text: str) -> tuple[str, ...]:
     """Only "false" shares nodes; anything else, as ever, means whole nodes."""
     return () if text.strip().lower() == "false" else ("none",)
 
 
-def timestamp(text: str) -> Number:
+def parse_timestamp(text: str) -> Number:
     """Seconds since 1970, or a time like 2027-01-31T06:00:00Z."""
     given = text.strip()
     if given.isascii() and given.isdigit():
@@ -150,9 +150,9 @@ def timestamp(text: str) -> Number:
     return number(_within(int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()), LAST_SECOND))
 
 
-def epoch(text: str) -> int:
+def parse_epoch(text: str) -> int:
     """The same as a plain number."""
-    return timestamp(text).whole
+    return parse_timestamp(text).whole
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Option:
     """One annotation: its name after the prefix, how it is read, and the field of the job that it sets."""
 
     name: str
-    parse: Parse
+    parse: OptionParser
     field: str
     says: str
     example: str
@@ -170,51 +170,53 @@ class Option:
 
 #: An empty field means that the option is used by the bridge itself.
 TABLE = (
-    Option("account", word, "account", "the account that pays", "physics"),
-    Option("constraints", line, "constraints", "features the nodes must have", "a100&nvlink"),
-    Option("cpu-per-task", cpus, "cpus_per_task", "CPUs of each pod, instead of what the pods ask for", "4"),
-    Option("exclusive", exclusive, "shared", 'whole nodes unless "false"', "false"),
-    Option("gres", line, "tres_per_node", "devices per node, instead of what the pods ask for", "gres/gpu:a100:2"),
-    Option("group-id", word, "group_id", "the group the job runs as", "1000", identity=True),
-    Option("job-name", line, "name", "the name in squeue", "training"),
-    Option("licenses", line, "licenses", "licences the job takes", "matlab:2"),
-    Option("max-nodes", whole(1, _INT32), "maximum_nodes", "the most nodes", "8"),
-    Option("mem-per-node", mebibytes, "memory_per_node", "memory on each node, instead of what the pods ask for",
+    Option("account", parse_word, "account", "the account that pays", "physics"),
+    Option("constraints", parse_line, "constraints", "features the nodes must have", "a100&nvlink"),
+    Option("cpu-per-task", parse_cpus, "cpus_per_task", "CPUs of each pod, instead of what the pods ask for", "4"),
+    Option("exclusive", parse_exclusive, "shared", 'whole nodes unless "false"', "false"),
+    Option("gres", parse_line, "tres_per_node", "devices per node, instead of what the pods ask for",
+           "gres/gpu:a100:2"),
+    Option("group-id", parse_word, "group_id", "the group the job runs as", "1000", identity=True),
+    Option("job-name", parse_line, "name", "the name in squeue", "training"),
+    Option("licenses", parse_line, "licenses", "licences the job takes", "matlab:2"),
+    Option("max-nodes", integer_parser(1, _INT32), "maximum_nodes", "the most nodes", "8"),
+    Option("mem-per-node", parse_mebibytes, "memory_per_node", "memory on each node, instead of what the pods ask for",
            "64Gi"),
-    Option("min-nodes", whole(1, _INT32), "minimum_nodes", "the fewest nodes", "4"),
-    Option("partition", word, "partition", "the partition", "gpu"),
-    Option("priority", counted(0, _INT32), "priority", "an explicit priority", "1000"),
-    Option("qos", word, "qos", "the quality of service", "high"),
-    Option("reservation", word, "reservation", "the reservation to run in", "course"),
-    Option("timelimit", minutes, "time_limit", "the longest run time: minutes, 1h30m, 1-12:00:00", "2h"),
-    Option("user-id", word, "user_id", "the user the job belongs to", "alice", identity=True),
-    Option("wckey", word, "wckey", "the workload characterisation key", "genome"),
-    Option("begin", timestamp, "begin_time", "not before this time", "2027-01-31T06:00:00Z", ours=True),
-    Option("comment", line, "comment", "a remark that squeue can show", "rerun of 17", ours=True),
-    Option("contiguous", switch, "contiguous", "nodes beside each other", "true", ours=True),
-    Option("deadline", epoch, "deadline", "not at all if it cannot end before this time", "2027-01-31T06:00:00Z",
+    Option("min-nodes", integer_parser(1, _INT32), "minimum_nodes", "the fewest nodes", "4"),
+    Option("partition", parse_word, "partition", "the partition", "gpu"),
+    Option("priority", number_parser(0, _INT32), "priority", "an explicit priority", "1000"),
+    Option("qos", parse_word, "qos", "the quality of service", "high"),
+    Option("reservation", parse_word, "reservation", "the reservation to run in", "course"),
+    Option("timelimit", parse_minutes, "time_limit", "the longest run time: minutes, 1h30m, 1-12:00:00", "2h"),
+    Option("user-id", parse_word, "user_id", "the user the job belongs to", "alice", identity=True),
+    Option("wckey", parse_word, "wckey", "the workload characterisation key", "genome"),
+    Option("begin", parse_timestamp, "begin_time", "not before this time", "2027-01-31T06:00:00Z", ours=True),
+    Option("comment", parse_line, "comment", "a remark that squeue can show", "rerun of 17", ours=True),
+    Option("contiguous", parse_switch, "contiguous", "nodes beside each other", "true", ours=True),
+    Option("deadline", parse_epoch, "deadline", "not at all if it cannot end before this time", "2027-01-31T06:00:00Z",
            ours=True),
-    Option("dependency", word, "dependency", "wait for other jobs", "afterany:1234", ours=True),
-    Option("hold", switch, "hold", "submit, but wait for a release", "true", ours=True),
-    Option("nice", whole(-(2**31) + 3, _INT32), "nice", "yield to others", "100", ours=True),
-    Option("prefer", line, "prefer", "features the nodes should have", "nvlink", ours=True),
-    Option("segment", counted(1, 65533), "segment_size", "nodes per segment (topology/block)", "16", ours=True),
-    Option("switches", counted(1, 65533), "required_switches", "the most leaf switches", "1", ours=True),
-    Option("time-min", minutes, "time_minimum", "accept a shorter limit if that starts sooner", "30m", ours=True),
-    Option("gang", switch, "", "on a batch job or JobSet: its pods are one job and start together", "true", ours=True),
-    Option("pods-per-node", whole(1, 65533), "", "in a gang: so many pods share each node", "4", ours=True),
+    Option("dependency", parse_word, "dependency", "wait for other jobs", "afterany:1234", ours=True),
+    Option("hold", parse_switch, "hold", "submit, but wait for a release", "true", ours=True),
+    Option("nice", integer_parser(-(2**31) + 3, _INT32), "nice", "yield to others", "100", ours=True),
+    Option("prefer", parse_line, "prefer", "features the nodes should have", "nvlink", ours=True),
+    Option("segment", number_parser(1, 65533), "segment_size", "nodes per segment (topology/block)", "16", ours=True),
+    Option("switches", number_parser(1, 65533), "required_switches", "the most leaf switches", "1", ours=True),
+    Option("time-min", parse_minutes, "time_minimum", "accept a shorter limit if that starts sooner", "30m", ours=True),
+    Option("gang", parse_switch, "", "on a batch job or JobSet: its pods are one job and start together", "true",
+           ours=True),
+    Option("pods-per-node", integer_parser(1, 65533), "", "in a gang: so many pods share each node", "4", ours=True),
 )  # fmt: skip
 
 BY_NAME = {option.name: option for option in TABLE}
 
 
-def unknown(annotations: Mapping[str, str]) -> list[str]:
+def unknown_options(annotations: Mapping[str, str]) -> list[str]:
     """Names under our prefix that mean nothing: most likely misspelt."""
     given = (key for key in annotations if key.startswith(names.OPTION))
     return sorted(key for key in given if key.removeprefix(names.OPTION) not in BY_NAME)
 
 
-def read(annotations: Mapping[str, str]) -> dict[str, Any]:
+def parse_options(annotations: Mapping[str, str]) -> dict[str, Any]:
     """Every option that is set, by its name in the table. Raises `OptionError` for the first that cannot be used."""
     found: dict[str, Any] = {}
     for key in sorted(annotations):
@@ -228,12 +230,12 @@ def read(annotations: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def fields(options: Mapping[str, Any]) -> dict[str, Any]:
+def job_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """The job fields that these options set."""
     return {BY_NAME[name].field: value for name, value in options.items() if BY_NAME[name].field}
 
 
-def document() -> str:
+def render_table() -> str:
     """The table as Markdown."""
     rows = ["| annotation | sets | example | since |", "| --- | --- | --- | --- |"]
     for option in TABLE:
@@ -243,4 +245,4 @@ def document() -> str:
 
 
 if __name__ == "__main__":
-    print(document(), end="")
+    print(render_table(), end="")

@@ -8,10 +8,14 @@ are ours and alive count as members.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from slinky.bridge import names
 from slinky.bridge.state.views import (
+    BATCH_JOBS,
+    JOB_SETS,
+    LEADER_WORKER_SETS,
+    POD_GROUPS,
     JobSet,
     JobSetSpec,
     LeaderWorkerSet,
@@ -21,9 +25,13 @@ from slinky.bridge.state.views import (
     WorkloadBatchJob,
     WorkloadBatchJobSpec,
     WorkloadPod,
+    native,
 )
 from slinky.bridge.workload import pod_state
-from slinky.kube import Key, Object, Owner
+from slinky.kube import Discovery, Key, Object, Owner, Resource
+from slinky.observe import Log
+
+log = Log("slinky.bridge.workload.grouping")
 
 GANG = names.OPTION + "gang"
 
@@ -46,7 +54,7 @@ class Workload(NamedTuple):
         return Key(self.namespace, self.name)
 
     @property
-    def alone(self) -> bool:
+    def is_single_pod(self) -> bool:
         """One pod, one job."""
         return self.kind == "Pod"
 
@@ -57,27 +65,27 @@ class WorkloadRoot:
 
     annotations: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
-    needed: int = 1  # members before anything is submitted
-    counted: int | None = None  # members that have succeeded, and are not needed any more; None: not told
-    exact: bool = False  # a size that never changes while the unit lives
+    min_members: int = 1  # members before anything is submitted
+    succeeded: int | None = None  # members that have succeeded, and are not needed any more; None: not told
+    fixed_size: bool = False  # a size that never changes while the unit lives
     deadline: int | None = None  # seconds
-    floor: Mapping[str, str | int] = field(default_factory=dict)  # resources asked for by the group itself
+    min_resources: Mapping[str, str | int] = field(default_factory=dict)  # resources asked for by the group itself
     hint: str = ""  # why members may be missing
-    problem: str = ""  # what it demands and nobody can give it
+    unsupported: str = ""  # what it demands and nobody can give it
 
 
-class Missing(Exception):  # noqa: N818 -- a decision, not a failure
+class GroupMissing(Exception):  # noqa: N818 -- a decision, not a failure
     """The grouping object is not there yet."""
 
 
-Find = Callable[[str, Key], Object | None]
+FindGroup = Callable[[str, Key], Object | None]
 """The grouping object of a kind, or None: `find("PodGroup", Key("ns", "a"))`."""
 
-Standing = Callable[[str], Workload | None]
+WorkloadOfJob = Callable[[str], Workload | None]
 """What a job stands for, as far as that is known: `standing("17")`."""
 
 
-def unit_of(pod: WorkloadPod, find: Find, standing: Standing) -> Workload:
+def workload_of(pod: WorkloadPod, find: FindGroup, standing: WorkloadOfJob) -> Workload:
     """The unit a pod belongs to, in the order in which grouping objects win.
 
     Batch jobs and JobSets say themselves that they are gangs, and may be gone while their pods still stop: what a
@@ -93,17 +101,17 @@ def unit_of(pod: WorkloadPod, find: Find, standing: Standing) -> Workload:
     for kind, label in (("JobSet", names.JOBSET_NAME), ("Job", names.JOB_NAME)):
         if name := labels.get(label):
             gang = Workload(meta.namespace, kind, name)
-            if asks_for_gang(find(kind, gang.key)) or ((job := pod_state.job_id(pod)) and standing(job) == gang):
+            if is_gang(find(kind, gang.key)) or ((job := pod_state.job_id(pod)) and standing(job) == gang):
                 return gang
     return Workload(meta.namespace, "Pod", meta.name)
 
 
-def asks_for_gang(root: Object | None) -> bool:
+def is_gang(root: Object | None) -> bool:
     """A batch job or JobSet says that its pods belong together."""
     return root is not None and root.metadata.annotations.get(GANG, "").strip().lower() == "true"
 
 
-def groups_of(pod: WorkloadPod) -> tuple[str, ...]:
+def group_keys_of(pod: WorkloadPod) -> tuple[str, ...]:
     """Every grouping object a pod could be part of: the index by which units and roots find their pods."""
     meta, labels = pod.metadata, pod.metadata.labels
     found = [Workload(meta.namespace, "Pod", meta.name)]
@@ -120,36 +128,41 @@ def groups_of(pod: WorkloadPod) -> tuple[str, ...]:
     return tuple(map(str, found))
 
 
-def group_index(unit: Workload) -> str:
+def group_key(unit: Workload) -> str:
     """Where `groups_of` files the pods of a unit, and of its neighbours in the same object."""
     return str(unit._replace(part=""))
 
 
-def root_of_group(unit: Workload, found: Object | None, find: Find, size: int = 0) -> WorkloadRoot:
+def root_of_group(unit: Workload, found: Object | None, find: FindGroup, size: int = 0) -> WorkloadRoot:
     """What a grouping object says; `size` is what a pod itself tells of its group. Raises `Missing`."""
     if found is None:
-        raise Missing(f"{unit.kind} {unit.name} does not exist yet")
+        raise GroupMissing(f"{unit.kind} {unit.name} does not exist yet")
     annotations = found.metadata.annotations
     match found:
         case PodGroup(spec=spec):
-            return WorkloadRoot(annotations, needed=max(1, spec.min_member), floor=spec.min_resources)
+            return WorkloadRoot(annotations, min_members=max(1, spec.min_member), min_resources=spec.min_resources)
         case NativeGroup(spec=spec):
             gang = spec.scheduling_policy.gang
-            return WorkloadRoot(annotations, unit.name, max(1, gang.min_count) if gang else 1, problem=_beyond(found))
+            return WorkloadRoot(
+                annotations, unit.name, max(1, gang.min_count) if gang else 1, unsupported=_beyond(found)
+            )
         case LeaderWorkerSet(spec=spec):
             late = spec.startup_policy == "LeaderReady"
             hint = "with startupPolicy LeaderReady its workers wait for a leader that waits for them" if late else ""
             wanted = size or spec.leader_worker_template.size
-            return WorkloadRoot(annotations, f"{unit.name}-{unit.part}", wanted, exact=True, hint=hint)
+            return WorkloadRoot(annotations, f"{unit.name}-{unit.part}", wanted, fixed_size=True, hint=hint)
         case JobSet(spec=spec):
             limit = _shortest(job.template.spec.active_deadline_seconds for job in spec.replicated_jobs)
             ended = [(job.template.spec, done) for job in spec.replicated_jobs for done in _ended(found, job, find)]
-            wanted, counted = max(1, sum(at_once(job, done) for job, done in ended)), sum(done for _, done in ended)
+            wanted, counted = (
+                max(1, sum(concurrent_pods(job, done) for job, done in ended)),
+                sum(done for _, done in ended),
+            )
             return WorkloadRoot(
-                annotations, unit.name, wanted, counted, exact=True, deadline=limit, hint=_in_turn(spec)
+                annotations, unit.name, wanted, counted, fixed_size=True, deadline=limit, hint=_in_turn(spec)
             )
         case WorkloadBatchJob(spec=spec, status=status):
-            wanted = max(1, at_once(spec, status.succeeded))
+            wanted = max(1, concurrent_pods(spec, status.succeeded))
             return WorkloadRoot(annotations, unit.name, wanted, status.succeeded, deadline=spec.active_deadline_seconds)
     return WorkloadRoot(annotations)
 
@@ -163,13 +176,13 @@ def _beyond(group: NativeGroup) -> str:
     return ""
 
 
-def at_once(spec: WorkloadBatchJobSpec, succeeded: int = 0) -> int:
+def concurrent_pods(spec: WorkloadBatchJobSpec, succeeded: int = 0) -> int:
     """How many pods of a batch job run at once, after so many have succeeded."""
     wanted = 1 if spec.parallelism is None else spec.parallelism
     return max(0, wanted if spec.completions is None else min(wanted, spec.completions - succeeded))
 
 
-def _ended(owner: JobSet, kind: ReplicatedJob, find: Find) -> list[int]:
+def _ended(owner: JobSet, kind: ReplicatedJob, find: FindGroup) -> list[int]:
     """How many pods have succeeded in each of a JobSet's batch jobs of one kind; those do not come again."""
     keys = (Key(owner.metadata.namespace, f"{owner.metadata.name}-{kind.name}-{i}") for i in range(kind.replicas))
     return [_succeeded(find("Job", key), owner) for key in keys]
@@ -193,7 +206,7 @@ def _shortest(seconds: Iterable[int | None]) -> int | None:
     return min((value for value in seconds if value), default=None)
 
 
-def unseen(pod: WorkloadPod, find: Find, watched: Callable[[Owner], bool]) -> Owner | None:
+def find_missing_owner(pod: WorkloadPod, find: FindGroup, watched: Callable[[Owner], bool]) -> Owner | None:
     """The first of the owners of a pod, each the controller of the one before, that should be in sight and is not.
 
     Pods may be seen before what made them, and an old object under the same name says nothing about them.
@@ -225,3 +238,35 @@ def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
         (0, int(piece), "") if piece.isascii() and piece.isdigit() else (1, 0, piece)
         for piece in name.replace("-", ".").split(".")
     )
+
+
+# --- the grouping kinds of a server
+
+#: Kinds that a cluster may have installed.
+OPTIONAL_KINDS: tuple[Resource[Any], ...] = (JOB_SETS, LEADER_WORKER_SETS, POD_GROUPS)
+
+
+def served_group_kinds(served: Discovery) -> dict[str, Resource[Any]]:
+    """The grouping kinds that a server has, by the kind that a `Workload` uses for them.
+
+    The set of watched kinds is fixed at the start; `new_group_kinds` finds what is installed later.
+    """
+    kinds: dict[str, Resource[Any]] = {"Job": BATCH_JOBS}
+    kinds |= {kind.kind: kind for kind in OPTIONAL_KINDS if served.find(kind.group, kind.kind, kind.version)}
+    versions = served.versions(native.GROUP, "PodGroup")
+    groups = native.native_groups(versions)
+    if groups is None:
+        if versions:
+            log.warning("the served versions of native PodGroups are not supported", versions=versions)
+        return kinds
+    kinds["NativeGroup"] = groups
+    if served.find(native.GROUP, "Workload", groups.version):
+        kinds["Workload"] = native.native_workloads(groups.version)
+    return kinds
+
+
+def new_group_kinds(watched: dict[str, Resource[Any]], served: Discovery) -> str:
+    """The grouping kinds that a server has and that are not watched, or in another version; empty if there are none."""
+    now = {kind: f"{resource.kind} of {resource.api_version}" for kind, resource in served_group_kinds(served).items()}
+    before = {kind: f"{resource.kind} of {resource.api_version}" for kind, resource in watched.items()}
+    return ", ".join(text for kind, text in now.items() if before.get(kind) != text)

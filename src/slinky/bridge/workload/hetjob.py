@@ -13,7 +13,7 @@ from msgspec import structs
 from slinky.slurm import Job, JobRecord
 
 
-def parts(job: Job | None) -> list[str]:
+def component_ids(job: Job | None) -> list[str]:
     """The ids of the other components of a job, in order; none for an ordinary job or a later component."""
     if job is None or not job.het_job_id_set or job.het_job_id.whole != job.job_id:
         return []
@@ -25,7 +25,7 @@ def parts(job: Job | None) -> list[str]:
     return [str(number) for number in sorted(found) if number != job.job_id]
 
 
-def join(records: Sequence[JobRecord]) -> JobRecord:
+def merge_components(records: Sequence[JobRecord]) -> JobRecord:
     """One record for all components: the first one's identity, the state of the least fortunate."""
     leader = records[0]
     if ended := next((record for record in records if record.over), None):

@@ -19,17 +19,17 @@ from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import pod_state
 from slinky.slurm import JobRequest
 
-VERSION = 1
+SIGNATURE_VERSION = 1
 #: Fields that a job keeps for life; sending them again in an update is refused or ignored.
-FOR_LIFE = ("flags", "current_working_directory", "mcs_label", "shared", "user_id", "group_id")
+IMMUTABLE_FIELDS = ("flags", "current_working_directory", "mcs_label", "shared", "user_id", "group_id")
 #: Fields that say nothing about what is asked for: who, how, and what every job has or can be told to have no more.
-COMMON = frozenset(
-    {*FOR_LIFE, "admin_comment", "immediate", "hold", "name", "nodes", "minimum_nodes", "maximum_nodes"}
+UNTRACKED_FIELDS = frozenset(
+    {*IMMUTABLE_FIELDS, "admin_comment", "immediate", "hold", "name", "nodes", "minimum_nodes", "maximum_nodes"}
     | {"tasks_per_node", "excluded_nodes"}
 )
 
 
-class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
+class JobSignature(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whose job it is."""
 
     v: int = 0
@@ -47,11 +47,11 @@ class AdminComment(msgspec.Struct, frozen=True, omit_defaults=True):
     """The whole admin comment."""
 
     pods: list[str] = []
-    slinky: Identity = Identity()
+    slinky: JobSignature = JobSignature()
     outcome: str = ""
 
 
-class Self(NamedTuple):
+class BridgeIdentity(NamedTuple):
     """The name of this bridge on this cluster."""
 
     cluster: str
@@ -61,7 +61,7 @@ class Self(NamedTuple):
 _decoder = msgspec.json.Decoder(AdminComment)
 
 
-def parse(text: str) -> AdminComment | None:
+def parse_comment(text: str) -> AdminComment | None:
     """The admin comment of a bridge's job; None for anybody else's."""
     try:
         found = _decoder.decode(text)
@@ -70,14 +70,14 @@ def parse(text: str) -> AdminComment | None:
     return found if found.pods or found.slinky.v else None
 
 
-def ours(comment: AdminComment | None, me: Self) -> bool:
+def is_ours(comment: AdminComment | None, me: BridgeIdentity) -> bool:
     """Made by this bridge for this cluster, by its own word."""
-    if comment is None or comment.slinky.v != VERSION:
+    if comment is None or comment.slinky.v != SIGNATURE_VERSION:
         return False
     return (comment.slinky.cluster, comment.slinky.bridge) == me
 
 
-def speaks_for(comment: AdminComment | None, me: Self, pod: WorkloadPod, sluid: str = "") -> bool:
+def stands_for_pod(comment: AdminComment | None, me: BridgeIdentity, pod: WorkloadPod, sluid: str = "") -> bool:
     """The job under a pod's label is the one it was labelled for: ours, or an older bridge's that names it.
 
     A pod that was placed knows its job by the name that is never used again; then a comment that somebody has
@@ -85,23 +85,23 @@ def speaks_for(comment: AdminComment | None, me: Self, pod: WorkloadPod, sluid: 
     """
     known = pod.metadata.annotations.get(names.SLUID_ANNOTATION, "")
     named = comment is not None and str(pod.metadata.key) in comment.pods
-    if known and sluid and pod_state.bound(pod):
+    if known and sluid and pod_state.is_bound(pod):
         return known == sluid and (named or comment is None)
-    return named and (ours(comment, me) or (comment is not None and not comment.slinky.v))
+    return named and (is_ours(comment, me) or (comment is not None and not comment.slinky.v))
 
 
-def members(pods: Iterable[WorkloadPod]) -> str:
+def members_digest(pods: Iterable[WorkloadPod]) -> str:
     """A digest of exactly these pods."""
     uids = sorted(pod.metadata.uid for pod in pods)
     return hashlib.sha256("\n".join(uids).encode()).hexdigest()[:16]
 
 
-def digest(requests: Iterable[JobRequest]) -> str:
+def spec_digest(requests: Iterable[JobRequest]) -> str:
     """A digest of what was asked for, whoever asked."""
     return _hashed([msgspec.structs.replace(request, admin_comment=None, immediate=None) for request in requests])
 
 
-def outgrown(mine: Identity, requests: Sequence[JobRequest]) -> str:
+def update_obstacle(mine: JobSignature, requests: Sequence[JobRequest]) -> str:
     """Why a waiting job cannot be brought up to these requests; nothing if it can.
 
     An update cannot change everything, and what it leaves out stays as it was.
@@ -113,7 +113,7 @@ def outgrown(mine: Identity, requests: Sequence[JobRequest]) -> str:
 
 
 def _kept(requests: Iterable[JobRequest]) -> str:
-    return _hashed([[getattr(request, name) for name in FOR_LIFE] for request in requests])
+    return _hashed([[getattr(request, name) for name in IMMUTABLE_FIELDS] for request in requests])
 
 
 def _asked(requests: Iterable[JobRequest]) -> set[str]:
@@ -122,7 +122,7 @@ def _asked(requests: Iterable[JobRequest]) -> set[str]:
         f"{name}+{part}" if part else name
         for part, request in enumerate(requests)
         for name in request.__struct_fields__
-        if name not in COMMON and getattr(request, name) is not None
+        if name not in UNTRACKED_FIELDS and getattr(request, name) is not None
     }
 
 
@@ -131,13 +131,15 @@ def _hashed(what: object) -> str:
 
 
 def sign(
-    requests: Sequence[JobRequest], roles: Sequence[Sequence[WorkloadPod]], me: Self, unit: str
+    requests: Sequence[JobRequest], roles: Sequence[Sequence[WorkloadPod]], me: BridgeIdentity, unit: str
 ) -> list[JobRequest]:
     """The requests with our identity in them. The first names every pod, the others their own."""
     everybody = [pod for role in roles for pod in role]
     sizes = [len(role) for role in roles] if len(roles) > 1 else []
-    spec, kept, asked = digest(requests), _kept(requests), sorted(_asked(requests))
-    mine = Identity(VERSION, me.cluster, me.bridge, unit, members(everybody), spec, sizes, kept, asked)
+    spec, kept, asked = spec_digest(requests), _kept(requests), sorted(_asked(requests))
+    mine = JobSignature(
+        SIGNATURE_VERSION, me.cluster, me.bridge, unit, members_digest(everybody), spec, sizes, kept, asked
+    )
     named = [everybody, *roles[1:]]
     return [
         msgspec.structs.replace(
@@ -147,7 +149,7 @@ def sign(
     ]
 
 
-def roles_of(comment: AdminComment | None) -> list[list[str]]:
+def pods_by_component(comment: AdminComment | None) -> list[list[str]]:
     """The pods of each component, by name; empty where a job has no components or does not tell them."""
     if comment is None or sum(comment.slinky.roles) != len(comment.pods):
         return []

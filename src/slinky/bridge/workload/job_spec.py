@@ -16,7 +16,7 @@ import msgspec
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import ANY_GPU, CPUS, GresKind
-from slinky.bridge.state.host_ports import ports_of
+from slinky.bridge.state.host_ports import host_ports_of
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import annotations, grouping, pod_resources, policy
 from slinky.bridge.workload.annotations import OptionError
@@ -26,9 +26,9 @@ from slinky.slurm import JobRequest, number
 
 WORKING_DIRECTORY = "/tmp"  # noqa: S108 -- nothing runs there; slurmctld only wants a path
 #: As many components as Slurm gives one heterogeneous job.
-MOST_ROLES = 128
+ROLES_MAX = 128
 #: What belongs to the job as a whole, and would be taken once per component.
-ONCE = ("licenses",)
+PER_JOB_FIELDS = ("licenses",)
 
 Excluded = Mapping[str, frozenset[str]]
 """The hosts that a pod cannot use, by its uid."""
@@ -62,7 +62,7 @@ class JobSpec:
     roles: tuple[tuple[WorkloadPod, ...], ...]
     pods_per_node: int = 1
     #: Pods, by uid, to whom it matters which cores and devices Slurm grants, not only how many.
-    choosy: frozenset[str] = frozenset()
+    pods_with_devices: frozenset[str] = frozenset()
 
     @property
     def request(self) -> JobRequest:
@@ -70,23 +70,25 @@ class JobSpec:
         return self.requests[0]
 
     @property
-    def exact(self) -> bool:
+    def needs_device_ids(self) -> bool:
         """Which cores and devices Slurm grants matters."""
-        return bool(self.choosy)
+        return bool(self.pods_with_devices)
 
-    def apart(self) -> list["JobSpec"]:
+    def split_by_role(self) -> list["JobSpec"]:
         """What each role would ask for on its own."""
         return [
-            JobSpec((request,), (role,), self.pods_per_node, self.choosy & {pod.metadata.uid for pod in role})
+            JobSpec(
+                (request,), (role,), self.pods_per_node, self.pods_with_devices & {pod.metadata.uid for pod in role}
+            )
             for request, role in zip(self.requests, self.roles, strict=True)
         ]
 
-    def of(self, pods: Iterable[WorkloadPod]) -> bool:
+    def is_for(self, pods: Iterable[WorkloadPod]) -> bool:
         """Whether it is the wish of exactly these pods."""
         return {pod.metadata.uid for role in self.roles for pod in role} == {pod.metadata.uid for pod in pods}
 
 
-def translate(
+def build_job_spec(
     unit: Workload,
     root: WorkloadRoot,
     pods: Sequence[WorkloadPod],
@@ -96,11 +98,11 @@ def translate(
 ) -> JobSpec:
     """The job that these pods need. Raises `OptionError` for options that cannot be used."""
     settings = world.settings
-    allowed = policy.apply(root.annotations, pods[0], settings.policy, settings.priority_classes)
-    options = annotations.read(allowed)
+    allowed = policy.apply_policy(root.annotations, pods[0], settings.policy, settings.priority_classes)
+    options = annotations.parse_options(allowed)
     per_node = _pods_per_node(unit, options, pods)
     _contradicts(options, world)
-    chosen = annotations.fields(options)
+    chosen = annotations.job_fields(options)
     roles = _roles(root, pods, world, per_node, chosen, excluded or {})
     sizes = [-(-len(role.pods) // per_node) for role in roles]
     chosen = _consistent(chosen, sum(sizes))
@@ -115,7 +117,7 @@ def translate(
         time_limit=_time_limit(root, pods),
     )
     requests = [_component(common, role, nodes, per_node, chosen) for role, nodes in zip(roles, sizes, strict=True)]
-    rest = [msgspec.structs.replace(request, **dict.fromkeys(ONCE)) for request in requests[1:]]
+    rest = [msgspec.structs.replace(request, **dict.fromkeys(PER_JOB_FIELDS)) for request in requests[1:]]
     uids = (pod.metadata.uid for pod in pods)
     choosy = frozenset(uid for uid in uids if world.shared or world.claimed.get(uid))
     return JobSpec((requests[0], *rest), tuple(role.pods for role in roles), per_node, choosy)
@@ -171,8 +173,8 @@ def _roles(
         asked = _asked(root, [pod], world, per_node)
         key = tuple(sorted((name, value) for name, value in asked.items() if name not in chosen))
         found.setdefault((key, excluded.get(pod.metadata.uid)), (asked, []))[1].append(pod)
-    if len(found) > MOST_ROLES:
-        raise OptionError(f"its pods have {len(found)} different shapes; Slurm takes {MOST_ROLES} in one job")
+    if len(found) > ROLES_MAX:
+        raise OptionError(f"its pods have {len(found)} different shapes; Slurm takes {ROLES_MAX} in one job")
     return [
         PodRole(tuple(alike), asked, excluded.get(alike[0].metadata.uid, frozenset()))
         for asked, alike in found.values()
@@ -181,17 +183,19 @@ def _roles(
 
 def _pods_per_node(unit: Workload, options: Mapping[str, Any], pods: Sequence[WorkloadPod]) -> int:
     wanted: int = options.get("pods-per-node", 1)
-    if wanted > 1 and unit.alone:
+    if wanted > 1 and unit.is_single_pod:
         raise OptionError("pods-per-node needs a gang: a PodGroup, a LeaderWorkerSet, or the option gang")
-    if wanted > 1 and (crowded := next(filter(ports_of, pods), None)):
-        port = ports_of(crowded)[0]
+    if wanted > 1 and (crowded := next(filter(host_ports_of, pods), None)):
+        port = host_ports_of(crowded)[0]
         raise OptionError(f"pods-per-node and host port {port} of {crowded.metadata.name} exclude each other")
     return wanted
 
 
 def _asked(root: WorkloadRoot, pods: Sequence[WorkloadPod], world: JobContext, per_node: int) -> dict[str, Any]:
     """What the pods ask for: every node is sized for the largest of them, as many times as pods share it."""
-    need = {name: Quantity.parse(text) for name, text in root.floor.items()} | pod_resources.most(pods)
+    need = {
+        name: Quantity.parse(text) for name, text in root.min_resources.items()
+    } | pod_resources.largest_requirements(pods)
     devices = _devices(pods, world)
     # CPUs that are devices come in whole cores.
     cpus = max(need.get("cpu", pod_resources.ZERO).whole(), -(-devices.pop(CPUS, 0) // world.threads) * world.threads)
@@ -213,7 +217,7 @@ def _devices(pods: Sequence[WorkloadPod], world: JobContext) -> dict[GresKind, i
     found: dict[GresKind, int] = {}
     for pod in pods:
         own = dict(world.claimed.get(pod.metadata.uid, {}))
-        if plain := pod_resources.plugin_gpus(pod_resources.needs(pod), world.catalog):
+        if plain := pod_resources.requested_plugin_gpus(pod_resources.required_resources(pod), world.catalog):
             own[ANY_GPU] = own.get(ANY_GPU, 0) + plain
         for kind, count in own.items():
             found[kind] = max(found.get(kind, 0), count)

@@ -12,39 +12,39 @@ from slinky.bridge.state.views import WorkloadPod
 from slinky.kube import Node
 from slinky.kube.timestamps import seconds_since
 
-FINISHED = frozenset({"Succeeded", "Failed"})
+FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 #: Below and above every priority that a pod can have.
-QUIET, NEXT = -(2**31) - 1, 2**31
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -(2**31) - 1, 2**31
 
 
-def ours(pod: WorkloadPod, scheduler: str) -> bool:
+def uses_scheduler(pod: WorkloadPod, scheduler: str) -> bool:
     """It asked for this scheduler."""
     return pod.spec.scheduler_name == scheduler
 
 
-def bound(pod: WorkloadPod) -> bool:
+def is_bound(pod: WorkloadPod) -> bool:
     """It has a node, so it may have containers."""
     return bool(pod.spec.node_name)
 
 
-def finished(pod: WorkloadPod) -> bool:
+def is_finished(pod: WorkloadPod) -> bool:
     """Its containers have ended for good."""
-    return pod.status.phase in FINISHED
+    return pod.status.phase in FINISHED_PHASES
 
 
-def gone(pod: WorkloadPod) -> bool:
+def is_gone(pod: WorkloadPod) -> bool:
     """Nothing of it runs or ever will: finished, or deleted before it got a node."""
-    return finished(pod) or (pod.metadata.deleting and not bound(pod))
+    return is_finished(pod) or (pod.metadata.deleting and not is_bound(pod))
 
 
-def gated(pod: WorkloadPod) -> bool:
+def is_gated(pod: WorkloadPod) -> bool:
     """Somebody holds it back with a scheduling gate."""
     return bool(pod.spec.scheduling_gates)
 
 
-def waiting(pod: WorkloadPod) -> bool:
+def is_waiting(pod: WorkloadPod) -> bool:
     """It wants a node and may have one."""
-    return not (gone(pod) or bound(pod) or pod.metadata.deleting or gated(pod))
+    return not (is_gone(pod) or is_bound(pod) or pod.metadata.deleting or is_gated(pod))
 
 
 def job_id(pod: WorkloadPod) -> str:
@@ -53,28 +53,28 @@ def job_id(pod: WorkloadPod) -> str:
     return label if label.isascii() and label.isdigit() else ""
 
 
-def held(pod: WorkloadPod) -> bool:
+def has_finalizer(pod: WorkloadPod) -> bool:
     """Our finalizer is on it."""
     return names.FINALIZER in pod.metadata.finalizers
 
 
-def assigned(pod: WorkloadPod) -> str:
+def assigned_node(pod: WorkloadPod) -> str:
     """The Kubernetes node chosen for it, or nothing."""
     return pod.spec.node_name or pod.metadata.annotations.get(names.NODE_ANNOTATION, "")
 
 
-def urgency(pod: WorkloadPod) -> int:
+def queue_priority(pod: WorkloadPod) -> int:
     """How soon to look at it: first those for which Slurm was just asked, since nodes idle until they are bound; then
     those that want a node or end, by their priority; those that just run when no other does, since all there is to do
     for them is to say so.
     """
-    if waiting(pod) and held(pod) and not job_id(pod):
-        return NEXT
-    quiet = bound(pod) and not pod.metadata.deleting and not finished(pod)
-    return QUIET if quiet else pod.spec.priority
+    if is_waiting(pod) and has_finalizer(pod) and not job_id(pod):
+        return HIGHEST_PRIORITY
+    quiet = is_bound(pod) and not pod.metadata.deleting and not is_finished(pod)
+    return LOWEST_PRIORITY if quiet else pod.spec.priority
 
 
-def overdue(pod: WorkloadPod, now: datetime, patience: float) -> float | None:
+def seconds_until_overdue(pod: WorkloadPod, now: datetime, patience: float) -> float | None:
     """Seconds until a deleted pod should have been gone `patience` ago; zero or less when it is; None if it is
     not being deleted.
 
@@ -89,6 +89,6 @@ def host_of(node: Node) -> str:
     return node.metadata.labels.get(names.HOST_LABEL) or node.metadata.name
 
 
-def closed(node: Node) -> str:
+def unavailable_reason(node: Node) -> str:
     """Why a node takes no pods for now; nothing if it does."""
     return "is cordoned" if node.spec.unschedulable else "" if node.ready else "does not answer"

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from slinky.bridge import names
-from slinky.bridge.config import ConfigError, PriorityRule, Rule
+from slinky.bridge.config import ConfigError, PolicyRule, PriorityRule
 from slinky.bridge.state.views import WorkloadPod
-from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError, read
+from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError, parse_options
 
 IDENTITY = tuple(option.name for option in TABLE if option.identity)
 
 
-class Refused(OptionError):  # noqa: N818 -- named for what happened
+class PolicyViolation(OptionError):  # noqa: N818 -- named for what happened
     """The policy of this cluster does not allow an option."""
 
 
-def check(rules: Iterable[Rule], priorities: Mapping[str, PriorityRule]) -> None:
+def check_policy(rules: Iterable[PolicyRule], priorities: Mapping[str, PriorityRule]) -> None:
     """Refuse a policy that names options which do not exist or values that do not parse. Raises `ConfigError`."""
     for rule in rules:
         for name in (*rule.force, *rule.default, *rule.allow, *rule.refuse):
@@ -36,12 +36,12 @@ def check(rules: Iterable[Rule], priorities: Mapping[str, PriorityRule]) -> None
         if not (given := _ranked(rank)):
             raise ConfigError(f"priorityClasses: {name} says nothing")
         try:
-            read(given)
+            parse_options(given)
         except OptionError as error:
             raise ConfigError(f"priorityClasses: {name}: {error}") from None
 
 
-def rule_for(rules: Iterable[Rule], pod: WorkloadPod) -> Rule | None:
+def matching_rule(rules: Iterable[PolicyRule], pod: WorkloadPod) -> PolicyRule | None:
     """The first rule that fits."""
     account = pod.spec.service_account_name or "default"
     for rule in rules:
@@ -50,10 +50,10 @@ def rule_for(rules: Iterable[Rule], pod: WorkloadPod) -> Rule | None:
     return None
 
 
-def apply(
+def apply_policy(
     annotations: Mapping[str, str],
     pod: WorkloadPod,
-    rules: Iterable[Rule],
+    rules: Iterable[PolicyRule],
     priorities: Mapping[str, PriorityRule],
 ) -> dict[str, str]:
     """The annotations after policy. Raises `Refused` if one asks for what it may not have."""
@@ -61,17 +61,19 @@ def apply(
     known = tuple(rules)
     if not known:
         return {**ranked, **annotations}
-    rule = rule_for(known, pod) or Rule()
+    rule = matching_rule(known, pod) or PolicyRule()
     named = [name for name in IDENTITY if name not in rule.allow and name not in rule.force]
     for name in (*rule.refuse, *named):
         if names.OPTION + name in annotations:
-            raise Refused(f"the option {name} is not allowed in namespace {pod.metadata.namespace}")
+            raise PolicyViolation(f"the option {name} is not allowed in namespace {pod.metadata.namespace}")
     merged = {**_keys(rule.default), **ranked, **annotations, **_keys(rule.force)}
     for name, allowed in rule.allow.items():
         given = merged.get(names.OPTION + name)
         if given is not None and not _fits(allowed, given.strip()):
             choices = ", ".join(allowed) or "none"
-            raise Refused(f"{name} {given.strip()!r} is not allowed in namespace {pod.metadata.namespace}: {choices}")
+            raise PolicyViolation(
+                f"{name} {given.strip()!r} is not allowed in namespace {pod.metadata.namespace}: {choices}"
+            )
     return merged
 
 

@@ -11,8 +11,8 @@ from tests.unit.bridge.build import pod
 
 from slinky.bridge import names
 from slinky.bridge.admission import rules
-from slinky.bridge.config import BridgeSettings, Rule
-from slinky.bridge.feasibility.label_selector import Requirement, Selector, matches
+from slinky.bridge.config import BridgeSettings, PolicyRule
+from slinky.bridge.feasibility.label_selector import LabelRequirement, LabelSelector, selector_matches
 from slinky.kube import AdmissionRequest, AdmissionResponse
 
 SETTINGS = BridgeSettings(managed_namespaces=("managed",))
@@ -61,9 +61,9 @@ async def test_a_preset_node_is_cleared() -> None:
 
 
 def test_a_selector_decides_alone() -> None:
-    settings = BridgeSettings(managed_namespaces=("a",), managed_namespace_selector=Selector({"bridge": "yes"}))
-    assert not rules.managed(settings, "a", {})
-    assert rules.managed(settings, "b", {"bridge": "yes"})
+    settings = BridgeSettings(managed_namespaces=("a",), managed_namespace_selector=LabelSelector({"bridge": "yes"}))
+    assert not rules.is_managed(settings, "a", {})
+    assert rules.is_managed(settings, "b", {"bridge": "yes"})
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_a_selector_decides_alone() -> None:
     ],
 )  # fmt: skip
 def test_selector_operators(operator: Any, values: tuple[str, ...], labels: dict[str, str], expected: bool) -> None:
-    selector = Selector(match_expressions=(Requirement("k", operator, values),))
-    assert matches(selector, labels) is expected
+    selector = LabelSelector(match_expressions=(LabelRequirement("k", operator, values),))
+    assert selector_matches(selector, labels) is expected
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_what_policy_refuses_is_refused_at_once_where_the_pod_speaks_for_i
 ) -> None:
     posing = manifest(labels=labels, annotations={OPTION + "user-id": "root"})
     posing["metadata"]["ownerReferences"] = owners
-    settings = BridgeSettings(policy=(Rule(default={"account": "guests"}),))
+    settings = BridgeSettings(policy=(PolicyRule(default={"account": "guests"}),))
     reply = await ask(rules.VALIDATE, posing, settings=settings)
     assert reply.allowed is allowed
     assert (await ask(rules.VALIDATE, posing)).allowed  # without a policy annotations are trusted
@@ -189,5 +189,5 @@ async def test_a_mistake_that_is_there_already_keeps_nobody_from_changing_the_re
 
 
 def test_a_plain_pod_has_nothing_to_complain_about() -> None:
-    assert rules.complaints(pod(), rules.ON_CREATE) == []
-    assert rules.warnings(pod()) == []
+    assert rules.violations(pod(), rules.ON_CREATE) == []
+    assert rules.ignored_fields(pod()) == []

@@ -11,31 +11,31 @@ from tests.unit.bridge.build import GPU_DRIVER, cpu_groups, cpu_singles, device_
 
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.devices import allocation, requests
-from slinky.bridge.devices.allocation import Grant, Held, Need
-from slinky.bridge.devices.classes import Unclaimable, catalog
-from slinky.bridge.devices.cores import Located
-from slinky.bridge.devices.inventory import CPUS, GresKind, inventory
+from slinky.bridge.devices.allocation import DeviceGrant, DevicesInUse, MappedRequest
+from slinky.bridge.devices.classes import Unclaimable, build_catalog
+from slinky.bridge.devices.cores import DeviceId
+from slinky.bridge.devices.inventory import CPUS, GresKind, build_inventory
 from slinky.bridge.devices.requests import ClassRequest
-from slinky.bridge.devices.state import held
+from slinky.bridge.devices.state import allocated_devices
 from slinky.bridge.state.views import ResourceClaim, ResourceClaimSpec
 from slinky.slurm import Gres, NodeResources
 
-CATALOG = catalog([device_class(resource="example.com/gpu")])
+CATALOG = build_catalog([device_class(resource="example.com/gpu")])
 GPU = GresKind("gpu", GPU_DRIVER)
-EIGHT = inventory([gpus(8)], [GPU_DRIVER])
+EIGHT = build_inventory([gpus(8)], [GPU_DRIVER])
 DEVICES = [item.at for item in EIGHT.kinds[GPU]]
 
 
-def free(_: Located) -> bool:
+def free(_: DeviceId) -> bool:
     return False
 
 
-def need(count: int, name: str = "r", kind: GresKind = GPU) -> Need:
-    return Need(ClassRequest(name, "c", count), kind)
+def need(count: int, name: str = "r", kind: GresKind = GPU) -> MappedRequest:
+    return MappedRequest(ClassRequest(name, "c", count), kind)
 
 
-def given_on(inventory_: Any, *found: Gres, told: str = "", **more: Any) -> Grant:
-    return allocation.granted(NodeResources("n1", gres=found, **more), inventory_, told)
+def given_on(inventory_: Any, *found: Gres, told: str = "", **more: Any) -> DeviceGrant:
+    return allocation.read_grant(NodeResources("n1", gres=found, **more), inventory_, told)
 
 
 # --- what pods ask for
@@ -47,7 +47,7 @@ def test_every_container_has_a_request_of_its_own() -> None:
         "containers": [{"name": "a", **limits}, {"name": "b", **limits}],
         "initContainers": [{"name": "i", **limits}],
     }
-    found = requests.of_pod(pod(spec=spec), CATALOG)
+    found = requests.extended_resource_requests(pod(spec=spec), CATALOG)
     assert [(ask.container, ask.device_class, ask.count) for ask in found] == [
         ("i", "lab-gpu", 2),
         ("a", "lab-gpu", 2),
@@ -79,7 +79,7 @@ def claim_spec(**exactly: Any) -> ResourceClaimSpec:
 )
 def test_claims_that_slurm_cannot_count_are_told(spec: dict[str, Any], said: str) -> None:
     with pytest.raises(Unclaimable, match=said):
-        requests.of_claim(msgspec.convert({"devices": spec}, ResourceClaimSpec), lambda _: False)
+        requests.claim_requests(msgspec.convert({"devices": spec}, ResourceClaimSpec), lambda _: False)
 
 
 @pytest.mark.parametrize(("there", "chosen"), [({"big", "small"}, "r/one"), ({"small"}, "r/many"), ({"old"}, "r/rest")])
@@ -91,14 +91,14 @@ def test_of_alternatives_the_first_counts_that_some_node_has(there: set[str], ch
         {"name": "rest", "deviceClassName": "old", "count": 8},
     ]
     spec = msgspec.convert({"devices": {"requests": [{"name": "r", "firstAvailable": options}]}}, ResourceClaimSpec)
-    (found,) = requests.of_claim(spec, lambda ask: ask.device_class in there)
+    (found,) = requests.claim_requests(spec, lambda ask: ask.device_class in there)
     assert (found.name, found.names) == (chosen, {chosen, "r"})
 
 
 def test_requests_carry_their_selectors_and_capacity() -> None:
-    (found,) = requests.of_claim(claim_spec(count=2, selectors=[{"cel": {"expression": "true"}}]), bool)
+    (found,) = requests.claim_requests(claim_spec(count=2, selectors=[{"cel": {"expression": "true"}}]), bool)
     assert (found.count, found.expressions, found.capacity) == (2, ("true",), "")
-    (found,) = requests.of_claim(claim_spec(capacity={"requests": {"dra.cpu/cpu": "40"}}), bool)
+    (found,) = requests.claim_requests(claim_spec(capacity={"requests": {"dra.cpu/cpu": "40"}}), bool)
     assert (found.count, found.capacity) == (40, "dra.cpu/cpu")
 
 
@@ -128,7 +128,7 @@ def test_a_slurm_that_has_other_devices_is_not_believed() -> None:
 )
 def test_slurm_counts_the_index_through_all_types_of_a_name(told: str, expected: dict[str, list[str]]) -> None:
     """Measured on slurmctld; the order is that of its own list, and a type of which nothing is given has no index."""
-    both = inventory(
+    both = build_inventory(
         [gpus(2, "a", pool="p"), gpus(2, "b", first=2, pool="q")],
         [GPU_DRIVER],
         [DeviceProfile(driver=GPU_DRIVER, type_attribute="model")],
@@ -139,21 +139,21 @@ def test_slurm_counts_the_index_through_all_types_of_a_name(told: str, expected:
 
 
 def test_a_device_that_somebody_holds_is_waited_for() -> None:
-    with pytest.raises(Held):
-        allocation.shares([need(2)], Grant({GPU: DEVICES[:2]}), lambda at: at.device == "gpu-0")
+    with pytest.raises(DevicesInUse):
+        allocation.allocate_requests([need(2)], DeviceGrant({GPU: DEVICES[:2]}), lambda at: at.device == "gpu-0")
 
 
 def test_a_grant_that_is_too_small_is_told() -> None:
     with pytest.raises(Unclaimable, match=r"granted 2 of gpu:gpu\.example\.com, the pod needs 3"):
-        allocation.shares([need(3)], Grant({GPU: DEVICES[:2]}), free)
+        allocation.allocate_requests([need(3)], DeviceGrant({GPU: DEVICES[:2]}), free)
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.sets(st.integers(0, 7)))
 def test_no_device_is_given_twice_and_none_that_is_taken(counts: list[int], busy: set[int]) -> None:
     needs = [need(count, f"r{number}") for number, count in enumerate(counts)]
     try:
-        found = allocation.shares(needs, Grant({GPU: DEVICES}), lambda at: int(at.device[4:]) in busy)
-    except (Held, Unclaimable):
+        found = allocation.allocate_requests(needs, DeviceGrant({GPU: DEVICES}), lambda at: int(at.device[4:]) in busy)
+    except (DevicesInUse, Unclaimable):
         assert sum(counts) > 8 - len(busy)
         return
     everything = [at for share in found for at in share.devices]
@@ -166,28 +166,28 @@ def test_no_device_is_given_twice_and_none_that_is_taken(counts: list[int], busy
 
 def cpus(*, grouped: bool, cores: int = 64, threads: int = 1) -> Any:
     if not grouped:
-        return inventory([cpu_singles(cores=cores, threads=threads)], ["dra.cpu"])
+        return build_inventory([cpu_singles(cores=cores, threads=threads)], ["dra.cpu"])
     half, last = cores // 2, cores * threads - 1
     layout = f"0-{last}>{cores}" if threads == 2 else f"0-{last}"
     upper = [f",{cores}-{cores + half - 1}", f",{cores + half}-{last}"] if threads == 2 else ["", ""]
     sets = {"numa0": f"0-{half - 1}{upper[0]}", "numa1": f"{half}-{cores - 1}{upper[1]}"}
-    return inventory([cpu_groups(sets, layout)], ["dra.cpu"])
+    return build_inventory([cpu_groups(sets, layout)], ["dra.cpu"])
 
 
 def test_granted_cores_are_the_cpus_of_a_claim() -> None:
     own = cpus(grouped=False, cores=8, threads=2)
     given_ = given_on(own, core_bitmap="0x78", sockets_per_node=1, cores_per_socket=8)
-    (share,) = allocation.shares([need(5, kind=CPUS)], given_, free)
+    (share,) = allocation.allocate_requests([need(5, kind=CPUS)], given_, free)
     assert share.cpus == [3, 4, 5, 11, 12]
-    words = allocation.allocation([share], given_, "n1", [])
+    words = allocation.allocation_status([share], given_, "n1", [])
     assert [result["device"] for result in words["devices"]["results"]] == [f"cpudev{i:03}" for i in (3, 4, 5, 11, 12)]
 
 
 def test_more_cpus_than_a_claim_has_room_for_come_from_groups() -> None:
     own = cpus(grouped=True)
     given_ = given_on(own, core_bitmap="0x0000000FFFFFFFF8", sockets_per_node=2, cores_per_socket=32)
-    shares = allocation.shares([need(33, kind=CPUS)], given_, free)
-    words = allocation.allocation(shares, given_, "n1", [])
+    shares = allocation.allocate_requests([need(33, kind=CPUS)], given_, free)
+    words = allocation.allocation_status(shares, given_, "n1", [])
     results = words["devices"]["results"]
     assert [(one["device"], one["consumedCapacity"]) for one in results] == [
         ("numa0", {"dra.cpu/cpu": "29"}),
@@ -195,18 +195,26 @@ def test_more_cpus_than_a_claim_has_room_for_come_from_groups() -> None:
     ]
     (setting,) = words["devices"]["config"]
     assert setting["opaque"]["parameters"] == {"apiVersion": "v1alpha1", "cpuConfig": {"cpuset": "3-35"}}
-    assert words == allocation.allocation(shares, given_, "n1", [])
+    assert words == allocation.allocation_status(shares, given_, "n1", [])
     with pytest.raises(Unclaimable, match="at most 32"):
         single = cpus(grouped=False)
-        allocation.shares([need(33, kind=CPUS)], given_on(single, core_bitmap="0x1FFFFFFFF", cores_per_socket=64), free)
+        allocation.allocate_requests(
+            [need(33, kind=CPUS)], given_on(single, core_bitmap="0x1FFFFFFFF", cores_per_socket=64), free
+        )
 
 
 def test_a_claim_on_groups_holds_the_cpus_that_it_names() -> None:
     own = cpus(grouped=True)
     given_ = given_on(own, core_bitmap="0x1C0000000", sockets_per_node=2, cores_per_socket=32)
-    words = allocation.allocation(allocation.shares([need(3, kind=CPUS)], given_, free), given_, "n1", [])
+    words = allocation.allocation_status(
+        allocation.allocate_requests([need(3, kind=CPUS)], given_, free), given_, "n1", []
+    )
     claim = msgspec.convert({"metadata": {"name": "c"}, "status": {"allocation": words}}, ResourceClaim)
-    assert set(held(claim)) == given_.keys() == {Located("dra.cpu", "n1", f"cpu {cpu}") for cpu in (30, 31, 32)}
+    assert (
+        set(allocated_devices(claim))
+        == given_.keys()
+        == {DeviceId("dra.cpu", "n1", f"cpu {cpu}") for cpu in (30, 31, 32)}
+    )
 
 
 def test_slurm_and_the_driver_must_agree_about_the_number_of_cores() -> None:
@@ -227,8 +235,8 @@ def test_no_core_is_given_twice(counts: list[int], granted: set[int], busy: set[
     busy_keys = {own.cores.key(cpu) for cpu in busy}
     needs = [need(count, f"r{number}", CPUS) for number, count in enumerate(counts)]
     try:
-        found = allocation.shares(needs, given_, lambda at: at in busy_keys)
-    except (Held, Unclaimable):
+        found = allocation.allocate_requests(needs, given_, lambda at: at in busy_keys)
+    except (DevicesInUse, Unclaimable):
         free_cores = sum(not {core, core + 8} & busy for core in granted)
         assert sum(-(-count // 2) for count in counts) > free_cores
         return

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tests.unit.bridge.build import GPU_DRIVER, gpus
 
 from slinky.bridge.devices import cel
-from slinky.bridge.devices.cel_values import Absent, Undecidable
-from slinky.bridge.devices.cores import Located as At
-from slinky.bridge.devices.inventory import Item, fits
+from slinky.bridge.devices.cel_values import EvaluationError, UnsupportedExpression
+from slinky.bridge.devices.cores import DeviceId as At
+from slinky.bridge.devices.inventory import InventoryDevice, expression_selects
 from slinky.bridge.state.views import Device
 
-GPU = Item(At(GPU_DRIVER, "n1", "gpu-1"), gpus(2).spec.devices[1])
+GPU = InventoryDevice(At(GPU_DRIVER, "n1", "gpu-1"), gpus(2).spec.devices[1])
 OWN = f'device.attributes["{GPU_DRIVER}"]'
 
 
@@ -42,7 +42,7 @@ OWN = f'device.attributes["{GPU_DRIVER}"]'
     ],
 )
 def test_this_is_true_of_the_device(expression: str) -> None:
-    assert fits(cel.compiled(expression), GPU)
+    assert expression_selects(cel.compile_expression(expression), GPU)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_this_is_true_of_the_device(expression: str) -> None:
     ],
 )
 def test_a_device_that_lacks_what_is_looked_at_is_not_chosen(expression: str) -> None:
-    assert not fits(cel.compiled(expression), GPU)
+    assert not expression_selects(cel.compile_expression(expression), GPU)
 
 
 @pytest.mark.parametrize(
@@ -78,18 +78,18 @@ def test_a_device_that_lacks_what_is_looked_at_is_not_chosen(expression: str) ->
     ],
 )
 def test_what_is_not_known_is_refused_and_named(expression: str, word: str) -> None:
-    with pytest.raises(Undecidable) as told:
-        cel.compiled(expression)
+    with pytest.raises(UnsupportedExpression) as told:
+        cel.compile_expression(expression)
     assert word in str(told.value)
 
 
 @given(st.text(max_size=80))
 def test_any_text_is_decided_or_refused(text: str) -> None:
     try:
-        test = cel.compiled(text)
-    except Undecidable:
+        test = cel.compile_expression(text)
+    except UnsupportedExpression:
         return
-    fits(test, GPU)
+    expression_selects(test, GPU)
 
 
 TRUTHS = st.sampled_from([("true", True), ("false", False), ("(nothing == 1)", None)])
@@ -99,8 +99,8 @@ TRUTHS = st.sampled_from([("true", True), ("false", False), ("(nothing == 1)", N
 def test_logic_decides_wherever_one_side_does(left: tuple[str, bool | None], right: tuple[str, bool | None]) -> None:
     def decided(expression: str) -> bool | None:
         try:
-            return cel.compiled(expression)({})
-        except Absent:
+            return cel.compile_expression(expression)({})
+        except EvaluationError:
             return None
 
     def expected(sides: set[Any], decisive: bool) -> bool | None:
@@ -112,5 +112,5 @@ def test_logic_decides_wherever_one_side_does(left: tuple[str, bool | None], rig
 
 
 def test_names_without_a_domain_are_the_drivers_own() -> None:
-    bare = Item(At("d.example.com", "n1", "x"), Device("x", gpus(1).spec.devices[0].attributes))
-    assert fits(cel.compiled('device.attributes["d.example.com"].model == "M1"'), bare)
+    bare = InventoryDevice(At("d.example.com", "n1", "x"), Device("x", gpus(1).spec.devices[0].attributes))
+    assert expression_selects(cel.compile_expression('device.attributes["d.example.com"].model == "M1"'), bare)

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from tests.unit.bridge.build import cpu_groups, cpu_singles, slice_of
 
 from slinky.bridge.devices import cores
-from slinky.bridge.devices.inventory import CPUS, inventory
-from slinky.bridge.state.views import Slice
+from slinky.bridge.devices.inventory import CPUS, build_inventory
+from slinky.bridge.state.views import ResourceSlice
 
 
-def read(*parts: Slice) -> cores.Cores:
-    found = inventory(parts, ["dra.cpu"]).cores
+def read(*parts: ResourceSlice) -> cores.CpuTopology:
+    found = build_inventory(parts, ["dra.cpu"]).cores
     assert found is not None
     return found
 
@@ -51,23 +51,23 @@ def test_efficiency_cores_are_left_out() -> None:
 
 
 def test_groups_that_do_not_tell_their_cpus_have_no_cores() -> None:
-    found = inventory([cpu_groups({"cpudevmachine": ""})], ["dra.cpu"])
+    found = build_inventory([cpu_groups({"cpudevmachine": ""})], ["dra.cpu"])
     assert CPUS in found.kinds
     assert found.cores is None
 
 
 @given(st.sets(st.integers(0, 600)))
 def test_sets_of_numbers_survive_their_ways_of_writing(found: set[int]) -> None:
-    assert set(cores.numbers(cores.folded(found))) == found
-    assert set(cores.bits(hex(sum(1 << number for number in found)))) == found
+    assert set(cores.parse_ranges(cores.format_ranges(found))) == found
+    assert set(cores.parse_bitmap(hex(sum(1 << number for number in found)))) == found
 
 
 @pytest.mark.parametrize(
     ("bitmap", "expected"), [("0x0000000FFFFFFFF8", list(range(3, 36))), ("0x78", [3, 4, 5, 6]), ("", [])]
 )
 def test_slurms_bitmap_counts_from_the_right(bitmap: str, expected: list[int]) -> None:
-    assert cores.bits(bitmap) == expected
+    assert cores.parse_bitmap(bitmap) == expected
 
 
 def test_words_that_are_no_numbers_are_left_out() -> None:
-    assert cores.numbers("0-1,x,3, 5-6,7-") == [0, 1, 3, 5, 6, 7]
+    assert cores.parse_ranges("0-1,x,3, 5-6,7-") == [0, 1, 3, 5, 6, 7]

@@ -11,17 +11,17 @@ from slinky.bridge.config import ConfigError, DeviceProfile
 from slinky.bridge.devices import classes, profiles
 from slinky.bridge.devices import inventory as supply
 from slinky.bridge.devices.classes import ClassMapping, Unclaimable
-from slinky.bridge.devices.inventory import DeviceInventory, GresKind, inventory
-from slinky.bridge.state.views import Slice
+from slinky.bridge.devices.inventory import DeviceInventory, GresKind, build_inventory
+from slinky.bridge.state.views import ResourceSlice
 
 BY_MODEL = DeviceProfile(driver=GPU_DRIVER, type_attribute="model")
 GPU = GresKind("gpu", GPU_DRIVER)
 
 
 def read(
-    *parts: Slice, profiles: tuple[DeviceProfile, ...] = (), drivers: tuple[str, ...] = (GPU_DRIVER,)
+    *parts: ResourceSlice, profiles: tuple[DeviceProfile, ...] = (), drivers: tuple[str, ...] = (GPU_DRIVER,)
 ) -> DeviceInventory:
-    return inventory(parts, drivers, profiles)
+    return build_inventory(parts, drivers, profiles)
 
 
 def names_of(found: DeviceInventory, kind: GresKind) -> list[str]:
@@ -34,8 +34,8 @@ def names_of(found: DeviceInventory, kind: GresKind) -> list[str]:
 def test_a_device_has_its_own_index() -> None:
     found = read(slice_of([{"name": "gpu-1"}, {"name": "gpu-0"}]), slice_of([{"name": "x"}], generation=0))
     assert names_of(found, GPU) == ["gpu-0", "gpu-1"]
-    assert supply.gres(found) == "gpu:gpu.example.com:2"
-    assert supply.gres_conf(found) == "Name=gpu,Type=gpu.example.com,Count=2,File=/dev/gpu/gpu.example.com/[0-1]"
+    assert supply.format_gres(found) == "gpu:gpu.example.com:2"
+    assert supply.format_gres_conf(found) == "Name=gpu,Type=gpu.example.com,Count=2,File=/dev/gpu/gpu.example.com/[0-1]"
 
 
 def test_slices_of_one_pool_are_merged_once_all_are_there() -> None:
@@ -67,12 +67,12 @@ def test_a_device_that_not_everybody_may_have_is_not_offered(trouble: dict[str, 
 
 
 def test_slurms_words_about_devices() -> None:
-    assert supply.counts("gpu:b:4(S:0-1),gpu:2,nic:x:1") == {
+    assert supply.parse_gres("gpu:b:4(S:0-1),gpu:2,nic:x:1") == {
         GresKind("gpu", "b"): 4,
         GresKind("gpu"): 2,
         GresKind("nic", "x"): 1,
     }
-    assert supply.counts("") == {}
+    assert supply.parse_gres("") == {}
 
 
 # --- profiles
@@ -82,15 +82,15 @@ def test_a_profile_gives_type_and_name() -> None:
     nic = DeviceProfile(driver="nic.example.com", gres="nic", type="roce")
     parts = (gpus(2, model="NVIDIA H100 80GB"), gpus(1, model="A100", pool="b"), slice_of([{"name": "e0"}], nic.driver))
     found = read(*parts, profiles=(BY_MODEL, nic), drivers=(GPU_DRIVER, nic.driver))
-    assert supply.gres(found) == "gpu:a100:1,gpu:nvidia_h100_80gb:2,nic:roce:1"
+    assert supply.format_gres(found) == "gpu:a100:1,gpu:nvidia_h100_80gb:2,nic:roce:1"
 
 
 def test_devices_without_a_type_are_counted_by_name() -> None:
     plain = DeviceProfile(driver=GPU_DRIVER, untyped=True)
     found = read(gpus(2), profiles=(plain,))
-    assert supply.gres(found) == "gpu:2"
-    assert supply.gres_conf(found) == "Name=gpu,Count=2,File=/dev/gpu/any/[0-1]"
-    assert classes.bare((f'device.driver == "{GPU_DRIVER}"',), (plain,)) == ClassMapping(GresKind("gpu"))
+    assert supply.format_gres(found) == "gpu:2"
+    assert supply.format_gres_conf(found) == "Name=gpu,Count=2,File=/dev/gpu/any/[0-1]"
+    assert classes.map_driver((f'device.driver == "{GPU_DRIVER}"',), (plain,)) == ClassMapping(GresKind("gpu"))
 
 
 def test_the_first_profile_that_fits_decides_and_the_rest_is_not_offered() -> None:
@@ -124,7 +124,7 @@ def test_the_first_profile_that_fits_decides_and_the_rest_is_not_offered() -> No
 def test_a_bad_profile_is_refused_at_the_start_with_its_place(given: list[Any], said: str) -> None:
     with pytest.raises(ConfigError) as told:
         settings, _ = config.parse(f"deviceProfiles: {given}")
-        profiles.check(settings.device_profiles)
+        profiles.check_profiles(settings.device_profiles)
     assert said in str(told.value)
 
 
@@ -138,7 +138,7 @@ def test_good_profiles_are_taken() -> None:
         - {driver: cpu.example.com, cores: true}
         """
     )
-    profiles.check(settings.device_profiles)
+    profiles.check_profiles(settings.device_profiles)
     assert not unknown
 
 
@@ -150,7 +150,7 @@ def test_profiles_in_the_familiar_words_mean_the_same() -> None:
         - {name: rdma, driver: dra.net, backend: {type: indexed-gres, gresName: nic}}
         """
     )
-    profiles.check(settings.device_profiles)
+    profiles.check_profiles(settings.device_profiles)
     assert not unknown
     assert settings.device_profiles == (
         DeviceProfile(driver="dra.cpu", match='device.driver == "dra.cpu"', cores=True),
@@ -186,7 +186,7 @@ def test_devices_that_are_parts_of_one_another_are_refused_until_a_profile_choos
     assert "overlap in gpu-0/slice-" in read(PARTS).fault
     found = read(PARTS, profiles=(ONE_G,))
     assert not found.fault
-    assert supply.gres(found) == "gpu:1g:4"
+    assert supply.format_gres(found) == "gpu:1g:4"
 
 
 def test_a_part_cannot_be_held_beside_the_whole() -> None:
@@ -200,7 +200,7 @@ def test_a_part_cannot_be_held_beside_the_whole() -> None:
 # --- what a class means
 
 
-def nodes(**parts: list[Slice]) -> dict[str, DeviceInventory]:
+def nodes(**parts: list[ResourceSlice]) -> dict[str, DeviceInventory]:
     return {name: read(*found, profiles=(BY_MODEL,)) for name, found in parts.items()}
 
 
@@ -223,7 +223,7 @@ INDEX = f'device.attributes["{GPU_DRIVER}"].index'
     ],
 )
 def test_a_class_means_the_type_that_it_fits_wholly(expression: str, expected: ClassMapping) -> None:
-    assert classes.meaning("the class", (expression,), CLUSTER) == expected
+    assert classes.map_class("the class", (expression,), CLUSTER) == expected
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_class_means_the_type_that_it_fits_wholly(expression: str, expected: C
 )
 def test_a_class_that_slurm_cannot_count_is_refused_with_the_reason(expression: str, said: str) -> None:
     with pytest.raises(Unclaimable, match="the class") as told:
-        classes.meaning("the class", (expression,), CLUSTER)
+        classes.map_class("the class", (expression,), CLUSTER)
     assert said in str(told.value)
 
 
@@ -249,19 +249,19 @@ def test_types_of_which_no_node_has_both_whole_are_asked_for_one_by_one() -> Non
                 gpus(1, "A"), slice_of([{"name": "e0"}], "n"), profiles=(BY_MODEL, nic), drivers=(GPU_DRIVER, "n")
             )
         }
-        classes.meaning("the class", ("true",), found)
+        classes.map_class("the class", ("true",), found)
 
 
 def test_a_driver_whose_devices_are_alike_needs_no_look_at_them() -> None:
     only = (f'device.driver == "{GPU_DRIVER}"',)
-    assert classes.bare(only, ()) == ClassMapping(GPU)
-    assert classes.bare(('device.driver == "dra.cpu"',), ()) == ClassMapping(supply.CPUS)
-    assert classes.bare(only, (BY_MODEL,)) is None
-    assert classes.bare((*only, "true"), ()) is None
+    assert classes.map_driver(only, ()) == ClassMapping(GPU)
+    assert classes.map_driver(('device.driver == "dra.cpu"',), ()) == ClassMapping(supply.CPUS)
+    assert classes.map_driver(only, (BY_MODEL,)) is None
+    assert classes.map_driver((*only, "true"), ()) is None
 
 
 def test_a_resource_name_means_the_class_behind_it() -> None:
-    found = classes.catalog([device_class(resource="example.com/gpu")])
+    found = classes.build_catalog([device_class(resource="example.com/gpu")])
     assert found.class_of("example.com/gpu") == "lab-gpu"
     assert found.class_of("deviceclass.resource.kubernetes.io/lab-gpu") == "lab-gpu"
     assert found.class_of("deviceclass.resource.kubernetes.io/none") == "none"
@@ -270,7 +270,7 @@ def test_a_resource_name_means_the_class_behind_it() -> None:
 
 
 def test_devices_are_alike_only_if_all_tell_the_same() -> None:
-    assert classes.alike(CLUSTER["only_h"], [H], "model")
-    assert classes.alike(CLUSTER["only_h"], [H], f"{GPU_DRIVER}/model")
-    assert not classes.alike(CLUSTER["both"], [H, A], "model")
-    assert not classes.alike(CLUSTER["both"], [H], "absent")
+    assert classes.share_attribute(CLUSTER["only_h"], [H], "model")
+    assert classes.share_attribute(CLUSTER["only_h"], [H], f"{GPU_DRIVER}/model")
+    assert not classes.share_attribute(CLUSTER["both"], [H, A], "model")
+    assert not classes.share_attribute(CLUSTER["both"], [H], "absent")

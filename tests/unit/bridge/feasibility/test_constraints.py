@@ -40,9 +40,9 @@ TERM = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": 
     ],
 )
 def test_what_a_pod_can_never_use(spec: dict[str, Any], suits: dict[str, Any], not_suits: dict[str, Any]) -> None:
-    shape = constraints.shape_of(pod(spec=spec))
-    assert not constraints.why_not(shape, node(**suits), Catalog())
-    assert constraints.why_not(shape, node(**not_suits), Catalog())
+    shape = constraints.node_requirements_of(pod(spec=spec))
+    assert not constraints.mismatch_reason(shape, node(**suits), Catalog())
+    assert constraints.mismatch_reason(shape, node(**not_suits), Catalog())
 
 
 @pytest.mark.parametrize(
@@ -54,24 +54,24 @@ def test_what_a_pod_can_never_use(spec: dict[str, Any], suits: dict[str, Any], n
     ],
 )
 def test_what_passes_by_waiting_is_no_constraint(taint: dict[str, str]) -> None:
-    assert not constraints.why_not(constraints.shape_of(pod()), node(taints=[taint]), Catalog())
+    assert not constraints.mismatch_reason(constraints.node_requirements_of(pod()), node(taints=[taint]), Catalog())
 
 
 def test_a_full_node_is_slurms_business_and_a_small_one_is_ours() -> None:
-    shape = constraints.shape_of(needing({"cpu": "4", "example.com/fpga": "1"}))
-    assert "fpga" in constraints.why_not(shape, node(), Catalog())
-    assert not constraints.why_not(shape, node(amounts={"example.com/fpga": "1"}), Catalog())
+    shape = constraints.node_requirements_of(needing({"cpu": "4", "example.com/fpga": "1"}))
+    assert "fpga" in constraints.mismatch_reason(shape, node(), Catalog())
+    assert not constraints.mismatch_reason(shape, node(amounts={"example.com/fpga": "1"}), Catalog())
 
 
 def test_a_resource_behind_a_device_class_is_not_asked_of_the_kubelet() -> None:
-    shape = constraints.shape_of(needing({"example.com/gpu": "1"}))
-    assert not constraints.why_not(shape, node(), Catalog({"example.com/gpu": "gpu.example.com"}))
+    shape = constraints.node_requirements_of(needing({"example.com/gpu": "1"}))
+    assert not constraints.mismatch_reason(shape, node(), Catalog({"example.com/gpu": "gpu.example.com"}))
 
 
 def test_volumes_keep_a_pod_where_they_are() -> None:
     local = msgspec.convert(TERM, NodeSelector)
-    shape = constraints.shape_of(pod(), [local])
-    assert constraints.excluded(shape, [node("a", labels={"zone": "a"}), node("z")], Catalog()) == {"z"}
+    shape = constraints.node_requirements_of(pod(), [local])
+    assert constraints.mismatching_hosts(shape, [node("a", labels={"zone": "a"}), node("z")], Catalog()) == {"z"}
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_volumes_keep_a_pod_where_they_are() -> None:
 def test_label_operators(operator: str, values: list[str], label: str | None, holds: bool) -> None:
     term = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": operator, "values": values}]}]}
     found = node(labels={"k": label} if label else {})
-    assert constraints.selects(msgspec.convert(term, NodeSelector), found) is holds
+    assert constraints.node_selector_matches(msgspec.convert(term, NodeSelector), found) is holds

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from tests.unit.bridge.build import needing, node, pod
 
+from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.feasibility import exclusions
 from slinky.bridge.feasibility.exclusions import Exclusions
@@ -30,7 +31,8 @@ class World:
 
     def __init__(self) -> None:
         self.catalog = Catalog()
-        self.client = None
+        self.client, self.settings = None, BridgeSettings()
+        self.pods: list[WorkloadPod] = []
         self.nodes, self.mirror = Told(), Told()
         self.mirror.nodes = Hosts()
         self.opened = 0
@@ -59,7 +61,7 @@ class World:
         self.mirror.tell(Change(ObjectKind.NODE, name, before, after))
 
     async def excluded(self, one: WorkloadPod, partition: str = "ext") -> set[str]:
-        return set((await self.feasible.excluded([one], partition))[one.metadata.uid])
+        return set((await self.feasible.excluded_hosts([one], partition))[one.metadata.uid])
 
 
 class Told:
@@ -135,7 +137,7 @@ async def test_a_host_that_becomes_a_node_opens_and_a_new_one_is_no_news() -> No
 
 
 async def test_of_too_many_shapes_all_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exclusions, "MANY", 1)
+    monkeypatch.setattr(exclusions, "CACHED_ANSWERS_MAX", 1)
     found = world(a="blue")
     for one in (CHOOSY, pod()):
         await found.excluded(one)

@@ -20,4 +20,4 @@ ALLOCATABLE = {"cpu": "4", "memory": "8Gi"}
     ],
 )
 def test_pods_that_are_still_there_count(there: dict[str, str], coming: dict[str, str], lack: str) -> None:
-    assert kubelet_capacity.lacking(ALLOCATABLE, [needing(there)], [needing(coming)]) == lack
+    assert kubelet_capacity.exceeded_resource(ALLOCATABLE, [needing(there)], [needing(coming)]) == lack

@@ -10,7 +10,7 @@ from tests.unit.bridge.build import node
 from slinky.bridge.feasibility import constraints, volumes
 from slinky.bridge.state.views import PersistentVolume, StorageClass, WorkloadVolumeClaim
 
-LOCAL = msgspec.convert({"metadata": {"name": "local"}, "provisioner": volumes.NOBODY}, StorageClass)
+LOCAL = msgspec.convert({"metadata": {"name": "local"}, "provisioner": volumes.NO_PROVISIONER}, StorageClass)
 MADE = msgspec.convert({"metadata": {"name": "made"}, "provisioner": "csi.example.com"}, StorageClass)
 
 
@@ -59,41 +59,45 @@ def here(name: str) -> Any:
     ],
 )
 def test_a_volume_suits_a_claim_or_not(wanted: dict[str, Any], offered: dict[str, Any], suits: bool) -> None:
-    assert bool(volumes.suiting(claim(**wanted), [volume(**offered)])) is suits
+    assert bool(volumes.matching_volumes(claim(**wanted), [volume(**offered)])) is suits
 
 
 def test_the_smallest_volume_that_the_node_reaches_is_chosen() -> None:
     small, large, far = volume("s"), volume("l", capacity={"storage": "30Gi"}), volume("f", "n2")
-    assert volumes.choose(claim(), [large, far, small], here("n1")) == small
-    assert volumes.choose(claim(), [large, far, small], here("n2")) == far
-    assert volumes.choose(claim(), [large, far, small], here("n3")) is None
+    assert volumes.choose_volume(claim(), [large, far, small], here("n1")) == small
+    assert volumes.choose_volume(claim(), [large, far, small], here("n2")) == far
+    assert volumes.choose_volume(claim(), [large, far, small], here("n3")) is None
 
 
 def test_local_volumes_keep_a_pod_on_nodes_that_have_one() -> None:
     there = [volume("a", "n1"), volume("b", "n2"), volume("c", "n3", phase="Failed")]
-    selector = volumes.reach(claim(), LOCAL, there)
+    selector = volumes.node_selector_of(claim(), LOCAL, there)
     assert selector is not None
-    assert [constraints.selects(selector, here(name)) for name in ("n1", "n2", "n3")] == [True, True, False]
-    assert volumes.reach(claim(), LOCAL, [volume("a", "")]) is None  # from everywhere
-    nothing = volumes.reach(claim(), LOCAL, [])
+    assert [constraints.node_selector_matches(selector, here(name)) for name in ("n1", "n2", "n3")] == [
+        True,
+        True,
+        False,
+    ]
+    assert volumes.node_selector_of(claim(), LOCAL, [volume("a", "")]) is None  # from everywhere
+    nothing = volumes.node_selector_of(claim(), LOCAL, [])
     assert nothing is not None
     assert nothing.node_selector_terms == ()
 
 
 def test_a_volume_that_is_reserved_for_a_claim_is_the_only_one_for_it() -> None:
     mine = volume("mine", "n2", claimRef={"namespace": "ns", "name": "c", "uid": "u1"})
-    selector = volumes.reach(claim(), LOCAL, [volume("a", "n1"), mine])
+    selector = volumes.node_selector_of(claim(), LOCAL, [volume("a", "n1"), mine])
     assert selector is not None
-    assert [constraints.selects(selector, here(name)) for name in ("n1", "n2")] == [False, True]
+    assert [constraints.node_selector_matches(selector, here(name)) for name in ("n1", "n2")] == [False, True]
     stale = volume("stale", "n2", claimRef={"namespace": "ns", "name": "c", "uid": "u0"})
-    assert volumes.given(claim(), [stale]) is None
+    assert volumes.find_reserved_volume(claim(), [stale]) is None
 
 
 def test_volumes_that_are_made_go_where_their_class_allows() -> None:
     zone = {"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}
     kind = msgspec.convert({"metadata": {"name": "m"}, "provisioner": "x", "allowedTopologies": [zone]}, StorageClass)
-    selector = volumes.reach(claim(storageClassName="m"), kind, [])
+    selector = volumes.node_selector_of(claim(storageClassName="m"), kind, [])
     assert selector is not None
-    assert constraints.selects(selector, node(labels={"zone": "b"}))
-    assert not constraints.selects(selector, node(labels={"zone": "c"}))
-    assert volumes.reach(claim(storageClassName="made"), MADE, []) is None
+    assert constraints.node_selector_matches(selector, node(labels={"zone": "b"}))
+    assert not constraints.node_selector_matches(selector, node(labels={"zone": "c"}))
+    assert volumes.node_selector_of(claim(storageClassName="made"), MADE, []) is None

@@ -43,10 +43,10 @@ class Rest:
     async def cancel(self, job: str) -> None:
         self.cancelled.append(job)
 
-    def condemn(self, job: str) -> None:
+    def record_ended(self, job: str) -> None:
         pass
 
-    def handles(self, job: str) -> list[str]:
+    def ids_to_end(self, job: str) -> list[str]:
         return [self.sluid(job)]
 
     def sluid(self, job: str) -> str:

@@ -65,7 +65,7 @@ def test_a_gated_or_deleted_pod_is_not_submitted() -> None:
 @pytest.mark.parametrize("there", [1, 2, 3])
 def test_a_gang_is_submitted_whole_or_not_at_all(there: int) -> None:
     pods = [pod(f"p-{i}") for i in range(there)]
-    found = plan(*pods, unit=GROUP, root=WorkloadRoot(needed=3))
+    found = plan(*pods, unit=GROUP, root=WorkloadRoot(min_members=3))
     assert kinds(found) == (["SubmitJob"] if there == 3 else ["WriteCondition"])
 
 
@@ -75,9 +75,9 @@ def test_a_gang_is_submitted_whole_or_not_at_all(there: int) -> None:
 )
 def test_a_gang_whose_pods_keep_coming_is_told_of_the_missing_once_it_is_still(newest: str, left: float | None) -> None:
     pods = pod("a", made="2026-06-01T11:00:00Z"), pod("b", made=newest)
-    found = plan(*pods, unit=GROUP, root=WorkloadRoot(needed=3))
+    found = plan(*pods, unit=GROUP, root=WorkloadRoot(min_members=3))
     assert (kinds(found), found.again) == (([], left) if left else (["WriteCondition"], None))
-    assert kinds(plan(*pods, unit=GROUP, root=WorkloadRoot(needed=2))) == ["SubmitJob"]
+    assert kinds(plan(*pods, unit=GROUP, root=WorkloadRoot(min_members=2))) == ["SubmitJob"]
 
 
 @pytest.mark.parametrize("young", [True, False])
@@ -103,7 +103,7 @@ def test_a_job_by_which_pods_of_another_unit_live_is_not_ended(moved: bool) -> N
 
 
 def test_finished_pods_do_not_make_a_gang_whole() -> None:
-    found = plan(pod("a"), pod("b", phase="Succeeded"), unit=GROUP, root=WorkloadRoot(needed=2))
+    found = plan(pod("a"), pod("b", phase="Succeeded"), unit=GROUP, root=WorkloadRoot(min_members=2))
     assert kinds(found) == ["WriteCondition"]
 
 
@@ -122,7 +122,7 @@ def test_a_newcomer_joins_the_waiting_job_of_its_gang() -> None:
 
 def test_a_newcomer_to_a_running_gang_gets_a_job_of_its_own_size() -> None:
     old, new = pod("a", job="7", node="n1", phase="Running"), pod("b")
-    found = plan(old, new, seen=RUNNING, unit=GROUP, root=WorkloadRoot(needed=2))
+    found = plan(old, new, seen=RUNNING, unit=GROUP, root=WorkloadRoot(min_members=2))
     assert found.actions == [SubmitJob((new,))]
 
 
@@ -131,7 +131,7 @@ def test_a_newcomer_to_a_running_gang_gets_a_job_of_its_own_size() -> None:
 def test_a_newcomer_keeps_its_own_job_however_long_that_waits(latest: ObservedJob, exact: bool) -> None:
     old, new = pod("a", job="6", node="n1", phase="Running"), pod("b", job="7")
     seen = {"6": ObservedJob(JobKnowledge.LIVE, record("6", "RUNNING", hosts=("n1",))), "7": latest}
-    found = decide.decide(WorkloadSnapshot(GROUP, [old, new], seen, WorkloadRoot(needed=2, exact=exact), NOW))
+    found = decide.decide(WorkloadSnapshot(GROUP, [old, new], seen, WorkloadRoot(min_members=2, fixed_size=exact), NOW))
     assert kinds(found) == (["WriteCondition"] if latest is PENDING else ["PlacePods"])
 
 
@@ -149,18 +149,20 @@ def test_a_member_that_succeeded_is_needed_until_it_has_been_counted(
 ) -> None:
     """Its batch job says so a moment later; until then nobody who waits loses a place in line."""
     ended = [pod(f"a-{i}", phase="Succeeded") for i in range(done)]
-    found = plan(*ended, pod("b", job="7"), seen=PENDING, unit=GROUP, root=WorkloadRoot(needed=2, counted=counted))
+    found = plan(
+        *ended, pod("b", job="7"), seen=PENDING, unit=GROUP, root=WorkloadRoot(min_members=2, succeeded=counted)
+    )
     assert kinds(found) == steps
 
 
 def test_pods_that_leave_do_not_make_their_successors_a_gang() -> None:
     soon = "2026-06-01T12:00:30Z"
     leaving = [pod(f"p-{i}", job="7", node="n1", phase="Running", deleted=soon) for i in range(2)]
-    found = plan(*leaving, pod("p-2"), seen=RUNNING, unit=GROUP, root=WorkloadRoot(needed=2))
+    found = plan(*leaving, pod("p-2"), seen=RUNNING, unit=GROUP, root=WorkloadRoot(min_members=2))
     assert [action.said.reason for action in found.actions if isinstance(action, WriteCondition)] == ["GangIncomplete"]
-    assert plan(*leaving, pod("p-2"), pod("p-3"), seen=RUNNING, unit=GROUP, root=WorkloadRoot(needed=2)).actions == [
-        SubmitJob((pod("p-2"), pod("p-3")))
-    ]
+    assert plan(
+        *leaving, pod("p-2"), pod("p-3"), seen=RUNNING, unit=GROUP, root=WorkloadRoot(min_members=2)
+    ).actions == [SubmitJob((pod("p-2"), pod("p-3")))]
 
 
 def test_changed_wishes_reach_a_waiting_job() -> None:
@@ -171,7 +173,11 @@ def test_changed_wishes_reach_a_waiting_job() -> None:
 def test_a_waiting_gang_that_shrank_is_withdrawn() -> None:
     left = pod("a", job="7")
     found = plan(
-        left, pod("b", job="7", deleted="2026-06-01T12:00:00Z"), seen=PENDING, unit=GROUP, root=WorkloadRoot(needed=2)
+        left,
+        pod("b", job="7", deleted="2026-06-01T12:00:00Z"),
+        seen=PENDING,
+        unit=GROUP,
+        root=WorkloadRoot(min_members=2),
     )
     assert kinds(found) == ["RemoveFinalizer", "DetachPods", "CancelJob"]
 
@@ -186,7 +192,7 @@ def test_a_job_that_still_configures_places_nothing() -> None:
 
 
 def test_an_exact_gang_that_lost_a_member_before_its_start_does_not_start() -> None:
-    found = plan(pod("a", job="7"), seen=RUNNING, unit=GROUP, root=WorkloadRoot(needed=2, exact=True))
+    found = plan(pod("a", job="7"), seen=RUNNING, unit=GROUP, root=WorkloadRoot(min_members=2, fixed_size=True))
     assert kinds(found) == ["DetachPods", "CancelJob"]
 
 
@@ -365,5 +371,7 @@ def test_a_pod_without_the_name_of_its_job_gets_it_once(seen: ObservedJob, membe
 
 def test_the_rest_of_a_gang_whose_binding_was_cut_short_is_placed_with_it() -> None:
     done, left = pod("a", job="7", node="n1", held=True), pod("b", held=True)
-    found = plan(done, left, seen=RUNNING, unit=GROUP, root=WorkloadRoot(needed=2), adopted={left.metadata.uid: "7"})
+    found = plan(
+        done, left, seen=RUNNING, unit=GROUP, root=WorkloadRoot(min_members=2), adopted={left.metadata.uid: "7"}
+    )
     assert found.actions == [PlacePods("7", (done, left))]

@@ -15,7 +15,7 @@ from slinky.bridge.lifecycle.lost_jobs import LostJobs
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status.conditions import ConditionText
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
-from slinky.bridge.workload.job_spec import JobContext, JobSpec, translate
+from slinky.bridge.workload.job_spec import JobContext, JobSpec, build_job_spec
 from slinky.kube import Key, Later
 from slinky.observe import SystemClock
 from slinky.slurm import Job, Problem, Rejected
@@ -65,7 +65,7 @@ def gang(
         for number, (name, cpu) in enumerate((("leader", "4"), ("w-1", "1"), ("w-2", "1")), 1)
     )
     held = {f"uid-{name}": {GresKind("gpu", "x"): count} for name, count in (claims or {}).items()}
-    return translate(UNIT, WorkloadRoot(options or {}), pods, JobContext(BridgeSettings(), claimed=held)), pods
+    return build_job_spec(UNIT, WorkloadRoot(options or {}), pods, JobContext(BridgeSettings(), claimed=held)), pods
 
 
 async def rescued(site: Site, wish: JobSpec | None, pods: tuple[WorkloadPod, ...]) -> None:

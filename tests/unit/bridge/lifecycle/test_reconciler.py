@@ -16,7 +16,7 @@ from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.views import OUR_PODS, WorkloadPod
 from slinky.bridge.workload import grouping, identity
 from slinky.bridge.workload.grouping import Workload
-from slinky.bridge.workload.identity import Self
+from slinky.bridge.workload.identity import BridgeIdentity
 from slinky.kube import Cache, by_label
 from slinky.observe import ManualClock
 from slinky.slurm import JobRequest, SlurmClient
@@ -27,14 +27,14 @@ A, B = (pod(name, labels={names.JOB_NAME: "j"}) for name in "ab")
 
 def ledger() -> JobRegistry:
     """One live job, made for exactly `a` and `b`."""
-    me = Self("c", "b")
+    me = BridgeIdentity("c", "b")
     (signed,) = identity.sign([JobRequest()], [[A, B]], me, str(GANG))
     known = record("7", "RUNNING", hosts=("n1",))
     assert known.detail is not None
     detail = msgspec.structs.replace(known.detail, admin_comment=signed.admin_comment)
     mirror: Any = Sight(msgspec.structs.replace(known, detail=detail))
     found = JobRegistry(cast("SlurmClient", None), mirror, me)
-    found.follow("7", GANG)
+    found.track_labelled("7", GANG)
     return found
 
 
@@ -51,7 +51,9 @@ async def test_a_job_whose_pods_have_not_been_seen_with_it_is_kept_for_them(
     left: list[WorkloadPod], cancelled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch job is gone, so that its pods are not known as a gang, and the binding with the job's name not seen."""
-    pods: Cache[WorkloadPod] = Cache(OUR_PODS, indexes={"group": grouping.groups_of, "job": by_label(names.JOB_LABEL)})
+    pods: Cache[WorkloadPod] = Cache(
+        OUR_PODS, indexes={"group": grouping.group_keys_of, "job": by_label(names.JOB_LABEL)}
+    )
     for found in left:
         pods.put(found)
     books, ended, woken = ledger(), list[str](), asyncio.Queue[Workload]()
@@ -61,14 +63,14 @@ async def test_a_job_whose_pods_have_not_been_seen_with_it_is_kept_for_them(
         ended.append(job)
 
     def unit_of(found: WorkloadPod) -> Workload:
-        return grouping.unit_of(found, lambda _kind, _key: None, books.unit_of)
+        return grouping.workload_of(found, lambda _kind, _key: None, books.resolve_workload)
 
     stock: Any = SimpleNamespace(
         pods=pods,
-        unit_of=unit_of,
-        units_of=lambda found: {unit_of(each) for each in found},
-        members=lambda unit: [found for found in pods if unit_of(found) == unit],
-        reachable=lambda _: True,
+        workload_of=unit_of,
+        workloads_of=lambda found: {unit_of(each) for each in found},
+        pods_of=lambda unit: [found for found in pods if unit_of(found) == unit],
+        is_reachable=lambda _: True,
     )
     unused: Any = SimpleNamespace(place=None)
     releaser: Any = SimpleNamespace(end=end)

@@ -10,7 +10,7 @@ from tests.unit.bridge.build import pod, record
 from slinky.bridge.lifecycle.submit import Outgrown, Reshaped, Submitter
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
 from slinky.bridge.workload.grouping import Workload
-from slinky.bridge.workload.identity import Identity, Self
+from slinky.bridge.workload.identity import BridgeIdentity, JobSignature
 from slinky.bridge.workload.job_spec import JobSpec
 from slinky.observe import ManualClock
 from slinky.slurm import JobRecord, JobRequest, Mirror, Rejected, SlurmClient
@@ -23,10 +23,10 @@ ALONE = Workload("ns", "Pod", "p")
 class Desk:
     """A Slurm that notes what it is asked, with a ledger of one waiting job."""
 
-    def __init__(self, refusal: int = 0, mine: Identity | None = None) -> None:
-        self.refusal, self.mine, self.asked = refusal, mine or Identity(), list[str]()
+    def __init__(self, refusal: int = 0, mine: JobSignature | None = None) -> None:
+        self.refusal, self.mine, self.asked = refusal, mine or JobSignature(), list[str]()
         self.changes: list[JobRequest] = []
-        self.me, self.searched = Self("c", "b"), asyncio.Event()
+        self.bridge, self.searched = BridgeIdentity("c", "b"), asyncio.Event()
         self.searched.set()
         self.submitter = Submitter(
             cast("SlurmClient", self),
@@ -49,20 +49,20 @@ class Desk:
     async def update_job(self, job: int, change: JobRequest) -> None:
         self.changes.append(change)
 
-    def components(self, job: str) -> list[JobRecord]:
+    def track_components(self, job: str) -> list[JobRecord]:
         return [record(job, "PENDING")]
 
-    def signed(self, job: str) -> Identity:
+    def signature_of(self, job: str) -> JobSignature:
         return self.mine
 
-    def jobs_of(self, unit: Workload) -> list[JobEntry]:
+    def entries_of(self, unit: Workload) -> list[JobEntry]:
         return []
 
-    async def made(self, entry: JobEntry, *, exact: bool) -> None:
-        self.mine = entry.mine
+    async def record_submitted(self, entry: JobEntry, *, exact: bool) -> None:
+        self.mine = entry.signature
 
-    def note(self, entry: JobEntry) -> None:
-        self.mine = entry.mine
+    def track(self, entry: JobEntry) -> None:
+        self.mine = entry.signature
 
     def forget(self, job: str) -> None:
         """Nothing was known."""

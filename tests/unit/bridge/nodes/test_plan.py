@@ -7,7 +7,7 @@ import pytest
 from tests.unit.bridge.build import GPU_DRIVER, cpu_singles, gpus, node
 
 from slinky.bridge import names
-from slinky.bridge.devices.inventory import inventory
+from slinky.bridge.devices.inventory import build_inventory
 from slinky.bridge.nodes import plan as hosts
 from slinky.bridge.nodes.description import NodeFacts
 from slinky.bridge.nodes.plan import (
@@ -173,8 +173,8 @@ def test_a_poisoned_host_is_registered_anew() -> None:
     assert isinstance(plan(wanted(), host("IDLE", "EXTERNAL", "NOT_RESPONDING"))[0], DrainHost)
 
 
-GPUS = inventory([gpus(4)], [GPU_DRIVER])
-CPUS_16 = inventory([cpu_singles(sockets=2, cores=4, threads=2)], ["dra.cpu"])
+GPUS = build_inventory([gpus(4)], [GPU_DRIVER])
+CPUS_16 = build_inventory([cpu_singles(sockets=2, cores=4, threads=2)], ["dra.cpu"])
 
 
 def test_devices_are_registered_and_compared_by_meaning() -> None:
@@ -188,7 +188,7 @@ def test_devices_are_registered_and_compared_by_meaning() -> None:
 
 def test_a_host_that_stands_for_other_devices_is_replaced() -> None:
     there = host(gres="gpu:gpu.example.com:4", comment=f"{SIGNED}+gpu:gpu.example.com:4#{GPUS.fingerprint}")
-    other = inventory([gpus(4, pool="elsewhere")], [GPU_DRIVER])
+    other = build_inventory([gpus(4, pool="elsewhere")], [GPU_DRIVER])
     assert other.gres == GPUS.gres
     assert isinstance(plan(wanted(), there, inventory=other)[0], DrainHost)
 
@@ -203,7 +203,7 @@ def test_a_slurmd_with_other_devices_than_the_drivers_is_told_of() -> None:
 
 @pytest.mark.parametrize("parts", [[gpus(4, count=2)], [gpus(4, generation=2, count=2), gpus(4)]])
 def test_a_node_whose_slices_are_not_all_there_keeps_its_size(parts: list[Any]) -> None:
-    unclear = inventory(parts, [GPU_DRIVER])
+    unclear = build_inventory(parts, [GPU_DRIVER])
     there = host(gres="gpu:gpu.example.com:4", comment=f"{SIGNED}+gpu:gpu.example.com:4#{GPUS.fingerprint}")
     assert not [a for a in plan(wanted(), there, inventory=unclear) if isinstance(a, DrainHost | RemoveHost)]
     (told,) = plan(node(labels=LABEL), None, inventory=unclear)

@@ -8,11 +8,11 @@ from tests.unit.bridge.build import pod
 
 from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.state.host_ports import HostPort, clash, ports_of
+from slinky.bridge.state.host_ports import HostPort, find_port_conflict, host_ports_of
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
-from slinky.bridge.workload.job_spec import JobContext, translate
+from slinky.bridge.workload.job_spec import JobContext, build_job_spec
 
 
 def serving(name: str, *ports: int, phase: str = "Running", **more: Any) -> WorkloadPod:
@@ -31,19 +31,19 @@ def serving(name: str, *ports: int, phase: str = "Running", **more: Any) -> Work
         (HostPort(80, "TCP", "::"), HostPort(80, "TCP", "10.0.0.2"), True),
     ],
 )
-def test_which_ports_clash(one: HostPort, two: HostPort, expected: bool) -> None:
-    assert one.clashes(two) is two.clashes(one) is expected
+def test_which_ports_conflict(one: HostPort, two: HostPort, expected: bool) -> None:
+    assert one.conflicts_with(two) is two.conflicts_with(one) is expected
 
 
 def test_only_host_ports_count_and_only_while_containers_run() -> None:
-    assert ports_of(pod(spec={"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]})) == []
-    assert clash([HostPort(80)], [serving("a", 80)]) is not None
-    assert clash([HostPort(80)], [serving("a", 80, phase="Succeeded"), serving("b", 81)]) is None
+    assert host_ports_of(pod(spec={"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]})) == []
+    assert find_port_conflict([HostPort(80)], [serving("a", 80)]) is not None
+    assert find_port_conflict([HostPort(80)], [serving("a", 80, phase="Succeeded"), serving("b", 81)]) is None
 
 
 def test_pods_that_share_nodes_cannot_have_host_ports() -> None:
     root = WorkloadRoot({names.OPTION + "pods-per-node": "2"})
     with pytest.raises(OptionError, match="80/TCP of a"):
-        translate(
+        build_job_spec(
             Workload("ns", "PodGroup", "g"), root, [serving("a", 80), serving("b", 80)], JobContext(BridgeSettings())
         )

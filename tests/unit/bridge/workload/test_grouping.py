@@ -16,8 +16,8 @@ from slinky.bridge.state.views import (
     WorkloadBatchJob,
 )
 from slinky.bridge.state.views.native import VERSIONS, native_groups
-from slinky.bridge.workload import grouping, kinds
-from slinky.bridge.workload.grouping import Missing, Workload
+from slinky.bridge.workload import grouping
+from slinky.bridge.workload.grouping import GroupMissing, Workload
 from slinky.kube import Discovery, Key, Object, Served
 
 META = {"name": "g", "namespace": "ns"}
@@ -44,8 +44,8 @@ def nobody(job: str) -> None:
 )
 def test_the_grouping_object_that_wins(labels: dict[str, str], spec: dict[str, object], expected: Workload) -> None:
     found = pod(labels=labels, spec=spec)
-    assert grouping.unit_of(found, nothing, nobody) == expected
-    assert grouping.group_index(expected) in grouping.groups_of(found)
+    assert grouping.workload_of(found, nothing, nobody) == expected
+    assert grouping.group_key(expected) in grouping.group_keys_of(found)
 
 
 def test_batch_jobs_and_jobsets_are_gangs_only_if_they_say_so() -> None:
@@ -54,18 +54,18 @@ def test_batch_jobs_and_jobsets_are_gangs_only_if_they_say_so() -> None:
     def find(kind: str, key: Key) -> Object | None:
         return asking if kind == "Job" and key == Key("ns", "j") else None
 
-    assert grouping.unit_of(pod(labels={names.JOB_NAME: "j"}), find, nobody) == Workload("ns", "Job", "j")
-    assert grouping.unit_of(pod(labels={names.JOB_NAME: "k"}), find, nobody) == Workload("ns", "Pod", "p")
+    assert grouping.workload_of(pod(labels={names.JOB_NAME: "j"}), find, nobody) == Workload("ns", "Job", "j")
+    assert grouping.workload_of(pod(labels={names.JOB_NAME: "k"}), find, nobody) == Workload("ns", "Pod", "p")
 
 
 @pytest.mark.parametrize(("kind", "label"), [("Job", names.JOB_NAME), ("JobSet", names.JOBSET_NAME)])
 def test_a_pod_with_the_job_of_a_gang_stays_in_it_when_its_root_is_gone(kind: str, label: str) -> None:
     gang = Workload("ns", kind, "j")
     jobs = {"7": gang, "8": Workload("ns", "Pod", "p"), "9": Workload("other", kind, "j")}
-    homes = {job: grouping.unit_of(pod(labels={label: "j"}, job=job), nothing, jobs.get) for job in ("7", "8", "9")}
+    homes = {job: grouping.workload_of(pod(labels={label: "j"}, job=job), nothing, jobs.get) for job in ("7", "8", "9")}
     alone = Workload("ns", "Pod", "p")
     assert homes == {"7": gang, "8": alone, "9": alone}
-    assert grouping.unit_of(pod(labels={label: "j"}), nothing, jobs.get) == alone
+    assert grouping.workload_of(pod(labels={label: "j"}), nothing, jobs.get) == alone
 
 
 def owned(uid: str, kind: str = "Job", group: str = "batch") -> dict[str, Any]:
@@ -81,7 +81,7 @@ def test_an_owner_counts_as_seen_by_its_uid_and_so_do_those_above_it() -> None:
 
     def unseen(uid: str, *kinds: str) -> str:
         young = pod(owners=[owned(uid)])
-        found = grouping.unseen(young, lambda kind, _: there.get(kind), lambda owner: owner.kind in kinds)
+        found = grouping.find_missing_owner(young, lambda kind, _: there.get(kind), lambda owner: owner.kind in kinds)
         return found.kind if found else ""
 
     assert unseen("u1", "Job", "JobSet") == "Job"
@@ -91,7 +91,7 @@ def test_an_owner_counts_as_seen_by_its_uid_and_so_do_those_above_it() -> None:
     there["JobSet"] = job_set
     assert unseen("u1", "Job", "JobSet") == ""
     assert unseen("u2", "Job", "JobSet") == "Job"  # another under the same name
-    assert grouping.unseen(pod(), nothing, lambda _: True) is None
+    assert grouping.find_missing_owner(pod(), nothing, lambda _: True) is None
 
 
 def served(*kinds: tuple[str, str, str]) -> Discovery:
@@ -101,13 +101,13 @@ def served(*kinds: tuple[str, str, str]) -> Discovery:
 def test_grouping_kinds_that_come_later_or_in_another_version_are_news() -> None:
     sets, old = ("jobset.x-k8s.io", "v1alpha2", "JobSet"), ("scheduling.k8s.io", "v1alpha2", "PodGroup")
     new = ("scheduling.k8s.io", "v1beta1", "PodGroup")
-    at_first = kinds.grouping(served(old))
+    at_first = grouping.served_group_kinds(served(old))
     assert list(at_first) == ["Job", "NativeGroup"]
-    assert kinds.news(at_first, served(old)) == ""
-    assert kinds.news(at_first, served(old, sets)) == "JobSet of jobset.x-k8s.io/v1alpha2"
-    assert kinds.news(at_first, served(old, new)) == "PodGroup of scheduling.k8s.io/v1beta1"
+    assert grouping.new_group_kinds(at_first, served(old)) == ""
+    assert grouping.new_group_kinds(at_first, served(old, sets)) == "JobSet of jobset.x-k8s.io/v1alpha2"
+    assert grouping.new_group_kinds(at_first, served(old, new)) == "PodGroup of scheduling.k8s.io/v1beta1"
     # What goes is no reason: a server that is just starting may not tell of everything.
-    assert kinds.news(at_first, served()) == ""
+    assert grouping.new_group_kinds(at_first, served()) == ""
 
 
 @pytest.mark.parametrize(
@@ -124,14 +124,14 @@ def test_grouping_kinds_that_come_later_or_in_another_version_are_news() -> None
 )
 def test_how_many_members_make_a_gang(kind: type[Object], spec: dict[str, object], needed: int) -> None:
     found = msgspec.convert({"metadata": META, "spec": spec}, kind)
-    assert grouping.root_of_group(Workload("ns", "X", "g"), found, nothing).needed == needed
+    assert grouping.root_of_group(Workload("ns", "X", "g"), found, nothing).min_members == needed
 
 
 @pytest.mark.parametrize(("completions", "succeeded", "needed"), [(9, 4, 4), (9, 7, 2), (9, 9, 1), (None, 3, 4)])
 def test_pods_that_have_succeeded_are_not_waited_for(completions: int | None, succeeded: int, needed: int) -> None:
     done = {"spec": {"parallelism": 4, "completions": completions}, "status": {"succeeded": succeeded}}
     job = msgspec.convert({"metadata": META, **done}, WorkloadBatchJob)
-    assert grouping.root_of_group(Workload("ns", "Job", "g"), job, nothing).needed == needed
+    assert grouping.root_of_group(Workload("ns", "Job", "g"), job, nothing).min_members == needed
 
 
 def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None:
@@ -145,7 +145,7 @@ def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None
         meta = {"name": key.name, "ownerReferences": [owned(uid, "JobSet")]}
         return msgspec.convert({"metadata": meta, "spec": shape, "status": {"succeeded": succeeded}}, WorkloadBatchJob)
 
-    assert grouping.root_of_group(Workload("ns", "JobSet", "g"), job_set, find).needed == 0 + 1 + 2
+    assert grouping.root_of_group(Workload("ns", "JobSet", "g"), job_set, find).min_members == 0 + 1 + 2
 
 
 @pytest.mark.parametrize(
@@ -192,19 +192,19 @@ def test_the_best_version_that_is_understood_is_chosen() -> None:
 )
 def test_what_a_native_group_demands_in_vain_is_told(spec: dict[str, Any], words: str) -> None:
     found = msgspec.convert({"metadata": META, "spec": spec}, VERSIONS["v1beta1"])
-    problem = grouping.root_of_group(Workload("ns", "NativeGroup", "g"), found, nothing).problem
+    problem = grouping.root_of_group(Workload("ns", "NativeGroup", "g"), found, nothing).unsupported
     assert words in problem if words else not problem
 
 
 def test_a_group_without_its_object_waits() -> None:
-    with pytest.raises(Missing):
+    with pytest.raises(GroupMissing):
         grouping.root_of_group(Workload("ns", "PodGroup", "g"), None, nothing)
 
 
 def test_pods_of_the_same_group_name_elsewhere_are_strangers() -> None:
     unit = Workload("ns", "PodGroup", "g")
     stranger = pod(namespace="other", labels={names.POD_GROUP_LABEL: "g"})
-    assert grouping.unit_of(stranger, nothing, nobody) != unit
+    assert grouping.workload_of(stranger, nothing, nobody) != unit
 
 
 def test_rank_follows_indexes_and_then_counts_as_people_do() -> None:

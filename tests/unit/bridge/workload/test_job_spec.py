@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from tests.unit.bridge.build import needing, pod
 
 from slinky.bridge import names
-from slinky.bridge.config import BridgeSettings, PriorityRule, Rule
+from slinky.bridge.config import BridgeSettings, PolicyRule, PriorityRule
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import CPUS, GresKind
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import annotations, pod_resources
 from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
-from slinky.bridge.workload.job_spec import JobContext, translate
-from slinky.bridge.workload.policy import Refused
+from slinky.bridge.workload.job_spec import JobContext, build_job_spec
+from slinky.bridge.workload.policy import PolicyViolation
 from slinky.slurm import JobRequest, number
 
 ALONE = Workload("ns", "Pod", "p")
@@ -29,7 +29,7 @@ def request(
     *pods: WorkloadPod, unit: Workload = ALONE, options: dict[str, str] | None = None, **settings: Any
 ) -> JobRequest:
     root = WorkloadRoot({names.OPTION + name: value for name, value in (options or {}).items()})
-    return translate(unit, root, pods or (pod(),), JobContext(BridgeSettings(**settings), CATALOG)).request
+    return build_job_spec(unit, root, pods or (pod(),), JobContext(BridgeSettings(**settings), CATALOG)).request
 
 
 def test_the_default_job_is_external_exclusive_and_in_the_configured_partition() -> None:
@@ -76,7 +76,7 @@ def test_the_cost_of_a_sandbox_counts_also_for_pods_that_ask_for_nothing() -> No
     found = request(pod(spec={"containers": [{"name": "c"}], **overhead}))
     assert (found.cpus_per_task, found.memory_per_node) == (1, number(160))
     limited = pod(spec={"containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}], **overhead})
-    assert "cpu" not in pod_resources.effective(limited, pod_resources.limits)
+    assert "cpu" not in pod_resources.effective_resources(limited, pod_resources.limits_of)
 
 
 def test_pod_level_amounts_stand_for_all_containers() -> None:
@@ -105,7 +105,7 @@ def test_a_shared_job_always_names_its_memory() -> None:
 
 
 def test_nodes_are_shared_by_configuration_as_well() -> None:
-    sharing = (Rule(default={"exclusive": "false"}),)
+    sharing = (PolicyRule(default={"exclusive": "false"}),)
     assert request(policy=sharing).shared == ()
     assert request(policy=sharing, options={"exclusive": "true"}).shared == ("none",)
 
@@ -113,8 +113,8 @@ def test_nodes_are_shared_by_configuration_as_well() -> None:
 def test_the_deadline_of_a_batch_job_is_the_time_limit_unless_an_option_says_otherwise() -> None:
     root = WorkloadRoot({names.OPTION + "timelimit": "5"}, deadline=90)
     world = JobContext(BridgeSettings())
-    assert translate(ALONE, WorkloadRoot(deadline=90), [pod()], world).request.time_limit == number(2)
-    assert translate(ALONE, root, [pod()], world).request.time_limit == number(5)
+    assert build_job_spec(ALONE, WorkloadRoot(deadline=90), [pod()], world).request.time_limit == number(2)
+    assert build_job_spec(ALONE, root, [pod()], world).request.time_limit == number(5)
 
 
 def test_bounds_that_contradict_the_pods_are_told() -> None:
@@ -169,7 +169,7 @@ def test_a_value_that_cannot_be_used_is_told_with_its_name(name: str, value: str
      ("1-12:30:00", 2190), ("1h30m", 90), ("1h30m1s", 91), ("1.5h", 90), ("90m0s", 90), ("500ms", 1), ("1w2d", 12960)],
 )  # fmt: skip
 def test_times_are_read_as_slurm_reads_them(text: str, expected: int) -> None:
-    assert annotations.minutes(text) == number(expected)
+    assert annotations.parse_minutes(text) == number(expected)
 
 
 @given(st.dictionaries(st.sampled_from([option.name for option in TABLE]), st.text(max_size=40), max_size=4))
@@ -189,13 +189,17 @@ def test_there_is_always_a_place_for_every_pod(pods: int, per_node: int) -> None
 
 
 def test_unknown_names_are_pointed_out_and_change_nothing() -> None:
-    assert annotations.unknown({names.OPTION + "qoss": "x", names.OPTION + "qos": "x"}) == [names.OPTION + "qoss"]
+    assert annotations.unknown_options({names.OPTION + "qoss": "x", names.OPTION + "qos": "x"}) == [
+        names.OPTION + "qoss"
+    ]
     assert request(options={"qoss": "x"}) == request()
 
 
 RULES = (
-    Rule(namespaces=("team-*",), force={"account": "team"}, allow={"qos": ("normal", "high")}, refuse=("user-id",)),
-    Rule(default={"account": "guests"}),
+    PolicyRule(
+        namespaces=("team-*",), force={"account": "team"}, allow={"qos": ("normal", "high")}, refuse=("user-id",)
+    ),
+    PolicyRule(default={"account": "guests"}),
 )
 
 
@@ -208,22 +212,26 @@ def test_policy_has_the_last_word() -> None:
 
 @pytest.mark.parametrize("options", [{"qos": "vip"}, {"user-id": "root"}])
 def test_policy_refuses_what_is_not_allowed(options: dict[str, str]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(PolicyViolation):
         request(pod(namespace="team-a"), options=options, policy=RULES)
 
 
 @pytest.mark.parametrize("name", ["user-id", "group-id"])
 def test_with_a_policy_nobody_says_who_they_are_unless_that_is_allowed(name: str) -> None:
     given = {name: "alice"}
-    allowing = Rule(allow={name: ("alice",)})
-    for rules in ((Rule(default={"account": "guests"}),), (Rule(("elsewhere",), allow={name: ("*",)}),), RULES):
-        with pytest.raises(Refused, match=f"{name} is not allowed"):
+    allowing = PolicyRule(allow={name: ("alice",)})
+    for rules in (
+        (PolicyRule(default={"account": "guests"}),),
+        (PolicyRule(("elsewhere",), allow={name: ("*",)}),),
+        RULES,
+    ):
+        with pytest.raises(PolicyViolation, match=f"{name} is not allowed"):
             request(options=given, policy=rules)
     field = BY_NAME[name].field
     assert getattr(request(options=given, policy=(allowing,)), field) == "alice"
-    assert getattr(request(options=given, policy=(Rule(force={name: "bob"}),)), field) == "bob"
+    assert getattr(request(options=given, policy=(PolicyRule(force={name: "bob"}),)), field) == "bob"
     assert getattr(request(options=given), field) == "alice"  # without a policy, as ever
-    with pytest.raises(Refused, match="root"):
+    with pytest.raises(PolicyViolation, match="root"):
         request(options={name: "root"}, policy=(allowing,))
 
 
@@ -245,7 +253,7 @@ def wish(pods: list[WorkloadPod], **more: Any) -> JobRequest:
     per_node = more.pop("per_node", 1)
     gang = Workload("ns", "PodGroup", "g")
     root = WorkloadRoot({names.OPTION + "pods-per-node": str(per_node)} if per_node > 1 else {})
-    return translate(gang, root, pods, JobContext(BridgeSettings(), CATALOG, **more)).request
+    return build_job_spec(gang, root, pods, JobContext(BridgeSettings(), CATALOG, **more)).request
 
 
 def test_every_node_has_the_devices_of_its_pods() -> None:
@@ -273,5 +281,5 @@ def test_an_option_that_would_replace_claimed_devices_is_refused(option: str, ki
     world = JobContext(BridgeSettings(), CATALOG, {"uid-p": {kind: 1}})
     root = WorkloadRoot({names.OPTION + option: "gres/gpu:1" if option == "gres" else "2"})
     with pytest.raises(OptionError, match=f"{option} and .* exclude each other"):
-        translate(ALONE, root, [pod()], world)
-    translate(ALONE, root, [pod()], JobContext(BridgeSettings(), CATALOG))
+        build_job_spec(ALONE, root, [pod()], world)
+    build_job_spec(ALONE, root, [pod()], JobContext(BridgeSettings(), CATALOG))

@@ -10,8 +10,8 @@ from slinky.bridge.workload import pod_state
 
 def test_a_deletion_timestamp_already_holds_the_grace() -> None:
     leaving = pod(node="n", deleted="2026-06-01T12:00:30Z")
-    assert pod_state.overdue(leaving, NOW, 100) == 130
-    assert pod_state.overdue(pod(), NOW, 100) is None
+    assert pod_state.seconds_until_overdue(leaving, NOW, 100) == 130
+    assert pod_state.seconds_until_overdue(pod(), NOW, 100) is None
 
 
 @pytest.mark.parametrize("label", ["", "x7", "-7", "7 ", "\u0667"])
@@ -23,6 +23,6 @@ def test_pods_for_which_slurm_was_just_asked_go_first_and_those_that_run_last() 
     most = pod("a", spec={"priority": 2**31 - 1})
     asked, queued, runs = pod("b", held=True), pod("c", job="7"), pod("d", job="7", node="n1", phase="Running")
     ending = pod("e", job="7", node="n1", deleted="2026-06-01T12:00:00Z")
-    order = sorted((runs, queued, most, ending, asked), key=pod_state.urgency, reverse=True)
+    order = sorted((runs, queued, most, ending, asked), key=pod_state.queue_priority, reverse=True)
     assert [order[0], order[1], order[-1]] == [asked, most, runs]
-    assert pod_state.urgency(queued) == pod_state.urgency(ending) == 0
+    assert pod_state.queue_priority(queued) == pod_state.queue_priority(ending) == 0

@@ -66,7 +66,7 @@ class CounterSet(View, frozen=True):
     counters: dict[str, Amount] = {}
 
 
-class SliceSpec(View, frozen=True):
+class ResourceSliceSpec(View, frozen=True):
     """Devices that one driver has on one node."""
 
     driver: str
@@ -76,10 +76,10 @@ class SliceSpec(View, frozen=True):
     shared_counters: tuple[CounterSet, ...] = ()
 
 
-class Slice(Object, frozen=True):
+class ResourceSlice(Object, frozen=True):
     """A ResourceSlice."""
 
-    spec: SliceSpec
+    spec: ResourceSliceSpec
 
 
 class Opaque(View, frozen=True, gc=True):
@@ -168,7 +168,7 @@ class DeviceConfig(View, frozen=True, gc=True):
     source: str = ""
 
 
-class Wanted(View, frozen=True, gc=True):
+class ClaimDevices(View, frozen=True, gc=True):
     """The requests of a claim."""
 
     requests: tuple[DeviceRequest, ...] = ()
@@ -179,10 +179,10 @@ class Wanted(View, frozen=True, gc=True):
 class ResourceClaimSpec(View, frozen=True, gc=True):
     """What a claim asks for."""
 
-    devices: Wanted = Wanted()
+    devices: ClaimDevices = ClaimDevices()
 
 
-class Result(View, frozen=True):
+class AllocatedDevice(View, frozen=True):
     """A device that a claim was given."""
 
     request: str
@@ -192,17 +192,17 @@ class Result(View, frozen=True):
     share_id: str = msgspec.field(default="", name="shareID")
 
 
-class Results(View, frozen=True, gc=True):
+class AllocatedDevices(View, frozen=True, gc=True):
     """The devices that a claim was given."""
 
-    results: tuple[Result, ...] = ()
+    results: tuple[AllocatedDevice, ...] = ()
     config: tuple[DeviceConfig, ...] = ()
 
 
 class Allocation(View, frozen=True, gc=True):
     """What a claim was given, and where."""
 
-    devices: Results = Results()
+    devices: AllocatedDevices = AllocatedDevices()
     node_selector: NodeSelector | None = None
 
 
@@ -241,7 +241,7 @@ class ClaimTemplate(Object, frozen=True, gc=True):
     spec: ClaimTemplateSpec = ClaimTemplateSpec()
 
 
-SLICES = Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslices", Slice, namespaced=False)
+RESOURCE_SLICES = Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslices", ResourceSlice, namespaced=False)
 DEVICE_CLASSES = Resource("resource.k8s.io/v1", "DeviceClass", "deviceclasses", DeviceClass, namespaced=False)
 RESOURCE_CLAIMS = Resource("resource.k8s.io/v1", "ResourceClaim", "resourceclaims", ResourceClaim)
 CLAIM_TEMPLATES = Resource("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates", ClaimTemplate)

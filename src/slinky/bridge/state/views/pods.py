@@ -12,7 +12,7 @@ from slinky.kube.interning import share_meta
 Amounts = dict[str, str | int]
 
 
-class Claimed(View, frozen=True):
+class ContainerClaim(View, frozen=True):
     """A claim that a container uses."""
 
     name: str
@@ -24,7 +24,7 @@ class Resources(View, frozen=True):
 
     requests: Amounts = {}
     limits: Amounts = {}
-    claims: tuple[Claimed, ...] = ()
+    claims: tuple[ContainerClaim, ...] = ()
 
 
 class ContainerPort(View, frozen=True):
@@ -54,7 +54,7 @@ class Toleration(View, frozen=True):
     toleration_seconds: int | None = None
 
 
-class Match(View, frozen=True):
+class SelectorMatch(View, frozen=True):
     """One requirement on labels or fields of a node."""
 
     key: str
@@ -62,17 +62,17 @@ class Match(View, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class Term(View, frozen=True):
+class SelectorTerm(View, frozen=True):
     """Requirements that must all hold."""
 
-    match_expressions: tuple[Match, ...] = ()
-    match_fields: tuple[Match, ...] = ()
+    match_expressions: tuple[SelectorMatch, ...] = ()
+    match_fields: tuple[SelectorMatch, ...] = ()
 
 
 class NodeSelector(View, frozen=True):
     """Terms of which one must hold."""
 
-    node_selector_terms: tuple[Term, ...] = ()
+    node_selector_terms: tuple[SelectorTerm, ...] = ()
 
 
 class NodeAffinity(View, frozen=True):
@@ -82,7 +82,7 @@ class NodeAffinity(View, frozen=True):
     preferred_during_scheduling_ignored_during_execution: tuple[Any, ...] = ()
 
 
-class PodTerms(View, frozen=True):
+class PodAffinityTerms(View, frozen=True):
     """Relations to other pods, which Slurm cannot express."""
 
     required_during_scheduling_ignored_during_execution: tuple[Any, ...] = ()
@@ -93,11 +93,11 @@ class Affinity(View, frozen=True, gc=True):
     """Affinities of a pod."""
 
     node_affinity: NodeAffinity | None = None
-    pod_affinity: PodTerms | None = None
-    pod_anti_affinity: PodTerms | None = None
+    pod_affinity: PodAffinityTerms | None = None
+    pod_anti_affinity: PodAffinityTerms | None = None
 
 
-class ClaimRef(View, frozen=True):
+class VolumeClaimRef(View, frozen=True):
     """A volume that is a PersistentVolumeClaim."""
 
     claim_name: str
@@ -107,11 +107,11 @@ class Volume(View, frozen=True):
     """A volume; only claims restrict where a pod can run."""
 
     name: str = ""
-    persistent_volume_claim: ClaimRef | None = None
+    persistent_volume_claim: VolumeClaimRef | None = None
     ephemeral: dict[str, Any] | None = None
 
 
-class Gate(View, frozen=True):
+class SchedulingGate(View, frozen=True):
     """Somebody holds the pod back."""
 
     name: str
@@ -148,7 +148,7 @@ class WorkloadPodSpec(View, frozen=True, gc=True):
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     volumes: tuple[Volume, ...] = ()
-    scheduling_gates: tuple[Gate, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
     resource_claims: tuple[ResourceClaimRef, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     topology_spread_constraints: tuple[Any, ...] = ()
@@ -183,7 +183,7 @@ class PodClaimStatus(View, frozen=True):
     resource_claim_name: str = ""
 
 
-class ExtendedClaim(View, frozen=True):
+class ExtendedClaimStatus(View, frozen=True):
     """The claim that serves the pod's extended resources."""
 
     resource_claim_name: str = ""
@@ -198,7 +198,7 @@ class WorkloadPodStatus(View, frozen=True):
     container_statuses: tuple[WorkloadContainerStatus, ...] = ()
     init_container_statuses: tuple[WorkloadContainerStatus, ...] = ()
     resource_claim_statuses: tuple[PodClaimStatus, ...] = ()
-    extended_resource_claim_status: ExtendedClaim | None = None
+    extended_resource_claim_status: ExtendedClaimStatus | None = None
 
 
 class WorkloadPod(Object, frozen=True, gc=True):

@@ -2,7 +2,7 @@
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
 """Volumes, and what decides from where they can be reached."""
 
-from slinky.bridge.feasibility.label_selector import Selector
+from slinky.bridge.feasibility.label_selector import LabelSelector
 from slinky.bridge.state.views.pods import Amounts, NodeSelector, Resources
 from slinky.kube import Object, Resource, View
 
@@ -16,11 +16,11 @@ class VolumeClaimSpec(View, frozen=True, gc=True):
     storage_class_name: str | None = None
     access_modes: tuple[str, ...] = ()
     resources: Resources = Resources()
-    selector: Selector = Selector()
+    selector: LabelSelector = LabelSelector()
     volume_mode: str = FILESYSTEM
 
 
-class Phase(View, frozen=True):
+class VolumePhase(View, frozen=True):
     """A phase and no more."""
 
     phase: str = ""
@@ -30,7 +30,7 @@ class WorkloadVolumeClaim(Object, frozen=True, gc=True):
     """A PersistentVolumeClaim."""
 
     spec: VolumeClaimSpec = VolumeClaimSpec()
-    status: Phase = Phase()
+    status: VolumePhase = VolumePhase()
 
 
 class VolumeAffinity(View, frozen=True):
@@ -62,7 +62,7 @@ class PersistentVolume(Object, frozen=True, gc=True):
     """A volume."""
 
     spec: VolumeSpec = VolumeSpec()
-    status: Phase = Phase()
+    status: VolumePhase = VolumePhase()
 
 
 class TopologyMatch(View, frozen=True):
