@@ -19,7 +19,7 @@ from slinky.bridge.app import assemble
 from slinky.bridge.credentials import token_source
 from slinky.kube import connect
 from slinky.observe import Health, log
-from slinky.observe.process import run
+from slinky.observe.process import run_process
 from slinky.slurm import Exchange, SlurmClient
 
 NAMED = re.compile(r"(?:(?<=^job)|(?<=^node)|(?<=^resources))/(?!submit|allocate).+")
@@ -106,5 +106,5 @@ async def main(health: Health) -> None:
 
 
 if __name__ == "__main__":
-    log.setup("human", "WARNING")
-    sys.exit(run(main, ()))
+    log.setup_logging("human", "WARNING")
+    sys.exit(run_process(main, ()))

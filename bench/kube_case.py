@@ -33,7 +33,7 @@ async def discard(client: KubeClient) -> dict[str, Any]:
         "timeoutSeconds": 600,
     }
     size = 0
-    async with client.watching(PODS, query, namespace=NAMESPACE) as stream:
+    async with client.open_watch(PODS, query, namespace=NAMESPACE) as stream:
         began, cpu = time.perf_counter(), time.process_time()
         async for chunk in stream.chunks():
             size += len(chunk)
@@ -89,7 +89,7 @@ async def follow(client: KubeClient) -> dict[str, Any]:
 
 async def drain(client: KubeClient) -> dict[str, Any]:
     """The same events at the same rate, every byte received and thrown away."""
-    async with client.watching(PODS, {"sendInitialEvents": "true"}, namespace=NAMESPACE) as stream:
+    async with client.open_watch(PODS, {"sendInitialEvents": "true"}, namespace=NAMESPACE) as stream:
         chunks, end = stream.chunks(), time.perf_counter() + 1.0
         while time.perf_counter() < end:
             await anext(chunks)

@@ -19,7 +19,7 @@ import yaml
 from tests.unit.kube.pki import self_signed
 
 from slinky.kube import PODS, KubeClient
-from slinky.kube.line_splitter import Lines
+from slinky.kube.line_splitter import LineSplitter
 
 END = (
     b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"999999",'
@@ -31,13 +31,13 @@ VERSION = re.compile(rb'("resourceVersion":")\d+(")')
 async def record(client: KubeClient, namespace: str, count: int) -> bytes:
     """The first `count` objects of a watch, one event a line."""
     found: list[bytes] = []
-    lines = Lines()
+    lines = LineSplitter()
     query = {
         "sendInitialEvents": "true",
         "resourceVersionMatch": "NotOlderThan",
         "allowWatchBookmarks": "true",
     }
-    async with client.watching(PODS, query, namespace=namespace) as stream:
+    async with client.open_watch(PODS, query, namespace=namespace) as stream:
         async for chunk in stream.chunks():
             found += [line for line in lines.feed(chunk) if b'"ADDED"' in line[:20]]
             if len(found) >= count:

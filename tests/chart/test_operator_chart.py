@@ -15,7 +15,7 @@ from tests.integration.api.conftest import Kubectl
 from typer.main import get_command
 
 from slinky.cli.main import app
-from slinky.kube import NAMESPACES, PODS, Forbidden, KubeClient, Whole, connect
+from slinky.kube import NAMESPACES, PODS, Forbidden, KubeClient, Unstructured, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.observe import Health
 from slinky.operator.app import LEASE
@@ -54,7 +54,7 @@ def install(kubectl: Kubectl) -> Iterator[Install]:
 
 
 @pytest.fixture
-async def home(client: KubeClient, installed: list[Whole]) -> str:
+async def home(client: KubeClient, installed: list[Unstructured]) -> str:
     """A namespace that only takes pods of the restricted kind."""
     name = f"op-{secrets.token_hex(3)}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}

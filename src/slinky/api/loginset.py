@@ -10,7 +10,7 @@ from slinky.api.fields.templates import Container, PodTemplate, Replicas, Servic
 from slinky.api.names import wellknown
 from slinky.api.names.wellknown import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
-from slinky.kube.schema import AGE, Column, Scaled, definition, described, immutable
+from slinky.kube.schema import AGE, Column, ScaleSubresource, definition, described, immutable
 from slinky.kube.types import Key, Object, View
 
 
@@ -121,7 +121,7 @@ DEFINITION = definition(
     status=LoginSetStatus,
     description="A set of login pods with sackd, sshd and sssd, where users log in and submit jobs.",
     columns=[Column("REPLICAS", "integer", ".status.replicas"), *HEALTH, AGE],
-    scale=Scaled(),
+    scale=ScaleSubresource(),
     short_names=["loginsets", "lss", "sackd"],
     categories=CATEGORIES,
 )

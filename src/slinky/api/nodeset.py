@@ -14,7 +14,17 @@ from slinky.api.fields.update_strategy import UpdateStrategy
 from slinky.api.names import child_names, metadata
 from slinky.api.names.wellknown import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
-from slinky.kube.schema import AGE, Column, Scaled, definition, described, free_form, immutable, list_atomic, rule
+from slinky.kube.schema import (
+    AGE,
+    Column,
+    ScaleSubresource,
+    definition,
+    described,
+    free_form,
+    immutable,
+    list_atomic,
+    rule,
+)
 from slinky.kube.types import Key, Object, View
 
 ScalingMode = Literal["StatefulSet", "DaemonSet"]
@@ -225,7 +235,7 @@ DEFINITION = definition(
         HEALTH[-1],
         AGE,
     ],
-    scale=Scaled(),
+    scale=ScaleSubresource(),
     short_names=["nodesets", "nss", "slurmd"],
     categories=CATEGORIES,
 )

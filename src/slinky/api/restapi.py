@@ -10,7 +10,7 @@ from slinky.api.fields.templates import Container, PodTemplate, Replicas, Servic
 from slinky.api.names import child_names, wellknown
 from slinky.api.names.wellknown import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
-from slinky.kube.schema import AGE, Scaled, definition, described
+from slinky.kube.schema import AGE, ScaleSubresource, definition, described
 from slinky.kube.types import Key, Object, View
 
 
@@ -79,7 +79,7 @@ DEFINITION = definition(
     status=RestApiStatus,
     description="The REST API of a Slurm cluster, served by slurmrestd.",
     columns=[*HEALTH, AGE],
-    scale=Scaled(),
+    scale=ScaleSubresource(),
     short_names=["slurmrestd"],
     categories=CATEGORIES,
 )

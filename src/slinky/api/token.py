@@ -11,7 +11,7 @@ from slinky.api.fields.refs import JWT_IMMUTABLE, JWT_REQUIRED, JwtKeyRefs, KeyR
 from slinky.api.names import wellknown
 from slinky.api.names.wellknown import API_VERSION, CATEGORIES, GROUP, VERSION
 from slinky.kube.resource import Resource
-from slinky.kube.schema import AGE, Column, definition, described, form, rule, rules
+from slinky.kube.schema import AGE, Column, definition, described, openapi_format, rule, rules
 from slinky.kube.types import Object
 
 NOBODY = "nobody"
@@ -46,7 +46,9 @@ class TokenSpec(JwtKeyRefs, frozen=True, kw_only=True):
 class TokenStatus(ObjectStatus, frozen=True):
     """Observed state of a token."""
 
-    issued_at: Annotated[str | None, form("date-time"), described("When the current token was issued.")] = None
+    issued_at: Annotated[str | None, openapi_format("date-time"), described("When the current token was issued.")] = (
+        None
+    )
 
 
 class Token(Object, frozen=True):

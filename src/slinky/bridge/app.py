@@ -40,15 +40,15 @@ from slinky.kube import (
     ControlLoop,
     Discovery,
     Election,
+    EventRecorder,
     Key,
     KubeClient,
     Node,
     Object,
-    Recorder,
     Runtime,
     connect,
     discover,
-    notice,
+    restart_on_new_kinds,
 )
 from slinky.kube.runtime import Lead
 from slinky.observe import Health, Log, gauge
@@ -70,7 +70,7 @@ async def main(settings: BridgeSettings, health: Health | None = None) -> None:
     async with connect(manager="slurm-bridge") as client, slurm:
         bridge = await assemble(settings, client, slurm, health=health)
         if trust:
-            bridge.runtime.serve(trust.run)
+            bridge.runtime.add_service(trust.run)
         lead = None
         if settings.leader_elect:
             lease = Key(settings.lease_namespace or client.namespace, settings.bridge_name)
@@ -88,11 +88,11 @@ class Bridge:
         self.settings, self.runtime, self.slurm = settings, runtime, slurm
         client, clock = runtime.client, runtime.client.clock
         self.mirror = Mirror(slurm, all_jobs=False)
-        self.ledger = JobRegistry(slurm, self.mirror, me, lambda: self.stock.pods.values_of("job"))
+        self.ledger = JobRegistry(slurm, self.mirror, me, lambda: self.stock.pods.index_values("job"))
         stock = self.stock = ClusterState(
             runtime, settings, served, self.ledger.resolve_workload, lambda host: host in self.mirror.nodes
         )
-        self.recorder = Recorder(client, settings.scheduler_name)
+        self.recorder = EventRecorder(client, settings.scheduler_name)
         completer = Completer(settings.completer_socket) if settings.completer_socket else None
         self.releaser = Releaser(slurm, self.mirror, self.ledger, clock, completer)
         submitter = Submitter(slurm, self.mirror, self.ledger, clock, allocate_first=settings.allocate_first)
@@ -118,9 +118,11 @@ class Bridge:
             self._look_at,
         )
         self.nodes = NodeReconciler(settings, client, slurm, self.mirror, stock, self.recorder, me)
-        self.unit_loop: ControlLoop[Workload] = ControlLoop("units", self.units.reconcile, workers=32, judges=[judge])
+        self.unit_loop: ControlLoop[Workload] = ControlLoop(
+            "units", self.units.reconcile, workers=32, error_classifiers=[judge]
+        )
         self.node_loop: ControlLoop[HostName] = ControlLoop(
-            "hosts", self.nodes.reconcile, workers=64, judges=[refusal, judge], blocked=self.nodes.blocked
+            "hosts", self.nodes.reconcile, workers=64, error_classifiers=[refusal, judge], on_blocked=self.nodes.blocked
         )
         self._looking: dict[bool, asyncio.Handle] = {}
         JOBS.set_function(lambda: len(self.ledger))
@@ -129,27 +131,29 @@ class Bridge:
     def wire(self) -> None:
         """Say what wakes whom."""
         stock = self.stock
-        self.unit_loop.watches(stock.pods, self._units_of_pod, priority=pod_state.queue_priority)
+        self.unit_loop.watch(stock.pods, self._units_of_pod, priority=pod_state.queue_priority)
         for kind, cache in stock.groups.items():
-            self.unit_loop.watches(cache, partial(self._units_of_group, kind))
-        self.unit_loop.watches(stock.devices.classes, lambda _: self._units_wanting_devices(UNSUBMITTED))
-        self.unit_loop.watches(stock.devices.slices, lambda _: self._units_wanting_devices(UNSUBMITTED))
-        self.unit_loop.watches(stock.devices.claims, self._units_of_claim, when=_freed_or_made)
-        self.unit_loop.watches(stock.nodes, self._units_leaving, when=_answers_differently)
-        self.unit_loop.watches(stock.pods, self._units_wanting_ports, when=_frees_ports)
-        self.node_loop.watches(stock.nodes, self._host_of_node)
-        self.node_loop.watches(stock.devices.slices, lambda part: self._hosts_named(part.spec.node_name))
-        self.node_loop.watches(stock.devices.classes, lambda _: map(HostName, self._hosts_with_devices()))
+            self.unit_loop.watch(cache, partial(self._units_of_group, kind))
+        self.unit_loop.watch(stock.devices.classes, lambda _: self._units_wanting_devices(UNSUBMITTED))
+        self.unit_loop.watch(stock.devices.slices, lambda _: self._units_wanting_devices(UNSUBMITTED))
+        self.unit_loop.watch(stock.devices.claims, self._units_of_claim, when=_freed_or_made)
+        self.unit_loop.watch(stock.nodes, self._units_leaving, when=_answers_differently)
+        self.unit_loop.watch(stock.pods, self._units_wanting_ports, when=_frees_ports)
+        self.node_loop.watch(stock.nodes, self._host_of_node)
+        self.node_loop.watch(stock.devices.slices, lambda part: self._hosts_named(part.spec.node_name))
+        self.node_loop.watch(stock.devices.classes, lambda _: map(HostName, self._hosts_with_devices()))
         self.mirror.listen(self._slurm_changed)
         self.mirror.listen(self.line.changed)
-        self.runtime.control(self.unit_loop)
-        self.runtime.control(self.node_loop)
-        self.runtime.serve(self.recorder.run)
-        self.runtime.serve(self.mirror.run)
-        self.runtime.serve(self.releaser.run)
-        self.runtime.serve(self.line.run)
-        self.runtime.serve(lambda: notice(self.runtime.client, partial(grouping.new_group_kinds, stock.group_kinds)))
-        self.runtime.health.ready("slurm", lambda: str(self.mirror.fault) if self.mirror.fault else None)
+        self.runtime.add_controller(self.unit_loop)
+        self.runtime.add_controller(self.node_loop)
+        self.runtime.add_service(self.recorder.run)
+        self.runtime.add_service(self.mirror.run)
+        self.runtime.add_service(self.releaser.run)
+        self.runtime.add_service(self.line.run)
+        self.runtime.add_service(
+            lambda: restart_on_new_kinds(self.runtime.client, partial(grouping.new_group_kinds, stock.group_kinds))
+        )
+        self.runtime.health.add_readiness_check("slurm", lambda: str(self.mirror.fault) if self.mirror.fault else None)
 
     async def run(self, lead: Lead | None = None) -> None:
         """Run until cancelled."""

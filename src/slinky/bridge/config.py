@@ -15,13 +15,13 @@ import yaml
 from slinky.bridge import names
 from slinky.bridge.feasibility.label_selector import LabelSelector
 from slinky.kube import View
-from slinky.observe import Explained
+from slinky.observe import ExplainedError
 
 Effect = Literal["NoExecute", "NoSchedule", "PreferNoSchedule", "None"]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class ConfigError(Explained, ValueError):
+class ConfigError(ExplainedError, ValueError):
     """The file cannot be used; the message says where it is wrong."""
 
 

@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 
 from slinky.bridge.config import BridgeSettings, ConfigError
-from slinky.kube.tls import Followed, load_pair
+from slinky.kube.tls import ReloadedOnChange, load_pair
 from slinky.observe import Clock, SystemClock
 from slinky.slurm import FileToken, MintedToken, TokenSource
 
@@ -41,7 +41,7 @@ class TlsTrust:
                 load_pair(self.context, *(path.read_bytes() for path in pair))
 
         try:
-            self._followed = Followed(load, authority, *pair)
+            self._followed = ReloadedOnChange(load, authority, *pair)
         except (OSError, ssl.SSLError, ValueError) as error:
             raise ConfigError(f"tlsFolder {folder}: {error}") from error
 

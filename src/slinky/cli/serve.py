@@ -17,10 +17,10 @@ from slinky.bridge.admission import server as bridge_webhook
 from slinky.cli.compat_flags import CompatFlags
 from slinky.cli.output import explained
 from slinky.kube import Key
-from slinky.kube.metrics_auth import guarded
+from slinky.kube.metrics_auth import metrics_server
 from slinky.observe import log
-from slinky.observe.process import Address, Door, Main, run
-from slinky.observe.profile import profiled
+from slinky.observe.process import Address, Main, ServerFactory, run_process
+from slinky.observe.profile import profile_server
 from slinky.operator import app as operator_app
 from slinky.operator.build.images import Images
 from slinky.operator.settings import OperatorSettings
@@ -98,9 +98,9 @@ def operator(
             "slurmclient": slurmclient_workers,
         },
     )
-    doors = (health_addr, metrics_addr)
-    more = [profiled(*_address(profile_addr, "--profile-addr"))] if profile else []
-    _serve(lambda health: operator_app.main(settings, health), log_level, *doors, secure=metrics_secure, more=more)
+    servers = (health_addr, metrics_addr)
+    more = [profile_server(*_address(profile_addr, "--profile-addr"))] if profile else []
+    _serve(lambda health: operator_app.main(settings, health), log_level, *servers, secure=metrics_secure, more=more)
 
 
 def webhook(
@@ -132,8 +132,8 @@ def webhook(
         host=address[0],
         port=address[1],
     )
-    doors = (health_addr, metrics_addr)
-    _serve(lambda health: webhook_server.main(settings, health), log_level, *doors, secure=metrics_secure)
+    servers = (health_addr, metrics_addr)
+    _serve(lambda health: webhook_server.main(settings, health), log_level, *servers, secure=metrics_secure)
 
 
 def bridge(
@@ -180,7 +180,7 @@ def mount(app: typer.Typer) -> None:
 
 
 def _serve(
-    main: Main, level: str, health: str, metrics: str, *, secure: bool = False, more: Iterable[Door] = ()
+    main: Main, level: str, health: str, metrics: str, *, secure: bool = False, more: Iterable[ServerFactory] = ()
 ) -> None:
     flags = {"--health-addr": health, "--metrics-addr": metrics}
     found = {flag: _address(door, flag) for flag, door in flags.items() if door != "0"}
@@ -189,8 +189,8 @@ def _serve(
         raise typer.BadParameter("metrics need a port of their own to be secure", param_hint="--metrics-addr")
     if level not in ("debug", "info", "warning", "error"):
         raise typer.BadParameter(f"{level!r} is not debug, info, warning or error", param_hint="--log-level")
-    log.setup(level=level)
-    raise typer.Exit(run(main, found.values(), [*more, *([guarded(*guard)] if guard else [])]))
+    log.setup_logging(level=level)
+    raise typer.Exit(run_process(main, found.values(), [*more, *([metrics_server(*guard)] if guard else [])]))
 
 
 def _bridge_settings(config: Path) -> bridge_config.BridgeSettings:

@@ -4,9 +4,9 @@
 from slinky.kube.admission import AdmissionRequest, AdmissionResponse, deny
 from slinky.kube.cache import Cache, by_label, by_namespace, by_owner
 from slinky.kube.client import KubeClient, connect
-from slinky.kube.config import Access, find
-from slinky.kube.controller import Again, ControlLoop
-from slinky.kube.discovery import Discovery, Served, discover, notice
+from slinky.kube.config import Access, find_access
+from slinky.kube.controller import ControlLoop, RequeueAfter
+from slinky.kube.discovery import Discovery, ServedKind, discover, restart_on_new_kinds
 from slinky.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -29,13 +29,13 @@ from slinky.kube.errors import (
     Unauthorized,
     Unreachable,
     Unreadable,
-    verdict,
+    classify_error,
 )
-from slinky.kube.events import Recorder
-from slinky.kube.lease import Election, Terms
+from slinky.kube.events import EventRecorder
+from slinky.kube.lease import Election, LeaseTiming
 from slinky.kube.quantity import Quantity
-from slinky.kube.queue import Queue, backoff
-from slinky.kube.resource import Odd, Resource, own_key, owned_by
+from slinky.kube.queue import Queue, backoff_seconds
+from slinky.kube.resource import Resource, UndecodableObject, own_key, owned_by
 from slinky.kube.runtime import Runtime
 from slinky.kube.types import Condition, HasMeta, Key, Manifest, Object, ObjectMeta, Owner, Reference, View
 from slinky.kube.views import (
@@ -65,7 +65,7 @@ from slinky.kube.views import (
     Secret,
     Service,
     StatefulSet,
-    Whole,
+    Unstructured,
 )
 from slinky.kube.watch import Watch
 
@@ -88,7 +88,6 @@ __all__ = [
     "Access",
     "AdmissionRequest",
     "AdmissionResponse",
-    "Again",
     "AlreadyExists",
     "ApiError",
     "BadRequest",
@@ -105,6 +104,7 @@ __all__ = [
     "Election",
     "ErrorDecision",
     "ErrorKind",
+    "EventRecorder",
     "Expired",
     "Forbidden",
     "HasMeta",
@@ -115,46 +115,46 @@ __all__ = [
     "Later",
     "LeadershipLost",
     "Lease",
+    "LeaseTiming",
     "Manifest",
     "Misconfigured",
     "Node",
     "NotFound",
     "Object",
     "ObjectMeta",
-    "Odd",
     "Owner",
     "PersistentVolumeClaim",
     "Pod",
     "Quantity",
     "Queue",
-    "Recorder",
     "Reference",
+    "RequeueAfter",
     "Resource",
     "Runtime",
     "Scale",
     "Secret",
-    "Served",
+    "ServedKind",
     "ServerError",
     "Service",
     "StatefulSet",
-    "Terms",
     "TooManyRequests",
     "Unauthorized",
+    "UndecodableObject",
     "Unreachable",
     "Unreadable",
+    "Unstructured",
     "View",
     "Watch",
-    "Whole",
-    "backoff",
+    "backoff_seconds",
     "by_label",
     "by_namespace",
     "by_owner",
+    "classify_error",
     "connect",
     "deny",
     "discover",
-    "find",
-    "notice",
+    "find_access",
     "own_key",
     "owned_by",
-    "verdict",
+    "restart_on_new_kinds",
 ]

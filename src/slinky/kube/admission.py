@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 log = Log("slinky.kube.admission")
 
-MOST_BYTES = 8 * 1024 * 1024  # twice etcd's largest object, old and new, with room for its frame
-MOST_SECONDS = 10.0
+MAX_REQUEST_BYTES = 8 * 1024 * 1024  # twice etcd's largest object, old and new, with room for its frame
+MAX_HANDLER_SECONDS = 10.0
 
 
 class GroupVersionKind(View, frozen=True):
@@ -110,7 +110,7 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
 _review = msgspec.json.Decoder(_Review)
 
 
-def answer(review: _Review, reply: AdmissionResponse) -> bytes:
+def encode_review(review: _Review, reply: AdmissionResponse) -> bytes:
     """The review that goes back, in the version it came in."""
     response: dict[str, Any] = {"uid": review.request.uid, "allowed": reply.allowed}
     if not reply.allowed:
@@ -125,7 +125,7 @@ def answer(review: _Review, reply: AdmissionResponse) -> bytes:
     return msgspec.json.encode({"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response})
 
 
-def application(handlers: Mapping[str, Handler], *, most_bytes: int = MOST_BYTES) -> web.Application:
+def application(handlers: Mapping[str, Handler], *, most_bytes: int = MAX_REQUEST_BYTES) -> web.Application:
     """An aiohttp application that answers at each path of `handlers`."""
     app = web.Application(client_max_size=most_bytes)
     for path, handler in handlers.items():
@@ -137,7 +137,7 @@ def _endpoint(path: str, handler: Handler) -> Callable[[web.Request], Awaitable[
     async def endpoint(request: web.Request) -> web.Response:
         with ADMISSION_TIME.labels(path).time():
             try:
-                async with asyncio.timeout(patience(request.query.get("timeout"))):
+                async with asyncio.timeout(handler_timeout(request.query.get("timeout"))):
                     review = _review.decode(await request.read())
                     reply = await handler(review.request)
             except msgspec.DecodeError as error:
@@ -151,7 +151,7 @@ def _endpoint(path: str, handler: Handler) -> Callable[[web.Request], Awaitable[
                 log.error("bug in an admission handler", error=error, path=path)
                 return _refused(path, "bug", 500, "internal error")
         ADMISSIONS.labels(path, "allowed" if reply.allowed else "denied").inc()
-        return web.Response(body=answer(review, reply), content_type="application/json")
+        return web.Response(body=encode_review(review, reply), content_type="application/json")
 
     return endpoint
 
@@ -161,10 +161,10 @@ def _refused(path: str, result: str, code: int, text: str) -> web.Response:
     return web.Response(status=code, text=text)
 
 
-def patience(given: str | None) -> float:
+def handler_timeout(given: str | None) -> float:
     """How long a handler may take: a little less than the API server waits."""
     found = re.fullmatch(r"(\d{1,3})s", given or "")
-    return min(MOST_SECONDS, float(found[1])) * 0.9 if found else MOST_SECONDS * 0.9
+    return min(MAX_HANDLER_SECONDS, float(found[1])) * 0.9 if found else MAX_HANDLER_SECONDS * 0.9
 
 
 @contextlib.asynccontextmanager
@@ -175,12 +175,12 @@ async def serve(
     *,
     host: str = "0.0.0.0",  # noqa: S104 -- the API server comes from outside the pod
     port: int = 9443,
-    look: float = 5.0,
+    reload_interval: float = 5.0,
     clock: Clock | None = None,
 ) -> AsyncIterator[int]:
     """Serve over TLS while inside; gives the port. The files are looked at every `look` seconds."""
     context, follow = server_context(certificate, key)
-    following = _Regularly(clock or SystemClock(), look, follow)
+    following = _Regularly(clock or SystemClock(), reload_interval, follow)
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=90.0, shutdown_timeout=5.0)
     await runner.setup()
     try:

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from slinky.kube.errors import Later, Unreadable
 from slinky.kube.metrics import CACHED
-from slinky.kube.resource import Odd, Resource
-from slinky.kube.types import HasMeta, Key, ObjectMeta, age
+from slinky.kube.resource import Resource, UndecodableObject
+from slinky.kube.types import HasMeta, Key, ObjectMeta, version_number
 
 T = TypeVar("T", bound=HasMeta)
 
@@ -30,7 +30,7 @@ class Cache(Generic[T]):
     def __init__(self, resource: Resource[T], *, indexes: Mapping[str, IndexOf[T]] | None = None) -> None:
         self.resource = resource
         self._objects: dict[Key, T] = {}
-        self._odd: dict[Key, Odd] = {}
+        self._odd: dict[Key, UndecodableObject] = {}
         self._index_of = dict(indexes or {})
         self._indexes: dict[str, dict[str, dict[Key, T]]] = {name: {} for name in self._index_of}
         self._listeners: list[Listener[T]] = []
@@ -55,7 +55,7 @@ class Cache(Generic[T]):
         """The objects under `value` in an index."""
         return list(self._indexes[index].get(value, {}).values())
 
-    def values_of(self, index: str) -> list[str]:
+    def index_values(self, index: str) -> list[str]:
         """The values an index has objects for."""
         return list(self._indexes[index])
 
@@ -73,7 +73,7 @@ class Cache(Generic[T]):
         return list(self._objects)
 
     @property
-    def odd(self) -> Mapping[Key, Odd]:
+    def odd(self) -> Mapping[Key, UndecodableObject]:
         """Objects whose newest version we could not read."""
         return self._odd
 
@@ -108,27 +108,27 @@ class Cache(Generic[T]):
 
     # --- read your writes
 
-    def wrote(self, found: T) -> T:
+    def record_write(self, found: T) -> T:
         """The server answered a write with this object: show it at once.
 
         Such an answer may be the last version of an object, or come after the event of its end: neither is shown.
         """
         meta = found.metadata
-        key, version = meta.key, age(meta.resource_version)
+        key, version = meta.key, version_number(meta.resource_version)
         if meta.over:
-            self.removed(key, meta.uid)
+            self.record_removal(key, meta.uid)
         elif key in self._objects or version > self._version or version < 0:
             self._keep(key, found, version)
         return found
 
-    def deleted(self, gone: T, left: T | None) -> None:
+    def record_deletion(self, gone: T, left: T | None) -> None:
         """The server answered the deletion of `gone` with what is left of it."""
         if left is None:
-            self.removed(gone.metadata.key, gone.metadata.uid)
+            self.record_removal(gone.metadata.key, gone.metadata.uid)
         else:
-            self.wrote(left)
+            self.record_write(left)
 
-    def removed(self, key: Key, uid: str) -> None:
+    def record_removal(self, key: Key, uid: str) -> None:
         """The server answered that this object is gone: hide it, and ignore events from before."""
         found = self._objects.get(key)
         if found is not None and found.metadata.uid == uid:
@@ -146,7 +146,7 @@ class Cache(Generic[T]):
     def put(self, found: T) -> None:
         """The object exists and looks so."""
         meta = found.metadata
-        key, version = meta.key, age(meta.resource_version)
+        key, version = meta.key, version_number(meta.resource_version)
         if self._seen is None:
             self._version = version
         else:
@@ -158,11 +158,11 @@ class Cache(Generic[T]):
         key = meta.key
         self._graves.pop(key, None)
         if self._seen is None:
-            self._version = max(self._version, age(meta.resource_version))
+            self._version = max(self._version, version_number(meta.resource_version))
         if not self._newer(key, meta.resource_version):
             self._forget(key)
 
-    def misread(self, found: Odd) -> None:
+    def misread(self, found: UndecodableObject) -> None:
         """The object exists, but not in a shape we know."""
         key = found.metadata.key
         if not key.name:
@@ -180,7 +180,7 @@ class Cache(Generic[T]):
                 if self._rewound or not self._newer(key, version):
                     self._forget(key)
         self._graves.clear()
-        self._rewound, self._version = False, age(version)
+        self._rewound, self._version = False, version_number(version)
         self._whole.set()
 
     def _keep(self, key: Key, found: T, version: int) -> None:
@@ -188,7 +188,7 @@ class Cache(Generic[T]):
         if self._graves and self._graves.get(key) == found.metadata.uid:
             return
         old = self._objects.get(key)
-        if old is not None and not self._rewound and version <= age(old.metadata.resource_version):
+        if old is not None and not self._rewound and version <= version_number(old.metadata.resource_version):
             return  # an event from before our own write, or a repeated one
         if self._odd:
             self._odd.pop(key, None)
@@ -199,7 +199,7 @@ class Cache(Generic[T]):
 
     def _newer(self, key: Key, version: str) -> bool:
         found = self._objects.get(key)
-        return found is not None and age(found.metadata.resource_version) > age(version) >= 0
+        return found is not None and version_number(found.metadata.resource_version) > version_number(version) >= 0
 
     def _forget(self, key: Key) -> None:
         self._odd.pop(key, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates for a webhook, and when to replace them. Pure but for the dice: time comes as an argument.
+"""Certificates for a webhook, and when to replace them. Pure but for the rng: time comes as an argument.
 
 A `Pouch` holds authorities, oldest first, and the pair that serves. A new authority is trusted for a while before
 anything is signed by it, so that the API server knows it in time; an old one is trusted until it ends. Nothing ever
@@ -25,7 +25,7 @@ SETTLE = timedelta(hours=1)
 SKEW = timedelta(minutes=5)
 
 
-class Pair(msgspec.Struct, frozen=True):
+class CertificatePair(msgspec.Struct, frozen=True):
     """A certificate and its key, in PEM."""
 
     certificate: str
@@ -46,11 +46,11 @@ class Pair(msgspec.Struct, frozen=True):
         return now >= self.parsed.not_valid_after_utc
 
 
-class Pouch(msgspec.Struct, frozen=True):
+class CertificateBundle(msgspec.Struct, frozen=True):
     """Everything that is kept."""
 
-    authorities: tuple[Pair, ...]
-    serving: Pair
+    authorities: tuple[CertificatePair, ...]
+    serving: CertificatePair
 
     @property
     def trust(self) -> str:
@@ -58,24 +58,24 @@ class Pouch(msgspec.Struct, frozen=True):
         return "".join(pair.certificate for pair in self.authorities)
 
 
-def kept(pouch: Pouch | None, hosts: tuple[str, ...], now: datetime) -> Pouch:
+def renew_bundle(pouch: CertificateBundle | None, hosts: tuple[str, ...], now: datetime) -> CertificateBundle:
     """The pouch to use now: the same one if nothing is due."""
     authorities = tuple(pair for pair in pouch.authorities if not pair.ended(now)) if pouch else ()
     if not authorities or authorities[-1].spent(now):
-        authorities = (*authorities, authority(now))
-    signer = issuer(authorities, now)
+        authorities = (*authorities, create_authority(now))
+    signer = signing_authority(authorities, now)
     if pouch and _serves(pouch.serving, signer, hosts, now):
-        return Pouch(authorities, pouch.serving)
-    return Pouch(authorities, serving(signer, hosts, now))
+        return CertificateBundle(authorities, pouch.serving)
+    return CertificateBundle(authorities, create_serving_pair(signer, hosts, now))
 
 
-def issuer(authorities: tuple[Pair, ...], now: datetime) -> Pair:
+def signing_authority(authorities: tuple[CertificatePair, ...], now: datetime) -> CertificatePair:
     """The newest authority that the API server surely knows, or the oldest there is."""
     settled = [pair for pair in authorities if now >= pair.parsed.not_valid_before_utc + SKEW + SETTLE]
     return settled[-1] if settled else authorities[0]
 
 
-def _serves(pair: Pair, signer: Pair, hosts: tuple[str, ...], now: datetime) -> bool:
+def _serves(pair: CertificatePair, signer: CertificatePair, hosts: tuple[str, ...], now: datetime) -> bool:
     found = pair.parsed
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     same = set(names) == {_general(host) for host in hosts}
@@ -90,7 +90,7 @@ def _signed_by(certificate: x509.Certificate, by: x509.Certificate) -> bool:
     return True
 
 
-def authority(now: datetime) -> Pair:
+def create_authority(now: datetime) -> CertificatePair:
     """A new authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name(
@@ -107,7 +107,7 @@ def authority(now: datetime) -> Pair:
     return _pair(made, key)
 
 
-def serving(signer: Pair, hosts: tuple[str, ...], now: datetime) -> Pair:
+def create_serving_pair(signer: CertificatePair, hosts: tuple[str, ...], now: datetime) -> CertificatePair:
     """A pair for a server that is called by one of `hosts`."""
     key = ec.generate_private_key(ec.SECP256R1())
     by = serialization.load_pem_private_key(signer.key.encode(), None)
@@ -147,8 +147,8 @@ def _general(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> CertificatePair:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return Pair(certificate.public_bytes(serialization.Encoding.PEM).decode(), private.decode())
+    return CertificatePair(certificate.public_bytes(serialization.Encoding.PEM).decode(), private.decode())

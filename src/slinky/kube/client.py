@@ -18,7 +18,7 @@ import msgspec
 from slinky.kube import config
 from slinky.kube.errors import ApiError, NotFound, Unreadable, api_error
 from slinky.kube.metrics import REQUESTS
-from slinky.kube.resource import Odd, Page, Resource, encode
+from slinky.kube.resource import Page, Resource, UndecodableObject, encode
 from slinky.kube.transport import AioTransport, HttpResponse, Stream, Transport
 from slinky.kube.types import HasMeta, Key, Manifest
 from slinky.kube.views import PODS, Scale
@@ -48,14 +48,14 @@ class KubeClient:
         manager: str = "slinky",
         deadline: float = 30.0,
         clock: Clock | None = None,
-        dice: random.Random | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         self.transport = transport
         self.namespace = namespace
         self.manager = manager
         self.deadline = deadline
         self.clock = clock or SystemClock()
-        self.dice = dice or random.Random()  # noqa: S311
+        self.rng = rng or random.Random()  # noqa: S311
 
     # --- reading
 
@@ -76,7 +76,7 @@ class KubeClient:
         found: list[T] = []
         async for page in self.pages(resource, namespace=namespace, labels=labels, fields=fields):
             for item in page.items or ():
-                if isinstance(item, Odd):
+                if isinstance(item, UndecodableObject):
                     raise Unreadable(f"{resource.name} {item.metadata.key}: {item.why}")
                 found.append(item)
         return found
@@ -90,7 +90,7 @@ class KubeClient:
         fields: str = "",
         size: int = 500,
         version: str = "",
-    ) -> AsyncIterator[Page[T | Odd]]:
+    ) -> AsyncIterator[Page[T | UndecodableObject]]:
         """A consistent list, page by page; `Expired` if the server forgot the snapshot half-way."""
         path = resource.path(namespace=namespace)
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": size, "resourceVersion": version}
@@ -105,7 +105,7 @@ class KubeClient:
                 return
 
     @contextlib.asynccontextmanager
-    async def watching(
+    async def open_watch(
         self, resource: Resource[Any], query: Mapping[str, Any], *, namespace: str = "", idle: float = 120.0
     ) -> AsyncIterator[Stream]:
         """One watch request, as bytes; `slinky.kube.watch.Watch` is what programs want."""
@@ -281,7 +281,7 @@ class KubeClient:
     def _pause(self, error: ApiError) -> float | None:
         if error.code not in (429, 503) or error.retry_after is None:
             return None
-        return error.retry_after * self.dice.uniform(1.0, 1.25)
+        return error.retry_after * self.rng.uniform(1.0, 1.25)
 
     def _home(self, resource: Resource[Any], manifest: Manifest) -> str:
         if not resource.namespaced:
@@ -297,7 +297,7 @@ async def connect(
     kubeconfig: Path | str | None = None, context: str | None = None, **options: Any
 ) -> AsyncIterator[KubeClient]:
     """A client for the cluster this program belongs to; `options` go to `Client`."""
-    access = config.find(Path(kubeconfig) if kubeconfig else None, context)
+    access = config.find_access(Path(kubeconfig) if kubeconfig else None, context)
     if access.insecure:
         log.warning(
             "the API server is not verified: the kubeconfig says insecure-skip-tls-verify", server=access.server

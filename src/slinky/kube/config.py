@@ -63,7 +63,7 @@ class _Context(msgspec.Struct, frozen=True):
     namespace: str = "default"
 
 
-def find(path: Path | None = None, context: str | None = None, env: Mapping[str, str] = os.environ) -> Access:
+def find_access(path: Path | None = None, context: str | None = None, env: Mapping[str, str] = os.environ) -> Access:
     """The access a program started here should use."""
     if path is not None:
         return from_kubeconfig([path], context)

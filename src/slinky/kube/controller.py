@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches give keys, keys are reconciled, a reconcile says when to look again.
+"""The control loop: watches put keys into a queue, workers reconcile them.
 
-A reconcile gets a key and nothing else, so it cannot depend on events; it runs under a deadline, never twice
-at once for one key. What it raises is judged in one place: try later backs off, a person must act is told to
-`blocked` and looked at rarely, a bug is logged with its trace and backs off too.
+A reconcile gets a key and nothing else, so it depends on the current state and never on an event. It runs under a
+deadline, and never twice at the same time for one key. Its outcome decides when the key is reconciled again:
+
+- it returns None: at the next change,
+- it returns `RequeueAfter`: at the next change, and no later than after that many seconds,
+- it raises: `classify_error` (or a classifier of the program) names the kind of error. "Try later" is retried with
+  back-off. "Blocked" is reported by `on_blocked` and retried every few minutes. A bug is logged with its traceback and
+  retried with back-off.
+
+Every log line of a reconcile carries the fields `controller`, `key` and `reconcile`, an id that is drawn for each run.
 """
 
 import asyncio
@@ -13,12 +20,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from slinky.kube.cache import Cache
-from slinky.kube.errors import ErrorDecision, ErrorKind, verdict
+from slinky.kube.errors import ErrorDecision, ErrorKind, classify_error
 from slinky.kube.metrics import QUEUE_WORK, RECONCILE_ERRORS, RECONCILES, WORKERS_BUSY
 from slinky.kube.queue import Queue
 from slinky.kube.resource import own_key
-from slinky.kube.types import HasMeta, Key
-from slinky.observe import Clock, Log, SystemClock, context
+from slinky.kube.types import HasMeta
+from slinky.observe import Clock, Log, SystemClock, log_context
 
 T = TypeVar("T", bound=HasMeta)
 K = TypeVar("K", bound=tuple[Any, ...])
@@ -27,21 +34,23 @@ log = Log("slinky.kube.controller")
 
 
 @dataclass(frozen=True)
-class Again:
-    """Look again after so many seconds, even if nothing changes."""
+class RequeueAfter:
+    """Reconcile the key again after this many seconds, even if nothing changes."""
 
-    after: float
+    seconds: float
 
 
-Reconcile = Callable[[K], Awaitable[Again | None]]
-Judge = Callable[[Exception], ErrorDecision | None]
+Reconcile = Callable[[K], Awaitable[RequeueAfter | None]]
+ErrorClassifier = Callable[[Exception], ErrorDecision | None]
+"""Decides about the errors it knows; None for all others."""
 
-# A blocked object is looked at when it changes; this is for what changes unseen (quotas, permissions).
-BLOCKED_AGAIN = 300.0
+#: A blocked object is reconciled when it changes. This interval covers causes that no watch reports, such as quotas
+#: and permissions.
+BLOCKED_RETRY_SECONDS = 300.0
 
 
 class ControlLoop(Generic[K]):
-    """Calls `reconcile` for each key until the world looks as it should."""
+    """Reconciles the keys of one queue with a fixed number of workers."""
 
     def __init__(
         self,
@@ -50,25 +59,28 @@ class ControlLoop(Generic[K]):
         *,
         workers: int = 4,
         deadline: float = 60.0,
-        rest: float = 0.0,
+        min_interval: float = 0.0,
         group: Callable[[K], str] | None = None,
-        judges: Iterable[Judge] = (),
-        blocked: Callable[[K, ErrorDecision], Awaitable[None]] | None = None,
+        error_classifiers: Iterable[ErrorClassifier] = (),
+        on_blocked: Callable[[K, ErrorDecision], Awaitable[None]] | None = None,
         clock: Clock | None = None,
-        dice: random.Random | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         self.name = name
         self._reconcile = reconcile
         self._workers = workers
         self._deadline = deadline
-        self._judges = (*judges, verdict)
-        self._blocked = blocked
+        self._error_classifiers = (*error_classifiers, classify_error)
+        self._on_blocked = on_blocked
         self._clock = clock or SystemClock()
-        # With groups no single one may hold more than half of the workers.
-        share = max(1, workers // 2) if group else workers
-        self.queue: Queue[K] = Queue(name, group=group, share=share, rest=rest, clock=self._clock, dice=dice)
+        self._rng = rng or random.Random()  # noqa: S311
+        # With groups, no group may occupy more than half of the workers.
+        limit = max(1, workers // 2) if group else workers
+        self.queue: Queue[K] = Queue(
+            name, group=group, group_limit=limit, min_interval=min_interval, clock=self._clock, rng=self._rng
+        )
 
-    def watches(
+    def watch(
         self,
         cache: Cache[T],
         keys: Callable[[T], Iterable[Any]] = own_key,
@@ -76,81 +88,87 @@ class ControlLoop(Generic[K]):
         when: Callable[[T | None, T | None], bool] | None = None,
         priority: Callable[[T], int] | None = None,
     ) -> None:
-        """Reconcile `keys(object)` whenever an object of `cache` changes, and `when(old, new)` agrees.
+        """Queue `keys(object)` whenever an object of `cache` changes and `when(old, new)` is true.
 
-        The keys of the old version count too: an object that moved from one owner to another concerns both.
+        The keys of the old version are queued too: an object that moves from one owner to another concerns both.
         """
 
-        def changed(old: T | None, new: T | None) -> None:
+        def enqueue(old: T | None, new: T | None) -> None:
             if when is not None and not when(old, new):
                 return
             newest = new if new is not None else old
-            urgency = priority(newest) if priority and newest is not None else 0
+            key_priority = priority(newest) if priority and newest is not None else 0
             for version in (old, new):
                 if version is not None:
                     for key in keys(version):
-                        self.queue.add(key, priority=urgency)
+                        self.queue.add(key, priority=key_priority)
 
-        cache.listen(changed)
+        cache.listen(enqueue)
 
     async def run(self) -> None:
-        """Work until cancelled."""
-        async with asyncio.TaskGroup() as family:
+        """Reconcile keys until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
             for _ in range(self._workers):
-                family.create_task(self._work())
+                tasks.create_task(self._work())
 
     async def _work(self) -> None:
         while True:
             key = await self.queue.get()
             try:
-                with (
-                    context(controller=self.name, key=_words(key)),
-                    WORKERS_BUSY.labels(self.name).track_inprogress(),
-                ):
-                    await self.once(key)
+                with WORKERS_BUSY.labels(self.name).track_inprogress():
+                    await self.reconcile_once(key)
             finally:
                 self.queue.done(key)
 
-    async def once(self, key: K) -> None:
-        """Reconcile `key` and put it back in the queue as its outcome demands."""
-        began = self._clock.monotonic()
+    async def reconcile_once(self, key: K) -> None:
+        """Reconcile `key` and queue it again as the outcome demands."""
+        reconcile_id = f"{self._rng.getrandbits(32):08x}"
+        with log_context(controller=self.name, key=_format_key(key), reconcile=reconcile_id):
+            started = self._clock.monotonic()
+            result = await self._run_reconcile(key)
+            RECONCILES.labels(self.name, result).inc()
+            QUEUE_WORK.labels(self.name).observe(self._clock.monotonic() - started)
+
+    async def _run_reconcile(self, key: K) -> str:
         try:
             async with asyncio.timeout(self._deadline):
-                again = await self._reconcile(key)
+                requeue = await self._reconcile(key)
         except Exception as error:
-            result = await self._failed(key, error)
-        else:
-            result = "success" if again is None else "requeue_after"
-            self.queue.forget(key)
-            if again is not None:
-                self.queue.add(key, after=max(again.after, 0.001))
-        RECONCILES.labels(self.name, result).inc()
-        QUEUE_WORK.labels(self.name).observe(self._clock.monotonic() - began)
+            return await self._handle_error(key, error)
+        self.queue.forget(key)
+        if requeue is None:
+            return "success"
+        self.queue.add(key, after=max(requeue.seconds, 0.001))
+        return "requeue_after"
 
-    async def _failed(self, key: K, error: Exception) -> str:
-        judged = next(found for judge in self._judges if (found := judge(error)) is not None)
+    async def _handle_error(self, key: K, error: Exception) -> str:
+        decisions = (classify(error) for classify in self._error_classifiers)
+        decision = next(decision for decision in decisions if decision is not None)
         RECONCILE_ERRORS.labels(self.name).inc()
-        if judged.kind is ErrorKind.BLOCKED:
-            log.warning("blocked until a person acts", reason=judged.reason, hint=judged.message)
-            self.queue.retry(key, after=judged.after or BLOCKED_AGAIN)
-            await self._tell(key, judged)
-        elif judged.kind is ErrorKind.LATER:
-            pause = self.queue.retry(key, after=judged.after)
-            log.info("trying again later", reason=judged.reason, why=judged.message, seconds=round(pause, 2))
+        if decision.kind is ErrorKind.BLOCKED:
+            log.warning("reconcile is blocked until a person acts", reason=decision.reason, hint=decision.message)
+            self.queue.retry(key, after=decision.after or BLOCKED_RETRY_SECONDS)
+            await self._report_blocked(key, decision)
+        elif decision.kind is ErrorKind.LATER:
+            delay = self.queue.retry(key, after=decision.after)
+            log.info(
+                "reconcile is retried later", reason=decision.reason, why=decision.message, seconds=round(delay, 2)
+            )
         else:
             self.queue.retry(key)
-            log.error("bug in a reconcile", error=error)
-        return judged.kind.value
+            log.error("reconcile failed with an unexpected error", error=error)
+        return decision.kind.value
 
-    async def _tell(self, key: K, judged: ErrorDecision) -> None:
-        if self._blocked is None:
+    async def _report_blocked(self, key: K, decision: ErrorDecision) -> None:
+        if self._on_blocked is None:
             return
         try:
             async with asyncio.timeout(self._deadline):
-                await self._blocked(key, judged)
+                await self._on_blocked(key, decision)
         except Exception as error:
-            log.warning("could not tell that it is blocked", error=error)
+            log.warning("reporting a blocked object failed", error=error)
 
 
-def _words(key: object) -> str:
-    return str(key) if isinstance(key, Key) else "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
+def _format_key(key: tuple[Any, ...]) -> str:
+    """`namespace/name`, without the slash of an empty namespace."""
+    return "/".join(str(part) for part in key if part != "")

@@ -13,19 +13,19 @@ import msgspec
 from slinky.kube.client import KubeClient
 from slinky.kube.errors import KubeError
 from slinky.kube.types import View
-from slinky.observe import Log, StartAnew
+from slinky.observe import Log, RestartRequired
 
 log = Log("slinky.kube.discovery")
 
 #: How often a process looks for kinds that were not there when it started.
-EVERY = 60.0
+DISCOVERY_INTERVAL = 60.0
 
 _AGGREGATED = ",".join(
     f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")
 )
 
 
-class Served(View, frozen=True):
+class ServedKind(View, frozen=True):
     """One kind in one version."""
 
     group: str
@@ -45,14 +45,14 @@ class Served(View, frozen=True):
 class Discovery:
     """What a server serves; versions are in the server's order of preference."""
 
-    def __init__(self, served: Iterable[Served]) -> None:
+    def __init__(self, served: Iterable[ServedKind]) -> None:
         self.served = tuple(served)
 
     def versions(self, group: str, kind: str) -> list[str]:
         """The versions in which a kind is served, best first; empty if it is not."""
         return [found.version for found in self.served if (found.group, found.kind) == (group, kind)]
 
-    def find(self, group: str, kind: str, version: str = "") -> Served | None:
+    def find(self, group: str, kind: str, version: str = "") -> ServedKind | None:
         """A kind in its best, or in a given, version."""
         for found in self.served:
             if (found.group, found.kind) == (group, kind) and version in ("", found.version):
@@ -62,7 +62,7 @@ class Discovery:
 
 async def discover(client: KubeClient) -> Discovery:
     """Ask the server what it serves."""
-    served: list[Served] = []
+    served: list[ServedKind] = []
     for root in ("/api", "/apis"):
         body = await client.send("GET", root, accept=f"{_AGGREGATED},application/json")
         answer = msgspec.json.decode(body, type=_Groups)
@@ -73,7 +73,9 @@ async def discover(client: KubeClient) -> Discovery:
     return Discovery(served)
 
 
-async def notice(client: KubeClient, news: Callable[[Discovery], str], *, every: float = EVERY) -> None:
+async def restart_on_new_kinds(
+    client: KubeClient, news: Callable[[Discovery], str], *, every: float = DISCOVERY_INTERVAL
+) -> None:
     """Ask now and then what the server serves, until `news` finds something in it: then raise `StartAnew`.
 
     Kinds come with whoever installs them, and versions with upgrades; what to watch is chosen when a process starts.
@@ -86,7 +88,7 @@ async def notice(client: KubeClient, news: Callable[[Discovery], str], *, every:
             log.debug("the server does not tell what it serves", error=str(error))
             continue
         if found := news(served):
-            raise StartAnew(f"the API server has {found} now")
+            raise RestartRequired(f"the API server has {found} now")
 
 
 class _Kind(View, frozen=True):
@@ -146,9 +148,9 @@ class _ListedKinds(View, frozen=True):
     resources: tuple[_ListedKind, ...] = ()
 
 
-def _aggregated(group: _AggregatedGroup) -> list[Served]:
+def _aggregated(group: _AggregatedGroup) -> list[ServedKind]:
     return [
-        Served(
+        ServedKind(
             group.metadata.name,
             version.version,
             found.response_kind.kind,
@@ -162,20 +164,20 @@ def _aggregated(group: _AggregatedGroup) -> list[Served]:
     ]
 
 
-async def _one_by_one(client: KubeClient, answer: _Groups) -> list[Served]:
+async def _one_by_one(client: KubeClient, answer: _Groups) -> list[ServedKind]:
     core = [("", version, f"/api/{version}") for version in answer.versions]
     named = [
         (group.name, version.group_version.rpartition("/")[2], f"/apis/{version.group_version}")
         for group in answer.groups
         for version in group.versions
     ]
-    served: list[Served] = []
+    served: list[ServedKind] = []
     for group, version, path in (*core, *named):
         kinds = msgspec.json.decode(await client.send("GET", path), type=_ListedKinds).resources
         whole = [found for found in kinds if "/" not in found.name]
         parts = [found.name for found in kinds if "/" in found.name]
         served += [
-            Served(
+            ServedKind(
                 group,
                 version,
                 found.kind,

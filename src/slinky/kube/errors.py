@@ -22,7 +22,7 @@ from enum import StrEnum
 
 import msgspec
 
-from slinky.observe.process import Explained
+from slinky.observe.process import ExplainedError
 
 
 class KubeError(Exception):
@@ -41,7 +41,7 @@ class Unreadable(KubeError):
     """An object or answer of a shape we do not understand."""
 
 
-class Misconfigured(KubeError, Explained):
+class Misconfigured(KubeError, ExplainedError):
     """Credentials or settings that cannot work, whatever the server does."""
 
 
@@ -49,7 +49,7 @@ class Rewound(KubeError):
     """Versions run backwards: the server was restored from a backup."""
 
 
-class LeadershipLost(KubeError, Explained):
+class LeadershipLost(KubeError, ExplainedError):
     """Another replica may lead by now: stop at once."""
 
 
@@ -232,7 +232,7 @@ _KINDS: tuple[tuple[type[BaseException], ErrorKind], ...] = (
 )
 
 
-def verdict(error: BaseException) -> ErrorDecision:
+def classify_error(error: BaseException) -> ErrorDecision:
     """Try later, a person must act, or a bug."""
     kind = next((kind for family, kind in _KINDS if isinstance(error, family)), ErrorKind.BUG)
     after = error.after if isinstance(error, Later) else getattr(error, "retry_after", None)

@@ -26,7 +26,7 @@ COMBINED = "(combined from similar events): "
 
 
 @dataclass(frozen=True)
-class Limits:
+class EventLimits:
     """How much one object may say.
 
     `alike` messages of one reason within `window` seconds stay apart, the rest are combined; an object may
@@ -80,7 +80,7 @@ class _Bounded(OrderedDict[Any, Any]):
             self.popitem(last=False)
 
 
-class Recorder:
+class EventRecorder:
     """Records events in the name of one component."""
 
     def __init__(
@@ -90,21 +90,21 @@ class Recorder:
         *,
         instance: str = "",
         every: float = 1.0,
-        limits: Limits | None = None,
+        limits: EventLimits | None = None,
     ) -> None:
         self._client = client
         self._clock: Clock = client.clock
-        self._dice: random.Random = client.dice
+        self._rng: random.Random = client.rng
         self._component = component
         self._instance = instance or component
         self._every = every
-        self._limits = limits or Limits()
+        self._limits = limits or EventLimits()
         self._records: OrderedDict[_Same, _Record] = _Bounded(self._limits.kept)
         self._talks: OrderedDict[tuple[Reference, str, str], _Talk] = _Bounded(self._limits.kept)
         self._tokens: OrderedDict[Reference, tuple[float, float]] = _Bounded(self._limits.kept)
         self._dirty: dict[_Same, _Record] = {}
 
-    def note(self, about: Reference, reason: str, message: str, *, warning: bool = False) -> None:
+    def record(self, about: Reference, reason: str, message: str, *, warning: bool = False) -> None:
         """Something happened to `about`; `reason` is one CamelCase word, `message` a sentence."""
         # The version of the object would make every repetition a different event.
         about = Reference(about.api_version, about.kind, about.name, about.namespace, about.uid)
@@ -115,7 +115,7 @@ class Recorder:
             if not self._may_speak(about):
                 EVENTS_SENT.labels("muted").inc()
                 return
-            name = f"{about.name[:200]}.{self._dice.getrandbits(64):016x}"
+            name = f"{about.name[:200]}.{self._rng.getrandbits(64):016x}"
             record = self._records[same] = _Record(name, now, now, text)
         record.count, record.last, record.message = record.count + 1, now, text
         self._dirty[same] = record

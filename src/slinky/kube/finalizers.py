@@ -18,4 +18,4 @@ async def set_finalizers(client: KubeClient, cache: Cache[T], item: T, finalizer
     was computed from an older one, so that a finalizer of another controller is neither lost nor brought back.
     """
     meta = {"finalizers": list(finalizers), "resourceVersion": item.metadata.resource_version}
-    return cache.wrote(await client.patch(cache.resource, item.metadata.key, {"metadata": meta}))
+    return cache.record_write(await client.patch(cache.resource, item.metadata.key, {"metadata": meta}))

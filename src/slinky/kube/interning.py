@@ -21,21 +21,21 @@ _LIMIT = 100_000
 _pool: dict[str, str] = {}
 
 
-def shared(text: str) -> str:
+def intern_text(text: str) -> str:
     """The one copy of `text`."""
     if len(_pool) > _LIMIT:
         _pool.clear()
     return _pool.setdefault(text, text)
 
 
-def share_meta(found: HasMeta) -> None:
+def intern_metadata(found: HasMeta) -> None:
     """Share what repeats in any object's metadata."""
     _share(found.metadata)
 
 
 def _share(meta: ObjectMeta) -> None:
     keep = _pool.setdefault
-    force_setattr(meta, "namespace", shared(meta.namespace))
+    force_setattr(meta, "namespace", intern_text(meta.namespace))
     for texts in (meta.labels, meta.annotations):
         for name, value in texts.items():
             texts[name] = keep(value, value)
@@ -48,7 +48,7 @@ def _share(meta: ObjectMeta) -> None:
         force_setattr(meta, "finalizers", tuple(keep(name, name) for name in meta.finalizers))
 
 
-def share_pod(pod: "Pod") -> None:
+def intern_pod(pod: "Pod") -> None:
     """Share what repeats in a pod."""
     _share(pod.metadata)
     keep = _pool.setdefault

@@ -24,7 +24,7 @@ log = Log("slinky.kube.lease")
 
 
 @dataclass(frozen=True)
-class Terms:
+class LeaseTiming:
     """How long a lease holds, when its holder gives up renewing, how often it tries; in seconds.
 
     Between giving up and expiry lies the time in which the old leader has stopped and no new one can have
@@ -37,14 +37,14 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Sighting:
+class LeaseObservation:
     """A rival's lease as we first saw it in this version."""
 
     version: str
     at: float
 
 
-def may_take(lease: Lease, me: str, sighting: Sighting, now: float) -> bool:
+def may_acquire(lease: Lease, me: str, sighting: LeaseObservation, now: float) -> bool:
     """Is the lease ours, free, or unchanged for longer than its holder promised to renew it."""
     holder = lease.spec.holder_identity
     if not holder or holder == me:
@@ -61,29 +61,29 @@ class Election:
         lease: Key,
         identity: str,
         *,
-        terms: Terms | None = None,
+        timing: LeaseTiming | None = None,
         health: Health | None = None,
     ) -> None:
         self._client = client
         self._clock = client.clock
-        self._dice: random.Random = client.dice
+        self._rng: random.Random = client.rng
         self._key = lease
         self._me = identity
-        self._terms = terms or Terms()
-        self._sighting = Sighting("", 0.0)
+        self._timing = timing or LeaseTiming()
+        self._sighting = LeaseObservation("", 0.0)
         self._gauge = LEADING.labels(str(lease))
         self._renewed: float | None = None
         if health:
-            health.live("lease", self.check)
+            health.add_liveness_check("lease", self.check)
 
     @property
     def leading(self) -> bool:
         """We hold the lease, and it has not run out."""
-        return self._renewed is not None and self._age() < self._terms.duration
+        return self._renewed is not None and self._age() < self._timing.duration
 
     def check(self) -> str | None:
         """A liveness check: a leader whose lease ran out long ago hangs somewhere."""
-        overdue = self._renewed is not None and self._age() > 2 * self._terms.duration
+        overdue = self._renewed is not None and self._age() > 2 * self._timing.duration
         return f"still at work {self._age():.0f} s after the last renewal" if overdue else None
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -114,12 +114,12 @@ class Election:
 
     async def _acquire(self) -> None:
         while not await self._attempt(self._client.deadline):
-            await self._clock.sleep(self._terms.every * self._dice.uniform(1.0, 1.5))
+            await self._clock.sleep(self._timing.every * self._rng.uniform(1.0, 1.5))
 
     async def _keep(self) -> None:
         while True:
-            await self._clock.sleep(self._terms.every)
-            left = self._terms.give_up - self._age()
+            await self._clock.sleep(self._timing.every)
+            left = self._timing.give_up - self._age()
             if left <= 0:
                 raise LeadershipLost(f"no renewal of {self._key} for {self._age():.0f} s")
             if not await self._attempt(left) and self._sighting.version:
@@ -152,8 +152,8 @@ class Election:
             return True
         now = self._clock.monotonic()
         if lease.metadata.resource_version != self._sighting.version:
-            self._sighting = Sighting(lease.metadata.resource_version, now)
-        if not may_take(lease, self._me, self._sighting, now):
+            self._sighting = LeaseObservation(lease.metadata.resource_version, now)
+        if not may_acquire(lease, self._me, self._sighting, now):
             if self._renewed is not None:
                 raise LeadershipLost(f"{self._key} is held by {lease.spec.holder_identity}")
             return False
@@ -162,7 +162,7 @@ class Election:
 
     async def _release(self) -> None:
         with contextlib.suppress(KubeError, TimeoutError):
-            async with asyncio.timeout(self._terms.every):
+            async with asyncio.timeout(self._timing.every):
                 lease = await self._client.get(LEASES, self._key)
                 if lease.spec.holder_identity == self._me:
                     await self._write(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
@@ -176,7 +176,7 @@ class Election:
         now = format_micro_timestamp(self._clock.now())
         spec: dict[str, object] = {
             "holderIdentity": self._me,
-            "leaseDurationSeconds": round(self._terms.duration),
+            "leaseDurationSeconds": round(self._timing.duration),
             "renewTime": now,
         }
         if lease is None or lease.spec.holder_identity != self._me:

@@ -11,7 +11,7 @@ from slinky.kube.errors import Unreadable
 LIMIT = 64 * 1024 * 1024
 
 
-class Lines:
+class LineSplitter:
     """Feed chunks, get whole lines."""
 
     def __init__(self, limit: int = LIMIT) -> None:

@@ -12,7 +12,7 @@ REQUESTS = counter("rest_client_requests_total", "Requests to the API server.", 
 WATCH_EVENTS = counter("slinky_watch_events_total", "Watch events received.", "resource")
 WATCH_STARTS = counter("slinky_watch_starts_total", "Watch requests, by how they began.", "resource", "how")
 WATCH_ENDS = counter("slinky_watch_ends_total", "Watch requests that ended, by why.", "resource", "why")
-ODD_OBJECTS = counter("slinky_odd_objects_total", "Objects of an unexpected shape.", "resource")
+UNDECODABLE_OBJECTS = counter("slinky_odd_objects_total", "Objects of an unexpected shape.", "resource")
 CACHED = gauge("slinky_cached_objects", "Objects held in a cache.", "resource")
 
 QUEUE_DEPTH = gauge("workqueue_depth", "Keys ready and waiting.", "name")

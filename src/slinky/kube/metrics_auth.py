@@ -20,19 +20,19 @@ from slinky.kube.client import KubeClient, connect
 from slinky.kube.errors import KubeError
 from slinky.kube.tls import load_pair
 from slinky.observe import Clock, Health, Log, SystemClock
-from slinky.observe.endpoint import serve
-from slinky.observe.process import Door
+from slinky.observe.endpoint import serve_endpoint
+from slinky.observe.process import ServerFactory
 
 log = Log("slinky.kube.metrics_auth")
 
 PATH = "/metrics"
 #: How long an answer of the API server holds.
-REMEMBERED = 60.0
+CACHE_SECONDS = 60.0
 #: A caller can make up tokens without end; memory is not given to them.
-MOST_REMEMBERED = 256
+CACHE_SIZE = 256
 
 
-class Someone(msgspec.Struct, frozen=True):
+class ReviewedUser(msgspec.Struct, frozen=True):
     """Whose token it is."""
 
     username: str = ""
@@ -45,7 +45,7 @@ class TokenReviewStatus(msgspec.Struct, frozen=True):
     """What a TokenReview says."""
 
     authenticated: bool = False
-    user: Someone = Someone()
+    user: ReviewedUser = ReviewedUser()
 
 
 class AccessReviewStatus(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class AccessReview(msgspec.Struct, frozen=True):
     status: AccessReviewStatus = AccessReviewStatus()
 
 
-class Reviewer:
+class MetricsAuthorizer:
     """Asks the API server about callers."""
 
     def __init__(self, client: KubeClient, path: str = PATH, clock: Clock | None = None) -> None:
@@ -81,15 +81,15 @@ class Reviewer:
         if scheme.lower() != "bearer" or not token.strip():
             return 401
         key, now = hashlib.sha256(token.encode()).digest(), self._clock.monotonic()
-        since, status = self._told.get(key, (-REMEMBERED, 0))
-        if now - since < REMEMBERED:
+        since, status = self._told.get(key, (-CACHE_SECONDS, 0))
+        if now - since < CACHE_SECONDS:
             return status
         try:
             status = await self._asked(token.strip())
         except (KubeError, TimeoutError) as error:
             log.warning("nobody can be let in: the API server cannot be asked", error=error)
             return 503
-        if len(self._told) >= MOST_REMEMBERED:
+        if len(self._told) >= CACHE_SIZE:
             self._told.clear()
         self._told[key] = now, status
         return status
@@ -115,7 +115,7 @@ class Reviewer:
         return await self._client.send("POST", f"/apis/{api}/{kind.lower()}s", body=body)
 
 
-class OwnCertificate:
+class SelfSignedCertificate:
     """A certificate that signs itself and is replaced in time; for callers that trust the address, not the name."""
 
     def __init__(self, host: str, clock: Clock | None = None) -> None:
@@ -130,28 +130,28 @@ class OwnCertificate:
         if self._pair.spent(self._clock.now()):
             self._pair = self._made()
 
-    def _made(self) -> certificates.Pair:
+    def _made(self) -> certificates.CertificatePair:
         now = self._clock.now()
-        pair = certificates.serving(certificates.authority(now), (self._host,), now)
+        pair = certificates.create_serving_pair(certificates.create_authority(now), (self._host,), now)
         load_pair(self.context, pair.certificate.encode(), pair.key.encode())
         return pair
 
 
 @contextlib.asynccontextmanager
-async def metrics_door(health: Health, *, host: str, port: int, kubeconfig: str = "") -> AsyncIterator[int]:
+async def serve_metrics(health: Health, *, host: str, port: int, kubeconfig: str = "") -> AsyncIterator[int]:
     """Serve /metrics over TLS to those who may read it, while inside; gives the port."""
-    own = OwnCertificate("localhost")
+    own = SelfSignedCertificate("localhost")
     async with connect(kubeconfig or None) as client:
-        reviewer = Reviewer(client)
+        reviewer = MetricsAuthorizer(client)
 
         async def guard(authorization: str) -> int:
             own.refresh()
             return await reviewer(authorization)
 
-        async with serve(health, host=host, port=port, tls=own.context, guard=guard) as bound:
+        async with serve_endpoint(health, host=host, port=port, tls=own.context, guard=guard) as bound:
             yield bound
 
 
-def guarded(host: str, port: int, kubeconfig: str = "") -> Door:
+def metrics_server(host: str, port: int, kubeconfig: str = "") -> ServerFactory:
     """A door for `slinky.observe.process.run`."""
-    return functools.partial(metrics_door, host=host, port=port, kubeconfig=kubeconfig)
+    return functools.partial(serve_metrics, host=host, port=port, kubeconfig=kubeconfig)

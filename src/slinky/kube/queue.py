@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which key is worked on next.
+"""The work queue of a control loop: decides which key is reconciled next.
 
-A key waits at most once, is worked on by one worker at a time, and comes again if it was added meanwhile.
-With `rest` it does not come back sooner than that after its last work, so that a storm of changes costs a few looks.
-Groups (one Slurm cluster, say) take turns and have a share of the workers, so that a slow group delays only
-itself; within a group higher priority goes first, then first come.
+A key is queued at most once and is with one worker at a time. A key that is added while a worker has it is queued again
+when the worker is done. With `min_interval`, a key is not handed out sooner than that after its last work, so that many
+changes in a row cost few reconciles.
+
+Groups (such as one Slurm cluster each) take turns, and each group has at most `group_limit` workers, so that a slow
+group delays only itself. Within a group the higher priority goes first, then the key that was added first.
 """
 
 import asyncio
@@ -21,191 +23,196 @@ from slinky.observe import Clock, SystemClock, Timer
 K = TypeVar("K", bound=Hashable)
 
 
-def backoff(attempt: int, *, dice: random.Random, floor: float = 0.5, ceiling: float = 300.0) -> float:
-    """Seconds before the next try: doubling, capped, jittered downwards."""
-    return min(ceiling, floor * 2.0 ** min(attempt, 60)) * dice.uniform(0.5, 1.0)
+def backoff_seconds(attempt: int, *, rng: random.Random, floor: float = 0.5, ceiling: float = 300.0) -> float:
+    """Seconds until the next attempt: doubles with each attempt up to `ceiling`, with jitter of up to one half."""
+    return min(ceiling, floor * 2.0 ** min(attempt, 60)) * rng.uniform(0.5, 1.0)
 
 
-class _Lane(Generic[K]):
-    """The ready keys of one group, best first."""
+class _Group(Generic[K]):
+    """The ready keys of one group as a heap, and how many of its keys are with workers."""
 
     def __init__(self) -> None:
         self.heap: list[tuple[int, int, K]] = []
-        self.busy = 0
+        self.active = 0
 
 
 class Queue(Generic[K]):
-    """Keys to work on."""
+    """Keys to reconcile."""
 
     def __init__(
         self,
         name: str = "",
         *,
         group: Callable[[K], str] | None = None,
-        share: int = 2**31,
+        group_limit: int = 2**31,
         floor: float = 0.5,
         ceiling: float = 300.0,
-        rest: float = 0.0,
+        min_interval: float = 0.0,
         clock: Clock | None = None,
-        dice: random.Random | None = None,
+        rng: random.Random | None = None,
     ) -> None:
-        self._group = group or (lambda _: "")
-        self._share = share
-        self._floor, self._ceiling, self._rest = floor, ceiling, rest
+        self._group_of = group or (lambda _: "")
+        self._group_limit = group_limit
+        self._floor, self._ceiling, self._min_interval = floor, ceiling, min_interval
         self._clock = clock or SystemClock()
-        self._dice = dice or random.Random()  # noqa: S311
-        self._order = itertools.count()
-        self._lanes: dict[str, _Lane[K]] = {}
-        self._turns: deque[str] = deque()
-        self._ready: dict[K, tuple[int, float]] = {}  # priority, since when
-        self._busy: dict[K, str] = {}  # with the lane it came from: the group of a key may change meanwhile
-        self._dirty: dict[K, int] = {}  # added while busy, with priority
-        self._ended: dict[K, float] = {}  # when work ended that deserves a rest
+        self._rng = rng or random.Random()  # noqa: S311
+        self._sequence = itertools.count()
+        self._groups: dict[str, _Group[K]] = {}
+        self._rotation: deque[str] = deque()  # the names of the groups; the first is served next
+        self._ready: dict[K, tuple[int, float]] = {}  # priority, ready since
+        self._active: dict[K, str] = {}  # with the group the key came from, because the group of a key may change
+        self._added_while_active: dict[K, int] = {}  # priority
+        self._last_done: dict[K, float] = {}  # only with a minimum interval
         self._failures: dict[K, int] = {}
-        self._due: dict[K, tuple[float, int]] = {}  # when, priority
-        self._delayed: list[tuple[float, int, K]] = []
+        self._delayed: dict[K, tuple[float, int]] = {}  # due at, priority
+        self._delay_heap: list[tuple[float, int, K]] = []
         self._timer: tuple[float, Timer] | None = None
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._getters: deque[asyncio.Future[None]] = deque()
         self._adds, self._retries = QUEUE_ADDS.labels(name), QUEUE_RETRIES.labels(name)
-        self._wait = QUEUE_WAIT.labels(name)
+        self._wait_time = QUEUE_WAIT.labels(name)
         QUEUE_DEPTH.labels(name).set_function(lambda: len(self._ready))
 
     def __len__(self) -> int:
         return len(self._ready)
 
     def add(self, key: K, *, after: float = 0.0, priority: int = 0) -> None:
-        """Work on `key`, now or `after` seconds; the earliest wish and the highest priority win."""
+        """Queue `key` now or after some seconds; of several calls the earliest time and the highest priority win."""
         if after > 0.0:
-            self._delay(key, after, priority)
+            self._add_delayed(key, after, priority)
             return
-        self._due.pop(key, None)
-        if key in self._busy:
-            self._dirty[key] = max(priority, self._dirty.get(key, priority))
-        elif (early := self._early(key)) > 0.0:
-            self._delay(key, early, priority)
+        self._delayed.pop(key, None)
+        if key in self._active:
+            self._added_while_active[key] = max(priority, self._added_while_active.get(key, priority))
+        elif (remaining := self._remaining_interval(key)) > 0.0:
+            self._add_delayed(key, remaining, priority)
         elif key not in self._ready or priority > self._ready[key][0]:
             self._make_ready(key, priority)
 
     async def get(self) -> K:
-        """The next key; it stays with the caller until `done`."""
-        while (key := self._pick()) is None:
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
+        """The next key. It belongs to the caller until `done`."""
+        while (key := self._take_next()) is None:
+            getter = asyncio.get_running_loop().create_future()
+            self._getters.append(getter)
             try:
-                await turn
+                await getter
             except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._wake()  # our wake-up belongs to somebody else now
+                if getter.done() and not getter.cancelled():
+                    self._wake_getter()  # this wake-up was for a ready key: pass it on to another worker
                 raise
             finally:
-                if turn in self._waiting:
-                    self._waiting.remove(turn)
+                if getter in self._getters:
+                    self._getters.remove(getter)
         return key
 
     def done(self, key: K) -> None:
-        """The caller of `get` is finished with `key`."""
-        self._lanes[self._busy.pop(key)].busy -= 1
-        if self._rest:
-            self._ended[key] = self._clock.monotonic()
-        if key in self._dirty:
-            self.add(key, priority=self._dirty.pop(key))
-        self._wake()
+        """The caller of `get` has finished with `key`."""
+        self._groups[self._active.pop(key)].active -= 1
+        if self._min_interval:
+            self._last_done[key] = self._clock.monotonic()
+        if key in self._added_while_active:
+            self.add(key, priority=self._added_while_active.pop(key))
+        self._wake_getter()
 
     def retry(self, key: K, *, after: float | None = None) -> float:
-        """Work on `key` again after a failure: after `after`, or after a growing pause; the pause."""
+        """Queue `key` again after a failure: after `after` seconds or with back-off. Returns the delay."""
         attempt = self._failures.get(key, 0)
         self._failures[key] = attempt + 1
         self._retries.inc()
-        grown = backoff(attempt, dice=self._dice, floor=self._floor, ceiling=self._ceiling)
-        pause = after or grown  # a pause of nothing would be a busy loop
-        self.add(key, after=pause)
-        return pause
+        backoff = backoff_seconds(attempt, rng=self._rng, floor=self._floor, ceiling=self._ceiling)
+        delay = after or backoff  # a delay of 0 would be a busy loop
+        self.add(key, after=delay)
+        return delay
 
     def failures(self, key: K) -> int:
-        """How often `key` failed in a row."""
+        """The number of failures of `key` since its last success."""
         return self._failures.get(key, 0)
 
     def forget(self, key: K) -> None:
-        """`key` succeeded: its next failure starts with a short pause again."""
+        """Reset the back-off of `key` after a success."""
         self._failures.pop(key, None)
 
-    def _early(self, key: K) -> float:
-        """How many seconds too early it would be to work on `key` now."""
-        ended = self._ended.get(key)
-        early = 0.0 if ended is None else ended + self._rest - self._clock.monotonic()
-        if early <= 0.0:
-            self._ended.pop(key, None)
-        return early
+    def _remaining_interval(self, key: K) -> float:
+        """Seconds until the minimum interval since the last work on `key` has passed."""
+        last_done = self._last_done.get(key)
+        remaining = 0.0 if last_done is None else last_done + self._min_interval - self._clock.monotonic()
+        if remaining <= 0.0:
+            self._last_done.pop(key, None)
+        return remaining
 
     def _make_ready(self, key: K, priority: int) -> None:
         since = self._ready.get(key, (0, self._clock.monotonic()))[1]
         if key not in self._ready:
             self._adds.inc()
         self._ready[key] = (priority, since)
-        group = self._group(key)
-        lane = self._lanes.get(group)
-        if lane is None:
-            lane = self._lanes[group] = _Lane()
-            self._turns.append(group)
-        heapq.heappush(lane.heap, (-priority, next(self._order), key))
-        self._wake()
+        name = self._group_of(key)
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = _Group()
+            self._rotation.append(name)
+        heapq.heappush(group.heap, (-priority, next(self._sequence), key))
+        self._wake_getter()
 
-    def _pick(self) -> K | None:
-        for _ in range(len(self._turns)):
-            group = self._turns[0]
-            self._turns.rotate(-1)
-            lane = self._lanes[group]
-            if lane.busy < self._share and (key := self._best(lane)) is not None:
-                lane.busy += 1
-                self._busy[key] = group
+    def _take_next(self) -> K | None:
+        for _ in range(len(self._rotation)):
+            name = self._rotation[0]
+            self._rotation.rotate(-1)
+            group = self._groups[name]
+            if group.active < self._group_limit and (key := self._pop_best(group)) is not None:
+                group.active += 1
+                self._active[key] = name
                 return key
-            if not lane.heap and not lane.busy:  # groups come and go for as long as we live
-                del self._lanes[group]
-                self._turns.remove(group)
+            if not group.heap and not group.active:  # groups come and go while the process lives
+                del self._groups[name]
+                self._rotation.remove(name)
         return None
 
-    def _best(self, lane: _Lane[K]) -> K | None:
-        while lane.heap:
-            negative, _, key = heapq.heappop(lane.heap)
-            # An entry left behind by a raised priority does not match any more.
-            if key in self._ready and self._ready[key][0] == -negative:
+    def _pop_best(self, group: _Group[K]) -> K | None:
+        while group.heap:
+            negative_priority, _, key = heapq.heappop(group.heap)
+            # Raising a priority leaves the old entry in the heap: it no longer matches.
+            if key in self._ready and self._ready[key][0] == -negative_priority:
                 _, since = self._ready.pop(key)
-                self._wait.observe(self._clock.monotonic() - since)
+                self._wait_time.observe(self._clock.monotonic() - since)
                 return key
         return None
 
-    def _wake(self) -> None:
-        while self._waiting and self._ready:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+    def _wake_getter(self) -> None:
+        while self._getters and self._ready:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
                 return
 
-    def _delay(self, key: K, after: float, priority: int) -> None:
-        when = self._clock.monotonic() + after
-        if key in self._ready or (key in self._due and self._due[key][0] <= when):
+    def _add_delayed(self, key: K, after: float, priority: int) -> None:
+        due = self._clock.monotonic() + after
+        if key in self._ready or (key in self._delayed and self._delayed[key][0] <= due):
             return
-        self._due[key] = (when, priority)
-        heapq.heappush(self._delayed, (when, next(self._order), key))
+        self._delayed[key] = (due, priority)
+        heapq.heappush(self._delay_heap, (due, next(self._sequence), key))
         self._set_timer()
 
     def _set_timer(self) -> None:
-        while self._delayed and self._due.get(self._delayed[0][2], (None,))[0] != self._delayed[0][0]:
-            heapq.heappop(self._delayed)  # overtaken by an earlier wish
-        if not self._delayed:
+        while self._delay_heap and not self._is_current(*self._delay_heap[0]):
+            heapq.heappop(self._delay_heap)
+        if not self._delay_heap:
             return
-        when = self._delayed[0][0]
+        due = self._delay_heap[0][0]
         if self._timer:
-            if self._timer[0] <= when:
+            if self._timer[0] <= due:
                 return
             self._timer[1].cancel()
-        self._timer = when, self._clock.call_later(max(0.0, when - self._clock.monotonic()), self._ring)
+        self._timer = due, self._clock.call_later(max(0.0, due - self._clock.monotonic()), self._add_due)
 
-    def _ring(self) -> None:
+    def _is_current(self, due: float, _sequence: int, key: K) -> bool:
+        """Whether an entry of the heap is still valid: an earlier time for the same key replaces it."""
+        return self._delayed.get(key, (None,))[0] == due
+
+    def _add_due(self) -> None:
         self._timer = None
         now = self._clock.monotonic()
-        while self._delayed and self._delayed[0][0] <= now:
-            when, _, key = heapq.heappop(self._delayed)
-            if self._due.get(key, (None,))[0] == when:
-                self.add(key, priority=self._due[key][1])
+        while self._delay_heap and self._delay_heap[0][0] <= now:
+            entry = heapq.heappop(self._delay_heap)
+            if self._is_current(*entry):
+                key = entry[2]
+                self.add(key, priority=self._delayed[key][1])
         self._set_timer()

@@ -45,7 +45,7 @@ class WatchEvent(msgspec.Struct, Generic[X], frozen=True, gc=False):
     object: X
 
 
-class Odd(msgspec.Struct, frozen=True, gc=False):
+class UndecodableObject(msgspec.Struct, frozen=True, gc=False):
     """An object of an unexpected shape: who it is, as far as readable, and what is wrong with it."""
 
     metadata: ObjectMeta
@@ -68,13 +68,13 @@ class _Identified(msgspec.Struct, frozen=True, gc=False):
 _identity = msgspec.json.Decoder(_Identified)
 
 
-def odd(raw: bytes | msgspec.Raw, error: Exception) -> Odd:
+def describe_undecodable(raw: bytes | msgspec.Raw, error: Exception) -> UndecodableObject:
     """What can still be said about an object that did not decode."""
     try:
         bare = _identity.decode(raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError):
         bare = _Bare()
-    return Odd(ObjectMeta(bare.name, bare.namespace, bare.uid, bare.resource_version), str(error))
+    return UndecodableObject(ObjectMeta(bare.name, bare.namespace, bare.uid, bare.resource_version), str(error))
 
 
 class Resource(Generic[T]):
@@ -88,7 +88,7 @@ class Resource(Generic[T]):
         view: type[T],
         *,
         namespaced: bool = True,
-        share: Callable[[T], None] | None = None,
+        intern: Callable[[T], None] | None = None,
         partial: bool = False,
     ) -> None:
         self.api_version = api_version
@@ -97,7 +97,7 @@ class Resource(Generic[T]):
         self.plural = plural
         self.view = view
         self.namespaced = namespaced
-        self.share = share
+        self.intern = intern
         self.accept = _PARTIAL.format("") if partial else "application/json"
         self.accept_list = _PARTIAL.format("List") if partial else "application/json"
 
@@ -119,9 +119,9 @@ class Resource(Generic[T]):
             path += f"/{quote(key.name, safe='')}"
         return f"{path}/{subresource}" if subresource else path
 
-    def viewed_as(self, view: type[S], share: Callable[[S], None] | None = None) -> "Resource[S]":
+    def viewed_as(self, view: type[S], intern: Callable[[S], None] | None = None) -> "Resource[S]":
         """The same kind seen through another struct."""
-        return Resource(self.api_version, self.kind, self.plural, view, namespaced=self.namespaced, share=share)
+        return Resource(self.api_version, self.kind, self.plural, view, namespaced=self.namespaced, intern=intern)
 
     def metadata_only(self) -> "Resource[Object]":
         """The same kind without spec and status, left out by the server: for kinds one only counts."""
@@ -176,40 +176,40 @@ class Resource(Generic[T]):
         try:
             found = self._object.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unreadable(f"{self.name} {odd(body, error).metadata.key}: {error}") from error
-        if self.share:
-            self.share(found)
+            raise Unreadable(f"{self.name} {describe_undecodable(body, error).metadata.key}: {error}") from error
+        if self.intern:
+            self.intern(found)
         return found
 
-    def decode_event(self, line: bytes) -> WatchEvent[T] | WatchEvent[Odd]:
+    def decode_event(self, line: bytes) -> WatchEvent[T] | WatchEvent[UndecodableObject]:
         """One line of a watch that is neither BOOKMARK nor ERROR."""
         try:
             event = self._event.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             envelope = _decode_envelope(line)
-            return WatchEvent(envelope.type, odd(envelope.object, error))
-        if self.share:
-            self.share(event.object)
+            return WatchEvent(envelope.type, describe_undecodable(envelope.object, error))
+        if self.intern:
+            self.intern(event.object)
         return event
 
-    def decode_page(self, body: bytes) -> Page[T | Odd]:
+    def decode_page(self, body: bytes) -> Page[T | UndecodableObject]:
         """One page of a list; items of an unexpected shape come as `Odd`."""
         try:
             page: Page[Any] = self._page.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError):
             rough = _decode_raw_page(body, self)
             page = Page(rough.metadata, [self._decode_item(raw) for raw in rough.items or ()])
-        if self.share:
+        if self.intern:
             for item in page.items or ():
-                if not isinstance(item, Odd):
-                    self.share(item)
+                if not isinstance(item, UndecodableObject):
+                    self.intern(item)
         return page
 
-    def _decode_item(self, raw: msgspec.Raw) -> T | Odd:
+    def _decode_item(self, raw: msgspec.Raw) -> T | UndecodableObject:
         try:
             return self._object.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return odd(raw, error)
+            return describe_undecodable(raw, error)
 
 
 _envelope = msgspec.json.Decoder(WatchEvent[msgspec.Raw])
@@ -231,7 +231,7 @@ def _decode_raw_page(body: bytes, resource: Resource[Any]) -> Page[msgspec.Raw]:
 
 
 def owned_by(resource: Resource[Any]) -> Callable[[HasMeta], tuple[Key, ...]]:
-    """Maps an object to the key of its controlling owner of that kind; for `Controller.watches`."""
+    """Maps an object to the key of its controlling owner of that kind; for `Controller.watch`."""
 
     def keys(found: HasMeta) -> tuple[Key, ...]:
         owner = found.metadata.controller

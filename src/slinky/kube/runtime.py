@@ -38,7 +38,7 @@ class Runtime:
         self._watches: list[Watch[Any]] = []
         self._controllers: list[ControlLoop[Any]] = []
         self._services: list[Callable[[], Awaitable[None]]] = []
-        self.health.ready("caches", self._unsynced)
+        self.health.add_readiness_check("caches", self._unsynced)
 
     def cache(
         self,
@@ -59,11 +59,11 @@ class Runtime:
             found.add_indexes(indexes)
         return found
 
-    def control(self, controller: ControlLoop[Any]) -> None:
+    def add_controller(self, controller: ControlLoop[Any]) -> None:
         """Run this controller once the caches are whole."""
         self._controllers.append(controller)
 
-    def serve(self, service: Callable[[], Awaitable[None]]) -> None:
+    def add_service(self, service: Callable[[], Awaitable[None]]) -> None:
         """Run this from the start, leading or not."""
         self._services.append(service)
 

@@ -68,7 +68,7 @@ def embedded() -> msgspec.Meta:
     )
 
 
-def form(name: str) -> msgspec.Meta:
+def openapi_format(name: str) -> msgspec.Meta:
     """An OpenAPI format: int32, date-time, duration."""
     return _extra({"format": name})
 
@@ -116,7 +116,7 @@ AGE = Column("AGE", "date", ".metadata.creationTimestamp")
 
 
 @dataclass(frozen=True)
-class Scaled:
+class ScaleSubresource:
     """Where `kubectl scale` and autoscalers find their numbers."""
 
     spec: str = ".spec.replicas"
@@ -143,7 +143,7 @@ def definition(
     rules: Sequence[Schema] = (),
     description: str = "",
     columns: Iterable[Column] = (AGE,),
-    scale: Scaled | None = None,
+    scale: ScaleSubresource | None = None,
     short_names: Sequence[str] = (),
     categories: Sequence[str] = (),
     namespaced: bool = True,
@@ -176,7 +176,7 @@ def definition(
     }
 
 
-def _subresources(status: type | None, scale: Scaled | None) -> Schema:
+def _subresources(status: type | None, scale: ScaleSubresource | None) -> Schema:
     return ({"status": {}} if status else {}) | ({"scale": scale.manifest()} if scale else {})
 
 

@@ -18,10 +18,10 @@ from slinky.observe import Log
 log = Log("slinky.kube.tls")
 
 V = TypeVar("V")
-Stamp = tuple[tuple[int, int, int], ...]
+FileIdentities = tuple[tuple[int, int, int], ...]
 
 
-def stamp(*paths: Path) -> Stamp:
+def file_identities(*paths: Path) -> FileIdentities:
     """Changes whenever one of the files does; a missing file has a stamp too."""
     return tuple(_identity(path) for path in paths)
 
@@ -34,23 +34,23 @@ def _identity(path: Path) -> tuple[int, int, int]:
     return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-class Followed(Generic[V]):
+class ReloadedOnChange(Generic[V]):
     """A value made from files, made again when they change; the last good value survives a bad change."""
 
     def __init__(self, make: Callable[[], V], *paths: Path) -> None:
         self._make = make
         self._paths = paths
-        self._stamp = stamp(*paths)
+        self._stamp = file_identities(*paths)
         self._value = make()
 
     def get(self) -> V:
         """The current value."""
-        now = stamp(*self._paths) if self._paths else self._stamp
+        now = file_identities(*self._paths) if self._paths else self._stamp
         if now != self._stamp:
             self._renew(now)
         return self._value
 
-    def _renew(self, now: Stamp) -> None:
+    def _renew(self, now: FileIdentities) -> None:
         try:
             self._value = self._make()
         except (OSError, ssl.SSLError, ValueError) as error:
@@ -81,7 +81,7 @@ class Pem:
 NO_PEM = Pem()
 
 
-def client_context(ca: Pem, certificate: Pem, key: Pem, *, insecure: bool = False) -> Followed[ssl.SSLContext]:
+def client_context(ca: Pem, certificate: Pem, key: Pem, *, insecure: bool = False) -> ReloadedOnChange[ssl.SSLContext]:
     """How we trust a server and prove ourselves to it."""
 
     def make() -> ssl.SSLContext:
@@ -96,7 +96,7 @@ def client_context(ca: Pem, certificate: Pem, key: Pem, *, insecure: bool = Fals
             load_pair(context, certificate.read(), key.read())
         return context
 
-    return Followed(make, *(pem.path for pem in (ca, certificate, key) if pem.path))
+    return ReloadedOnChange(make, *(pem.path for pem in (ca, certificate, key) if pem.path))
 
 
 def server_context(certificate: Path, key: Path) -> tuple[ssl.SSLContext, Callable[[], None]]:
@@ -110,7 +110,7 @@ def server_context(certificate: Path, key: Path) -> tuple[ssl.SSLContext, Callab
         load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), *texts)
         load_pair(context, *texts)
 
-    followed = Followed(load, certificate, key)
+    followed = ReloadedOnChange(load, certificate, key)
     return context, followed.get
 
 

@@ -19,7 +19,7 @@ from yarl import URL
 import slinky
 from slinky.kube.config import Access
 from slinky.kube.errors import DeadlineExceeded, Unreachable
-from slinky.kube.tls import Followed, Pem, client_context
+from slinky.kube.tls import Pem, ReloadedOnChange, client_context
 
 # A wake-up of the process costs several times what an event costs. Small chunks that follow one another within BUSY
 # seconds are let gather for GATHER seconds, and longer, up to LONGEST, as long as more than DENSE bytes a second come;
@@ -82,7 +82,7 @@ class AioTransport:
 
     def __init__(self, access: Access, *, parallel: int = 64) -> None:
         self._access = access
-        self._trust: Followed[ssl.SSLContext] = client_context(
+        self._trust: ReloadedOnChange[ssl.SSLContext] = client_context(
             access.ca, access.certificate, access.key, insecure=access.insecure
         )
         self._pair: tuple[Pem, Pem] | None = None
@@ -191,7 +191,7 @@ class _AioStream:
         last, pause = float("-inf"), 0.0
         while chunk := await content.readany():
             yield chunk
-            pause = gathering(pause, clock() - last, len(chunk))
+            pause = next_batch_delay(pause, clock() - last, len(chunk))
             if pause and len(chunk) < BULK:
                 await self._gather(pause)
             last = clock()
@@ -210,7 +210,7 @@ class _AioStream:
                 socket.resume_reading()
 
 
-def gathering(before: float, gap: float, size: int) -> float:
+def next_batch_delay(before: float, gap: float, size: int) -> float:
     """For how long to let a stream gather that brought so many bytes, so many seconds after it gathered `before`."""
     if gap >= BUSY:
         return 0.0

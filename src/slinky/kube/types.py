@@ -124,7 +124,7 @@ class Reference(View, frozen=True):
     resource_version: str = ""
 
 
-def age(version: str) -> int:
+def version_number(version: str) -> int:
     """A resource version as a number that orders writes; -1 when there is none or it is not a number.
 
     Kubernetes promises from 1.35 on that versions of one kind are decimal numbers which grow with each write.

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from slinky.kube.interning import share_meta, share_pod
+from slinky.kube.interning import intern_metadata, intern_pod
 from slinky.kube.resource import Resource
 from slinky.kube.types import Condition, Key, Object, ObjectMeta, View
 
@@ -268,7 +268,7 @@ class Scale(Object, frozen=True):
     status: ScaleStatus = ScaleStatus()
 
 
-class Whole(msgspec.Struct, frozen=True, gc=True):
+class Unstructured(msgspec.Struct, frozen=True, gc=True):
     """An object kept whole, for tools; never for caches."""
 
     metadata: ObjectMeta
@@ -284,21 +284,23 @@ class Whole(msgspec.Struct, frozen=True, gc=True):
         return self.metadata.key
 
 
-PODS = Resource("v1", "Pod", "pods", Pod, share=share_pod)
+PODS = Resource("v1", "Pod", "pods", Pod, intern=intern_pod)
 NODES = Resource("v1", "Node", "nodes", Node, namespaced=False)
 NAMESPACES = Resource("v1", "Namespace", "namespaces", Object, namespaced=False)
-CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps", ConfigMap, share=share_meta)
-SECRETS = Resource("v1", "Secret", "secrets", Secret, share=share_meta)
-SERVICES = Resource("v1", "Service", "services", Service, share=share_meta)
-SERVICE_ACCOUNTS = Resource("v1", "ServiceAccount", "serviceaccounts", Object, share=share_meta)
+CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps", ConfigMap, intern=intern_metadata)
+SECRETS = Resource("v1", "Secret", "secrets", Secret, intern=intern_metadata)
+SERVICES = Resource("v1", "Service", "services", Service, intern=intern_metadata)
+SERVICE_ACCOUNTS = Resource("v1", "ServiceAccount", "serviceaccounts", Object, intern=intern_metadata)
 VOLUME_CLAIMS = Resource(
-    "v1", "PersistentVolumeClaim", "persistentvolumeclaims", PersistentVolumeClaim, share=share_meta
+    "v1", "PersistentVolumeClaim", "persistentvolumeclaims", PersistentVolumeClaim, intern=intern_metadata
 )
 EVENTS = Resource("v1", "Event", "events", Object)
-DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", Deployment, share=share_meta)
-STATEFUL_SETS = Resource("apps/v1", "StatefulSet", "statefulsets", StatefulSet, share=share_meta)
-BATCH_JOBS = Resource("batch/v1", "Job", "jobs", BatchJob, share=share_meta)
-DISRUPTION_BUDGETS = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", Object, share=share_meta)
+DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", Deployment, intern=intern_metadata)
+STATEFUL_SETS = Resource("apps/v1", "StatefulSet", "statefulsets", StatefulSet, intern=intern_metadata)
+BATCH_JOBS = Resource("batch/v1", "Job", "jobs", BatchJob, intern=intern_metadata)
+DISRUPTION_BUDGETS = Resource(
+    "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", Object, intern=intern_metadata
+)
 LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases", Lease)
 CUSTOM_RESOURCES = Resource(
     "apiextensions.k8s.io/v1",

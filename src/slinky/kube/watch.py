@@ -25,11 +25,11 @@ from slinky.kube.errors import (
     Unreadable,
     from_status,
 )
-from slinky.kube.line_splitter import Lines
-from slinky.kube.metrics import ODD_OBJECTS, WATCH_ENDS, WATCH_EVENTS, WATCH_STARTS
-from slinky.kube.queue import backoff
-from slinky.kube.resource import Odd, Resource, WatchEvent
-from slinky.kube.types import HasMeta, ObjectMeta, View, age
+from slinky.kube.line_splitter import LineSplitter
+from slinky.kube.metrics import UNDECODABLE_OBJECTS, WATCH_ENDS, WATCH_EVENTS, WATCH_STARTS
+from slinky.kube.queue import backoff_seconds
+from slinky.kube.resource import Resource, UndecodableObject, WatchEvent
+from slinky.kube.types import HasMeta, ObjectMeta, View, version_number
 from slinky.observe import Log
 
 T = TypeVar("T", bound=HasMeta)
@@ -42,7 +42,7 @@ LASTING = 0.5
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
-class Sink(Protocol[T_contra]):
+class WatchSink(Protocol[T_contra]):
     """Is told what the server has."""
 
     def begin(self, *, rewound: bool) -> None:
@@ -54,7 +54,7 @@ class Sink(Protocol[T_contra]):
     def drop(self, meta: ObjectMeta) -> None:
         """The object is gone."""
 
-    def misread(self, found: Odd) -> None:
+    def misread(self, found: UndecodableObject) -> None:
         """The object exists, but not in a shape we know."""
 
     def finish(self, version: str) -> None:
@@ -83,7 +83,7 @@ class Watch(Generic[T]):
         self,
         client: KubeClient,
         resource: Resource[T],
-        sink: Sink[T],
+        sink: WatchSink[T],
         *,
         namespace: str = "",
         labels: str = "",
@@ -122,7 +122,7 @@ class Watch(Generic[T]):
             WATCH_ENDS.labels(self._resource.name, why).inc()
             lasted = self._client.clock.monotonic() - began
             failures = 0 if self._version not in (None, before) or lasted > LASTING else failures + 1
-            await self._client.clock.sleep(max(asked, pause(failures, self._client.dice)))
+            await self._client.clock.sleep(max(asked, reconnect_delay(failures, self._client.rng)))
 
     async def _turn(self) -> None:
         if self._version is not None:
@@ -139,7 +139,7 @@ class Watch(Generic[T]):
         try:
             await self._read({"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"})
         except ApiError as error:
-            if not self._listing or not cannot_stream(error):
+            if not self._listing or not lacks_streaming_lists(error):
                 raise
             log.info("no streaming list here", resource=self._resource.name, why=error)
             return False
@@ -167,10 +167,10 @@ class Watch(Generic[T]):
             **self._select,
             "allowWatchBookmarks": "true",
             # The server ends each stream after a while; not all of ours at once.
-            "timeoutSeconds": self._client.dice.randint(300, 600),
+            "timeoutSeconds": self._client.rng.randint(300, 600),
         }
-        lines = Lines()
-        async with self._client.watching(self._resource, query, namespace=self._namespace, idle=self._idle) as stream:
+        lines = LineSplitter()
+        async with self._client.open_watch(self._resource, query, namespace=self._namespace, idle=self._idle) as stream:
             async for chunk in stream.chunks():
                 whole = lines.feed(chunk)
                 self._events.inc(len(whole))
@@ -191,9 +191,9 @@ class Watch(Generic[T]):
         if not self._listing:  # events of a list come in order of names: no point to resume from
             self._version = event.object.metadata.resource_version or self._version
 
-    def _exists(self, found: T | Odd) -> None:
-        if isinstance(found, Odd):
-            ODD_OBJECTS.labels(self._resource.name).inc()
+    def _exists(self, found: T | UndecodableObject) -> None:
+        if isinstance(found, UndecodableObject):
+            UNDECODABLE_OBJECTS.labels(self._resource.name).inc()
             log.warning(
                 "object of an unexpected shape",
                 resource=self._resource.name,
@@ -208,7 +208,7 @@ class Watch(Generic[T]):
         if self._listing and (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
             self._finish(meta.resource_version)
         elif not self._listing:
-            if age(meta.resource_version) < age(self._version or ""):
+            if version_number(meta.resource_version) < version_number(self._version or ""):
                 raise Rewound(f"{self._resource.name}: from {self._version} to {meta.resource_version}")
             self._version = meta.resource_version
 
@@ -228,13 +228,13 @@ def _decoded(decoder: msgspec.json.Decoder[WatchEvent[Any]], line: bytes) -> Wat
         raise Unreadable(f"watch line {line[:80]!r}: {error}") from error
 
 
-def cannot_stream(error: ApiError) -> bool:
+def lacks_streaming_lists(error: ApiError) -> bool:
     """Does this refusal mean that the server has no streaming lists, rather than that it is unwell."""
     if isinstance(error, BadRequest | Invalid):
         return True
     return error.code == 500 and "storage" in str(error)
 
 
-def pause(failures: int, dice: random.Random) -> float:
+def reconnect_delay(failures: int, rng: random.Random) -> float:
     """Seconds before the next stream: a blink after a good one, growing while nothing works."""
-    return backoff(failures - 1, dice=dice, floor=0.25, ceiling=10.0) if failures else dice.uniform(0.0, 0.05)
+    return backoff_seconds(failures - 1, rng=rng, floor=0.25, ceiling=10.0) if failures else rng.uniform(0.0, 0.05)

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from slinky.kube.certificates import Pouch, kept
+from slinky.kube.certificates import CertificateBundle, renew_bundle
 from slinky.kube.client import KubeClient
 from slinky.kube.errors import AlreadyExists, Conflict, KubeError
 from slinky.kube.resource import Resource
@@ -26,8 +26,8 @@ from slinky.observe import Clock, Health, Log, SystemClock
 
 log = Log("slinky.kube.webhook_certificates")
 
-POUCH = "pouch.json"
-CERTIFICATE, PRIVATE, TRUST = "tls.crt", "tls.key", "ca.crt"
+BUNDLE_KEY = "pouch.json"
+CERTIFICATE, PRIVATE_KEY, CA_CERTIFICATE = "tls.crt", "tls.key", "ca.crt"
 
 
 class ClientConfig(msgspec.Struct, frozen=True, rename="camel"):
@@ -43,7 +43,7 @@ class WebhookEntry(msgspec.Struct, frozen=True, rename="camel"):
     client_config: ClientConfig = ClientConfig()
 
 
-class Configuration(Object, frozen=True):
+class WebhookConfiguration(Object, frozen=True):
     """A webhook configuration."""
 
     webhooks: tuple[WebhookEntry, ...] = ()
@@ -51,10 +51,10 @@ class Configuration(Object, frozen=True):
 
 _GROUP = "admissionregistration.k8s.io/v1"
 VALIDATING = Resource(
-    _GROUP, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", Configuration, namespaced=False
+    _GROUP, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", WebhookConfiguration, namespaced=False
 )
 MUTATING = Resource(
-    _GROUP, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", Configuration, namespaced=False
+    _GROUP, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", WebhookConfiguration, namespaced=False
 )
 
 
@@ -83,16 +83,16 @@ class WebhookCertificates:
     @property
     def private(self) -> Path:
         """The file with its key."""
-        return self._folder / PRIVATE
+        return self._folder / PRIVATE_KEY
 
-    def watched_by(self, health: Health) -> None:
+    def add_readiness_check(self, health: Health) -> None:
         """Not ready while there is no certificate that works."""
-        health.ready("certificates", lambda: self._trouble)
+        health.add_readiness_check("certificates", lambda: self._trouble)
 
     @contextlib.asynccontextmanager
-    async def keeping(self, every: float = 60.0) -> AsyncIterator[None]:
+    async def kept_renewed(self, every: float = 60.0) -> AsyncIterator[None]:
         """Certificates that are there now and stay fresh while inside."""
-        await self.look()
+        await self.renew()
         async with asyncio.TaskGroup() as family:
             task = family.create_task(self.run(every))
             try:
@@ -105,23 +105,23 @@ class WebhookCertificates:
         while True:
             await self._clock.sleep(every)
             try:
-                await self.look()
+                await self.renew()
             except (KubeError, TimeoutError) as error:
                 # The pair that serves is good for weeks: being unable to renew it now is not being unready.
                 log.warning("certificates could not be looked after", error=error)
 
-    async def look(self) -> None:
+    async def renew(self) -> None:
         """Renew what is due, trust it, serve it."""
         pouch = await self._renewed()
         await self._trusted(pouch.trust.encode())
         self._written(pouch)
         self._trouble = None
 
-    async def _renewed(self) -> Pouch:
+    async def _renewed(self) -> CertificateBundle:
         while True:
             found = await self._client.find(SECRETS, self._secret)
             have = _opened(found)
-            pouch = kept(have, self._hosts, self._clock.now())
+            pouch = renew_bundle(have, self._hosts, self._clock.now())
             if pouch == have:
                 return pouch
             try:
@@ -131,12 +131,12 @@ class WebhookCertificates:
             log.info("certificates renewed", secret=str(self._secret))
             return pouch
 
-    async def _store(self, pouch: Pouch, found: Secret | None) -> None:
+    async def _store(self, pouch: CertificateBundle, found: Secret | None) -> None:
         data = {
-            POUCH: msgspec.json.encode(pouch),
-            TRUST: pouch.trust.encode(),
+            BUNDLE_KEY: msgspec.json.encode(pouch),
+            CA_CERTIFICATE: pouch.trust.encode(),
             CERTIFICATE: pouch.serving.certificate.encode(),
-            PRIVATE: pouch.serving.key.encode(),
+            PRIVATE_KEY: pouch.serving.key.encode(),
         }
         encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}
         if found is None:
@@ -148,10 +148,10 @@ class WebhookCertificates:
     async def _trusted(self, trust: bytes) -> None:
         for resource in (VALIDATING, MUTATING):
             found = await self._client.find(resource, Key("", self._configuration))
-            if found and (patch := entrust(found.webhooks, trust)):
+            if found and (patch := ca_bundle_patch(found.webhooks, trust)):
                 await self._client.patch_json(resource, found.key, patch)
 
-    def _written(self, pouch: Pouch) -> None:
+    def _written(self, pouch: CertificateBundle) -> None:
         for path, text in ((self.private, pouch.serving.key), (self.certificate, pouch.serving.certificate)):
             if not path.exists() or path.read_text() != text:
                 fresh = path.with_suffix(".new")
@@ -160,13 +160,13 @@ class WebhookCertificates:
                 os.replace(fresh, path)  # noqa: PTH105 -- atomic, as a reader may look at any moment
 
 
-def service_names(service: Key) -> tuple[str, ...]:
+def service_dns_names(service: Key) -> tuple[str, ...]:
     """What the API server and others may call a Service."""
     inside = f"{service.name}.{service.namespace}.svc"
     return inside, f"{service.name}.{service.namespace}", f"{inside}.cluster.local"
 
 
-def entrust(webhooks: Sequence[WebhookEntry], trust: bytes) -> list[dict[str, Any]]:
+def ca_bundle_patch(webhooks: Sequence[WebhookEntry], trust: bytes) -> list[dict[str, Any]]:
     """The patch that makes every webhook trust `trust`; empty when all do. An entry that moved meanwhile fails it."""
     patch: list[dict[str, Any]] = []
     for index, entry in enumerate(webhooks):
@@ -178,12 +178,12 @@ def entrust(webhooks: Sequence[WebhookEntry], trust: bytes) -> list[dict[str, An
     return patch
 
 
-def _opened(secret: Secret | None) -> Pouch | None:
-    raw = secret.data.get(POUCH) if secret else None
+def _opened(secret: Secret | None) -> CertificateBundle | None:
+    raw = secret.data.get(BUNDLE_KEY) if secret else None
     if not raw:
         return None
     try:
-        return msgspec.json.decode(raw, type=Pouch)
+        return msgspec.json.decode(raw, type=CertificateBundle)
     except msgspec.DecodeError as error:
         log.warning("the Secret of the certificates cannot be read and is made anew", error=error)
         return None

@@ -2,33 +2,33 @@
 """How a process is seen: logs, metrics, health."""
 
 from slinky.observe.clock import Clock, ManualClock, SystemClock, Timer
-from slinky.observe.endpoint import routes, serve
+from slinky.observe.endpoint import endpoint_routes, serve_endpoint
 from slinky.observe.health import Check, Health, LoopLag
-from slinky.observe.log import Log, context, scrub, setup
-from slinky.observe.metrics import REGISTRY, counter, gauge, histogram, render
-from slinky.observe.process import Explained, StartAnew, run, until_signal
+from slinky.observe.log import Log, log_context, redact, setup_logging
+from slinky.observe.metrics import REGISTRY, counter, gauge, histogram, render_metrics
+from slinky.observe.process import ExplainedError, RestartRequired, run_process, until_signal
 
 __all__ = [
     "REGISTRY",
     "Check",
     "Clock",
-    "Explained",
+    "ExplainedError",
     "Health",
     "Log",
     "LoopLag",
     "ManualClock",
-    "StartAnew",
+    "RestartRequired",
     "SystemClock",
     "Timer",
-    "context",
     "counter",
+    "endpoint_routes",
     "gauge",
     "histogram",
-    "render",
-    "routes",
-    "run",
-    "scrub",
-    "serve",
-    "setup",
+    "log_context",
+    "redact",
+    "render_metrics",
+    "run_process",
+    "serve_endpoint",
+    "setup_logging",
     "until_signal",
 ]

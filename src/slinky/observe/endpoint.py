@@ -14,18 +14,18 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from slinky.observe.health import Health
-from slinky.observe.metrics import CONTENT_TYPE, REGISTRY, render
+from slinky.observe.metrics import CONTENT_TYPE, REGISTRY, render_metrics
 
 #: The status to answer with, by the caller's Authorization header: 200 lets in.
-Guard = Callable[[str], Awaitable[int]]
+Authorizer = Callable[[str], Awaitable[int]]
 REFUSALS = {401: "show a token of Kubernetes", 403: "you may not get /metrics", 503: "nobody can be asked; try again"}
 
 
-def routes(health: Health, registry: CollectorRegistry = REGISTRY) -> list[web.RouteDef]:
+def endpoint_routes(health: Health, registry: CollectorRegistry = REGISTRY) -> list[web.RouteDef]:
     """Routes to mount."""
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=render(registry), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=render_metrics(registry), headers={"Content-Type": CONTENT_TYPE})
 
     async def live(_: web.Request) -> web.Response:
         return _answer(health.liveness())
@@ -41,7 +41,7 @@ def routes(health: Health, registry: CollectorRegistry = REGISTRY) -> list[web.R
     ]
 
 
-def guarded_routes(guard: Guard, registry: CollectorRegistry = REGISTRY) -> list[web.RouteDef]:
+def authorized_routes(guard: Authorizer, registry: CollectorRegistry = REGISTRY) -> list[web.RouteDef]:
     """/metrics for those whom the guard lets in."""
 
     async def metrics(request: web.Request) -> web.Response:
@@ -49,7 +49,7 @@ def guarded_routes(guard: Guard, registry: CollectorRegistry = REGISTRY) -> list
         if status != 200:
             asked = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
             return web.Response(status=status, text=f"{REFUSALS.get(status, 'no')}\n", headers=asked)
-        return web.Response(body=render(registry), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=render_metrics(registry), headers={"Content-Type": CONTENT_TYPE})
 
     return [web.get("/metrics", metrics)]
 
@@ -60,18 +60,18 @@ def _answer(complaints: dict[str, str]) -> web.Response:
 
 
 @contextlib.asynccontextmanager
-async def serve(
+async def serve_endpoint(
     health: Health,
     *,
     host: str = "0.0.0.0",  # noqa: S104 -- the kubelet and Prometheus come from outside the pod
     port: int = 8080,
     registry: CollectorRegistry = REGISTRY,
     tls: ssl.SSLContext | None = None,
-    guard: Guard | None = None,
+    guard: Authorizer | None = None,
 ) -> AsyncIterator[int]:
     """Serve while inside; gives the port, which matters when asked for port 0."""
     app = web.Application()
-    app.add_routes(guarded_routes(guard, registry) if guard else routes(health, registry))
+    app.add_routes(authorized_routes(guard, registry) if guard else endpoint_routes(health, registry))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

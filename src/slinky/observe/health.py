@@ -29,11 +29,11 @@ class Health:
         self._live: dict[str, Check] = {}
         self._ready: dict[str, Check] = {}
 
-    def live(self, name: str, check: Check) -> None:
+    def add_liveness_check(self, name: str, check: Check) -> None:
         """Add a check whose failure means: restart me."""
         self._live[name] = check
 
-    def ready(self, name: str, check: Check) -> None:
+    def add_readiness_check(self, name: str, check: Check) -> None:
         """Add a check whose failure means: not yet, or not now."""
         self._ready[name] = check
 

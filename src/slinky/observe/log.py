@@ -21,7 +21,7 @@ import msgspec
 
 _fields: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar("log_fields", default=MappingProxyType({}))
 
-HIDDEN = "[hidden]"
+REDACTED = "[hidden]"
 _SECRET_NAMES = re.compile(r"(?i)(token|password|passwd|secret_data|authorization|private|credential|jwt$|api_?key)")
 _SECRET_TEXTS = re.compile(
     r"(?i)(bearer\s+)[\w.~+/=-]{8,}"
@@ -30,13 +30,13 @@ _SECRET_TEXTS = re.compile(
 )
 
 
-def scrub(text: str) -> str:
+def redact(text: str) -> str:
     """`text` without tokens and private keys."""
-    return _SECRET_TEXTS.sub(lambda found: (found[1] or "") + HIDDEN, text)
+    return _SECRET_TEXTS.sub(lambda found: (found[1] or "") + REDACTED, text)
 
 
 @contextlib.contextmanager
-def context(**fields: Any) -> Iterator[None]:
+def log_context(**fields: Any) -> Iterator[None]:
     """Add `fields` to every line written inside."""
     before = _fields.set({**_fields.get(), **fields})
     try:
@@ -74,10 +74,10 @@ class Log:
 
 def _visible(name: str, value: Any) -> Any:
     if _SECRET_NAMES.search(name):
-        return HIDDEN
+        return REDACTED
     if value is None or isinstance(value, bool | int | float):
         return value
-    return scrub(str(value))
+    return redact(str(value))
 
 
 def record_fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -89,10 +89,10 @@ def record_fields(record: logging.LogRecord) -> dict[str, Any]:
 def _trace(record: logging.LogRecord) -> str:
     if not record.exc_info or record.exc_info[1] is None:
         return ""
-    return scrub("".join(traceback.format_exception(record.exc_info[1])))
+    return redact("".join(traceback.format_exception(record.exc_info[1])))
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, then the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -102,7 +102,7 @@ class JsonLines(logging.Formatter):
             "time": stamp.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": scrub(record.getMessage()),
+            "message": redact(record.getMessage()),
             **record_fields(record),
         }
         if trace := _trace(record):
@@ -110,23 +110,25 @@ class JsonLines(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-class Human(logging.Formatter):
+class HumanFormatter(logging.Formatter):
     """For a terminal: time, level, message, then `name=value` pairs."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         stamp = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         pairs = " ".join(f"{name}={value}" for name, value in record_fields(record).items())
-        line = f"{stamp} {record.levelname:<7} {scrub(record.getMessage())}  {pairs}".rstrip()
+        line = f"{stamp} {record.levelname:<7} {redact(record.getMessage())}  {pairs}".rstrip()
         return f"{line}\n{trace}" if (trace := _trace(record)) else line
 
 
-def setup(shape: Literal["json", "human", "auto"] = "auto", level: str = "INFO", stream: TextIO | None = None) -> None:
+def setup_logging(
+    shape: Literal["json", "human", "auto"] = "auto", level: str = "INFO", stream: TextIO | None = None
+) -> None:
     """Send all logging to `stream`; `auto` is human on a terminal and JSON elsewhere."""
     stream = stream or sys.stderr
     human = shape == "human" or (shape == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(Human() if human else JsonLines())
+    handler.setFormatter(HumanFormatter() if human else JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

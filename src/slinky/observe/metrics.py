@@ -22,7 +22,7 @@ REGISTRY = CollectorRegistry(auto_describe=True)
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -37,11 +37,11 @@ def gauge(name: str, help_text: str, *labels: str) -> Gauge:
     return Gauge(name, help_text, labels, registry=REGISTRY)
 
 
-def histogram(name: str, help_text: str, *labels: str, buckets: Sequence[float] = SECONDS) -> Histogram:
+def histogram(name: str, help_text: str, *labels: str, buckets: Sequence[float] = DURATION_BUCKETS) -> Histogram:
     """A distribution, in seconds unless the name says otherwise."""
     return Histogram(name, help_text, labels, registry=REGISTRY, buckets=buckets)
 
 
-def render(registry: CollectorRegistry = REGISTRY) -> bytes:
+def render_metrics(registry: CollectorRegistry = REGISTRY) -> bytes:
     """The text a Prometheus scrape receives."""
     return generate_latest(registry)

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
-from slinky.observe.endpoint import serve
+from slinky.observe.endpoint import serve_endpoint
 from slinky.observe.health import Health, LoopLag
 from slinky.observe.log import Log
 
@@ -19,28 +19,30 @@ log = Log("slinky.observe.process")
 
 Main = Callable[[Health], Awaitable[None]]
 #: Something that serves while it is entered, such as a guarded side door.
-Door = Callable[[Health], contextlib.AbstractAsyncContextManager[object]]
+ServerFactory = Callable[[Health], contextlib.AbstractAsyncContextManager[object]]
 Address = tuple[str, int]
 
-EVERYWHERE: Address = ("0.0.0.0", 8080)  # noqa: S104 -- the kubelet and Prometheus come from outside the pod
+DEFAULT_ADDRESS: Address = ("0.0.0.0", 8080)  # noqa: S104 -- the kubelet and Prometheus come from outside the pod
 
 
-class StartAnew(Exception):  # noqa: N818 -- a wish, not a failure
+class RestartRequired(Exception):  # noqa: N818 -- a wish, not a failure
     """What a process looks at only when it starts has changed: it ends, and whoever keeps it running starts it."""
 
 
-class Explained(Exception):  # noqa: N818 -- what its sentence does, not what failed
+class ExplainedError(Exception):
     """An error whose sentence tells a person all there is to know: it ends a process without a trace in the log."""
 
 
-def run(main: Main, addresses: Iterable[Address] = (EVERYWHERE,), doors: Iterable[Door] = ()) -> int:
+def run_process(
+    main: Main, addresses: Iterable[Address] = (DEFAULT_ADDRESS,), servers: Iterable[ServerFactory] = ()
+) -> int:
     """Run `main` until it returns or a signal asks to stop; the exit code of the process.
 
     The side door answers at each of the addresses; two of them suit sites that scrape and probe different ports.
-    Further doors are opened beside it.
+    Further servers are opened beside it.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_supervised(main, tuple(dict.fromkeys(addresses)), tuple(doors)))
+        return runner.run(_supervised(main, tuple(dict.fromkeys(addresses)), tuple(servers)))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -52,23 +54,23 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _supervised(main: Main, addresses: Iterable[Address], doors: Iterable[Door]) -> int:
+async def _supervised(main: Main, addresses: Iterable[Address], servers: Iterable[ServerFactory]) -> int:
     health, lag, code = Health(), LoopLag(), 1
-    health.live("event-loop", lag.check)
+    health.add_liveness_check("event-loop", lag.check)
     try:
         async with contextlib.AsyncExitStack() as stack:
             for host, port in addresses:
-                await stack.enter_async_context(serve(health, host=host, port=port))
-            for door in doors:
+                await stack.enter_async_context(serve_endpoint(health, host=host, port=port))
+            for door in servers:
                 await stack.enter_async_context(door(health))
             family = await stack.enter_async_context(asyncio.TaskGroup())
             probe = family.create_task(lag.run())
             code = await until_signal(_awaited(main(health)))
             probe.cancel()
-    except* StartAnew as wishes:
+    except* RestartRequired as wishes:
         log.info("ending, to start anew", why=str(_first(wishes)))
         code = 0
-    except* Explained as errors:
+    except* ExplainedError as errors:
         log.error("stopped", why=str(_first(errors)))
         code = 1
     except* Exception as errors:

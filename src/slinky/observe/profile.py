@@ -24,13 +24,13 @@ RATE = 0.01
 USUAL, LONGEST = 5.0, 60.0
 
 
-def profiled(host: str, port: int) -> Callable[[Health], contextlib.AbstractAsyncContextManager[int]]:
+def profile_server(host: str, port: int) -> Callable[[Health], contextlib.AbstractAsyncContextManager[int]]:
     """The door; give it to `run`."""
-    return lambda _health: serve(host, port)
+    return lambda _health: serve_profile(host, port)
 
 
 @contextlib.asynccontextmanager
-async def serve(host: str, port: int) -> AsyncIterator[int]:
+async def serve_profile(host: str, port: int) -> AsyncIterator[int]:
     """Answer while inside; gives the port."""
     app = web.Application()
     app.add_routes([web.get("/debug/stacks", _stacks), web.get("/debug/profile", _profile)])
@@ -44,7 +44,7 @@ async def serve(host: str, port: int) -> AsyncIterator[int]:
 
 
 async def _stacks(_: web.Request) -> web.Response:
-    return web.Response(text=stacks())
+    return web.Response(text=format_stacks())
 
 
 async def _profile(request: web.Request) -> web.Response:
@@ -53,10 +53,10 @@ async def _profile(request: web.Request) -> web.Response:
     except ValueError:
         return web.Response(status=400, text="seconds must be a number\n")
     looks = round(min(max(seconds, RATE), LONGEST) / RATE)
-    return web.Response(text=folded(await asyncio.to_thread(sample, threading.get_ident(), looks)))
+    return web.Response(text=format_folded(await asyncio.to_thread(sample_stacks, threading.get_ident(), looks)))
 
 
-def stacks() -> str:
+def format_stacks() -> str:
     """Every task, then every thread, each with where it is."""
     text = io.StringIO()
     for task in sorted(asyncio.all_tasks(), key=lambda found: found.get_name()):
@@ -66,7 +66,7 @@ def stacks() -> str:
     return text.getvalue()
 
 
-def sample(thread: int, looks: int, pause: Callable[[float], None] = time.sleep) -> Counter[str]:
+def sample_stacks(thread: int, looks: int, pause: Callable[[float], None] = time.sleep) -> Counter[str]:
     """How often a thread was found where, over so many looks."""
     found: Counter[str] = Counter()
     for _ in range(looks):
@@ -77,7 +77,7 @@ def sample(thread: int, looks: int, pause: Callable[[float], None] = time.sleep)
     return found
 
 
-def folded(found: Counter[str]) -> str:
+def format_folded(found: Counter[str]) -> str:
     """One line per place, the most frequent first."""
     return "".join(f"{place} {count}\n" for place, count in found.most_common())
 

@@ -5,11 +5,11 @@ import sys
 
 import msgspec
 
-from slinky.observe.log import setup
-from slinky.observe.process import run
+from slinky.observe.log import setup_logging
+from slinky.observe.process import run_process
 from slinky.operator.app import main
 from slinky.operator.settings import OperatorSettings
 
-setup()
+setup_logging()
 settings = msgspec.json.decode(sys.argv[1] if sys.argv[1:] else "{}", type=OperatorSettings)
-raise SystemExit(run(lambda health: main(settings, health), [(settings.host, settings.port)]))
+raise SystemExit(run_process(lambda health: main(settings, health), [(settings.host, settings.port)]))

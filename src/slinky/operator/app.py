@@ -8,8 +8,8 @@ import os
 import socket
 import uuid
 
-from slinky.kube import Election, Key, Recorder, Runtime, connect
-from slinky.kube.discovery import Discovery, discover, notice
+from slinky.kube import Election, EventRecorder, Key, Runtime, connect
+from slinky.kube.discovery import Discovery, discover, restart_on_new_kinds
 from slinky.observe import Health
 from slinky.operator.accounting.controller import AccountingReconciler
 from slinky.operator.build.monitors import SERVICE_MONITORS
@@ -35,11 +35,11 @@ async def main(settings: OperatorSettings, health: Health | None = None) -> None
     health = health or Health()
     async with connect(settings.kubeconfig or None, manager=settings.manager) as client:
         runtime = Runtime(client, health=health)
-        recorder = Recorder(client, "slurm-operator")
-        runtime.serve(recorder.run)
+        recorder = EventRecorder(client, "slurm-operator")
+        runtime.add_service(recorder.run)
         monitors = _monitors(await discover(client))
         if not monitors:
-            runtime.serve(lambda: notice(client, _monitors))
+            runtime.add_service(lambda: restart_on_new_kinds(client, _monitors))
         for namespace in settings.namespaces or ("",):
             world = Context(runtime, settings, recorder, namespace=namespace, monitors=bool(monitors))
             wire(world)
@@ -58,7 +58,7 @@ def _monitors(served: Discovery) -> str:
 def wire(world: Context) -> Clusters:
     """Every controller of one world."""
     clusters = Clusters()
-    world.runtime.serve(clusters.run)
+    world.runtime.add_service(clusters.run)
     for keeper in KEEPERS:
         keeper(world, clusters)
     TokenReconciler(world)

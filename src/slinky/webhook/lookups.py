@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from slinky.api import CONTROLLERS, LOGIN_SETS, NODE_SETS, REST_APIS, Accounting, Controller, NodeSet
-from slinky.kube import CONFIG_MAPS, VOLUME_CLAIMS, Key, KubeClient, Odd, Resource
+from slinky.kube import CONFIG_MAPS, VOLUME_CLAIMS, Key, KubeClient, Resource, UndecodableObject
 from slinky.kube.resource import T
 from slinky.webhook.controller import SCRIPTS
 from slinky.webhook.evaluate import Ours, RuleContext
@@ -67,4 +67,4 @@ async def _claims(client: KubeClient, namespace: str, name: str) -> dict[str, fr
 async def _all(client: KubeClient, resource: Resource[T], namespace: str) -> list[T]:
     """Every object that can be read; one that cannot must not keep others out."""
     pages = client.pages(resource, namespace=namespace)
-    return [item async for page in pages for item in page.items or () if not isinstance(item, Odd)]
+    return [item async for page in pages for item in page.items or () if not isinstance(item, UndecodableObject)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from slinky.api.names.wellknown import WEBHOOK_PORT
 from slinky.kube import Key, KubeClient, connect
 from slinky.kube.admission import Handler, application, serve
-from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE, WebhookCertificates, service_names
+from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE_KEY, WebhookCertificates, service_dns_names
 from slinky.observe import Health, Log
 from slinky.webhook.application import handlers
 
@@ -41,7 +41,7 @@ class WebhookSettings:
     @property
     def names(self) -> tuple[str, ...]:
         """Names the certificate is for."""
-        return (*service_names(Key(self.namespace, self.service)), *self.hosts)
+        return (*service_dns_names(Key(self.namespace, self.service)), *self.hosts)
 
 
 async def main(
@@ -65,7 +65,7 @@ async def serving(
 ) -> AsyncIterator[int]:
     """Answer while inside; gives the port."""
     listening = False
-    health.ready("listener", lambda: None if listening else "not listening yet")
+    health.add_readiness_check("listener", lambda: None if listening else "not listening yet")
     app = application({**handlers(client), **(more or {})})
     async with contextlib.AsyncExitStack() as stack:
         folder = settings.certificates
@@ -73,9 +73,9 @@ async def serving(
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slinky-webhook-")))
             secret = Key(settings.namespace, settings.secret)
             keeper = WebhookCertificates(client, secret, folder, settings.names, settings.configuration)
-            keeper.watched_by(health)
-            await stack.enter_async_context(keeper.keeping(settings.look_every))
-        pair = folder / CERTIFICATE, folder / PRIVATE
+            keeper.add_readiness_check(health)
+            await stack.enter_async_context(keeper.kept_renewed(settings.look_every))
+        pair = folder / CERTIFICATE, folder / PRIVATE_KEY
         port = await stack.enter_async_context(serve(app, *pair, host=settings.host, port=settings.port))
         listening = True
         yield port

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from slinky.api import crds
-from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Key, KubeClient, Whole, connect
+from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Key, KubeClient, Unstructured, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 
-WHOLE_DEFINITIONS = CUSTOM_RESOURCES.viewed_as(Whole)
+WHOLE_DEFINITIONS = CUSTOM_RESOURCES.viewed_as(Unstructured)
 
 
 @pytest.fixture(scope="session")
@@ -24,14 +24,14 @@ async def client(plane: PlainPlane) -> AsyncIterator[KubeClient]:
 
 
 @pytest.fixture(scope="session")
-async def installed(client: KubeClient) -> list[Whole]:
+async def installed(client: KubeClient) -> list[Unstructured]:
     """Our definitions, each of them established."""
     for manifest in crds.DEFINITIONS:
         await client.apply(CUSTOM_RESOURCES, manifest, manager="test")
     return [await established(client, manifest["metadata"]["name"]) for manifest in crds.DEFINITIONS]
 
 
-async def established(client: KubeClient, name: str) -> Whole:
+async def established(client: KubeClient, name: str) -> Unstructured:
     async with asyncio.timeout(30):
         while True:
             found = await client.get(WHOLE_DEFINITIONS, Key("", name))
@@ -42,7 +42,7 @@ async def established(client: KubeClient, name: str) -> Whole:
 
 
 @pytest.fixture
-async def space(client: KubeClient, installed: list[Whole]) -> str:
+async def space(client: KubeClient, installed: list[Unstructured]) -> str:
     """A namespace of its own for each test; the server is thrown away, so nobody cleans it up."""
     name = f"t-{secrets.token_hex(4)}"
     await client.create(NAMESPACES, {"metadata": {"name": name}})

@@ -19,7 +19,7 @@ from slinky.api import (
     NodeSet,
     crds,
 )
-from slinky.kube import Invalid, Key, KubeClient, Resource, Whole
+from slinky.kube import Invalid, Key, KubeClient, Resource, Unstructured
 from slinky.kube.conditions import condition_manifests, with_condition
 from slinky.observe import SystemClock
 
@@ -28,7 +28,7 @@ RESOURCES: dict[str, Resource[Any]] = {
 }
 
 
-async def test_every_definition_is_established_without_complaint(installed: list[Whole]) -> None:
+async def test_every_definition_is_established_without_complaint(installed: list[Unstructured]) -> None:
     assert {found.spec["names"]["kind"] for found in installed} == set(SMALLEST)
     for found in installed:
         said = {item["type"]: item for item in found.status["conditions"]}
@@ -58,7 +58,7 @@ async def test_the_smallest_object_of_each_kind_is_stored_and_read_back(
 
 
 async def test_defaults_appear(client: KubeClient, space: str) -> None:
-    whole = NODE_SETS.viewed_as(Whole)
+    whole = NODE_SETS.viewed_as(Unstructured)
     made = await client.create(whole, manifest("NodeSet", space, updateStrategy={}, partition={}))
     assert made.spec == {
         "controllerRef": {"name": "slurm"},
@@ -80,7 +80,7 @@ async def test_defaults_appear(client: KubeClient, space: str) -> None:
     ("kind", "port"), [("Controller", 6817), ("Accounting", 6819), ("RestApi", 6820), ("LoginSet", 22)]
 )
 async def test_a_service_has_the_port_of_its_program(client: KubeClient, space: str, kind: str, port: int) -> None:
-    made = await client.create(RESOURCES[kind].viewed_as(Whole), manifest(kind, space, service={}))
+    made = await client.create(RESOURCES[kind].viewed_as(Unstructured), manifest(kind, space, service={}))
     assert made.spec["service"]["port"] == port
 
 

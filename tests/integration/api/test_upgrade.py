@@ -9,7 +9,7 @@ from tests.integration.api.conftest import established
 from tests.integration.api.manifests import manifest
 
 from slinky.api import CONTROLLERS, Controller, controller
-from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Key, KubeClient, Unreadable, Whole, connect
+from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Key, KubeClient, Unreadable, Unstructured, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 
@@ -31,7 +31,7 @@ async def test_nulls_and_old_mistakes_neither_hide_an_object_nor_freeze_it(own_p
         await established(client, name)
         stored = manifest("Controller", "old", slurmKeyRef={"key": "k", "name": ""})
         stored["spec"] |= {"configFileRefs": None, "template": {"metadata": {"labels": None}}}
-        raw = await client.create(CONTROLLERS.viewed_as(Whole), stored)
+        raw = await client.create(CONTROLLERS.viewed_as(Unstructured), stored)
         assert raw.spec["configFileRefs"] is None
         held = await client.get(CUSTOM_RESOURCES, Key("", name))
         ours = copy.deepcopy(controller.DEFINITION)

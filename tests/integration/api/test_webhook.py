@@ -25,7 +25,7 @@ from slinky.kube import (
     Invalid,
     Key,
     KubeClient,
-    Whole,
+    Unstructured,
 )
 from slinky.kube.admission import application, serve
 from slinky.kube.webhook_certificates import MUTATING, VALIDATING, WebhookCertificates
@@ -66,7 +66,7 @@ def configurations(port: int, name: str) -> tuple[dict[str, Any], dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-async def served(client: KubeClient, installed: list[Whole]) -> AsyncIterator[WebhookSettings]:
+async def served(client: KubeClient, installed: list[Unstructured]) -> AsyncIterator[WebhookSettings]:
     """The webhook on loopback, known to the API server by its address."""
     port, name = free_port(), f"hook-{secrets.token_hex(3)}"
     await client.create(NAMESPACES, {"metadata": {"name": HOME}})
@@ -169,13 +169,13 @@ async def test_two_keepers_agree_on_one_certificate(
     for folder in folders:
         folder.mkdir()
     keepers = [WebhookCertificates(client, secret, folder, ("h",), "nothing", clock) for folder in folders]
-    await asyncio.gather(*(keeper.look() for keeper in keepers))
+    await asyncio.gather(*(keeper.renew() for keeper in keepers))
     texts = {keeper.certificate.read_text() for keeper in keepers}
     assert len(texts) == 1
     stored = await client.get(SECRETS, secret)
     assert stored.data["tls.crt"].decode() in texts
     version = stored.metadata.resource_version
-    await keepers[0].look()
+    await keepers[0].renew()
     assert (await client.get(SECRETS, secret)).metadata.resource_version == version
 
 
@@ -186,11 +186,13 @@ async def test_a_renewed_certificate_is_served_without_a_restart(
     keeper = WebhookCertificates(
         client, Key(HOME, f"c-{secrets.token_hex(3)}"), tmp_path, ("127.0.0.1",), "nothing", clock
     )
-    await keeper.look()
-    async with serve(application({}), keeper.certificate, keeper.private, host="127.0.0.1", port=0, look=0.05) as port:
+    await keeper.renew()
+    async with serve(
+        application({}), keeper.certificate, keeper.private, host="127.0.0.1", port=0, reload_interval=0.05
+    ) as port:
         first = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
         await clock.advance(70 * 86400)
-        await keeper.look()
+        await keeper.renew()
         for _ in range(200):
             now = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
             if now != first:

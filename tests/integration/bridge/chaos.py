@@ -22,14 +22,14 @@ from tests.integration.bridge.rack import Rack
 
 from slinky.bridge import names
 from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
-from slinky.kube import AlreadyExists, Conflict, NotFound, Runtime, Whole
+from slinky.kube import AlreadyExists, Conflict, NotFound, Runtime, Unstructured
 from slinky.lab.kubernetes.bare_plane import WITH_US, PlainPlane
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Job, SlurmError
 
 #: Of every node.
 CPUS = 16
-WHOLE_CLAIMS = RESOURCE_CLAIMS.viewed_as(Whole)
+WHOLE_CLAIMS = RESOURCE_CLAIMS.viewed_as(Unstructured)
 
 
 class Process:
@@ -85,7 +85,7 @@ class Process:
         return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
 
 
-def devices(claim: Whole) -> set[str]:
+def devices(claim: Unstructured) -> set[str]:
     """What a claim holds, read from its own words: devices by name, CPUs of groups by number."""
     found = ((claim.status or {}).get("allocation") or {}).get("devices", {})
     held: set[str] = set()
@@ -100,7 +100,7 @@ def devices(claim: Whole) -> set[str]:
     return held
 
 
-def users(claim: Whole) -> dict[str, str]:
+def users(claim: Unstructured) -> dict[str, str]:
     """The pods that may use a claim: uid to name."""
     return {user["uid"]: user["name"] for user in (claim.status or {}).get("reservedFor") or ()}
 
@@ -119,7 +119,7 @@ class Observer:
         self.looks = 0
         self.events = 0
 
-    def _claim_changed(self, _old: Whole | None, new: Whole | None) -> None:
+    def _claim_changed(self, _old: Unstructured | None, new: Unstructured | None) -> None:
         self.events += 1
         if new is None:
             return
@@ -298,7 +298,7 @@ class Hands:
             except (NotFound, Conflict):
                 continue
 
-    async def _free(self, claim: Whole, consumers: dict[str, str]) -> None:
+    async def _free(self, claim: Unstructured, consumers: dict[str, str]) -> None:
         for uid, name in consumers.items():
             pod = await self.stage.find(name)
             if pod and pod.metadata.uid == uid and pod.status.phase not in {"Succeeded", "Failed"}:

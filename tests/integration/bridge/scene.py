@@ -12,12 +12,23 @@ from slinky.bridge import names
 from slinky.bridge.app import Bridge, assemble
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.state.views import OUR_PODS, WorkloadPod
-from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, Key, KubeClient, Node, NotFound, Resource, Whole
+from slinky.kube import (
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    SERVICE_ACCOUNTS,
+    Key,
+    KubeClient,
+    Node,
+    NotFound,
+    Resource,
+    Unstructured,
+)
 from slinky.kube.conditions import find_condition
 from slinky.slurm import Busy, Job, SlurmError
 from slinky.slurm import SlurmClient as Slurm
 
-WHOLE_PODS = OUR_PODS.viewed_as(Whole)
+WHOLE_PODS = OUR_PODS.viewed_as(Unstructured)
 PATIENCE = 20.0
 
 
@@ -263,7 +274,7 @@ class Scene:
                 await self.client.delete(OUR_PODS, pod.key, grace=0)
 
 
-class Event(Whole, frozen=True):
+class Event(Unstructured, frozen=True):
     """An event."""
 
     reason: str = ""
@@ -285,8 +296,12 @@ async def scene(client: KubeClient, slurm: Slurm, **settings: Any) -> AsyncItera
 
 async def apply_crds(client: KubeClient, documents: Iterable[Mapping[str, Any]]) -> None:
     """Register kinds and wait until they are served."""
-    crds: Resource[Whole] = Resource(
-        "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", Whole, namespaced=False
+    crds: Resource[Unstructured] = Resource(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        Unstructured,
+        namespaced=False,
     )
     for document in documents:
         await client.apply(crds, document, manager="tests")

@@ -21,7 +21,7 @@ from slinky.bridge import config, names
 from slinky.bridge.admission import server as webhook
 from slinky.bridge.state.views import BATCH_JOBS, OUR_PODS
 from slinky.bridge.workload import policy
-from slinky.kube import NAMESPACES, Forbidden, Invalid, Key, KubeClient, Resource, ServerError, Whole, connect
+from slinky.kube import NAMESPACES, Forbidden, Invalid, Key, KubeClient, Resource, ServerError, Unstructured, connect
 from slinky.kube.client import MERGE
 from slinky.lab.kubernetes.bare_plane import PlainPlane, free_port
 from slinky.lab.kubernetes.pki import Authority
@@ -119,7 +119,7 @@ def settings_of(objects: Objects) -> config.BridgeSettings:
 async def apply(client: KubeClient, objects: Objects, *, dry_run: bool = False) -> None:
     for found in objects:
         version, plural, namespaced = PATHS[found["kind"]]
-        resource: Resource[Whole] = Resource(version, found["kind"], plural, Whole, namespaced=namespaced)
+        resource: Resource[Unstructured] = Resource(version, found["kind"], plural, Unstructured, namespaced=namespaced)
         await client.apply(resource, found, manager="helm", dry_run=dry_run)
 
 

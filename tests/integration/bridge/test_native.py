@@ -14,12 +14,12 @@ from tests.integration.bridge.scene import Scene, eventually, scene
 from slinky.bridge import names
 from slinky.bridge.state.views import native
 from slinky.bridge.state.views.native import native_groups, native_workloads
-from slinky.kube import Key, KubeClient, Resource, Whole, discover
+from slinky.kube import Key, KubeClient, Resource, Unstructured, discover
 from slinky.kube.conditions import is_condition_true
 from slinky.slurm import SlurmClient as Slurm
 
-DEFINITIONS: Resource[Whole] = Resource(
-    "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", Whole, namespaced=False
+DEFINITIONS: Resource[Unstructured] = Resource(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", Unstructured, namespaced=False
 )
 NEXT = "scheduling.next.slinky.test"
 ANY: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -70,7 +70,7 @@ async def gang(stage: Scene, version: str, source: dict[str, Any], templates: li
     groups = native_groups([version])
     assert groups is not None
     options = {"annotations": {names.OPTION + "comment": f"by {version}"}}
-    workloads = native_workloads(version).viewed_as(Whole)
+    workloads = native_workloads(version).viewed_as(Unstructured)
     key = Key(stage.namespace, "w")
     await stage.client.create(
         workloads, workloads.manifest(key, metadata=options, spec={"podGroupTemplates": templates})

@@ -10,12 +10,14 @@ from tests.integration.bridge.scene import Scene, eventually, scene
 from slinky.bridge import names
 from slinky.bridge.config import PriorityRule
 from slinky.bridge.state.views import OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
-from slinky.kube import Forbidden, Key, KubeClient, Resource, Whole
+from slinky.kube import Forbidden, Key, KubeClient, Resource, Unstructured
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import SlurmClient as Slurm
 
 SHARED = {names.OPTION + "exclusive": "false"}
-RANKS: Resource[Whole] = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", Whole, namespaced=False)
+RANKS: Resource[Unstructured] = Resource(
+    "scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", Unstructured, namespaced=False
+)
 
 
 @pytest.fixture(scope="module")

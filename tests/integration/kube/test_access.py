@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from slinky.kube import KubeClient, Object, Resource
-from slinky.kube.metrics_auth import metrics_door
+from slinky.kube.metrics_auth import serve_metrics
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.observe import Health
 
@@ -47,7 +47,7 @@ async def test_metrics_are_read_over_tls_by_those_who_may(
 ) -> None:
     stranger, reader = [await token(client, namespace, name) for name in ("stranger", "reader")]
     await allow(client, namespace, "reader")
-    door = metrics_door(Health(), host="127.0.0.1", port=0, kubeconfig=str(plane.kubeconfig))
+    door = serve_metrics(Health(), host="127.0.0.1", port=0, kubeconfig=str(plane.kubeconfig))
     async with door as port, aiohttp.ClientSession() as session:
 
         async def status(path: str = "/metrics", **headers: str) -> int:

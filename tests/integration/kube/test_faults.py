@@ -33,7 +33,7 @@ from slinky.kube import (
     connect,
 )
 from slinky.kube.auth import BearerTokenFile, StaticBearerToken
-from slinky.kube.metrics import ODD_OBJECTS, WATCH_STARTS
+from slinky.kube.metrics import UNDECODABLE_OBJECTS, WATCH_STARTS
 from slinky.kube.tls import Pem
 from slinky.kube.transport import AioTransport
 from slinky.lab.kubernetes.bare_plane import PlainPlane
@@ -199,7 +199,7 @@ async def test_an_object_of_an_unexpected_shape_stops_nothing(client: KubeClient
         body=msgspec.json.encode(LOOSE.manifest(bad, spec={"size": "large"})),
     )
     cache: Cache[Loose] = Cache(LOOSE)
-    counted = ODD_OBJECTS.labels(LOOSE.name)._value.get()
+    counted = UNDECODABLE_OBJECTS.labels(LOOSE.name)._value.get()
     async with asyncio.TaskGroup() as family:
         task = family.create_task(Watch(client, LOOSE, cache, namespace=namespace).run())
         await cache.wait_synced(30.0)
@@ -210,7 +210,7 @@ async def test_an_object_of_an_unexpected_shape_stops_nothing(client: KubeClient
         await client.patch(LOOSE, bad, {"spec": {"size": 2}})
         await until(lambda: bad not in cache.odd and len(cache) == 2)
         task.cancel()
-    assert ODD_OBJECTS.labels(LOOSE.name)._value.get() == counted + 1
+    assert UNDECODABLE_OBJECTS.labels(LOOSE.name)._value.get() == counted + 1
 
 
 async def test_a_rotated_token_is_taken_up_and_the_watch_goes_on(

@@ -19,22 +19,22 @@ from slinky.kube import (
     Condition,
     Discovery,
     Election,
+    EventRecorder,
     Invalid,
     Key,
     KubeClient,
+    LeaseTiming,
     Object,
-    Recorder,
     Resource,
-    Terms,
+    Unstructured,
     View,
-    Whole,
     discover,
-    notice,
+    restart_on_new_kinds,
 )
 from slinky.kube.conditions import condition_manifests, with_condition
 from slinky.kube.quantity import Quantity, canonical
-from slinky.kube.schema import AGE, Column, Scaled, definition, free_form, immutable, list_map, list_set, rule
-from slinky.observe import StartAnew, SystemClock
+from slinky.kube.schema import AGE, Column, ScaleSubresource, definition, free_form, immutable, list_map, list_set, rule
+from slinky.observe import RestartRequired, SystemClock
 
 pytestmark = pytest.mark.plane
 
@@ -87,7 +87,7 @@ DEFINITION = definition(
         Column("MODE", "string", ".spec.mode", wide=True),
         AGE,
     ],
-    scale=Scaled(),
+    scale=ScaleSubresource(),
     short_names=["st8"],
     categories=["slinky"],
 )
@@ -183,12 +183,12 @@ async def test_a_kind_that_comes_later_is_noticed(client: KubeClient, namespace:
         looks += 1
         return "Late" if served.find(group, "Late") else ""
 
-    watching = asyncio.ensure_future(notice(client, news, every=0.05))
+    watching = asyncio.ensure_future(restart_on_new_kinds(client, news, every=0.05))
     await until(lambda: looks > 2)
     assert not watching.done()
     await establish(client, later, Resource(f"{group}/v1", "Late", "lates", Object))
     async with asyncio.timeout(30):
-        with pytest.raises(StartAnew, match="Late"):
+        with pytest.raises(RestartRequired, match="Late"):
             await watching
 
 
@@ -235,7 +235,7 @@ async def test_quantities_are_written_as_the_server_writes_them(client: KubeClie
     # Beyond 2^63 the server has no suffix left and prints 1000E as 1.
     texts = [text for text in texts if Quantity.parse(text) < Quantity.of(2**63 - 1)]
     volumes = [{"name": f"v{i}", "emptyDir": {"sizeLimit": text}} for i, text in enumerate(texts)]
-    view = PODS.viewed_as(Whole)
+    view = PODS.viewed_as(Unstructured)
     made = await client.create(view, pod(namespace, "a", volumes=volumes), dry_run=True)
     stored = [volume["emptyDir"]["sizeLimit"] for volume in made.spec["volumes"]]
     for text, kept in zip(texts, stored, strict=False):
@@ -256,7 +256,7 @@ class Jumpy(SystemClock):
 
 
 async def test_two_candidates_with_mad_clocks_elect_one(client: KubeClient, namespace: str) -> None:
-    terms = Terms(duration=3.0, give_up=2.0, every=0.2)
+    terms = LeaseTiming(duration=3.0, give_up=2.0, every=0.2)
     lease, leading, turns = Key(namespace, "lease"), set[str](), list[str]()
 
     async def candidate(name: str) -> None:
@@ -271,7 +271,7 @@ async def test_two_candidates_with_mad_clocks_elect_one(client: KubeClient, name
             finally:
                 leading.discard(name)
 
-        await Election(mad, lease, name, terms=terms).lead(work)
+        await Election(mad, lease, name, timing=terms).lead(work)
 
     tasks = {name: asyncio.ensure_future(candidate(name)) for name in ("one", "two")}
     try:
@@ -289,9 +289,9 @@ async def test_two_candidates_with_mad_clocks_elect_one(client: KubeClient, name
 
 async def test_events_are_written_and_counted_up(client: KubeClient, namespace: str) -> None:
     made = await client.create(PODS, pod(namespace, "a"))
-    recorder = Recorder(client, "test")
+    recorder = EventRecorder(client, "test")
     for _ in range(2):
-        recorder.note(PODS.reference(made), "Waiting", "Waiting for 3 jobs.", warning=True)
+        recorder.record(PODS.reference(made), "Waiting", "Waiting for 3 jobs.", warning=True)
         await recorder.flush()
     events = Resource("v1", "Event", "events", Noted)
     (found,) = await client.list(events, namespace=namespace, fields=f"involvedObject.uid={made.metadata.uid}")

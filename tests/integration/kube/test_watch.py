@@ -12,14 +12,14 @@ from tests.integration.kube.objects import config_map
 
 from slinky.kube import (
     CONFIG_MAPS,
-    Again,
     Cache,
     ControlLoop,
     Election,
     Key,
     KubeClient,
+    LeaseTiming,
+    RequeueAfter,
     Runtime,
-    Terms,
     Watch,
     by_label,
 )
@@ -67,17 +67,17 @@ async def test_a_controller_reconciles_until_done(client: KubeClient, namespace:
     cache = runtime.cache(CONFIG_MAPS, namespace=namespace)
     rounds: list[Key] = []
 
-    async def reconcile(key: Key) -> Again | None:
+    async def reconcile(key: Key) -> RequeueAfter | None:
         found = cache.get(key)
         rounds.append(key)
         if found is None or found.data.get("state") == "done":
             return None
-        cache.wrote(await client.patch(CONFIG_MAPS, key, {"data": {"state": "done"}}))
+        cache.record_write(await client.patch(CONFIG_MAPS, key, {"data": {"state": "done"}}))
         return None
 
     controller = ControlLoop("test", reconcile)
-    controller.watches(cache)
-    runtime.control(controller)
+    controller.watch(cache)
+    runtime.add_controller(controller)
     running = asyncio.ensure_future(runtime.run())
     try:
         await client.create(CONFIG_MAPS, config_map(namespace, "a"))
@@ -94,25 +94,27 @@ async def test_a_converged_system_led_by_one_writes_nothing(client: KubeClient, 
     cache = runtime.cache(CONFIG_MAPS, namespace=namespace)
     at_rest: Counter[Key] = Counter()
 
-    async def reconcile(key: Key) -> Again | None:
+    async def reconcile(key: Key) -> RequeueAfter | None:
         found = cache.get(key)
         if found is not None and found.data.get("state") == "done":
             at_rest[key] += 1
         else:
             want = CONFIG_MAPS.manifest(key, data={"state": "done"})
-            cache.wrote(await client.apply(CONFIG_MAPS, want, manager="test"))
-        return Again(after=0.05)
+            cache.record_write(await client.apply(CONFIG_MAPS, want, manager="test"))
+        return RequeueAfter(0.05)
 
     async def each_at_rest(times: int) -> None:
         """A write may be seen before it is answered, and counts when answered: so rounds, which wait for it, tell."""
         await until(lambda: len(at_rest) == 5 and min(at_rest.values()) >= times)
 
     controller = ControlLoop("test", reconcile)
-    controller.watches(cache)
-    runtime.control(controller)
+    controller.watch(cache)
+    runtime.add_controller(controller)
     for number in range(5):
         await client.create(CONFIG_MAPS, config_map(namespace, f"c-{number}"))
-    election = Election(client, Key(namespace, "lease"), "me", terms=Terms(duration=600.0, give_up=400.0, every=300.0))
+    election = Election(
+        client, Key(namespace, "lease"), "me", timing=LeaseTiming(duration=600.0, give_up=400.0, every=300.0)
+    )
     running = asyncio.ensure_future(runtime.run(lead=election.lead))
     try:
         await each_at_rest(1)

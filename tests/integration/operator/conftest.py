@@ -13,7 +13,7 @@ from tests.conftest import MakeLab
 from tests.integration.operator import rights
 
 from slinky.kube import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, Key, KubeClient, Resource, connect
-from slinky.kube.views import Whole
+from slinky.kube.views import Unstructured
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside
 from slinky.operator.app import main
@@ -28,22 +28,22 @@ class Desk:
         self.client = client
         self.namespace = namespace
 
-    async def find(self, resource: Resource[Any], name: str) -> Whole | None:
-        return await self.client.find(resource.viewed_as(Whole), Key(self.namespace, name))
+    async def find(self, resource: Resource[Any], name: str) -> Unstructured | None:
+        return await self.client.find(resource.viewed_as(Unstructured), Key(self.namespace, name))
 
-    async def get(self, resource: Resource[Any], name: str) -> Whole:
-        found: Whole = await self.until(lambda: self.find(resource, name), f"{resource.kind} {name}")
+    async def get(self, resource: Resource[Any], name: str) -> Unstructured:
+        found: Unstructured = await self.until(lambda: self.find(resource, name), f"{resource.kind} {name}")
         return found
 
     async def names(self, resource: Resource[Any]) -> list[str]:
-        found = await self.client.list(resource.viewed_as(Whole), namespace=self.namespace)
+        found = await self.client.list(resource.viewed_as(Unstructured), namespace=self.namespace)
         return sorted(item.metadata.name for item in found)
 
     async def apply(
         self, resource: Resource[Any], name: str, *, labels: dict[str, str] | None = None, **body: Any
     ) -> None:
         manifest = resource.manifest(Key(self.namespace, name), metadata={"labels": labels or {}}, **body)
-        await self.client.apply(resource.viewed_as(Whole), manifest, manager="tester")
+        await self.client.apply(resource.viewed_as(Unstructured), manifest, manager="tester")
 
     async def secret(self, name: str, **data: str) -> None:
         await self.apply(SECRETS, name, stringData=data)

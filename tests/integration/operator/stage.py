@@ -21,7 +21,7 @@ from slinky.api.names.wellknown import SLURMRESTD_PORT
 from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
 from slinky.kube import NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, Key, KubeClient, NotFound, Pod, Resource, connect
-from slinky.kube.views import Whole
+from slinky.kube.views import Unstructured
 from slinky.lab.kubernetes.bare_plane import PlainPlane, free_port
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Host, MintedToken, SlurmError, node_conf
@@ -77,7 +77,7 @@ class Stage:
     async def apply(self, resource: Resource[Any], name: str, **body: Any) -> None:
         """Server-side apply, as a person."""
         manifest = resource.manifest(Key(self.namespace, name), **body)
-        await self.client.apply(resource.viewed_as(Whole), manifest, manager="tester")
+        await self.client.apply(resource.viewed_as(Unstructured), manifest, manager="tester")
 
     # --- what can be seen
 
@@ -94,7 +94,7 @@ class Stage:
 
     async def condition(self, kind: str) -> tuple[str, str]:
         """Status and reason of a condition of the NodeSet."""
-        found = await self.client.find(NODE_SETS.viewed_as(Whole), Key(self.namespace, "gpu"))
+        found = await self.client.find(NODE_SETS.viewed_as(Unstructured), Key(self.namespace, "gpu"))
         said = ((found.status if found else None) or {}).get("conditions", ())
         return next(((one["status"], one["reason"]) for one in said if one["type"] == kind), ("", ""))
 
@@ -107,7 +107,7 @@ class Stage:
             host = await self.host(int(name.rpartition("-")[2]))
             if host is None or not host.state.idle or host.state.draining:
                 return False
-        whole = await self.client.list(PODS.viewed_as(Whole), namespace=self.namespace, labels=WORKERS)
+        whole = await self.client.list(PODS.viewed_as(Unstructured), namespace=self.namespace, labels=WORKERS)
         if {pod.spec["containers"][0]["image"] for pod in whole} - {image}:
             return False
         wanted = {"Ready": "True", "Progressing": "False", "SlurmReachable": "True"}
@@ -117,7 +117,7 @@ class Stage:
         """Everything that matters of this namespace, without what differs from run to run."""
         pods = await self.pods()
         hosts = {name: await self.host(int(name.rpartition("-")[2])) for name in pods}
-        found = await self.client.find(NODE_SETS.viewed_as(Whole), Key(self.namespace, "gpu"))
+        found = await self.client.find(NODE_SETS.viewed_as(Unstructured), Key(self.namespace, "gpu"))
         status = (found.status or {}) if found else {}
         return {
             "pods": {name: bool(pod.metadata.annotations.get(metadata.POD_CONDEMNED)) for name, pod in pods.items()},
@@ -158,7 +158,7 @@ class Stage:
             await self.client.patch(PODS, meta.key, {"status": status}, subresource="status")
 
     async def _is_bad(self, key: Key) -> bool:
-        whole = await self.client.get(PODS.viewed_as(Whole), key)
+        whole = await self.client.get(PODS.viewed_as(Unstructured), key)
         return bool(whole.spec["containers"][0]["image"] == BAD)
 
     async def register(self, host: str) -> None:

@@ -13,7 +13,7 @@ from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
 from slinky.api.token import TOKENS
 from slinky.kube import CONFIG_MAPS, DEPLOYMENTS, PODS, SECRETS, SERVICES, STATEFUL_SETS, Key, Resource
-from slinky.kube.views import Whole
+from slinky.kube.views import Unstructured
 
 pytestmark = pytest.mark.plane
 
@@ -186,17 +186,17 @@ async def test_a_stateful_set_of_another_shape_is_replaced(desk: Desk) -> None:
     assert (await replaced(desk, serviceName="slurm-controller-internal")).spec["replicas"] == 1
 
 
-async def replaced(desk: Desk, **fields: Any) -> Whole:
+async def replaced(desk: Desk, **fields: Any) -> Unstructured:
     """The StatefulSet once it has these fields, which needs another one."""
 
-    async def finalized() -> Whole | None:
+    async def finalized() -> Unstructured | None:
         # Without a controller-manager nobody else takes the orphan finalizer away.
         found = await desk.get(STATEFUL_SETS, "slurm-controller")
         if found.metadata.finalizers:
             await desk.client.patch(STATEFUL_SETS, found.key, {"metadata": {"finalizers": None}})
         return found if fields.items() <= found.spec.items() else None
 
-    made: Whole = await desk.until(finalized, "the new one", 20)
+    made: Unstructured = await desk.until(finalized, "the new one", 20)
     return made
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from slinky.bridge.config import BridgeSettings, ConfigError
 from slinky.bridge.credentials import TlsTrust, token_source
-from slinky.kube.certificates import Pair, authority, serving
+from slinky.kube.certificates import CertificatePair, create_authority, create_serving_pair
 from slinky.kube.tls import load_pair
 from slinky.observe import ManualClock
 
@@ -24,9 +24,9 @@ def write(path: Path, text: str) -> None:
     os.replace(fresh, path)  # noqa: PTH105
 
 
-async def shakes_hands(trust: TlsTrust, signer: Pair) -> bool:
+async def shakes_hands(trust: TlsTrust, signer: CertificatePair) -> bool:
     """Whether a server with a certificate of that authority is believed."""
-    pair = serving(signer, ("localhost",), NOW)
+    pair = create_serving_pair(signer, ("localhost",), NOW)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     load_pair(server, pair.certificate.encode(), pair.key.encode())
     listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=server)
@@ -41,7 +41,7 @@ async def shakes_hands(trust: TlsTrust, signer: Pair) -> bool:
 
 
 async def test_a_new_authority_is_trusted_without_a_restart_and_the_old_one_still(tmp_path: Path) -> None:
-    first, second = authority(NOW), authority(NOW)
+    first, second = create_authority(NOW), create_authority(NOW)
     write(tmp_path / "ca.crt", first.certificate)
     clock = ManualClock()
     trust = TlsTrust(str(tmp_path), clock)

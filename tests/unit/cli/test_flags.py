@@ -29,25 +29,25 @@ class Started:
         self.settings = OperatorSettings()
         self.level = ""
         self.addresses: list[tuple[str, int]] = []
-        self.doors = 0
+        self.servers = 0
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     found = Started()
 
-    def run(main: Callable[[Any], Any], addresses: Any, doors: Any) -> int:
-        found.addresses, found.doors = list(addresses), len(list(doors))
+    def run(main: Callable[[Any], Any], addresses: Any, servers: Any) -> int:
+        found.addresses, found.servers = list(addresses), len(list(servers))
         main(None)
         return 0
 
     def operate(settings: OperatorSettings, _: object) -> None:
         found.settings = settings
 
-    monkeypatch.setattr(serve, "run", run)
+    monkeypatch.setattr(serve, "run_process", run)
     monkeypatch.setattr("slinky.operator.app.main", operate)
     monkeypatch.setattr("slinky.webhook.server.main", lambda settings, health: None)
-    monkeypatch.setattr("slinky.observe.log.setup", lambda level: setattr(found, "level", level))
+    monkeypatch.setattr("slinky.observe.log.setup_logging", lambda level: setattr(found, "level", level))
     return found
 
 
@@ -71,7 +71,7 @@ def test_what_they_say_is_heard(started: Started) -> None:
     assert started.settings.workers["slurmclient"] == 2
     assert started.level == "debug"
     assert [port for _, port in started.addresses] == [8081, 8080]
-    assert started.doors == 1, "the profile"
+    assert started.servers == 1, "the profile"
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ MISTAKES = {
 def test_a_mistake_that_shows_only_at_the_start_ends_the_bridge_with_a_sentence(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(log, "setup", lambda level: None)
+    monkeypatch.setattr(log, "setup_logging", lambda level: None)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     monkeypatch.delenv("SLURM_JWT_FILE", raising=False)
     file = tmp_path / "config.yaml"
@@ -72,7 +72,7 @@ def test_a_mistake_that_shows_only_at_the_start_ends_the_bridge_with_a_sentence(
 def test_without_a_way_to_kubernetes_it_ends_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(log, "setup", lambda level: None)
+    monkeypatch.setattr(log, "setup_logging", lambda level: None)
     missing = tmp_path / "kubeconfig"
     assert run("operator", *QUIET, "--kubeconfig", str(missing)).exit_code == 1
     assert f"no kubeconfig at {missing}; point KUBECONFIG at one" in said(caplog)

@@ -10,7 +10,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from slinky.kube import AdmissionRequest, AdmissionResponse, ConfigMap, deny
-from slinky.kube.admission import application, patience
+from slinky.kube.admission import application, handler_timeout
 
 
 def review(version: str = "v1", **request: Any) -> bytes:
@@ -98,4 +98,4 @@ async def test_trouble_is_an_http_error_so_that_the_failure_policy_decides(
 
 @pytest.mark.parametrize(("given", "expected"), [("5s", 4.5), (None, 9.0), ("300s", 9.0), ("junk", 9.0)])
 def test_a_handler_gets_a_little_less_time_than_the_server_waits(given: str | None, expected: float) -> None:
-    assert patience(given) == expected
+    assert handler_timeout(given) == expected

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from tests.unit.kube.objects import config_map
 
-from slinky.kube import CONFIG_MAPS, Cache, ConfigMap, Key, Later, ObjectMeta, Odd, Unreadable, by_label
+from slinky.kube import CONFIG_MAPS, Cache, ConfigMap, Key, Later, ObjectMeta, UndecodableObject, Unreadable, by_label
 
 
 def make(**indexes: object) -> Cache[ConfigMap]:
@@ -37,7 +37,7 @@ def test_only_a_complete_list_removes() -> None:
 def test_an_object_newer_than_the_list_stays() -> None:
     cache = whole(config_map("a", 1))
     cache.begin()
-    cache.wrote(config_map("b", 300))  # the list is of before our write and does not mention it
+    cache.record_write(config_map("b", 300))  # the list is of before our write and does not mention it
     cache.put(config_map("a", 1))
     cache.finish("200")
     assert set(cache.keys()) == {Key("ns", "a"), Key("ns", "b")}
@@ -45,7 +45,7 @@ def test_an_object_newer_than_the_list_stays() -> None:
 
 def test_events_from_before_our_own_write_change_nothing() -> None:
     cache = whole(config_map("a", 1, data={"x": "old"}))
-    cache.wrote(config_map("a", 9, data={"x": "mine"}))
+    cache.record_write(config_map("a", 9, data={"x": "mine"}))
     cache.put(config_map("a", 5, data={"x": "late event"}))
     assert cache.get(Key("ns", "a")) == config_map("a", 9, data={"x": "mine"})
     cache.drop(ObjectMeta("a", "ns", resource_version="4"))
@@ -54,7 +54,7 @@ def test_events_from_before_our_own_write_change_nothing() -> None:
 
 def test_what_we_deleted_does_not_come_back_by_an_old_event() -> None:
     cache = whole(config_map("a", 1))
-    cache.removed(Key("ns", "a"), "uid-a")
+    cache.record_removal(Key("ns", "a"), "uid-a")
     cache.put(config_map("a", 2))
     assert cache.get(Key("ns", "a")) is None
     cache.drop(ObjectMeta("a", "ns", resource_version="3"))
@@ -64,7 +64,7 @@ def test_what_we_deleted_does_not_come_back_by_an_old_event() -> None:
 
 def test_a_recreated_object_shows_although_we_deleted_its_namesake() -> None:
     cache = whole(config_map("a", 1))
-    cache.removed(Key("ns", "a"), "uid-a")
+    cache.record_removal(Key("ns", "a"), "uid-a")
     cache.put(config_map("a", 2, uid="another"))
     assert cache.get(Key("ns", "a")) is not None
 
@@ -86,9 +86,9 @@ def test_what_a_deletion_leaves_is_shown_and_a_last_version_is_not(
         finalizers=finalizers,
     )
     cache = whole(before)
-    cache.deleted(before, structs.replace(before, metadata=meta))
+    cache.record_deletion(before, structs.replace(before, metadata=meta))
     assert (Key("ns", "a") in cache) is stays
-    cache.deleted(before, None)
+    cache.record_deletion(before, None)
     assert Key("ns", "a") not in cache
 
 
@@ -96,9 +96,9 @@ def test_an_answer_that_comes_after_the_end_of_its_object_revives_nothing() -> N
     cache = whole(config_map("a", 1))
     cache.put(config_map("a", 101))
     cache.drop(ObjectMeta("a", "ns", resource_version="103"))
-    cache.wrote(config_map("a", 102))  # our patch was between the two
+    cache.record_write(config_map("a", 102))  # our patch was between the two
     assert Key("ns", "a") not in cache
-    cache.wrote(config_map("a", 104, uid="another"))
+    cache.record_write(config_map("a", 104, uid="another"))
     assert Key("ns", "a") in cache
 
 
@@ -114,8 +114,8 @@ def test_a_server_that_went_back_in_time_is_believed() -> None:
 def test_an_unreadable_object_is_never_an_absence() -> None:
     cache = whole(config_map("a", 1))
     cache.begin()
-    cache.misread(Odd(ObjectMeta("a", "ns", resource_version="2"), "data is a list"))
-    cache.misread(Odd(ObjectMeta("b", "ns", resource_version="2"), "data is a list"))
+    cache.misread(UndecodableObject(ObjectMeta("a", "ns", resource_version="2"), "data is a list"))
+    cache.misread(UndecodableObject(ObjectMeta("b", "ns", resource_version="2"), "data is a list"))
     cache.finish("200")
     assert cache.get(Key("ns", "a")) == config_map("a", 1)
     with pytest.raises(Unreadable, match="ns/b"):
@@ -129,14 +129,14 @@ def test_an_unreadable_object_is_never_an_absence() -> None:
 def test_an_object_without_a_readable_name_forbids_to_conclude_an_absence() -> None:
     cache = whole(config_map("a", 1))
     cache.begin()
-    cache.misread(Odd(ObjectMeta(), "no metadata"))
+    cache.misread(UndecodableObject(ObjectMeta(), "no metadata"))
     cache.finish("200")
     assert Key("ns", "a") in cache
 
 
 def test_a_deleted_odd_object_is_gone() -> None:
     cache = whole()
-    cache.misread(Odd(ObjectMeta("b", "ns", resource_version="2"), "why"))
+    cache.misread(UndecodableObject(ObjectMeta("b", "ns", resource_version="2"), "why"))
     cache.drop(ObjectMeta("b", "ns", resource_version="3"))
     assert cache.get(Key("ns", "b")) is None
 
@@ -182,6 +182,6 @@ def test_an_index_always_agrees_with_the_objects(steps: list[tuple[str, str, str
     for value in ("x", "y"):
         expected = {found.key for found in cache if found.metadata.labels.get("app") == value}
         assert {found.key for found in cache.by("app", value)} == expected
-    assert set(cache.values_of("app")) == {
+    assert set(cache.index_values("app")) == {
         found.metadata.labels["app"] for found in cache if "app" in found.metadata.labels
     }

@@ -19,7 +19,7 @@ from slinky.kube import (
     Unreachable,
     Unreadable,
 )
-from slinky.kube.errors import ErrorKind, api_error, verdict
+from slinky.kube.errors import ErrorKind, api_error, classify_error
 from slinky.observe import ManualClock
 
 FOUND = {"metadata": {"name": "a", "namespace": "ns", "resourceVersion": "1"}}
@@ -30,7 +30,7 @@ class Rig:
     def __init__(self, *requests: object) -> None:
         self.transport = Scripted(list(requests))
         self.clock = ManualClock()
-        self.client = KubeClient(self.transport, clock=self.clock, dice=random.Random(1), deadline=30.0)  # noqa: S311
+        self.client = KubeClient(self.transport, clock=self.clock, rng=random.Random(1), deadline=30.0)  # noqa: S311
 
     async def get(self, seconds: float) -> object:
         """The answer to a get during which `seconds` pass."""
@@ -52,7 +52,7 @@ async def test_a_pause_beyond_the_deadline_is_not_waited_for() -> None:
     with pytest.raises(TooManyRequests) as refused:
         await rig.get(0.0)
     assert refused.value.retry_after == 60.0
-    assert verdict(refused.value).after == 60.0
+    assert classify_error(refused.value).after == 60.0
 
 
 async def test_a_refusal_without_a_pause_is_passed_on() -> None:
@@ -122,8 +122,8 @@ async def test_deleting_what_is_gone_is_not_found() -> None:
 )
 def test_each_refusal_has_its_kind(code: int, reason: str, kind: ErrorKind) -> None:
     error = api_error(code, msgspec.json.encode({"code": code, "reason": reason}))
-    assert verdict(error).kind is kind
+    assert classify_error(error).kind is kind
 
 
 def test_what_nobody_foresaw_is_a_bug() -> None:
-    assert verdict(KeyError("x")).kind is ErrorKind.BUG
+    assert classify_error(KeyError("x")).kind is ErrorKind.BUG

@@ -11,7 +11,7 @@ import yaml
 
 from slinky.kube import Misconfigured, connect
 from slinky.kube.auth import BearerTokenFile, ExecSpec, ExecToken
-from slinky.kube.config import find, from_kubeconfig, in_cluster
+from slinky.kube.config import find_access, from_kubeconfig, in_cluster
 from slinky.observe import ManualClock
 
 
@@ -31,7 +31,7 @@ def kubeconfig(path: Path, user: dict[str, Any], name: str = "one", **cluster: A
 
 async def test_a_kubeconfig_gives_server_trust_and_token(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "c", {"token": "t"}, **{"certificate-authority": "ca.crt"})
-    access = find(path)
+    access = find_access(path)
     assert (access.server, access.namespace) == ("https://one.test", "home")
     assert access.ca.path == tmp_path / "ca.crt"  # relative to the file it is named in
     assert await access.tokens.token() == "t"
@@ -50,15 +50,15 @@ async def test_a_server_that_is_not_verified_is_noted(
 def test_data_inside_the_file_wins_over_a_path(tmp_path: Path) -> None:
     data = base64.b64encode(b"PEM").decode()
     path = kubeconfig(tmp_path / "c", {"client-certificate": "x", "client-certificate-data": data})
-    assert find(path).certificate.read() == b"PEM"
+    assert find_access(path).certificate.read() == b"PEM"
 
 
 async def test_several_files_merge_and_the_first_mention_wins(tmp_path: Path) -> None:
     first = kubeconfig(tmp_path / "a", {"token": "first"})
     second = kubeconfig(tmp_path / "b", {"token": "second"}, name="two")
     env = {"KUBECONFIG": f"{first}:{tmp_path / 'missing'}:{second}"}
-    assert await find(env=env).tokens.token() == "first"
-    assert await find(context="two", env=env).tokens.token() == "second"
+    assert await find_access(env=env).tokens.token() == "first"
+    assert await find_access(context="two", env=env).tokens.token() == "second"
 
 
 def test_a_program_beside_the_file_is_found_there(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_program_beside_the_file_is_found_there(tmp_path: Path) -> None:
         "plugin": "plugin",
         "/bin/p": "/bin/p",
     }.items():
-        tokens = find(kubeconfig(tmp_path / "c", {"exec": {"command": command}})).tokens
+        tokens = find_access(kubeconfig(tmp_path / "c", {"exec": {"command": command}})).tokens
         assert isinstance(tokens, ExecToken)
         assert tokens._spec.command == expected
 

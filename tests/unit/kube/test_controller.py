@@ -4,13 +4,14 @@
 import asyncio
 import contextlib
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import pytest
 from tests.unit.kube.objects import config_map
 
 from slinky.kube import (
     CONFIG_MAPS,
-    Again,
     Blocked,
     Cache,
     ConfigMap,
@@ -20,20 +21,22 @@ from slinky.kube import (
     Key,
     Later,
     ObjectMeta,
+    RequeueAfter,
 )
-from slinky.observe import ManualClock
+from slinky.observe import Log, ManualClock
+from slinky.observe.log import record_fields
 
 A = Key("ns", "a")
 
 
 class Rig:
-    def __init__(self, reconcile: Callable[[Key], Awaitable[Again | None]], **options: object) -> None:
+    def __init__(self, reconcile: Callable[[Key], Awaitable[RequeueAfter | None]], **options: object) -> None:
         self.clock = ManualClock()
         self.told: list[ErrorDecision] = []
         self.cache: Cache[ConfigMap] = Cache(CONFIG_MAPS)
         self.seen: list[Key] = []
 
-        async def counted(key: Key) -> Again | None:
+        async def counted(key: Key) -> RequeueAfter | None:
             self.seen.append(key)
             return await reconcile(key)
 
@@ -43,12 +46,12 @@ class Rig:
         self.controller: ControlLoop[Key] = ControlLoop(
             "test",
             counted,
-            blocked=blocked,
+            on_blocked=blocked,
             clock=self.clock,
-            dice=random.Random(1),  # noqa: S311
+            rng=random.Random(1),  # noqa: S311
             **options,  # type: ignore[arg-type]
         )
-        self.controller.watches(self.cache)
+        self.controller.watch(self.cache)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -58,7 +61,7 @@ class Rig:
             task.cancel()
 
 
-async def fine(_: Key) -> Again | None:
+async def fine(_: Key) -> RequeueAfter | None:
     return None
 
 
@@ -82,8 +85,8 @@ async def test_a_deletion_is_reconciled_too() -> None:
 
 
 async def test_again_means_again_after_that_long() -> None:
-    async def reconcile(_: Key) -> Again | None:
-        return Again(after=60.0)
+    async def reconcile(_: Key) -> RequeueAfter | None:
+        return RequeueAfter(60.0)
 
     rig = Rig(reconcile)
     async with rig.running():
@@ -95,7 +98,7 @@ async def test_again_means_again_after_that_long() -> None:
 
 
 async def test_try_later_backs_off_and_success_forgets_it() -> None:
-    async def reconcile(_: Key) -> Again | None:
+    async def reconcile(_: Key) -> RequeueAfter | None:
         if len(rig.seen) < 4:
             raise Later("not yet")
         return None
@@ -109,7 +112,7 @@ async def test_try_later_backs_off_and_success_forgets_it() -> None:
 
 
 async def test_the_servers_own_pause_is_honoured() -> None:
-    async def reconcile(_: Key) -> Again | None:
+    async def reconcile(_: Key) -> RequeueAfter | None:
         raise Later("busy", after=100.0)
 
     rig = Rig(reconcile)
@@ -120,7 +123,7 @@ async def test_the_servers_own_pause_is_honoured() -> None:
 
 
 async def test_blocked_tells_a_person_and_waits_for_a_change() -> None:
-    async def reconcile(_: Key) -> Again | None:
+    async def reconcile(_: Key) -> RequeueAfter | None:
         raise Blocked("NoSecret", "create the secret `key`")
 
     rig = Rig(reconcile)
@@ -135,7 +138,7 @@ async def test_blocked_tells_a_person_and_waits_for_a_change() -> None:
 
 
 async def test_a_bug_in_one_key_does_not_stop_the_others() -> None:
-    async def reconcile(key: Key) -> Again | None:
+    async def reconcile(key: Key) -> RequeueAfter | None:
         if key == A:
             raise ZeroDivisionError
         return None
@@ -149,14 +152,14 @@ async def test_a_bug_in_one_key_does_not_stop_the_others() -> None:
 
 
 async def test_a_reconcile_that_hangs_is_cut_off() -> None:
-    async def reconcile(_: Key) -> Again | None:
+    async def reconcile(_: Key) -> RequeueAfter | None:
         await asyncio.Event().wait()
         return None
 
     rig = Rig(reconcile, deadline=0.01, workers=1)
     rig.controller.queue.add(A)
     assert await rig.controller.queue.get() == A
-    await rig.controller.once(A)
+    await rig.controller.reconcile_once(A)
     assert rig.controller.queue.failures(A) == 1
 
 
@@ -167,10 +170,10 @@ async def test_errors_of_other_packages_are_judged_by_their_own_table() -> None:
     def judge(error: Exception) -> ErrorDecision | None:
         return ErrorDecision(ErrorKind.LATER, "SlurmDown", "no answer", 7.0) if isinstance(error, SlurmDown) else None
 
-    async def reconcile(_: Key) -> Again | None:
+    async def reconcile(_: Key) -> RequeueAfter | None:
         raise SlurmDown
 
-    rig = Rig(reconcile, judges=[judge])
+    rig = Rig(reconcile, error_classifiers=[judge])
     async with rig.running():
         rig.controller.queue.add(A)
         await rig.clock.advance(8.0)
@@ -178,7 +181,7 @@ async def test_errors_of_other_packages_are_judged_by_their_own_table() -> None:
 
 
 async def test_a_dead_cluster_starves_nobody() -> None:
-    async def reconcile(key: Key) -> Again | None:
+    async def reconcile(key: Key) -> RequeueAfter | None:
         if key.namespace == "dead":
             await rig.clock.sleep(1000.0)
         return None
@@ -191,3 +194,40 @@ async def test_a_dead_cluster_starves_nobody() -> None:
             rig.controller.queue.add(Key("well", str(number)))
         await rig.clock.advance(1.0)
         assert sum(key.namespace == "well" for key in rig.seen) == 50
+
+
+async def test_every_log_line_of_a_reconcile_carries_its_id(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log("test")
+
+    async def reconcile(_: Key) -> RequeueAfter | None:
+        log.info("first")
+        await asyncio.sleep(0)
+        log.info("second")
+        raise Later("not yet")
+
+    rig = Rig(reconcile, workers=2)
+    with caplog.at_level("INFO"):
+        async with rig.running():
+            rig.controller.queue.add(A)
+            rig.controller.queue.add(Key("ns", "b"))
+            await rig.clock.advance(0.1)
+    lines = [(record.getMessage(), record_fields(record)) for record in caplog.records]
+    ids = {key: {fields["reconcile"] for _, fields in lines if fields["key"] == key} for key in ("ns/a", "ns/b")}
+    assert {message for message, _ in lines} == {"first", "second", "reconcile is retried later"}
+    assert all(len(found) == 1 for found in ids.values()), "one id in all lines of one reconcile"
+    assert ids["ns/a"] != ids["ns/b"]
+    assert all(re.fullmatch("[0-9a-f]{8}", text) for found in ids.values() for text in found)
+
+
+async def test_the_ids_of_reconciles_come_from_the_given_random_numbers(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log("test")
+
+    async def reconcile(_: Key) -> RequeueAfter | None:
+        log.info("line")
+        return None
+
+    controller: ControlLoop[Key] = ControlLoop("test", reconcile, rng=random.Random(7))  # noqa: S311
+    with caplog.at_level("INFO"):
+        await controller.reconcile_once(A)
+    expected = random.Random(7).getrandbits(32)  # noqa: S311
+    assert [record_fields(record)["reconcile"] for record in caplog.records] == [f"{expected:08x}"]

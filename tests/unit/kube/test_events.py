@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.unit.kube.scripted import Scripted, answer
 
-from slinky.kube import KubeClient, Recorder, Reference, Unreachable
+from slinky.kube import EventRecorder, KubeClient, Reference, Unreachable
 from slinky.kube.events import COMBINED
 from slinky.observe import ManualClock
 
@@ -19,8 +19,8 @@ OK = answer(201, {"metadata": {"name": "e"}})
 class Rig:
     def __init__(self) -> None:
         self.transport, self.clock = Scripted(), ManualClock()
-        client = KubeClient(self.transport, clock=self.clock, dice=random.Random(1))  # noqa: S311
-        self.recorder = Recorder(client, "test")
+        client = KubeClient(self.transport, clock=self.clock, rng=random.Random(1))  # noqa: S311
+        self.recorder = EventRecorder(client, "test")
 
     async def flush(self, *answers: Any) -> list[tuple[str, dict[str, Any]]]:
         """What was written; every request is answered well unless said otherwise."""
@@ -37,23 +37,23 @@ def rig() -> Rig:
 
 async def test_a_repeated_event_is_one_event_with_a_count(rig: Rig) -> None:
     for _ in range(3):
-        rig.recorder.note(POD, "Waiting", "for room")
+        rig.recorder.record(POD, "Waiting", "for room")
     ((method, made),) = await rig.flush()
     assert (method, made["count"], made["involvedObject"]["uid"]) == ("POST", 3, "uid-a")
-    rig.recorder.note(POD, "Waiting", "for room")
+    rig.recorder.record(POD, "Waiting", "for room")
     ((method, again),) = await rig.flush()
     assert (method, again["count"]) == ("PATCH", 4)
 
 
 async def test_another_version_of_the_object_is_the_same_object(rig: Rig) -> None:
-    rig.recorder.note(POD, "Waiting", "for room")
-    rig.recorder.note(msgspec.structs.replace(POD, resource_version="8"), "Waiting", "for room")
+    rig.recorder.record(POD, "Waiting", "for room")
+    rig.recorder.record(msgspec.structs.replace(POD, resource_version="8"), "Waiting", "for room")
     assert [made["count"] for _, made in await rig.flush()] == [2]
 
 
 async def test_many_messages_of_one_reason_are_combined(rig: Rig) -> None:
     for number in range(15):
-        rig.recorder.note(POD, "Waiting", f"for job {number}")
+        rig.recorder.record(POD, "Waiting", f"for job {number}")
     written = await rig.flush()
     assert len(written) == 11
     assert written[-1][1]["message"] == f"{COMBINED}for job 14"
@@ -63,30 +63,30 @@ async def test_many_messages_of_one_reason_are_combined(rig: Rig) -> None:
 async def test_a_talkative_object_is_muted_and_the_others_are_heard(rig: Rig) -> None:
     other = msgspec.structs.replace(POD, name="b", uid="uid-b")
     for number in range(100):
-        rig.recorder.note(POD, f"Reason{number}", "text")
-    rig.recorder.note(other, "Reason", "text")
+        rig.recorder.record(POD, f"Reason{number}", "text")
+    rig.recorder.record(other, "Reason", "text")
     assert len(await rig.flush()) == 26
     await rig.clock.advance(301.0)
-    rig.recorder.note(POD, "ReasonLater", "text")
+    rig.recorder.record(POD, "ReasonLater", "text")
     assert len(await rig.flush()) == 1
 
 
 async def test_an_event_that_could_not_be_sent_is_sent_later(rig: Rig) -> None:
-    rig.recorder.note(POD, "Waiting", "for room")
+    rig.recorder.record(POD, "Waiting", "for room")
     await rig.flush(Unreachable("down"))
     assert [method for method, _ in await rig.flush()] == ["POST"]
 
 
 async def test_a_refused_event_is_dropped(rig: Rig) -> None:
-    rig.recorder.note(POD, "Waiting", "for room")
+    rig.recorder.record(POD, "Waiting", "for room")
     await rig.flush(answer(403, {"code": 403, "reason": "Forbidden", "message": "namespace is going"}))
     assert await rig.flush() == []
 
 
 async def test_an_expired_event_is_made_anew(rig: Rig) -> None:
-    rig.recorder.note(POD, "Waiting", "for room")
+    rig.recorder.record(POD, "Waiting", "for room")
     await rig.flush()
-    rig.recorder.note(POD, "Waiting", "for room")
+    rig.recorder.record(POD, "Waiting", "for room")
     written = await rig.flush(answer(404, {"code": 404, "reason": "NotFound"}))
     assert [method for method, _ in written] == ["PATCH", "POST"]
     assert written[-1][1]["count"] == 2

@@ -15,7 +15,7 @@ KEY = Key("ns", "a")
 async def test_the_written_finalizers_are_in_the_cache_at_once() -> None:
     meta = {"name": "a", "namespace": "ns", "uid": "uid-a", "resourceVersion": "2", "finalizers": ["x", "y"]}
     transport, cache = Scripted([answer(200, {"metadata": meta})]), Cache(CONFIG_MAPS)
-    cache.wrote(config_map("a", 1))
+    cache.record_write(config_map("a", 1))
     await set_finalizers(KubeClient(transport), cache, config_map("a", 1), ["x", "y"])
     cached = cache.get(KEY)
     assert cached is not None
@@ -30,7 +30,7 @@ async def test_the_written_finalizers_are_in_the_cache_at_once() -> None:
 async def test_an_object_that_has_changed_keeps_its_finalizers() -> None:
     refusal = {"kind": "Status", "code": 409, "reason": "Conflict", "message": "the object has been modified"}
     transport, cache = Scripted([answer(409, refusal)]), Cache(CONFIG_MAPS)
-    cache.wrote(config_map("a", 1))
+    cache.record_write(config_map("a", 1))
     with pytest.raises(Conflict):
         await set_finalizers(KubeClient(transport), cache, config_map("a", 1), [])
     assert cache.get(KEY) == config_map("a", 1)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.unit.kube.scripted import Scripted, answer
 
-from slinky.kube import Election, Key, KubeClient, LeadershipLost, Terms
+from slinky.kube import Election, Key, KubeClient, LeadershipLost, LeaseTiming
 from slinky.kube.errors import Unreachable
 from slinky.kube.transport import HttpResponse
 from slinky.observe import ManualClock
@@ -59,8 +59,8 @@ class Rig:
         self.leading: list[str] = []
 
     def candidate(self, name: str) -> "asyncio.Task[None]":
-        client = KubeClient(self.server, clock=self.clock, dice=random.Random(name))  # noqa: S311
-        election = Election(client, LEASE, name, terms=Terms())
+        client = KubeClient(self.server, clock=self.clock, rng=random.Random(name))  # noqa: S311
+        election = Election(client, LEASE, name, timing=LeaseTiming())
 
         async def work() -> None:
             self.leading.append(name)
@@ -148,7 +148,7 @@ async def test_a_stolen_lease_ends_the_work() -> None:
 
 async def test_an_error_of_the_work_passes_through_and_frees_the_lease() -> None:
     rig = Rig()
-    client = KubeClient(rig.server, clock=rig.clock, dice=random.Random(1))  # noqa: S311
+    client = KubeClient(rig.server, clock=rig.clock, rng=random.Random(1))  # noqa: S311
 
     async def work() -> None:
         raise ValueError("bug")

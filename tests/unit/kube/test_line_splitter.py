@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slinky.kube.errors import Unreadable
-from slinky.kube.line_splitter import Lines
+from slinky.kube.line_splitter import LineSplitter
 
 lines = st.lists(st.binary(min_size=1, max_size=30).map(lambda raw: raw.replace(b"\n", b"x")), max_size=20)
 
@@ -18,14 +18,14 @@ def test_chunk_borders_do_not_matter(lines: list[bytes], cuts: list[int], tail: 
     tail = tail.replace(b"\n", b"x")
     stream = b"".join(line + b"\n" for line in lines) + tail
     borders = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
-    splitter, found = Lines(), []
+    splitter, found = LineSplitter(), []
     for start, end in pairwise(borders):
         found += splitter.feed(stream[start:end])
     assert found == lines  # and the unfinished tail is never handed out
 
 
 def test_an_endless_line_is_refused() -> None:
-    splitter = Lines(limit=100)
+    splitter = LineSplitter(limit=100)
     with pytest.raises(Unreadable):
         for _ in range(11):
             splitter.feed(b"x" * 10)

@@ -10,7 +10,7 @@ from tests.unit.kube.scripted import Scripted, answer
 from slinky.kube import KubeClient
 from slinky.kube.certificates import SERVING_LIFE
 from slinky.kube.errors import Unreachable
-from slinky.kube.metrics_auth import MOST_REMEMBERED, REMEMBERED, OwnCertificate, Reviewer
+from slinky.kube.metrics_auth import CACHE_SECONDS, CACHE_SIZE, MetricsAuthorizer, SelfSignedCertificate
 from slinky.observe import ManualClock
 
 
@@ -22,9 +22,9 @@ def access(allowed: bool) -> Any:
     return answer(201, {"status": {"allowed": allowed}})
 
 
-def reviewer(*script: Any) -> tuple[Reviewer, Scripted, ManualClock]:
+def reviewer(*script: Any) -> tuple[MetricsAuthorizer, Scripted, ManualClock]:
     transport, clock = Scripted([*script]), ManualClock()
-    return Reviewer(KubeClient(transport, clock=clock), clock=clock), transport, clock
+    return MetricsAuthorizer(KubeClient(transport, clock=clock), clock=clock), transport, clock
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer  ", "Basic eDp5", "token x"])
@@ -52,21 +52,21 @@ async def test_the_api_server_decides(script: list[Any], status: int) -> None:
 async def test_an_answer_holds_for_a_minute_and_a_failure_for_nothing() -> None:
     asked, transport, clock = reviewer(Unreachable("down"), token(True), access(True), token(False))
     assert [await asked("Bearer abc") for _ in range(3)] == [503, 200, 200]
-    await clock.advance(REMEMBERED)
+    await clock.advance(CACHE_SECONDS)
     assert await asked("Bearer abc") == 401
     assert len(transport.asked) == 4
 
 
 async def test_made_up_tokens_do_not_fill_the_memory() -> None:
-    asked, _, _ = reviewer(*(token(False) for _ in range(2 * MOST_REMEMBERED)))
-    for number in range(2 * MOST_REMEMBERED):
+    asked, _, _ = reviewer(*(token(False) for _ in range(2 * CACHE_SIZE)))
+    for number in range(2 * CACHE_SIZE):
         await asked(f"Bearer {number}")
-    assert len(asked._told) <= MOST_REMEMBERED
+    assert len(asked._told) <= CACHE_SIZE
 
 
 def test_a_certificate_is_replaced_before_it_ends() -> None:
     clock = ManualClock()
-    own = OwnCertificate("localhost", clock)
+    own = SelfSignedCertificate("localhost", clock)
     first = own._pair
     own.refresh()
     assert own._pair is first

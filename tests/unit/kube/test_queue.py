@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slinky.kube.queue import Queue, backoff
+from slinky.kube.queue import Queue, backoff_seconds
 from slinky.observe import ManualClock
 
 
@@ -19,7 +19,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def queue(clock: ManualClock) -> Queue[str]:
-    return Queue("test", clock=clock, dice=random.Random(7))  # noqa: S311
+    return Queue("test", clock=clock, rng=random.Random(7))  # noqa: S311
 
 
 async def drain(queue: Queue[str]) -> list[str]:
@@ -58,7 +58,7 @@ async def test_a_key_changed_during_work_comes_again_afterwards(queue: Queue[str
 
 
 async def test_a_key_rests_after_its_work_however_often_it_changes(clock: ManualClock) -> None:
-    queue: Queue[str] = Queue("test", rest=1.0, clock=clock)
+    queue: Queue[str] = Queue("test", min_interval=1.0, clock=clock)
     queue.add("a")
     key = await queue.get()
     queue.add("a")
@@ -131,7 +131,7 @@ async def test_groups_take_turns(clock: ManualClock) -> None:
 
 
 async def test_a_stuck_group_cannot_take_all_workers(clock: ManualClock) -> None:
-    queue: Queue[str] = Queue("test", group=lambda key: key[0], share=2, clock=clock)
+    queue: Queue[str] = Queue("test", group=lambda key: key[0], group_limit=2, clock=clock)
     for number in range(9):
         queue.add(f"dead-{number}")
     stuck = [await queue.get(), await queue.get()]
@@ -159,13 +159,13 @@ async def test_groups_that_emptied_are_forgotten(clock: ManualClock) -> None:
         queue.done(await queue.get())
     waiting = asyncio.ensure_future(queue.get())
     await clock.advance(0)
-    assert not queue._lanes
+    assert not queue._groups
     waiting.cancel()
 
 
 @given(attempt=st.integers(0, 10_000), seed=st.integers())
 def test_backoff_stays_within_bounds(attempt: int, seed: int) -> None:
-    pause = backoff(attempt, dice=random.Random(seed), floor=0.5, ceiling=300.0)  # noqa: S311
+    pause = backoff_seconds(attempt, rng=random.Random(seed), floor=0.5, ceiling=300.0)  # noqa: S311
     assert 0.25 <= pause <= 300.0
 
 
@@ -174,7 +174,9 @@ def test_backoff_stays_within_bounds(attempt: int, seed: int) -> None:
 def test_no_key_is_lost_and_none_is_worked_on_twice_at_once(steps: list[tuple[str, int, int]]) -> None:
     async def play() -> None:
         clock = ManualClock()
-        queue: Queue[str] = Queue("test", group=lambda key: (key[0] < "c" and "low") or "high", share=2, clock=clock)
+        queue: Queue[str] = Queue(
+            "test", group=lambda key: (key[0] < "c" and "low") or "high", group_limit=2, clock=clock
+        )
         busy: list[str] = []
         worked: set[str] = set()
 

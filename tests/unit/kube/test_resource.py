@@ -16,14 +16,14 @@ from slinky.kube import (
     PODS,
     Key,
     Object,
-    Odd,
     Pod,
     Resource,
+    UndecodableObject,
     Unreadable,
     owned_by,
 )
 from slinky.kube.errors import api_error
-from slinky.kube.types import ObjectMeta, Owner, age
+from slinky.kube.types import ObjectMeta, Owner, version_number
 
 json = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -62,7 +62,7 @@ def test_fields_we_do_not_read_cost_nothing_and_break_nothing() -> None:
 def test_an_odd_object_keeps_its_name() -> None:
     line = msgspec.json.encode({"type": "MODIFIED", "object": POD | {"status": {"phase": 7}}})
     event = PODS.decode_event(line)
-    assert isinstance(event.object, Odd)
+    assert isinstance(event.object, UndecodableObject)
     assert (event.type, event.object.metadata.key, event.object.metadata.resource_version) == (
         "MODIFIED",
         Key("ns", "a"),
@@ -73,7 +73,7 @@ def test_an_odd_object_keeps_its_name() -> None:
 def test_one_odd_item_does_not_spoil_its_page() -> None:
     bad = POD | {"spec": []}
     page = PODS.decode_page(msgspec.json.encode({"metadata": {"resourceVersion": "9"}, "items": [POD, bad, POD]}))
-    assert [isinstance(item, Odd) for item in page.items or ()] == [False, True, False]
+    assert [isinstance(item, UndecodableObject) for item in page.items or ()] == [False, True, False]
 
 
 def test_sharing_keeps_values_and_merges_copies() -> None:
@@ -98,7 +98,7 @@ def test_children_lead_to_their_owner_of_the_right_kind() -> None:
 
 @pytest.mark.parametrize(("version", "expected"), [("12", 12), ("", -1), ("abc", -1), ("²", -1), ("-1", -1)])
 def test_versions_that_are_no_numbers_have_no_age(version: str, expected: int) -> None:
-    assert age(version) == expected
+    assert version_number(version) == expected
 
 
 @settings(max_examples=150, deadline=None)
@@ -114,7 +114,7 @@ def test_no_bytes_break_a_decoder(noise: bytes) -> None:
 @given(where=st.sampled_from(["metadata", "spec", "status"]), noise=json)
 def test_damage_in_one_object_is_reported_with_its_name_or_not_noticed(where: str, noise: Any) -> None:
     event = PODS.decode_event(msgspec.json.encode({"type": "ADDED", "object": POD | {where: noise}}))
-    if isinstance(event.object, Odd) and where != "metadata":
+    if isinstance(event.object, UndecodableObject) and where != "metadata":
         assert event.object.metadata.key == Key("ns", "a")
 
 
@@ -125,7 +125,7 @@ def test_damaged_bytes_never_give_another_object(cut: int, flip: int, bit: int) 
     line[flip % len(line)] ^= 1 << bit
     with contextlib.suppress(Unreadable):
         event = PODS.decode_event(bytes(line[: max(1, len(line) - cut % 3)]))
-        assert isinstance(event.object, Odd | Pod)
+        assert isinstance(event.object, UndecodableObject | Pod)
 
 
 def test_a_manifest_has_its_frame() -> None:

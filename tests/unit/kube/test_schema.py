@@ -13,15 +13,15 @@ from slinky.kube import View
 from slinky.kube.openapi import NotStructural, schema_of
 from slinky.kube.schema import (
     Column,
-    Scaled,
+    ScaleSubresource,
     default,
     definition,
     described,
     embedded,
-    form,
     free_form,
     list_map,
     nullable,
+    openapi_format,
     rule,
     rules,
 )
@@ -44,7 +44,7 @@ CASES: list[tuple[Any, dict[str, Any]]] = [
     (bool, {"type": "boolean"}),
     (int, {"type": "integer", "format": "int64"}),
     (Annotated[int, Bounds(ge=1, le=5)], {"type": "integer", "format": "int32", "minimum": 1, "maximum": 5}),
-    (Annotated[int, form("int32")], {"type": "integer", "format": "int32"}),
+    (Annotated[int, openapi_format("int32")], {"type": "integer", "format": "int32"}),
     (float, {"type": "number"}),
     (datetime, {"type": "string", "format": "date-time"}),
     (bytes, {"type": "string", "format": "byte"}),
@@ -156,7 +156,7 @@ def test_a_definition_has_names_columns_and_subresources() -> None:
         spec=Inner,
         status=Inner,
         columns=[Column("N", "string", ".spec.name", wide=True)],
-        scale=Scaled(),
+        scale=ScaleSubresource(),
         short_names=["t"],
         namespaced=False,
     )

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from tests.unit.kube.pki import self_signed
 
-from slinky.kube.tls import Followed, Pem, client_context
+from slinky.kube.tls import Pem, ReloadedOnChange, client_context
 
 
 def test_a_changed_file_makes_a_new_value_and_an_unchanged_one_does_not(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("one")
-    followed = Followed(lambda: [path.read_text()], path)
+    followed = ReloadedOnChange(lambda: [path.read_text()], path)
     assert followed.get() is followed.get()
     (tmp_path / "y").write_text("two")
     (tmp_path / "y").rename(path)
@@ -22,7 +22,7 @@ def test_a_changed_file_makes_a_new_value_and_an_unchanged_one_does_not(tmp_path
 def test_a_bad_change_keeps_the_last_good_value_until_it_is_mended(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("1")
-    followed = Followed(lambda: int(path.read_text()), path)
+    followed = ReloadedOnChange(lambda: int(path.read_text()), path)
     path.write_text("half a num")
     assert followed.get() == 1
     path.unlink()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """When events are let gather before the process is woken for them, and when they are not."""
 
-from slinky.kube.transport import BUSY, DENSE, GATHER, LONGEST, gathering
+from slinky.kube.transport import BUSY, DENSE, GATHER, LONGEST, next_batch_delay
 
 EVENT = 4096
 
@@ -12,18 +12,18 @@ def pauses(rate: float, begin: float = 0.0, turns: int = 20) -> list[float]:
     for _ in range(turns):
         there = int(pause * rate)
         gap = 0.0 if there else 1 / rate - pause
-        pause = gathering(pause, gap, max(1, there) * EVENT)
+        pause = next_batch_delay(pause, gap, max(1, there) * EVENT)
         found.append(pause)
     return found
 
 
 def test_a_lone_event_is_never_held_up() -> None:
-    assert gathering(0.0, 1.0, EVENT) == 0.0
-    assert gathering(LONGEST, BUSY, EVENT) == 0.0
+    assert next_batch_delay(0.0, 1.0, EVENT) == 0.0
+    assert next_batch_delay(LONGEST, BUSY, EVENT) == 0.0
 
 
 def test_two_in_a_row_are_the_first_sign_of_a_crowd() -> None:
-    assert gathering(0.0, 0.001, EVENT) == GATHER
+    assert next_batch_delay(0.0, 0.001, EVENT) == GATHER
 
 
 def test_a_crowd_is_read_in_ever_larger_heaps() -> None:

@@ -28,7 +28,7 @@ class Rig:
         client = KubeClient(
             self.transport,
             clock=self.clock,
-            dice=random.Random(1),  # noqa: S311
+            rng=random.Random(1),  # noqa: S311
         )
         self.watch = Watch(client, CONFIG_MAPS, self.cache, streaming=streaming)
 

@@ -13,20 +13,20 @@ import msgspec
 import pytest
 
 from slinky.observe import (
-    Explained,
+    ExplainedError,
     Health,
     Log,
     LoopLag,
     ManualClock,
-    StartAnew,
+    RestartRequired,
     SystemClock,
-    context,
     counter,
-    render,
-    run,
-    scrub,
-    serve,
-    setup,
+    log_context,
+    redact,
+    render_metrics,
+    run_process,
+    serve_endpoint,
+    setup_logging,
     until_signal,
 )
 from slinky.observe.health import LAG
@@ -39,7 +39,7 @@ def lines() -> Iterator[io.StringIO]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     stream = io.StringIO()
-    setup("json", "INFO", stream)
+    setup_logging("json", "INFO", stream)
     yield stream
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -47,7 +47,7 @@ def lines() -> Iterator[io.StringIO]:
 
 def test_a_line_is_json_with_its_fields_and_its_context(lines: io.StringIO) -> None:
     log = Log("test")
-    with context(key="ns/a"):
+    with log_context(key="ns/a"):
         log.info("scaled", pods=3, ratio=0.5, done=True, where=None)
     log.debug("unseen")
     line = msgspec.json.decode(lines.getvalue())
@@ -83,7 +83,7 @@ def test_an_error_brings_its_trace(lines: io.StringIO) -> None:
     ],
 )
 def test_secrets_are_blanked_by_their_shape(text: str) -> None:
-    clean = scrub(text)
+    clean = redact(text)
     assert TOKEN not in clean
     assert "MHcCAQEEIIrYSSNQ" not in clean
     assert "[hidden]" in clean
@@ -99,7 +99,7 @@ def test_people_get_readable_lines() -> None:
     root = logging.getLogger()
     handlers, level, stream = root.handlers[:], root.level, io.StringIO()
     try:
-        setup("human", "INFO", stream)
+        setup_logging("human", "INFO", stream)
         Log("test").info("scaled", pods=3)
     finally:
         root.handlers[:] = handlers
@@ -138,9 +138,9 @@ async def test_a_jump_of_the_wall_clock_lengthens_no_wait() -> None:
 
 async def test_health_says_what_is_wrong() -> None:
     health, words = Health(), ["waiting for pods"]
-    health.live("loop", lambda: None)
-    health.ready("caches", lambda: words[0] if words else None)
-    async with serve(health, host="127.0.0.1", port=0) as port, aiohttp.ClientSession() as session:
+    health.add_liveness_check("loop", lambda: None)
+    health.add_readiness_check("caches", lambda: words[0] if words else None)
+    async with serve_endpoint(health, host="127.0.0.1", port=0) as port, aiohttp.ClientSession() as session:
 
         async def get(path: str) -> tuple[int, str]:
             async with session.get(f"http://127.0.0.1:{port}{path}") as answer:
@@ -179,7 +179,7 @@ async def test_a_silent_loop_fails_its_check() -> None:
 
 def test_counters_end_up_in_the_page() -> None:
     counter("slinky_test_total", "A test.", "kind").labels("a").inc(2)
-    assert b'slinky_test_total{kind="a"} 2.0' in render()
+    assert b'slinky_test_total{kind="a"} 2.0' in render_metrics()
 
 
 async def test_a_signal_ends_the_work_in_order() -> None:
@@ -203,9 +203,9 @@ def test_a_process_that_wishes_to_start_anew_ends_well_and_says_why(lines: io.St
             await asyncio.Event().wait()
 
     async def wish() -> None:
-        raise StartAnew("the API server has JobSet now")
+        raise RestartRequired("the API server has JobSet now")
 
-    assert run(main, [("127.0.0.1", 0)]) == 0
+    assert run_process(main, [("127.0.0.1", 0)]) == 0
     assert "the API server has JobSet now" in lines.getvalue()
     assert "Traceback" not in lines.getvalue()
 
@@ -218,15 +218,15 @@ def test_a_process_ends_with_a_code_that_means_something(
         if error:
             raise error
 
-    assert run(main, [("127.0.0.1", 0)]) == code
+    assert run_process(main, [("127.0.0.1", 0)]) == code
     assert ("bug" in lines.getvalue()) == bool(code)
 
 
 def test_an_error_that_explains_itself_ends_the_process_with_a_sentence(lines: io.StringIO) -> None:
     async def main(_: Health) -> None:
-        raise Explained("no kubeconfig; point KUBECONFIG at one")
+        raise ExplainedError("no kubeconfig; point KUBECONFIG at one")
 
-    assert run(main, [("127.0.0.1", 0)]) == 1
+    assert run_process(main, [("127.0.0.1", 0)]) == 1
     assert "no kubeconfig; point KUBECONFIG at one" in lines.getvalue()
     assert "Traceback" not in lines.getvalue()
 

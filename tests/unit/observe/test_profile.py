@@ -6,7 +6,7 @@ import threading
 
 import aiohttp
 
-from slinky.observe.profile import folded, sample, serve
+from slinky.observe.profile import format_folded, sample_stacks, serve_profile
 
 
 async def waits_for_rain(rain: asyncio.Event) -> None:
@@ -15,7 +15,7 @@ async def waits_for_rain(rain: asyncio.Event) -> None:
 
 async def test_tasks_say_where_they_are() -> None:
     rain = asyncio.Event()
-    async with asyncio.TaskGroup() as family, serve("127.0.0.1", 0) as port, aiohttp.ClientSession() as web:
+    async with asyncio.TaskGroup() as family, serve_profile("127.0.0.1", 0) as port, aiohttp.ClientSession() as web:
         family.create_task(waits_for_rain(rain), name="farmer")
         async with web.get(f"http://127.0.0.1:{port}/debug/stacks") as answer:
             text = await answer.text()
@@ -26,7 +26,7 @@ async def test_tasks_say_where_they_are() -> None:
 
 
 async def test_a_profile_shows_the_thread_of_the_loop() -> None:
-    async with serve("127.0.0.1", 0) as port, aiohttp.ClientSession() as web:
+    async with serve_profile("127.0.0.1", 0) as port, aiohttp.ClientSession() as web:
         async with web.get(f"http://127.0.0.1:{port}/debug/profile?seconds=0.05") as answer:
             lines = (await answer.text()).splitlines()
         async with web.get(f"http://127.0.0.1:{port}/debug/profile?seconds=soon") as answer:
@@ -36,9 +36,9 @@ async def test_a_profile_shows_the_thread_of_the_loop() -> None:
 
 
 def test_places_are_counted_and_the_most_frequent_comes_first() -> None:
-    looks = sample(threading.get_ident(), 3, pause=lambda seconds: None)
+    looks = sample_stacks(threading.get_ident(), 3, pause=lambda seconds: None)
     assert sum(looks.values()) == 3
-    (line,) = folded(looks).splitlines()
+    (line,) = format_folded(looks).splitlines()
     assert line.endswith(" 3")
     assert "test_places_are_counted" in line
-    assert sample(-1, 3, pause=lambda seconds: None).total() == 0
+    assert sample_stacks(-1, 3, pause=lambda seconds: None).total() == 0

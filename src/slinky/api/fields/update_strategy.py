@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from slinky.api.fields.amounts import Duration
-from slinky.kube.schema import described, form, list_atomic, rule, rules
+from slinky.kube.schema import described, list_atomic, openapi_format, rule, rules
 from slinky.kube.types import View
 
 RollOut = Literal["RollingUpdate", "OnDelete", "ScheduledUpdate"]
@@ -67,7 +67,9 @@ class RollingUpdate(View, frozen=True):
 class ScheduledUpdate(View, frozen=True):
     """Replaces workers during a maintenance reservation in Slurm."""
 
-    start_time: Annotated[str | None, form("date-time"), described("Start of the reservation (RFC 3339).")] = None
+    start_time: Annotated[
+        str | None, openapi_format("date-time"), described("Start of the reservation (RFC 3339).")
+    ] = None
     duration: Annotated[
         Duration,
         rules(rule("duration(self) >= duration('1m')", "duration must be at least 1m")),

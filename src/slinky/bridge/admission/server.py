@@ -16,7 +16,7 @@ from slinky.bridge.admission import rules
 from slinky.bridge.config import BridgeSettings
 from slinky.kube import NAMESPACES, Key, KubeClient, Runtime, connect
 from slinky.kube.admission import application, serve
-from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE, WebhookCertificates, service_names
+from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE_KEY, WebhookCertificates, service_dns_names
 from slinky.observe import Health
 
 
@@ -49,11 +49,11 @@ async def main(
         app = application(rules.handlers(settings, labels_of))
         listening = False
         if health is not None:
-            health.ready("listener", lambda: None if listening else "not listening yet")
+            health.add_readiness_check("listener", lambda: None if listening else "not listening yet")
         async with asyncio.TaskGroup() as family:
             family.create_task(runtime.run())
             await namespaces.wait_synced(60)
-            async with serve(app, folder / CERTIFICATE, folder / PRIVATE, port=port):
+            async with serve(app, folder / CERTIFICATE, folder / PRIVATE_KEY, port=port):
                 listening = True
                 await asyncio.Event().wait()
 
@@ -68,8 +68,8 @@ async def _folder(
         return
     with tempfile.TemporaryDirectory(prefix="slinky-admission-") as name:
         folder, own = Path(name), certificates
-        keeper = WebhookCertificates(client, own.secret, folder, service_names(own.service), own.configuration)
+        keeper = WebhookCertificates(client, own.secret, folder, service_dns_names(own.service), own.configuration)
         if health is not None:
-            keeper.watched_by(health)
-        async with keeper.keeping():
+            keeper.add_readiness_check(health)
+        async with keeper.kept_renewed():
             yield folder

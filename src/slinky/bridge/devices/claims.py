@@ -153,7 +153,7 @@ class ClaimWriter:
         meta = {"annotations": {names.CLAIM_ANNOTATION: "true"}, "ownerReferences": [OUR_PODS.owner(pod)]}
         wanted = RESOURCE_CLAIMS.manifest(key, metadata=meta, spec={"devices": {"requests": requests}})
         try:
-            return self._devices.claims.wrote(await self._client.create(RESOURCE_CLAIMS, wanted))
+            return self._devices.claims.record_write(await self._client.create(RESOURCE_CLAIMS, wanted))
         except AlreadyExists:
             found = await self._client.get(RESOURCE_CLAIMS, key)
         if all(owner.uid != pod.metadata.uid for owner in found.metadata.owner_references):
@@ -180,7 +180,7 @@ class ClaimWriter:
         status = {"resourceClaimName": claim.metadata.name, "requestMappings": mappings}
         body = {"metadata": {"uid": pod.metadata.uid}, "status": {"extendedResourceClaimStatus": status}}
         done = await self._client.patch(OUR_PODS, pod.key, body, subresource="status", kind=STRATEGIC)
-        self._stock.pods.wrote(done)
+        self._stock.pods.record_write(done)
 
     # --- giving back
 
@@ -218,7 +218,7 @@ class ClaimWriter:
         # The version makes this conditional: whoever changed the claim meanwhile wins, and we look again.
         body = {"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": status}
         done = await self._client.patch(RESOURCE_CLAIMS, claim.key, body, subresource="status")
-        return self._devices.claims.wrote(done)
+        return self._devices.claims.record_write(done)
 
 
 def extended_claim_key(pod: WorkloadPod) -> Key:

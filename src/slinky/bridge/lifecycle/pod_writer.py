@@ -19,7 +19,7 @@ from slinky.bridge.status import conditions as watch
 from slinky.bridge.status import reasons
 from slinky.bridge.status.conditions import ConditionText
 from slinky.bridge.workload import pod_state
-from slinky.kube import Cache, Conflict, Key, KubeClient, NotFound, Recorder
+from slinky.kube import Cache, Conflict, EventRecorder, Key, KubeClient, NotFound
 from slinky.kube.client import STRATEGIC
 from slinky.kube.conditions import build_condition, condition_manifest, find_condition
 from slinky.observe import Log, counter
@@ -58,7 +58,7 @@ class PodWriter:
     """Writes to the pods of one scheduler."""
 
     def __init__(
-        self, client: KubeClient, pods: Cache[WorkloadPod], recorder: Recorder, settings: BridgeSettings
+        self, client: KubeClient, pods: Cache[WorkloadPod], recorder: EventRecorder, settings: BridgeSettings
     ) -> None:
         self._client, self._pods, self._recorder, self._settings = client, pods, recorder, settings
         self._bound: dict[str, str] = {}  # uid to node, of the latest: a binding is final, so none is sent twice
@@ -123,11 +123,11 @@ class PodWriter:
         await self._patch_status(pod, conditions)
         if old is None or old.reason != said.reason:
             reason = "Scheduled" if said.scheduled else said.reason
-            self._recorder.note(OUR_PODS.reference(pod), reason, said.message, warning=warning)
+            self._recorder.record(OUR_PODS.reference(pod), reason, said.message, warning=warning)
 
     async def evict(self, pod: WorkloadPod, said: ConditionText) -> None:
         """Delete a pod whose job ended."""
-        self._recorder.note(OUR_PODS.reference(pod), said.reason, said.message, warning=True)
+        self._recorder.record(OUR_PODS.reference(pod), said.reason, said.message, warning=True)
         try:
             await self._client.delete(OUR_PODS, pod.key, uid=pod.metadata.uid)
         except (NotFound, Conflict):
@@ -146,7 +146,7 @@ class PodWriter:
     async def let_go(self, pod: WorkloadPod, warning: str = "") -> None:
         """Remove our hold and what we made for the pod."""
         if warning:
-            self._recorder.note(OUR_PODS.reference(pod), "PodGivenUp", warning, warning=True)
+            self._recorder.record(OUR_PODS.reference(pod), "PodGivenUp", warning, warning=True)
         made = pod.status.extended_resource_claim_status
         if made and made.resource_claim_name:
             with contextlib.suppress(NotFound):
@@ -168,7 +168,7 @@ class PodWriter:
             if (found := await self._client.find(OUR_PODS, pod.key)) and found.metadata.uid == pod.metadata.uid:
                 raise
             return
-        self._pods.wrote(now)
+        self._pods.record_write(now)
 
     async def _patch_status(self, pod: WorkloadPod, conditions: list[dict[str, Any]]) -> None:
         await self._patch(pod, {"status": {"conditions": conditions}}, subresource="status")

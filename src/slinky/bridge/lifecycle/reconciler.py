@@ -48,7 +48,7 @@ from slinky.bridge.workload import grouping, identity, pod_state
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.grouping import GroupMissing, Workload, WorkloadRoot
 from slinky.bridge.workload.job_spec import JobContext, JobSpec, build_job_spec
-from slinky.kube import Again, ErrorDecision, ErrorKind, Later
+from slinky.kube import ErrorDecision, ErrorKind, Later, RequeueAfter
 from slinky.observe import Clock, Log
 from slinky.slurm import AuthError, Busy, Rejected, Retryable, SlurmConflict, SlurmError, SlurmNotFound
 
@@ -92,7 +92,7 @@ class WorkloadReconciler:
         self._wake = wake
         self._hush = Deferral(wake)
 
-    async def reconcile(self, unit: Workload) -> Again | None:
+    async def reconcile(self, unit: Workload) -> RequeueAfter | None:
         """Bring one unit a step further."""
         pods = self._stock.pods_of(unit)
         # Pods that are done with, and their jobs, are left in peace: there may be thousands of them.
@@ -116,7 +116,7 @@ class WorkloadReconciler:
         for action in plan.actions:
             await self._act(unit, action, wish)
         self._forget(unit, {job for pod in self._stock.pods_of(unit) if (job := pod_state.job_id(pod))})
-        return Again(plan.again) if plan.again is not None else None
+        return RequeueAfter(plan.again) if plan.again is not None else None
 
     # --- looking
 

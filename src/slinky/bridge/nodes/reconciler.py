@@ -27,7 +27,7 @@ from slinky.bridge.nodes.plan import (
 )
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.workload.identity import BridgeIdentity
-from slinky.kube import NODES, Again, ErrorDecision, ErrorKind, KubeClient, Node, Recorder
+from slinky.kube import NODES, ErrorDecision, ErrorKind, EventRecorder, KubeClient, Node, RequeueAfter
 from slinky.kube.client import STRATEGIC
 from slinky.kube.conditions import build_condition, condition_manifest
 from slinky.kube.timestamps import format_timestamp
@@ -71,7 +71,7 @@ class NodeReconciler:
         slurm: Slurm,
         mirror: Mirror,
         stock: ClusterState,
-        recorder: Recorder,
+        recorder: EventRecorder,
         me: BridgeIdentity,
     ) -> None:
         self._settings, self._client, self._slurm, self._mirror = settings, client, slurm, mirror
@@ -84,7 +84,7 @@ class NodeReconciler:
         self._unsaid: dict[str, float] = {}
         self._made: set[str] = set()  # not seen in the mirror yet
 
-    async def reconcile(self, key: HostName) -> Again | None:
+    async def reconcile(self, key: HostName) -> RequeueAfter | None:
         """Bring one host and its node a step further."""
         node = self._stock.node_of_host(key.name)
         silent, again = self._silence(node)
@@ -106,12 +106,12 @@ class NodeReconciler:
         if facts.presence is Presence.UNKNOWN or facts.partitions is None:
             pause = STALE_AGAIN if self._freshened(facts) else UNKNOWN_AGAIN
             again = min(again or pause, pause)
-        return Again(again) if again is not None else None
+        return RequeueAfter(again) if again is not None else None
 
     async def blocked(self, key: HostName, why: ErrorDecision) -> None:
         """Tell on a node what Slurm refuses."""
         if (node := self._stock.node_of_host(key.name)) is not None:
-            self._recorder.note(NODES.reference(node), why.reason, why.message, warning=True)
+            self._recorder.record(NODES.reference(node), why.reason, why.message, warning=True)
 
     def _facts(self, name: str, node: Node | None, silent: bool, presence: Presence) -> NodeFacts:
         return NodeFacts(
@@ -198,7 +198,7 @@ class NodeReconciler:
             case ReportHostState() if node is not None:
                 await self._report(node, action)
             case ReportProblem(reason, message) if node is not None:
-                self._recorder.note(NODES.reference(node), reason, message, warning=True)
+                self._recorder.record(NODES.reference(node), reason, message, warning=True)
         if isinstance(action, plan.DEEDS):
             self._deeds.append(self._client.clock.monotonic())
             self._mirror.poke(nodes=True)
@@ -234,14 +234,16 @@ class NodeReconciler:
         ours = {"key": names.MANAGED_TAINT, "value": settings.scheduler_name, "effect": settings.taint}
         meta = {"resourceVersion": node.metadata.resource_version}
         patch = {"metadata": meta, "spec": {"taints": [*kept, ours] if on else kept}}
-        self._stock.nodes.wrote(await self._client.patch(NODES, node.key, patch))
+        self._stock.nodes.record_write(await self._client.patch(NODES, node.key, patch))
 
     async def _report(self, node: Node, said: ReportHostState) -> None:
         now, text = self._client.clock.now(), (said.reason, said.message)
         condition = build_condition(node.status.conditions, names.HOST_CONDITION, said.available, *text, now=now)
         manifest = {**condition_manifest(condition), "lastHeartbeatTime": format_timestamp(now)}
         body = {"status": {"conditions": [manifest]}}
-        self._stock.nodes.wrote(await self._client.patch(NODES, node.key, body, subresource="status", kind=STRATEGIC))
+        self._stock.nodes.record_write(
+            await self._client.patch(NODES, node.key, body, subresource="status", kind=STRATEGIC)
+        )
 
 
 def refusal(error: Exception) -> ErrorDecision | None:

@@ -32,8 +32,8 @@ class AccountingReconciler(OrderedReconciler[Accounting]):
                 references.CONFIG_MAPS: references.local(references.accounting_maps),
             }
         )
-        self.controller.watches(world.contents.secrets, users(world.accountings, references.SECRETS))
-        self.controller.watches(world.contents.config_maps, users(world.accountings, references.CONFIG_MAPS))
+        self.controller.watch(world.contents.secrets, users(world.accountings, references.SECRETS))
+        self.controller.watch(world.contents.config_maps, users(world.accountings, references.CONFIG_MAPS))
 
     async def act(self, found: Accounting) -> ReconcileResult:
         """Apply everything the Accounting consists of."""

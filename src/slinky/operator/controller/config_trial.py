@@ -11,7 +11,7 @@ from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.names import metadata, wellknown
 from slinky.api.names.child_names import SLURMCTLD, DaemonRole
 from slinky.kube.types import Key
-from slinky.kube.views import PODS, Whole
+from slinky.kube.views import PODS, Unstructured
 from slinky.operator.build.child_metadata import framed
 from slinky.operator.build.images import Images
 from slinky.operator.build.pod_parts import Piece, config_source, memory, mount, projected
@@ -107,7 +107,7 @@ def pod(of: Controller, generation: Generation, config_name: str, files: Files, 
     return made
 
 
-def verdict(found: Whole, generation: Generation) -> tuple[GenerationState, str] | None:
+def verdict(found: Unstructured, generation: Generation) -> tuple[GenerationState, str] | None:
     """What a trial showed; None while it goes on."""
     phase = (found.status or {}).get("phase")
     if phase == "Succeeded":

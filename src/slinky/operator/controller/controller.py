@@ -55,7 +55,7 @@ class ControllerReconciler(OrderedReconciler[Controller]):
             }
         )
         world.node_sets.add_indexes({references.CONTROLLER: lambda of: (str(of.controller_key),)})
-        watch = self.controller.watches
+        watch = self.controller.watch
         watch(world.contents.secrets, users(world.controllers, references.SECRETS))
         watch(world.contents.config_maps, users(world.controllers, references.CONFIG_MAPS))
         watch(world.accountings, users(world.controllers, references.ACCOUNTING))
@@ -161,7 +161,7 @@ class ControllerReconciler(OrderedReconciler[Controller]):
             if pod.metadata.labels.get(metadata.ACTIVE) != label:
                 WRITES.labels("patch", "Pod").inc()
                 patch = {"metadata": {"labels": {metadata.ACTIVE: label}}}
-                self.world.pods.wrote(await self.world.client.patch(self.world.pods.resource, pod.key, patch))
+                self.world.pods.record_write(await self.world.client.patch(self.world.pods.resource, pod.key, patch))
 
 
 def _shapes(old: NodeSet | None, new: NodeSet | None) -> bool:

@@ -15,7 +15,7 @@ from slinky.api.names import metadata
 from slinky.kube.errors import AlreadyExists, Forbidden, Invalid
 from slinky.kube.timestamps import format_timestamp, unix_seconds
 from slinky.kube.types import Key
-from slinky.kube.views import CONFIG_MAPS, PODS, Pod, Whole
+from slinky.kube.views import CONFIG_MAPS, PODS, Pod, Unstructured
 from slinky.operator.controller import config_trial, objects
 from slinky.operator.controller.conf import loaded_mark
 from slinky.operator.controller.config_generation import (
@@ -154,7 +154,7 @@ class GenerationStore:
         pod = self.world.pods.get(key)
         if wanted.verdict is not GenerationState.UNTRIED or pod is None or not pod.finished:
             return None
-        whole = await self.world.client.find(PODS.viewed_as(Whole), key)
+        whole = await self.world.client.find(PODS.viewed_as(Unstructured), key)
         found = config_trial.verdict(whole, wanted) if whole else None
         if found is not None:
             CONFIG_TRIALS.labels(found[0].value).inc()
@@ -169,7 +169,7 @@ class GenerationStore:
         manifest = config_trial.pod(of, wanted, name, facts.files, self.world.settings.images)
         WRITES.labels("create", "Pod").inc()
         try:
-            self.world.pods.wrote(await self.world.client.create(PODS, manifest))
+            self.world.pods.record_write(await self.world.client.create(PODS, manifest))
         except AlreadyExists:
             return ""
         except (Forbidden, Invalid) as error:
@@ -226,7 +226,7 @@ class GenerationStore:
     async def _crash(self, pod: Pod) -> Crash | None:
         if pod.ready or pod.metadata.deleting or not _restarts(pod):
             return None
-        whole = await self.world.client.find(PODS.viewed_as(Whole), pod.key)
+        whole = await self.world.client.find(PODS.viewed_as(Unstructured), pod.key)
         return crash(whole, "slurmctld") if whole else None
 
     async def _clear(self, of: Controller, past: Past, decision: Decision) -> None:
@@ -242,7 +242,7 @@ class GenerationStore:
     async def delete(self, pod: Pod) -> None:
         """Delete this very pod."""
         WRITES.labels("delete", "Pod").inc()
-        self.world.pods.deleted(pod, await self.world.client.delete(PODS, pod.key, uid=pod.metadata.uid))
+        self.world.pods.record_deletion(pod, await self.world.client.delete(PODS, pod.key, uid=pod.metadata.uid))
 
     def pods(self, of: Controller) -> list[Pod]:
         """The slurmctld of a Controller."""

@@ -141,13 +141,13 @@ class Children:
             left = await self._client.delete(resource.viewed_as(Child), live.key, uid=live.metadata.uid)
         except NotFound:
             left = None
-        self.caches[resource.name].deleted(live, left)
+        self.caches[resource.name].record_deletion(live, left)
 
     async def patch(self, resource: Resource[Any], live: Child, metadata: Mapping[str, Any]) -> None:
         """Change the metadata of this very object."""
         WRITES.labels("patch", resource.kind).inc()
         body = {"metadata": {**metadata, "uid": live.metadata.uid}}
-        self.caches[resource.name].wrote(await self._client.patch(resource.viewed_as(Child), live.key, body))
+        self.caches[resource.name].record_write(await self._client.patch(resource.viewed_as(Child), live.key, body))
 
     def _is(self, resource: Resource[Any], live: Child, wanted: Mapping[str, Any]) -> bool:
         mark = wanted["metadata"]["annotations"][FINGERPRINT]
@@ -169,7 +169,7 @@ class Children:
             raise
         log.info("applied", kind=resource.kind, name=str(key))
         self._settled[resource.name, key] = (wanted["metadata"]["annotations"][FINGERPRINT], _version(made))
-        return self.caches[resource.name].wrote(made)
+        return self.caches[resource.name].record_write(made)
 
 
 def _version(live: Child) -> str:

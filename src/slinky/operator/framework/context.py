@@ -13,7 +13,7 @@ from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
 from slinky.api.token import TOKENS
 from slinky.kube.cache import Cache
-from slinky.kube.events import Recorder
+from slinky.kube.events import EventRecorder
 from slinky.kube.resource import Resource
 from slinky.kube.runtime import Runtime
 from slinky.kube.types import HasMeta
@@ -34,7 +34,7 @@ class Context:
         self,
         runtime: Runtime,
         settings: OperatorSettings,
-        recorder: Recorder,
+        recorder: EventRecorder,
         *,
         namespace: str = "",
         monitors: bool = False,

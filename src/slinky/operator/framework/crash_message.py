@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from slinky.kube.timestamps import unix_seconds
-from slinky.kube.views import Whole
+from slinky.kube.views import Unstructured
 
 #: Complaints that every start has, whatever the configuration.
 NOISE = ("MailProg", "glob parsing", '"Include" failed', "###", "specified more than once")
@@ -27,7 +27,7 @@ class Crash(NamedTuple):
     words: str
 
 
-def crash(pod: Whole, container: str) -> Crash | None:
+def crash(pod: Unstructured, container: str) -> Crash | None:
     """How a container fails that is started again and again; None while it runs, or ended as it should."""
     found: dict[str, Any] = next(
         (s for s in (pod.status or {}).get("containerStatuses", ()) if s.get("name") == container), {}

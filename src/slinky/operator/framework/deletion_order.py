@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from slinky.api.names import metadata
-from slinky.kube.controller import Again
+from slinky.kube.controller import RequeueAfter
 from slinky.kube.types import HasMeta, Key
 from slinky.operator.framework import orphans, references
 from slinky.operator.framework.context import Context
@@ -30,7 +30,7 @@ class OrderedReconciler(Reconciler[T]):
         """Who has to be gone first, in words."""
         raise NotImplementedError
 
-    async def reconcile(self, key: Key) -> Again | None:
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
         """Hold the object, then do as ever."""
         found = self.cache.get(key)
         if (
@@ -41,14 +41,14 @@ class OrderedReconciler(Reconciler[T]):
             await self.set_finalizers(found, [*found.metadata.finalizers, metadata.USE_FINALIZER])
         return await super().reconcile(key)
 
-    async def depart(self, found: T) -> Again | None:
+    async def depart(self, found: T) -> RequeueAfter | None:
         """Let it go once nobody needs it."""
         others = [name for name in found.metadata.finalizers if name != metadata.USE_FINALIZER]
         if len(others) == len(found.metadata.finalizers):
             return None
         if not orphans.stays_behind(found) and (needed := self.needed_by(found)):
             self.note(found, "InUse", f"goes when these are gone: {', '.join(needed)}")
-            return Again(LOOK)
+            return RequeueAfter(LOOK)
         await self.set_finalizers(found, others)
         return None
 

@@ -17,6 +17,6 @@ async def refresh(world: Context, pod: Pod, annotation: str, value: str) -> None
     WRITES.labels("patch", "Pod").inc()
     patch = {"metadata": {"annotations": {annotation: value}, "uid": pod.metadata.uid}}
     try:
-        world.pods.wrote(await world.client.patch(PODS, pod.key, patch))
+        world.pods.record_write(await world.client.patch(PODS, pod.key, patch))
     except NotFound:
         return

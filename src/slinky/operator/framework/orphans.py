@@ -51,7 +51,7 @@ def homeless(world: Context, pod: Pod | None) -> bool:
 
 def lost_sets(world: Context, cluster: Key) -> list[str]:
     """NodeSets of a cluster that do not exist any more though workers of theirs live on."""
-    homes = (value.split(" ", 1) for value in world.pods.values_of(HOMES))
+    homes = (value.split(" ", 1) for value in world.pods.index_values(HOMES))
     names = {name for home, name in homes if home == str(cluster)}
     return sorted(name for name in names if world.node_sets.get(Key(cluster.namespace, name)) is None)
 

@@ -13,7 +13,7 @@ import msgspec
 from slinky.api.fields.conditions import SLURM_REACHABLE, ObjectStatus
 from slinky.kube.cache import Cache
 from slinky.kube.conditions import condition_manifests
-from slinky.kube.controller import Again, ControlLoop
+from slinky.kube.controller import ControlLoop, RequeueAfter
 from slinky.kube.errors import ErrorDecision, ErrorKind
 from slinky.kube.finalizers import set_finalizers
 from slinky.kube.resource import Resource, owned_by
@@ -45,7 +45,7 @@ class Reconciler(Generic[T]):
     resource: Resource[T]
 
     def __init__(
-        self, world: Context, cache: Cache[T], *, group: Callable[[Key], str] | None = None, rest: float = 0.0
+        self, world: Context, cache: Cache[T], *, group: Callable[[Key], str] | None = None, min_interval: float = 0.0
     ) -> None:
         self.world = world
         self.cache = cache
@@ -55,28 +55,28 @@ class Reconciler(Generic[T]):
             self.reconcile,
             workers=world.settings.workers.get(name, WORKERS),
             group=group,
-            rest=rest,
-            judges=(judge,),
-            blocked=self.tell_blocked,
+            min_interval=min_interval,
+            error_classifiers=(judge,),
+            on_blocked=self.tell_blocked,
             clock=world.clock,
         )
-        self.controller.watches(cache, when=_matters)
+        self.controller.watch(cache, when=_matters)
         for children in world.children.caches.values():
-            self.controller.watches(children, owned_by(self.resource))
-        world.runtime.control(self.controller)
+            self.controller.watch(children, owned_by(self.resource))
+        world.runtime.add_controller(self.controller)
 
     async def act(self, found: T) -> ReconcileResult:
         """Make the world as this object wants it."""
         raise NotImplementedError
 
-    async def depart(self, found: T) -> Again | None:
+    async def depart(self, found: T) -> RequeueAfter | None:
         """Somebody asked for this object to go; its children follow by their owner references."""
         return None
 
     def forget(self, key: Key) -> None:
         """The object is gone."""
 
-    async def reconcile(self, key: Key) -> Again | None:
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
         """One look at one object."""
         found = self.cache.get(key)
         if found is None:
@@ -86,7 +86,7 @@ class Reconciler(Generic[T]):
             return await self.depart(found)
         outcome = await self.act(found)
         await self.write_status(found, outcome.status)
-        return None if outcome.again is None else Again(outcome.again)
+        return None if outcome.again is None else RequeueAfter(outcome.again)
 
     async def write_status(self, found: T, status: ObjectStatus) -> None:
         """Write the whole status, if it is not there already."""
@@ -97,7 +97,7 @@ class Reconciler(Generic[T]):
         made = await self.world.client.apply_status(
             self.resource, found.metadata.key, written(status), manager=self.world.settings.manager
         )
-        self.cache.wrote(made)
+        self.cache.record_write(made)
 
     async def set_finalizers(self, item: T, finalizers: Iterable[str]) -> None:
         """Replace the finalizers of an object; `Conflict` if it has changed since it was read."""
@@ -129,7 +129,7 @@ class Reconciler(Generic[T]):
 
     def note(self, found: T, reason: str, message: str, *, warning: bool = False) -> None:
         """An event on the object."""
-        self.world.recorder.note(self.resource.reference(found), reason, message, warning=warning)
+        self.world.recorder.record(self.resource.reference(found), reason, message, warning=warning)
 
     def enqueue(self, keys: Iterable[Key]) -> None:
         """Look at these soon."""

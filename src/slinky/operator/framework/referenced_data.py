@@ -86,7 +86,7 @@ class ReferencedData:
     def remember(self, made: Secret) -> None:
         """We have just written this Secret."""
         self._secrets[made.key] = made
-        self.secrets.wrote(Object(made.metadata))
+        self.secrets.record_write(Object(made.metadata))
 
     async def _read(self, resource: Resource[T], seen: Cache[Object], kept: dict[Key, T], key: Key) -> T:
         known = seen.get(key)

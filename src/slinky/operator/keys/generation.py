@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 
 from slinky.api.names.metadata import GENERATE_KEYS
-from slinky.kube.controller import Again, ControlLoop
+from slinky.kube.controller import ControlLoop, RequeueAfter
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import SECRETS
 from slinky.operator.framework.context import Context
@@ -26,12 +26,12 @@ class KeyMaker:
     def __init__(self, world: Context) -> None:
         self.world = world
         self.controller: ControlLoop[Key] = ControlLoop(
-            "key-controller", self.reconcile, workers=WORKERS, judges=(judge,), clock=world.clock
+            "key-controller", self.reconcile, workers=WORKERS, error_classifiers=(judge,), clock=world.clock
         )
-        self.controller.watches(world.contents.secrets, when=lambda _, new: new is not None and asks(new))
-        world.runtime.control(self.controller)
+        self.controller.watch(world.contents.secrets, when=lambda _, new: new is not None and asks(new))
+        world.runtime.add_controller(self.controller)
 
-    async def reconcile(self, key: Key) -> Again | None:
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
         """Add the keys that are asked for and not there."""
         found = self.world.contents.secrets.get(key)
         if found is None or found.metadata.deleting or not asks(found):

@@ -13,7 +13,7 @@ from slinky.api.controller import Controller as Cluster
 from slinky.api.fields.refs import KeyRef
 from slinky.api.names import metadata, wellknown
 from slinky.api.token import Token
-from slinky.kube.controller import Again, ControlLoop
+from slinky.kube.controller import ControlLoop, RequeueAfter
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, SECRETS, STATEFUL_SETS
 from slinky.operator.build.pod_parts import hashed
@@ -36,21 +36,21 @@ class JwtRotation:
     def __init__(self, world: Context) -> None:
         self.world = world
         self.controller: ControlLoop[Key] = ControlLoop(
-            "jwt-keyring-controller", self.reconcile, workers=WORKERS, judges=(judge,), clock=world.clock
+            "jwt-keyring-controller", self.reconcile, workers=WORKERS, error_classifiers=(judge,), clock=world.clock
         )
-        watch = self.controller.watches
+        watch = self.controller.watch
         watch(world.contents.secrets, sources(world, lambda spec: spec.jwt_key))
         watch(world.controllers, source(lambda spec: spec.jwt_key))
         watch(world.accountings, source(lambda spec: spec.jwt_key))
-        world.runtime.control(self.controller)
+        world.runtime.add_controller(self.controller)
 
-    async def reconcile(self, key: Key) -> Again | None:
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
         """Look at one Secret that may hold a JWT key."""
         found = holders(self.world, key, lambda spec: spec.jwt_key)
         turns = [await self._turn(key.namespace, ref, held_by) for ref, held_by in found.items()]
         return next((again for again in turns if again), None)
 
-    async def _turn(self, namespace: str, ref: KeyRef, held_by: Sequence[Holder]) -> Again | None:
+    async def _turn(self, namespace: str, ref: KeyRef, held_by: Sequence[Holder]) -> RequeueAfter | None:
         wanted = await self.world.contents.secret_value(namespace, ref)
         held = await ring_of(self.world, Key(namespace, jwt_keyring.name(ref)))
         if held is None:
@@ -66,7 +66,7 @@ class JwtRotation:
         if before.stage is not found.ring.stage:
             words = MEANING.get(found.ring.stage, "done, tokens are signed with the new JWT key")
             tell(self.world, held_by, f"Rotation of the JWT key: {words}")
-        return None if found.ring.stage is Stage.SETTLED else Again(LOOK)
+        return None if found.ring.stage is Stage.SETTLED else RequeueAfter(LOOK)
 
     async def _step(self, namespace: str, ref: KeyRef, before: Ring, wanted: bytes, held_by: Sequence[Holder]) -> Step:
         reach, now = await self._reach(namespace, ref, before, held_by), self.world.clock.now().timestamp()

@@ -12,7 +12,7 @@ from slinky.api.controller import Controller as Cluster
 from slinky.api.fields.refs import KeyRef
 from slinky.api.names import metadata
 from slinky.api.names.child_names import SLURMD
-from slinky.kube.controller import Again, ControlLoop
+from slinky.kube.controller import ControlLoop, RequeueAfter
 from slinky.kube.resource import Resource
 from slinky.kube.types import Key
 from slinky.kube.views import DEPLOYMENTS, STATEFUL_SETS, Pod, Secret
@@ -40,22 +40,22 @@ class SlurmKeyRotation:
         self.world = world
         self.clusters = clusters
         self.controller: ControlLoop[Key] = ControlLoop(
-            "keyring-controller", self.reconcile, workers=WORKERS, judges=(judge,), clock=world.clock
+            "keyring-controller", self.reconcile, workers=WORKERS, error_classifiers=(judge,), clock=world.clock
         )
-        watch = self.controller.watches
+        watch = self.controller.watch
         watch(world.contents.secrets, sources(world, lambda spec: spec.slurm_key_ref))
         watch(world.controllers, source(lambda spec: spec.slurm_key_ref))
         watch(world.accountings, source(lambda spec: spec.slurm_key_ref))
         world.pods.add_indexes({WORKERS_OF: _cluster_of})
-        world.runtime.control(self.controller)
+        world.runtime.add_controller(self.controller)
 
-    async def reconcile(self, key: Key) -> Again | None:
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
         """Look at one Secret that may hold a slurm key."""
         found = holders(self.world, key, lambda spec: spec.slurm_key_ref)
         turns = [await self._turn(key.namespace, ref, users) for ref, users in found.items()]
         return next((again for again in turns if again), None)
 
-    async def _turn(self, namespace: str, ref: KeyRef, users: Sequence[Holder]) -> Again | None:
+    async def _turn(self, namespace: str, ref: KeyRef, users: Sequence[Holder]) -> RequeueAfter | None:
         wanted = await self.world.contents.secret_value(namespace, ref)
         held = await ring_of(self.world, Key(namespace, slurm_keyring.name(ref)))
         if held is None:
@@ -70,7 +70,7 @@ class SlurmKeyRotation:
         ):
             await self._write(namespace, ref, found.ring, said, users)
             self._tell(users, before, found)
-        return None if found.ring.stage is Stage.SETTLED else Again(LOOK)
+        return None if found.ring.stage is Stage.SETTLED else RequeueAfter(LOOK)
 
     async def _step(self, ring: Ring, wanted: bytes, users: Sequence[Holder], held: Secret) -> Step:
         settings = self.world.settings

@@ -94,4 +94,4 @@ async def write(world: Context, manifest: Mapping[str, Any]) -> None:
 def tell(world: Context, held_by: Sequence[Holder], words: str) -> None:
     """An event on every one of them."""
     for of in held_by:
-        world.recorder.note(kind_of(of).reference(of), "KeyRotation", words)
+        world.recorder.record(kind_of(of).reference(of), "KeyRotation", words)

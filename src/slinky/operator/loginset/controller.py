@@ -40,7 +40,7 @@ class LoginSetReconciler(Reconciler[LoginSet]):
                 references.CONTROLLER: lambda of: (str(of.controller_key),),
             }
         )
-        watch = self.controller.watches
+        watch = self.controller.watch
         watch(world.controllers, lambda of: self._of_cluster(of.key))
         watch(world.contents.secrets, users(world.login_sets, references.SECRETS))
         watch(world.contents.secrets, self._using_key)

@@ -9,7 +9,7 @@ from typing import TypeGuard
 from slinky.api.controller import Controller
 from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS, NodeSet
-from slinky.kube.controller import Again
+from slinky.kube.controller import RequeueAfter
 from slinky.kube.errors import Blocked, NotFound
 from slinky.kube.resource import owned_by
 from slinky.kube.types import Key, Object
@@ -56,7 +56,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
     resource = NODE_SETS
 
     def __init__(self, world: Context, clusters: Clusters) -> None:
-        super().__init__(world, world.node_sets, group=self._cluster, rest=REST)
+        super().__init__(world, world.node_sets, group=self._cluster, min_interval=REST)
         self.clusters = clusters
         self.acts = Executor(world, clusters)
         self.history = RevisionStore(world)
@@ -75,7 +75,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
                 "node": lambda pod: (pod.spec.node_name,) if pod.spec.node_name else (),
             }
         )
-        watch = self.controller.watches
+        watch = self.controller.watch
         watch(world.pods, owned_by(NODE_SETS))
         watch(world.pods, orphans.set_of)
         watch(world.controllers, lambda of: self._of_cluster(of.key))
@@ -121,7 +121,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         certain = [step for step in steps if heard or seen.forced or not _of_several(step) or not step.worker.placed]
         return seen, certain, len(certain) < len(steps)
 
-    async def depart(self, found: NodeSet) -> Again | None:
+    async def depart(self, found: NodeSet) -> RequeueAfter | None:
         """Drain and delete every worker, then let the NodeSet go; at once if its cluster is gone, or if they stay."""
         ours = {metadata.DRAIN_FINALIZER, metadata.RESERVATION_FINALIZER}
         if not ours & set(found.metadata.finalizers):
@@ -142,7 +142,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         if alone or not (seen.workers or (report.slurm and not seen.forced)):
             await self.set_finalizers(found, [name for name in found.metadata.finalizers if name not in ours])
             return None
-        return Again(BUSY_AGAIN)
+        return RequeueAfter(BUSY_AGAIN)
 
     def forget(self, key: Key) -> None:
         """Drop what was remembered under its name."""
@@ -237,7 +237,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         failed = [made for made in results if isinstance(made, BaseException) and not isinstance(made, NotFound)]
         for made in results:
             if not isinstance(made, BaseException):
-                self.world.pods.wrote(made)
+                self.world.pods.record_write(made)
         if failed:
             log.warning("states could not be shown", nodeset=str(seen.of.key), pods=len(failed), error=failed[0])
         return bool(failed)

@@ -179,7 +179,7 @@ class _Work:
         manifest = objects.pod(self.of, action.slot, self.setting)
         WRITES.labels("create", "Pod").inc()
         try:
-            self.world.pods.wrote(await self.world.client.create(PODS, manifest))
+            self.world.pods.record_write(await self.world.client.create(PODS, manifest))
         except Forbidden as error:
             # A quota, or a namespace so new that its service account is still to come: both pass.
             raise Later(str(error), after=3) from error
@@ -208,7 +208,7 @@ class _Work:
             reason, warning = ENDED[pod.status.phase]
             self.note(reason, f"Pod {pod.metadata.name} has ended and is replaced", warning=warning)
         WRITES.labels("delete", "Pod").inc()
-        self.world.pods.deleted(pod, await self.world.client.delete(PODS, pod.key, uid=pod.metadata.uid))
+        self.world.pods.record_deletion(pod, await self.world.client.delete(PODS, pod.key, uid=pod.metadata.uid))
         ACTIONS.labels("delete").inc()
         if condemned := action.worker.condemned:
             DRAIN_SECONDS.labels(condemned.cause).observe(condemned.seconds(self.world.clock.now()))
@@ -224,7 +224,7 @@ class _Work:
         WRITES.labels("patch", "Pod").inc()
         # The uid makes it this very pod and not one that took its name meanwhile.
         patch = {"metadata": {**meta, "uid": pod.metadata.uid}}
-        self.world.pods.wrote(await self.world.client.patch(PODS, pod.key, patch))
+        self.world.pods.record_write(await self.world.client.patch(PODS, pod.key, patch))
 
     async def _update(self, action: UpdateHost) -> None:
         if action.seen is not None and await self._reason(action.host) != action.seen:

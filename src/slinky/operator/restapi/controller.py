@@ -29,7 +29,7 @@ class RestApiReconciler(OrderedReconciler[RestApi]):
         super().__init__(world, world.rest_apis)
         self.clusters = clusters
         world.rest_apis.add_indexes({references.CONTROLLER: lambda of: (str(of.controller_key),)})
-        watch = self.controller.watches
+        watch = self.controller.watch
         watch(world.controllers, lambda of: self._speaking_for(of.key))
         watch(world.contents.secrets, self._using_secret)
         watch(world.children.caches[CONFIG_MAPS.name], self._using_config)

@@ -10,8 +10,8 @@ from slinky.api.controller import Controller
 from slinky.api.names import wellknown
 from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.restapi import RestApi
-from slinky.kube.controller import Again
 from slinky.kube.controller import ControlLoop as Loop
+from slinky.kube.controller import RequeueAfter
 from slinky.kube.types import Key
 from slinky.kube.views import Pod
 from slinky.operator.framework import references
@@ -29,16 +29,18 @@ class Connections:
         self.clusters = clusters
         world.rest_apis.add_indexes({references.CONTROLLER: lambda of: (str(of.controller_key),)})
         workers = world.settings.workers.get("slurmclient", WORKERS)
-        self.controller: Loop[Key] = Loop("slurmclient-controller", self.reconcile, workers=workers, judges=(judge,))
-        watch = self.controller.watches
+        self.controller: Loop[Key] = Loop(
+            "slurmclient-controller", self.reconcile, workers=workers, error_classifiers=(judge,)
+        )
+        watch = self.controller.watch
         watch(world.controllers)
         watch(world.rest_apis, lambda of: (of.controller_key,))
         watch(world.contents.secrets, users(world.controllers, references.SECRETS))
         if world.settings.pod_addresses:
             watch(world.pods, self._of_pod)
-        world.runtime.control(self.controller)
+        world.runtime.add_controller(self.controller)
 
-    async def reconcile(self, key: Key) -> Again | None:
+    async def reconcile(self, key: Key) -> RequeueAfter | None:
         """Connect, connect elsewhere, or drop."""
         found = self.world.controllers.get(key)
         # A cluster that goes is asked to the last: its workers have to be seen drained.

@@ -24,7 +24,7 @@ class TokenReconciler(Reconciler[Token]):
     def __init__(self, world: Context) -> None:
         super().__init__(world, world.tokens)
         world.tokens.add_indexes({references.SECRETS: references.local(references.token_secrets)})
-        self.controller.watches(world.contents.secrets, users(world.tokens, references.SECRETS))
+        self.controller.watch(world.contents.secrets, users(world.tokens, references.SECRETS))
 
     async def act(self, found: Token) -> ReconcileResult:
         """Replace the token if it is time."""

@@ -18,7 +18,7 @@ from slinky.bridge.state.views import (
 from slinky.bridge.state.views.native import VERSIONS, native_groups
 from slinky.bridge.workload import grouping
 from slinky.bridge.workload.grouping import GroupMissing, Workload
-from slinky.kube import Discovery, Key, Object, Served
+from slinky.kube import Discovery, Key, Object, ServedKind
 
 META = {"name": "g", "namespace": "ns"}
 
@@ -95,7 +95,7 @@ def test_an_owner_counts_as_seen_by_its_uid_and_so_do_those_above_it() -> None:
 
 
 def served(*kinds: tuple[str, str, str]) -> Discovery:
-    return Discovery(Served(group, version, kind, f"{kind.lower()}s", True) for group, version, kind in kinds)
+    return Discovery(ServedKind(group, version, kind, f"{kind.lower()}s", True) for group, version, kind in kinds)
 
 
 def test_grouping_kinds_that_come_later_or_in_another_version_are_news() -> None:

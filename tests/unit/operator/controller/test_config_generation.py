@@ -10,7 +10,7 @@ from tests.unit.operator.made import accounting, controller
 
 from slinky.api.names import metadata
 from slinky.kube.types import ObjectMeta
-from slinky.kube.views import ConfigMap, ReplicaStatus, Whole
+from slinky.kube.views import ConfigMap, ReplicaStatus, Unstructured
 from slinky.operator.build.images import Images
 from slinky.operator.controller import config_trial
 from slinky.operator.controller.conf import loaded_mark, slurm_conf
@@ -173,8 +173,8 @@ def test_a_key_without_a_line_is_looked_up() -> None:
     assert said.endswith("(slurm.conf line 2)")
 
 
-def pod(phase: str = "Running", **container: Any) -> Whole:
-    return Whole(
+def pod(phase: str = "Running", **container: Any) -> Unstructured:
+    return Unstructured(
         ObjectMeta(name="x"), status={"phase": phase, "containerStatuses": [{"name": "slurmctld", **container}]}
     )
 
@@ -191,18 +191,18 @@ def test_only_a_container_that_keeps_ending_crashes() -> None:
     assert found.when > 0
 
 
-ENDS: list[tuple[str, Whole, GenerationState | None]] = [
+ENDS: list[tuple[str, Unstructured, GenerationState | None]] = [
     ("goes on", pod("Running", state={"running": {}}), None),
     ("started", pod("Succeeded"), V.GOOD),
     ("refused", pod("Failed", state={"terminated": {**ENDED, "exitCode": config_trial.REFUSED}}), V.BAD),
     ("ended without a word", pod("Failed", state={"terminated": {"exitCode": config_trial.REFUSED}}), V.UNKNOWN),
     ("was killed", pod("Failed", state={"terminated": {**ENDED, "exitCode": 137}}), V.UNKNOWN),
-    ("was never run", Whole(ObjectMeta(name="x"), status={"phase": "Failed", "reason": "Evicted"}), V.UNKNOWN),
+    ("was never run", Unstructured(ObjectMeta(name="x"), status={"phase": "Failed", "reason": "Evicted"}), V.UNKNOWN),
 ]
 
 
 @pytest.mark.parametrize(("law", "found", "verdict"), ENDS, ids=[c[0] for c in ENDS])
-def test_only_slurmctlds_own_refusal_is_bad(law: str, found: Whole, verdict: GenerationState | None) -> None:
+def test_only_slurmctlds_own_refusal_is_bad(law: str, found: Unstructured, verdict: GenerationState | None) -> None:
     result = config_trial.verdict(found, NEW)
     assert (result[0] if result else None) is verdict
 

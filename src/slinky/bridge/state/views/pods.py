@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from slinky.kube import PODS, Condition, Object, View
-from slinky.kube.interning import share_meta
+from slinky.kube.interning import intern_metadata
 
 Amounts = dict[str, str | int]
 
@@ -208,4 +208,4 @@ class WorkloadPod(Object, frozen=True, gc=True):
     status: WorkloadPodStatus = WorkloadPodStatus()
 
 
-OUR_PODS = PODS.viewed_as(WorkloadPod, share=share_meta)
+OUR_PODS = PODS.viewed_as(WorkloadPod, intern=intern_metadata)

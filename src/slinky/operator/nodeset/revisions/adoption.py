@@ -64,7 +64,7 @@ class Adoption:
         patch = {"metadata": {**identity, "ownerReferences": [*owners, NODE_SETS.owner(of)]}}
         async with self._limit:
             WRITES.labels("patch", resource.kind).inc()
-            cache.wrote(await self.world.client.patch(resource, meta.key, patch))
+            cache.record_write(await self.world.client.patch(resource, meta.key, patch))
 
 
 def ours(of: NodeSet, found: HasMeta) -> bool:

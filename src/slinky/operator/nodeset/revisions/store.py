@@ -83,7 +83,7 @@ class RevisionStore:
                 left = await self.world.client.delete(REVISIONS, found.key, uid=found.metadata.uid)
             except NotFound:
                 left = None
-            self.cache.deleted(found, left)
+            self.cache.record_deletion(found, left)
 
     async def go_back(self, of: NodeSet, note: Note) -> NodeSet:
         """Fulfil a wish for an earlier revision: the spec gets its fields and the wish goes, in one step."""
@@ -102,7 +102,7 @@ class RevisionStore:
         meta = {"annotations": {metadata.ROLLBACK_TO: None}, "resourceVersion": of.metadata.resource_version}
         WRITES.labels("patch", NODE_SETS.kind).inc()
         made = await self.world.client.patch(NODE_SETS, of.key, {"metadata": meta, **spec})
-        return self.world.node_sets.wrote(made)
+        return self.world.node_sets.record_write(made)
 
     async def _look_for(self, of: NodeSet, carried: str) -> None:
         """Take over a revision of our workers that somebody else has kept."""
@@ -125,21 +125,21 @@ class RevisionStore:
             made = revision.manifest(of, data, read, number, collisions + tried)
             WRITES.labels("create", REVISIONS.kind).inc()
             try:
-                found = self.cache.wrote(await self.world.client.create(REVISIONS, made))
+                found = self.cache.record_write(await self.world.client.create(REVISIONS, made))
             except AlreadyExists:
                 found = await self.world.client.get(REVISIONS, Key(of.metadata.namespace, made["metadata"]["name"]))
                 owner = found.metadata.controller
                 # Our own, from a life whose writes the cache has not seen yet; or the name of something else.
                 if owner is None or owner.uid != of.metadata.uid or revision.chosen([found], data, read) is None:
                     continue
-                self.cache.wrote(found)
+                self.cache.record_write(found)
             return found, (collisions + tried) or None
         raise Later(f"the names of {TRIES} revisions of {of.key} are taken")
 
     async def _patch(self, found: Revision, patch: dict[str, Any]) -> Revision:
         WRITES.labels("patch", REVISIONS.kind).inc()
         meta = {**patch.get("metadata", {}), "uid": found.metadata.uid}
-        return self.cache.wrote(await self.world.client.patch(REVISIONS, found.key, {**patch, "metadata": meta}))
+        return self.cache.record_write(await self.world.client.patch(REVISIONS, found.key, {**patch, "metadata": meta}))
 
 
 def _overhaul(found: Revision, kept: Collection[Revision], read: str) -> dict[str, Any]:
