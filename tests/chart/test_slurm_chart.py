@@ -15,7 +15,7 @@ from slinky.kube import SECRETS, Key, KubeClient
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.operator.keys.generation import missing_keys
 from slinky.webhook.application import RULES
-from slinky.webhook.evaluate import AdmissionChange, RuleContext, judge
+from slinky.webhook.evaluate import AdmissionChange, RuleContext, evaluate
 
 RICH: dict[str, Any] = {
     "clusterName": "hpc",
@@ -76,7 +76,7 @@ def test_the_webhook_lets_everything_in(helm: Helm, values: dict[str, Any]) -> N
     for kind, rules in RULES.items():
         for found in seen(objects, rules.view.__name__):
             world = RuleContext(config_maps=maps, node_sets=sets, controllers=tuple(seen(objects, "Controller")))
-            reply = judge(rules, AdmissionChange(found, None, world))
+            reply = evaluate(rules, AdmissionChange(found, None, world))
             assert reply.allowed, (kind, reply.message)
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: what the schema of our kinds cannot say, decided before anything is stored."""
+"""Admission webhook: checks that the schemas of our kinds cannot express, before an object is stored."""

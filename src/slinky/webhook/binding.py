@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gives a worker the topology of the node it is bound to, before its containers start.
+"""Adds the topology of the node to a worker when it is bound, before its containers start.
 
-The annotation is added to the Binding, and the API server copies a Binding's annotations to the pod in the same
-write: no second write, no side effect, nothing to undo on a dry run. Whatever goes wrong here, the pod is bound
-without it; the operator adds it later.
+The webhook adds the annotation to the Binding; the API server copies the annotations of a Binding to the pod in the
+same write. So there is no second write and nothing to undo on a dry run. If an error occurs, the pod is bound without
+the annotation, and the operator adds it later.
 """
 
 from slinky.api.names import child_names, metadata
@@ -15,42 +15,43 @@ log = Log("slinky.webhook.binding")
 
 
 class Target(View, frozen=True):
-    """The node."""
+    """The node of a Binding."""
 
     name: str = ""
 
 
 class Binding(Object, frozen=True):
-    """A pod's move to a node."""
+    """The assignment of a pod to a node."""
 
     target: Target = Target()
 
 
 class BindingWebhook:
-    """Answers for pods/binding."""
+    """Handles admission requests for pods/binding."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def __call__(self, ask: AdmissionRequest) -> AdmissionResponse:
-        """Add the node's topology if the pod is a worker; never refuse."""
-        binding = ask.new(Binding)
+    async def __call__(self, request: AdmissionRequest) -> AdmissionResponse:
+        """Add the topology of the node if the pod is a worker; never refuse the binding."""
+        binding = request.new(Binding)
+        pod = Key(request.namespace, request.name or binding.metadata.name)
         try:
-            topology = await self._topology(Key(ask.namespace, ask.name or binding.metadata.name), binding.target.name)
+            topology = await self._topology(pod, binding.target.name)
         except (KubeError, TimeoutError) as error:
-            log.warning("a worker is bound without its topology", pod=ask.name, error=error)
+            log.warning("pod is bound without its topology annotation", pod=request.name, error=error)
             return AdmissionResponse()
-        return AdmissionResponse(patch=tuple(addition(binding, topology))) if topology else AdmissionResponse()
+        return AdmissionResponse(patch=tuple(annotation_patch(binding, topology))) if topology else AdmissionResponse()
 
-    async def _topology(self, pod: Key, node: str) -> str:
-        found = await self._client.find(PODS.metadata_only(), pod)
-        if found is None or found.metadata.labels.get(metadata.APP_NAME) != child_names.SLURMD.app:
+    async def _topology(self, pod_key: Key, node_name: str) -> str:
+        pod = await self._client.find(PODS.metadata_only(), pod_key)
+        if pod is None or pod.metadata.labels.get(metadata.APP_NAME) != child_names.SLURMD.app:
             return ""
-        on = await self._client.find(NODES.metadata_only(), Key("", node))
-        return on.metadata.annotations.get(metadata.TOPOLOGY, "") if on else ""
+        node = await self._client.find(NODES.metadata_only(), Key("", node_name))
+        return node.metadata.annotations.get(metadata.TOPOLOGY, "") if node else ""
 
 
-def addition(binding: Binding, topology: str) -> list[dict[str, object]]:
-    """The patch that adds the annotation."""
-    whole = {**binding.metadata.annotations, metadata.TOPOLOGY: topology}
-    return [{"op": "add", "path": "/metadata/annotations", "value": whole}]
+def annotation_patch(binding: Binding, topology: str) -> list[dict[str, object]]:
+    """The JSON patch that adds the annotation."""
+    annotations = {**binding.metadata.annotations, metadata.TOPOLOGY: topology}
+    return [{"op": "add", "path": "/metadata/annotations", "value": annotations}]

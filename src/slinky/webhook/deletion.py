@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said to a deletion.
+"""Reviews deletions.
 
-None is refused (a namespace must be able to go) but the one that would do harm before anybody could prevent it: in the
-foreground, Kubernetes deletes children first, so workers would go with the jobs on them, and slurmctld before them. In
-the background, which is the default, workers are drained.
+Deletions are allowed, because a namespace must be removable, with one exception. Foreground deletion deletes the
+children first: workers would be deleted together with their jobs, and slurmctld before its workers. Background
+deletion, the default, drains the workers first.
 """
 
 from collections.abc import Sequence
@@ -11,29 +11,29 @@ from collections.abc import Sequence
 from slinky.api import Controller, NodeSet
 from slinky.api.names import metadata
 from slinky.kube.admission import AdmissionResponse, deny
-from slinky.webhook.evaluate import Ours, RuleContext
+from slinky.webhook.evaluate import CustomResource, RuleContext
 
 FOREGROUND = "Foreground"
 
 
-def farewell(at: Ours, world: RuleContext, propagation: str) -> AdmissionResponse:
-    """May it go, and who still needs it."""
-    at_stake = sum(one.status.replicas for one in _sets(at, world) if not _given_up(one))
-    if propagation == FOREGROUND and at_stake:
+def review_deletion(target: CustomResource, context: RuleContext, propagation: str) -> AdmissionResponse:
+    """Refuse a foreground deletion that would delete workers; otherwise warn about the objects that refer to it."""
+    workers = sum(node_set.status.replicas for node_set in _node_sets(target, context) if not _is_forced(node_set))
+    if propagation == FOREGROUND and workers:
         return deny(
-            f"deletion in the foreground would end {at_stake} workers at once, with the jobs on them; "
-            f"use --cascade=background, which drains them, or say {metadata.FORCE_DELETE}=true on the NodeSet"
+            f"foreground deletion would delete {workers} workers at once, with the jobs on them; "
+            f"use --cascade=background, which drains them first, or set {metadata.FORCE_DELETE}=true on the NodeSet"
         )
-    named = ", ".join(world.dependents[:5])
-    return AdmissionResponse(warnings=(f"still referred to by {named}",)) if named else AdmissionResponse()
+    dependents = ", ".join(context.dependents[:5])
+    return AdmissionResponse(warnings=(f"still referred to by {dependents}",)) if dependents else AdmissionResponse()
 
 
-def _sets(at: Ours, world: RuleContext) -> Sequence[NodeSet]:
-    """Sets whose workers end with an object; a slurmctld outside of Kubernetes does not."""
-    if isinstance(at, NodeSet):
-        return (at,)
-    return world.node_sets if isinstance(at, Controller) and not at.spec.external else ()
+def _node_sets(target: CustomResource, context: RuleContext) -> Sequence[NodeSet]:
+    """NodeSets whose workers stop with the target; those of an external slurmctld do not."""
+    if isinstance(target, NodeSet):
+        return (target,)
+    return context.node_sets if isinstance(target, Controller) and not target.spec.external else ()
 
 
-def _given_up(one: NodeSet) -> bool:
-    return one.metadata.annotations.get(metadata.FORCE_DELETE) == "true"
+def _is_forced(node_set: NodeSet) -> bool:
+    return node_set.metadata.annotations.get(metadata.FORCE_DELETE) == "true"

@@ -1,123 +1,131 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a NodeSet may be."""
+"""Rules for NodeSets."""
 
 from collections.abc import Iterator
 
 from slinky.api import NodeSet
 from slinky.webhook import text_checks
 from slinky.webhook.evaluate import AdmissionChange, Rules
-from slinky.webhook.slurm_names import DEFAULTS, EVERYTHING, clash, defined, makes, prefix
+from slinky.webhook.slurm_names import (
+    ALL_NODES,
+    DEFAULT_PARTITION,
+    creates_name,
+    defined_names,
+    host_prefix,
+    names_clash,
+)
 
-Sets = AdmissionChange[NodeSet]
+NodeSetChange = AdmissionChange[NodeSet]
 
 
-def hosts_can_be_named(change: Sets) -> Iterator[str]:
-    """Prefix and largest ordinal together are a host name; without ordinals, the prefix still names a partition."""
+def label_is_valid(change: NodeSetChange) -> Iterator[str]:
+    """The name of the NodeSet is valid as a label and as the beginning of pod names."""
+    name = change.new.metadata.name
+    yield from text_checks.valid_name("metadata.name", name, text_checks.LABEL, "a label of its pods")
+
+
+def host_names_are_valid(change: NodeSetChange) -> Iterator[str]:
+    """The host name prefix with the largest ordinal is a valid host name; in DaemonSet mode, the prefix is valid."""
     new = change.new
-    name, why = (
-        (new.slurm_name, "as the name of a partition must")
+    name, purpose = (
+        (new.slurm_name, "a partition")
         if new.per_node
-        else (new.hostname(max(new.spec.replicas - 1, 0)), "as a host name with its ordinal must")
+        else (new.hostname(max(new.spec.replicas - 1, 0)), "a host name with its ordinal")
     )
-    yield from text_checks.named(_naming(new), name, text_checks.LABEL, text_checks.LONGEST_LABEL, why)
+    yield from text_checks.valid_name(_name_field(new), name, text_checks.LABEL, purpose)
 
 
-def children_can_be_named(change: Sets) -> Iterator[str]:
-    """Its name fits into a label and starts the names of its pods."""
-    yield from text_checks.named(
-        "metadata.name",
-        change.new.metadata.name,
-        text_checks.LABEL,
-        text_checks.LONGEST_LABEL,
-        "as the label of its pods must",
-    )
-
-
-def hosts_are_unique(change: Sets) -> Iterator[str]:
-    """No other NodeSet of the cluster can make a worker, node set or partition of the same name."""
+def host_names_are_unique(change: NodeSetChange) -> Iterator[str]:
+    """No other NodeSet of the cluster can create a node, node set or partition of the same name in Slurm."""
     new = change.new
-    for other in change.world.node_sets:
+    for other in change.context.node_sets:
         if (
             other.metadata.name != new.metadata.name
             and other.controller_key == new.controller_key
-            and clash(new, other)
+            and names_clash(new, other)
         ):
             yield (
-                f"spec.template.spec.hostname: NodeSet {other.metadata.name} names its Slurm nodes {prefix(other)!r}"
-                " too; give each a prefix of its own"
+                f"spec.template.spec.hostname: NodeSet {other.metadata.name} also uses the prefix"
+                f" {host_prefix(other)!r} for its Slurm nodes; choose another prefix"
             )
 
 
-def names_are_free(change: Sets) -> Iterator[str]:
-    """The Controller's own text does not define the same host, node set or partition."""
+def names_are_unused(change: NodeSetChange) -> Iterator[str]:
+    """`extraConf` of the Controller does not define a node, node set or partition of the same name."""
     new, name = change.new, change.new.controller_key.name
-    taken = {entry for found in change.world.controllers if found.key == new.controller_key for entry in defined(found)}
-    for kind, what in sorted(taken):
-        if makes(new, kind, what):
-            yield f"{_naming(new)}: Controller {name} defines {kind} {what} in its extraConf"
+    controllers = [item for item in change.context.controllers if item.key == new.controller_key]
+    for keyword, defined in sorted({entry for item in controllers for entry in defined_names(item)}):
+        if creates_name(new, keyword, defined):
+            yield f"{_name_field(new)}: Controller {name} defines {keyword} {defined} in its extraConf"
 
 
-def partition_is_a_partition(change: Sets) -> Iterator[str]:
-    """A partition is not called `default`: Slurm takes that for the defaults of the others."""
-    if change.new.spec.partition.enabled and change.new.slurm_name == DEFAULTS:
-        yield f"{_naming(change.new)}: Slurm takes a partition called {DEFAULTS} for the defaults of all others"
+def partition_is_not_default(change: NodeSetChange) -> Iterator[str]:
+    """The partition is not named `default`, because Slurm uses that name for default settings."""
+    if change.new.spec.partition.enabled and change.new.slurm_name == DEFAULT_PARTITION:
+        yield (
+            f"{_name_field(change.new)}: Slurm uses the partition name {DEFAULT_PARTITION} for default settings;"
+            " choose another name"
+        )
 
 
-def _naming(of: NodeSet) -> str:
-    """The field that names its hosts."""
-    return "spec.template.spec.hostname" if of.spec.template.spec.get("hostname") else "metadata.name"
+def _name_field(node_set: NodeSet) -> str:
+    """The field that determines the names of its hosts."""
+    return "spec.template.spec.hostname" if node_set.spec.template.spec.get("hostname") else "metadata.name"
 
 
-def settings_are_data(change: Sets) -> Iterator[str]:
-    """`extraConf` is Key=Value, with characters that no shell acts on, and does not name the node."""
+def extra_conf_is_settings(change: NodeSetChange) -> Iterator[str]:
+    """`extraConf` consists of Key=Value pairs, has no characters that are special to a shell, and names no node."""
     yield from text_checks.node_settings("spec.extraConf", change.new.spec.extra_conf)
 
 
-def partition_is_one_line(change: Sets) -> Iterator[str]:
-    """`partition.config` is part of one line, and names neither the partition nor its nodes."""
+def partition_config_is_one_line(change: NodeSetChange) -> Iterator[str]:
+    """`partition.config` is a single line without `PartitionName` and `Nodes`."""
     yield from text_checks.conf_fragment(
         "spec.partition.config", change.new.spec.partition.config, ("PartitionName", "Nodes")
     )
 
 
-def sshd_text_is_plain(change: Sets) -> Iterator[str]:
-    """Text for sshd has no control characters."""
+def ssh_text_is_plain(change: NodeSetChange) -> Iterator[str]:
+    """`ssh.extraSshdConfig` contains no control characters."""
     yield from text_checks.plain_text("spec.ssh.extraSshdConfig", change.new.spec.ssh.extra_sshd_config)
 
 
-def reservation_flags_are_words(change: Sets) -> Iterator[str]:
+def reservation_flags_are_words(change: NodeSetChange) -> Iterator[str]:
     """Flags of the reservation are single words."""
     for flag in change.new.spec.update_strategy.scheduled_update.flags:
         yield from text_checks.conf_word("spec.updateStrategy.scheduledUpdate.flags", flag)
 
 
-def claims_stay(change: Sets) -> Iterator[str]:
-    """Claims are neither added nor taken away: workers that exist could not follow."""
+def claim_templates_are_immutable(change: NodeSetChange) -> Iterator[str]:
+    """`volumeClaimTemplates` does not change, because existing workers could not follow."""
     if change.old and change.old.spec.volume_claim_templates != change.new.spec.volume_claim_templates:
         yield "spec.volumeClaimTemplates is immutable"
 
 
-def claims_are_named(change: Sets) -> Iterator[str]:
-    """Each claim has a name of its own."""
-    seen: set[str] = set()
+def claim_templates_are_named(change: NodeSetChange) -> Iterator[str]:
+    """Each claim template has a valid name, which no other one has."""
+    names: set[str] = set()
     for index, claim in enumerate(change.new.spec.volume_claim_templates):
         field = f"spec.volumeClaimTemplates[{index}].metadata.name"
         meta = claim.get("metadata")
         name = str(meta.get("name") or "") if isinstance(meta, dict) else ""
-        yield from text_checks.named(field, name, text_checks.LABEL, text_checks.LONGEST_LABEL, "as a volume must")
-        if name in seen:
-            yield f"{field}: {name!r} is there twice"
-        seen.add(name)
+        yield from text_checks.valid_name(field, name, text_checks.LABEL, "a volume")
+        if name in names:
+            yield f"{field}: {name!r} is used twice"
+        names.add(name)
 
 
-def partition_of_all(change: Sets) -> Iterator[str]:
-    """A partition called `all`, which has every host of the cluster, since Slurm takes the name for them."""
-    if change.new.spec.partition.enabled and change.new.slurm_name == EVERYTHING:
-        yield f"{_naming(change.new)}: Slurm takes {EVERYTHING} for every node, so the partition has all workers"
+def partition_has_all_nodes(change: NodeSetChange) -> Iterator[str]:
+    """A partition named `all` contains every node of the cluster, because Slurm uses that name for all nodes."""
+    if change.new.spec.partition.enabled and change.new.slurm_name == ALL_NODES:
+        yield (
+            f"{_name_field(change.new)}: Slurm uses the name {ALL_NODES} for every node,"
+            " so the partition contains all workers of the cluster"
+        )
 
 
-def idle_fields(change: Sets) -> Iterator[str]:
-    """Fields without effect in the scaling mode or strategy that was chosen."""
+def fields_are_unused(change: NodeSetChange) -> Iterator[str]:
+    """A field has no effect in the chosen scaling mode or strategy."""
     spec = change.new.spec
     rolling = spec.update_strategy.rolling_update
     table = (
@@ -142,17 +150,17 @@ def idle_fields(change: Sets) -> Iterator[str]:
 RULES = Rules(
     NodeSet,
     refuse=(
-        children_can_be_named,
-        hosts_can_be_named,
-        hosts_are_unique,
-        names_are_free,
-        partition_is_a_partition,
-        settings_are_data,
-        partition_is_one_line,
-        sshd_text_is_plain,
+        label_is_valid,
+        host_names_are_valid,
+        host_names_are_unique,
+        names_are_unused,
+        partition_is_not_default,
+        extra_conf_is_settings,
+        partition_config_is_one_line,
+        ssh_text_is_plain,
         reservation_flags_are_words,
-        claims_stay,
-        claims_are_named,
+        claim_templates_are_immutable,
+        claim_templates_are_named,
     ),
-    warn=(partition_of_all, idle_fields),
+    warn=(partition_has_all_nodes, fields_are_unused),
 )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is checked, in words, from the tables of rules.
+"""Renders the list of admission rules from their docstrings.
 
-`python -m slinky.webhook.reference docs/operator/admission.md` writes the part of that page below the mark.
+`python -m slinky.webhook.reference docs/operator/admission.md` replaces the part of that page below the comment.
 """
 
 import sys
@@ -13,17 +13,17 @@ from typing import Any
 from slinky.webhook.application import RULES
 from slinky.webhook.evaluate import Rule, Rules
 
-MARK = "<!-- From here on made by `python -m slinky.webhook.reference`. -->\n"
+GENERATED = "<!-- Generated below this line by `python -m slinky.webhook.reference`. -->\n"
 
 
 def page(text: str) -> str:
-    """The page with every rule in it, below what a person wrote."""
-    return text.partition(MARK)[0] + MARK + "".join(map(_kind, RULES.values()))
+    """Replace the generated part of the page."""
+    return text.partition(GENERATED)[0] + GENERATED + "".join(map(_kind, RULES.values()))
 
 
 def _kind(rules: Rules[Any]) -> str:
-    text = f"\n## {rules.view.__name__}\n\nRefused unless:\n\n{_listed(rules.refuse)}"
-    return text + (f"\nA warning comes with:\n\n{_listed(rules.warn)}" if rules.warn else "")
+    text = f"\n## {rules.view.__name__}\n\nRequired:\n\n{_listed(rules.refuse)}"
+    return text + (f"\nWarnings:\n\n{_listed(rules.warn)}" if rules.warn else "")
 
 
 def _listed(rules: Iterable[Rule[Any]]) -> str:
@@ -31,7 +31,7 @@ def _listed(rules: Iterable[Rule[Any]]) -> str:
 
 
 def main(path: Path) -> None:
-    """Bring the page up to date."""
+    """Update the page."""
     path.write_text(page(path.read_text()))
 
 

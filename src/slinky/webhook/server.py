@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The webhook as a process: certificates, listener, readiness."""
+"""The webhook process: certificates, listener, readiness."""
 
 import asyncio
 import contextlib
@@ -20,27 +20,27 @@ log = Log("slinky.webhook.server")
 
 @dataclass(frozen=True)
 class WebhookSettings:
-    """What `slinky webhook` is told."""
+    """Settings of `slinky webhook`."""
 
     namespace: str = "slinky"
-    """Where the Secret and the Service are."""
+    """Namespace of the Secret and the Service."""
     service: str = "slurm-operator-webhook"
-    """The Service in front; its names go into the certificate."""
+    """Name of the Service; the certificate is valid for its DNS names."""
     secret: str = "slurm-operator-webhook-ca"  # noqa: S105 -- the name of a Secret
-    """Where self-managed certificates are kept."""
+    """Name of the Secret with the certificates that the webhook manages itself."""
     configuration: str = "slurm-operator-webhook"
-    """Name of the validating and the mutating configuration to keep trusted."""
+    """Name of the validating and the mutating webhook configuration, which receive the CA certificate."""
     certificates: Path | None = None
-    """A folder with tls.crt and tls.key that something else (cert-manager) keeps; None keeps our own."""
+    """A folder with tls.crt and tls.key that cert-manager maintains; None: the webhook manages its own certificates."""
     hosts: tuple[str, ...] = ()
-    """Further names or addresses in the certificate."""
+    """Additional names or addresses for the certificate."""
     host: str = "0.0.0.0"  # noqa: S104 -- the API server comes from outside the pod
     port: int = WEBHOOK_PORT
-    look_every: float = 60.0
+    check_interval: float = 60.0
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names the certificate is for."""
+        """Names for which the certificate is valid."""
         return (*service_dns_names(Key(self.namespace, self.service)), *self.hosts)
 
 
@@ -50,12 +50,12 @@ async def main(
     client: KubeClient | None = None,
     more: Mapping[str, Handler] | None = None,
 ) -> None:
-    """Answer until cancelled; `more` adds paths of other packages."""
+    """Serve until cancelled; `more` adds handlers of other packages by path."""
     async with contextlib.AsyncExitStack() as stack:
         if client is None:
             client = await stack.enter_async_context(connect())
         port = await stack.enter_async_context(serving(settings, health, client, more))
-        log.info("answering", port=port)
+        log.info("webhook is serving", port=port)
         await asyncio.Event().wait()
 
 
@@ -63,7 +63,7 @@ async def main(
 async def serving(
     settings: WebhookSettings, health: Health, client: KubeClient, more: Mapping[str, Handler] | None = None
 ) -> AsyncIterator[int]:
-    """Answer while inside; gives the port."""
+    """Serve inside the context; yields the port."""
     listening = False
     health.add_readiness_check("listener", lambda: None if listening else "not listening yet")
     app = application({**handlers(client), **(more or {})})
@@ -72,9 +72,9 @@ async def serving(
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slinky-webhook-")))
             secret = Key(settings.namespace, settings.secret)
-            keeper = WebhookCertificates(client, secret, folder, settings.names, settings.configuration)
-            keeper.add_readiness_check(health)
-            await stack.enter_async_context(keeper.kept_renewed(settings.look_every))
+            certificates = WebhookCertificates(client, secret, folder, settings.names, settings.configuration)
+            certificates.add_readiness_check(health)
+            await stack.enter_async_context(certificates.kept_renewed(settings.check_interval))
         pair = folder / CERTIFICATE, folder / PRIVATE_KEY
         port = await stack.enter_async_context(serve(app, *pair, host=settings.host, port=settings.port))
         listening = True

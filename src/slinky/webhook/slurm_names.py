@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names in Slurm that objects give: of hosts, node sets and partitions. Two must never give the same one. Pure."""
+"""Names of nodes, node sets and partitions in Slurm that two objects must not both create. Pure functions."""
 
 import re
 
@@ -7,51 +7,53 @@ from slinky.api import Controller, NodeSet
 from slinky.slurm.conf import ConfError, parse
 from slinky.slurm.hostlist import HostlistError, expand
 
-#: A line that starts with one of these gives a name.
-KINDS = frozenset({"nodename", "nodeset", "partitionname"})
-#: Slurm takes a partition of this name, in any letter case, for the defaults of those that follow.
-DEFAULTS = "default"
-#: Slurm takes this for the nodes of the whole cluster, in any letter case.
-EVERYTHING = "all"
+#: Keywords, in lower case, with which a line of slurm.conf defines a name.
+KEYWORDS = frozenset({"nodename", "nodeset", "partitionname"})
+#: Slurm uses a partition with this name, in any letter case, for the default settings of the partitions that follow.
+DEFAULT_PARTITION = "default"
+#: Slurm uses this name, in any letter case, for all nodes of the cluster.
+ALL_NODES = "all"
 
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")
 
 
-def defined(of: Controller) -> set[tuple[str, str]]:
-    """What the site's text defines, as (kind in lower case, name)."""
+def defined_names(controller: Controller) -> set[tuple[str, str]]:
+    """The names that `extraConf` defines, as (keyword in lower case, name)."""
     try:
-        heads = [line[0] for line in parse(of.spec.extra_conf)]
+        definitions = [line[0] for line in parse(controller.spec.extra_conf)]
     except ConfError:
         return set()
-    kinds = [(head.key.lower(), head.value) for head in heads]
-    return {(kind, name) for kind, text in kinds if kind in KINDS for name in _names(kind, text)}
+    pairs = [(definition.key.lower(), definition.value) for definition in definitions]
+    return {(keyword, name) for keyword, text in pairs if keyword in KEYWORDS for name in _names(keyword, text)}
 
 
-def makes(of: NodeSet, kind: str, name: str) -> bool:
-    """Whether a NodeSet gives this name, with the workers it has now."""
-    if kind == "nodename":
-        return not of.per_node and any(name == of.hostname(ordinal) for ordinal in _ordinals(of, name))
-    return name == of.slurm_name and (kind == "nodeset" or of.spec.partition.enabled)
+def creates_name(node_set: NodeSet, keyword: str, name: str) -> bool:
+    """Whether a NodeSet with its current number of workers creates this name."""
+    if keyword == "nodename":
+        return not node_set.per_node and any(
+            name == node_set.hostname(ordinal) for ordinal in _ordinals(node_set, name)
+        )
+    return name == node_set.slurm_name and (keyword == "nodeset" or node_set.spec.partition.enabled)
 
 
-def prefix(of: NodeSet) -> str:
-    """What its host names start with."""
-    return str(of.spec.template.spec.get("hostname") or f"{of.metadata.name}-")
+def host_prefix(node_set: NodeSet) -> str:
+    """The prefix of the host names of a NodeSet."""
+    return str(node_set.spec.template.spec.get("hostname") or f"{node_set.metadata.name}-")
 
 
-def clash(one: NodeSet, other: NodeSet) -> bool:
-    """Can both have the same name in Slurm: `a-` with 10 is `a-1` with 0."""
-    if one.slurm_name == other.slurm_name:
+def names_clash(first: NodeSet, second: NodeSet) -> bool:
+    """Whether both could create the same name in Slurm: prefix `a-` with ordinal 10 is prefix `a-1` with ordinal 0."""
+    if first.slurm_name == second.slurm_name:
         return True
-    if one.per_node or other.per_node:
+    if first.per_node or second.per_node:
         return False
-    short, long = sorted((prefix(one), prefix(other)), key=len)
+    short, long = sorted((host_prefix(first), host_prefix(second)), key=len)
     rest = long.removeprefix(short)
     return rest != long and rest.isascii() and rest.isdigit()
 
 
-def _names(kind: str, text: str) -> list[str]:
-    if kind != "nodename":
+def _names(keyword: str, text: str) -> list[str]:
+    if keyword != "nodename":
         return [text]
     try:
         return expand(text)
@@ -59,8 +61,9 @@ def _names(kind: str, text: str) -> list[str]:
         return []
 
 
-def _ordinals(of: NodeSet, host: str) -> list[int]:
-    """The one ordinal that a host of this name could have, if the set is large enough to have it."""
-    digits = host.removeprefix(prefix(of))
-    number = int(digits) if digits != host and _NUMBER.match(digits) else of.spec.replicas
-    return [number] if number < of.spec.replicas else []
+def _ordinals(node_set: NodeSet, host: str) -> list[int]:
+    """The ordinal that a host of this name would have, if it is below the number of replicas."""
+    digits = host.removeprefix(host_prefix(node_set))
+    replicas = node_set.spec.replicas
+    number = int(digits) if digits != host and _NUMBER.match(digits) else replicas
+    return [number] if number < replicas else []

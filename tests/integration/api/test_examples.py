@@ -9,7 +9,7 @@ import yaml
 from tests.integration.api.conftest import Kubectl
 
 from slinky.webhook.application import RULES
-from slinky.webhook.evaluate import AdmissionChange, judge
+from slinky.webhook.evaluate import AdmissionChange, evaluate
 
 EXAMPLES = Path(__file__).parents[3] / "examples/operator"
 MANIFESTS = sorted(path for path in EXAMPLES.glob("*.yaml") if path.name != "values.yaml")
@@ -27,5 +27,5 @@ def test_an_example_draws_no_complaint(path: Path) -> None:
         rules = RULES.get(found["kind"].lower())
         if rules:
             found["metadata"]["namespace"] = "slurm"
-            reply = judge(rules, AdmissionChange(msgspec.convert(found, rules.view)))
+            reply = evaluate(rules, AdmissionChange(msgspec.convert(found, rules.view)))
             assert (reply.allowed, reply.warnings) == (True, ()), reply.message

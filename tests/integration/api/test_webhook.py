@@ -140,7 +140,7 @@ async def test_workers_are_not_ended_by_a_deletion_in_the_foreground(
     asked = ("delete", "-n", watched, f"{kind}/slurm", "--wait=false")
     refused = await asyncio.to_thread(kubectl, *asked, "--cascade=foreground")
     assert refused.returncode != 0
-    assert "would end 2 workers at once" in refused.stderr
+    assert "would delete 2 workers at once" in refused.stderr
     done = await asyncio.to_thread(kubectl, *asked)
     assert done.returncode == 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binding a pod never fails because of us."""
+"""The webhook never makes a binding fail."""
 
 from typing import Any, cast
 
@@ -17,33 +17,33 @@ BARE = Object(ObjectMeta("n1"))
 
 
 class Cluster:
-    """Answers as a client would, from a table; a missing table is a cluster that does not answer."""
+    """A client with a table of objects; None instead of a table is an unreachable API server."""
 
-    def __init__(self, found: dict[str, Object] | None) -> None:
-        self._found = found
+    def __init__(self, objects: dict[str, Object] | None) -> None:
+        self._objects = objects
 
     async def find(self, resource: Resource[Any], key: Key) -> Object | None:
-        if self._found is None:
+        if self._objects is None:
             raise Unreachable("no route")
-        return self._found.get(resource.plural)
+        return self._objects.get(resource.plural)
 
 
-def ask(**annotations: str) -> AdmissionRequest:
+def request(**annotations: str) -> AdmissionRequest:
     binding = {"metadata": {"name": "gpu-0", "annotations": annotations}, "target": {"name": "n1"}}
     return AdmissionRequest("u", name="gpu-0", namespace="slurm", object=msgspec.Raw(msgspec.json.encode(binding)))
 
 
 @pytest.mark.parametrize(
-    "found",
+    "objects",
     [None, {}, {"pods": WORKER}, {"pods": WORKER, "nodes": BARE}, {"pods": OTHER, "nodes": NODE}],
     ids=["silent", "empty", "no node", "no topology", "not a worker"],
 )
-async def test_without_a_topology_to_give_the_binding_passes_as_it_is(found: dict[str, Object] | None) -> None:
-    assert await BindingWebhook(cast("KubeClient", Cluster(found)))(ask()) == AdmissionResponse()
+async def test_a_binding_without_topology_passes_unchanged(objects: dict[str, Object] | None) -> None:
+    assert await BindingWebhook(cast("KubeClient", Cluster(objects)))(request()) == AdmissionResponse()
 
 
-async def test_the_topology_joins_what_is_there() -> None:
-    reply = await BindingWebhook(cast("KubeClient", Cluster({"pods": WORKER, "nodes": NODE})))(ask(a="b"))
+async def test_the_topology_is_added_to_the_annotations() -> None:
+    reply = await BindingWebhook(cast("KubeClient", Cluster({"pods": WORKER, "nodes": NODE})))(request(a="b"))
     assert reply.patch == (
         {"op": "add", "path": "/metadata/annotations", "value": {"a": "b", metadata.TOPOLOGY: "default:s1"}},
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page about admission is what the rules say."""
+"""The generated page about admission is up to date."""
 
 from pathlib import Path
 
@@ -13,5 +13,5 @@ def test_the_page_is_up_to_date() -> None:
     assert reference.page(PAGE.read_text()) == PAGE.read_text(), "run: make generate"
 
 
-def test_every_rule_says_what_it_is_for() -> None:
+def test_every_rule_has_a_description() -> None:
     assert [rule for rules in RULES.values() for rule in (*rules.refuse, *rules.warn) if not rule.__doc__] == []

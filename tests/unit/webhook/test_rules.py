@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each rule refuses what it is there for, and lets everything else in."""
+"""Each rule refuses the changes that it is meant for, and no others."""
 
 import glob
 import shlex
@@ -14,9 +14,9 @@ from slinky.api import Controller, NodeSet
 from slinky.api.names import metadata
 from slinky.kube import AdmissionResponse
 from slinky.webhook.application import RULES
-from slinky.webhook.deletion import farewell
-from slinky.webhook.evaluate import AdmissionChange, RuleContext, judge
-from slinky.webhook.slurm_names import clash
+from slinky.webhook.deletion import review_deletion
+from slinky.webhook.evaluate import AdmissionChange, RuleContext, evaluate
+from slinky.webhook.slurm_names import names_clash
 from slinky.webhook.text_checks import node_settings
 
 KEY = {"name": "keys", "key": "k"}
@@ -34,40 +34,40 @@ SMALLEST: dict[str, dict[str, Any]] = {
 }
 
 
-def made(kind: str, name: str = "slurm", **spec: Any) -> Any:
-    whole = {"metadata": {"name": name, "namespace": "ns"}, "spec": {**SMALLEST[kind], **spec}}
-    return msgspec.convert(whole, RULES[kind].view)
+def build(kind: str, name: str = "slurm", **spec: Any) -> Any:
+    manifest = {"metadata": {"name": name, "namespace": "ns"}, "spec": {**SMALLEST[kind], **spec}}
+    return msgspec.convert(manifest, RULES[kind].view)
 
 
-def answer(kind: str, new: Any, old: Any = None, world: RuleContext | None = None) -> AdmissionResponse:
-    return judge(RULES[kind], AdmissionChange(new, old, world or RuleContext()))
+def answer(kind: str, new: Any, old: Any = None, context: RuleContext | None = None) -> AdmissionResponse:
+    return evaluate(RULES[kind], AdmissionChange(new, old, context or RuleContext()))
 
 
 def nodeset(name: str, **spec: Any) -> NodeSet:
-    found: NodeSet = made("nodeset", name, **spec)
-    return found
+    node_set: NodeSet = build("nodeset", name, **spec)
+    return node_set
 
 
 @pytest.mark.parametrize("kind", SMALLEST)
-def test_the_smallest_object_is_let_in_without_a_word(kind: str) -> None:
-    assert answer(kind, made(kind)) == AdmissionResponse()
+def test_the_smallest_object_is_admitted_without_warnings(kind: str) -> None:
+    assert answer(kind, build(kind)) == AdmissionResponse()
 
 
 NAMED: list[tuple[str, str, str]] = [
-    ("controller", "c" * 42, "longer than 52 characters, which the StatefulSet of slurmctld needs"),
-    ("controller", "my.cluster", "lower-case letters, digits and dashes only"),
-    ("controller", "1st", "lower-case letters, digits and dashes only"),
-    ("accounting", "c" * 42, "longer than 52 characters, which the StatefulSet of slurmdbd needs"),
-    ("restapi", "r" * 56, "longer than 63 characters, as a Service must"),
-    ("loginset", "a.b", "as a Service must"),
-    ("nodeset", "a.b", "as the label of its pods must"),
-    ("nodeset", "n" * 62, "as a host name with its ordinal must"),
+    ("controller", "c" * 42, "longer than 52 characters, the maximum for the StatefulSet of slurmctld"),
+    ("controller", "my.cluster", "lower-case letters, digits and dashes"),
+    ("controller", "1st", "lower-case letters, digits and dashes"),
+    ("accounting", "c" * 42, "longer than 52 characters, the maximum for the StatefulSet of slurmdbd"),
+    ("restapi", "r" * 56, "longer than 63 characters, the maximum for a Service"),
+    ("loginset", "a.b", "not a valid name for a Service"),
+    ("nodeset", "a.b", "not a valid name for a label of its pods"),
+    ("nodeset", "n" * 62, "the maximum for a host name with its ordinal"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "name", "why"), NAMED, ids=lambda value: str(value)[:30])
 def test_a_name_that_a_child_could_not_have_is_refused(kind: str, name: str, why: str) -> None:
-    reply = answer(kind, made(kind, name))
+    reply = answer(kind, build(kind, name))
     assert not reply.allowed
     assert "metadata.name" in reply.message
     assert why in reply.message
@@ -94,7 +94,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "controller",
         {"ha": {"enabled": True}, "persistence": {"existingClaim": "narrow"}},
-        "claim narrow must offer ReadWriteMany",
+        "claim narrow must have the access mode ReadWriteMany",
     ),
     # the database
     ("accounting", {"storageConfig": {"host": "db\nStoragePass=x", "passwordKeyRef": KEY}}, "spec.storageConfig.host"),
@@ -125,7 +125,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("nodeset", {"partition": {"config": "Nodes=ALL"}}, "spec.partition.config: Nodes may not be set here"),
     ("nodeset", {"partition": {"config": "State=UP # PartitionName=x"}}, "spec.partition.config"),
     ("nodeset", {"partition": {"config": "MaxTime="}}, "spec.partition.config"),
-    ("nodeset", {"partition": {"enabled": True}, **hosts("default-")}, "for the defaults of all others"),
+    ("nodeset", {"partition": {"enabled": True}, **hosts("default-")}, "for default settings"),
     # host names
     ("nodeset", hosts("Gpu_"), "spec.template.spec.hostname"),
     ("nodeset", hosts("a.b-"), "spec.template.spec.hostname"),
@@ -134,35 +134,37 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("nodeset", {**hosts("a,b"), "scalingMode": "DaemonSet"}, "spec.template.spec.hostname"),
     # the rest
     ("nodeset", {"volumeClaimTemplates": [{"metadata": {}}]}, "spec.volumeClaimTemplates[0].metadata.name"),
-    ("nodeset", {"volumeClaimTemplates": [{"metadata": {"name": "a"}}] * 2}, "'a' is there twice"),
+    ("nodeset", {"volumeClaimTemplates": [{"metadata": {"name": "a"}}] * 2}, "'a' is used twice"),
     ("nodeset", {"ssh": {"extraSshdConfig": "a\x00b"}}, "spec.ssh.extraSshdConfig"),
     ("nodeset", {"updateStrategy": {"scheduledUpdate": {"flags": ["a,b"]}}}, "scheduledUpdate.flags"),
     ("loginset", {"extraSshdConfig": "a\x07"}, "spec.extraSshdConfig: the control character"),
     ("loginset", {"rootSshAuthorizedKeys": "a\x00"}, "spec.rootSshAuthorizedKeys"),
     ("token", {"username": "a b"}, "spec.username"),
     ("token", {"username": "Alice_Smith"}, "set spec.secretRef"),
-    ("token", {"secretRef": {"name": "keys", "key": "t"}}, "spec.secretRef: Secret keys holds the key that signs"),
+    ("token", {"secretRef": {"name": "keys", "key": "t"}}, "spec.secretRef: Secret keys contains the signing key"),
 ]
 
-WORLD = RuleContext(
+CONTEXT = RuleContext(
     config_maps={"own": frozenset({"slurm.conf", "gres.conf"}), "fine": frozenset({"gres.conf", "notes.txt"})},
     claims={"narrow": frozenset({"ReadWriteOnce"}), "wide": frozenset({"ReadWriteMany"})},
 )
 
 
 @pytest.mark.parametrize(("kind", "spec", "why"), REFUSED, ids=lambda value: str(value)[:60])
-def test_what_cannot_work_or_hides_something_is_refused_with_its_field(
-    kind: str, spec: dict[str, Any], why: str
-) -> None:
-    reply = answer(kind, made(kind, **spec), world=WORLD)
+def test_invalid_or_malicious_fields_are_refused_by_name(kind: str, spec: dict[str, Any], why: str) -> None:
+    reply = answer(kind, build(kind, **spec), context=CONTEXT)
     assert not reply.allowed
     assert why in reply.message
 
 
 WARNED: list[tuple[str, dict[str, Any], str]] = [
-    ("controller", {"configFileRefs": [{"name": "fine"}]}, "notes.txt, which is not a file Slurm is known to read"),
+    (
+        "controller",
+        {"configFileRefs": [{"name": "fine"}]},
+        "notes.txt, which is not a known configuration file of Slurm",
+    ),
     ("controller", {"service": {"spec": {"externalIPs": ["10.0.0.1"]}}}, "externalIPs are ignored"),
-    ("controller", {"extraConf": "ClusterName=x"}, "ClusterName follows from the rest"),
+    ("controller", {"extraConf": "ClusterName=x"}, "ClusterName is set by the operator"),
     ("controller", {"externalConfig": {"host": "a", "port": 1}}, "spec.externalConfig has no effect"),
     ("accounting", {"externalConfig": {"host": "a", "port": 1}}, "spec.externalConfig has no effect"),
     ("accounting", {"service": {"spec": {"externalIPs": ["10.0.0.1"]}}}, "externalIPs are ignored"),
@@ -170,27 +172,27 @@ WARNED: list[tuple[str, dict[str, Any], str]] = [
     ("loginset", {"service": {"spec": {"externalIPs": ["10.0.0.1"]}}}, "externalIPs are ignored"),
     ("nodeset", {"scalingMode": "DaemonSet", "pinToNode": True}, "spec.pinToNode has no effect in DaemonSet mode"),
     ("nodeset", {"pruneSlurmNodeRecords": "NodeNotFound"}, "has no effect in StatefulSet mode"),
-    ("nodeset", {"partition": {"enabled": True}, **hosts("all-")}, "the partition has all workers"),
+    ("nodeset", {"partition": {"enabled": True}, **hosts("all-")}, "the partition contains all workers"),
     ("nodeset", {"drain": {"onTimeout": "Cancel"}}, "spec.drain.onTimeout has no effect without a timeout"),
-    ("token", {"username": "root"}, "can do anything"),
+    ("token", {"username": "root"}, "full control of the Slurm cluster"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "spec", "why"), WARNED, ids=lambda value: str(value)[:60])
-def test_what_is_odd_is_let_in_with_a_warning(kind: str, spec: dict[str, Any], why: str) -> None:
-    reply = answer(kind, made(kind, **spec), world=WORLD)
+def test_odd_objects_are_admitted_with_a_warning(kind: str, spec: dict[str, Any], why: str) -> None:
+    reply = answer(kind, build(kind, **spec), context=CONTEXT)
     assert reply.allowed, reply.message
     assert any(why in text for text in reply.warnings), reply.warnings
 
 
 @pytest.mark.parametrize("kind", ["controller", "accounting"])
-def test_moving_a_daemon_out_is_let_in_with_a_warning(kind: str) -> None:
-    out = made(kind, external=True, externalConfig={"host": "outside.example", "port": 1})
-    assert any("spec.external: the daemon" in text for text in answer(kind, out, made(kind)).warnings)
-    assert not any("spec.external: the daemon" in text for text in answer(kind, made(kind), out).warnings)
+def test_making_a_daemon_external_is_admitted_with_a_warning(kind: str) -> None:
+    out = build(kind, external=True, externalConfig={"host": "outside.example", "port": 1})
+    assert any("spec.external: the daemon" in text for text in answer(kind, out, build(kind)).warnings)
+    assert not any("spec.external: the daemon" in text for text in answer(kind, build(kind), out).warnings)
 
 
-WELCOME: list[tuple[str, dict[str, Any]]] = [
+ADMITTED: list[tuple[str, dict[str, Any]]] = [
     ("controller", {"extraConf": "SelectTypeParameters=CR_Core\nPartitionName=all Nodes=ALL Default=YES # day\n"}),
     ("controller", {"ha": {"enabled": True}, "persistence": {"existingClaim": "wide"}}),
     ("controller", {"ha": {"enabled": True}, "persistence": {"existingClaim": "not-there-yet"}}),
@@ -205,9 +207,9 @@ WELCOME: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "spec"), WELCOME, ids=lambda value: str(value)[:60])
-def test_what_is_fine_is_let_in_without_a_word(kind: str, spec: dict[str, Any]) -> None:
-    assert answer(kind, made(kind, **spec), world=WORLD) == AdmissionResponse()
+@pytest.mark.parametrize(("kind", "spec"), ADMITTED, ids=lambda value: str(value)[:60])
+def test_valid_objects_are_admitted_without_warnings(kind: str, spec: dict[str, Any]) -> None:
+    assert answer(kind, build(kind, **spec), context=CONTEXT) == AdmissionResponse()
 
 
 CONSTANT: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
@@ -223,72 +225,74 @@ CONSTANT: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "before", "after", "why"), CONSTANT, ids=lambda value: str(value)[:40])
-def test_what_the_cluster_hangs_on_stays(kind: str, before: dict[str, Any], after: dict[str, Any], why: str) -> None:
-    reply = answer(kind, made(kind, **after), made(kind, **before))
+def test_the_identity_of_a_cluster_is_immutable(
+    kind: str, before: dict[str, Any], after: dict[str, Any], why: str
+) -> None:
+    reply = answer(kind, build(kind, **after), build(kind, **before))
     assert not reply.allowed
     assert why in reply.message
 
 
 def test_another_spelling_of_the_same_identity_is_no_change() -> None:
-    old = made("controller")
-    new = made("controller", clusterName="ns_slurm", jwtKeyRef=None, jwtHs256KeyRef=KEY, persistence={"enabled": True})
+    old = build("controller")
+    new = build("controller", clusterName="ns_slurm", jwtKeyRef=None, jwtHs256KeyRef=KEY, persistence={"enabled": True})
     assert answer("controller", new, old).allowed
 
 
 def test_what_was_wrong_already_only_warns_but_a_new_mistake_is_refused() -> None:
-    old = made("nodeset", extraConf="oops")
-    scaled = answer("nodeset", made("nodeset", extraConf="oops", replicas=3), old)
+    old = build("nodeset", extraConf="oops")
+    scaled = answer("nodeset", build("nodeset", extraConf="oops", replicas=3), old)
     assert scaled.allowed
     assert scaled.warnings == ("spec.extraConf: 'oops' is not Key=Value",)
-    worse = answer("nodeset", made("nodeset", extraConf="oops and"), old)
+    worse = answer("nodeset", build("nodeset", extraConf="oops and"), old)
     assert not worse.allowed
     assert "'and'" in worse.message
 
 
 def test_an_update_that_leaves_the_spec_alone_is_never_refused() -> None:
-    bad = made("controller", configFileRefs=[{"name": "gone"}])
+    bad = build("controller", configFileRefs=[{"name": "gone"}])
     assert answer("controller", bad, bad) == AdmissionResponse()
 
 
-def test_an_object_on_its_way_out_is_never_refused() -> None:
-    bad = made("nodeset", extraConf="oops")
+def test_an_object_that_is_being_deleted_is_never_refused() -> None:
+    bad = build("nodeset", extraConf="oops")
     leaving = msgspec.structs.replace(
         bad, metadata=msgspec.structs.replace(bad.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     )
-    assert answer("nodeset", leaving, made("nodeset")) == AdmissionResponse()
+    assert answer("nodeset", leaving, build("nodeset")) == AdmissionResponse()
 
 
-def staffed(workers: int, **annotations: str) -> NodeSet:
-    found = nodeset("gpu")
-    meta = msgspec.structs.replace(found.metadata, annotations=annotations)
-    status = msgspec.structs.replace(found.status, replicas=workers)
-    return msgspec.structs.replace(found, metadata=meta, status=status)
+def with_workers(workers: int, **annotations: str) -> NodeSet:
+    node_set = nodeset("gpu")
+    meta = msgspec.structs.replace(node_set.metadata, annotations=annotations)
+    status = msgspec.structs.replace(node_set.status, replicas=workers)
+    return msgspec.structs.replace(node_set, metadata=meta, status=status)
 
 
-GIVEN_UP = {metadata.FORCE_DELETE: "true"}
-CLUSTER: Controller = made("controller")
+FORCED = {metadata.FORCE_DELETE: "true"}
+CLUSTER: Controller = build("controller")
 
 
 @pytest.mark.parametrize(
-    ("at", "sets", "propagation", "allowed"),
+    ("target", "node_sets", "propagation", "allowed"),
     [
-        (staffed(2), [], "Foreground", False),
-        (staffed(2), [], "Background", True),
-        (staffed(2), [], "Orphan", True),
-        (staffed(2), [], "", True),
-        (staffed(0), [], "Foreground", True),
-        (staffed(2, **GIVEN_UP), [], "Foreground", True),
-        (CLUSTER, [staffed(1), staffed(2)], "Foreground", False),
-        (CLUSTER, [staffed(0)], "Foreground", True),
-        (CLUSTER, [staffed(1)], "Background", True),
-        (made("controller", external=True), [staffed(1)], "Foreground", True),
-        (made("restapi"), [], "Foreground", True),
+        (with_workers(2), [], "Foreground", False),
+        (with_workers(2), [], "Background", True),
+        (with_workers(2), [], "Orphan", True),
+        (with_workers(2), [], "", True),
+        (with_workers(0), [], "Foreground", True),
+        (with_workers(2, **FORCED), [], "Foreground", True),
+        (CLUSTER, [with_workers(1), with_workers(2)], "Foreground", False),
+        (CLUSTER, [with_workers(0)], "Foreground", True),
+        (CLUSTER, [with_workers(1)], "Background", True),
+        (build("controller", external=True), [with_workers(1)], "Foreground", True),
+        (build("restapi"), [], "Foreground", True),
     ],
 )
-def test_only_a_deletion_that_would_end_work_is_refused(
-    at: Any, sets: list[NodeSet], propagation: str, allowed: bool
+def test_only_a_deletion_that_would_end_jobs_is_refused(
+    target: Any, node_sets: list[NodeSet], propagation: str, allowed: bool
 ) -> None:
-    assert farewell(at, RuleContext(node_sets=sets), propagation).allowed == allowed
+    assert review_deletion(target, RuleContext(node_sets=node_sets), propagation).allowed == allowed
 
 
 @pytest.mark.parametrize(
@@ -307,8 +311,8 @@ def test_two_sets_of_one_cluster_never_share_a_slurm_name(
     one: dict[str, Any], other: dict[str, Any], clashing: bool
 ) -> None:
     new, there = nodeset("b", **one), nodeset("a", **other)
-    assert answer("nodeset", new, world=RuleContext(node_sets=(there,))).allowed is not clashing
-    assert clash(new, there) == clash(there, new)
+    assert answer("nodeset", new, context=RuleContext(node_sets=(there,))).allowed is not clashing
+    assert names_clash(new, there) == names_clash(there, new)
 
 
 @given(
@@ -323,20 +327,20 @@ def test_a_shell_sees_in_accepted_settings_what_a_person_sees(text: str) -> None
 
 def test_another_cluster_may_use_the_same_names() -> None:
     there = nodeset("a", **{**hosts("gpu-"), "controllerRef": {"name": "other"}})
-    assert answer("nodeset", nodeset("b", **hosts("gpu-")), world=RuleContext(node_sets=(there,))).allowed
+    assert answer("nodeset", nodeset("b", **hosts("gpu-")), context=RuleContext(node_sets=(there,))).allowed
 
 
 @given(st.integers(0, 200), st.integers(0, 200), st.sampled_from(["n-", "n-1", "n-10", "m-", "n"]))
 def test_sets_that_do_not_clash_have_no_host_in_common(first: int, second: int, prefix: str) -> None:
     one, other = nodeset("x", **hosts("n-")), nodeset("y", **hosts(prefix))
-    assert clash(one, other) or one.hostname(first) != other.hostname(second)
+    assert names_clash(one, other) or one.hostname(first) != other.hostname(second)
 
 
 @pytest.mark.parametrize("name", ["my.cluster", "c" * 50])
-def test_a_cluster_outside_has_workers_whose_service_needs_a_name_too(name: str) -> None:
-    reply = answer("controller", made("controller", name, external=True, clusterName="c"))
+def test_the_worker_service_of_an_external_cluster_needs_a_valid_name(name: str) -> None:
+    reply = answer("controller", build("controller", name, external=True, clusterName="c"))
     assert not reply.allowed
-    assert "as a Service must" in reply.message
+    assert "for a Service" in reply.message
 
 
 @pytest.mark.parametrize(
@@ -355,16 +359,16 @@ def test_a_cluster_outside_has_workers_whose_service_needs_a_name_too(name: str)
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_hosts_of_the_text_and_of_node_sets_never_clash(line: str, spec: dict[str, Any], clashing: bool) -> None:
-    text: Controller = made("controller", extraConf=line)
+def test_hosts_of_extra_conf_and_of_node_sets_never_clash(line: str, spec: dict[str, Any], clashing: bool) -> None:
+    text: Controller = build("controller", extraConf=line)
     nodes = nodeset("gpu", replicas=2, **spec)
-    assert answer("nodeset", nodes, world=RuleContext(controllers=(text,))).allowed is not clashing
-    assert answer("controller", text, world=RuleContext(node_sets=(nodes,))).allowed is not clashing
+    assert answer("nodeset", nodes, context=RuleContext(controllers=(text,))).allowed is not clashing
+    assert answer("controller", text, context=RuleContext(node_sets=(nodes,))).allowed is not clashing
 
 
-def test_partitions_of_the_text_and_of_node_sets_never_clash() -> None:
-    text: Controller = made("controller", extraConf="PartitionName=gpu Nodes=ALL")
+def test_partitions_of_extra_conf_and_of_node_sets_never_clash() -> None:
+    text: Controller = build("controller", extraConf="PartitionName=gpu Nodes=ALL")
     nodes = nodeset("gpu", partition={"enabled": True})
-    assert not answer("nodeset", nodes, world=RuleContext(controllers=(text,))).allowed
-    assert not answer("controller", text, world=RuleContext(node_sets=(nodes,))).allowed
-    assert answer("nodeset", nodeset("gpu"), world=RuleContext(controllers=(text,))).allowed
+    assert not answer("nodeset", nodes, context=RuleContext(controllers=(text,))).allowed
+    assert not answer("controller", text, context=RuleContext(node_sets=(nodes,))).allowed
+    assert answer("nodeset", nodeset("gpu"), context=RuleContext(controllers=(text,))).allowed
