@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`slinky demo`: the whole system on this machine, with real work in it."""
+"""`slinky demo`: the whole system on this machine, with real workloads."""
 
 from typing import Annotated
 
@@ -16,23 +16,23 @@ NAME, NODES = "demo", 3
 
 
 def demo(
-    output: Annotated[Format, typer.Option("-o", "--output", help="text or json.")] = Format.TEXT,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format: text or json.")] = Format.TEXT,
 ) -> None:
-    """Make a cluster, a Slurm on it, and let pods of every kind and a batch job share one queue."""
+    """Create a Kubernetes with a Slurm cluster, and run pods and an sbatch job in one queue."""
     with explained(LabError):
         progress = Progress()
         bringup.down(NAME)
         site = Site(bringup.up(bringup.LabOptions(name=NAME, nodes=NODES), progress))
         show = Show(site)
         steps = {
-            "slinky's own image on every node": lambda: site.load_slinky(progress),
-            "the operator, by its chart": site.install_operator,
-            "a Slurm cluster, by its chart": site.install_cluster,
-            "the bridge, by its chart": site.install_bridge,
-            "a Job with a GPU, a PodGroup of two, a JobSet of two": show.fill,
-            f"a LeaderWorkerSet of {NODES} whole nodes finds no room and waits": show.crowd,
-            "sbatch beside it": show.batch,
-            "the others end, the LeaderWorkerSet starts": show.clear,
+            "load the slinky image on every node": lambda: site.load_slinky(progress),
+            "install the operator chart": site.install_operator,
+            "install a Slurm cluster with its chart": site.install_cluster,
+            "install the bridge chart": site.install_bridge,
+            "start a Job with a GPU, a PodGroup of two pods, a JobSet of two jobs": show.fill,
+            f"submit a LeaderWorkerSet that needs {NODES} whole nodes and has to wait": show.crowd,
+            "run an sbatch job": show.batch,
+            "end the other workloads; the LeaderWorkerSet starts": show.clear,
         }
         for name, step in steps.items():
             with progress.task(name):
@@ -54,5 +54,5 @@ Look further:
   slinky lab exec --name {NAME} control kubectl exec -n {SPACE} slurm-controller-0 -c slurmctld -- scontrol show nodes
   slinky lab exec --name {NAME} control kubectl get controllers,restapis,nodesets,tokens,pods -n {SPACE}
   export KUBECONFIG=$(slinky lab kubeconfig --name {NAME} --path)
-Remove every trace: make demo-down
+Remove the demo: make demo-down
 """

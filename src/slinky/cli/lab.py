@@ -16,21 +16,21 @@ from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.progress import Progress
 
 app = typer.Typer(help="A real Kubernetes and a real Slurm on this machine.", no_args_is_help=True)
-node = typer.Typer(help="Break and mend nodes.", no_args_is_help=True)
+node = typer.Typer(help="Break and repair nodes.", no_args_is_help=True)
 app.add_typer(node, name="node")
 
 Name = Annotated[str, typer.Option("--name", "-n", help="Name of the lab.", envvar="SLINKY_LAB")]
-Output = Annotated[Format, typer.Option("-o", "--output", help="text or json.")]
-NodeName = Annotated[str, typer.Argument(help="Such as node1.")]
+Output = Annotated[Format, typer.Option("-o", "--output", help="Output format: text or json.")]
+NodeName = Annotated[str, typer.Argument(help="Name of the node, such as node1.")]
 
 
 @app.command()
 def prepare(
     kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
-    prune: Annotated[bool, typer.Option(help="Also remove what older versions left in the cache.")] = False,
+    prune: Annotated[bool, typer.Option(help="Also remove outdated artifacts from the cache.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Get everything a lab is made of, once; later runs only check it."""
+    """Build and download everything that a lab needs; later runs only verify it."""
     with explained(LabError):
         inventory = ArtifactInventory.of(kube)
         inventory.prepare(Progress())
@@ -39,8 +39,8 @@ def prepare(
         if output is Format.JSON:
             print_json({"cache": str(inventory.store.folder), "artifacts": facts, "removed": [str(p) for p in removed]})
             return
-        rows = [(name, ", ".join(f"{key} {value}" for key, value in said.items())) for name, said in facts.items()]
-        print_table(("ARTIFACT", "WHAT"), rows)
+        rows = [(name, ", ".join(f"{key} {value}" for key, value in values.items())) for name, values in facts.items()]
+        print_table(("ARTIFACT", "CONTENT"), rows)
 
 
 @app.command()
@@ -48,15 +48,15 @@ def up(
     name: Name = "lab",
     nodes: Annotated[int, typer.Option(help="Real nodes, each with its own kubelet and containerd.")] = 2,
     gpus: Annotated[int, typer.Option(help="Fake GPUs on each node.")] = 4,
-    hollow: Annotated[int, typer.Option(help="Nodes without a kubelet, for tests of scale.")] = 0,
+    hollow: Annotated[int, typer.Option(help="Simulated nodes without a kubelet, for tests of scale.")] = 0,
     kube: Annotated[str, typer.Option(help="Kubernetes minor version.")] = "1.36",
-    slurm: Annotated[str, typer.Option(help="none, or beside: a whole Slurm next to Kubernetes.")] = "none",
-    slurm_nodes: Annotated[int, typer.Option(help="How many slurmd that Slurm has.")] = 2,
-    external_nodes: Annotated[int, typer.Option(help="How many external nodes that Slurm has.")] = 0,
+    slurm: Annotated[str, typer.Option(help="none, or beside: a complete Slurm next to Kubernetes.")] = "none",
+    slurm_nodes: Annotated[int, typer.Option(help="Number of slurmd of the Slurm beside Kubernetes.")] = 2,
+    external_nodes: Annotated[int, typer.Option(help="Number of external nodes of the Slurm beside Kubernetes.")] = 0,
     owner: Annotated[int | None, typer.Option(help="End the lab when this process ends.", hidden=True)] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Make a lab and wait until all of it is ready."""
+    """Create a lab and wait until it is ready."""
     options = bringup.LabOptions(name, nodes, gpus, hollow, kube, slurm, slurm_nodes, external_nodes, owner)
     with explained(LabError):
         lab = bringup.up(options, Progress())
@@ -67,13 +67,13 @@ def up(
 
 @app.command()
 def down(name: Name = "lab", output: Output = Format.TEXT) -> None:
-    """Remove a lab and every trace of it, even if it has crashed."""
+    """Remove a lab completely, even if it has crashed."""
     with explained(LabError):
         existed = bringup.down(name)
         if output is Format.JSON:
             print_json({"name": name, "removed": existed})
         else:
-            typer.echo(f"lab {name} is gone" if existed else f"there is no lab named {name}; nothing to do")
+            typer.echo(f"lab {name} is removed" if existed else f"there is no lab named {name}; nothing to do")
 
 
 @app.command("list")
@@ -93,7 +93,7 @@ def list_labs(output: Output = Format.TEXT) -> None:
 
 @app.command()
 def status(name: Name = "lab", output: Output = Format.TEXT) -> None:
-    """Show what runs in a lab; exit code 1 when something does not."""
+    """Show the machines and daemons of a lab; exit code 1 if one is not running."""
     with explained(LabError):
         healthy = _show(Lab.find(name), output)
     if not healthy:
@@ -117,23 +117,26 @@ def kubeconfig(
 
 @app.command()
 def logs(
-    machine: Annotated[str, typer.Argument(help="control, slurm, node1, ...")],
-    daemon: Annotated[str | None, typer.Argument(help="Such as kubelet; without it, the names of all logs.")] = None,
+    machine: Annotated[str, typer.Argument(help="Name of the machine: control, slurm, node1, ...")],
+    daemon: Annotated[
+        str | None,
+        typer.Argument(help="Name of the daemon, such as kubelet; without it, the names of all logs are listed."),
+    ] = None,
     name: Name = "lab",
-    tail: Annotated[int, typer.Option(help="How many lines from the end.")] = 50,
+    tail: Annotated[int, typer.Option(help="Number of lines from the end.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Print the log of a daemon."""
     with explained(LabError):
-        place = Lab.find(name).machine(machine)
-        known = sorted(file.stem for file in place.logs.glob("*.log"))
+        target = Lab.find(name).machine(machine)
+        known = sorted(file.stem for file in target.logs.glob("*.log"))
         if daemon is None:
             print_json(known) if output is Format.JSON else typer.echo("\n".join(known))
             return
         if daemon not in known:
             raise LabError(f"machine {machine} has no log of {daemon}", f"choose one of: {', '.join(known)}")
-        file = place.logs / f"{daemon}.log"
+        file = target.logs / f"{daemon}.log"
         if output is Format.JSON:
             print_json(file.read_text(errors="replace").splitlines()[-tail:])
             return
@@ -142,23 +145,24 @@ def logs(
 
 @app.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def execute(
-    machine: Annotated[str, typer.Argument(help="control, slurm, node1, ...")],
-    command: Annotated[list[str], typer.Argument(help="What to run there; its exit code is ours.")],
+    machine: Annotated[str, typer.Argument(help="Name of the machine: control, slurm, node1, ...")],
+    command: Annotated[list[str], typer.Argument(help="Command to run; its exit code is returned.")],
     name: Name = "lab",
 ) -> None:
     """Run a command inside a machine, for example `slinky lab exec slurm sinfo`."""
     with explained(LabError):
         lab = Lab.find(name)
-        place = lab.machine(machine)
-        path = f"{lab.plane.binaries}:{PATH}" if place.name == "control" else PATH
+        target = lab.machine(machine)
+        path = f"{lab.plane.binaries}:{PATH}" if target.name == "control" else PATH
         env = {"PATH": path, "HOME": "/root", "TERM": "xterm", "KUBECONFIG": str(lab.kubeconfig)}
-        done = subprocess.run(place.enter_command(command), env=env, check=False)
+        done = subprocess.run(target.enter_command(command), env=env, check=False)
     raise typer.Exit(done.returncode)
 
 
 @app.command()
 def load(
-    archive: Annotated[Path, typer.Argument(help="A tar archive.", exists=True, dir_okay=False)], name: Name = "lab"
+    archive: Annotated[Path, typer.Argument(help="OCI or Docker image archive (tar).", exists=True, dir_okay=False)],
+    name: Name = "lab",
 ) -> None:
     """Import an image archive into every node."""
     with explained(LabError):
@@ -167,8 +171,8 @@ def load(
 
 @app.command()
 def restart(
-    machine: Annotated[str, typer.Argument(help="control, slurm, node1, ...")],
-    daemon: Annotated[str, typer.Argument(help="Such as kube-apiserver.")],
+    machine: Annotated[str, typer.Argument(help="Name of the machine: control, slurm, node1, ...")],
+    daemon: Annotated[str, typer.Argument(help="Name of the daemon, such as kube-apiserver.")],
     name: Name = "lab",
 ) -> None:
     """Kill a daemon (SIGKILL) and start it again."""
@@ -178,61 +182,63 @@ def restart(
 
 @node.command()
 def crash(node_name: NodeName, name: Name = "lab") -> None:
-    """Stop a node at once, as if its plug was pulled."""
+    """Crash a node: all of its processes end at once, without a shutdown."""
     with explained(LabError):
         Lab.find(name).crash_node(node_name)
 
 
 @node.command()
 def start(node_name: NodeName, name: Name = "lab") -> None:
-    """Boot a crashed node."""
+    """Start a crashed node again."""
     with explained(LabError):
         Lab.find(name).start_node(node_name)
 
 
 @node.command()
 def cut(node_name: NodeName, name: Name = "lab") -> None:
-    """Cut a node off the network; it keeps running."""
+    """Disconnect a node from the network; it keeps running."""
     with explained(LabError):
         Lab.find(name).cut_node(node_name)
 
 
 @node.command()
 def heal(node_name: NodeName, name: Name = "lab") -> None:
-    """Connect a node again."""
+    """Reconnect a node to the network."""
     with explained(LabError):
         Lab.find(name).heal_node(node_name)
 
 
 def _show(lab: Lab, output: Format) -> bool:
-    said = lab.status()
-    healthy = _healthy(said)
+    status = lab.status()
+    healthy = _healthy(status)
     if output is Format.JSON:
-        print_json({**said, "healthy": healthy})
+        print_json({**status, "healthy": healthy})
         return healthy
     rows = []
-    for machine, daemons in said["machines"].items():
+    for machine, daemons in status["machines"].items():
         for daemon, state in (daemons or {}).items():
             rows.append((machine, daemon, "running" if state["pid"] else f"ended ({state['exit']})"))
         if daemons is None:
             rows.append((machine, "-", "down"))
     print_table(("MACHINE", "DAEMON", "STATE"), rows)
-    nodes = said["kubernetes"]["nodes"]
-    shown = {name: "Ready" if ready else "NotReady" for name, ready in (nodes or {}).items()}
-    slurm = said.get("slurm", {}).get("hosts") or {}
+    nodes = status["kubernetes"]["nodes"]
+    states = {name: "Ready" if ready else "NotReady" for name, ready in (nodes or {}).items()}
+    hosts = status.get("slurm", {}).get("hosts") or {}
     typer.echo()
     print_table(
-        ("KIND", "NAME", "STATE"), [("node", *item) for item in shown.items()] + [("host", *i) for i in slurm.items()]
+        ("KIND", "NAME", "STATE"), [("node", *item) for item in states.items()] + [("host", *i) for i in hosts.items()]
     )
-    typer.echo(f"\nKubernetes {said['kubernetes']['version']} at {said['kubernetes']['server']}")
-    if "slurm" in said:
-        typer.echo(f"Slurm REST at {said['slurm']['url']}")
-    for part, seconds in said["seconds"].items():
+    typer.echo(f"\nKubernetes {status['kubernetes']['version']} at {status['kubernetes']['server']}")
+    if "slurm" in status:
+        typer.echo(f"Slurm REST at {status['slurm']['url']}")
+    for part, seconds in status["seconds"].items():
         typer.echo(f"  {part}: {seconds:.1f} s")
     return healthy
 
 
-def _healthy(said: dict[str, Any]) -> bool:
-    running = all(daemons and all(state["pid"] for state in daemons.values()) for daemons in said["machines"].values())
-    nodes = said["kubernetes"]["nodes"]
+def _healthy(status: dict[str, Any]) -> bool:
+    running = all(
+        daemons and all(state["pid"] for state in daemons.values()) for daemons in status["machines"].values()
+    )
+    nodes = status["kubernetes"]["nodes"]
     return running and nodes is not None and all(nodes.values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `slinky` command: every verb is a module of this package."""
+"""The `slinky` command; every verb is a module of this package."""
 
 import typer
 

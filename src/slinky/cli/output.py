@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How commands speak: tables for people, JSON for programs, one clear sentence when something is wrong."""
+"""Output of commands: tables for people, JSON for programs, one sentence for an error."""
 
 import contextlib
 import json
@@ -14,19 +14,19 @@ from rich.table import Table
 
 
 class Format(StrEnum):
-    """What `-o` takes."""
+    """Values of `-o`."""
 
     TEXT = "text"
     JSON = "json"
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document to standard output."""
     typer.echo(json.dumps(value, indent=2))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """A plain table on standard output."""
+    """Print a plain table to standard output."""
     table = Table(title=title or None, box=None, pad_edge=False, header_style="bold", title_justify="left")
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -37,12 +37,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
 
 @contextlib.contextmanager
 def explained(*known: type[Exception]) -> Iterator[None]:
-    """Turn known problems into a sentence on standard error and exit code 1."""
+    """Turn known errors into a sentence on standard error and exit code 1."""
     try:
         yield
     except known as problem:
         typer.secho(f"slinky: {problem}", err=True, fg=typer.colors.RED if sys.stderr.isatty() else None)
         raise typer.Exit(1) from problem
     except KeyboardInterrupt:
-        typer.echo("slinky: interrupted; what was finished is kept", err=True)
+        typer.echo("slinky: interrupted; completed steps are kept", err=True)
         raise typer.Exit(130) from None

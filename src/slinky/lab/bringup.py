@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making a lab and clearing it away.
+"""Creates and removes labs.
 
-While `up` works, the lab belongs to the process that makes it: should that be killed, the janitor removes all of it.
-A finished lab stays until `down`, or, with `owner`, until that process ends.
+While `up` runs, the lab belongs to the calling process: if that process is killed, the janitor removes the lab. A
+completed lab stays until `down` or, with `owner`, until that process ends.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ MOST_NODES = 100
 
 @dataclass(frozen=True)
 class LabOptions:
-    """What kind of lab."""
+    """Options of a lab."""
 
     name: str = "lab"
     nodes: int = 2
@@ -49,7 +49,7 @@ class LabOptions:
     owner: int | None = None
 
     def check(self) -> None:
-        """Refuse what cannot be made, before anything is touched."""
+        """Reject invalid options before anything is changed."""
         paths.checked_name(self.name)
         if self.minor not in FEATURES:
             raise LabError(f"Kubernetes {self.minor} is not known here", f"choose one of: {', '.join(FEATURES)}")
@@ -65,7 +65,7 @@ class LabOptions:
 
 
 def up(options: LabOptions, progress: Progress) -> Lab:
-    """Make a lab and return it once everything in it is ready."""
+    """Create a lab and return it once everything in it is ready."""
     options.check()
     tools.require_root("a lab")
     with locked(options.name):
@@ -88,7 +88,7 @@ def up(options: LabOptions, progress: Progress) -> Lab:
 
 
 def down(name: str) -> bool:
-    """Clear a lab away, alive or dead; false when there was none."""
+    """Remove a lab, running or crashed; false if there was none."""
     tools.require_root("taking a lab down")
     with locked(name):
         if not (paths.labs() / name).exists():
@@ -106,11 +106,11 @@ def down(name: str) -> bool:
 
 
 def end(facts: Record) -> None:
-    """Have the janitor clear the lab, or do its work if it is gone."""
+    """Let the janitor remove the lab, or remove it here if the janitor is gone."""
     if facts.alive():
         os.kill(facts.janitor, signal.SIGTERM)
         until(lambda: not facts.alive(), f"lab {facts.name} to end", 120)
-    with contextlib.suppress(ChildProcessError):  # it is our own child only where `up` ran in this process
+    with contextlib.suppress(ChildProcessError):  # the janitor is our child only if `up` ran in this process
         os.waitpid(facts.janitor, os.WNOHANG)
     clear(facts.folder)
 
@@ -122,8 +122,8 @@ def _make_way(name: str) -> None:
         facts = None
     if facts and facts.alive():
         raise LabError(
-            f"lab {name} is there already ({facts.state}, {facts.nodes} nodes)",
-            f"look with `slinky lab status --name {name}`, or take it down first",
+            f"lab {name} already exists ({facts.state}, {facts.nodes} nodes)",
+            f"inspect it with `slinky lab status --name {name}`, or remove it with `slinky lab down --name {name}`",
         )
     if (paths.labs() / name).exists():
         clear(paths.labs() / name)
@@ -152,7 +152,7 @@ def _begin(options: LabOptions, artifacts: dict[str, str]) -> Lab:
 
 
 def _spawn_janitor(folder: Path, owner: int) -> int:
-    """In a session of its own, so that Ctrl-C reaches the command and not the lab."""
+    """Start the janitor in its own session, so that Ctrl-C reaches the command and not the lab."""
     argv = [sys.executable, "-P", "-m", "slinky.lab.machine.janitor", str(folder), str(owner)]
     log = os.open(folder / "janitor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -164,7 +164,7 @@ def _spawn_janitor(folder: Path, owner: int) -> int:
 
 
 def _assemble(lab: Lab, progress: Progress) -> None:
-    """The order of things: a network, then Slurm and Kubernetes side by side, nodes while the API server starts."""
+    """Start the parts in order: the network, then Slurm and Kubernetes in parallel, then nodes and add-ons."""
     lab.control.wait_alive()
     facts = lab.facts
     facts.index = network.claim(lab.control.pid()).index
@@ -175,7 +175,7 @@ def _assemble(lab: Lab, progress: Progress) -> None:
         try:
             _assemble_parts(lab, pool, authority, progress)
         except BaseException:
-            # Ending the machines first makes every other part fail at once instead of waiting for its deadline.
+            # Without machines every other part fails at once instead of waiting for its deadline.
             end(facts)
             raise
     if facts.hollow:
@@ -222,7 +222,7 @@ def _certificates(lab: Lab) -> pki.Authority:
 
 
 def _control_plane(lab: Lab) -> None:
-    """Usable means that pods can be made, which needs the first service account."""
+    """Start the control plane and wait until pods can be created, which needs the default service account."""
     plane, machine = lab.plane, lab.control
     machine.start("etcd", control_plane.etcd(plane))
     machine.start("kube-apiserver", control_plane.apiserver(plane, nodes=True))

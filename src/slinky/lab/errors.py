@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong in the lab, as sentences a person can act on."""
+"""Errors of the lab, with a sentence that says what to do next."""
 
 
 class LabError(Exception):

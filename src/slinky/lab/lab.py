@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running lab: its machines, and the verbs that break and mend them.
+"""A running lab: its machines, and operations that break and repair them.
 
-A `Lab` is found again by name at any time, for all that it knows is its record and the sockets of its machines.
-Making one is in `bringup`; clearing one away is the janitor's.
+A `Lab` can be found by name at any time, because it consists of its state file and the sockets of its machines.
+`bringup` creates labs, and the janitor removes them.
 """
 
 import logging
@@ -29,12 +29,12 @@ from slinky.lab.slurm.cluster import Beside
 
 log = logging.getLogger(__name__)
 
-#: The daemons whose last words tell why a node is not ready.
+#: The daemons whose last log lines show why a node is not ready.
 DAEMONS = ("containerd", "kubelet")
 
 
 class Lab:
-    """One lab, by its record."""
+    """One lab, by its state file."""
 
     def __init__(self, facts: Record) -> None:
         self.facts = facts
@@ -45,9 +45,9 @@ class Lab:
         """The running lab of that name."""
         facts = lab_state.load(name)
         if facts is None:
-            raise LabError(f"there is no lab named {name}", f"make one with `slinky lab up --name {name}`")
+            raise LabError(f"there is no lab named {name}", f"create one with `slinky lab up --name {name}`")
         if not facts.alive():
-            raise LabError(f"lab {name} has died", f"clear it with `slinky lab down --name {name}`")
+            raise LabError(f"lab {name} has crashed", f"remove it with `slinky lab down --name {name}`")
         return cls(facts)
 
     @property
@@ -56,12 +56,12 @@ class Lab:
         return self.facts.name
 
     def artifact(self, name: str) -> Path:
-        """What the lab was made of, whatever newer recipes say now."""
+        """The path of an artifact that the lab was created with, even if newer ones exist."""
         return Path(self.facts.artifacts[name])
 
     @cached_property
     def control(self) -> Machine:
-        """The machine of the control plane and the add-ons."""
+        """The machine that runs the control plane and the add-ons."""
         return Machine("control", self.folder / "control")
 
     @cached_property
@@ -100,7 +100,7 @@ class Lab:
     def slurm(self) -> Beside:
         """The Slurm beside Kubernetes."""
         if self.facts.slurm != "beside":
-            raise LabError(f"lab {self.name} has no Slurm beside it", "make it with `slinky lab up --slurm beside`")
+            raise LabError(f"lab {self.name} has no Slurm beside it", "create it with `slinky lab up --slurm beside`")
         return self.beside()
 
     def beside(self) -> Beside:
@@ -150,10 +150,10 @@ class Lab:
         raise LabError(f"lab {self.name} has no machine {name}", f"choose one of: {known}")
 
     def boot_node(self, number: int) -> None:
-        """Start a node: the first time from the seed of images, later from what it had."""
+        """Start a node: with the prepared images the first time, later with the disk it had."""
         node, machine = self.node(number), Machine(f"node{number}", self.folder / f"node{number}")
         if not (node.folder / "containerd").exists():
-            plant(self.artifact("seed") / "containerd", node.folder / "containerd")
+            copy_image_store(self.artifact("seed") / "containerd", node.folder / "containerd")
         cgroups.create(node.cgroup)
         tree = self.artifact("machine") / "tree"
         self.launch(machine, machine.launch_command(root(node, tree, self.plane.binaries)), node.address)
@@ -166,13 +166,13 @@ class Lab:
             machine.start(name, argv)
 
     def launch(self, machine: Machine, command: Sequence[str], address: str) -> None:
-        """Start a machine below the control machine and plug it into the network."""
+        """Start a machine below the control machine and connect it to the network."""
         self.control.start(machine.name, command)
         until(machine.alive, f"machine {machine.name}", 120, lambda: self.control.tail(machine.name))
         network.attach(self.network, self.control.pid(), machine.pid(), machine.name, address)
 
     def issue_node_certificates(self, authority: Authority, number: int) -> None:
-        """What a node's daemons show; the node gets these and no other keys."""
+        """Issue the certificates of a node's daemons; the node gets no other keys."""
         node = self.node(number)
         folder = node.folder / "pki"
         folder.mkdir(parents=True, exist_ok=True)
@@ -184,7 +184,7 @@ class Lab:
             shutil.copy2(self.plane.pki / name, folder / name.replace(f"{node.name}-", ""))
 
     def crash_node(self, name: str) -> None:
-        """Pull a node's plug: its daemons and containers end at once, unannounced."""
+        """Crash a node: its daemons and containers end at once, without a shutdown."""
         self.node_machine(name).kill()
         until(lambda: not self.control.running(name), f"{name} to end", 120)
 
@@ -195,7 +195,7 @@ class Lab:
         self.boot_node(int(name.removeprefix("node")))
 
     def cut_node(self, name: str) -> None:
-        """Cut a node off: it lives on, but nobody reaches it and it reaches nobody."""
+        """Disconnect a node from the network; its daemons keep running."""
         self.node_machine(name)
         network.ip(self.control.pid(), [f"link set {name} down"])
 
@@ -210,25 +210,25 @@ class Lab:
 
     def wait_ready(self, names: Iterable[str], seconds: float = 240) -> None:
         """Return once these nodes are ready."""
-        wanted = set(names)
+        expected = set(names)
 
         def late() -> set[str]:
-            return wanted - {name for name, is_ready in self.nodes().items() if is_ready}
+            return expected - {name for name, is_ready in self.nodes().items() if is_ready}
 
         def ready() -> bool:
             missing = late()
             for machine in real(missing):
-                _revive(machine)
+                _restart_ended(machine)
             return not missing
 
         def real(names: set[str]) -> list[Machine]:
             return [machine for machine in self.machines() if machine.name in names]  # others are hollow
 
         def why() -> str:
-            last = (f"{place.name}, {name}:\n{place.tail(name)}" for place in real(late()) for name in DAEMONS)
+            last = (f"{machine.name}, {name}:\n{machine.tail(name)}" for machine in real(late()) for name in DAEMONS)
             return "\n".join((self.kubectl("get", "nodes"), *last))
 
-        until(ready, f"{', '.join(sorted(wanted))} to be ready", seconds, why)
+        until(ready, f"{', '.join(sorted(expected))} to be ready", seconds, why)
 
     def load_image(self, archive: Path) -> None:
         """Import an image archive into every node."""
@@ -249,17 +249,17 @@ class Lab:
 
     def restart(self, machine: str, daemon: str) -> None:
         """End a daemon with -9 and start it again as it was."""
-        place = self.machine(machine)
-        argv, env, uid = place.call("command", name=daemon)
-        place.stop(daemon)
-        place.start(daemon, argv, env, uid)
+        target = self.machine(machine)
+        argv, env, uid = target.call("command", name=daemon)
+        target.stop(daemon)
+        target.start(daemon, argv, env, uid)
 
     def wait_api(self, seconds: float = 60) -> None:
         """Return once the API server answers."""
         until(self.api.ready, "the API server", seconds, lambda: self.control.tail("kube-apiserver"))
 
     def status(self) -> dict[str, Any]:
-        """Everything worth knowing, as plain data."""
+        """The status of the lab as plain data."""
         machines = {machine.name: machine.call("status") if machine.alive() else None for machine in self.machines()}
         answer: dict[str, Any] = {
             "name": self.name,
@@ -276,8 +276,8 @@ class Lab:
         return answer
 
 
-def plant(seed: Path, target: Path) -> None:
-    """Give a node its own image store: hard links for what never changes, copies for the two databases."""
+def copy_image_store(seed: Path, target: Path) -> None:
+    """Give a node its own image store: hard links for immutable files, copies of the two databases."""
     target.parent.mkdir(parents=True, exist_ok=True)
     linked = subprocess.run(["cp", "-al", str(seed), str(target)], capture_output=True, check=False)
     if linked.returncode:
@@ -285,15 +285,15 @@ def plant(seed: Path, target: Path) -> None:
         subprocess.run(["cp", "-a", str(seed), str(target)], check=True)
         return
     for database in target.rglob("*.db"):
-        if database.is_symlink():  # of an image, leading nowhere outside of it
+        if database.is_symlink():  # part of an image
             continue
         copy = database.with_suffix(".copy")
         shutil.copy2(database, copy)
         copy.rename(database)
 
 
-def _revive(machine: Machine) -> None:
-    """Start daemons of a node that gave up, as the init of a real machine would: each needs others to start."""
+def _restart_ended(machine: Machine) -> None:
+    """Restart daemons of a node that have ended, as the init of a real machine would."""
     if not machine.alive():
         return
     for daemon, state in machine.call("status").items():

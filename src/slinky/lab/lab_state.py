@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written down about a lab, so that any later command can find it."""
+"""The state file of a lab, by which later commands find it."""
 
 import contextlib
 import fcntl
@@ -18,7 +18,7 @@ State = Literal["starting", "up"]
 
 
 class Record(msgspec.Struct):
-    """The facts of one lab, kept as lab.json in its folder."""
+    """The state of one lab, kept as lab.json in its folder."""
 
     name: str
     minor: str
@@ -41,13 +41,13 @@ class Record(msgspec.Struct):
         return paths.labs() / self.name
 
     def save(self) -> None:
-        """Write it down, whole or not at all."""
+        """Write the file atomically."""
         scratch = self.folder / "lab.json.new"
         scratch.write_bytes(msgspec.json.format(msgspec.json.encode(self)))
         scratch.rename(self.folder / "lab.json")
 
     def alive(self) -> bool:
-        """Whether the lab's janitor still runs; a process id alone proves nothing, so its command is looked at."""
+        """Whether the lab's janitor still runs. A process id may be reused, so its command line is compared too."""
         try:
             command = Path(f"/proc/{self.janitor}/cmdline").read_bytes().split(b"\0")
         except OSError:
@@ -56,7 +56,7 @@ class Record(msgspec.Struct):
 
 
 def load(name: str) -> Record | None:
-    """The record of a lab, if there is one."""
+    """The state of a lab, or None if there is no such lab."""
     file = paths.labs() / paths.checked_name(name) / "lab.json"
     try:
         return msgspec.json.decode(file.read_bytes(), type=Record)
@@ -67,14 +67,14 @@ def load(name: str) -> Record | None:
 
 
 def names() -> list[str]:
-    """Every lab there is, running or left behind."""
+    """The names of all labs, running or left behind."""
     root = paths.labs()
     return sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
 
 
 @contextlib.contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Let one command at a time change a lab."""
+    """Allow only one command at a time to change a lab."""
     root = paths.labs()
     root.mkdir(parents=True, exist_ok=True)
     file = root / f"{paths.checked_name(name)}.lock"
@@ -95,5 +95,5 @@ def locked(name: str) -> Iterator[None]:
 
 
 def age(record: Record) -> float:
-    """Seconds since the lab was made."""
+    """Seconds since the lab was created."""
     return time.time() - record.created

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the lab keeps things: a cache that outlives checkouts, and one folder per running lab.
+"""Folders of the lab: a cache of prepared artifacts, and one folder per running lab.
 
-Both are outside the checkout and can be moved with `SLINKY_CACHE` and `SLINKY_STATE`. They should share a
-filesystem: nodes then take their images from the cache as hard links instead of copies.
+Both are outside the checkout and can be moved with `SLINKY_CACHE` and `SLINKY_STATE`. They should be on the same
+file system, because nodes then get their images as hard links instead of copies.
 """
 
 import os
@@ -37,7 +37,7 @@ def checked_name(name: str) -> str:
 
 
 def require_space(folder: Path, gigabytes: float, purpose: str) -> None:
-    """Fail early, in one sentence, when a disk is too full for what comes next."""
+    """Fail early if the disk has not enough space for the next step."""
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free / 1e9

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is going on, how far, how long: a live line on a terminal, plain lines anywhere else."""
+"""Progress of long work: a live status line on a terminal, plain lines elsewhere."""
 
 import contextlib
 import sys
@@ -23,19 +23,19 @@ class Progress:
         self.seconds: dict[str, float] = {}
 
     def note(self, text: str) -> None:
-        """Say one thing."""
+        """Print one line."""
         self._console.print(f"  {text}", markup=False, soft_wrap=True)
 
-    def step(self, name: str, far: str) -> None:
-        """How far a running task is."""
+    def step(self, name: str, detail: str) -> None:
+        """Show how far a running task is."""
         with self._lock:
             if name in self._active:
-                self._active[name] = far
+                self._active[name] = detail
                 self._redraw()
 
     @contextlib.contextmanager
     def task(self, name: str) -> Iterator[None]:
-        """Time a task and tell its start and its end."""
+        """Report the start, the end and the duration of a task."""
         started = time.monotonic()
         if not self._console.is_terminal:
             self.note(f"... {name}")
@@ -60,7 +60,7 @@ class Progress:
     def _redraw(self) -> None:
         if not self._console.is_terminal or self._console.quiet:
             return
-        text = "; ".join(f"{name} {far}".strip() for name, far in self._active.items())
+        text = "; ".join(f"{name} {detail}".strip() for name, detail in self._active.items())
         if not text:
             if self._status:
                 self._status.stop()

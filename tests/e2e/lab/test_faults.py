@@ -72,7 +72,7 @@ def test_two_labs_live_side_by_side(lab: Lab, victim: Lab) -> None:
 def test_a_second_lab_of_the_same_name_is_refused_with_the_way_out(victim: Lab) -> None:
     done = slinky("lab", "up", "--name", victim.name, "--nodes", "1")
     assert done.returncode == 1
-    assert "lab victim is there already (up, 1 nodes)" in done.stderr
+    assert "lab victim already exists (up, 1 nodes)" in done.stderr
     assert "slinky lab status --name victim" in done.stderr
 
 
@@ -117,9 +117,9 @@ def test_a_node_that_is_cut_off_is_noticed_and_lives_on(victim: Lab) -> None:
 def test_a_lab_whose_janitor_was_killed_is_dead_and_is_cleared_by_down(victim: Lab) -> None:
     os.kill(victim.facts.janitor, signal.SIGKILL)
     until(lambda: not victim.control.alive(), "the machines to end", 30)
-    with pytest.raises(LabError, match="lab victim has died"):
+    with pytest.raises(LabError, match="lab victim has crashed"):
         Lab.find(victim.name)
-    assert slinky("lab", "down", "--name", victim.name).stdout == "lab victim is gone\n"
+    assert slinky("lab", "down", "--name", victim.name).stdout == "lab victim is removed\n"
     assert traces(victim.name) == []
     assert victim.network.link not in links()
 
@@ -170,11 +170,11 @@ def test_the_demo_runs_real_work_and_goes_without_a_trace() -> None:
     (gang,), (batch,), (gpu,) = rows["LeaderWorkerSet serving"], rows["sbatch"], rows["Job gpu"]
     assert "Resources" in gang["WAITED FOR"]
     assert gang["NODES"] == "node[1-3]"
-    assert gang["SAID"] == "worker 0 of 3; worker 1 of 3; worker 2 of 3"
+    assert gang["OUTPUT"] == "worker 0 of 3; worker 1 of 3; worker 2 of 3"
     assert gang["STARTED"] >= max(row["ENDED"] for work in ("Job gpu", "PodGroup pair") for row in rows[work])
     assert rows["PodGroup pair"][0]["NODES"].startswith("node[")
-    assert gpu["SAID"].startswith("gpu-")
-    assert batch["SAID"] == f"hello from job {batch['JOB']}"
+    assert gpu["OUTPUT"].startswith("gpu-")
+    assert batch["OUTPUT"] == f"hello from job {batch['JOB']}"
     assert slinky("lab", "down", "--name", "demo").returncode == 0
     assert traces("demo") == []
     until(lambda: not machine_wide() - before, "every trace to be gone", 30, lambda: str(machine_wide() - before))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole site in a lab, as an administrator makes one: our charts, installed with the real helm.
+"""A site in a lab, installed as an administrator would: our charts and the real helm.
 
-The operator makes a Slurm cluster of pods on some nodes; the bridge lets the same Slurm schedule pods on the others.
-Needs a checkout, for the charts and for the image of slinky.
+The operator runs a Slurm cluster as pods on some nodes; the bridge lets the same Slurm schedule pods on the others.
+This needs a checkout, for the charts and the image of slinky.
 """
 
 import subprocess
@@ -20,12 +20,12 @@ from slinky.lab.progress import Progress
 
 OPERATOR_SPACE, SPACE, RELEASE, WORKERS, PARTITION = "slinky", "slurm", "slurm", "worker", "slurm-bridge"
 BRIDGED = "scheduler.slinky.slurm.net/external-node"
-#: Pods created here are Slurm's without a word about it.
+#: Pods in this namespace get the bridge's scheduler name from admission.
 MANAGED_SPACE = "bridged"
 
 
 def image(name: str) -> dict[str, str]:
-    """An image of ours, as charts want it."""
+    """One of our images, as a chart value."""
     repository, _, tag = reference(name).rpartition(":")
     return {"repository": repository, "tag": tag}
 
@@ -39,7 +39,7 @@ def operator_values() -> dict[str, Any]:
 
 
 def cluster_values(workers: int) -> dict[str, Any]:
-    """A cluster with workers, and a partition for the hosts that the bridge brings."""
+    """A cluster with workers, and a partition for the hosts that the bridge registers."""
     conf = {
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core_Memory",
@@ -48,7 +48,7 @@ def cluster_values(workers: int) -> dict[str, Any]:
         "GresTypes": "gpu",
         "SchedulerParameters": "batch_sched_delay=0,bf_interval=5,bf_continue,sched_interval=10",
     }
-    # The bridge gives a host the names of its partitions as features; a set of that feature is the partition.
+    # The bridge sets the partitions of a host as features; a NodeSet of that feature defines the partition.
     bridged = f"NodeSet={PARTITION} Feature={PARTITION}\nPartitionName={PARTITION} Nodes={PARTITION} MaxTime=UNLIMITED"
     return {
         # The nodes of a lab may have cgroups of version 1, which slurmd in an ordinary pod cannot use.
@@ -70,7 +70,7 @@ def cluster_values(workers: int) -> dict[str, Any]:
 
 
 def bridge_values() -> dict[str, Any]:
-    """The bridge in the cluster's namespace, with a token that the operator keeps and native ends of jobs."""
+    """The bridge in the cluster's namespace, with a token managed by the operator and the completer sidecar."""
     return {
         "scheduler": {"image": image("slinky")},
         "schedulerConfig": {"partition": PARTITION, "mcsLabel": ""},
@@ -90,7 +90,7 @@ def bridge_values() -> dict[str, Any]:
 
 
 class Site:
-    """Charts in a lab."""
+    """Our charts in a lab."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -100,27 +100,25 @@ class Site:
         self.lab.load_image(ArtifactInventory.of(self.lab.facts.minor).slinky_image(progress))
 
     def install_operator(self) -> None:
-        """The definitions, the operator and its webhook; returns once they serve."""
+        """Install the CRDs, the operator and its webhook; returns once they serve."""
         self.helm("install", "slurm-operator-crds", "slurm-operator-crds", OPERATOR_SPACE)
         self.helm("install", "slurm-operator", "slurm-operator", OPERATOR_SPACE, operator_values())
 
     def install_cluster(self, workers: int = 2) -> None:
-        """A Slurm cluster; returns once its workers have registered."""
+        """Install a Slurm cluster; returns once its workers have registered."""
         self.helm("install", RELEASE, "slurm", SPACE, cluster_values(workers))
         self.wait_ready("controllers", "restapis", "nodesets")
 
     def install_bridge(self) -> None:
-        """The bridge; returns once every node is a host of Slurm."""
+        """Install the bridge; returns once every node is a Slurm host."""
         self.helm("install", "slurm-bridge", "slurm-bridge", SPACE, bridge_values())
         nodes = [f"node{number}" for number in range(1, self.lab.facts.nodes + 1)]
         self.lab.kubectl("annotate", "--overwrite", "node", *nodes, f"{BRIDGED}-partitions={PARTITION}")
         self.lab.kubectl("label", "--overwrite", "node", *nodes, f"{BRIDGED}=")
-        until(
-            lambda: set(nodes) <= self.idle_hosts(), "nodes to become hosts of Slurm", 60, lambda: self.slurm("sinfo")
-        )
+        until(lambda: set(nodes) <= self.idle_hosts(), "nodes to become Slurm hosts", 60, lambda: self.slurm("sinfo"))
 
     def idle_hosts(self) -> set[str]:
-        """The hosts of Slurm that wait for work."""
+        """The idle hosts of Slurm."""
         return set(self.slurm("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split())
 
     def wait_ready(self, *kinds: str) -> None:
@@ -133,27 +131,27 @@ class Site:
         return self.lab.kubectl("exec", "-n", SPACE, f"{RELEASE}-controller-0", "-c", "slurmctld", "--", *argv)
 
     def on_worker(self, host: str, *argv: str) -> str:
-        """Run a command in the pod that is a host of Slurm."""
+        """Run a command in the pod of a Slurm host."""
         return self.lab.kubectl("exec", "-n", SPACE, f"{RELEASE}-worker-{host}", "-c", "slurmd", "--", *argv)
 
     def helm(self, verb: str, release: str, chart: str, space: str, values: dict[str, Any] | None = None) -> None:
-        """Install or upgrade a chart and wait for what it makes."""
-        words = (verb, release, str(CHECKOUT / "charts" / chart), "--create-namespace", "--values=-")
-        self.run_helm(*words, space=space, given=yaml.safe_dump(values or {}))
+        """Install or upgrade a chart and wait until its objects are ready."""
+        arguments = (verb, release, str(CHECKOUT / "charts" / chart), "--create-namespace", "--values=-")
+        self.run_helm(*arguments, space=space, given=yaml.safe_dump(values or {}))
 
-    def uninstall(self, release: str, space: str, *words: str) -> None:
-        """Remove a release and wait until what it made is gone."""
-        self.run_helm("uninstall", release, *words, space=space)
+    def uninstall(self, release: str, space: str, *arguments: str) -> None:
+        """Remove a release and wait until its objects are gone."""
+        self.run_helm("uninstall", release, *arguments, space=space)
 
-    def run_helm(self, *words: str, space: str, given: str = "") -> str:
-        """Any helm command in a namespace, and what it prints."""
+    def run_helm(self, *arguments: str, space: str, given: str = "") -> str:
+        """Run a helm command in a namespace and return its output."""
         home = self.lab.folder / "helm"
         settings = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
-        settings["HOME"] = str(home)  # else what it learns of the API is kept in the current folder
-        place = ["--namespace", space, "--kubeconfig", str(self.lab.kubeconfig), "--timeout=8m"]
-        wait = [] if words[0] == "test" else ["--wait=legacy" if words[0] != "uninstall" else "--wait"]
+        settings["HOME"] = str(home)  # otherwise helm caches the API in the current folder
+        common = ["--namespace", space, "--kubeconfig", str(self.lab.kubeconfig), "--timeout=8m"]
+        wait = [] if arguments[0] == "test" else ["--wait=legacy" if arguments[0] != "uninstall" else "--wait"]
         done = subprocess.run(
-            [self.lab.artifact("helm") / "helm", *words, *place, *wait],
+            [self.lab.artifact("helm") / "helm", *arguments, *common, *wait],
             input=given,
             env=settings,
             capture_output=True,
@@ -161,5 +159,7 @@ class Site:
             check=False,
         )
         if done.returncode:
-            raise LabError(f"helm {' '.join(words[:2])}: {done.stderr.strip()[-1500:]}", f"kubectl get pods -n {space}")
+            raise LabError(
+                f"helm {' '.join(arguments[:2])}: {done.stderr.strip()[-1500:]}", f"kubectl get pods -n {space}"
+            )
         return done.stdout

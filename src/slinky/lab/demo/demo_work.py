@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The work of the demo: what is put into a site, and what became of it.
+"""The workloads of the demo and their outcome.
 
-Small work takes the nodes first; a gang of three whole nodes comes later, waits for room, and starts when there is
-some; a batch job of Slurm's own runs beside it. All of it is real, so all of it is read back and nothing assumed.
+Small workloads occupy the nodes first. A gang that needs three whole nodes is submitted next, waits, and starts when
+the nodes are free; an `sbatch` job runs beside it. The table is read back from Slurm and Kubernetes.
 """
 
 import json
@@ -22,23 +22,23 @@ Row = dict[str, str]
 
 WORK, JOB_LABEL, CONDITION = "demo", "scheduler.slinky.slurm.net/slurm-jobid", "SlurmScheduled"
 SHARED = {"slurmjob.slinky.slurm.net/exclusive": "false"}
-#: Small work holds its nodes until it is told to end, so that the gang surely waits.
+#: Small workloads occupy their nodes until a file appears, so that the gang has to wait.
 HOLD, END = "until [ -e /end ]; do sleep 0.2; done", ("touch", "/end")
-#: What a pod says before Slurm has looked at its job.
+#: Reasons of a pod before Slurm has evaluated its job.
 BEFORE = ("Pending", "GangIncomplete")
 PATIENCE = 180
-#: What is submitted to Kubernetes, by the name in its label.
+#: Workloads that are submitted to Kubernetes, by the value of their label.
 WORKLOADS = {
     "gpu": "Job gpu",
     "pair": "PodGroup pair",
     "sweep": "JobSet sweep",
     "serving": "LeaderWorkerSet serving",
 }
-COLUMNS = ("WORKLOAD", "JOB", "STATE", "WAITED FOR", "NODES", "SUBMITTED", "STARTED", "ENDED", "SAID")
+COLUMNS = ("WORKLOAD", "JOB", "STATE", "WAITED FOR", "NODES", "SUBMITTED", "STARTED", "ENDED", "OUTPUT")
 
 
 def template(work: str, command: str, group: str = "", limits: dict[str, str] | None = None) -> Manifest:
-    """A pod that says something and stays a while; admission makes it Slurm's."""
+    """A pod template; admission sets the scheduler name of the bridge."""
     container = {
         "name": "main",
         "image": reference("busybox"),
@@ -77,7 +77,7 @@ def small_work() -> list[Manifest]:
 
 
 def gang(size: int) -> Manifest:
-    """A LeaderWorkerSet that owns whole nodes and goes on until it is deleted."""
+    """A LeaderWorkerSet that uses whole nodes and runs until it is deleted."""
     pod = template("serving", 'echo "worker $LWS_WORKER_INDEX of $LWS_GROUP_SIZE"; sleep 100000')
     pod["spec"]["restartPolicy"] = "Always"
     spec = {"replicas": 1, "leaderWorkerTemplate": {"size": size, "workerTemplate": pod}}
@@ -85,7 +85,7 @@ def gang(size: int) -> Manifest:
 
 
 class Show:
-    """One performance."""
+    """One run of the demo."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -93,50 +93,50 @@ class Show:
         self._batch: tuple[str, str] = ("", "")
 
     def fill(self) -> None:
-        """Small work takes every node."""
+        """Submit small workloads that occupy every node."""
         self.site.lab.kubectl("create", "namespace", SPACE)
         self._create(*small_work())
         self._wait(lambda pods: len(pods) == 5 and all(map(started, pods)), "the small work to start")
 
     def crowd(self) -> None:
-        """Three whole nodes are asked for, of which none is free."""
+        """Submit a gang that needs all nodes, none of which is free."""
         self._create(gang(self.site.lab.facts.nodes))
         self._wait(
-            lambda pods: any(condition(pod).get("reason") == "Resources" for pod in of("serving", pods)),
+            lambda pods: any(condition(pod).get("reason") == "Resources" for pod in pods_of("serving", pods)),
             "the gang to wait for resources",
         )
 
     def batch(self) -> None:
-        """A job of Slurm's own, on a worker that is a pod."""
+        """Run an `sbatch` job on a worker pod."""
         script = 'sbatch --wait --parsable --chdir=/tmp --output=demo.out --wrap="echo hello from job \\$SLURM_JOB_ID"'
         job = self.site.slurm("sh", "-c", script).strip()
         host = self._jobs()[job]["NodeList"]
-        said = self.site.on_worker(host, "cat", "/tmp/demo.out").strip()  # noqa: S108 - in a pod of its own
-        self._batch = (job, said)
+        output = self.site.on_worker(host, "cat", "/tmp/demo.out").strip()  # noqa: S108 - in a pod of its own
+        self._batch = (job, output)
 
     def clear(self) -> None:
-        """The small work ends, and the gang starts whole."""
+        """End the small workloads and wait until the whole gang has started."""
         for pod in self._pods():
             if running(pod):
                 self.site.lab.kubectl("exec", "-n", SPACE, pod["metadata"]["name"], "--", *END)
         self._wait(
-            lambda pods: all(map(started, pods)) and all(running(pod) for pod in of("serving", pods)),
+            lambda pods: all(map(started, pods)) and all(running(pod) for pod in pods_of("serving", pods)),
             "the gang to start",
         )
 
     def rows(self) -> list[Row]:
-        """What became of everything, job by job."""
+        """The outcome of every job."""
         pods = self._pods()
         jobs = self._jobs()
         by_job: dict[str, list[Pod]] = {}
         for pod in pods:
             by_job.setdefault(job_of(pod), []).append(pod)
-        rows = [self._row(WORKLOADS[members[0]["metadata"]["labels"][WORK]], jobs[job], self._said(members))
+        rows = [self._row(WORKLOADS[members[0]["metadata"]["labels"][WORK]], jobs[job], self._output(members))
                 for job, members in by_job.items()]  # fmt: skip
-        batch, said = self._batch
-        return sorted([*rows, self._row("sbatch", jobs[batch], said)], key=lambda row: int(row["JOB"]))
+        batch, output = self._batch
+        return sorted([*rows, self._row("sbatch", jobs[batch], output)], key=lambda row: int(row["JOB"]))
 
-    def _row(self, work: str, job: dict[str, str], said: str) -> Row:
+    def _row(self, work: str, job: dict[str, str], output: str) -> Row:
         waited = f"{', '.join(self._reasons.get(job['JobId'], []))} ({seconds_waited(job)} s)"
         cells = (
             work,
@@ -146,11 +146,11 @@ class Show:
             job["NodeList"],
             *(_clock(job[name]) for name in ("SubmitTime", "StartTime")),
             "-" if job["JobState"] == "RUNNING" else _clock(job["EndTime"]),
-            said,
+            output,
         )
         return dict(zip(COLUMNS, cells, strict=True))
 
-    def _said(self, pods: Iterable[Pod]) -> str:
+    def _output(self, pods: Iterable[Pod]) -> str:
         logs = [self.site.lab.kubectl("logs", "-n", SPACE, pod["metadata"]["name"]).strip() for pod in pods]
         return "; ".join(sorted(filter(None, logs)))
 
@@ -159,43 +159,43 @@ class Show:
         self.site.lab.kubectl("create", "-f", "-", input=json.dumps(items))
 
     def _pods(self) -> list[Pod]:
-        found: list[Pod] = self.site.lab.api.get(f"/api/v1/namespaces/{SPACE}/pods")["items"]
-        return found
+        pods: list[Pod] = self.site.lab.api.get(f"/api/v1/namespaces/{SPACE}/pods")["items"]
+        return pods
 
     def _jobs(self) -> dict[str, dict[str, str]]:
-        """Every job that slurmctld remembers, as scontrol shows it."""
+        """Every job that slurmctld knows, as scontrol shows it."""
         lines = self.site.slurm("scontrol", "-o", "show", "job").splitlines()
-        found = [dict(field.split("=", 1) for field in line.split() if "=" in field) for line in lines]
-        return {job["JobId"]: job for job in found}
+        jobs = [dict(field.split("=", 1) for field in line.split() if "=" in field) for line in lines]
+        return {job["JobId"]: job for job in jobs}
 
     def _wait(self, done: Callable[[list[Pod]], bool], what: str) -> None:
-        def look() -> bool:
+        def check() -> bool:
             pods = self._pods()
-            self._note(pods)
+            self._record_reasons(pods)
             if done(pods):
                 return True
             time.sleep(0.2)
             return False
 
-        until(look, what, PATIENCE, lambda: why(self._pods()))
+        until(check, what, PATIENCE, lambda: why(self._pods()))
 
-    def _note(self, pods: Iterable[Pod]) -> None:
-        """Remember why each job waits, for later it does not any more."""
+    def _record_reasons(self, pods: Iterable[Pod]) -> None:
+        """Record the pending reasons of each job while it is pending."""
         for pod in pods:
-            told = condition(pod)
-            if job_of(pod) and told.get("status") == "False" and told["reason"] not in BEFORE:
+            pending = condition(pod)
+            if job_of(pod) and pending.get("status") == "False" and pending["reason"] not in BEFORE:
                 known = self._reasons.setdefault(job_of(pod), [])
-                if told["reason"] not in known:
-                    known.append(told["reason"])
+                if pending["reason"] not in known:
+                    known.append(pending["reason"])
 
 
 def why(pods: Iterable[Pod]) -> str:
-    """What the bridge says on each pod, for a wait that was in vain."""
-    told = [(pod["metadata"]["name"], condition(pod)) for pod in pods]
-    return "\n".join(f"{name}: {said.get('reason')}: {said.get('message')}" for name, said in told)
+    """The bridge's condition of each pod, to explain a failed wait."""
+    conditions = [(pod["metadata"]["name"], condition(pod)) for pod in pods]
+    return "\n".join(f"{name}: {current.get('reason')}: {current.get('message')}" for name, current in conditions)
 
 
-def of(work: str, pods: Iterable[Pod]) -> list[Pod]:
+def pods_of(work: str, pods: Iterable[Pod]) -> list[Pod]:
     """The pods of a workload."""
     return [pod for pod in pods if pod["metadata"]["labels"].get(WORK) == work]
 
@@ -206,13 +206,13 @@ def job_of(pod: Pod) -> str:
 
 
 def condition(pod: Pod) -> dict[str, str]:
-    """What the bridge says on a pod."""
-    told = [found for found in pod["status"].get("conditions", ()) if found["type"] == CONDITION]
-    return told[0] if told else {}
+    """The bridge's condition of a pod."""
+    matching = [entry for entry in pod["status"].get("conditions", ()) if entry["type"] == CONDITION]
+    return matching[0] if matching else {}
 
 
 def started(pod: Pod) -> bool:
-    """Whether a pod runs, or did."""
+    """Whether a pod runs or has run."""
     return pod["status"]["phase"] in ("Running", "Succeeded")
 
 
@@ -222,13 +222,13 @@ def running(pod: Pod) -> bool:
 
 
 def seconds_waited(job: dict[str, str]) -> int:
-    """From submission to start."""
+    """Seconds from submission to start."""
     submitted, begun = (datetime.fromisoformat(job[name]) for name in ("SubmitTime", "StartTime"))
     return int((begun - submitted).total_seconds())
 
 
 def _clock(stamp: str) -> str:
-    """The time of day, of a moment that has come."""
+    """The time of day of a timestamp, or - if there is none."""
     try:
         moment = datetime.fromisoformat(stamp)
     except ValueError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster has beyond the control plane: DNS, storage, devices, and the controllers of other projects.
+"""Add-ons of the cluster: DNS, storage, devices, and the controllers of other projects.
 
-They run as processes of the control machine with the administrator's kubeconfig; their webhooks are called by
-address. The table `SERVICES` says what each needs; `start` brings all of them up and waits until they serve.
+Add-ons run as processes of the control machine with the administrator's kubeconfig; their webhooks are called by
+address. The table `SERVICES` lists them; `start` starts all of them and waits until they serve.
 """
 
 import base64
@@ -27,7 +27,7 @@ KWOK_PORT = 10247
 
 @dataclass(frozen=True)
 class AddonProcess:
-    """A process of the control machine: how it is started, and the local URL that tells when it is ready."""
+    """A process of the control machine: its command, and the local URL that reports its readiness."""
 
     command: Callable[[Lab], list[str]]
     ready: str
@@ -100,7 +100,7 @@ def start(lab: Lab) -> None:
     for name, project in PROJECTS.items():
         (configs / f"{name}.yaml").write_text(yaml.safe_dump(configuration(project, lab.network.control, certificates)))
     apply(lab, [*control_plane.dns_manifests(lab.plane), storage_class(), device_class()])
-    # kubectl reads the files itself: they are megabytes, which a YAML parser in Python takes many seconds for.
+    # kubectl reads the files itself: they are megabytes, which take a YAML parser in Python many seconds.
     files = [f"--filename={file}" for file in sorted(_manifests(lab).glob("*-crds.yaml"))]
     crds = lab.kubectl("apply", "--server-side", "--output=name", *files).split()
     lab.kubectl("wait", "--for=condition=Established", "--timeout=60s", *crds)
@@ -130,7 +130,7 @@ def configuration(project: Project, address: str, certificates: Path) -> Manifes
 
 
 def by_address(name: str, project: Project, manifest: Manifest, url: str, authority: bytes) -> Manifest:
-    """A webhook configuration that calls a process instead of a Service, and no pods but the project's own."""
+    """A webhook configuration that calls a process instead of a Service, and only for the project's own pods."""
     hooks = []
     for hook in manifest["webhooks"]:
         path = hook["clientConfig"]["service"]["path"]
@@ -144,7 +144,7 @@ def by_address(name: str, project: Project, manifest: Manifest, url: str, author
 
 
 def storage_class() -> Manifest:
-    """The default class: a folder on the node where the first pod lands."""
+    """The default storage class: a folder on the node of the first pod."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -157,7 +157,7 @@ def storage_class() -> Manifest:
 
 
 def device_class() -> Manifest:
-    """The fake GPUs, which pods may also ask for as `example.com/gpu`."""
+    """The device class of the fake GPUs, which pods may also request as `example.com/gpu`."""
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
@@ -176,7 +176,7 @@ def apply(lab: Lab, manifests: Iterable[Manifest]) -> None:
 
 
 def add_hollow_nodes(lab: Lab, count: int) -> None:
-    """Nodes without a kubelet, for tests of scale: kwok keeps them ready and plays the life of their pods."""
+    """Add nodes without a kubelet, for tests of scale; kwok simulates them and their pods."""
     if not lab.control.running("kwok"):
         file = lab.plane.configs / "kwok.yaml"
         file.write_text(yaml.safe_dump(_kwok(lab)) + "---\n" + (_manifests(lab) / "kwok-stages.yaml").read_text())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few blocking calls to the API server, for bringing a lab up and looking at it.
+"""Blocking calls to the API server, to start and inspect a lab.
 
-Programs use `slinky.kube`; this exists so that the lab needs nothing but the standard library and a kubeconfig.
+Programs use `slinky.kube`; this module keeps the lab independent of it.
 """
 
 import base64
@@ -33,7 +33,7 @@ class Api:
             self._tls.load_cert_chain(pair.name)
 
     def get(self, path: str) -> Any:
-        """A GET; text where the answer is not JSON."""
+        """GET a path; the text if the response is not JSON."""
         return self.call("GET", path)
 
     def apply(self, path: str, manifest: dict[str, Any]) -> None:
@@ -46,20 +46,20 @@ class Api:
         )
 
     def ready(self) -> bool:
-        """Whether the server says it is ready."""
+        """Whether the server reports that it is ready."""
         try:
             return bool(self.get("/readyz") == "ok")
         except LabError:
             return False
 
     def call(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json") -> Any:
-        """One request; anything but success is an error that names the path."""
+        """Send one request; any failure is an error that names the path."""
         request = urllib.request.Request(  # noqa: S310 - the URL is our own kubeconfig's
             self.url + path, data=body, method=method, headers={"Content-Type": kind, "Accept": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=15, context=self._tls) as answer:  # noqa: S310 - as above
-                text = answer.read().decode()
+            with urllib.request.urlopen(request, timeout=15, context=self._tls) as response:  # noqa: S310 - as above
+                text = response.read().decode()
         except urllib.error.HTTPError as problem:
             raise LabError(f"{method} {path}: {problem.code}: {problem.read().decode()[:500]}") from problem
         except OSError as problem:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain control plane: etcd and kube-apiserver on loopback, without root, without nodes, in about three seconds.
+"""A bare control plane: etcd and kube-apiserver on loopback, without root and nodes, ready in about three seconds.
 
-For tests that need the real API and nothing that runs on it. Both processes die with the one that started them.
+For tests that need only the real API. Both processes end with the process that started them.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from slinky.lab.kubernetes.api import Api
 from slinky.lab.machine.machine import until
 from slinky.lab.prepare.inventory import ArtifactInventory
 
-#: Before a command: the kernel ends it when the process that started it is gone, however that went.
+#: Prefix of a command that the kernel kills when its parent process ends.
 WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
 
@@ -50,7 +50,7 @@ class PlainPlane:
     @classmethod
     @contextlib.contextmanager
     def running(cls, minor: str = "1.36", port: int | None = None, flags: Sequence[str] = ()) -> Iterator["PlainPlane"]:
-        """A control plane that lasts as long as the block; on a free port unless told which."""
+        """A control plane for the duration of the block, on a free port by default."""
         folder = Path(tempfile.mkdtemp(prefix="slinky-plane-"))
         plane = cls(folder, ArtifactInventory.of(minor), port, flags)
         try:
@@ -83,14 +83,14 @@ class PlainPlane:
         return self.plane.pki / "ca.crt"
 
     def start_etcd(self) -> None:
-        """Start etcd on the data it had."""
+        """Start etcd with its existing data."""
         self._start("etcd", control_plane.etcd(self.plane))
 
     def start_apiserver(self) -> None:
         """Start the API server and wait until it is ready."""
         tokens = self.folder / "tokens.csv"
         pki.private(tokens, f'{self.token},admin,admin,"system:masters"\n'.encode())
-        # Nobody makes service accounts here, and a pod needs none as long as nothing runs it.
+        # No controller creates service accounts here, and pods that do not run need none.
         extra = [f"--token-auth-file={tokens}", "--disable-admission-plugins=ServiceAccount", *self._flags]
         self._start("kube-apiserver", [*control_plane.apiserver(self.plane, nodes=False), *extra])
         api = Api(self.kubeconfig)
@@ -104,15 +104,11 @@ class PlainPlane:
         until(ready, "the API server", 240, lambda: self.tail("kube-apiserver"))
 
     def stop_apiserver(self, number: int = signal.SIGKILL) -> None:
-        """End the API server; with open watches a polite signal takes it a minute."""
+        """End the API server; with SIGTERM and open watches this takes a minute."""
         self._stop("kube-apiserver", number)
 
-    def stop_etcd(self, number: int = signal.SIGKILL) -> None:
-        """End etcd."""
-        self._stop("etcd", number)
-
     def restart_apiserver(self) -> None:
-        """Stop and start; what was stored stays."""
+        """Stop and start the API server; stored objects are kept."""
         self.stop_apiserver()
         self.start_apiserver()
 

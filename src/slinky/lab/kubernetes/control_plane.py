@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of the control plane, as pure functions of where things are.
+"""Command lines and configuration of the control plane.
 
-The flags are those that were measured to matter: short timers so that a dead node is noticed in seconds, generous
-client limits, no leader election, and every feature gate that scheduling work as a group needs.
+The flags are those that made a measured difference: short timers, so that a dead node is detected in seconds, generous
+client limits, no leader election, and every feature gate that gang scheduling needs.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 @dataclass(frozen=True)
 class Features:
-    """What one minor version wants switched on."""
+    """Feature gates and APIs that are enabled in one minor version."""
 
     gates: tuple[str, ...]
     apis: tuple[str, ...]
 
     def flag(self) -> str:
-        """The gates as a flag that every component takes."""
+        """The feature gates as a flag of every component."""
         return "--feature-gates=" + ",".join(f"{gate}=true" for gate in self.gates)
 
 
@@ -40,7 +40,7 @@ FEATURES = {
 
 @dataclass(frozen=True)
 class Plane:
-    """Where a control plane's programs, files and addresses are."""
+    """Programs, files and addresses of a control plane."""
 
     binaries: Path
     etcd_binary: Path
@@ -59,13 +59,13 @@ class Plane:
 
     @property
     def server_hosts(self) -> list[str]:
-        """Every name by which the API server is called."""
+        """Every name and address of the API server."""
         names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
         return [*names, "kubernetes.default.svc.cluster.local", "127.0.0.1", self.address, FIRST_SERVICE]
 
     @property
     def features(self) -> Features:
-        """The switches of this version."""
+        """The features of this version."""
         return FEATURES[self.minor]
 
     def kubeconfig(self, name: str) -> Path:
@@ -140,7 +140,7 @@ def apiserver(plane: Plane, *, nodes: bool) -> list[str]:
 
 
 def controller_manager(plane: Plane, pods: str) -> list[str]:
-    """The client limits matter: with the defaults the first service account comes five seconds later."""
+    """The controller manager; with default client limits the first service account appears five seconds later."""
     config = plane.kubeconfig("controller-manager")
     return [
         str(plane.binaries / "kube-controller-manager"),
@@ -168,7 +168,7 @@ def controller_manager(plane: Plane, pods: str) -> list[str]:
 
 
 def scheduler(plane: Plane) -> list[str]:
-    """Its client limits live in the configuration file."""
+    """The scheduler; its client limits are in the configuration file."""
     config = plane.kubeconfig("scheduler")
     return [
         str(plane.binaries / "kube-scheduler"),
@@ -181,7 +181,7 @@ def scheduler(plane: Plane) -> list[str]:
 
 
 def scheduler_config(plane: Plane) -> dict[str, object]:
-    """With the default limits the scheduler places 50 pods a second."""
+    """The configuration of the scheduler, which with default limits binds only 50 pods per second."""
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -191,7 +191,7 @@ def scheduler_config(plane: Plane) -> dict[str, object]:
 
 
 def corefile(plane: Plane) -> str:
-    """Cluster names only: pods of a lab have no way out, so there is nothing to forward."""
+    """The configuration of CoreDNS: cluster names only, because pods of a lab cannot reach outside."""
     return f"""\
 cluster.local:53 in-addr.arpa:53 {{
     bind {plane.address}
@@ -215,7 +215,7 @@ cluster.local:53 in-addr.arpa:53 {{
 
 
 def dns_manifests(plane: Plane) -> list[dict[str, object]]:
-    """The Service that pods ask, in front of the DNS process of the control plane."""
+    """The Service and endpoints of the DNS process of the control plane."""
     ports = [
         {"name": name, "protocol": protocol, "port": 53} for name, protocol in (("dns", "UDP"), ("dns-tcp", "TCP"))
     ]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node: what a machine needs to be a real kubelet with containerd, kube-proxy and, if asked, GPUs to hand out.
+"""A node of a lab: a real kubelet with containerd, kube-proxy and optional fake GPUs.
 
-Paths inside a node are the usual ones, so plugins, sockets and CDI work unchanged. Folders that containerd and the
-kubelet mount overlays on are bound from the disk: an overlay cannot sit on the overlay that is the node's root.
+Paths inside a node are the usual ones, so plugins, sockets and CDI work unchanged. Folders in which containerd and the
+kubelet mount overlays are bound from the disk, because the root of the node is an overlay itself.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ SHARED = "/var/lib/slinky-shared"
 _BOUND = {"kubelet": "/var/lib/kubelet", "containerd": "/var/lib/containerd", "log/pods": "/var/log/pods",
           "log/containers": "/var/log/containers", "volumes": VOLUMES}  # fmt: skip
 
-# The kubelet wants these and would write them for the whole machine; it is shown files with the values instead.
+# The kubelet would set these for the whole machine; bound files show it the expected values instead.
 _SYSCTLS = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
 
 
@@ -80,7 +80,7 @@ def root(node: LabNode, tree: Path, binaries: Path) -> RootFilesystem:
 
 def daemons(node: LabNode) -> dict[str, list[str]]:
     """The processes of a node, in order."""
-    wanted = {
+    commands = {
         "containerd": ["containerd", "--config", "/etc/containerd/config.toml"],
         "kubelet": [
             "kubelet",
@@ -93,17 +93,20 @@ def daemons(node: LabNode) -> dict[str, list[str]]:
         "kube-proxy": ["kube-proxy", "--config=/etc/slinky/kube-proxy.yaml"],
     }
     if node.gpus:
-        wanted["lab-gpu"] = [
+        commands["lab-gpu"] = [
             "lab-gpu",
             f"--node-name={node.name}",
             f"--devices={node.gpus}",
             "--kubeconfig=/etc/slinky/pki/node.kubeconfig",
         ]
-    return wanted
+    return commands
 
 
 def containerd() -> str:
-    """`restrict_oom_score_adj`: without CAP_SYS_RESOURCE nobody may lower a score, and runc would fail every pod."""
+    """The configuration of containerd.
+
+    `restrict_oom_score_adj`: without CAP_SYS_RESOURCE a score cannot be lowered, and runc would fail every pod.
+    """
     unused = ("internal.v1.opt", "snapshotter.v1.btrfs", "snapshotter.v1.zfs", "snapshotter.v1.devmapper",
               "snapshotter.v1.erofs", "snapshotter.v1.blockfile", "tracing.processor.v1.otlp")  # fmt: skip
     disabled = ", ".join(f'"io.containerd.{name}"' for name in unused)
@@ -133,7 +136,7 @@ disabled_plugins = [{disabled}]
 
 
 def cni(node: LabNode) -> str:
-    """Pods of a node hang on one bridge; the control plane routes between nodes."""
+    """The CNI configuration: one bridge per node; the control plane routes between nodes."""
     return f"""\
 {{"cniVersion": "1.0.0", "name": "lab", "plugins": [
   {{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
@@ -145,7 +148,7 @@ def cni(node: LabNode) -> str:
 
 
 def kubelet(node: LabNode) -> dict[str, object]:
-    """Cgroup version 1 is allowed; images are never collected, for there is no registry to get them back from."""
+    """The configuration of the kubelet: cgroup version 1 allowed; images are never removed, as there is no registry."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -185,7 +188,7 @@ def kubelet(node: LabNode) -> dict[str, object]:
 
 
 def kube_proxy(node: LabNode) -> dict[str, object]:
-    """The conntrack limits belong to the host and may not be written from a network namespace."""
+    """The configuration of kube-proxy; conntrack limits belong to the host and cannot be set from a namespace."""
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The certificates of a lab: two authorities, and what each component shows to the others."""
+"""The certificates of a lab: two authorities and the certificates of its components."""
 
 import base64
 import datetime
@@ -36,7 +36,7 @@ class Authority:
         (folder / f"{name}.crt").write_bytes(_pem(self._certificate))
 
     def issue(self, name: str, common_name: str, organization: str = "", hosts: Iterable[str] = ()) -> None:
-        """A certificate for a client and, with `hosts`, for a server."""
+        """Issue a certificate for a client and, with `hosts`, for a server."""
         key = _new_key(self.folder / f"{name}.key")
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
         if organization:
@@ -55,7 +55,7 @@ class Authority:
         (self.folder / f"{name}.crt").write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
 
     def kubeconfig(self, path: Path, name: str, server: str) -> None:
-        """A configuration that holds the certificate `name`, readable by its owner alone."""
+        """Write a kubeconfig with the certificate `name`, readable only by its owner."""
         read = {part: (self.folder / f"{name}.{part}").read_bytes() for part in ("crt", "key")}
         write_kubeconfig(
             path,
@@ -66,7 +66,7 @@ class Authority:
 
 
 def write_kubeconfig(path: Path, server: str, authority: bytes, user: dict[str, bytes | str]) -> None:
-    """A kubeconfig of one cluster and one user; byte values are stored in base64."""
+    """Write a kubeconfig of one cluster and one user; byte values are stored in base64."""
     encoded = {name: base64.b64encode(v).decode() if isinstance(v, bytes) else v for name, v in user.items()}
     cluster = {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()}
     text = yaml.safe_dump(
@@ -83,14 +83,14 @@ def write_kubeconfig(path: Path, server: str, authority: bytes, user: dict[str, 
 
 
 def service_account_keys(folder: Path) -> None:
-    """The pair that signs service account tokens: sa.key and sa.pub."""
+    """Create the key pair that signs service account tokens: sa.key and sa.pub."""
     key = _new_key(folder / "sa.key")
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     (folder / "sa.pub").write_bytes(public)
 
 
 def private(path: Path, content: bytes) -> None:
-    """Write a file that its owner alone can read, from its first byte on."""
+    """Write a file that only its owner can read, from its first byte on."""
     path.touch(mode=0o600)
     path.write_bytes(content)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one setting of the whole machine that labs change: how many inotify instances a user may have.
+"""Raises the limit of inotify instances per user, the only machine-wide setting that labs change.
 
-Every kubelet, containerd and API server watches files; a fresh machine allows 128 such watchers, which a handful of
-nodes use up. The first lab raises the limit, the last one to go puts it back. Who needs it is written down where all
-labs of the machine look, wherever their own folders are.
+Every kubelet, containerd and API server watches files; the default of 128 instances is enough for a few nodes only.
+The first lab raises the limit, and the last one restores it. The labs that need it are listed in one file that all
+labs of the machine share.
 """
 
 import contextlib
@@ -20,47 +20,47 @@ _KEPT = Path("/run/slinky-inotify.json")
 
 
 class Kept(msgspec.Struct):
-    """The value before us, and the folders of the labs that need ours."""
+    """The original limit, and the folders of the labs that need the raised one."""
 
     before: int
     labs: list[str] = []
 
 
 def raise_limit(lab: Path, limit: Path = LIMIT, kept: Path = _KEPT) -> None:
-    """Let one more lab watch files."""
-    with _noted(kept) as note:
+    """Raise the limit for a lab."""
+    with _locked(kept) as usage:
         value = int(limit.read_text())
-        if note.labs or value < NEEDED:
-            note.before = note.before if note.labs else value
-            note.labs = sorted({*note.labs, str(lab)})
-            with contextlib.suppress(OSError):  # a machine that forbids it still carries a few nodes
+        if usage.labs or value < NEEDED:
+            usage.before = usage.before if usage.labs else value
+            usage.labs = sorted({*usage.labs, str(lab)})
+            with contextlib.suppress(OSError):  # without the permission, a few nodes still work
                 limit.write_text(str(max(value, NEEDED)))
 
 
 def restore_limit(lab: Path, limit: Path = LIMIT, kept: Path = _KEPT) -> None:
-    """A lab is gone; with the last one the old limit is back, unless somebody else has changed it since."""
+    """Restore the limit after the last lab, unless another program has changed it since."""
     if not kept.exists():
         return
-    with _noted(kept) as note:
-        # A lab whose janitor was killed is known by its missing folder.
-        note.labs = [other for other in note.labs if other != str(lab) and Path(other).exists()]
-        if not note.labs and int(limit.read_text()) == NEEDED:
-            limit.write_text(str(note.before))
+    with _locked(kept) as usage:
+        # A lab without a folder is gone, even if its janitor was killed.
+        usage.labs = [other for other in usage.labs if other != str(lab) and Path(other).exists()]
+        if not usage.labs and int(limit.read_text()) == NEEDED:
+            limit.write_text(str(usage.before))
 
 
 @contextlib.contextmanager
-def _noted(kept: Path) -> Iterator[Kept]:
-    """The note, for one process at a time; the folder is the lock, so that no lock file stays behind."""
+def _locked(kept: Path) -> Iterator[Kept]:
+    """The shared file, locked. The folder is the lock, so that no lock file is left behind."""
     folder = os.open(kept.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         try:
-            note = msgspec.json.decode(kept.read_bytes(), type=Kept)
+            usage = msgspec.json.decode(kept.read_bytes(), type=Kept)
         except (FileNotFoundError, msgspec.MsgspecError):
-            note = Kept(before=NEEDED)
-        yield note
-        if note.labs:
-            kept.write_bytes(msgspec.json.encode(note))
+            usage = Kept(before=NEEDED)
+        yield usage
+        if usage.labs:
+            kept.write_bytes(msgspec.json.encode(usage))
         else:
             kept.unlink(missing_ok=True)
     finally:

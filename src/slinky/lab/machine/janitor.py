@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that a lab hangs on: it starts the control machine and clears everything away when the lab ends.
+"""The parent process of a lab: starts the control machine and removes everything when the lab ends.
 
-A lab ends when `down` asks, when its owner is gone (a killed test run, an interrupted `up`), or when its control
-machine dies. All processes, mounts and links go with the namespaces; cgroups and files are removed here. Should the
-janitor itself be killed, the kernel still ends the machines, and the next `up` or `down` removes the rest.
+A lab ends on `down`, when its owner ends (a killed test run, an interrupted `up`), or when its control machine ends.
+Processes, mounts and links end with the namespaces; cgroups and files are removed here. If the janitor itself is
+killed, the kernel still ends the machines, and the next `up` or `down` removes the rest.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def watch(child: "subprocess.Popen[bytes]", owner: int) -> None:
-    """Return when the lab is to end."""
+    """Return when the lab has to end."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writer)
     for number in (signal.SIGTERM, signal.SIGINT, SETTLED):
@@ -55,18 +55,18 @@ def watch(child: "subprocess.Popen[bytes]", owner: int) -> None:
             return
         if set(os.read(reader, 64)) != {SETTLED}:
             return
-        # From now on the lab outlives the command that made it.
+        # From now on the lab outlives the command that created it.
         waited.discard(owning)
 
 
 def clear(folder: Path) -> None:
-    """Remove what a lab leaves outside its namespaces; safe to repeat, and to run after a crash."""
+    """Remove what a lab leaves outside its namespaces. May be repeated, also after a crash."""
     lab = folder.name
     with contextlib.suppress(OSError, ValueError):
         network.release(network.Network(int((folder / "network").read_text())))
     cgroups.remove(cgroups.branch(lab))
     shutil.rmtree(folder, ignore_errors=True)
-    # A container that was being torn down may have kept a file busy for a moment.
+    # The first attempt may have met a file that was still in use by a container that was being stopped.
     shutil.rmtree(folder, ignore_errors=True)
     inotify.restore_limit(folder)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine of the lab: one set of namespaces with a supervisor inside, as seen from outside.
+"""A machine of the lab, seen from the host: one set of namespaces with a supervisor inside.
 
-The control plane, every node and Slurm are machines. A machine is known by its unix socket: the kernel tells which
-process listens there, so no pid file can ever name the wrong process. `slinky.lab.machine.supervisor` runs inside.
+The control plane, every node and Slurm are machines. A machine is found by its unix socket: the kernel tells which
+process listens there, so no pid file can name the wrong process. `slinky.lab.machine.supervisor` runs inside.
 """
 
 import dataclasses
@@ -35,17 +35,17 @@ class Machine:
         self.socket = folder / "socket"
 
     def launch_command(self, root: RootFilesystem | None) -> list[str]:
-        """Write down what to become, and how to start it; it dies with the process that runs this."""
+        """The command that starts the machine; the machine ends with the process that runs the command."""
         self.logs.mkdir(parents=True, exist_ok=True)
-        errand = {
+        task = {
             "socket": str(self.socket),
             "logs": str(self.logs),
             "root": dataclasses.asdict(root) if root else None,
         }
-        return unshared(self.folder / "errand.json", errand, NAMESPACES)
+        return unshared(self.folder / "task.json", task, NAMESPACES)
 
     def alive(self) -> bool:
-        """Whether its supervisor answers."""
+        """Whether the supervisor answers."""
         try:
             self.call("status")
         except LabError:
@@ -57,7 +57,7 @@ class Machine:
         until(self.alive, f"machine {self.name} to start", seconds, lambda: self.tail("init"))
 
     def pid(self) -> int:
-        """The host's number of the supervisor process."""
+        """The process id of the supervisor on the host."""
         with self._connect() as connection:
             size = struct.calcsize("3i")
             raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
@@ -65,7 +65,7 @@ class Machine:
             return pid
 
     def call(self, operation: str, **arguments: Any) -> Any:
-        """Ask the supervisor."""
+        """Send a request to the supervisor."""
         try:
             with self._connect() as connection, connection.makefile("rw") as stream:
                 stream.write(json.dumps({"op": operation, **arguments}) + "\n")
@@ -94,7 +94,7 @@ class Machine:
             until(lambda: not self.running(name), f"{name} on {self.name} to end", seconds)
 
     def require(self, name: str) -> None:
-        """Raise with the end of its log if the daemon has ended."""
+        """Raise an error with the end of the log if the daemon has ended."""
         state = self.call("status").get(name)
         if state is None or state["pid"] is None:
             code = state["exit"] if state else "never started"
@@ -144,7 +144,7 @@ class Machine:
         return done
 
     def kill(self) -> None:
-        """Pull the plug: everything inside ends at once."""
+        """Kill the machine: everything inside ends at once."""
         try:
             pid = self.pid()
         except LabError:
@@ -163,17 +163,17 @@ class Machine:
         return connection
 
 
-def unshared(file: Path, errand: Mapping[str, Any], namespaces: Sequence[str]) -> list[str]:
-    """The command line of an errand in namespaces of its own, killed when its parent goes."""
+def unshared(file: Path, task: Mapping[str, Any], namespaces: Sequence[str]) -> list[str]:
+    """The command line that runs a task in its own namespaces and ends when its parent ends."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(errand))
+    file.write_text(json.dumps(task))
     inside = [sys.executable, "-P", "-m", "slinky.lab.machine.supervisor", str(file)]
     return ["setpriv", "--pdeathsig", "KILL", "unshare", "--fork", "--kill-child=KILL",
             "--propagation", "private", *namespaces, *inside]  # fmt: skip
 
 
 def until(done: Callable[[], bool], what: str, seconds: float, why: Callable[[], str] = lambda: "") -> None:
-    """Wait for a fact, looking often; say what was waited for when it does not come."""
+    """Wait until a check is true; the error names what was waited for and why it did not happen."""
     deadline = time.monotonic() + seconds
     while not done():
         if time.monotonic() > deadline:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The addresses of a lab and the links that carry them.
+"""Addresses and links of a lab.
 
-Each lab has an index that no other has, and with it a network of its own. A bridge in the control plane's namespace
-joins the nodes and Slurm; one veth pair leads to the host, which reaches every address inside, pods included. All of
-it goes with the namespaces: when the lab's processes are gone, so are its links, addresses and routes. Nothing is
-forwarded to the outside.
+Each lab has a unique index and with it its own network. A bridge in the control plane's namespace connects the nodes
+and Slurm; a veth pair connects the host, which reaches every address inside, pods included. Links, addresses and
+routes end with the namespaces. Nothing is forwarded to the outside.
 """
 
 import subprocess
@@ -70,7 +69,7 @@ def claim(control: int) -> Network:
         network = Network(index)
         if _routed(network.prefix) or _routed(network.pods):
             continue
-        # Adding the link is the claim: of two labs that start at once, one gets the name.
+        # Adding the link claims the index: of two labs that start at once, only one succeeds.
         added = subprocess.run(
             ["ip", "link", "add", network.link, "type", "veth", "peer", "name", "uplink", "netns", str(control)],
             capture_output=True,
@@ -82,11 +81,11 @@ def claim(control: int) -> Network:
             return network
         if "exists" not in added.stderr:
             raise LabError(f"cannot create a network link: {added.stderr.strip()}", "check that veth links are allowed")
-    raise LabError(f"all {len(INDEXES)} lab networks are in use", "take a lab down, see `slinky lab list`")
+    raise LabError(f"all {len(INDEXES)} lab networks are in use", "remove a lab; `slinky lab list` shows them")
 
 
 def attach(network: Network, control: int, machine: int, name: str, address: str) -> None:
-    """Plug the namespace of process `machine` into the lab's bridge."""
+    """Connect the namespace of process `machine` to the lab's bridge."""
     ip(control, [f"link add {name} type veth peer name eth0 netns {machine}", f"link set {name} master bridge up"])
     ip(
         machine,
@@ -101,7 +100,7 @@ def attach(network: Network, control: int, machine: int, name: str, address: str
 
 
 def route_pods(network: Network, control: int, number: int) -> None:
-    """Lead a node's pod addresses to that node."""
+    """Route a node's pod addresses to that node."""
     ip(control, [f"route replace {network.node_pods(number)} via {network.node(number)}"])
 
 
@@ -119,7 +118,7 @@ def ip(pid: int, commands: Iterable[str]) -> None:
 
 
 def release(network: Network) -> None:
-    """Remove the host's end, should it still be there."""
+    """Remove the host's end of the link, if it still exists."""
     subprocess.run(["ip", "link", "delete", network.link], capture_output=True, check=False)
 
 
@@ -135,7 +134,7 @@ def _join(network: Network, control: int) -> None:
         control,
         [
             "link set lo up",
-            # An address of its own: else the bridge takes one of its ports', and changes it when a node goes.
+            # A fixed address; otherwise the bridge uses the address of a port and changes it when a node leaves.
             f"link add bridge address 02:00:0a:42:{network.index:02x}:01 type bridge",
             f"addr add {network.control}/24 dev bridge",
             "link set bridge up",
@@ -147,7 +146,7 @@ def _join(network: Network, control: int) -> None:
 
 
 def _forward(pid: int) -> None:
-    """Forwarding is a switch of each namespace; the host's own is left alone."""
+    """Enable forwarding in the namespace; the host's setting is not changed."""
     sysctls = ["net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0"]
     subprocess.run(["nsenter", f"--target={pid}", "--net", "sysctl", "-qw", *sysctls], check=True)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entering another root filesystem inside private namespaces.
+"""Enters another root file system inside private namespaces.
 
-A `Root` is data: which tree, with what mounted into it. `enter` makes it the root of the calling process and must
-run in a mount namespace of its own. A real `pivot_root` is used and not a chroot: runc and buildah refuse to work
+A `RootFilesystem` is data: a tree and what is mounted into it. `enter` makes it the root of the calling process, which
+must be in its own mount namespace. It uses `pivot_root` instead of chroot, because runc and buildah refuse to run
 under a root that is not a mount point.
 """
 
@@ -17,7 +17,7 @@ Kind = Literal["bind", "rbind", "tmpfs", "proc", "sysfs"]
 
 @dataclass(frozen=True)
 class Mount:
-    """Something mounted below the new root; `target` is absolute, as seen from inside."""
+    """A mount below the new root; `target` is an absolute path inside it."""
 
     kind: Kind
     target: str
@@ -25,7 +25,7 @@ class Mount:
     options: str = ""
 
     def command(self, root: Path) -> list[str]:
-        """The mount command that makes it so."""
+        """The mount command."""
         target = f"{root}{self.target}"
         if self.kind in ("bind", "rbind"):
             return ["mount", f"--{self.kind}", self.source, target]
@@ -35,7 +35,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class RootFilesystem:
-    """A tree to live in; with `upper`, changes go there and the tree itself stays as it is."""
+    """A root file system; with `upper`, changes are written there and the tree stays unchanged."""
 
     tree: str
     point: str
@@ -52,14 +52,14 @@ class RootFilesystem:
 
 
 def kernel_mounts() -> tuple[Mount, ...]:
-    """What every root needs of the kernel; the fresh sysfs shows the network of the namespace."""
+    """The kernel's file systems; the new sysfs shows the network of the namespace."""
     return (
         Mount("proc", "/proc"),
         Mount("sysfs", "/sys"),
         Mount("rbind", "/sys/fs/cgroup", "/sys/fs/cgroup"),
         Mount("rbind", "/dev", "/dev"),
         Mount("tmpfs", "/run", options="mode=755,size=256m"),
-        Mount("tmpfs", "/tmp", options="mode=1777"),  # noqa: S108 - a fresh one, inside the namespace
+        Mount("tmpfs", "/tmp", options="mode=1777"),  # noqa: S108 - a new one, inside the namespace
     )
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running one command to its end in a root filesystem of its own, as the builders do.
+"""Runs a command to completion in its own root file system, for builds.
 
-Nothing of it shows on the host: mounts and processes live in private namespaces and go with the command.
+Mounts and processes are in private namespaces and end with the command.
 """
 
 import dataclasses
@@ -26,16 +26,16 @@ def run_in(
     on_line: Line = lambda _: None,
 ) -> None:
     """Run `argv` with `tree` as its root, the host's network and name resolution, and these folders bound in."""
-    with tempfile.TemporaryDirectory(prefix="slinky-chamber-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="slinky-sandbox-") as scratch:
         mounts = [Mount("bind", target, str(source)) for target, source in (binds or {}).items()]
         resolve = [Mount("bind", name, name) for name in ("/etc/resolv.conf", "/etc/hosts")]
         root = RootFilesystem(str(tree), f"{scratch}/root", mounts=(*kernel_mounts(), *resolve, *mounts))
-        errand = {
+        task = {
             "root": dataclasses.asdict(root),
             "argv": list(argv),
             "env": {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", **(env or {})},
         }
-        stream(unshared(Path(scratch) / "errand.json", errand, ("--mount", "--pid")), on_line=on_line)
+        stream(unshared(Path(scratch) / "task.json", task, ("--mount", "--pid")), on_line=on_line)
 
 
 def stream(
@@ -45,7 +45,7 @@ def stream(
     cwd: Path | None = None,
     on_line: Line = lambda _: None,
 ) -> None:
-    """Run a long command, handing on each line it prints; its last lines explain a failure."""
+    """Run a long command and pass on each line of its output; an error contains the last lines."""
     last: list[str] = []
     with subprocess.Popen(
         argv,

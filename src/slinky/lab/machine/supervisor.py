@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first process of a machine: `python -m slinky.lab.machine.supervisor` reads an errand and runs it.
+"""The first process of a machine: `python -m slinky.lab.machine.supervisor` reads a task and runs it.
 
-It runs as PID 1 of fresh namespaces, enters the root filesystem, then either replaces itself by a command or stays
-as the supervisor that starts, stops and reaps the machine's daemons. Killing it ends everything inside: that is how
-a lab is torn down and how a node crashes. After `enter` only modules already loaded exist, so it imports the
-standard library alone, and all of it up front.
+It runs as PID 1 of new namespaces, enters the root file system, then either replaces itself by a command or stays as
+the supervisor that starts, stops and reaps the machine's daemons. Killing it ends everything inside, which is how a
+lab is removed and how a node crashes. After `enter` only modules that are already loaded are available, so it imports
+only the standard library, at the top.
 """
 
 import json
@@ -21,7 +21,7 @@ from slinky.lab.machine.rootfs import RootFilesystem, enter
 
 
 class Supervisor:
-    """Parent of a machine's daemons, asked over a unix socket; one line of JSON in, one out."""
+    """Parent of a machine's daemons, controlled over a unix socket: one line of JSON per request and response."""
 
     def __init__(self, listener: socket.socket, logs: int) -> None:
         self._listener = listener
@@ -44,7 +44,7 @@ class Supervisor:
         self._commands[name] = (argv, env, uid)
         pid = os.fork()
         if pid == 0:
-            self._become(name, argv, env, uid)
+            self._exec(name, argv, env, uid)
         self._pids[name] = pid
         return pid
 
@@ -65,7 +65,7 @@ class Supervisor:
         """How a daemon was started last: its command line, environment and user."""
         return self._commands[name]
 
-    def _become(self, name: str, argv: list[str], env: dict[str, str], uid: int) -> None:
+    def _exec(self, name: str, argv: list[str], env: dict[str, str], uid: int) -> None:
         try:
             os.setsid()
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -86,7 +86,7 @@ class Supervisor:
             os._exit(127)
 
     def serve(self) -> None:
-        """Answer and reap, for ever."""
+        """Handle requests and reap processes, without end."""
         wake, wakened = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wakened, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -118,7 +118,7 @@ class Supervisor:
                 return
 
     def _reap(self) -> None:
-        """Collect our own daemons and the orphans that PID 1 inherits."""
+        """Reap our daemons and the orphans that PID 1 inherits."""
         names = {pid: name for name, pid in self._pids.items()}
         while True:
             try:
@@ -133,18 +133,18 @@ class Supervisor:
 
 
 def main() -> None:
-    """Read the errand from the named file and do it."""
-    errand = json.loads(Path(sys.argv[1]).read_text())
+    """Read the task from the named file and run it."""
+    task = json.loads(Path(sys.argv[1]).read_text())
     listener = logs = None
-    if address := errand.get("socket"):
+    if address := task.get("socket"):
         listener = socket.socket(socket.AF_UNIX)
         Path(address).unlink(missing_ok=True)
         listener.bind(address)
-        logs = os.open(errand["logs"], os.O_RDONLY | os.O_DIRECTORY)
-    if root := errand.get("root"):
+        logs = os.open(task["logs"], os.O_RDONLY | os.O_DIRECTORY)
+    if root := task.get("root"):
         enter(RootFilesystem.from_json(root))
     if listener is None or logs is None:
-        os.execvpe(errand["argv"][0], errand["argv"], errand["env"])  # noqa: S606 - no shell is the point
+        os.execvpe(task["argv"][0], task["argv"], task["env"])  # noqa: S606 - no shell is the point
     listener.listen(16)
     Supervisor(listener, logs).serve()
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cache of prepared artifacts: built once, keyed by what went in, never seen half done.
+"""The cache of prepared artifacts: built once, keyed by their inputs, never visible while incomplete.
 
-An artifact is built in a scratch folder under a lock and renamed into place together with a manifest of digests,
-so that two runs at once, Ctrl-C and kill -9 leave either the whole thing or nothing. What a version needs is part
-of its key; an older key stays usable until `slinky lab prepare --prune`.
+An artifact is built in a scratch folder under a lock and renamed into place together with a manifest of digests, so
+that concurrent runs, Ctrl-C and kill -9 leave either the complete artifact or nothing. Artifacts of older inputs stay
+usable until `slinky lab prepare --prune`.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Artifact:
-    """One thing to prepare.
+    """One artifact.
 
-    `inputs` is everything the result depends on; `build` fills an empty folder and returns facts worth showing,
+    `inputs` is everything the result depends on; `build` fills an empty folder and returns facts to show,
     such as versions; `digested` names the files whose digests are recorded and checked.
     """
 
@@ -41,7 +41,7 @@ class Artifact:
 
     @property
     def key(self) -> str:
-        """Changes exactly when an input changes."""
+        """A digest of the inputs."""
         text = "\0".join(self.inputs)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -53,26 +53,26 @@ class Store:
         self.folder = folder
 
     def path(self, artifact: Artifact) -> Path:
-        """Where the artifact is, or will be."""
+        """The path of the artifact, whether it exists or not."""
         return self.folder / artifact.name / artifact.key
 
     def ready(self, artifact: Artifact) -> bool:
-        """Whether the artifact is there, whole."""
+        """Whether the artifact exists and is complete."""
         return (self.path(artifact) / MANIFEST).is_file()
 
     def require(self, artifact: Artifact) -> Path:
-        """The path of an artifact that must have been prepared."""
+        """The path of an artifact, which must exist."""
         if not self.ready(artifact):
             raise LabError(f"{artifact.what} is not prepared", "run `slinky lab prepare` first")
         return self.path(artifact)
 
     def facts(self, artifact: Artifact) -> dict[str, str]:
-        """What its build reported."""
+        """The facts that its build reported."""
         facts: dict[str, str] = _manifest(self.path(artifact))["facts"]
         return facts
 
     def ensure(self, artifact: Artifact, progress: Progress) -> Path:
-        """The path of the artifact, built now if need be; damaged files are noticed and rebuilt."""
+        """The path of the artifact, which is built if it is missing or damaged."""
         path = self.path(artifact)
         with self._locked(artifact, progress):
             if self.ready(artifact):
@@ -84,7 +84,7 @@ class Store:
         return path
 
     def damage(self, artifact: Artifact) -> str:
-        """The first file that is not what was built, or nothing."""
+        """The first file whose digest differs, or an empty string."""
         path = self.path(artifact)
         for name, digest in _manifest(path)["digests"].items():
             file = path / name
@@ -121,17 +121,17 @@ class Store:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                progress.note(f"{artifact.what}: another run is preparing it, waiting")
+                progress.note(f"{artifact.what}: another run is preparing it; waiting")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def prune(self, keep: Iterable[Artifact]) -> list[Path]:
-        """Remove what none of these artifacts is, and say what went."""
-        kept = {self.path(artifact) for artifact in keep}
-        gone = [path for path in self.folder.glob("*/*") if path.is_dir() and path not in kept]
-        for path in gone:
+        """Remove everything but these artifacts and return the removed paths."""
+        current = {self.path(artifact) for artifact in keep}
+        outdated = [path for path in self.folder.glob("*/*") if path.is_dir() and path not in current]
+        for path in outdated:
             _remove(path)
-        return gone
+        return outdated
 
 
 def file_digest(path: Path) -> str:

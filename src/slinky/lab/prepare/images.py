@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Container images, built by buildah from the folders in `images/` without any registry.
 
-Each image is an artifact keyed by its folder and by what it builds on, so that it is rebuilt only when one of them
-changes. The images that nodes need are unpacked once into a containerd store, the seed; a node starts from hard
-links of it, which costs a fraction of a second where importing costs tens.
+Each image is an artifact keyed by its folder and its parent, so that it is rebuilt only when one of them changes. The
+images that nodes need are unpacked once into a containerd store, the seed. A node starts with hard links to it, which
+takes a fraction of a second instead of the tens of seconds of an import.
 """
 
 import resource
@@ -22,25 +22,25 @@ ARCHIVE = "image.tar"
 
 
 def reference(name: str) -> str:
-    """What a pod spec calls an image of ours."""
+    """The name of one of our images in a pod spec."""
     return f"localhost/slinky/{name}:{TAG}"
 
 
 def sources() -> Path:
-    """The folder of recipes: beside the code when installed, at the top of a checkout."""
+    """The folder of image recipes: beside the code when installed, at the top of a checkout otherwise."""
     shipped = Path(__file__).parent.parent / "images"
     return shipped if shipped.is_dir() else Path(__file__).parents[4] / "images"
 
 
 @dataclass(frozen=True)
 class Builder:
-    """Makes images inside the machine tree, which carries buildah."""
+    """Builds images inside the machine tree, which contains buildah."""
 
     store: Store
     machine: Artifact
 
     def image(self, name: str, parent: Artifact | None = None, extra: Mapping[str, Artifact] | None = None) -> Artifact:
-        """One image; `extra` puts files or folders of other artifacts, by their path, into the build context."""
+        """One image; `extra` adds files or folders of other artifacts to the build context, by their path."""
         recipe = sources() / name
         extra = extra or {}
         what = f"image {name}"
@@ -89,7 +89,7 @@ class Builder:
         return Artifact("base-tar", "the base layer", (origin.key,), build, gigabytes=1, digested=("tree.tar",))
 
     def tree(self, image: Artifact, name: str) -> Artifact:
-        """The files of an image as a folder that a machine can live in."""
+        """The files of an image as a root file system of a machine."""
         what = f"the tree of image {name}"
 
         def build(folder: Path, progress: Progress) -> dict[str, str]:
@@ -133,7 +133,7 @@ class Builder:
         )
 
 
-# buildah would raise these limits to values that a root without CAP_SYS_RESOURCE may not set.
+# buildah raises these limits to values that root without CAP_SYS_RESOURCE may not set.
 _LIMITS = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
 
 

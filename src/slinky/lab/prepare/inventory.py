@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that `slinky lab prepare` gets, in the order it must be had."""
+"""All artifacts of `slinky lab prepare`, in build order."""
 
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from slinky.lab import paths as folders
+from slinky.lab.paths import cache
 from slinky.lab.prepare import debian, golang, tools, wheels
 from slinky.lab.prepare.artifact_cache import Artifact, Store
 from slinky.lab.prepare.images import ARCHIVE, Builder
@@ -26,11 +26,11 @@ class ArtifactInventory:
     @classmethod
     def of(cls, minor: str = "1.36") -> "ArtifactInventory":
         """The inventory in the usual cache."""
-        return cls(Store(folders.cache()), golang.release(minor))
+        return cls(Store(cache()), golang.release(minor))
 
     @cached_property
     def artifacts(self) -> dict[str, Artifact]:
-        """Artifacts by name; each may use only what stands before it."""
+        """Artifacts by name; each may use only those before it."""
         store = self.store
         machine = debian.machine(store)
         builder = Builder(store, machine)
@@ -67,14 +67,14 @@ class ArtifactInventory:
         }
 
     def prepare(self, progress: Progress) -> None:
-        """Get everything that is not there yet."""
+        """Build every artifact that is missing."""
         tools.require_root("preparing the lab")
         tools.require_tools(progress)
         for artifact in self.artifacts.values():
             self.store.ensure(artifact, progress)
 
     def slinky_image(self, progress: Progress) -> Path:
-        """The archive of slinky's own image; apart from the rest, since every change of the code makes a new one."""
+        """The archive of the slinky image, which is not part of `prepare` because every code change makes a new one."""
         pinned = self.store.ensure(wheels.dependencies(), progress)
         own = wheels.own(pinned)
         self.store.ensure(own, progress)
@@ -83,5 +83,5 @@ class ArtifactInventory:
         return self.store.ensure(image, progress) / ARCHIVE
 
     def paths(self) -> dict[str, str]:
-        """Where everything is."""
+        """The path of every artifact."""
         return {name: str(self.store.require(artifact)) for name, artifact in self.artifacts.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of the host that the lab calls; what is missing is installed where apt-get can, else named."""
+"""Programs of the host that the lab calls; missing ones are installed with apt-get, or named if there is none."""
 
 import os
 import shutil
@@ -20,13 +20,13 @@ PACKAGES = {
 
 
 def require_root(purpose: str) -> None:
-    """Namespaces, mounts and cgroups belong to root."""
+    """Fail unless this process runs as root, which namespaces, mounts and cgroups require."""
     if os.geteuid() != 0:
         raise LabError(f"{purpose} needs root", "run it with sudo, or as root in a virtual machine")
 
 
 def require_tools(progress: Progress) -> None:
-    """Every program in the table is there when this returns."""
+    """Install the programs of the table that are missing."""
     missing = sorted({package for tool, package in PACKAGES.items() if not shutil.which(tool)})
     if not missing:
         return

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheels that the image of slinky holds: its pinned dependencies, for the image's Python, and itself.
+"""The wheels of the slinky image: its pinned dependencies for the Python of the image, and slinky itself.
 
-They are fetched and built on this machine, with its registry settings, so that building the image needs no network.
-This part needs a checkout: an installed slinky does not carry its own build files.
+They are downloaded and built on this machine, with its registry settings, so that building the image needs no network.
+This needs a checkout: an installed slinky does not contain its build files.
 """
 
 import platform
@@ -15,11 +15,11 @@ from slinky.lab.prepare.artifact_cache import Artifact, file_digest, tree_digest
 from slinky.lab.progress import Progress
 
 CHECKOUT = Path(__file__).parents[4]
-PYTHON = "3.14"  # of the Debian suite that images are made of
+PYTHON = "3.14"  # of the Debian suite of the images
 
 
 def dependencies() -> Artifact:
-    """Every wheel that requirements/runtime.txt pins, checked by its hash, in `wheels`."""
+    """Every wheel that requirements/runtime.txt pins, verified by hash, in `wheels`."""
     pins = _checkout_file("requirements/runtime.txt")
     what = "the wheels that slinky needs"
 
@@ -34,7 +34,7 @@ def dependencies() -> Artifact:
 
 
 def own(pinned: Path) -> Artifact:
-    """The same with slinky's own wheel among them."""
+    """The dependencies together with the wheel of slinky."""
     project = _checkout_file("pyproject.toml")
     what = "the wheel of slinky"
 
@@ -54,5 +54,5 @@ def own(pinned: Path) -> Artifact:
 def _checkout_file(name: str) -> Path:
     file = CHECKOUT / name
     if not file.exists():
-        raise LabError("the image of slinky is built from a checkout, and this is none", "clone the repository")
+        raise LabError("the image of slinky can be built from a checkout only", "clone the repository")
     return file

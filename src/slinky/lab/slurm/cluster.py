@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slurm beside Kubernetes: MariaDB, slurmdbd, slurmctld, slurmrestd and any number of slurmd on one machine.
 
-Several slurmd share the machine on ports of their own. External nodes have no slurmd at all. What the daemons are told
-is in `slurmconf`.
+Several slurmd share the machine on different ports. External nodes have no slurmd. The configuration of the daemons
+is in `conf`.
 """
 
 import os
@@ -42,7 +42,7 @@ class Beside:
 
     @property
     def url(self) -> str:
-        """Where slurmrestd answers."""
+        """The URL of slurmrestd."""
         return f"http://{self.address}:{REST}"
 
     @property
@@ -56,7 +56,7 @@ class Beside:
         return jwt.encode({"iat": now, "exp": now + lifespan, "sun": user}, self.jwt_key, algorithm="HS256")
 
     def root(self, tree: Path) -> RootFilesystem:
-        """The file system of the machine; what it writes lands in the lab's own folder."""
+        """The root file system of the machine; its changes are stored in the lab's folder."""
         return RootFilesystem(
             tree=str(tree),
             point=str(self.machine.folder / "root"),
@@ -80,7 +80,7 @@ class Beside:
         return folder
 
     def exec(self, *argv: str, user: str | None = None, input: str | None = None, timeout: float = 60) -> str:
-        """Run a command on the machine, as root or as one of its users, and return what it prints."""
+        """Run a command on the machine, as root or as one of its users, and return its output."""
         prefix = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] if user else []
         home = {"HOME": f"/home/{user}"} if user else {}
         command = [*prefix, *argv]

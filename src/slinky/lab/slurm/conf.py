@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of the Slurm beside Kubernetes: what was measured to work on a small machine.
+"""The configuration of the Slurm beside Kubernetes, tuned for a small machine.
 
-Quick scheduling, dynamic and external nodes allowed, no cgroups, keys instead of munge.
+Fast scheduling, dynamic and external nodes, no cgroups, Slurm keys instead of munge.
 """
 
 REST, SLURMD = 6820, 7000
@@ -28,8 +28,8 @@ def configuration(address: str, nodes: int) -> dict[str, str]:
     }
 
 
-# The addresses in parentheses matter: daemons bind to them alone. `defer` is left out on purpose: it makes
-# `allocate` block. NodeSets put dynamic and external nodes into partitions by their feature.
+# Daemons bind only to the addresses in parentheses. `defer` is omitted because it makes `allocate` block. NodeSets
+# put dynamic and external nodes into partitions by their feature.
 _SLURM = """\
 ClusterName=lab
 SlurmctldHost=ctl({address})
@@ -100,7 +100,7 @@ StoragePass=lab
 StorageLoc=slurm_acct_db
 """
 
-# Read at each creation of a node. `NodeName=` must stay: a line without it makes every slurmd wait for the device.
+# Read whenever a node is created. `NodeName=` is required: without it every slurmd waits for the device.
 _GRES = """\
 AutoDetect=off
 NodeName=k[001-999],e[00001-20000] Name=gpu Type=h100 File=/dev/nvidia[0-7]

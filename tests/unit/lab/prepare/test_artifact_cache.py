@@ -121,7 +121,7 @@ def test_two_runs_at_once_build_once(tmp_path: Path) -> None:
     said = io.StringIO()
     path = Store(tmp_path).ensure(artifact(), Progress(said))
     process.join()
-    assert "another run is preparing it, waiting" in said.getvalue()
+    assert "another run is preparing it; waiting" in said.getvalue()
     assert (path / "file").read_text() == "half"
 
 
