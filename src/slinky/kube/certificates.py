@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates for a webhook, and when to replace them. Pure but for the rng: time comes as an argument.
+"""Certificates of a webhook server, and when to replace them. Pure except for the random keys.
 
-A `Pouch` holds authorities, oldest first, and the pair that serves. A new authority is trusted for a while before
-anything is signed by it, so that the API server knows it in time; an old one is trusted until it ends. Nothing ever
-has to happen at one moment everywhere.
+A `CertificateBundle` holds certificate authorities, oldest first, and the pair that the server uses. The API server
+trusts a new authority for an hour before the authority signs anything, and trusts an old one until it expires. So
+replicas and the API server never have to switch at the same moment.
 """
 
 import ipaddress
@@ -17,122 +17,122 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_LIFE = timedelta(days=365)
 SERVING_LIFE = timedelta(days=90)
-#: Replaced when this share of the life is over.
+#: The part of its lifetime after which a certificate is replaced.
 RENEW_AT = 2 / 3
-#: How long an authority is trusted before it signs, unless there is no other.
+#: How long an authority is trusted before it signs, unless it is the only one.
 SETTLE = timedelta(hours=1)
-#: Clocks differ.
+#: Certificates are valid from this long before their creation, because clocks differ.
 SKEW = timedelta(minutes=5)
 
 
 class CertificatePair(msgspec.Struct, frozen=True):
-    """A certificate and its key, in PEM."""
+    """A certificate and its private key, in PEM."""
 
     certificate: str
     key: str
 
     @property
     def parsed(self) -> x509.Certificate:
-        """The certificate."""
+        """The decoded certificate."""
         return x509.load_pem_x509_certificate(self.certificate.encode())
 
-    def spent(self, now: datetime) -> bool:
-        """Enough of its life is over."""
+    def needs_renewal(self, now: datetime) -> bool:
+        """Whether the renewal is due."""
         start, end = self.parsed.not_valid_before_utc, self.parsed.not_valid_after_utc
         return now >= start + (end - start) * RENEW_AT
 
-    def ended(self, now: datetime) -> bool:
-        """Nobody trusts it any more."""
+    def is_expired(self, now: datetime) -> bool:
+        """Whether the validity of the certificate has ended."""
         return now >= self.parsed.not_valid_after_utc
 
 
 class CertificateBundle(msgspec.Struct, frozen=True):
-    """Everything that is kept."""
+    """The authorities and the serving pair; stored as JSON in a Secret, so the field names must not change."""
 
     authorities: tuple[CertificatePair, ...]
     serving: CertificatePair
 
     @property
-    def trust(self) -> str:
-        """What the API server has to trust."""
+    def ca_bundle(self) -> str:
+        """The certificates of all authorities, for the `caBundle` of the webhook."""
         return "".join(pair.certificate for pair in self.authorities)
 
 
-def renew_bundle(pouch: CertificateBundle | None, hosts: tuple[str, ...], now: datetime) -> CertificateBundle:
-    """The pouch to use now: the same one if nothing is due."""
-    authorities = tuple(pair for pair in pouch.authorities if not pair.ended(now)) if pouch else ()
-    if not authorities or authorities[-1].spent(now):
+def renew_bundle(bundle: CertificateBundle | None, hosts: tuple[str, ...], now: datetime) -> CertificateBundle:
+    """The bundle to use now; the same one if no renewal is due."""
+    authorities = tuple(pair for pair in bundle.authorities if not pair.is_expired(now)) if bundle else ()
+    if not authorities or authorities[-1].needs_renewal(now):
         authorities = (*authorities, create_authority(now))
     signer = signing_authority(authorities, now)
-    if pouch and _serves(pouch.serving, signer, hosts, now):
-        return CertificateBundle(authorities, pouch.serving)
+    if bundle and _is_usable(bundle.serving, signer, hosts, now):
+        return CertificateBundle(authorities, bundle.serving)
     return CertificateBundle(authorities, create_serving_pair(signer, hosts, now))
 
 
 def signing_authority(authorities: tuple[CertificatePair, ...], now: datetime) -> CertificatePair:
-    """The newest authority that the API server surely knows, or the oldest there is."""
+    """The newest authority that has been trusted for long enough, or the oldest one."""
     settled = [pair for pair in authorities if now >= pair.parsed.not_valid_before_utc + SKEW + SETTLE]
     return settled[-1] if settled else authorities[0]
 
 
-def _serves(pair: CertificatePair, signer: CertificatePair, hosts: tuple[str, ...], now: datetime) -> bool:
-    found = pair.parsed
-    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    same = set(names) == {_general(host) for host in hosts}
-    return same and not pair.spent(now) and _signed_by(found, signer.parsed)
+def _is_usable(pair: CertificatePair, signer: CertificatePair, hosts: tuple[str, ...], now: datetime) -> bool:
+    certificate = pair.parsed
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    same_hosts = set(names) == {_general_name(host) for host in hosts}
+    return same_hosts and not pair.needs_renewal(now) and _signed_by(certificate, signer.parsed)
 
 
-def _signed_by(certificate: x509.Certificate, by: x509.Certificate) -> bool:
+def _signed_by(certificate: x509.Certificate, signer: x509.Certificate) -> bool:
     try:
-        certificate.verify_directly_issued_by(by)
-    except Exception:  # the library has a kind of error for each way of not being signed
+        certificate.verify_directly_issued_by(signer)
+    except Exception:  # the library raises a different type of error for each kind of mismatch
         return False
     return True
 
 
 def create_authority(now: datetime) -> CertificatePair:
-    """A new authority."""
+    """Create a self-signed authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name(
         [x509.NameAttribute(NameOID.COMMON_NAME, f"slinky webhook {now.astimezone(UTC):%Y-%m-%dT%H:%M:%S}")]
     )
     usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
-    made = (
+    certificate = (
         _builder(name, name, key, now, AUTHORITY_LIFE)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return _pair(made, key)
+    return _pair(certificate, key)
 
 
 def create_serving_pair(signer: CertificatePair, hosts: tuple[str, ...], now: datetime) -> CertificatePair:
-    """A pair for a server that is called by one of `hosts`."""
+    """Create a certificate for a server with these DNS names or IP addresses, signed by `signer`."""
     key = ec.generate_private_key(ec.SECP256R1())
-    by = serialization.load_pem_private_key(signer.key.encode(), None)
-    if not isinstance(by, ec.EllipticCurvePrivateKey):
-        raise TypeError("the authority's key is not an elliptic curve key")
+    signer_key = serialization.load_pem_private_key(signer.key.encode(), None)
+    if not isinstance(signer_key, ec.EllipticCurvePrivateKey):
+        raise TypeError("the key of the authority is not an elliptic curve key")
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0][:64])])
     life = min(SERVING_LIFE, signer.parsed.not_valid_after_utc - now)
-    made = (
+    certificate = (
         _builder(name, signer.parsed.subject, key, now, life)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general(host) for host in hosts]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(by.public_key()), critical=False)
-        .sign(by, hashes.SHA256())
+        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer_key.public_key()), critical=False)
+        .sign(signer_key, hashes.SHA256())
     )
-    return _pair(made, key)
+    return _pair(certificate, key)
 
 
 def _builder(
-    subject: x509.Name, issued_by: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, life: timedelta
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, life: timedelta
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(issued_by)
+        .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - SKEW)
@@ -140,7 +140,7 @@ def _builder(
     )
 
 
-def _general(host: str) -> x509.GeneralName:
+def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -148,7 +148,7 @@ def _general(host: str) -> x509.GeneralName:
 
 
 def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> CertificatePair:
-    private = key.private_bytes(
+    private_key = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return CertificatePair(certificate.public_bytes(serialization.Encoding.PEM).decode(), private.decode())
+    return CertificatePair(certificate.public_bytes(serialization.Encoding.PEM).decode(), private_key.decode())

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may read our metrics: whoever the API server knows and allows.
+"""Authorization of /metrics by the Kubernetes API server.
 
-A caller shows a token of Kubernetes; a TokenReview says whose it is and a SubjectAccessReview whether that one may
-`get` the path. Answers are remembered for a while, so that a scraper costs two requests a minute and not two a
-scrape. What cannot be found out is refused.
+A caller sends a Kubernetes bearer token. A TokenReview finds the user of the token, and a SubjectAccessReview decides
+whether this user may `get` the path. Results are cached for a minute, so that a scraper costs two requests a minute and
+not two per scrape. A caller is refused while the API server cannot be asked.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from slinky.kube import certificates
+from slinky.kube.certificates import CertificatePair, create_authority, create_serving_pair
 from slinky.kube.client import KubeClient, connect
 from slinky.kube.errors import KubeError
 from slinky.kube.tls import load_pair
@@ -26,14 +26,14 @@ from slinky.observe.process import ServerFactory
 log = Log("slinky.kube.metrics_auth")
 
 PATH = "/metrics"
-#: How long an answer of the API server holds.
+#: How long a result is cached.
 CACHE_SECONDS = 60.0
-#: A caller can make up tokens without end; memory is not given to them.
+#: The number of cached results. A caller can invent any number of tokens, so the cache must not grow with them.
 CACHE_SIZE = 256
 
 
 class ReviewedUser(msgspec.Struct, frozen=True):
-    """Whose token it is."""
+    """The user that a token belongs to."""
 
     username: str = ""
     uid: str = ""
@@ -42,14 +42,14 @@ class ReviewedUser(msgspec.Struct, frozen=True):
 
 
 class TokenReviewStatus(msgspec.Struct, frozen=True):
-    """What a TokenReview says."""
+    """The status of a TokenReview."""
 
     authenticated: bool = False
     user: ReviewedUser = ReviewedUser()
 
 
 class AccessReviewStatus(msgspec.Struct, frozen=True):
-    """What a SubjectAccessReview says."""
+    """The status of a SubjectAccessReview."""
 
     allowed: bool = False
 
@@ -67,47 +67,48 @@ class AccessReview(msgspec.Struct, frozen=True):
 
 
 class MetricsAuthorizer:
-    """Asks the API server about callers."""
+    """Asks the API server whether a caller may read a path."""
 
     def __init__(self, client: KubeClient, path: str = PATH, clock: Clock | None = None) -> None:
         self._client = client
         self._path = path
         self._clock = clock or SystemClock()
-        self._told: dict[bytes, tuple[float, int]] = {}
+        self._results: dict[bytes, tuple[float, int]] = {}
 
     async def __call__(self, authorization: str) -> int:
-        """The status to answer with: 200, or 401 for nobody, 403 for somebody else, 503 when it cannot be known."""
+        """The HTTP status for an Authorization header: 200, 401, 403, or 503 if the API server cannot be asked."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return 401
-        key, now = hashlib.sha256(token.encode()).digest(), self._clock.monotonic()
-        since, status = self._told.get(key, (-CACHE_SECONDS, 0))
-        if now - since < CACHE_SECONDS:
+        token_hash, now = hashlib.sha256(token.encode()).digest(), self._clock.monotonic()
+        reviewed_at, status = self._results.get(token_hash, (-CACHE_SECONDS, 0))
+        if now - reviewed_at < CACHE_SECONDS:
             return status
         try:
-            status = await self._asked(token.strip())
+            status = await self._review(token.strip())
         except (KubeError, TimeoutError) as error:
-            log.warning("nobody can be let in: the API server cannot be asked", error=error)
+            log.warning("/metrics is refused to a caller: the API server cannot review the token", error=error)
             return 503
-        if len(self._told) >= CACHE_SIZE:
-            self._told.clear()
-        self._told[key] = now, status
+        if len(self._results) >= CACHE_SIZE:
+            self._results.clear()
+        self._results[token_hash] = now, status
         return status
 
-    async def _asked(self, token: str) -> int:
-        who = msgspec.json.decode(await self._post("authentication", "TokenReview", {"token": token}), type=TokenReview)
-        if not who.status.authenticated:
+    async def _review(self, token: str) -> int:
+        body = await self._post("authentication", "TokenReview", {"token": token})
+        token_review = msgspec.json.decode(body, type=TokenReview)
+        if not token_review.status.authenticated:
             return 401
-        user = who.status.user
-        asked = {
+        user = token_review.status.user
+        spec = {
             "user": user.username,
             "uid": user.uid,
             "groups": user.groups,
             "extra": user.extra,
             "nonResourceAttributes": {"path": self._path, "verb": "get"},
         }
-        may = msgspec.json.decode(await self._post("authorization", "SubjectAccessReview", asked), type=AccessReview)
-        return 200 if may.status.allowed else 403
+        body = await self._post("authorization", "SubjectAccessReview", spec)
+        return 200 if msgspec.json.decode(body, type=AccessReview).status.allowed else 403
 
     async def _post(self, group: str, kind: str, spec: dict[str, Any]) -> bytes:
         api = f"{group}.k8s.io/v1"
@@ -116,42 +117,43 @@ class MetricsAuthorizer:
 
 
 class SelfSignedCertificate:
-    """A certificate that signs itself and is replaced in time; for callers that trust the address, not the name."""
+    """A self-signed certificate that is replaced before it expires, for callers that do not verify the server."""
 
     def __init__(self, host: str, clock: Clock | None = None) -> None:
         self._host = host
         self._clock = clock or SystemClock()
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._pair = self._made()
+        self._pair = self._create()
 
     def refresh(self) -> None:
-        """Replace it if that is due."""
-        if self._pair.spent(self._clock.now()):
-            self._pair = self._made()
+        """Replace the certificate if its renewal is due."""
+        if self._pair.needs_renewal(self._clock.now()):
+            self._pair = self._create()
 
-    def _made(self) -> certificates.CertificatePair:
+    def _create(self) -> CertificatePair:
         now = self._clock.now()
-        pair = certificates.create_serving_pair(certificates.create_authority(now), (self._host,), now)
+        pair = create_serving_pair(create_authority(now), (self._host,), now)
         load_pair(self.context, pair.certificate.encode(), pair.key.encode())
         return pair
 
 
 @contextlib.asynccontextmanager
 async def serve_metrics(health: Health, *, host: str, port: int, kubeconfig: str = "") -> AsyncIterator[int]:
-    """Serve /metrics over TLS to those who may read it, while inside; gives the port."""
-    own = SelfSignedCertificate("localhost")
+    """Serve /metrics over TLS to authorized callers while the context is open. Yields the port."""
+    certificate = SelfSignedCertificate("localhost")
     async with connect(kubeconfig or None) as client:
-        reviewer = MetricsAuthorizer(client)
+        metrics_authorizer = MetricsAuthorizer(client)
 
-        async def guard(authorization: str) -> int:
-            own.refresh()
-            return await reviewer(authorization)
+        async def authorize(authorization: str) -> int:
+            certificate.refresh()
+            return await metrics_authorizer(authorization)
 
-        async with serve_endpoint(health, host=host, port=port, tls=own.context, guard=guard) as bound:
-            yield bound
+        server = serve_endpoint(health, host=host, port=port, tls=certificate.context, authorizer=authorize)
+        async with server as bound_port:
+            yield bound_port
 
 
 def metrics_server(host: str, port: int, kubeconfig: str = "") -> ServerFactory:
-    """A door for `slinky.observe.process.run`."""
+    """The authorized /metrics endpoint as a server for `run_process`."""
     return functools.partial(serve_metrics, host=host, port=port, kubeconfig=kubeconfig)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a webhook's certificates: in a Secret that all replicas share, in files, and in the API server's trust.
+"""Keeps the certificates of a webhook in a Secret that all replicas share, in files, and in the webhook configuration.
 
-Every replica does the same and none leads: the Secret is replaced only in the version that was read, so of two that
-renew at once one loses and takes what the other made. Files come last, so that nobody serves a certificate that is
-not trusted yet.
+Every replica does the same; there is no leader. The Secret is patched only in the version that was read: if two
+replicas renew at once, one gets a conflict and uses the certificates of the other. The files are written last, so that
+no replica serves a certificate that the API server does not trust yet.
 """
 
 import asyncio
@@ -26,12 +26,13 @@ from slinky.observe import Clock, Health, Log, SystemClock
 
 log = Log("slinky.kube.webhook_certificates")
 
+#: The key of the bundle in the Secret. It is persistent: another name would discard the existing authorities.
 BUNDLE_KEY = "pouch.json"
 CERTIFICATE, PRIVATE_KEY, CA_CERTIFICATE = "tls.crt", "tls.key", "ca.crt"
 
 
 class ClientConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """How the API server reaches a webhook."""
+    """How the API server connects to a webhook."""
 
     ca_bundle: bytes = b""
 
@@ -59,7 +60,7 @@ MUTATING = Resource(
 
 
 class WebhookCertificates:
-    """Looks after one Secret, one folder and the configurations of one name."""
+    """Renews the certificates in one Secret, one folder and the webhook configurations of one name."""
 
     def __init__(
         self,
@@ -73,117 +74,122 @@ class WebhookCertificates:
         self._client, self._secret, self._folder = client, secret, folder
         self._hosts, self._configuration = hosts, configuration
         self._clock = clock or SystemClock()
-        self._trouble: str | None = "no certificate yet"
+        self._problem: str | None = "no certificate yet"
 
     @property
     def certificate(self) -> Path:
-        """The file with the certificate."""
+        """The file of the certificate."""
         return self._folder / CERTIFICATE
 
     @property
-    def private(self) -> Path:
-        """The file with its key."""
+    def private_key(self) -> Path:
+        """The file of the private key."""
         return self._folder / PRIVATE_KEY
 
     def add_readiness_check(self, health: Health) -> None:
-        """Not ready while there is no certificate that works."""
-        health.add_readiness_check("certificates", lambda: self._trouble)
+        """Make the process unready until it has a certificate."""
+        health.add_readiness_check("certificates", lambda: self._problem)
 
     @contextlib.asynccontextmanager
-    async def kept_renewed(self, every: float = 60.0) -> AsyncIterator[None]:
-        """Certificates that are there now and stay fresh while inside."""
+    async def renewing(self, interval: float = 60.0) -> AsyncIterator[None]:
+        """Renew the certificates now, and every `interval` seconds while the context is open."""
         await self.renew()
-        async with asyncio.TaskGroup() as family:
-            task = family.create_task(self.run(every))
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self.run(interval))
             try:
                 yield
             finally:
                 task.cancel()
 
-    async def run(self, every: float = 60.0) -> None:
-        """Keep them for good; what fails is tried again."""
+    async def run(self, interval: float = 60.0) -> None:
+        """Renew the certificates regularly until cancelled; a failure is retried at the next interval."""
         while True:
-            await self._clock.sleep(every)
+            await self._clock.sleep(interval)
             try:
                 await self.renew()
             except (KubeError, TimeoutError) as error:
-                # The pair that serves is good for weeks: being unable to renew it now is not being unready.
-                log.warning("certificates could not be looked after", error=error)
+                # The current pair is valid for weeks, so a failed renewal does not make the process unready.
+                log.warning("renewing the webhook certificates failed; it is retried", error=error)
 
     async def renew(self) -> None:
-        """Renew what is due, trust it, serve it."""
-        pouch = await self._renewed()
-        await self._trusted(pouch.trust.encode())
-        self._written(pouch)
-        self._trouble = None
+        """Renew what is due: first in the Secret, then in the webhook configurations, then in the files."""
+        bundle = await self._renew_secret()
+        await self._write_ca_bundle(bundle.ca_bundle.encode())
+        self._write_files(bundle)
+        self._problem = None
 
-    async def _renewed(self) -> CertificateBundle:
+    async def _renew_secret(self) -> CertificateBundle:
         while True:
-            found = await self._client.find(SECRETS, self._secret)
-            have = _opened(found)
-            pouch = renew_bundle(have, self._hosts, self._clock.now())
-            if pouch == have:
-                return pouch
+            secret = await self._client.find(SECRETS, self._secret)
+            current = _read_bundle(secret)
+            bundle = renew_bundle(current, self._hosts, self._clock.now())
+            if bundle == current:
+                return bundle
             try:
-                await self._store(pouch, found)
+                await self._store(bundle, secret)
             except (AlreadyExists, Conflict):
-                continue  # another replica was faster: take what it made
-            log.info("certificates renewed", secret=str(self._secret))
-            return pouch
+                continue  # another replica was faster: use its certificates
+            log.info("webhook certificates renewed", secret=str(self._secret))
+            return bundle
 
-    async def _store(self, pouch: CertificateBundle, found: Secret | None) -> None:
+    async def _store(self, bundle: CertificateBundle, secret: Secret | None) -> None:
         data = {
-            BUNDLE_KEY: msgspec.json.encode(pouch),
-            CA_CERTIFICATE: pouch.trust.encode(),
-            CERTIFICATE: pouch.serving.certificate.encode(),
-            PRIVATE_KEY: pouch.serving.key.encode(),
+            BUNDLE_KEY: msgspec.json.encode(bundle),
+            CA_CERTIFICATE: bundle.ca_bundle.encode(),
+            CERTIFICATE: bundle.serving.certificate.encode(),
+            PRIVATE_KEY: bundle.serving.key.encode(),
         }
         encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}
-        if found is None:
+        if secret is None:
             await self._client.create(SECRETS, SECRETS.manifest(self._secret, data=encoded))
             return
-        same = {"resourceVersion": found.metadata.resource_version}
-        await self._client.patch(SECRETS, self._secret, {"metadata": same, "data": encoded})
+        meta = {"resourceVersion": secret.metadata.resource_version}
+        await self._client.patch(SECRETS, self._secret, {"metadata": meta, "data": encoded})
 
-    async def _trusted(self, trust: bytes) -> None:
+    async def _write_ca_bundle(self, ca_bundle: bytes) -> None:
         for resource in (VALIDATING, MUTATING):
-            found = await self._client.find(resource, Key("", self._configuration))
-            if found and (patch := ca_bundle_patch(found.webhooks, trust)):
-                await self._client.patch_json(resource, found.key, patch)
+            configuration = await self._client.find(resource, Key("", self._configuration))
+            if configuration and (patch := ca_bundle_patch(configuration.webhooks, ca_bundle)):
+                await self._client.patch_json(resource, configuration.key, patch)
 
-    def _written(self, pouch: CertificateBundle) -> None:
-        for path, text in ((self.private, pouch.serving.key), (self.certificate, pouch.serving.certificate)):
+    def _write_files(self, bundle: CertificateBundle) -> None:
+        for path, text in ((self.private_key, bundle.serving.key), (self.certificate, bundle.serving.certificate)):
             if not path.exists() or path.read_text() != text:
-                fresh = path.with_suffix(".new")
-                fresh.touch(mode=0o600)
-                fresh.write_text(text)
-                os.replace(fresh, path)  # noqa: PTH105 -- atomic, as a reader may look at any moment
+                new_file = path.with_suffix(".new")
+                new_file.touch(mode=0o600)
+                new_file.write_text(text)
+                os.replace(new_file, path)  # noqa: PTH105 -- atomic, because a reader may open the file at any moment
 
 
 def service_dns_names(service: Key) -> tuple[str, ...]:
-    """What the API server and others may call a Service."""
-    inside = f"{service.name}.{service.namespace}.svc"
-    return inside, f"{service.name}.{service.namespace}", f"{inside}.cluster.local"
+    """The DNS names of a Service."""
+    full_name = f"{service.name}.{service.namespace}.svc"
+    return full_name, f"{service.name}.{service.namespace}", f"{full_name}.cluster.local"
 
 
-def ca_bundle_patch(webhooks: Sequence[WebhookEntry], trust: bytes) -> list[dict[str, Any]]:
-    """The patch that makes every webhook trust `trust`; empty when all do. An entry that moved meanwhile fails it."""
+def ca_bundle_patch(webhooks: Sequence[WebhookEntry], ca_bundle: bytes) -> list[dict[str, Any]]:
+    """The JSON patch that sets the CA bundle of every webhook; empty if all have it.
+
+    The patch fails if a webhook has changed its position in the list since the list was read.
+    """
     patch: list[dict[str, Any]] = []
     for index, entry in enumerate(webhooks):
-        if entry.client_config.ca_bundle != trust:
-            where = f"/webhooks/{index}"
-            bundle = base64.b64encode(trust).decode()
-            patch.append({"op": "test", "path": f"{where}/name", "value": entry.name})
-            patch.append({"op": "add", "path": f"{where}/clientConfig/caBundle", "value": bundle})
+        if entry.client_config.ca_bundle != ca_bundle:
+            path = f"/webhooks/{index}"
+            encoded = base64.b64encode(ca_bundle).decode()
+            patch.append({"op": "test", "path": f"{path}/name", "value": entry.name})
+            patch.append({"op": "add", "path": f"{path}/clientConfig/caBundle", "value": encoded})
     return patch
 
 
-def _opened(secret: Secret | None) -> CertificateBundle | None:
+def _read_bundle(secret: Secret | None) -> CertificateBundle | None:
     raw = secret.data.get(BUNDLE_KEY) if secret else None
     if not raw:
         return None
     try:
         return msgspec.json.decode(raw, type=CertificateBundle)
     except msgspec.DecodeError as error:
-        log.warning("the Secret of the certificates cannot be read and is made anew", error=error)
+        log.warning(
+            "the Secret of the webhook certificates cannot be decoded; new certificates are created", error=error
+        )
         return None

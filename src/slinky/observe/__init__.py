@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a process is seen: logs, metrics, health."""
+"""Logs, metrics, health checks and the process around a program; knows neither Kubernetes nor Slurm."""
 
 from slinky.observe.clock import Clock, ManualClock, SystemClock, Timer
 from slinky.observe.endpoint import endpoint_routes, serve_endpoint

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time as an argument.
 
-Everything that waits, times out or stamps takes a `Clock`; processes pass `SystemClock`, tests pass
-`ManualClock` and jump hours. Durations are measured on the monotonic side, so a jump of the wall clock never
-shortens or lengthens a wait.
+Code that waits, measures a duration or writes a timestamp takes a `Clock`. Processes pass `SystemClock`; tests pass
+`ManualClock` and advance it by hours. Durations use the monotonic time, so a change of the wall clock never shortens or
+lengthens a wait.
 """
 
 import asyncio
@@ -16,49 +16,49 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A call that was scheduled and can be taken back."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None:
-        """Make sure the callback does not run."""
+        """Prevent the callback from running."""
 
 
 class Clock(Protocol):
-    """What a program may ask of time."""
+    """The time functions that a program uses."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow; meaningless between processes."""
+        """Seconds that never decrease; not comparable between processes."""
 
     def now(self) -> datetime:
-        """Wall time in UTC, for stamps that people and other programs read."""
+        """Wall-clock time in UTC, for timestamps that people and other programs read."""
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Run `callback` on the loop after `seconds`."""
+        """Run `callback` on the event loop after `seconds`."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for `seconds`."""
 
 
 class SystemClock:
-    """The machine's clock and the running loop's timers."""
+    """The clock of the machine and the timers of the running event loop."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow."""
+        """Seconds that never decrease."""
         return time.monotonic()
 
     def now(self) -> datetime:
-        """Wall time in UTC."""
+        """Wall-clock time in UTC."""
         return datetime.now(UTC)
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Run `callback` on the running loop after `seconds`."""
+        """Run `callback` on the running event loop after `seconds`."""
         return asyncio.get_running_loop().call_later(seconds, callback)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait on the running loop."""
+        """Wait on the running event loop."""
         await asyncio.sleep(seconds)
 
 
-class _Alarm:
+class _ManualTimer:
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback: Callable[[], None] | None = callback
 
@@ -67,56 +67,56 @@ class _Alarm:
 
 
 class ManualClock:
-    """A clock that stands still until a test moves it."""
+    """A clock that advances only when a test says so."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._start = start
         self._elapsed = 0.0
-        self._jump = timedelta()
-        self._alarms: list[tuple[float, int, _Alarm]] = []
-        self._order = itertools.count()
+        self._wall_offset = timedelta()
+        self._timers: list[tuple[float, int, _ManualTimer]] = []
+        self._sequence = itertools.count()
 
     def monotonic(self) -> float:
-        """Seconds that the test let pass."""
+        """The seconds by which the test has advanced the clock."""
         return self._elapsed
 
     def now(self) -> datetime:
-        """Start, plus what passed, plus what `jump` added."""
-        return self._start + timedelta(seconds=self._elapsed) + self._jump
+        """The start time, plus the elapsed time, plus all jumps."""
+        return self._start + timedelta(seconds=self._elapsed) + self._wall_offset
 
     def jump(self, seconds: float) -> None:
-        """Move the wall clock alone, as a bad time server would."""
-        self._jump += timedelta(seconds=seconds)
+        """Change the wall clock but not the monotonic time, as a wrong time server does."""
+        self._wall_offset += timedelta(seconds=seconds)
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Remember `callback` for when the test passes that moment."""
-        alarm = _Alarm(callback)
-        heapq.heappush(self._alarms, (self._elapsed + seconds, next(self._order), alarm))
-        return alarm
+        """Run `callback` when the test advances the clock past that time."""
+        timer = _ManualTimer(callback)
+        heapq.heappush(self._timers, (self._elapsed + seconds, next(self._sequence), timer))
+        return timer
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the test has moved the clock far enough."""
-        woken = asyncio.Event()
-        timer = self.call_later(seconds, woken.set)
+        """Wait until the test has advanced the clock by `seconds`."""
+        elapsed = asyncio.Event()
+        timer = self.call_later(seconds, elapsed.set)
         try:
-            await woken.wait()
+            await elapsed.wait()
         finally:
             timer.cancel()
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, waking every sleeper at its own moment."""
+        """Advance the clock and run each timer at its own time."""
         target = self._elapsed + seconds
         await settle()
-        while self._alarms and self._alarms[0][0] <= target:
-            self._elapsed, _, alarm = heapq.heappop(self._alarms)
-            if alarm.callback:
-                alarm.callback()
+        while self._timers and self._timers[0][0] <= target:
+            self._elapsed, _, timer = heapq.heappop(self._timers)
+            if timer.callback:
+                timer.callback()
                 await settle()
         self._elapsed = target
         await settle()
 
 
-async def settle(turns: int = 10) -> None:
-    """Let everything that is ready on the loop run."""
-    for _ in range(turns):
+async def settle(rounds: int = 10) -> None:
+    """Let all tasks that are ready run."""
+    for _ in range(rounds):
         await asyncio.sleep(0)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small HTTP side door of every process: /metrics, /healthz, /livez, /readyz.
+"""The HTTP endpoint of every process: /metrics, /healthz, /livez, /readyz.
 
-`routes` gives handlers to mount into an existing aiohttp application, `serve` runs them alone. No request
-here can change anything, and none of them touches the network. With a guard, only /metrics is behind the door, and
-the guard says who gets in.
+`endpoint_routes` returns routes for an existing aiohttp application; `serve_endpoint` serves them alone. No request
+changes anything, and the health checks send no request over the network. With an authorizer, only /metrics is served,
+and the authorizer decides about each request.
 """
 
 import contextlib
@@ -16,22 +16,26 @@ from prometheus_client import CollectorRegistry
 from slinky.observe.health import Health
 from slinky.observe.metrics import CONTENT_TYPE, REGISTRY, render_metrics
 
-#: The status to answer with, by the caller's Authorization header: 200 lets in.
+#: Maps the Authorization header of a request to the HTTP status of the response; 200 admits the caller.
 Authorizer = Callable[[str], Awaitable[int]]
-REFUSALS = {401: "show a token of Kubernetes", 403: "you may not get /metrics", 503: "nobody can be asked; try again"}
+REFUSALS = {
+    401: "send a Kubernetes bearer token that the API server accepts",
+    403: "this user may not get the non-resource URL /metrics; ask for a ClusterRole that allows it",
+    503: "the API server cannot be asked who you are; try again later",
+}
 
 
 def endpoint_routes(health: Health, registry: CollectorRegistry = REGISTRY) -> list[web.RouteDef]:
-    """Routes to mount."""
+    """The routes of metrics and health checks."""
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=render_metrics(registry), headers={"Content-Type": CONTENT_TYPE})
+        return _metrics_response(registry)
 
     async def live(_: web.Request) -> web.Response:
-        return _answer(health.liveness())
+        return _health_response(health.liveness())
 
     async def ready(_: web.Request) -> web.Response:
-        return _answer(health.readiness())
+        return _health_response(health.readiness())
 
     return [
         web.get("/metrics", metrics),
@@ -41,22 +45,26 @@ def endpoint_routes(health: Health, registry: CollectorRegistry = REGISTRY) -> l
     ]
 
 
-def authorized_routes(guard: Authorizer, registry: CollectorRegistry = REGISTRY) -> list[web.RouteDef]:
-    """/metrics for those whom the guard lets in."""
+def authorized_routes(authorizer: Authorizer, registry: CollectorRegistry = REGISTRY) -> list[web.RouteDef]:
+    """The route of /metrics, for callers that the authorizer admits."""
 
     async def metrics(request: web.Request) -> web.Response:
-        status = await guard(request.headers.get("Authorization", ""))
+        status = await authorizer(request.headers.get("Authorization", ""))
         if status != 200:
-            asked = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-            return web.Response(status=status, text=f"{REFUSALS.get(status, 'no')}\n", headers=asked)
-        return web.Response(body=render_metrics(registry), headers={"Content-Type": CONTENT_TYPE})
+            challenge = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+            return web.Response(status=status, text=f"{REFUSALS.get(status, 'refused')}\n", headers=challenge)
+        return _metrics_response(registry)
 
     return [web.get("/metrics", metrics)]
 
 
-def _answer(complaints: dict[str, str]) -> web.Response:
-    text = "".join(f"{name}: {words}\n" for name, words in complaints.items()) or "ok\n"
-    return web.Response(text=text, status=503 if complaints else 200)
+def _metrics_response(registry: CollectorRegistry) -> web.Response:
+    return web.Response(body=render_metrics(registry), headers={"Content-Type": CONTENT_TYPE})
+
+
+def _health_response(failures: dict[str, str]) -> web.Response:
+    text = "".join(f"{check}: {message}\n" for check, message in failures.items()) or "ok\n"
+    return web.Response(text=text, status=503 if failures else 200)
 
 
 @contextlib.asynccontextmanager
@@ -67,11 +75,11 @@ async def serve_endpoint(
     port: int = 8080,
     registry: CollectorRegistry = REGISTRY,
     tls: ssl.SSLContext | None = None,
-    guard: Authorizer | None = None,
+    authorizer: Authorizer | None = None,
 ) -> AsyncIterator[int]:
-    """Serve while inside; gives the port, which matters when asked for port 0."""
+    """Serve while the context is open. Yields the port, which the system chooses if `port` is 0."""
     app = web.Application()
-    app.add_routes(authorized_routes(guard, registry) if guard else endpoint_routes(health, registry))
+    app.add_routes(authorized_routes(authorizer, registry) if authorizer else endpoint_routes(health, registry))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

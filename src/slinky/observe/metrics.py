@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics registry of the process and its conventions.
+"""The metrics registry of the process, and functions that create metrics in it.
 
-One registry per process, so that a test or an embedding program never collides with a global. Names that
-controller-runtime made customary are kept (`workqueue_depth`, `controller_runtime_reconcile_total`,
-`rest_client_requests_total`), so dashboards carry over; our own start with `slinky_`.
+The registry is separate from the global one of prometheus_client, so that tests and embedding programs do not collide
+with it. Metrics that controller-runtime has too keep its names (`workqueue_depth`,
+`controller_runtime_reconcile_total`, `rest_client_requests_total`), so that existing dashboards work; all others start
+with `slinky_`.
 """
 
 from collections.abc import Sequence
@@ -28,20 +29,20 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def counter(name: str, help_text: str, *labels: str) -> Counter:
-    """A number that only grows."""
+    """A counter: a number that only grows."""
     return Counter(name, help_text, labels, registry=REGISTRY)
 
 
 def gauge(name: str, help_text: str, *labels: str) -> Gauge:
-    """A number that goes up and down."""
+    """A gauge: a number that goes up and down."""
     return Gauge(name, help_text, labels, registry=REGISTRY)
 
 
 def histogram(name: str, help_text: str, *labels: str, buckets: Sequence[float] = DURATION_BUCKETS) -> Histogram:
-    """A distribution, in seconds unless the name says otherwise."""
+    """A histogram, in seconds unless the name contains another unit."""
     return Histogram(name, help_text, labels, registry=REGISTRY, buckets=buckets)
 
 
 def render_metrics(registry: CollectorRegistry = REGISTRY) -> bytes:
-    """The text a Prometheus scrape receives."""
+    """The metrics in the text format of Prometheus."""
     return generate_latest(registry)

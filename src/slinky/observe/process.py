@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Being a well-behaved process: loop, signals, probe, endpoint.
+"""The process around a program: event loop, signals, loop-lag probe, HTTP endpoint.
 
-`run` starts uvloop where it exists, turns SIGTERM and SIGINT into one cancellation, keeps the loop-lag probe
-and the HTTP side door running, and lets `main` finish its own clean-up. It does not know what `main` does.
+`run_process` uses uvloop if it is installed, turns SIGTERM and SIGINT into one cancellation of `main`, and runs the
+loop-lag probe and the HTTP endpoint beside it. `main` can finish its own clean-up after the cancellation.
 """
 
 import asyncio
@@ -18,35 +18,34 @@ from slinky.observe.log import Log
 log = Log("slinky.observe.process")
 
 Main = Callable[[Health], Awaitable[None]]
-#: Something that serves while it is entered, such as a guarded side door.
+#: Creates a further server that serves while its context is open, such as /metrics over TLS.
 ServerFactory = Callable[[Health], contextlib.AbstractAsyncContextManager[object]]
 Address = tuple[str, int]
 
 DEFAULT_ADDRESS: Address = ("0.0.0.0", 8080)  # noqa: S104 -- the kubelet and Prometheus come from outside the pod
 
 
-class RestartRequired(Exception):  # noqa: N818 -- a wish, not a failure
-    """What a process looks at only when it starts has changed: it ends, and whoever keeps it running starts it."""
+class RestartRequired(Exception):  # noqa: N818 -- a request, not a failure
+    """Something that the process reads only at its start has changed: the process exits so that it is restarted."""
 
 
 class ExplainedError(Exception):
-    """An error whose sentence tells a person all there is to know: it ends a process without a trace in the log."""
+    """An error whose message is complete for a person: it ends the process without a traceback in the log."""
 
 
 def run_process(
     main: Main, addresses: Iterable[Address] = (DEFAULT_ADDRESS,), servers: Iterable[ServerFactory] = ()
 ) -> int:
-    """Run `main` until it returns or a signal asks to stop; the exit code of the process.
+    """Run `main` until it returns or a signal arrives. Returns the exit code of the process.
 
-    The side door answers at each of the addresses; two of them suit sites that scrape and probe different ports.
-    Further servers are opened beside it.
+    The HTTP endpoint listens at each of the addresses, because some sites use different ports for metrics and probes.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_supervised(main, tuple(dict.fromkeys(addresses)), tuple(servers)))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """The loop of uvloop where installed, else of asyncio."""
+    """The event loop of uvloop if it is installed, otherwise that of asyncio."""
     try:
         import uvloop  # noqa: PLC0415
     except ImportError:
@@ -61,20 +60,20 @@ async def _supervised(main: Main, addresses: Iterable[Address], servers: Iterabl
         async with contextlib.AsyncExitStack() as stack:
             for host, port in addresses:
                 await stack.enter_async_context(serve_endpoint(health, host=host, port=port))
-            for door in servers:
-                await stack.enter_async_context(door(health))
-            family = await stack.enter_async_context(asyncio.TaskGroup())
-            probe = family.create_task(lag.run())
+            for server in servers:
+                await stack.enter_async_context(server(health))
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            probe = tasks.create_task(lag.run())
             code = await until_signal(_awaited(main(health)))
             probe.cancel()
-    except* RestartRequired as wishes:
-        log.info("ending, to start anew", why=str(_first(wishes)))
+    except* RestartRequired as restarts:
+        log.info("exiting for a restart", why=str(_first(restarts)))
         code = 0
     except* ExplainedError as errors:
-        log.error("stopped", why=str(_first(errors)))
+        log.error("exiting because of an error", why=str(_first(errors)))
         code = 1
     except* Exception as errors:
-        log.error("stopped by an error", error=errors)
+        log.error("exiting because of an unexpected error", error=errors)
         code = 1
     return code
 
@@ -90,12 +89,12 @@ async def _awaited(work: Awaitable[None]) -> None:
 
 
 async def until_signal(work: Coroutine[Any, Any, None]) -> int:
-    """Run `work`; a signal cancels it once and waits for its clean-up."""
-    loop, task, asked = asyncio.get_running_loop(), asyncio.ensure_future(work), False
+    """Run `work` to its end; SIGTERM or SIGINT cancels it once and waits for its clean-up. Returns 0."""
+    loop, task, signalled = asyncio.get_running_loop(), asyncio.ensure_future(work), False
 
     def stop(number: int) -> None:
-        nonlocal asked
-        asked = True
+        nonlocal signalled
+        signalled = True
         log.info("stopping", signal=signal.Signals(number).name)
         task.cancel()
 
@@ -105,7 +104,7 @@ async def until_signal(work: Coroutine[Any, Any, None]) -> int:
     try:
         await task
     except asyncio.CancelledError:
-        if not asked:
+        if not signalled:
             raise
     finally:
         for number in signals:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A look inside a running process: what its tasks wait for, and where its time goes. A door that is opened on request.
+"""Debug endpoint of a running process; served only on request (a flag of the process).
 
-`/debug/stacks` shows every task and thread. `/debug/profile?seconds=5` looks at the thread of the event loop a hundred
-times a second, from another thread, and answers in folded stacks, which tools for flame graphs read.
+`/debug/stacks` lists the stacks of all tasks and threads. `/debug/profile?seconds=5` samples the stack of the event
+loop a hundred times a second, from another thread, and returns folded stacks, the input of flame graph tools.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from aiohttp import web
 
 from slinky.observe.health import Health
 
-RATE = 0.01
-USUAL, LONGEST = 5.0, 60.0
+SAMPLE_INTERVAL = 0.01
+DEFAULT_SECONDS, MAX_SECONDS = 5.0, 60.0
 
 
 def profile_server(host: str, port: int) -> Callable[[Health], contextlib.AbstractAsyncContextManager[int]]:
-    """The door; give it to `run`."""
+    """The debug endpoint as a server for `run_process`."""
     return lambda _health: serve_profile(host, port)
 
 
 @contextlib.asynccontextmanager
 async def serve_profile(host: str, port: int) -> AsyncIterator[int]:
-    """Answer while inside; gives the port."""
+    """Serve while the context is open. Yields the port."""
     app = web.Application()
     app.add_routes([web.get("/debug/stacks", _stacks), web.get("/debug/profile", _profile)])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
@@ -49,40 +49,40 @@ async def _stacks(_: web.Request) -> web.Response:
 
 async def _profile(request: web.Request) -> web.Response:
     try:
-        seconds = float(request.query.get("seconds", USUAL))
+        seconds = float(request.query.get("seconds", DEFAULT_SECONDS))
     except ValueError:
-        return web.Response(status=400, text="seconds must be a number\n")
-    looks = round(min(max(seconds, RATE), LONGEST) / RATE)
-    return web.Response(text=format_folded(await asyncio.to_thread(sample_stacks, threading.get_ident(), looks)))
+        return web.Response(status=400, text="the parameter `seconds` must be a number\n")
+    samples = round(min(max(seconds, SAMPLE_INTERVAL), MAX_SECONDS) / SAMPLE_INTERVAL)
+    return web.Response(text=format_folded(await asyncio.to_thread(sample_stacks, threading.get_ident(), samples)))
 
 
 def format_stacks() -> str:
-    """Every task, then every thread, each with where it is."""
+    """The stacks of all tasks, then of all threads."""
     text = io.StringIO()
-    for task in sorted(asyncio.all_tasks(), key=lambda found: found.get_name()):
+    for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
         task.print_stack(file=text)
-    for number, frame in sys._current_frames().items():
-        text.write(f"Thread {number}\n{''.join(traceback.format_stack(frame))}")
+    for thread_id, frame in sys._current_frames().items():
+        text.write(f"Thread {thread_id}\n{''.join(traceback.format_stack(frame))}")
     return text.getvalue()
 
 
-def sample_stacks(thread: int, looks: int, pause: Callable[[float], None] = time.sleep) -> Counter[str]:
-    """How often a thread was found where, over so many looks."""
-    found: Counter[str] = Counter()
-    for _ in range(looks):
-        frame = sys._current_frames().get(thread)
+def sample_stacks(thread_id: int, samples: int, sleep: Callable[[float], None] = time.sleep) -> Counter[str]:
+    """How often each stack of a thread occurred in so many samples."""
+    stacks: Counter[str] = Counter()
+    for _ in range(samples):
+        frame = sys._current_frames().get(thread_id)
         if frame is not None:
-            found[_folded(frame)] += 1
-        pause(RATE)
-    return found
+            stacks[_fold(frame)] += 1
+        sleep(SAMPLE_INTERVAL)
+    return stacks
 
 
-def format_folded(found: Counter[str]) -> str:
-    """One line per place, the most frequent first."""
-    return "".join(f"{place} {count}\n" for place, count in found.most_common())
+def format_folded(stacks: Counter[str]) -> str:
+    """One line per stack with its count, the most frequent first."""
+    return "".join(f"{stack} {count}\n" for stack, count in stacks.most_common())
 
 
-def _folded(frame: FrameType | None) -> str:
+def _fold(frame: FrameType | None) -> str:
     names: list[str] = []
     while frame is not None:
         names.append(f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_qualname}")

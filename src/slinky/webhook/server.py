@@ -74,7 +74,7 @@ async def serving(
             secret = Key(settings.namespace, settings.secret)
             certificates = WebhookCertificates(client, secret, folder, settings.names, settings.configuration)
             certificates.add_readiness_check(health)
-            await stack.enter_async_context(certificates.kept_renewed(settings.check_interval))
+            await stack.enter_async_context(certificates.renewing(settings.check_interval))
         pair = folder / CERTIFICATE, folder / PRIVATE_KEY
         port = await stack.enter_async_context(serve(app, *pair, host=settings.host, port=settings.port))
         listening = True

@@ -188,7 +188,7 @@ async def test_a_renewed_certificate_is_served_without_a_restart(
     )
     await keeper.renew()
     async with serve(
-        application({}), keeper.certificate, keeper.private, host="127.0.0.1", port=0, reload_interval=0.05
+        application({}), keeper.certificate, keeper.private_key, host="127.0.0.1", port=0, reload_interval=0.05
     ) as port:
         first = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
         await clock.advance(70 * 86400)

@@ -61,7 +61,7 @@ async def test_made_up_tokens_do_not_fill_the_memory() -> None:
     asked, _, _ = reviewer(*(token(False) for _ in range(2 * CACHE_SIZE)))
     for number in range(2 * CACHE_SIZE):
         await asked(f"Bearer {number}")
-    assert len(asked._told) <= CACHE_SIZE
+    assert len(asked._results) <= CACHE_SIZE
 
 
 def test_a_certificate_is_replaced_before_it_ends() -> None:

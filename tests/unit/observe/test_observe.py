@@ -174,7 +174,7 @@ async def test_a_silent_loop_fails_its_check() -> None:
     lag = LoopLag(clock, stuck=60.0)
     assert lag.check() is None
     await clock.advance(61.0)
-    assert lag.check() == "event loop silent for 61 s"
+    assert lag.check() == "the event loop has not run for 61 s"
 
 
 def test_counters_end_up_in_the_page() -> None:

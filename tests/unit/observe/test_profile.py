@@ -36,9 +36,9 @@ async def test_a_profile_shows_the_thread_of_the_loop() -> None:
 
 
 def test_places_are_counted_and_the_most_frequent_comes_first() -> None:
-    looks = sample_stacks(threading.get_ident(), 3, pause=lambda seconds: None)
-    assert sum(looks.values()) == 3
-    (line,) = format_folded(looks).splitlines()
+    stacks = sample_stacks(threading.get_ident(), 3, sleep=lambda seconds: None)
+    assert sum(stacks.values()) == 3
+    (line,) = format_folded(stacks).splitlines()
     assert line.endswith(" 3")
     assert "test_places_are_counted" in line
-    assert sample_stacks(-1, 3, pause=lambda seconds: None).total() == 0
+    assert sample_stacks(-1, 3, sleep=lambda seconds: None).total() == 0

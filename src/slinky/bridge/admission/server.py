@@ -71,5 +71,5 @@ async def _folder(
         keeper = WebhookCertificates(client, own.secret, folder, service_dns_names(own.service), own.configuration)
         if health is not None:
             keeper.add_readiness_check(health)
-        async with keeper.kept_renewed():
+        async with keeper.renewing():
             yield folder
