@@ -76,6 +76,7 @@ generate: setup ## Write what is generated: definitions, value schemas, API refe
 	$(BIN)/python -m charts.generate
 	$(BIN)/python -m slinky.api.reference docs/reference
 	$(BIN)/python -m slinky.webhook.reference docs/operator/admission.md
+	$(BIN)/python -m slinky.bridge.reference docs/bridge
 
 bench-core: setup ## Speed and size of the two libraries, on the real daemons
 	$(BIN)/slinky lab prepare

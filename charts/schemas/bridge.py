@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values of the chart slurm-bridge. `extraConfig` has the schema of the configuration file itself."""
+"""The schema of the values of the chart slurm-bridge. `extraConfig` has the schema of the configuration file."""
 
 from charts.schemas.shapes import (
     ANY_MAP,
@@ -37,8 +37,11 @@ KEY = may("string", pattern="^[-._a-zA-Z0-9]+$")
 
 _PLACE: dict[str, Schema] = {"priorityClassName": TEXT, "resources": RESOURCES, "pdb": BUDGET, **PLACE}
 _CONFIG = fields_of(BridgeSettings)
-#: In our words or in those of slurm-bridge 1.3.
-PROFILES = {"anyOf": [_CONFIG["deviceProfiles"], fields_of(CompatProfiles)["deviceProfiles"]]}
+#: Device profiles in the current format or in that of slurm-bridge 1.3.
+PROFILES = {
+    "description": _CONFIG["deviceProfiles"].pop("description"),
+    "anyOf": [_CONFIG["deviceProfiles"], fields_of(CompatProfiles)["deviceProfiles"]],
+}
 
 _SCHEDULER = closed(
     image=IMAGE,

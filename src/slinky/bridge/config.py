@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
-"""The configuration file: the keys that existing installations have, and ours, all of them optional.
+"""The configuration file of the bridge: the keys of slurm-bridge 1.3 and further ones, all optional.
 
-A key that nobody knows is reported and otherwise ignored, so that a file written for another version still
-starts; a key of a wrong type refuses to start with the path of the mistake.
+An unknown key is reported and ignored, so that a file for another version still works. A value of the wrong type stops
+the bridge at its start with the path of the key. The descriptions of the settings are rendered into
+`docs/bridge/configuration.md` and into the schema of the chart's values.
 """
 
 from pathlib import Path
@@ -15,124 +16,167 @@ import yaml
 from slinky.bridge import names
 from slinky.bridge.feasibility.label_selector import LabelSelector
 from slinky.kube import View
+from slinky.kube.schema import described
 from slinky.observe import ExplainedError
 
-Effect = Literal["NoExecute", "NoSchedule", "PreferNoSchedule", "None"]
-Seconds = Annotated[float, msgspec.Meta(ge=0)]
+TaintEffect = Literal["NoExecute", "NoSchedule", "PreferNoSchedule", "None"]
 
 
 class ConfigError(ExplainedError, ValueError):
-    """The file cannot be used; the message says where it is wrong."""
+    """The configuration is invalid; the message names the key."""
 
 
 class PolicyRule(View, frozen=True):
-    """What the workloads of some namespaces are in Slurm: `force` wins over annotations, `allow` bounds them.
+    """Options of the workloads in some namespaces. The first rule that matches a pod applies; `*` matches any text."""
 
-    The first rule that fits decides. Names may end with `*`.
-    """
-
-    namespaces: tuple[str, ...] = ("*",)
-    service_accounts: tuple[str, ...] = ("*",)
-    force: dict[str, str] = {}
-    default: dict[str, str] = {}
-    allow: dict[str, tuple[str, ...]] = {}
-    refuse: tuple[str, ...] = ()
+    namespaces: Annotated[tuple[str, ...], described("Namespaces that the rule matches.")] = ("*",)
+    service_accounts: Annotated[tuple[str, ...], described("Service accounts that the rule matches.")] = ("*",)
+    force: Annotated[dict[str, str], described("Options that override the annotations.")] = {}
+    default: Annotated[dict[str, str], described("Options for workloads without the annotation.")] = {}
+    allow: Annotated[dict[str, tuple[str, ...]], described("Allowed values by option.")] = {}
+    refuse: Annotated[tuple[str, ...], described("Options that annotations must not set.")] = ()
 
 
 class PriorityRule(View, frozen=True):
-    """What a PriorityClass means in Slurm."""
+    """Options of the pods of a PriorityClass."""
 
-    qos: str = ""
-    priority: int | None = None
-    nice: int | None = None
+    qos: Annotated[str, described("Quality of service.")] = ""
+    priority: Annotated[int | None, described("Explicit priority.")] = None
+    nice: Annotated[int | None, described("Adjustment that lowers the priority.")] = None
 
 
 class DeviceProfile(View, frozen=True, forbid_unknown_fields=True):
-    """What the devices of a DRA driver are in Slurm; see `profiles` for what fits together."""
+    """How Slurm counts the devices of a DRA driver; `devices.profiles` checks which fields can be combined."""
 
-    driver: str
-    # Which of its devices are meant, in CEL; all of them without it.
-    match: str = ""
-    gres: str = "gpu"
-    # The GRES type: fixed, or what devices tell under an attribute; the driver's name without either.
-    type: str = ""
-    type_attribute: str = ""
-    untyped: bool = False  # no type at all, as in a gres.conf without
-    index_attribute: str = "index"
-    # The devices are CPUs, which Slurm counts as such.
-    cores: bool = False
-    # Slurm is not told of them, and no pod gets them by Slurm.
-    ignore: bool = False
+    driver: Annotated[str, described("Name of the DRA driver.")]
+    match: Annotated[str, described("CEL expression that selects devices of the driver; all of them if empty.")] = ""
+    gres: Annotated[str, described("Name of the GRES.")] = "gpu"
+    type: Annotated[
+        str, described("Type of the GRES; the name of the driver if `type` and `typeAttribute` are empty.")
+    ] = ""
+    type_attribute: Annotated[str, described("Attribute of the devices that contains the type of the GRES.")] = ""
+    untyped: Annotated[bool, described("The GRES has no type, as in a gres.conf without `Type`.")] = False
+    index_attribute: Annotated[str, described("Attribute of the devices that contains their index.")] = "index"
+    cores: Annotated[bool, described("The devices are CPUs; Slurm counts them as cores.")] = False
+    ignore: Annotated[bool, described("Do not report the devices to Slurm.")] = False
 
 
 class Backend(View, frozen=True, forbid_unknown_fields=True):
-    """How devices of a familiar profile are counted."""
+    """How slurm-bridge 1.3 counts the devices of a profile."""
 
     type: Literal["core-bitmap", "indexed-gres"]
     gres_name: str = "gpu"
 
 
 class CompatProfile(View, frozen=True, forbid_unknown_fields=True):
-    """A device profile as slurm-bridge 1.3 writes it."""
+    """A device profile in the format of slurm-bridge 1.3."""
 
     name: str
     driver: str
     backend: Backend
     selector: str = ""
 
-    def ours(self) -> DeviceProfile:
-        """The same in our words."""
+    def to_device_profile(self) -> DeviceProfile:
+        """The equivalent profile in the format of this version."""
         if self.backend.type == "core-bitmap":
             return DeviceProfile(driver=self.driver, match=self.selector, cores=True)
         return DeviceProfile(driver=self.driver, match=self.selector, gres=self.backend.gres_name, type=self.name)
 
 
 class CompatProfiles(View, frozen=True):
-    """The part of such a file that has them."""
+    """The device profiles of a configuration file for slurm-bridge 1.3."""
 
     device_profiles: tuple[CompatProfile, ...]
 
 
 class BridgeSettings(View, frozen=True):
-    """How one bridge works."""
+    """The configuration of one bridge."""
 
-    scheduler_name: str = names.SCHEDULER
-    slurm_rest_api: str = "http://slurm-restapi.slurm:6820"
-    managed_namespaces: tuple[str, ...] = ()
-    managed_namespace_selector: LabelSelector = LabelSelector()
-    mcs_label: str = ""
-    partition: str = "slurm-bridge"
+    scheduler_name: Annotated[str, described("Scheduler name of the pods that the bridge schedules.")] = names.SCHEDULER
+    slurm_rest_api: Annotated[str, described("URL of slurmrestd.")] = "http://slurm-restapi.slurm:6820"
+    managed_namespaces: Annotated[
+        tuple[str, ...],
+        described("Namespaces whose pods admission assigns to the bridge; unused if there is a selector."),
+    ] = ()
+    managed_namespace_selector: Annotated[
+        LabelSelector, described("Selector of the namespaces whose pods admission assigns to the bridge.")
+    ] = LabelSelector()
+    mcs_label: Annotated[str, described("MCS label of every job; requires `MCSPlugin=mcs/label`.")] = ""
+    partition: Annotated[str, described("Partition of jobs without the option `partition`.")] = "slurm-bridge"
 
-    # Tells this bridge's jobs from those of other bridges on the same Slurm; the cluster is told by its own id.
-    bridge_id: str = ""
-    token_file: str = ""
-    slurm_user: str = "slurm"
-    jwt_key_file: str = ""
-    # For https: a folder with ca.crt and, where slurmrestd asks for them, tls.crt and tls.key; followed as they change.
-    tls_folder: str = ""
-    # Where slurm-complete answers, which ends jobs as COMPLETED or FAILED; without it they end as CANCELLED.
-    completer_socket: str = ""
-    taint: Effect = "NoExecute"
-    # What an external node offers: what the kubelet will admit, or all that the machine has.
-    node_size: Literal["allocatable", "capacity"] = "allocatable"
-    allocate_first: bool = True
-    # After its grace, a pod on a node that does not answer is given up this many seconds later.
-    dead_kubelet_seconds: Seconds = 120.0
-    # Nodes that stop answering are drained in Slurm after this many seconds.
-    not_ready_seconds: Seconds = 30.0
-    # Of running pods whose jobs vanished and cannot be replaced, so many may be deleted in ten minutes.
-    lost_pods_evicted: Annotated[int, msgspec.Meta(ge=0)] = 10
-    lease_namespace: str = ""
-    leader_elect: bool = True
-    # Where PrologSlurmctld and EpilogSlurmctld may ring (UDP); 0 is off.
-    doorbell_port: int = 0
-    policy: tuple[PolicyRule, ...] = ()
-    priority_classes: dict[str, PriorityRule] = {}
-    device_profiles: tuple[DeviceProfile, ...] = ()
+    bridge_id: Annotated[
+        str,
+        described("Name of the bridge in its jobs, which separates bridges of one cluster; `schedulerName` if empty."),
+    ] = ""
+    token_file: Annotated[
+        str, described("File with the token for slurmrestd, read again when it changes; `$SLURM_JWT_FILE` if empty.")
+    ] = ""
+    slurm_user: Annotated[str, described("User of the tokens that are signed with `jwtKeyFile`.")] = "slurm"
+    jwt_key_file: Annotated[str, described("Key that signs short-lived tokens; replaces `tokenFile`.")] = ""
+    tls_folder: Annotated[
+        str,
+        described(
+            "Folder with `ca.crt` and, for client authentication, `tls.crt` and `tls.key`, for https; "
+            "read again when they change."
+        ),
+    ] = ""
+    completer_socket: Annotated[
+        str,
+        described(
+            "Socket of slurm-complete, which ends jobs as COMPLETED or FAILED; without it, jobs end as CANCELLED. "
+            "See docs/bridge/install.md."
+        ),
+    ] = ""
+    taint: Annotated[TaintEffect, described("Effect of the taint on managed nodes; `None` sets no taint.")] = (
+        "NoExecute"
+    )
+    node_size: Annotated[
+        Literal["allocatable", "capacity"],
+        described(
+            "CPUs and memory of external nodes in Slurm: those that the kubelet allocates, or those of the machine."
+        ),
+    ] = "allocatable"
+    allocate_first: Annotated[
+        bool, described("Try one immediate allocation before a job is queued, if enough hosts look idle.")
+    ] = True
+    dead_kubelet_seconds: Annotated[
+        float,
+        msgspec.Meta(
+            ge=0,
+            description="Seconds, after the grace period, until the job of a deleted pod on an unreachable node ends.",
+        ),
+    ] = 120.0
+    not_ready_seconds: Annotated[
+        float, msgspec.Meta(ge=0, description="Seconds until a node that is not ready is drained in Slurm.")
+    ] = 30.0
+    lost_pods_evicted: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0,
+            description="Running pods that may be evicted in ten minutes because Slurm lost their jobs and gave their "
+            "nodes to others; 0 evicts none.",
+        ),
+    ] = 10
+    lease_namespace: Annotated[str, described("Namespace of the Lease; the namespace of the bridge if empty.")] = ""
+    leader_elect: Annotated[bool, described("Use leader election; required with more than one replica.")] = True
+    doorbell_port: Annotated[
+        int,
+        described(
+            "UDP port that PrologSlurmctld and EpilogSlurmctld can notify, so that the bridge reacts within "
+            "milliseconds; 0 disables it."
+        ),
+    ] = 0
+    policy: Annotated[tuple[PolicyRule, ...], described("Which options workloads may set; see below.")] = ()
+    priority_classes: Annotated[
+        dict[str, PriorityRule], described("Options of the pods of a PriorityClass, by its name; see below.")
+    ] = {}
+    device_profiles: Annotated[
+        tuple[DeviceProfile, ...], described("How Slurm counts the devices of DRA drivers; see docs/bridge/devices.md.")
+    ] = ()
 
     @property
     def bridge_name(self) -> str:
-        """The bridge's name in its jobs."""
+        """The name of the bridge in its jobs."""
         return self.bridge_id or self.scheduler_name
 
 
@@ -140,29 +184,30 @@ SETTING_NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(
 
 
 def parse(text: str) -> tuple[BridgeSettings, tuple[str, ...]]:
-    """The settings in `text`, and the keys that mean nothing to us. Raises `ConfigError`."""
+    """The settings in `text`, and the unknown keys. Raises `ConfigError`."""
     try:
-        found = yaml.safe_load(text) or {}
+        values = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         raise ConfigError(f"not YAML: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(values, dict):
         raise ConfigError("the file must be a mapping of keys to values")
-    # An empty `managedNamespaceSelector:` or `managedNamespaces:` reads as null: the same as absent.
-    given = {key: value for key, value in found.items() if value is not None}
+    # An empty `managedNamespaceSelector:` or `managedNamespaces:` is null in YAML, which means the default.
+    values = {key: value for key, value in values.items() if value is not None}
     try:
-        given |= _translated(given)
-        settings = msgspec.convert(given, BridgeSettings)
+        values |= _convert_compat_profiles(values)
+        settings = msgspec.convert(values, BridgeSettings)
     except msgspec.ValidationError as error:
         raise ConfigError(str(error)) from error
-    return settings, tuple(sorted(str(key) for key in given if key not in SETTING_NAMES))
+    return settings, tuple(sorted(str(key) for key in values if key not in SETTING_NAMES))
 
 
-def _translated(given: dict[str, Any]) -> dict[str, Any]:
-    """Device profiles in the familiar words, in ours; nothing if there are none."""
-    profiles = given.get("deviceProfiles")
-    if not isinstance(profiles, list) or not any(isinstance(one, dict) and "backend" in one for one in profiles):
+def _convert_compat_profiles(values: dict[str, Any]) -> dict[str, Any]:
+    """Device profiles in the format of slurm-bridge 1.3, converted to the current one; empty if there are none."""
+    profiles = values.get("deviceProfiles")
+    if not isinstance(profiles, list) or not any(isinstance(item, dict) and "backend" in item for item in profiles):
         return {}
-    return {"deviceProfiles": [one.ours() for one in msgspec.convert(given, CompatProfiles).device_profiles]}
+    converted = msgspec.convert(values, CompatProfiles).device_profiles
+    return {"deviceProfiles": [profile.to_device_profile() for profile in converted]}
 
 
 def load(path: Path) -> tuple[BridgeSettings, tuple[str, ...]]:

@@ -119,7 +119,7 @@ async def test_a_silent_node_gets_no_pod_until_it_answers(kube: KubeClient, ctld
         name = await stage.node()
         await stage.ready(name, ready=False)
         await stage.pod()
-        assert "does not answer" in await stage.says("p", "NodeNotReady")
+        assert "is not ready" in await stage.says("p", "NodeNotReady")
         assert not (await stage.get()).spec.node_name
         job = await stage.job_of()
         await stage.ready(name)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages that are printed from tables say what the tables say, and every proof that is named exists."""
 
+import json
 import re
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 import yaml
 from tests.unit.bridge import failures
 
-from slinky.bridge import config
+from slinky.bridge import config, reference
 from slinky.bridge.status import reasons
 from slinky.bridge.workload import annotations
 
@@ -16,10 +17,15 @@ ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs" / "bridge"
 
 
+@pytest.mark.parametrize("page", reference.PAGES)
+def test_the_generated_part_of_a_page_is_current(page: str) -> None:
+    text = (DOCS / page).read_text()
+    assert text == reference.render_page(page, text)
+
+
 @pytest.mark.parametrize(
     ("page", "text"),
     [
-        ("annotations.md", annotations.render_table()),
         ("reasons.md", reasons.document()),
         ("failures.md", failures.document()),
     ],
@@ -55,9 +61,13 @@ def test_every_word_of_ours_is_explained() -> None:
     assert said <= reasons.OURS.keys()
 
 
-def test_every_setting_is_documented() -> None:
-    text = (DOCS / "configuration.md").read_text()
-    assert not [name for name in config.SETTING_NAMES if f"`{name}`" not in text]
+@pytest.mark.parametrize("name", sorted(config.SETTING_NAMES))
+def test_every_setting_has_a_chart_value_and_a_description(name: str) -> None:
+    values = yaml.safe_load((ROOT / "charts" / "slurm-bridge" / "values.yaml").read_text())
+    schema = json.loads((ROOT / "charts" / "slurm-bridge" / "values.schema.json").read_text())
+    assert schema["properties"]["extraConfig"]["properties"][name]["description"]
+    for key in reference.CHART_VALUES.get(name, "extraConfig").split("."):
+        values = values[key]
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples" / "bridge").glob("*.yaml")), ids=lambda file: file.name)

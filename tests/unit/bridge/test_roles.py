@@ -93,7 +93,7 @@ def test_pods_of_one_role_share_nodes_and_roles_do_not() -> None:
 
 def test_more_shapes_than_slurm_takes_are_told() -> None:
     pods = [needing({"cpu": str(i)}, f"w-{i}") for i in range(1, ROLES_MAX + 2)]
-    with pytest.raises(OptionError, match="different shapes"):
+    with pytest.raises(OptionError, match="different requirements"):
         wish(*pods)
 
 

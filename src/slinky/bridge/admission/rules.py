@@ -15,7 +15,7 @@ from slinky.bridge.feasibility.label_selector import selector_matches
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import annotations, grouping, pod_resources, pod_state, policy
 from slinky.bridge.workload.annotations import OptionError
-from slinky.bridge.workload.policy import PolicyViolation
+from slinky.bridge.workload.policy import PolicyError
 from slinky.kube import AdmissionRequest, AdmissionResponse, Object, deny
 
 T = TypeVar("T", bound=Object)
@@ -87,7 +87,7 @@ def _by_policy(settings: BridgeSettings) -> Callable[[WorkloadPod], Iterable[str
             return
         try:
             policy.apply_policy(pod.metadata.annotations, pod, settings.policy, settings.priority_classes)
-        except PolicyViolation as error:
+        except PolicyError as error:
             yield str(error)
 
     return rule

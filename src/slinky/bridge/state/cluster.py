@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the bridge keeps in memory of Kubernetes, and the questions that are asked of it.
+"""Caches of the Kubernetes objects that the bridge uses, and queries over them.
 
-Pods of our scheduler, nodes, devices and grouping objects are watched; kinds that a server does not have are left
-out, which discovery tells. Owners of other kinds are read when needed, and remembered for a short while.
+Pods with our scheduler name, nodes, devices and grouping objects are watched. Discovery shows which grouping kinds the
+server has; only these are watched. Owners of other kinds are read when needed and cached for `OWNER_CACHE_SECONDS`.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -19,21 +19,20 @@ from slinky.bridge.workload import grouping, pod_state
 from slinky.bridge.workload.grouping import Workload, WorkloadOfJob, WorkloadRoot
 from slinky.kube import NODES, Cache, Discovery, Key, KubeClient, Node, Object, Owner, Resource, Runtime, by_label
 from slinky.kube.conditions import build_condition, condition_manifest, is_condition_true
-from slinky.observe import Log
 
-log = Log("slinky.bridge.state.cluster")
-
-#: Owners that are read, not watched: their annotations speak for pods that nothing else groups.
+#: Owners that are read instead of watched. Their annotations are job options for pods without a grouping object.
 OWNERS = {
     ("apps", "ReplicaSet"): Resource("apps/v1", "ReplicaSet", "replicasets", Object).metadata_only(),
     ("apps", "StatefulSet"): Resource("apps/v1", "StatefulSet", "statefulsets", Object).metadata_only(),
 }
 OWNER_CACHE_SECONDS = 30.0
+#: Longest chain of owners that is followed.
+OWNER_CHAIN_MAX = 32
 POD_GROUP_SCHEDULED = "PodGroupScheduled"
 
 
 class ClusterState:
-    """Caches of one process."""
+    """The watched Kubernetes objects of one process."""
 
     def __init__(
         self,
@@ -43,19 +42,19 @@ class ClusterState:
         workload_of_job: WorkloadOfJob,
         is_host: Callable[[str], bool],
     ) -> None:
-        """`workload_of_job` comes from the job registry; `is_host` tells whether Slurm has a host of that name."""
+        """`workload_of_job` is a query of the job registry; `is_host` tells whether Slurm has a host of that name."""
         self.settings = settings
         self._workload_of_job, self._is_host = workload_of_job, is_host
         self.client: KubeClient = runtime.client
-        ours = f"spec.schedulerName={settings.scheduler_name}"
+        our_pods = f"spec.schedulerName={settings.scheduler_name}"
         indexes = {
             "group": grouping.group_keys_of,
             "job": by_label(names.JOB_LABEL),
             "node": lambda pod: (pod.spec.node_name,) if pod.spec.node_name else (),
             "claim": device_claims_of,
-            "devices": _wanting_devices,
+            "devices": _device_stage,
         }
-        self.pods: Cache[WorkloadPod] = runtime.cache(OUR_PODS, fields=ours, indexes=indexes)
+        self.pods: Cache[WorkloadPod] = runtime.cache(OUR_PODS, fields=our_pods, indexes=indexes)
         self.nodes: Cache[Node] = runtime.cache(NODES, indexes={"host": lambda node: (pod_state.host_of(node),)})
         self.group_kinds = grouping.served_group_kinds(served)
         self.groups: dict[str, Cache[Any]] = {
@@ -75,53 +74,57 @@ class ClusterState:
         """The devices of a node that some class offers."""
         return self.devices.inventory(node)
 
-    # --- units
+    # --- workloads
 
     def find(self, kind: str, key: Key) -> Object | None:
-        """A grouping object."""
+        """The grouping object of a kind and key, if it is cached."""
         cache = self.groups.get(kind)
         return cache.get(key) if cache is not None else None
 
     def workload_of(self, pod: WorkloadPod) -> Workload:
-        """The unit a pod belongs to."""
+        """The workload that a pod belongs to."""
         return grouping.workload_of(pod, self.find, self._workload_of_job)
 
     def workloads_of(self, pods: Iterable[WorkloadPod]) -> set[Workload]:
-        """The units of some pods."""
+        """The workloads of some pods."""
         return {self.workload_of(pod) for pod in pods}
 
-    def pods_of(self, unit: Workload) -> list[WorkloadPod]:
-        """Every pod of a unit, whatever its state, in rank order."""
-        found = self.pods.by("group", grouping.group_key(unit))
+    def pods_of(self, workload: Workload) -> list[WorkloadPod]:
+        """Every pod of a workload, whatever its phase, in rank order."""
         scheduler = self.settings.scheduler_name
-        ours = (pod for pod in found if pod_state.uses_scheduler(pod, scheduler) and self.workload_of(pod) == unit)
-        return sorted(ours, key=grouping.rank)
+        pods = self.pods.by("group", grouping.group_key(workload))
+        members = (
+            pod for pod in pods if pod_state.uses_scheduler(pod, scheduler) and self.workload_of(pod) == workload
+        )
+        return sorted(members, key=grouping.rank)
 
     def current_pods(self, pods: Collection[WorkloadPod]) -> tuple[WorkloadPod, ...] | None:
-        """These pods as they are now; None if one of them is gone, leaves, or is another under its name."""
-        found = tuple(
-            now
+        """The cached version of these pods; None if one of them was deleted, replaced, or is being deleted."""
+        current = tuple(
+            cached
             for pod in pods
-            if (now := self.pods.get(pod.key)) and now.metadata.uid == pod.metadata.uid and not now.metadata.deleting
+            if (cached := self.pods.get(pod.key))
+            and cached.metadata.uid == pod.metadata.uid
+            and not cached.metadata.deleting
         )
-        return found if len(found) == len(pods) else None
+        return current if len(current) == len(pods) else None
 
-    async def root_of(self, unit: Workload, pods: list[WorkloadPod]) -> WorkloadRoot:
-        """The object that speaks for a unit. Raises `workload.Missing`."""
+    async def root_of(self, workload: Workload, pods: list[WorkloadPod]) -> WorkloadRoot:
+        """The options and the size of a workload, from its grouping object. Raises `GroupMissing`."""
         for pod in pods:
-            if pod_state.is_waiting(pod) and (owner := grouping.find_missing_owner(pod, self.find, self._watched)):
-                raise grouping.GroupMissing(f"{owner.kind} {owner.name}, which made the pod, has not been seen yet")
-        if unit.is_single_pod:
+            if pod_state.is_waiting(pod) and (owner := grouping.find_missing_owner(pod, self.find, self._is_watched)):
+                raise grouping.GroupMissing(f"{owner.kind} {owner.name}, the owner of the pod, has not been seen yet")
+        if workload.is_single_pod:
             return await self._root_of_pod(pods[0])
-        found = self.find(unit.kind, unit.key)
-        sizes = [pod.metadata.annotations.get(names.LWS_SIZE, "") for pod in pods]
-        root = grouping.root_of_group(unit, found, self.find, int(sizes[0]) if sizes and sizes[0].isdigit() else 0)
-        if isinstance(found, NativeGroup):
-            return replace(root, annotations=self._merged(found))
+        group = self.find(workload.kind, workload.key)
+        size = pods[0].metadata.annotations.get(names.LWS_SIZE, "") if pods else ""
+        root = grouping.root_of_group(workload, group, self.find, int(size) if size.isdigit() else 0)
+        if isinstance(group, NativeGroup):
+            return replace(root, annotations=self._merge_annotations(group))
         return root
 
     async def report_group_scheduled(self, key: Key) -> None:
-        """Tell on a native group that all of it has been placed."""
+        """Set the condition of a native PodGroup whose pods all have their nodes."""
         group = self.find("NativeGroup", key)
         if not isinstance(group, NativeGroup) or is_condition_true(group.status.conditions, POD_GROUP_SCHEDULED):
             return
@@ -130,8 +133,8 @@ class ClusterState:
         status = {"conditions": [condition_manifest(condition)]}
         await self.client.apply_status(self.group_kinds["NativeGroup"], key, status)
 
-    def _merged(self, group: NativeGroup) -> dict[str, str]:
-        """A native group's annotations, below those of its batch job, below those of its Workload."""
+    def _merge_annotations(self, group: NativeGroup) -> dict[str, str]:
+        """The annotations of a native PodGroup, overridden by its batch job's, overridden by its Workload's."""
         namespace = group.metadata.namespace
         owner = group.metadata.controller
         layers: list[Object | None] = [group]
@@ -139,48 +142,48 @@ class ClusterState:
             layers.append(self.find("Job", Key(namespace, owner.name)))
         if group.workload:
             layers.append(self.find("Workload", Key(namespace, group.workload)))
-        return {key: text for layer in layers if layer for key, text in layer.metadata.annotations.items()}
+        return {key: value for layer in layers if layer for key, value in layer.metadata.annotations.items()}
 
     async def _root_of_pod(self, pod: WorkloadPod) -> WorkloadRoot:
-        """The highest object above a pod that we know how to read; the pod itself if there is none."""
+        """Options from the topmost owner of a pod whose kind is supported, or from the pod itself."""
         top: Object = pod
         deadline: int | None = None
         owner, namespace = pod.metadata.controller, pod.metadata.namespace
-        for _ in range(32):
-            above = await self._owner(owner, namespace)
-            if above is None:
+        for _ in range(OWNER_CHAIN_MAX):
+            parent = await self._find_owner(owner, namespace)
+            if parent is None:
                 break
-            if isinstance(above, WorkloadBatchJob):
-                deadline = above.spec.active_deadline_seconds
-            top, owner = above, above.metadata.controller
+            if isinstance(parent, WorkloadBatchJob):
+                deadline = parent.spec.active_deadline_seconds
+            top, owner = parent, parent.metadata.controller
         return WorkloadRoot(top.metadata.annotations, deadline=deadline)
 
-    async def _owner(self, owner: Owner | None, namespace: str) -> Object | None:
+    async def _find_owner(self, owner: Owner | None, namespace: str) -> Object | None:
         if owner is None:
             return None
         key = Key(namespace, owner.name)
-        if self._watched(owner):
+        if self._is_watched(owner):
             return self.find(owner.kind, key)
-        resource = OWNERS.get((_group(owner), owner.kind))
+        resource = OWNERS.get((_api_group(owner), owner.kind))
         if resource is None:
             return None
         now = self.client.clock.monotonic()
-        held = self._owners.get(owner.uid)
-        if held is None or now - held[0] > OWNER_CACHE_SECONDS:
-            self._owners = {uid: kept for uid, kept in self._owners.items() if now - kept[0] <= OWNER_CACHE_SECONDS}
-            held = self._owners[owner.uid] = now, await self.client.find(resource, key)
-        return held[1]
+        cached = self._owners.get(owner.uid)
+        if cached is None or now - cached[0] > OWNER_CACHE_SECONDS:
+            self._owners = {uid: entry for uid, entry in self._owners.items() if now - entry[0] <= OWNER_CACHE_SECONDS}
+            cached = self._owners[owner.uid] = now, await self.client.find(resource, key)
+        return cached[1]
 
-    def _watched(self, owner: Owner) -> bool:
+    def _is_watched(self, owner: Owner) -> bool:
         cache = self.groups.get(owner.kind)
-        return cache is not None and cache.resource.group == _group(owner)
+        return cache is not None and cache.resource.group == _api_group(owner)
 
     # --- nodes
 
     def node_of_host(self, host: str) -> Node | None:
-        """The Kubernetes node behind a Slurm host."""
-        found = self.nodes.by("host", host)
-        return found[0] if found else None
+        """The Kubernetes node of a Slurm host."""
+        nodes = self.nodes.by("host", host)
+        return nodes[0] if nodes else None
 
     def _is_slurm_node(self, name: str) -> bool:
         """Whether Slurm has a host for this node."""
@@ -188,41 +191,40 @@ class ClusterState:
         return node is not None and self._is_host(pod_state.host_of(node))
 
     def is_reachable(self, name: str) -> bool | None:
-        """Does the node's kubelet answer; None if there is no such node."""
+        """Whether a node is ready; None if there is no such node."""
         node = self.nodes.get(Key("", name))
         return None if node is None else node.ready
 
     def other_pods_on(self, node: str, job: str) -> list[WorkloadPod]:
-        """Pods of other jobs that are still on a node."""
-        return [
-            pod for pod in self.pods.by("node", node) if not pod_state.is_gone(pod) and pod_state.job_id(pod) != job
-        ]
+        """The pods of other jobs whose containers may still be on a node."""
+        pods = self.pods.by("node", node)
+        return [pod for pod in pods if not pod_state.is_gone(pod) and pod_state.job_id(pod) != job]
 
     def waiting_pods(self, *, with_jobs: bool) -> list[WorkloadPod]:
-        """Pods that want a node: those that have no job yet, or all."""
+        """Pods that wait for a node: all of them, or only those without a job."""
         return [pod for pod in self.pods if pod_state.is_waiting(pod) and (with_jobs or not pod_state.job_id(pod))]
 
 
 def device_claims_of(pod: WorkloadPod) -> list[str]:
-    """The device claims that a pod names, or that were made for it from its templates."""
+    """The resource claims of a pod: those that it names, and those that were created from its templates."""
     named = [reference.resource_claim_name for reference in pod.spec.resource_claims]
-    made = [status.resource_claim_name for status in pod.status.resource_claim_statuses]
-    return [f"{pod.metadata.namespace}/{name}" for name in {*named, *made} if name]
+    generated = [status.resource_claim_name for status in pod.status.resource_claim_statuses]
+    return [f"{pod.metadata.namespace}/{name}" for name in {*named, *generated} if name]
 
 
-#: Where pods that want devices stand: not submitted yet, or submitted and without a node.
+#: Values of the index "devices": pods that request devices and have no job yet, or a job but no node.
 UNSUBMITTED, UNPLACED = "unsubmitted", "unplaced"
 
 
-def _wanting_devices(pod: WorkloadPod) -> tuple[str, ...]:
+def _device_stage(pod: WorkloadPod) -> tuple[str, ...]:
     if not pod_state.is_waiting(pod):
         return ()
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
-    extended = any("/" in name for one in containers for name in (*one.resources.requests, *one.resources.limits))
+    resources = [container.resources for container in (*pod.spec.init_containers, *pod.spec.containers)]
+    extended = any("/" in name for amounts in resources for name in (*amounts.requests, *amounts.limits))
     if not (pod.spec.resource_claims or extended):
         return ()
     return (UNPLACED if pod_state.job_id(pod) else UNSUBMITTED,)
 
 
-def _group(owner: Owner) -> str:
+def _api_group(owner: Owner) -> str:
     return owner.api_version.rpartition("/")[0]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which jobs are ours and what they stand for.
+"""The registry of the bridge's Slurm jobs: which workload and which pods each job was submitted for.
 
-After a start, and after a submission of which nobody knows whether it went through, the live jobs of Slurm are
-searched once for our signature: what is found is adopted, never submitted twice. Apart from that no list of jobs is
-ever read; the mirror follows the jobs we name.
+After a start, and after a submission whose outcome is unknown, the registry reads the live jobs of Slurm once and
+adopts those with the signature of this bridge, so that no workload is submitted twice. At all other times it reads no
+list of jobs: the mirror tracks the registered jobs one by one.
 """
 
 import asyncio
@@ -13,32 +13,31 @@ from dataclasses import dataclass, field
 from slinky.bridge.lifecycle.actions import JobKnowledge, ObservedJob
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import hetjob, identity, pod_state
-from slinky.bridge.workload.grouping import Workload
+from slinky.bridge.workload.grouping import Workload, parse_workload
 from slinky.bridge.workload.identity import AdminComment, BridgeIdentity, JobSignature
 from slinky.observe import Log
 from slinky.slurm import Job, JobRecord, Mirror, Presence, SlurmClient, SlurmNotFound
 
 log = Log("slinky.bridge.state.job_registry")
 
-#: Up to so many jobs are looked at one by one; beyond, one full list is cheaper.
+#: Up to this many unknown jobs are read one by one; for more, one full list is cheaper.
 SINGLE_READS_MAX = 200
 CONCURRENCY = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class JobEntry:
-    """A job of ours: what it stands for, for which pods, and what was last asked for in its name."""
+    """A registered job: its workload, its pods, and the signature that was last written to it."""
 
     job: str
     workload: Workload
-    signature: JobSignature = field(
-        default_factory=JobSignature
-    )  # as last signed; empty while only a label has led us to it
-    pods: frozenset[str] = frozenset()  # by name
+    #: Empty while the job is known only by the label of a pod.
+    signature: JobSignature = field(default_factory=JobSignature)
+    pods: frozenset[str] = frozenset()  # "namespace/name"
 
     @property
     def members_digest(self) -> str:
-        """A digest of its pods."""
+        """The digest of the uids of its pods."""
         return self.signature.members
 
 
@@ -46,109 +45,118 @@ class JobRegistry:
     """The jobs of this bridge."""
 
     def __init__(
-        self, client: SlurmClient, mirror: Mirror, me: BridgeIdentity, named: Callable[[], Iterable[str]] = tuple
+        self,
+        client: SlurmClient,
+        mirror: Mirror,
+        bridge: BridgeIdentity,
+        labelled_jobs: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`named` tells the jobs that pods are labelled with: they need no search."""
-        self._client, self._mirror, self._named = client, mirror, named
-        self.bridge = me
+        """`labelled_jobs` returns the jobs that pods are labelled with; the search does not read them."""
+        self._client, self._mirror, self._labelled_jobs = client, mirror, labelled_jobs
+        self.bridge = bridge
         self.searched = asyncio.Event()
         self._entries: dict[str, JobEntry] = {}
-        self._by_unit: dict[Workload, set[str]] = {}
-        self._strangers: set[str] = set()
-        self._leader_of: dict[str, str] = {}  # later components of heterogeneous jobs, by their own ids
-        self._condemned: set[str] = set()  # ended by ourselves, which the mirror may not have seen yet
+        self._by_workload: dict[Workload, set[str]] = {}
+        self._foreign: set[str] = set()
+        self._leader_of: dict[str, str] = {}  # by the id of a later component of a heterogeneous job
+        self._ended: set[str] = set()  # ended by this bridge; the mirror may not show it yet
 
     def track(self, entry: JobEntry) -> None:
-        """Remember and follow a job."""
-        self._remember(entry)
+        """Register a job and let the mirror track it."""
+        self._add(entry)
         self._mirror.track(entry.job)
 
     async def record_submitted(self, entry: JobEntry, *, exact: bool) -> None:
-        """Remember a job that was just made, and read what Slurm has given it; nothing else is looked at for that.
+        """Register a job that was just submitted and read its allocation.
 
-        Cores and devices are read only for whom it matters which they are.
+        `exact` also reads the ids of cores and devices, which only workloads that claim devices need.
         """
-        self._remember(entry)
+        self._add(entry)
         await self._mirror.look(entry.job, exact=exact)
 
-    def _remember(self, entry: JobEntry) -> None:
+    def _add(self, entry: JobEntry) -> None:
         self._entries[entry.job] = entry
-        self._by_unit.setdefault(entry.workload, set()).add(entry.job)
+        self._by_workload.setdefault(entry.workload, set()).add(entry.job)
 
-    def track_labelled(self, job: str, unit: Workload) -> None:
-        """Follow a job that a pod is labelled with, if that is not done already."""
+    def track_labelled(self, job: str, workload: Workload) -> None:
+        """Register the job that a pod is labelled with, unless it is registered already."""
         if job not in self._entries:
-            self.track(JobEntry(job, unit))
+            self.track(JobEntry(job, workload))
 
     def forget(self, job: str) -> None:
-        """No pod and no plan needs this job any more, nor what was known under its id, as a component of another."""
+        """Remove a job, its components, and its role as a component of another job."""
         if (entry := self._entries.pop(job, None)) is not None:
-            self._unfile(entry)
+            self._remove_from_workload(entry)
         self._leader_of.pop(job, None)
-        self._condemned.discard(job)
-        for known in (job, *self._parts_of(job)):
-            self._leader_of.pop(known, None)
-            self._mirror.forget(known)
+        self._ended.discard(job)
+        for component in (job, *self._components_of(job)):
+            self._leader_of.pop(component, None)
+            self._mirror.forget(component)
 
-    def _unfile(self, entry: JobEntry) -> None:
-        jobs = self._by_unit.get(entry.workload, set())
+    def _remove_from_workload(self, entry: JobEntry) -> None:
+        jobs = self._by_workload.get(entry.workload, set())
         jobs.discard(entry.job)
         if not jobs:
-            self._by_unit.pop(entry.workload, None)
+            self._by_workload.pop(entry.workload, None)
 
     def resolve_workload(self, job: str) -> Workload | None:
-        """What a job, or a component of one, stands for."""
+        """The workload of a job or of a component.
+
+        An entry that came from a pod label is moved to the workload of the job's signature once that has been read.
+        """
         entry = self._entries.get(self._leader_of.get(job, job))
         if entry is not None and not entry.members_digest:
-            entry = self._recognised(entry)
+            entry = self._complete_entry(entry)
         return entry.workload if entry else None
 
-    def signature_of(self, job: str) -> JobSignature:
-        """What a job was last signed with, by our own memory, else by slurmctld's word."""
-        entry, comment = self._entries.get(job), self._comment(job)
-        return entry.signature if entry and entry.signature.v else comment.slinky if comment else JobSignature()
-
-    def _recognised(self, entry: JobEntry) -> JobEntry:
-        """A job that only a label led us to, filed by what it says of itself once Slurm has told."""
-        comment = self._comment(entry.job)
+    def _complete_entry(self, entry: JobEntry) -> JobEntry:
+        """Complete an entry that came from a pod label with the signature in Slurm, if that has been read."""
+        comment = self._comment_of(entry.job)
         if comment is None or not identity.is_ours(comment, self.bridge):
             return entry
-        mine = comment.slinky
-        if (unit := unit_from(mine.unit)) is None:
+        if (workload := parse_workload(comment.slinky.workload)) is None:
             return entry
-        self._unfile(entry)
-        known = JobEntry(entry.job, unit, mine, frozenset(comment.pods))
-        self._remember(known)
-        return known
+        self._remove_from_workload(entry)
+        completed = JobEntry(entry.job, workload, comment.slinky, frozenset(comment.pods))
+        self._add(completed)
+        return completed
 
-    def entries_of(self, unit: Workload) -> list[JobEntry]:
-        """The jobs of a unit, oldest first."""
-        return [self._entries[job] for job in sorted(self._by_unit.get(unit, ()), key=int)]
+    def signature_of(self, job: str) -> JobSignature:
+        """The last signature of a job: from the registry, otherwise from slurmctld."""
+        entry, comment = self._entries.get(job), self._comment_of(job)
+        if entry and entry.signature.v:
+            return entry.signature
+        return comment.slinky if comment else JobSignature()
 
-    def adoptable_jobs(self, unit: Workload, pods: Sequence[WorkloadPod]) -> dict[str, str]:
-        """The jobs of pods that do not carry their name, by pod uid: live ones that were made for them.
+    def entries_of(self, workload: Workload) -> list[JobEntry]:
+        """The jobs of a workload, oldest first."""
+        return [self._entries[job] for job in sorted(self._by_workload.get(workload, ()), key=int)]
 
-        A job was made for exactly its pods: once one of them is gone, or another under its name, it is nobody's.
+    def adoptable_jobs(self, workload: Workload, pods: Sequence[WorkloadPod]) -> dict[str, str]:
+        """The live jobs of pods without a job label, by pod uid.
+
+        A job belongs to exactly the pods that it was submitted for: once one of them is gone or replaced, no pod can
+        adopt the job.
         """
-        bare = [pod for pod in pods if not pod_state.job_id(pod) and not pod_state.is_gone(pod)]
-        found: dict[str, str] = {}
-        for entry in self.entries_of(unit) if bare else ():
-            group = {pod.metadata.uid for pod in self.pods_submitted_with(entry, pods)}
-            if group and self.is_live(entry.job):
-                found.update((pod.metadata.uid, entry.job) for pod in bare if pod.metadata.uid in group)
-        return found
+        unlabelled = [pod for pod in pods if not pod_state.job_id(pod) and not pod_state.is_gone(pod)]
+        jobs: dict[str, str] = {}
+        for entry in self.entries_of(workload) if unlabelled else ():
+            uids = {pod.metadata.uid for pod in self.pods_submitted_with(entry, pods)}
+            if uids and self.is_live(entry.job):
+                jobs.update((pod.metadata.uid, entry.job) for pod in unlabelled if pod.metadata.uid in uids)
+        return jobs
 
     def pods_submitted_with(self, entry: JobEntry, pods: Iterable[WorkloadPod]) -> list[WorkloadPod]:
-        """Those of these pods that a job was made for; none unless it was made for exactly them."""
-        members, named = self._made_for(entry)
-        group = [pod for pod in pods if str(pod.key) in named]
-        return group if identity.members_digest(group) == members else []
+        """Those of these pods that a job was submitted for; empty unless all of them are among `pods`."""
+        digest, pod_names = self._submitted_pods(entry)
+        members = [pod for pod in pods if str(pod.key) in pod_names]
+        return members if identity.members_digest(members) == digest else []
 
-    def _made_for(self, entry: JobEntry) -> tuple[str, Collection[str]]:
-        """The pods that a job was made for: by our own memory, else by its signature."""
+    def _submitted_pods(self, entry: JobEntry) -> tuple[str, Collection[str]]:
+        """The digest and the names of the pods of a job: from the registry, otherwise from its signature."""
         if entry.members_digest or not self.is_ours(entry.job):
             return entry.members_digest, entry.pods
-        comment = self._comment(entry.job) or AdminComment()
+        comment = self._comment_of(entry.job) or AdminComment()
         return comment.slinky.members, frozenset(comment.pods)
 
     def __len__(self) -> int:
@@ -157,136 +165,131 @@ class JobRegistry:
     def __iter__(self) -> Iterator[JobEntry]:
         return iter(list(self._entries.values()))
 
-    # --- what is known of a job
+    # --- observing a job
 
-    def observe(self, job: str, pods: Sequence[WorkloadPod], wanted: str) -> ObservedJob:
-        """A job as it looks to the pods that carry its name; `wanted` is the digest of what they ask for now."""
+    def observe(self, job: str, pods: Sequence[WorkloadPod], spec_digest: str) -> ObservedJob:
+        """The state of the job that `pods` are labelled with; `spec_digest` is the digest of their current spec.
+
+        Starts to track the components of a heterogeneous job.
+        """
         presence, record = self._mirror.whereabouts(job)
         if presence is Presence.ABSENT and record is not None:
-            return ObservedJob(JobKnowledge.OVER, record, remains=self._remains(job))
+            return ObservedJob(JobKnowledge.OVER, record, remains=self.is_live(job))
         if presence is not Presence.PRESENT or record is None or record.detail is None:
             return ObservedJob(JobKnowledge.UNKNOWN, record)
         comment = identity.parse_comment(record.detail.admin_comment)
         if pods and not any(identity.stands_for_pod(comment, self.bridge, pod, record.sluid) for pod in pods):
             return ObservedJob(JobKnowledge.FOREIGN, record)
-        known = self.track_components(job)
-        if known is None:
+        components = self.track_components(job)
+        if components is None:
             return ObservedJob(JobKnowledge.UNKNOWN, record)
-        whole = hetjob.merge_components(known)
-        if whole.over:
-            return ObservedJob(JobKnowledge.OVER, whole, remains=self._remains(job))
-        return ObservedJob(JobKnowledge.LIVE, whole, stale=self._stale(job, wanted))
+        merged = hetjob.merge_components(components)
+        if merged.over:
+            return ObservedJob(JobKnowledge.OVER, merged, remains=self.is_live(job))
+        return ObservedJob(JobKnowledge.LIVE, merged, stale=self._is_stale(job, spec_digest))
 
     def track_components(self, job: str) -> list[JobRecord] | None:
-        """The records of a job's components, an ordinary job being its only one; None while one is not known."""
+        """The records of the components of a job (an ordinary job has one); None while one of them is unknown.
+
+        Starts to track components that are not tracked yet.
+        """
         leader = self._mirror.jobs.get(job)
         if leader is None:
             return None
-        found = [leader]
-        for part in hetjob.component_ids(leader.detail):
-            if part not in self._leader_of:
-                self._leader_of[part] = job
-                self._mirror.track(part)
-            presence, record = self._mirror.whereabouts(part)
+        records = [leader]
+        for component in hetjob.component_ids(leader.detail):
+            if component not in self._leader_of:
+                self._leader_of[component] = job
+                self._mirror.track(component)
+            presence, record = self._mirror.whereabouts(component)
             if record is None or presence is Presence.UNKNOWN or not (record.over or record.detail):
                 return None
-            found.append(record)
-        return found
+            records.append(record)
+        return records
 
-    def _parts_of(self, job: str) -> list[str]:
-        return sorted((part for part, leader in self._leader_of.items() if leader == job), key=int)
+    def _components_of(self, job: str) -> list[str]:
+        return sorted((component for component, leader in self._leader_of.items() if leader == job), key=int)
 
-    def _remains(self, job: str) -> bool:
-        """Whether a component may still hold or want nodes although another is over."""
-        return any(map(self._alive, (job, *self._parts_of(job))))
-
-    def _stale(self, job: str, wanted: str) -> bool:
-        sent = self.signature_of(job).spec
-        return bool(wanted and sent) and sent != wanted
+    def _is_stale(self, job: str, spec_digest: str) -> bool:
+        submitted = self.signature_of(job).spec
+        return bool(spec_digest and submitted) and submitted != spec_digest
 
     def is_live(self, job: str) -> bool:
-        """Whether a job, or a component of it, may still hold or want nodes; only a positive end says no."""
-        return self._remains(job)
+        """Whether a job or a component may still be pending or hold nodes. An unknown state counts as live."""
+        return any(map(self._is_component_live, (job, *self._components_of(job))))
 
     def record_ended(self, job: str) -> None:
-        """Slurm has ended this job at our word: whoever comes next must not adopt it."""
-        self._condemned.add(job)
+        """Record that this bridge ended a job, so that no pod adopts it before the mirror shows the end."""
+        self._ended.add(job)
 
-    def _alive(self, job: str) -> bool:
-        if self._leader_of.get(job, job) in self._condemned:
+    def _is_component_live(self, job: str) -> bool:
+        if self._leader_of.get(job, job) in self._ended:
             return False
         presence, record = self._mirror.whereabouts(job)
         return not (presence is Presence.ABSENT or (record is not None and record.over))
 
     def is_ours(self, job: str) -> bool:
-        """Whether a job carries our signature, by slurmctld's word; what is not known is not ours."""
-        return identity.is_ours(self._comment(job), self.bridge)
+        """Whether a job has the signature of this bridge; False while slurmctld's record has not been read."""
+        return identity.is_ours(self._comment_of(job), self.bridge)
 
-    def _comment(self, job: str) -> AdminComment | None:
+    def _comment_of(self, job: str) -> AdminComment | None:
         record = self._mirror.jobs.get(job)
         return identity.parse_comment(record.detail.admin_comment) if record and record.detail else None
 
     def is_running(self, job: str) -> bool:
-        """Whether a job has its nodes, and it is known which."""
+        """Whether a job has its nodes and they are known."""
         record = self._mirror.jobs.get(job)
         return record is not None and record.state.ready and bool(record.resources)
 
     def sluid(self, job: str) -> str:
-        """The name of a job that is never used again, if known."""
+        """The SLUID of a job, which Slurm never reuses; empty if it is unknown."""
         record = self._mirror.jobs.get(job)
         return record.sluid if record else ""
 
     def ids_to_end(self, job: str) -> list[str]:
-        """By which names to end a job: its own ends every component, unless it is over before the others."""
-        if self._alive(job) or not (left := [part for part in self._parts_of(job) if self._alive(part)]):
+        """The ids that end a job: the leader's, which ends all components, or those of components that outlived it."""
+        live = [component for component in self._components_of(job) if self._is_component_live(component)]
+        if self._is_component_live(job) or not live:
             return [self.sluid(job) or job]
-        return [self.sluid(part) or part for part in left]
+        return [self.sluid(component) or component for component in live]
 
     # --- searching
 
     async def search(self) -> None:
-        """Find our live jobs in Slurm and remember those we did not know."""
+        """Find the live jobs of this bridge in Slurm and register those that are unknown."""
         states = await self._client.job_states()
-        # A component of a heterogeneous job is listed as `id+offset`, and its id is its own.
+        # Slurm lists a component of a heterogeneous job as `id+offset`; the id is the component's own.
         ids = (status.job_id.partition("+")[0] for status in states if status.state.live)
         live = {job for job in ids if job.isdigit()}
-        self._strangers &= live
-        unknown = live - self._entries.keys() - self._strangers - set(self._named())
-        found = 0
-        for job in await self._read(unknown):
+        self._foreign &= live
+        unknown = live - self._entries.keys() - self._foreign - set(self._labelled_jobs())
+        adopted = 0
+        for job in await self._read_jobs(unknown):
             comment = identity.parse_comment(job.admin_comment)
             if comment is None or not identity.is_ours(comment, self.bridge):
-                self._strangers.add(str(job.job_id))
+                self._foreign.add(str(job.job_id))
                 continue
-            unit = unit_from(comment.slinky.unit)
-            follower = job.het_job_id.whole not in {0, job.job_id} and str(job.het_job_id.whole) in live
-            if unit is not None and not follower:
-                found += 1
-                self.track(JobEntry(str(job.job_id), unit, comment.slinky, frozenset(comment.pods)))
-        log.info("searched Slurm for jobs of ours", live=len(live), found=found)
+            workload = parse_workload(comment.slinky.workload)
+            is_later_component = job.het_job_id.whole not in {0, job.job_id} and str(job.het_job_id.whole) in live
+            if workload is not None and not is_later_component:
+                adopted += 1
+                self.track(JobEntry(str(job.job_id), workload, comment.slinky, frozenset(comment.pods)))
+        log.info("searched Slurm for jobs of this bridge", live=len(live), adopted=adopted)
         self.searched.set()
 
-    async def _read(self, jobs: Iterable[str]) -> list[Job]:
-        wanted = sorted(jobs, key=int)
-        if len(wanted) > SINGLE_READS_MAX:
+    async def _read_jobs(self, jobs: Collection[str]) -> list[Job]:
+        if len(jobs) > SINGLE_READS_MAX:
             listing = await self._client.jobs()
-            chosen = set(wanted)
-            return [job for job in (listing.items if listing else ()) if str(job.job_id) in chosen]
+            return [job for job in (listing.items if listing else ()) if str(job.job_id) in jobs]
         limit = asyncio.Semaphore(CONCURRENCY)
 
-        async def one(job: str) -> Job | None:
+        async def read(job: str) -> Job | None:
             async with limit:
                 try:
                     return await self._client.job(job)
                 except SlurmNotFound:
                     return None
 
-        async with asyncio.TaskGroup() as family:
-            tasks = [family.create_task(one(job)) for job in wanted]
-        return [found for task in tasks if (found := task.result()) is not None]
-
-
-def unit_from(text: str) -> Workload | None:
-    """The unit that a signature names."""
-    parts = text.split("/")
-    return Workload(*parts) if len(parts) in {3, 4} else None
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(read(job)) for job in sorted(jobs, key=int)]
+        return [job for task in tasks if (job := task.result()) is not None]

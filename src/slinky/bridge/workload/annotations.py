@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Job options that a workload may set: one table of name, parser, meaning; the documentation is printed from it.
+"""The job options that a workload can set by annotations: one table with name, parser, job field and description.
 
-Every value is parsed before Slurm sees it, so a mistake is told in the user's words and at once. A name under our
-prefix that is not in the table is refused at admission; where it got in all the same it changes nothing, as ever.
+Every value is parsed before it is sent to Slurm, so that an error names the annotation and is reported at once.
+Admission rejects names with the prefix of the options that are not in the table; elsewhere they are ignored.
+`docs/bridge/annotations.md` is rendered from the table.
 """
 
 import math
@@ -19,25 +20,25 @@ from slinky.slurm import Number, number
 
 
 class OptionError(ValueError):
-    """An annotation that cannot be used; the message names it and says what it should be."""
+    """An annotation has an unusable value; the message names the annotation and the expected value."""
 
 
 OptionParser = Callable[[str], Any]
 
-_INT32 = 2**31 - 1
-#: Slurm keeps the CPUs of a task in 16 bits, of which the highest values mean something else.
+_INT32_MAX = 2**31 - 1
+#: Slurm stores the CPUs of a task in 16 bits, and the highest values have a special meaning.
 CPUS_MAX = 2**16 - 3
 #: The end of the year 9999.
 LAST_SECOND = 253_402_300_799
 
 _WORD = re.compile(r"[^\s\x00-\x1f\x7f]{1,1024}\Z")
 _LINE = re.compile(r"[^\x00-\x1f\x7f]{1,1024}\Z")
-_PIECE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|[smhdw])")
-_SPAN = re.compile(rf"(?:{_PIECE.pattern})+\Z")
-_SECONDS: dict[str, int | Fraction] = {
+_DURATION_TERM = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|[smhdw])")
+_DURATION = re.compile(rf"(?:{_DURATION_TERM.pattern})+\Z")
+_UNIT_SECONDS: dict[str, int | Fraction] = {
     "ms": Fraction(1, 1000), "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800,
 }  # fmt: skip
-_DAYS = re.compile(r"(?:(\d{1,5})-)?(\d{1,9})(?::(\d{1,2}))?(?::(\d{1,2}))?\Z")
+_SLURM_TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,9})(?::(\d{1,2}))?(?::(\d{1,2}))?\Z")
 
 
 def parse_word(text: str) -> str:
@@ -55,13 +56,13 @@ def parse_line(text: str) -> str:
 
 
 def integer_parser(low: int, high: int) -> OptionParser:
-    """A whole number within bounds."""
+    """A parser of integers between `low` and `high`."""
 
     def parse(text: str) -> int:
         try:
             value = int(text.strip(), 10)
         except ValueError:
-            raise ValueError("must be a whole number") from None
+            raise ValueError("must be an integer") from None
         if not low <= value <= high:
             raise ValueError(f"must be between {low} and {high}")
         return value
@@ -70,52 +71,52 @@ def integer_parser(low: int, high: int) -> OptionParser:
 
 
 def number_parser(low: int, high: int) -> Callable[[str], Number]:
-    """A whole number as Slurm writes those that may be unset."""
+    """A parser of integers in Slurm's representation of numbers that may be unset."""
     parse = integer_parser(low, high)
     return lambda text: number(parse(text))
 
 
 def parse_cpus(text: str) -> int:
     """A Kubernetes quantity, rounded up to whole CPUs."""
-    return _within(Quantity.parse(text.strip()).whole(), CPUS_MAX)
+    return _check_range(Quantity.parse(text.strip()).whole(), CPUS_MAX)
 
 
 def parse_mebibytes(text: str) -> Number:
     """A Kubernetes quantity, rounded up to MiB."""
-    return number(_within(Quantity.parse(text.strip()).mebi()))
+    return number(_check_range(Quantity.parse(text.strip()).mebi()))
 
 
-def _within(value: int, most: float = math.inf) -> int:
-    """Slurm would wrap around what is too large for its own numbers, or take it for something else."""
+def _check_range(value: int, highest: float = math.inf) -> int:
+    """Slurm wraps larger values around, or gives them a special meaning."""
     if value < 1:
-        raise ValueError("must be more than zero")
-    if value > most:
-        raise ValueError("is more than Slurm can count")
+        raise ValueError("must be greater than zero")
+    if value > highest:
+        raise ValueError(f"must be at most {highest}")
     return value
 
 
 def parse_minutes(text: str) -> Number:
     """Minutes: a number, a duration (90s, 15m, 1h30m, 1.5h, 1d, 1w), or Slurm's [days-]hours:minutes[:seconds].
 
-    Always rounded up.
+    The result is rounded up.
     """
-    given = text.strip().lower()
-    if given in {"infinite", "unlimited"}:
+    duration = text.strip().lower()
+    if duration in {"infinite", "unlimited"}:
         return number(float("inf"))
-    if _SPAN.match(given):
-        seconds = sum(Fraction(amount) * _SECONDS[unit] for amount, unit in _PIECE.findall(given))
-        return number(_within(math.ceil(seconds / 60), _INT32))
-    return number(_within(_slurm_minutes(given), _INT32))
+    if _DURATION.match(duration):
+        seconds = sum(Fraction(amount) * _UNIT_SECONDS[unit] for amount, unit in _DURATION_TERM.findall(duration))
+        return number(_check_range(math.ceil(seconds / 60), _INT32_MAX))
+    return number(_check_range(_parse_slurm_time(duration), _INT32_MAX))
 
 
-def _slurm_minutes(text: str) -> int:
-    found = _DAYS.match(text)
-    if found is None:
-        raise ValueError("must be minutes, like 90, 1h30m or 1-12:00:00")
-    days, first, second, third = found.groups()
+def _parse_slurm_time(text: str) -> int:
+    match = _SLURM_TIME.match(text)
+    if match is None:
+        raise ValueError("must be a duration like 90 (minutes), 1h30m or 1-12:00:00")
+    days, first, second, third = match.groups()
     if days is not None:
-        hours, mins, secs = int(first), int(second or 0), int(third or 0)
-        total = int(days) * 86400 + hours * 3600 + mins * 60 + secs
+        hours, minutes, seconds = int(first), int(second or 0), int(third or 0)
+        total = int(days) * 86400 + hours * 3600 + minutes * 60 + seconds
     elif second is None:
         total = int(first) * 60
     elif third is None:
@@ -127,107 +128,113 @@ def _slurm_minutes(text: str) -> int:
 
 def parse_switch(text: str) -> bool:
     """True or false."""
-    given = text.strip().lower()
-    if given not in {"true", "false"}:
+    value = text.strip().lower()
+    if value not in {"true", "false"}:
         raise ValueError('must be "true" or "false"')
-    return given == "true"
+    return value == "true"
 
 
 def parse_exclusive(text: str) -> tuple[str, ...]:
-    """Only "false" shares nodes; anything else, as ever, means whole nodes."""
+    """Only "false" shares nodes. Any other value means whole nodes, as in earlier versions of slurm-bridge."""
     return () if text.strip().lower() == "false" else ("none",)
 
 
 def parse_timestamp(text: str) -> Number:
     """Seconds since 1970, or a time like 2027-01-31T06:00:00Z."""
-    given = text.strip()
-    if given.isascii() and given.isdigit():
-        return number(_within(int(given), LAST_SECOND))
+    value = text.strip()
+    if value.isascii() and value.isdigit():
+        return number(_check_range(int(value), LAST_SECOND))
     try:
-        when = datetime.fromisoformat(given)
+        time = datetime.fromisoformat(value)
     except ValueError:
         raise ValueError("must be a time like 2027-01-31T06:00:00Z") from None
-    return number(_within(int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()), LAST_SECOND))
+    return number(_check_range(int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()), LAST_SECOND))
 
 
 def parse_epoch(text: str) -> int:
-    """The same as a plain number."""
+    """The same as `parse_timestamp`, as a plain number."""
     return parse_timestamp(text).whole
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Option:
-    """One annotation: its name after the prefix, how it is read, and the field of the job that it sets."""
+    """One annotation: its name after the prefix, its parser, and the job field that it sets."""
 
     name: str
     parse: OptionParser
-    field: str
-    says: str
+    field: str  # empty: the bridge itself uses the option
+    description: str
     example: str
-    ours: bool = False  # not known to other bridges
-    identity: bool = False  # says who somebody is: where there is a policy, only for whom it allows that
+    is_extension: bool = False  # not an option of slurm-bridge 1.3
+    sets_identity: bool = False  # sets the Slurm user or group; with a policy, only where a rule allows it
 
 
-#: An empty field means that the option is used by the bridge itself.
 TABLE = (
-    Option("account", parse_word, "account", "the account that pays", "physics"),
-    Option("constraints", parse_line, "constraints", "features the nodes must have", "a100&nvlink"),
-    Option("cpu-per-task", parse_cpus, "cpus_per_task", "CPUs of each pod, instead of what the pods ask for", "4"),
-    Option("exclusive", parse_exclusive, "shared", 'whole nodes unless "false"', "false"),
-    Option("gres", parse_line, "tres_per_node", "devices per node, instead of what the pods ask for",
+    Option("account", parse_word, "account", "account that is charged", "physics"),
+    Option("constraints", parse_line, "constraints", "features that the nodes must have", "a100&nvlink"),
+    Option("cpu-per-task", parse_cpus, "cpus_per_task", "CPUs of each pod; replaces the requests of the pods", "4"),
+    Option("exclusive", parse_exclusive, "shared", 'whole nodes, unless the value is "false"', "false"),
+    Option("gres", parse_line, "tres_per_node", "devices on each node; replaces the requests of the pods",
            "gres/gpu:a100:2"),
-    Option("group-id", parse_word, "group_id", "the group the job runs as", "1000", identity=True),
-    Option("job-name", parse_line, "name", "the name in squeue", "training"),
-    Option("licenses", parse_line, "licenses", "licences the job takes", "matlab:2"),
-    Option("max-nodes", integer_parser(1, _INT32), "maximum_nodes", "the most nodes", "8"),
-    Option("mem-per-node", parse_mebibytes, "memory_per_node", "memory on each node, instead of what the pods ask for",
+    Option("group-id", parse_word, "group_id", "group that the job runs as", "1000", sets_identity=True),
+    Option("job-name", parse_line, "name", "name of the job in squeue", "training"),
+    Option("licenses", parse_line, "licenses", "licences that the job uses", "matlab:2"),
+    Option("max-nodes", integer_parser(1, _INT32_MAX), "maximum_nodes", "maximum number of nodes", "8"),
+    Option("mem-per-node", parse_mebibytes, "memory_per_node", "memory on each node; replaces the requests of the pods",
            "64Gi"),
-    Option("min-nodes", integer_parser(1, _INT32), "minimum_nodes", "the fewest nodes", "4"),
-    Option("partition", parse_word, "partition", "the partition", "gpu"),
-    Option("priority", number_parser(0, _INT32), "priority", "an explicit priority", "1000"),
-    Option("qos", parse_word, "qos", "the quality of service", "high"),
-    Option("reservation", parse_word, "reservation", "the reservation to run in", "course"),
-    Option("timelimit", parse_minutes, "time_limit", "the longest run time: minutes, 1h30m, 1-12:00:00", "2h"),
-    Option("user-id", parse_word, "user_id", "the user the job belongs to", "alice", identity=True),
-    Option("wckey", parse_word, "wckey", "the workload characterisation key", "genome"),
-    Option("begin", parse_timestamp, "begin_time", "not before this time", "2027-01-31T06:00:00Z", ours=True),
-    Option("comment", parse_line, "comment", "a remark that squeue can show", "rerun of 17", ours=True),
-    Option("contiguous", parse_switch, "contiguous", "nodes beside each other", "true", ours=True),
-    Option("deadline", parse_epoch, "deadline", "not at all if it cannot end before this time", "2027-01-31T06:00:00Z",
-           ours=True),
-    Option("dependency", parse_word, "dependency", "wait for other jobs", "afterany:1234", ours=True),
-    Option("hold", parse_switch, "hold", "submit, but wait for a release", "true", ours=True),
-    Option("nice", integer_parser(-(2**31) + 3, _INT32), "nice", "yield to others", "100", ours=True),
-    Option("prefer", parse_line, "prefer", "features the nodes should have", "nvlink", ours=True),
-    Option("segment", number_parser(1, 65533), "segment_size", "nodes per segment (topology/block)", "16", ours=True),
-    Option("switches", number_parser(1, 65533), "required_switches", "the most leaf switches", "1", ours=True),
-    Option("time-min", parse_minutes, "time_minimum", "accept a shorter limit if that starts sooner", "30m", ours=True),
+    Option("min-nodes", integer_parser(1, _INT32_MAX), "minimum_nodes", "minimum number of nodes", "4"),
+    Option("partition", parse_word, "partition", "partition", "gpu"),
+    Option("priority", number_parser(0, _INT32_MAX), "priority", "explicit priority", "1000"),
+    Option("qos", parse_word, "qos", "quality of service", "high"),
+    Option("reservation", parse_word, "reservation", "reservation that the job runs in", "course"),
+    Option("timelimit", parse_minutes, "time_limit", "time limit: minutes, 1h30m or 1-12:00:00", "2h"),
+    Option("user-id", parse_word, "user_id", "user that the job belongs to", "alice", sets_identity=True),
+    Option("wckey", parse_word, "wckey", "workload characterization key", "genome"),
+    Option("begin", parse_timestamp, "begin_time", "earliest start", "2027-01-31T06:00:00Z", is_extension=True),
+    Option("comment", parse_line, "comment", "comment that squeue can show", "rerun of 17", is_extension=True),
+    Option("contiguous", parse_switch, "contiguous", "adjacent nodes", "true", is_extension=True),
+    Option("deadline", parse_epoch, "deadline", "latest end; a job that cannot end by then is not started",
+           "2027-01-31T06:00:00Z", is_extension=True),
+    Option("dependency", parse_word, "dependency", "jobs that must start or end first", "afterany:1234",
+           is_extension=True),
+    Option("hold", parse_switch, "hold", "submit the job held; it starts after `scontrol release`", "true",
+           is_extension=True),
+    Option("nice", integer_parser(-(2**31) + 3, _INT32_MAX), "nice", "adjustment that lowers the priority", "100",
+           is_extension=True),
+    Option("prefer", parse_line, "prefer", "features that the nodes should have", "nvlink", is_extension=True),
+    Option("segment", number_parser(1, 65533), "segment_size", "nodes per segment (topology/block)", "16",
+           is_extension=True),
+    Option("switches", number_parser(1, 65533), "required_switches", "maximum number of leaf switches", "1",
+           is_extension=True),
+    Option("time-min", parse_minutes, "time_minimum", "minimum time limit, if a shorter one lets the job start earlier",
+           "30m", is_extension=True),
     Option("gang", parse_switch, "", "on a batch job or JobSet: its pods are one job and start together", "true",
-           ours=True),
-    Option("pods-per-node", integer_parser(1, 65533), "", "in a gang: so many pods share each node", "4", ours=True),
+           is_extension=True),
+    Option("pods-per-node", integer_parser(1, 65533), "", "in a gang: number of pods on each node", "4",
+           is_extension=True),
 )  # fmt: skip
 
 BY_NAME = {option.name: option for option in TABLE}
 
 
 def unknown_options(annotations: Mapping[str, str]) -> list[str]:
-    """Names under our prefix that mean nothing: most likely misspelt."""
-    given = (key for key in annotations if key.startswith(names.OPTION))
-    return sorted(key for key in given if key.removeprefix(names.OPTION) not in BY_NAME)
+    """Annotations with the prefix of the options that are not in the table."""
+    keys = (key for key in annotations if key.startswith(names.OPTION))
+    return sorted(key for key in keys if key.removeprefix(names.OPTION) not in BY_NAME)
 
 
 def parse_options(annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Every option that is set, by its name in the table. Raises `OptionError` for the first that cannot be used."""
-    found: dict[str, Any] = {}
+    """Every option that is set, by its name in the table. Raises `OptionError` for the first unusable value."""
+    options: dict[str, Any] = {}
     for key in sorted(annotations):
         option = BY_NAME.get(key.removeprefix(names.OPTION)) if key.startswith(names.OPTION) else None
         if option is None:
             continue
         try:
-            found[option.name] = option.parse(annotations[key])
+            options[option.name] = option.parse(annotations[key])
         except ValueError as error:
             raise OptionError(f"{key}: {annotations[key][:80]!r} {error}") from None
-    return found
+    return options
 
 
 def job_fields(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,12 +244,8 @@ def job_fields(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def render_table() -> str:
     """The table as Markdown."""
-    rows = ["| annotation | sets | example | since |", "| --- | --- | --- | --- |"]
+    rows = ["| annotation | sets | example | in slurm-bridge 1.3 |", "| --- | --- | --- | --- |"]
     for option in TABLE:
-        since = "new here" if option.ours else "always"
-        rows.append(f"| `{option.name}` | {option.says} | `{option.example}` | {since} |")
+        known = "no" if option.is_extension else "yes"
+        rows.append(f"| `{option.name}` | {option.description} | `{option.example}` | {known} |")
     return "\n".join(rows) + "\n"
-
-
-if __name__ == "__main__":
-    print(render_table(), end="")

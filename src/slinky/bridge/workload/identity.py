@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a job says whose it is, so that nobody else's is ever taken for ours.
+"""The signature in the admin comment of a job: which bridge submitted it, for which workload and pods.
 
-The admin comment keeps the shape that other tools read (`{"pods": ["ns/name", ...]}`) and adds who we are, which
-unit it stands for, which very pods (by uid), and a digest of what was asked for. Only a job that carries all of it
-is touched. A job of an older bridge has names alone: it can be adopted by a pod that carries its id, and is never
-cancelled for anything it lacks.
+The admin comment keeps the format that other tools read (`{"pods": ["ns/name", ...]}`). The bridge adds its identity,
+the workload, a digest of the pod uids, and a digest of the job spec. It changes only jobs that have all of this. The
+comment of an older bridge has only pod names: a pod that is labelled with such a job can adopt it, and the job is
+never cancelled because of missing fields.
 """
 
 import hashlib
@@ -20,31 +20,36 @@ from slinky.bridge.workload import pod_state
 from slinky.slurm import JobRequest
 
 SIGNATURE_VERSION = 1
-#: Fields that a job keeps for life; sending them again in an update is refused or ignored.
+#: Fields that cannot change after submission: slurmctld rejects or ignores them in an update.
 IMMUTABLE_FIELDS = ("flags", "current_working_directory", "mcs_label", "shared", "user_id", "group_id")
-#: Fields that say nothing about what is asked for: who, how, and what every job has or can be told to have no more.
+#: Fields that are not compared by `update_obstacle`: every job has them, or an update can clear them.
 UNTRACKED_FIELDS = frozenset(
     {*IMMUTABLE_FIELDS, "admin_comment", "immediate", "hold", "name", "nodes", "minimum_nodes", "maximum_nodes"}
     | {"tasks_per_node", "excluded_nodes"}
 )
 
 
-class JobSignature(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whose job it is."""
+class JobSignature(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    rename={"workload": "unit", "immutable_digest": "kept", "set_fields": "asked"},
+):
+    """The bridge's part of the admin comment. The names in JSON are stored in existing jobs and must not change."""
 
     v: int = 0
     cluster: str = ""
     bridge: str = ""
-    unit: str = ""
-    members: str = ""
-    spec: str = ""
+    workload: str = ""
+    members: str = ""  # digest of the pod uids
+    spec: str = ""  # digest of the requests
     roles: list[int] = []  # pods per component of a heterogeneous job, in the order of `pods`
-    kept: str = ""  # a digest of what a job keeps for life
-    asked: list[str] = []  # the options and amounts that are set
+    immutable_digest: str = ""  # digest of the immutable fields
+    set_fields: list[str] = []  # the fields of the requests that have a value
 
 
 class AdminComment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The whole admin comment."""
+    """The complete admin comment."""
 
     pods: list[str] = []
     slinky: JobSignature = JobSignature()
@@ -52,7 +57,7 @@ class AdminComment(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BridgeIdentity(NamedTuple):
-    """The name of this bridge on this cluster."""
+    """The identity of a bridge: the uid of its Kubernetes cluster and the name of the bridge."""
 
     cluster: str
     bridge: str
@@ -62,100 +67,105 @@ _decoder = msgspec.json.Decoder(AdminComment)
 
 
 def parse_comment(text: str) -> AdminComment | None:
-    """The admin comment of a bridge's job; None for anybody else's."""
+    """The admin comment of a job that a bridge submitted; None for any other job."""
     try:
-        found = _decoder.decode(text)
+        comment = _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return found if found.pods or found.slinky.v else None
+    return comment if comment.pods or comment.slinky.v else None
 
 
-def is_ours(comment: AdminComment | None, me: BridgeIdentity) -> bool:
-    """Made by this bridge for this cluster, by its own word."""
+def is_ours(comment: AdminComment | None, bridge: BridgeIdentity) -> bool:
+    """Whether a job was submitted by this bridge for this cluster."""
     if comment is None or comment.slinky.v != SIGNATURE_VERSION:
         return False
-    return (comment.slinky.cluster, comment.slinky.bridge) == me
+    return (comment.slinky.cluster, comment.slinky.bridge) == bridge
 
 
-def stands_for_pod(comment: AdminComment | None, me: BridgeIdentity, pod: WorkloadPod, sluid: str = "") -> bool:
-    """The job under a pod's label is the one it was labelled for: ours, or an older bridge's that names it.
+def stands_for_pod(comment: AdminComment | None, bridge: BridgeIdentity, pod: WorkloadPod, sluid: str = "") -> bool:
+    """Whether the job that a pod is labelled with was submitted for this pod, by this bridge or by an older one.
 
-    A pod that was placed knows its job by the name that is never used again; then a comment that somebody has
-    rewritten changes nothing. A job that names its pods is believed all the same: what is on a pod can be written.
+    A bound pod has the SLUID of its job, which Slurm never reuses, so the job is recognised even if its admin comment
+    was overwritten. A readable comment must still name the pod, because users can edit the annotations of a pod.
     """
-    known = pod.metadata.annotations.get(names.SLUID_ANNOTATION, "")
-    named = comment is not None and str(pod.metadata.key) in comment.pods
-    if known and sluid and pod_state.is_bound(pod):
-        return known == sluid and (named or comment is None)
-    return named and (is_ours(comment, me) or (comment is not None and not comment.slinky.v))
+    annotated = pod.metadata.annotations.get(names.SLUID_ANNOTATION, "")
+    is_named = comment is not None and str(pod.metadata.key) in comment.pods
+    if annotated and sluid and pod_state.is_bound(pod):
+        return annotated == sluid and (is_named or comment is None)
+    return is_named and (is_ours(comment, bridge) or (comment is not None and not comment.slinky.v))
 
 
 def members_digest(pods: Iterable[WorkloadPod]) -> str:
-    """A digest of exactly these pods."""
+    """A digest of the uids of these pods."""
     uids = sorted(pod.metadata.uid for pod in pods)
     return hashlib.sha256("\n".join(uids).encode()).hexdigest()[:16]
 
 
 def spec_digest(requests: Iterable[JobRequest]) -> str:
-    """A digest of what was asked for, whoever asked."""
-    return _hashed([msgspec.structs.replace(request, admin_comment=None, immediate=None) for request in requests])
+    """A digest of the requests without their signature."""
+    return _digest([msgspec.structs.replace(request, admin_comment=None, immediate=None) for request in requests])
 
 
-def update_obstacle(mine: JobSignature, requests: Sequence[JobRequest]) -> str:
-    """Why a waiting job cannot be brought up to these requests; nothing if it can.
+def update_obstacle(signature: JobSignature, requests: Sequence[JobRequest]) -> str:
+    """Why an update cannot turn a pending job into these requests; empty if it can.
 
-    An update cannot change everything, and what it leaves out stays as it was.
+    An update cannot change the immutable fields, and it cannot clear a field that has a value.
     """
-    if mine.kept and mine.kept != _kept(requests):
+    if signature.immutable_digest and signature.immutable_digest != _immutable_digest(requests):
         return "cannot change its user, its group or how it shares nodes"
-    dropped = sorted(set(mine.asked) - _asked(requests))
-    return f"cannot be rid of {', '.join(dropped)}" if dropped else ""
+    removed = sorted(set(signature.set_fields) - _set_fields(requests))
+    return f"cannot remove {', '.join(removed)}" if removed else ""
 
 
-def _kept(requests: Iterable[JobRequest]) -> str:
-    return _hashed([[getattr(request, name) for name in IMMUTABLE_FIELDS] for request in requests])
+def _immutable_digest(requests: Iterable[JobRequest]) -> str:
+    return _digest([[getattr(request, name) for name in IMMUTABLE_FIELDS] for request in requests])
 
 
-def _asked(requests: Iterable[JobRequest]) -> set[str]:
-    """The fields that are set, with the number of the component where that is not the first."""
+def _set_fields(requests: Iterable[JobRequest]) -> set[str]:
+    """The fields that have a value; those of later components with the number of the component."""
     return {
-        f"{name}+{part}" if part else name
-        for part, request in enumerate(requests)
+        f"{name}+{component}" if component else name
+        for component, request in enumerate(requests)
         for name in request.__struct_fields__
         if name not in UNTRACKED_FIELDS and getattr(request, name) is not None
     }
 
 
-def _hashed(what: object) -> str:
-    return hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:16]
+def _digest(value: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(value)).hexdigest()[:16]
 
 
 def sign(
-    requests: Sequence[JobRequest], roles: Sequence[Sequence[WorkloadPod]], me: BridgeIdentity, unit: str
+    requests: Sequence[JobRequest], roles: Sequence[Sequence[WorkloadPod]], bridge: BridgeIdentity, workload: str
 ) -> list[JobRequest]:
-    """The requests with our identity in them. The first names every pod, the others their own."""
-    everybody = [pod for role in roles for pod in role]
-    sizes = [len(role) for role in roles] if len(roles) > 1 else []
-    spec, kept, asked = spec_digest(requests), _kept(requests), sorted(_asked(requests))
-    mine = JobSignature(
-        SIGNATURE_VERSION, me.cluster, me.bridge, unit, members_digest(everybody), spec, sizes, kept, asked
+    """The requests with a signed admin comment. The first names every pod, each other one the pods of its role."""
+    all_pods = [pod for role in roles for pod in role]
+    signature = JobSignature(
+        SIGNATURE_VERSION,
+        bridge.cluster,
+        bridge.bridge,
+        workload,
+        members_digest(all_pods),
+        spec_digest(requests),
+        [len(role) for role in roles] if len(roles) > 1 else [],
+        _immutable_digest(requests),
+        sorted(_set_fields(requests)),
     )
-    named = [everybody, *roles[1:]]
     return [
         msgspec.structs.replace(
-            request, admin_comment=_written(AdminComment([str(pod.metadata.key) for pod in pods], mine))
+            request, admin_comment=_encode(AdminComment([str(pod.metadata.key) for pod in pods], signature))
         )
-        for request, pods in zip(requests, named, strict=True)
+        for request, pods in zip(requests, [all_pods, *roles[1:]], strict=True)
     ]
 
 
 def pods_by_component(comment: AdminComment | None) -> list[list[str]]:
-    """The pods of each component, by name; empty where a job has no components or does not tell them."""
+    """The pod names of each component; empty if the job has no components or the comment does not list them."""
     if comment is None or sum(comment.slinky.roles) != len(comment.pods):
         return []
-    names_left = iter(comment.pods)
-    return [list(islice(names_left, size)) for size in comment.slinky.roles]
+    remaining = iter(comment.pods)
+    return [list(islice(remaining, size)) for size in comment.slinky.roles]
 
 
-def _written(comment: AdminComment) -> str:
+def _encode(comment: AdminComment) -> str:
     return msgspec.json.encode(comment).decode()

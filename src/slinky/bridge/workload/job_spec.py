@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods and annotations to one typed job request, or to one heterogeneous job where pods need different things.
+"""Builds the job request of a workload, or the requests of a heterogeneous job if its pods differ. Pure.
 
-Defaults, then what pods and grouping object say, then options: later ones win. The result asks for nothing that a
-node of the partition could not be asked for by name: nodes are excluded, never required, because a required node
-that vanishes kills the job. Pods that need the same and can use the same nodes are one role; each role becomes a
-component of the job, and Slurm starts all components together or none.
+Defaults come first, then the requests of the pods and of the grouping object, then the options; later ones override
+earlier ones. Unsuitable nodes are excluded; nodes are never required by name, because a job is lost when a required
+node is removed. Pods with the same resources and the same excluded nodes form a role. Each role becomes a component of
+the job, and Slurm starts all components together.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,58 +24,58 @@ from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 from slinky.kube import Quantity
 from slinky.slurm import JobRequest, number
 
-WORKING_DIRECTORY = "/tmp"  # noqa: S108 -- nothing runs there; slurmctld only wants a path
-#: As many components as Slurm gives one heterogeneous job.
+WORKING_DIRECTORY = "/tmp"  # noqa: S108 -- nothing runs there; slurmctld requires a path
+#: Slurm's limit on the components of one heterogeneous job.
 ROLES_MAX = 128
-#: What belongs to the job as a whole, and would be taken once per component.
+#: Fields of the whole job. Only the first component has them, otherwise Slurm would count them once per component.
 PER_JOB_FIELDS = ("licenses",)
 
 Excluded = Mapping[str, frozenset[str]]
-"""The hosts that a pod cannot use, by its uid."""
+"""The hosts that a pod cannot use, by pod uid."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class JobContext:
-    """What is the same for every workload."""
+    """The configuration, the device classes, and the devices that the pods of a workload claim."""
 
     settings: BridgeSettings
     catalog: Catalog = field(default_factory=Catalog)
-    claimed: Mapping[str, Mapping[GresKind, int]] = field(default_factory=dict)  # devices by pod uid
-    shared: Mapping[GresKind, int] = field(default_factory=dict)  # devices that all pods have together
-    threads: int = 1  # of one core, where CPUs are devices
+    devices_by_pod: Mapping[str, Mapping[GresKind, int]] = field(default_factory=dict)  # by pod uid
+    shared_devices: Mapping[GresKind, int] = field(default_factory=dict)  # of claims that all pods share
+    threads_per_core: int = 1  # of CPUs that are devices
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PodRole:
-    """Pods that need the same, and what each of their nodes is asked for."""
+    """Pods with the same requirements, and the job fields that request these on each node."""
 
     pods: tuple[WorkloadPod, ...]
-    asked: Mapping[str, Any]
+    resources: Mapping[str, Any]
     excluded: Collection[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What a unit wants of Slurm: one request per role, the pods of each, and how many of them go on a node."""
+    """The job of a workload: one request and the pods of each role, and the number of pods on a node."""
 
     requests: tuple[JobRequest, ...]
     roles: tuple[tuple[WorkloadPod, ...], ...]
     pods_per_node: int = 1
-    #: Pods, by uid, to whom it matters which cores and devices Slurm grants, not only how many.
+    #: The uids of pods with device claims, which need the ids of the cores and devices that Slurm allocates.
     pods_with_devices: frozenset[str] = frozenset()
 
     @property
     def request(self) -> JobRequest:
-        """The job, or the first component of it."""
+        """The request of the job, or of its first component."""
         return self.requests[0]
 
     @property
     def needs_device_ids(self) -> bool:
-        """Which cores and devices Slurm grants matters."""
+        """Whether the ids of the allocated cores and devices are needed, not only their number."""
         return bool(self.pods_with_devices)
 
     def split_by_role(self) -> list["JobSpec"]:
-        """What each role would ask for on its own."""
+        """One job spec for each role."""
         return [
             JobSpec(
                 (request,), (role,), self.pods_per_node, self.pods_with_devices & {pod.metadata.uid for pod in role}
@@ -84,28 +84,28 @@ class JobSpec:
         ]
 
     def is_for(self, pods: Iterable[WorkloadPod]) -> bool:
-        """Whether it is the wish of exactly these pods."""
+        """Whether the job spec was built for exactly these pods."""
         return {pod.metadata.uid for role in self.roles for pod in role} == {pod.metadata.uid for pod in pods}
 
 
 def build_job_spec(
-    unit: Workload,
+    workload: Workload,
     root: WorkloadRoot,
     pods: Sequence[WorkloadPod],
-    world: JobContext,
+    context: JobContext,
     *,
     excluded: Excluded | None = None,
 ) -> JobSpec:
-    """The job that these pods need. Raises `OptionError` for options that cannot be used."""
-    settings = world.settings
+    """The job for these pods. Raises `OptionError`."""
+    settings = context.settings
     allowed = policy.apply_policy(root.annotations, pods[0], settings.policy, settings.priority_classes)
     options = annotations.parse_options(allowed)
-    per_node = _pods_per_node(unit, options, pods)
-    _contradicts(options, world)
-    chosen = annotations.job_fields(options)
-    roles = _roles(root, pods, world, per_node, chosen, excluded or {})
-    sizes = [-(-len(role.pods) // per_node) for role in roles]
-    chosen = _consistent(chosen, sum(sizes))
+    per_node = _pods_per_node(workload, options, pods)
+    _check_device_options(options, context)
+    fields = annotations.job_fields(options)
+    roles = _roles(root, pods, context, per_node, fields, excluded or {})
+    node_counts = [-(-len(role.pods) // per_node) for role in roles]
+    fields = _check_node_limits(fields, sum(node_counts))
     common = JobRequest(
         name=root.name or pods[0].metadata.name,
         partition=settings.partition or None,
@@ -116,132 +116,134 @@ def build_job_spec(
         shared=("none",),
         time_limit=_time_limit(root, pods),
     )
-    requests = [_component(common, role, nodes, per_node, chosen) for role, nodes in zip(roles, sizes, strict=True)]
-    rest = [msgspec.structs.replace(request, **dict.fromkeys(PER_JOB_FIELDS)) for request in requests[1:]]
+    requests = [
+        _component(common, role, nodes, per_node, fields) for role, nodes in zip(roles, node_counts, strict=True)
+    ]
+    later = [msgspec.structs.replace(request, **dict.fromkeys(PER_JOB_FIELDS)) for request in requests[1:]]
     uids = (pod.metadata.uid for pod in pods)
-    choosy = frozenset(uid for uid in uids if world.shared or world.claimed.get(uid))
-    return JobSpec((requests[0], *rest), tuple(role.pods for role in roles), per_node, choosy)
+    with_devices = frozenset(uid for uid in uids if context.shared_devices or context.devices_by_pod.get(uid))
+    return JobSpec((requests[0], *later), tuple(role.pods for role in roles), per_node, with_devices)
 
 
-def _together(
-    root: WorkloadRoot, pods: Sequence[WorkloadPod], world: JobContext, per_node: int, excluded: Excluded
-) -> PodRole:
-    """One role for pods that share a claim and so a node, which is sized for the largest of them. Raises
-    `OptionError`.
-    """
-    if len(pods) > per_node:
-        raise OptionError(
-            f"pods that share a resource claim must be on one node; set pods-per-node to {len(pods)}, "
-            "or give each pod its own claim by a template"
-        )
-    left_out = frozenset().union(*(excluded.get(pod.metadata.uid, frozenset()) for pod in pods))
-    return PodRole(tuple(pods), _asked(root, pods, world, per_node), left_out)
-
-
-def _contradicts(options: Mapping[str, Any], world: JobContext) -> None:
-    """Options that would take the place of what claims need."""
-    kinds = {kind for own in (*world.claimed.values(), world.shared) for kind in own}
+def _check_device_options(options: Mapping[str, Any], context: JobContext) -> None:
+    """Raises `OptionError` if an option would replace resources that claims need."""
+    kinds = {kind for devices in (*context.devices_by_pod.values(), context.shared_devices) for kind in devices}
     if "gres" in options and kinds - {CPUS}:
-        raise OptionError("gres and devices that pods ask for by class or claim exclude each other")
+        raise OptionError("the option gres cannot be combined with devices from device classes or resource claims")
     if "cpu-per-task" in options and CPUS in kinds:
-        raise OptionError("cpu-per-task and CPUs that pods ask for by class or claim exclude each other")
+        raise OptionError("the option cpu-per-task cannot be combined with CPUs from device classes or resource claims")
 
 
-def _component(common: JobRequest, role: PodRole, nodes: int, per_node: int, chosen: Mapping[str, Any]) -> JobRequest:
-    """What one role asks for."""
+def _component(common: JobRequest, role: PodRole, nodes: int, per_node: int, fields: Mapping[str, Any]) -> JobRequest:
+    """The request of one role."""
     size = {"nodes": str(nodes), "minimum_nodes": nodes, "maximum_nodes": nodes}
     tasks = len(role.pods) if per_node > 1 else None
     excluded = tuple(sorted(role.excluded)) or None
-    given = {**role.asked, "tasks": tasks, "excluded_nodes": excluded, **size, **chosen}
-    return _frugal(msgspec.structs.replace(common, **given))
+    values = {**role.resources, "tasks": tasks, "excluded_nodes": excluded, **size, **fields}
+    return _limit_shared_memory(msgspec.structs.replace(common, **values))
 
 
 def _roles(
     root: WorkloadRoot,
     pods: Sequence[WorkloadPod],
-    world: JobContext,
+    context: JobContext,
     per_node: int,
-    chosen: Mapping[str, Any],
+    fields: Mapping[str, Any],
     excluded: Excluded,
 ) -> list[PodRole]:
-    """Pods by what they need, in the order of their first rank. What an option decides for all makes no roles."""
+    """The pods by their requirements, in the order of their first rank. Fields that an option sets are not compared."""
     ranked = sorted(pods, key=grouping.rank)
-    if world.shared:
-        return [_together(root, ranked, world, per_node, excluded)]
-    found: dict[tuple[object, ...], tuple[dict[str, Any], list[WorkloadPod]]] = {}
+    if context.shared_devices:
+        return [_shared_claim_role(root, ranked, context, per_node, excluded)]
+    roles: dict[tuple[object, ...], tuple[dict[str, Any], list[WorkloadPod]]] = {}
     for pod in ranked:
-        asked = _asked(root, [pod], world, per_node)
-        key = tuple(sorted((name, value) for name, value in asked.items() if name not in chosen))
-        found.setdefault((key, excluded.get(pod.metadata.uid)), (asked, []))[1].append(pod)
-    if len(found) > ROLES_MAX:
-        raise OptionError(f"its pods have {len(found)} different shapes; Slurm takes {ROLES_MAX} in one job")
+        resources = _node_resources(root, [pod], context, per_node)
+        key = tuple(sorted((name, value) for name, value in resources.items() if name not in fields))
+        roles.setdefault((key, excluded.get(pod.metadata.uid)), (resources, []))[1].append(pod)
+    if len(roles) > ROLES_MAX:
+        raise OptionError(
+            f"the pods have {len(roles)} different requirements; a heterogeneous job has at most {ROLES_MAX} components"
+        )
     return [
-        PodRole(tuple(alike), asked, excluded.get(alike[0].metadata.uid, frozenset()))
-        for asked, alike in found.values()
+        PodRole(tuple(members), resources, excluded.get(members[0].metadata.uid, frozenset()))
+        for resources, members in roles.values()
     ]
 
 
-def _pods_per_node(unit: Workload, options: Mapping[str, Any], pods: Sequence[WorkloadPod]) -> int:
-    wanted: int = options.get("pods-per-node", 1)
-    if wanted > 1 and unit.is_single_pod:
-        raise OptionError("pods-per-node needs a gang: a PodGroup, a LeaderWorkerSet, or the option gang")
-    if wanted > 1 and (crowded := next(filter(host_ports_of, pods), None)):
-        port = host_ports_of(crowded)[0]
-        raise OptionError(f"pods-per-node and host port {port} of {crowded.metadata.name} exclude each other")
-    return wanted
-
-
-def _asked(root: WorkloadRoot, pods: Sequence[WorkloadPod], world: JobContext, per_node: int) -> dict[str, Any]:
-    """What the pods ask for: every node is sized for the largest of them, as many times as pods share it."""
-    need = {
-        name: Quantity.parse(text) for name, text in root.min_resources.items()
-    } | pod_resources.largest_requirements(pods)
-    devices = _devices(pods, world)
-    # CPUs that are devices come in whole cores.
-    cpus = max(need.get("cpu", pod_resources.ZERO).whole(), -(-devices.pop(CPUS, 0) // world.threads) * world.threads)
-    memory = need.get("memory", pod_resources.ZERO).mebi() * per_node
-    found: dict[str, Any] = {}
-    if cpus:
-        found["cpus_per_task"] = cpus
-    if memory:
-        found["memory_per_node"] = number(memory)
-    counts = {kind: count * per_node for kind, count in devices.items()}
-    counts |= {kind: counts.get(kind, 0) + count for kind, count in world.shared.items()}
-    if counts:
-        found["tres_per_node"] = ",".join(f"gres/{kind}:{count}" for kind, count in sorted(counts.items()))
-    return found
-
-
-def _devices(pods: Sequence[WorkloadPod], world: JobContext) -> dict[GresKind, int]:
-    """Devices that the hungriest pod needs, as resources of a device plugin or by claims."""
-    found: dict[GresKind, int] = {}
-    for pod in pods:
-        own = dict(world.claimed.get(pod.metadata.uid, {}))
-        if plain := pod_resources.requested_plugin_gpus(pod_resources.required_resources(pod), world.catalog):
-            own[ANY_GPU] = own.get(ANY_GPU, 0) + plain
-        for kind, count in own.items():
-            found[kind] = max(found.get(kind, 0), count)
-    return found
-
-
-def _consistent(chosen: dict[str, Any], nodes: int) -> dict[str, Any]:
-    """Bounds on nodes can only restate how many pods there are; a contradiction is a mistake worth telling."""
-    low, high = chosen.pop("minimum_nodes", nodes), chosen.pop("maximum_nodes", nodes)
-    if low > nodes or high < nodes:
+def _shared_claim_role(
+    root: WorkloadRoot, pods: Sequence[WorkloadPod], context: JobContext, per_node: int, excluded: Excluded
+) -> PodRole:
+    """One role for pods that share a claim and therefore a node. Raises `OptionError`."""
+    if len(pods) > per_node:
         raise OptionError(
-            f"min-nodes {low} and max-nodes {high} leave no room for the {nodes} nodes that the pods need"
+            f"pods that share a resource claim must be on one node; set pods-per-node to {len(pods)}, "
+            "or use a template to give each pod its own claim"
         )
-    return chosen
+    hosts = frozenset().union(*(excluded.get(pod.metadata.uid, frozenset()) for pod in pods))
+    return PodRole(tuple(pods), _node_resources(root, pods, context, per_node), hosts)
 
 
-def _frugal(request: JobRequest) -> JobRequest:
-    """A shared job that names no memory would be given all of a node's: a pod that asks for none gets the least."""
+def _pods_per_node(workload: Workload, options: Mapping[str, Any], pods: Sequence[WorkloadPod]) -> int:
+    per_node: int = options.get("pods-per-node", 1)
+    if per_node > 1 and workload.is_single_pod:
+        raise OptionError("pods-per-node requires a gang: a PodGroup, a LeaderWorkerSet, or the option gang")
+    if per_node > 1 and (with_port := next(filter(host_ports_of, pods), None)):
+        port = host_ports_of(with_port)[0]
+        raise OptionError(f"pods-per-node cannot be combined with host port {port} of pod {with_port.metadata.name}")
+    return per_node
+
+
+def _node_resources(
+    root: WorkloadRoot, pods: Sequence[WorkloadPod], context: JobContext, per_node: int
+) -> dict[str, Any]:
+    """The job fields for the resources of a node, which fit `per_node` pods of the size of the largest one."""
+    totals = {name: Quantity.parse(amount) for name, amount in root.min_resources.items()}
+    totals |= pod_resources.largest_requirements(pods)
+    devices = _device_counts(pods, context)
+    # CPUs that are devices are allocated as whole cores.
+    device_cpus = -(-devices.pop(CPUS, 0) // context.threads_per_core) * context.threads_per_core
+    cpus = max(totals.get("cpu", pod_resources.ZERO).whole(), device_cpus)
+    memory = totals.get("memory", pod_resources.ZERO).mebi() * per_node
+    fields: dict[str, Any] = {}
+    if cpus:
+        fields["cpus_per_task"] = cpus
+    if memory:
+        fields["memory_per_node"] = number(memory)
+    counts = {kind: count * per_node for kind, count in devices.items()}
+    counts |= {kind: counts.get(kind, 0) + count for kind, count in context.shared_devices.items()}
+    if counts:
+        fields["tres_per_node"] = ",".join(f"gres/{kind}:{count}" for kind, count in sorted(counts.items()))
+    return fields
+
+
+def _device_counts(pods: Sequence[WorkloadPod], context: JobContext) -> dict[GresKind, int]:
+    """The largest number of devices of each kind that one pod needs, from device plugins or by claims."""
+    largest: dict[GresKind, int] = {}
+    for pod in pods:
+        counts = dict(context.devices_by_pod.get(pod.metadata.uid, {}))
+        if gpus := pod_resources.requested_plugin_gpus(pod_resources.required_resources(pod), context.catalog):
+            counts[ANY_GPU] = counts.get(ANY_GPU, 0) + gpus
+        for kind, count in counts.items():
+            largest[kind] = max(largest.get(kind, 0), count)
+    return largest
+
+
+def _check_node_limits(fields: dict[str, Any], nodes: int) -> dict[str, Any]:
+    """Remove the limits on nodes, which follow from the number of pods. Raises `OptionError` if they contradict it."""
+    low, high = fields.pop("minimum_nodes", nodes), fields.pop("maximum_nodes", nodes)
+    if low > nodes or high < nodes:
+        raise OptionError(f"min-nodes {low} and max-nodes {high} contradict the {nodes} nodes that the pods need")
+    return fields
+
+
+def _limit_shared_memory(request: JobRequest) -> JobRequest:
+    """Request 1 MiB for a shared job without memory: Slurm would otherwise allocate all memory of the node to it."""
     if request.shared or request.memory_per_node is not None:
         return request
     return msgspec.structs.replace(request, memory_per_node=number(1))
 
 
 def _time_limit(root: WorkloadRoot, pods: Sequence[WorkloadPod]) -> Any:
-    given = [root.deadline, *(pod.spec.active_deadline_seconds for pod in pods)]
-    seconds = [value for value in given if value and value > 0]
+    deadlines = [root.deadline, *(pod.spec.active_deadline_seconds for pod in pods)]
+    seconds = [value for value in deadlines if value and value > 0]
     return number(-(-min(seconds) // 60)) if seconds else None

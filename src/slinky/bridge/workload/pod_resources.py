@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod needs, computed as Kubernetes does: init containers, sidecars, overhead, pod-level amounts.
+"""The resources of a pod, computed as Kubernetes does: init containers, sidecars, overhead, pod-level resources.
 
-Everything is rounded up, so that Slurm never reserves less than the kubelet will admit.
+Amounts are rounded up, so that Slurm never reserves less than the kubelet counts.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,52 +17,53 @@ ResourceReader = Callable[[Resources], Amounts]
 
 
 def requests_of(resources: Resources) -> Amounts:
-    """What is asked for; a limit without a request is one."""
+    """The requests; a limit without a request counts as one."""
     return {**resources.limits, **resources.requests}
 
 
 def limits_of(resources: Resources) -> Amounts:
-    """The most that may be used."""
+    """The limits."""
     return resources.limits
 
 
-def effective_resources(pod: WorkloadPod, side: ResourceReader) -> ResourceTotals:
-    """What the whole pod needs at its worst moment."""
+def effective_resources(pod: WorkloadPod, read: ResourceReader) -> ResourceTotals:
+    """The peak requests or limits of a pod over its whole life."""
     spec = pod.spec
-    total = _sum(_parsed(side(container.resources)) for container in spec.containers)
+    total = _sum(_parse(read(container.resources)) for container in spec.containers)
     sidecars: ResourceTotals = {}
     peak: ResourceTotals = {}
     for container in spec.init_containers:
-        own = _parsed(side(container.resources))
+        amounts = _parse(read(container.resources))
         if container.restart_policy == "Always":
-            sidecars = _sum((sidecars, own))
-            peak = _most((peak, sidecars))
+            sidecars = _sum((sidecars, amounts))
+            peak = _max((peak, sidecars))
         else:
-            peak = _most((peak, _sum((sidecars, own))))
-    total = _most((_sum((total, sidecars)), peak))
-    total |= _parsed(side(spec.resources))  # pod-level amounts stand for all containers together
-    # As the kubelet does: a sandbox costs what it costs, but what has no limit gets none by that.
-    overhead = {name: each for name, each in _parsed(spec.overhead).items() if side is requests_of or name in total}
+            peak = _max((peak, _sum((sidecars, amounts))))
+    total = _max((_sum((total, sidecars)), peak))
+    total |= _parse(read(spec.resources))  # pod-level resources replace the sum over the containers
+    # As in the kubelet: the overhead of the sandbox adds to a limit, but it does not create one.
+    overhead = {name: amount for name, amount in _parse(spec.overhead).items() if read is requests_of or name in total}
     return _sum((total, overhead))
 
 
 def required_resources(pod: WorkloadPod) -> ResourceTotals:
-    """The larger of requests and limits: what must be free for the pod to run undisturbed."""
-    return _most((effective_resources(pod, requests_of), effective_resources(pod, limits_of)))
+    """The larger of requests and limits, by resource."""
+    return _max((effective_resources(pod, requests_of), effective_resources(pod, limits_of)))
 
 
 def largest_requirements(pods: Iterable[WorkloadPod]) -> ResourceTotals:
-    """The largest need of any pod, resource by resource."""
-    return _most(required_resources(pod) for pod in pods)
+    """The largest requirement of any of these pods, by resource."""
+    return _max(required_resources(pod) for pod in pods)
 
 
-def requested_plugin_gpus(amounts: ResourceTotals, catalog: Catalog) -> int:
-    """GPUs of device plugins; a resource with a device class behind it is claimed instead."""
-    return sum(amounts.get(name, ZERO).whole() for name in GPU_PLUGIN_RESOURCES if name not in catalog.resources)
+def requested_plugin_gpus(totals: ResourceTotals, catalog: Catalog) -> int:
+    """The GPUs that are requested from device plugins. Resources with a device class are claimed instead."""
+    resources = (name for name in GPU_PLUGIN_RESOURCES if name not in catalog.resources)
+    return sum(totals.get(name, ZERO).whole() for name in resources)
 
 
-def _parsed(amounts: Amounts) -> ResourceTotals:
-    return {name: Quantity.parse(text) for name, text in amounts.items()}
+def _parse(amounts: Amounts) -> ResourceTotals:
+    return {name: Quantity.parse(amount) for name, amount in amounts.items()}
 
 
 def _sum(parts: Iterable[ResourceTotals]) -> ResourceTotals:
@@ -73,7 +74,7 @@ def _sum(parts: Iterable[ResourceTotals]) -> ResourceTotals:
     return total
 
 
-def _most(parts: Iterable[ResourceTotals]) -> ResourceTotals:
+def _max(parts: Iterable[ResourceTotals]) -> ResourceTotals:
     total: ResourceTotals = {}
     for part in parts:
         for name, amount in part.items():

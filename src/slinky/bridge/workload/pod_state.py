@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pods are ours, and where each is in its life. Pure predicates on one pod.
+"""The scheduling state of one pod, and the availability of one node. Pure predicates.
 
-A pod counts as gone only when its containers are: by its phase, or because it never had a node. A deletion
-alone says only that somebody asked.
+A pod is gone only when its containers are: when its phase is final, or when it is deleted and never had a node. The
+deletion timestamp alone only means that the deletion was requested.
 """
 
 from datetime import datetime
@@ -18,77 +18,79 @@ LOWEST_PRIORITY, HIGHEST_PRIORITY = -(2**31) - 1, 2**31
 
 
 def uses_scheduler(pod: WorkloadPod, scheduler: str) -> bool:
-    """It asked for this scheduler."""
+    """Whether the pod names this scheduler."""
     return pod.spec.scheduler_name == scheduler
 
 
 def is_bound(pod: WorkloadPod) -> bool:
-    """It has a node, so it may have containers."""
+    """Whether the pod has a node, so that it may have containers."""
     return bool(pod.spec.node_name)
 
 
 def is_finished(pod: WorkloadPod) -> bool:
-    """Its containers have ended for good."""
+    """Whether all containers of the pod have ended for good."""
     return pod.status.phase in FINISHED_PHASES
 
 
 def is_gone(pod: WorkloadPod) -> bool:
-    """Nothing of it runs or ever will: finished, or deleted before it got a node."""
+    """Whether the pod has no containers and never will: it is finished, or was deleted before it had a node."""
     return is_finished(pod) or (pod.metadata.deleting and not is_bound(pod))
 
 
 def is_gated(pod: WorkloadPod) -> bool:
-    """Somebody holds it back with a scheduling gate."""
+    """Whether a scheduling gate blocks the pod."""
     return bool(pod.spec.scheduling_gates)
 
 
 def is_waiting(pod: WorkloadPod) -> bool:
-    """It wants a node and may have one."""
+    """Whether the pod needs a node and may get one."""
     return not (is_gone(pod) or is_bound(pod) or pod.metadata.deleting or is_gated(pod))
 
 
 def job_id(pod: WorkloadPod) -> str:
-    """The Slurm job it belongs to, or nothing; a label that is no number was not written by us."""
+    """The Slurm job in the label of the pod; empty if there is none, or if the label is not a number."""
     label = pod.metadata.labels.get(names.JOB_LABEL, "")
     return label if label.isascii() and label.isdigit() else ""
 
 
 def has_finalizer(pod: WorkloadPod) -> bool:
-    """Our finalizer is on it."""
+    """Whether the pod has the finalizer of the bridge."""
     return names.FINALIZER in pod.metadata.finalizers
 
 
 def assigned_node(pod: WorkloadPod) -> str:
-    """The Kubernetes node chosen for it, or nothing."""
+    """The node that the pod is bound to or is to be bound to; empty if there is none."""
     return pod.spec.node_name or pod.metadata.annotations.get(names.NODE_ANNOTATION, "")
 
 
 def queue_priority(pod: WorkloadPod) -> int:
-    """How soon to look at it: first those for which Slurm was just asked, since nodes idle until they are bound; then
-    those that want a node or end, by their priority; those that just run when no other does, since all there is to do
-    for them is to say so.
+    """The priority of the pod's workload in the reconcile queue.
+
+    Pods whose allocation was just requested come first, because their nodes are idle until they are bound. Pods that
+    wait for a node or end come next, by their priority. Pods that only run come last: only their condition is written.
     """
     if is_waiting(pod) and has_finalizer(pod) and not job_id(pod):
         return HIGHEST_PRIORITY
-    quiet = is_bound(pod) and not pod.metadata.deleting and not is_finished(pod)
-    return LOWEST_PRIORITY if quiet else pod.spec.priority
+    is_running = is_bound(pod) and not pod.metadata.deleting and not is_finished(pod)
+    return LOWEST_PRIORITY if is_running else pod.spec.priority
 
 
 def seconds_until_overdue(pod: WorkloadPod, now: datetime, patience: float) -> float | None:
-    """Seconds until a deleted pod should have been gone `patience` ago; zero or less when it is; None if it is
-    not being deleted.
+    """Seconds until the end of a deleted pod is `patience` seconds late; zero or less if it is; None if not deleted.
 
-    The deletion timestamp of Kubernetes lies in the future: it already includes the grace period.
+    The deletion timestamp of Kubernetes already includes the grace period.
     """
     since = seconds_since(pod.metadata.deletion_timestamp, now)
     return None if since is None else patience - since
 
 
 def host_of(node: Node) -> str:
-    """The Slurm name of a Kubernetes node."""
+    """The name of the Slurm host of a Kubernetes node."""
     return node.metadata.labels.get(names.HOST_LABEL) or node.metadata.name
 
 
 def unavailable_reason(node: Node) -> str:
-    """Why a node takes no pods for now; nothing if it does."""
-    return "is cordoned" if node.spec.unschedulable else "" if node.ready else "does not answer"
+    """Why a node accepts no pods at the moment, as a predicate; empty if it accepts them."""
+    if node.spec.unschedulable:
+        return "is cordoned"
+    return "" if node.ready else "is not ready"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who a workload is in Slurm: rules by namespace and service account, and what a PriorityClass means.
+"""The policy: which options the workloads of a namespace or service account may set, and what a PriorityClass means.
 
-Without rules, annotations are trusted, as they always were. With rules, the first that fits decides: `refuse` and
-`allow` bound what annotations may say, `default` fills what they leave out, `force` has the last word. Who somebody
-is no annotation says then, unless a rule allows it.
+Without rules, all annotations are allowed. With rules, the first one that matches the pod applies: `refuse` and `allow`
+limit the annotations, `default` fills in missing options, and `force` overrides annotations. With rules, the options
+that select the Slurm user or group are allowed only where a rule allows them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,15 +14,15 @@ from slinky.bridge.config import ConfigError, PolicyRule, PriorityRule
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError, parse_options
 
-IDENTITY = tuple(option.name for option in TABLE if option.identity)
+IDENTITY_OPTIONS = tuple(option.name for option in TABLE if option.sets_identity)
 
 
-class PolicyViolation(OptionError):  # noqa: N818 -- named for what happened
-    """The policy of this cluster does not allow an option."""
+class PolicyError(OptionError):
+    """The policy does not allow an option."""
 
 
 def check_policy(rules: Iterable[PolicyRule], priorities: Mapping[str, PriorityRule]) -> None:
-    """Refuse a policy that names options which do not exist or values that do not parse. Raises `ConfigError`."""
+    """Raises `ConfigError` for an option that does not exist and for a value that cannot be parsed."""
     for rule in rules:
         for name in (*rule.force, *rule.default, *rule.allow, *rule.refuse):
             if name not in BY_NAME:
@@ -32,20 +32,20 @@ def check_policy(rules: Iterable[PolicyRule], priorities: Mapping[str, PriorityR
                 BY_NAME[name].parse(value)
             except ValueError as error:
                 raise ConfigError(f"policy: {name}: {value!r} {error}") from None
-    for name, rank in priorities.items():
-        if not (given := _ranked(rank)):
-            raise ConfigError(f"priorityClasses: {name} says nothing")
+    for name, priority in priorities.items():
+        if not (annotations := _priority_annotations(priority)):
+            raise ConfigError(f"priorityClasses: {name} sets none of qos, priority and nice")
         try:
-            parse_options(given)
+            parse_options(annotations)
         except OptionError as error:
             raise ConfigError(f"priorityClasses: {name}: {error}") from None
 
 
 def matching_rule(rules: Iterable[PolicyRule], pod: WorkloadPod) -> PolicyRule | None:
-    """The first rule that fits."""
+    """The first rule that matches a pod."""
     account = pod.spec.service_account_name or "default"
     for rule in rules:
-        if _fits(rule.namespaces, pod.metadata.namespace) and _fits(rule.service_accounts, account):
+        if _matches_any(rule.namespaces, pod.metadata.namespace) and _matches_any(rule.service_accounts, account):
             return rule
     return None
 
@@ -56,37 +56,38 @@ def apply_policy(
     rules: Iterable[PolicyRule],
     priorities: Mapping[str, PriorityRule],
 ) -> dict[str, str]:
-    """The annotations after policy. Raises `Refused` if one asks for what it may not have."""
-    ranked = _ranked(priorities.get(pod.spec.priority_class_name))
-    known = tuple(rules)
-    if not known:
-        return {**ranked, **annotations}
-    rule = matching_rule(known, pod) or PolicyRule()
-    named = [name for name in IDENTITY if name not in rule.allow and name not in rule.force]
-    for name in (*rule.refuse, *named):
+    """The annotations after the policy has been applied. Raises `PolicyError`."""
+    from_priority = _priority_annotations(priorities.get(pod.spec.priority_class_name))
+    rules = tuple(rules)
+    if not rules:
+        return {**from_priority, **annotations}
+    namespace = pod.metadata.namespace
+    rule = matching_rule(rules, pod) or PolicyRule()
+    identity = [name for name in IDENTITY_OPTIONS if name not in rule.allow and name not in rule.force]
+    for name in (*rule.refuse, *identity):
         if names.OPTION + name in annotations:
-            raise PolicyViolation(f"the option {name} is not allowed in namespace {pod.metadata.namespace}")
-    merged = {**_keys(rule.default), **ranked, **annotations, **_keys(rule.force)}
+            raise PolicyError(f"the option {name} is not allowed in namespace {namespace}")
+    merged = {**_annotations(rule.default), **from_priority, **annotations, **_annotations(rule.force)}
     for name, allowed in rule.allow.items():
-        given = merged.get(names.OPTION + name)
-        if given is not None and not _fits(allowed, given.strip()):
+        value = merged.get(names.OPTION + name)
+        if value is not None and not _matches_any(allowed, value.strip()):
             choices = ", ".join(allowed) or "none"
-            raise PolicyViolation(
-                f"{name} {given.strip()!r} is not allowed in namespace {pod.metadata.namespace}: {choices}"
+            raise PolicyError(
+                f"{name} {value.strip()!r} is not allowed in namespace {namespace}; allowed values: {choices}"
             )
     return merged
 
 
-def _ranked(rule: PriorityRule | None) -> dict[str, str]:
+def _priority_annotations(rule: PriorityRule | None) -> dict[str, str]:
     if rule is None:
         return {}
-    given = {"qos": rule.qos or None, "priority": rule.priority, "nice": rule.nice}
-    return _keys({name: str(value) for name, value in given.items() if value is not None})
+    options = {"qos": rule.qos or None, "priority": rule.priority, "nice": rule.nice}
+    return _annotations({name: str(value) for name, value in options.items() if value is not None})
 
 
-def _keys(options: Mapping[str, str]) -> dict[str, str]:
+def _annotations(options: Mapping[str, str]) -> dict[str, str]:
     return {names.OPTION + name: value for name, value in options.items()}
 
 
-def _fits(patterns: Iterable[str], value: str) -> bool:
+def _matches_any(patterns: Iterable[str], value: str) -> bool:
     return any(fnmatchcase(value, pattern) for pattern in patterns)

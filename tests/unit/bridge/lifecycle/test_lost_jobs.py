@@ -65,7 +65,9 @@ def gang(
         for number, (name, cpu) in enumerate((("leader", "4"), ("w-1", "1"), ("w-2", "1")), 1)
     )
     held = {f"uid-{name}": {GresKind("gpu", "x"): count} for name, count in (claims or {}).items()}
-    return build_job_spec(UNIT, WorkloadRoot(options or {}), pods, JobContext(BridgeSettings(), claimed=held)), pods
+    return build_job_spec(
+        UNIT, WorkloadRoot(options or {}), pods, JobContext(BridgeSettings(), devices_by_pod=held)
+    ), pods
 
 
 async def rescued(site: Site, wish: JobSpec | None, pods: tuple[WorkloadPod, ...]) -> None:

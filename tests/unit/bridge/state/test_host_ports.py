@@ -43,7 +43,7 @@ def test_only_host_ports_count_and_only_while_containers_run() -> None:
 
 def test_pods_that_share_nodes_cannot_have_host_ports() -> None:
     root = WorkloadRoot({names.OPTION + "pods-per-node": "2"})
-    with pytest.raises(OptionError, match="80/TCP of a"):
+    with pytest.raises(OptionError, match="80/TCP of pod a"):
         build_job_spec(
             Workload("ns", "PodGroup", "g"), root, [serving("a", 80), serving("b", 80)], JobContext(BridgeSettings())
         )

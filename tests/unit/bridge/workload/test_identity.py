@@ -80,7 +80,7 @@ def test_the_digest_follows_the_wish_and_not_the_signature() -> None:
     [
         ({}, {"constraints": "a100"}, ""),
         ({"constraints": "a100"}, {"constraints": "h100"}, ""),
-        ({"constraints": "a100", "qos": "high"}, {"qos": "high"}, "cannot be rid of constraints"),
+        ({"constraints": "a100", "qos": "high"}, {"qos": "high"}, "cannot remove constraints"),
         ({"excluded_nodes": ("n1",)}, {}, ""),  # this an update can take back
         ({"hold": True}, {}, ""),  # somebody else's to release
         ({"shared": ("none",)}, {"shared": ()}, "shares nodes"),
