@@ -20,7 +20,7 @@ from slinky.bridge.credentials import token_source
 from slinky.kube import connect
 from slinky.observe import Health, log
 from slinky.observe.process import run_process
-from slinky.slurm import Exchange, SlurmClient
+from slinky.slurm import RequestRecord, SlurmClient
 
 NAMED = re.compile(r"(?:(?<=^job)|(?<=^node)|(?<=^resources))/(?!submit|allocate).+")
 TICKS = 100  # of /proc's CPU times, per second
@@ -95,7 +95,7 @@ async def main(health: Health) -> None:
     settings, _ = config.load(Path(sys.argv[1]))
     with Path(sys.argv[3]).open("a", buffering=1) as journal:  # noqa: ASYNC230
 
-        def note(call: Exchange) -> None:
+        def note(call: RequestRecord) -> None:
             journal.write(f"{time.monotonic():.6f} {call.method} {call.path} {call.status} {call.seconds:.6f}\n")
 
         async with (

@@ -21,7 +21,6 @@ import time
 from pathlib import Path
 
 from slinky.slurm import (
-    Exchange,
     Feed,
     JobRequest,
     JobSelection,
@@ -29,6 +28,7 @@ from slinky.slurm import (
     Mirror,
     ObjectKind,
     Rejected,
+    RequestRecord,
     SlurmClient,
     SlurmNotFound,
     expand,
@@ -58,7 +58,7 @@ CHANGES = 20
 RESULTS = Path(__file__).parent / "results" / "core_slurm.json"
 
 
-def client(args: argparse.Namespace, seen: list[Exchange] | None = None) -> SlurmClient:
+def client(args: argparse.Namespace, seen: list[RequestRecord] | None = None) -> SlurmClient:
     key = args.key.read_bytes()
     observe = None if seen is None else seen.append
     return SlurmClient(args.url, MintedToken(lambda: key, "slurm"), observe=observe)
@@ -119,7 +119,7 @@ class Stalls:
             self.busy = max(self.busy, time.thread_time() - busy)
 
 
-async def full_list_bytes(slurm: SlurmClient, seen: list[Exchange], count: int) -> int:
+async def full_list_bytes(slurm: SlurmClient, seen: list[RequestRecord], count: int) -> int:
     """What one full list of jobs would weigh, from a sample: reading it takes slurmrestd 11 GB."""
     ids = [status.job_id for status in await slurm.job_states() if status.state.running]
     start = len(seen)
@@ -130,7 +130,7 @@ async def full_list_bytes(slurm: SlurmClient, seen: list[Exchange], count: int) 
 
 
 async def measure(args: argparse.Namespace) -> dict[str, float]:
-    seen: list[Exchange] = []
+    seen: list[RequestRecord] = []
     stalls = Stalls()
     watching = asyncio.create_task(stalls.watch())
     async with client(args, seen) as slurm, client(args) as other, Mirror(slurm) as mirror:

@@ -12,29 +12,29 @@ import atheris
 
 with atheris.instrument_imports():
     from slinky.slurm import HostlistError, SlurmError, TokenError, expand
-    from slinky.slurm.conf import ConfError, devices, fragment, parse, topology
+    from slinky.slurm.conf import ConfError, parse, parse_devices, parse_fragment, topology
     from slinky.slurm.model.responses import JobsResponse, NodesResponse, StatesResponse
-    from slinky.slurm.tokens import claims
-    from slinky.slurm.transport.decode import RawResponse, read
-    from slinky.slurm.transport.response_guard import remaining
+    from slinky.slurm.tokens import read_claims
+    from slinky.slurm.transport.decode import RawResponse, parse_response
+    from slinky.slurm.transport.response_guard import remaining_bytes
 
 TEXT: tuple[Callable[[str], object], ...] = (
     lambda text: expand(text, limit=10_000),
     parse,
-    fragment,
-    devices,
-    topology.parse,
-    claims,
+    parse_fragment,
+    parse_devices,
+    topology.parse_topologies,
+    read_claims,
 )
 EXPECTED = (SlurmError, HostlistError, ConfError, TokenError)
 
 
 def one(data: bytes) -> None:
     """Show one input to every reader."""
-    remaining(data)
+    remaining_bytes(data)
     for kind in (JobsResponse, NodesResponse, StatesResponse):
         with contextlib.suppress(*EXPECTED):
-            read(RawResponse(200, "application/json", data), kind)
+            parse_response(RawResponse(200, "application/json", data), kind)
     text = data.decode("utf-8", "replace")
     for reader in TEXT:
         with contextlib.suppress(*EXPECTED):

@@ -159,7 +159,7 @@ class Bridge:
         """Run until cancelled."""
         async with contextlib.AsyncExitStack() as stack:
             if self.settings.doorbell_port:
-                bell = Doorbell(self.mirror.poke, host="0.0.0.0", port=self.settings.doorbell_port)  # noqa: S104
+                bell = Doorbell(self.mirror.request_refresh, host="0.0.0.0", port=self.settings.doorbell_port)  # noqa: S104
                 await stack.enter_async_context(bell)
             await self.runtime.run(partial(self._lead, lead))
 
@@ -250,9 +250,9 @@ class Bridge:
             self.node_loop.queue.add(HostName(change.key))
             if change.before is None or change.after is None:
                 self._look_at_waiting_soon()
-        elif change.kind is ObjectKind.SIGHT and change.after is None:
+        elif change.kind is ObjectKind.MIRROR and change.after is None:
             self._look_at_everything()
-        elif (doubt := self.mirror.nodes.doubt) is not None:
+        elif (doubt := self.mirror.nodes.unconfirmed_loss) is not None:
             for name in doubt.missing:
                 self.node_loop.queue.add(HostName(name))
 

@@ -22,22 +22,22 @@ from slinky.slurm.errors import (
     Unsupported,
 )
 from slinky.slurm.hostlist import HostlistError, expand, fold
-from slinky.slurm.mirror.doorbell import Doorbell, hook
+from slinky.slurm.mirror.doorbell import Doorbell, hook_script
 from slinky.slurm.mirror.feed import Change, Feed, ObjectKind
 from slinky.slurm.mirror.job_record import JobRecord
-from slinky.slurm.mirror.job_tracker import Whereabouts
+from slinky.slurm.mirror.job_tracker import JobLookup
 from slinky.slurm.mirror.mirror import Mirror
-from slinky.slurm.mirror.observed_table import Doubt, ObservedTable, Presence
-from slinky.slurm.mirror.polling import Rhythm
+from slinky.slurm.mirror.observed_table import ObservedTable, Presence, UnconfirmedLoss
+from slinky.slurm.mirror.polling import PollingIntervals
 from slinky.slurm.model.partitions import Partition
 from slinky.slurm.model.requests import JobRequest, JobSelection, NodeUpdate, ReservationRequest, node_conf
-from slinky.slurm.model.results import Conf, Listing, Submitted
+from slinky.slurm.model.results import Conf, Listing, SubmittedJob
 from slinky.slurm.model.states import JobState, NodeState
 from slinky.slurm.model.statistics import ControllerPing, Diag
-from slinky.slurm.model.values import INFINITE, ExitCode, Number, Tres, exit_status, number
+from slinky.slurm.model.values import INFINITE, ExitCode, Number, Tres, number, wait_status
 from slinky.slurm.model.views import Gres, Host, Job, JobStatus, License, NodeResources, Reservation, Share
-from slinky.slurm.tokens import FileToken, FixedToken, MintedToken, TokenError, TokenSource, mint
-from slinky.slurm.transport.http import Exchange
+from slinky.slurm.tokens import FileToken, FixedToken, MintedToken, TokenError, TokenSource, mint_token
+from slinky.slurm.transport.http import RequestRecord
 from slinky.slurm.transport.versions import DataParserVersion
 
 __all__ = [
@@ -53,8 +53,6 @@ __all__ = [
     "Denied",
     "Diag",
     "Doorbell",
-    "Doubt",
-    "Exchange",
     "ExitCode",
     "Feed",
     "FileToken",
@@ -63,6 +61,7 @@ __all__ = [
     "Host",
     "HostlistError",
     "Job",
+    "JobLookup",
     "JobRecord",
     "JobRequest",
     "JobSelection",
@@ -80,13 +79,14 @@ __all__ = [
     "ObjectKind",
     "ObservedTable",
     "Partition",
+    "PollingIntervals",
     "Presence",
     "Problem",
     "Rejected",
+    "RequestRecord",
     "Reservation",
     "ReservationRequest",
     "Retryable",
-    "Rhythm",
     "Share",
     "SlurmClient",
     "SlurmConflict",
@@ -94,19 +94,19 @@ __all__ = [
     "SlurmInvalid",
     "SlurmNotFound",
     "SlurmctldUnreachable",
-    "Submitted",
+    "SubmittedJob",
     "Throttled",
     "TokenError",
     "TokenSource",
     "TransportError",
     "Tres",
+    "UnconfirmedLoss",
     "Unsupported",
-    "Whereabouts",
-    "exit_status",
     "expand",
     "fold",
-    "hook",
-    "mint",
+    "hook_script",
+    "mint_token",
     "node_conf",
     "number",
+    "wait_status",
 ]

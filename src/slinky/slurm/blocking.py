@@ -21,7 +21,7 @@ from slinky.slurm.client import SlurmClient
 R = TypeVar("R")
 
 
-class Blocking:
+class BlockingProxy:
     """An object whose coroutine methods have become plain ones."""
 
     def __init__(self, target: object, runner: asyncio.Runner) -> None:
@@ -43,13 +43,13 @@ class Blocking:
         return call
 
 
-class BlockingClient(Blocking):
+class BlockingClient(BlockingProxy):
     """A blocking client of one Slurm cluster; arguments as for `Client`."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self._client = SlurmClient(*arguments, **named)
         super().__init__(self._client, asyncio.Runner())
-        self.accounting = Blocking(self._client.accounting, self._runner)
+        self.accounting = BlockingProxy(self._client.accounting, self._runner)
 
     def __enter__(self) -> Self:
         return self

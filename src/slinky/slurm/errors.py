@@ -130,7 +130,7 @@ class SlurmInvalid(Rejected):
 
 
 #: Slurm's numbers that mean more than "no". A number that is not here is a plain `Rejected`.
-MEANING: dict[int, type[SlurmError]] = {
+ERROR_TYPES: dict[int, type[SlurmError]] = {
     -1: SlurmctldUnreachable,  # unspecified: what a slurmctld that goes down in mid-answer leaves behind
     1001: SlurmctldUnreachable,  # communication connection failure
     1002: SlurmctldUnreachable,  # message send failure
@@ -196,7 +196,7 @@ MEANING: dict[int, type[SlurmError]] = {
 }
 
 #: What a system says of a connection that failed; the numbers are its own, not Slurm's.
-CONNECTION = frozenset(
+CONNECTION_ERRNOS = frozenset(
     {
         errno.EPIPE,
         errno.ENOTCONN,
@@ -219,8 +219,8 @@ def error_for(problems: Iterable[Problem]) -> SlurmError:
     A refusal whose numbers are all unknown is a `Rejected`; it is never read as "not found".
     """
     found = tuple(problems) or (Problem(),)
-    first = next((problem for problem in found if problem.number in MEANING), found[0])
-    kind = MEANING.get(first.number, DatabaseUnreachable if _cut_off(first) else Rejected)
+    first = next((problem for problem in found if problem.number in ERROR_TYPES), found[0])
+    kind = ERROR_TYPES.get(first.number, DatabaseUnreachable if _cut_off(first) else Rejected)
     if issubclass(kind, Rejected):
         return kind(first, (problem for problem in found if problem is not first))
     if issubclass(kind, Retryable):
@@ -230,4 +230,4 @@ def error_for(problems: Iterable[Problem]) -> SlurmError:
 
 def _cut_off(problem: Problem) -> bool:
     """Whether slurmrestd passes on what the system said of its connection to slurmdbd."""
-    return problem.number in CONNECTION and problem.source.startswith("slurmdb_")
+    return problem.number in CONNECTION_ERRNOS and problem.source.startswith("slurmdb_")

@@ -33,7 +33,7 @@ def expand(text: str, *, limit: int = LIMIT) -> list[str]:
     Raises `HostlistError` for malformed text and for more than `limit` names.
     """
     names: list[str] = []
-    for term in split(text):
+    for term in split_terms(text):
         parts = list(_parts(term, limit))
         size = 1
         for part in parts:
@@ -67,17 +67,17 @@ def fold(names: Iterable[str]) -> str:
         bracket = len(bodies) > 1 or runs[0][0] != runs[0][1]
         term = f"{prefix}[{','.join(bodies)}]" if bracket else prefix + bodies[0]
         terms.append((f"{prefix}{runs[0][0]:0{width or 1}d}", term))
-    return ",".join(term for _, term in sorted(terms, key=lambda pair: natural(pair[0])))
+    return ",".join(term for _, term in sorted(terms, key=lambda pair: natural_sort_key(pair[0])))
 
 
-def natural(name: str) -> tuple[tuple[str, int, str], ...]:
+def natural_sort_key(name: str) -> tuple[tuple[str, int, str], ...]:
     """A sort key under which n2 comes before n10."""
     pieces = _NATURAL.split(name)
     digits = [*pieces[1::2], ""]
     return tuple((text, int(number or -1), number) for text, number in zip(pieces[0::2], digits, strict=True))
 
 
-def split(text: str) -> list[str]:
+def split_terms(text: str) -> list[str]:
     """The comma-separated terms of a hostlist, with commas inside brackets left alone."""
     terms, depth, start = [], 0, 0
     for position, character in enumerate(text):

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from slinky.slurm.tokens import TokenError, base64, payload, signing_input
+from slinky.slurm.tokens import TokenError, build_claims, encode_base64url, signing_input
 
 
 def mint_rs256(
@@ -29,11 +29,11 @@ def mint_rs256(
 ) -> str:
     """A token that acts as `user`, signed with a private key whose public half slurmctld knows as `kid`."""
     header = {"alg": "RS256", "typ": "JWT", "kid": kid}
-    signed = signing_input(header, payload(user, lifetime, now, issuer, identity))
-    return f"{signed}.{base64(_rsa(private_pem).sign(signed.encode(), PKCS1v15(), SHA256()))}"
+    signed = signing_input(header, build_claims(user, lifetime, now, issuer, identity))
+    return f"{signed}.{encode_base64url(_rsa(private_pem).sign(signed.encode(), PKCS1v15(), SHA256()))}"
 
 
-def jwks(keys: dict[str, bytes]) -> str:
+def build_jwks(keys: dict[str, bytes]) -> str:
     """The document that publishes the public halves of these private keys, by key id."""
     published = [_jwk(kid, _rsa(pem).public_key()) for kid, pem in sorted(keys.items())]
     return json.dumps({"keys": published}, indent=1)
@@ -62,4 +62,4 @@ def _jwk(kid: str, key: RSAPublicKey) -> dict[str, str]:
 
 
 def _number(number: int) -> str:
-    return base64(number.to_bytes((number.bit_length() + 7) // 8, "big"))
+    return encode_base64url(number.to_bytes((number.bit_length() + 7) // 8, "big"))

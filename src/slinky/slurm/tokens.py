@@ -42,7 +42,7 @@ class TokenClaims(NamedTuple):
         return self.expires is not None and now >= self.expires
 
 
-def mint(
+def mint_token(
     key: bytes,
     user: str,
     *,
@@ -54,11 +54,11 @@ def mint(
     """A token that acts as `user`, signed with the shared key (HS256)."""
     if len(key) < 16:
         raise TokenError("a jwt key needs at least 16 bytes")
-    signed = signing_input({"alg": "HS256", "typ": "JWT"}, payload(user, lifetime, now, issuer, identity))
-    return f"{signed}.{base64(hmac.digest(key, signed.encode(), 'sha256'))}"
+    signed = signing_input({"alg": "HS256", "typ": "JWT"}, build_claims(user, lifetime, now, issuer, identity))
+    return f"{signed}.{encode_base64url(hmac.digest(key, signed.encode(), 'sha256'))}"
 
 
-def claims(token: str) -> TokenClaims:
+def read_claims(token: str) -> TokenClaims:
     """What a token claims, without verifying it. Raises `TokenError` for text that is not a token."""
     try:
         _, middle, _ = token.split(".")
@@ -148,7 +148,7 @@ class MintedToken:
         now = self._clock()
         # A clock that was set back must not keep us on a token from the future.
         if not self._token or not self._renew_at - self._lifetime <= now < self._renew_at:
-            self._token = mint(self._key(), self._user, lifetime=self._lifetime, now=now)
+            self._token = mint_token(self._key(), self._user, lifetime=self._lifetime, now=now)
             self._renew_at = now + self._lifetime * RENEW_AT
         return self._token
 
@@ -163,7 +163,7 @@ def refresh_after(token: str, *, now: float, lifetime: float) -> float:
     unreadable.
     """
     try:
-        expires = claims(token).expires
+        expires = read_claims(token).expires
     except TokenError:
         return 0.0
     if expires is None:
@@ -171,7 +171,9 @@ def refresh_after(token: str, *, now: float, lifetime: float) -> float:
     return min(max(expires - lifetime * (1 - RENEW_AT) - now, 0.0), lifetime)
 
 
-def payload(user: str, lifetime: float, now: float | None, issuer: str | None, identity: str | None) -> dict[str, Any]:
+def build_claims(
+    user: str, lifetime: float, now: float | None, issuer: str | None, identity: str | None
+) -> dict[str, Any]:
     """The claims that Slurm reads, and optionally who issued the token and how to tell it from others."""
     if not user or any(character.isspace() or not character.isprintable() for character in user):
         raise TokenError(f"not a user name: {user!r}")
@@ -186,15 +188,15 @@ def payload(user: str, lifetime: float, now: float | None, issuer: str | None, i
 
 def signing_input(header: dict[str, str], claims: dict[str, Any]) -> str:
     """Header and claims in the form that is signed."""
-    return ".".join(base64(json.dumps(part, separators=(",", ":")).encode()) for part in (header, claims))
+    return ".".join(encode_base64url(json.dumps(part, separators=(",", ":")).encode()) for part in (header, claims))
 
 
-def base64(raw: bytes) -> str:
+def encode_base64url(raw: bytes) -> str:
     """URL-safe and without padding, as tokens want it."""
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def new_identity() -> str:
+def new_token_id() -> str:
     """A fresh `jti`, for callers that want each token to be tellable from the next."""
     return str(uuid.uuid4())
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from slinky.api import Controller, LocalRef
 from slinky.api.names.wellknown import OWN_FILES, SITE_FILES
-from slinky.slurm.conf import ConfError, cluster_name, parse
+from slinky.slurm.conf import ConfError, checked_cluster_name, parse
 from slinky.webhook import text_checks
 from slinky.webhook.evaluate import AdmissionChange, Rules
 from slinky.webhook.shared_rules import (
@@ -60,7 +60,7 @@ def child_names_are_valid(change: AdmissionChange[Controller]) -> Iterator[str]:
 def cluster_name_is_valid(change: AdmissionChange[Controller]) -> Iterator[str]:
     """Slurm accepts the cluster name, `clusterName` or `<namespace>_<name>`, which has at most 40 characters."""
     try:
-        cluster_name(change.new.cluster_name)
+        checked_cluster_name(change.new.cluster_name)
     except ConfError as error:
         yield f"spec.clusterName: {error}"
 

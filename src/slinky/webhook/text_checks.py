@@ -43,17 +43,17 @@ def conf_text(field: str, text: str) -> Iterator[str]:
 
 def conf_fragment(field: str, text: str, refuse: tuple[str, ...]) -> Iterator[str]:
     """Settings for one line of a configuration file must not contain line breaks or the keys in `refuse`."""
-    return _conf_error(field, partial(conf.fragment, text, refuse=refuse))
+    return _conf_error(field, partial(conf.parse_fragment, text, refuse=refuse))
 
 
 def conf_word(field: str, text: str) -> Iterator[str]:
     """A value for a configuration file must be a single word; the schema checks whether it may be empty."""
-    return _conf_error(field, partial(conf.word, text)) if text else iter(())
+    return _conf_error(field, partial(conf.checked_name, text)) if text else iter(())
 
 
 def node_settings(field: str, text: str) -> Iterator[str]:
     """Settings of a Slurm node must be Key=Value pairs without characters that are special to a shell."""
-    return _conf_error(field, partial(conf.node_settings, text))
+    return _conf_error(field, partial(conf.parse_node_settings, text))
 
 
 def _conf_error(field: str, parse: Callable[[], object]) -> Iterator[str]:

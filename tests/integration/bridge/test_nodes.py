@@ -12,7 +12,7 @@ from slinky.kube.conditions import find_condition
 from slinky.slurm import Host, NodeUpdate
 from slinky.slurm import SlurmClient as Slurm
 from slinky.slurm import SlurmNotFound as NoHost
-from slinky.slurm.mirror.polling import Hurry, Source
+from slinky.slurm.mirror.polling import Source, Urgency
 
 
 async def host(stage: Scene, *flags: str, without: tuple[str, ...] = ()) -> Host:
@@ -64,12 +64,12 @@ async def test_a_cordon_does_not_wait_for_the_next_list_of_hosts(stage: Scene) -
     assert stage.bridge is not None
     mirror = stage.bridge.mirror
     # As with a thousand hosts while jobs come and go: the list is put off, and what is known of hosts grows old.
-    long = dict.fromkeys(("calm_after", "busy", "node_sweep"), 600.0)
-    mirror._rhythm = msgspec.structs.replace(mirror._rhythm, heavy=0.0, **long)
+    long = dict.fromkeys(("active_after_change", "nodes_delay", "idle_nodes"), 600.0)
+    mirror._intervals = msgspec.structs.replace(mirror._intervals, expensive_nodes=0.0, **long)
     await asyncio.sleep(3)  # the host is new, and looked at once more
-    mirror.poke()
-    mirror._last[Source.NODES].want(Hurry.SOON)
-    mirror.nodes._confirmed = float("-inf")
+    mirror.request_refresh()
+    mirror._poll[Source.NODES].request(Urgency.SOON)
+    mirror.nodes._confirmed_at = float("-inf")
     await cordon(stage, True)
     await host(stage, "DRAIN")
 

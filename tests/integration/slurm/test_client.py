@@ -27,11 +27,11 @@ from slinky.slurm import (
     Tres,
     Unsupported,
     conf,
-    exit_status,
     expand,
     fold,
     node_conf,
     number,
+    wait_status,
 )
 from slinky.slurm.accounting import account_requests, accounting_jobs, qos, views
 
@@ -83,7 +83,7 @@ async def test_every_version_is_read(slurm: Beside, version: DataParserVersion) 
 
 async def test_the_newest_version_is_negotiated(client: SlurmClient) -> None:
     assert await client.version() is max(DataParserVersion)
-    assert client.session.slurm.cluster == "lab"
+    assert client.session.server.cluster == "lab"
 
 
 async def test_a_job_lives_and_ends(clean: SlurmClient) -> None:
@@ -94,7 +94,7 @@ async def test_a_job_lives_and_ends(clean: SlurmClient) -> None:
     assert await clean.job(job.sluid) == job
     (place,) = await clean.resources(made.job_id)
     assert place.node == job.nodes
-    assert [conf.gres.indices(gres.index or "") for gres in place.gres] == [(0, 1)]
+    assert [conf.gres.parse_indices(gres.index or "") for gres in place.gres] == [(0, 1)]
     assert [status.state.base for status in await clean.job_states([made.job_id])] == ["RUNNING"]
     assert await clean.update_job(made.job_id, JobRequest(comment="uid-2", time_limit=number(30))) == ()
     assert (await clean.job(made.job_id)).time_limit.value == 30
@@ -251,17 +251,17 @@ async def test_accounts_users_and_qos_come_and_go(clean: SlurmClient) -> None:
     database = clean.accounting
     new = account_requests.NewAccounts(
         account_requests.AccountsCondition(("k8s",), account_requests.AssociationSettings(parent="root", fairshare=10)),
-        account_requests.AccountText("pods", "k8s"),
+        account_requests.AccountDescription("pods", "k8s"),
     )
     await database.add_accounts(new)
     await database.add_accounts(new)  # found as wanted: no error
     try:
         users = account_requests.UsersCondition(("bob",), ("k8s",), account_requests.AssociationSettings())
-        await database.add_users(account_requests.NewUsers(users, account_requests.UserText(("None",))))
+        await database.add_users(account_requests.NewUsers(users, account_requests.UserSettings(("None",))))
         cap = qos.QosTres(per=views.TresPer(user=(Tres("cpu", count=4),)))
         limits = qos.QosLimits(max=qos.QosMax(tres=cap))
         await database.write_qos(qos.Qos("pods", priority=number(10), limits=limits))
-        (found,) = (await database.one_qos("pods")).limits.max.tres.per.user
+        (found,) = (await database.qos_by_name("pods")).limits.max.tres.per.user
         assert (found.type, found.count) == ("cpu", 4)
         (association,) = await database.associations(account="k8s", user="bob")
         await database.write_associations(msgspec.structs.replace(association, qos=("normal", "pods")))
@@ -289,7 +289,7 @@ async def test_the_outcome_of_a_job_can_be_recorded(clean: SlurmClient) -> None:
             pass
         assert time.monotonic() < deadline
     assert record.sluid == sluid
-    for status, code in ((exit_status(3), 3), (exit_status(0, signal=9), 137), (exit_status(0), 0)):
+    for status, code in ((wait_status(3), 3), (wait_status(0, signal=9), 137), (wait_status(0), 0)):
         outcome = accounting_jobs.JobOutcome(extra="{}", derived_exit_code=status)
         await clean.accounting.write_outcome(made.job_id, outcome)
         assert (await clean.accounting.job(made.job_id)).derived_exit_code.code == code

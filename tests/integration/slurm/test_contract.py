@@ -13,9 +13,9 @@ from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import DataParserVersion
 from slinky.slurm.accounting import account_requests, accounting_jobs, qos
 from slinky.slurm.accounting import views as accounts
-from slinky.slurm.errors import MEANING
+from slinky.slurm.errors import ERROR_TYPES
 from slinky.slurm.model import partitions, requests, states, statistics, values, views
-from slinky.slurm.transport.endpoints import TABLE
+from slinky.slurm.transport.endpoints import ENDPOINTS
 
 NEWEST = max(DataParserVersion)
 
@@ -37,13 +37,13 @@ SCHEMAS: dict[type[msgspec.Struct], str] = {
     requests.ReservationRequest: "reservation_desc_msg",
     requests.SubmitBody: "job_submit_req",
     requests.RequeueBody: "openapi_jobs_requeue_query",
-    requests.NewNode: "openapi_create_node_req",
+    requests.NewNodeBody: "openapi_create_node_req",
     accounts.Account: "account",
     accounts.User: "user",
     accounts.Association: "assoc",
     qos.Qos: "qos",
     accounts.Cluster: "cluster_rec",
-    accounting_jobs.PastJob: "job",
+    accounting_jobs.AccountingJob: "job",
     accounting_jobs.JobOutcome: "job_modify",
     accounts.Wckey: "wckey",
     account_requests.NewAccounts: "openapi_accounts_add_cond_resp",
@@ -134,11 +134,11 @@ def test_every_field_exists_with_the_type_we_read(
 
 
 @pytest.mark.parametrize("version", list(DataParserVersion))
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", ENDPOINTS)
 def test_every_path_exists_from_the_version_that_the_table_says(
     documents: dict[DataParserVersion, Document], version: DataParserVersion, name: str
 ) -> None:
-    row = TABLE[name]
+    row = ENDPOINTS[name]
     path = f"/{row.api}/{version}/{row.path}"
     assert ((row.method, path) in documents[version].operations()) is (version >= row.since)
 
@@ -162,7 +162,7 @@ def test_every_state_word_is_known(documents: dict[DataParserVersion, Document])
 
 
 def test_every_error_number_of_the_table_is_one_of_slurm(slurm: Beside) -> None:
-    numbers = [number for number in MEANING if number > 0]
+    numbers = [number for number in ERROR_TYPES if number > 0]
     script = "for n in {}; do scontrol errnumstr $n; done".format(" ".join(map(str, numbers)))
     texts = slurm.exec("sh", "-c", script).splitlines()
     assert len(texts) == len(numbers)

@@ -30,19 +30,28 @@ from slinky.slurm import (
     MintedToken,
     Mirror,
     ObjectKind,
+    PollingIntervals,
     Presence,
     Rejected,
     Retryable,
-    Rhythm,
     SlurmClient,
     SlurmctldUnreachable,
     SlurmError,
     SlurmNotFound,
     TransportError,
-    mint,
+    mint_token,
 )
 
-LIVELY = Rhythm(tick=0.1, lively=0.1, sweep=0.5, nodes=0.1, tables=0.5, node_burden=1, retry=0.1, retry_most=0.5)
+LIVELY = PollingIntervals(
+    statistics=0.1,
+    active_jobs=0.1,
+    idle_jobs=0.5,
+    nodes=0.1,
+    partitions=0.5,
+    node_cost_factor=1,
+    retry_min=0.1,
+    retry_max=0.5,
+)
 
 FAULTS: dict[str, tuple[Fault, type[SlurmError]]] = {
     "garbage": (garbage(), Malformed),
@@ -70,7 +79,7 @@ async def cautious(proxy: FaultProxy, slurm: Beside) -> AsyncIterator[SlurmClien
 async def settled(mirror: Mirror, *, sighted: bool) -> None:
     """Wait until the mirror sees, or sees no more."""
     async with asyncio.timeout(PATIENCE):
-        with mirror.subscribe(ObjectKind.SIGHT) as feed:
+        with mirror.subscribe(ObjectKind.MIRROR) as feed:
             while (mirror.fault is None) is not sighted:
                 await feed.next()
 
@@ -90,7 +99,7 @@ async def test_a_blind_mirror_knows_that_it_is_blind_and_misses_nothing(
     name: str, cautious: SlurmClient, client: SlurmClient, proxy: FaultProxy
 ) -> None:
     made = await client.allocate(external())
-    async with Mirror(cautious, rhythm=LIVELY) as mirror:
+    async with Mirror(cautious, intervals=LIVELY) as mirror:
         mirror.track(made.job_id)
         await mirror.synced()
         nodes = set(mirror.nodes)
@@ -101,7 +110,7 @@ async def test_a_blind_mirror_knows_that_it_is_blind_and_misses_nothing(
             assert set(mirror.nodes) == nodes
             assert mirror.nodes.presence("k001", within=0.0) is Presence.UNKNOWN
             assert mirror.nodes.presence("nowhere", within=0.0) is Presence.UNKNOWN
-            assert mirror.whereabouts(made.job_id, within=0.0).presence is Presence.UNKNOWN
+            assert mirror.lookup_job(made.job_id, within=0.0).presence is Presence.UNKNOWN
             assert absences(feed) == []
             proxy.fault = None
             await settled(mirror, sighted=True)
@@ -111,32 +120,32 @@ async def test_a_blind_mirror_knows_that_it_is_blind_and_misses_nothing(
 
 def absences(feed: Feed) -> list[str]:
     """What a feed has to tell that somebody could take for an absence."""
-    return [change.key for change in feed._waiting.values() if change.after is None]
+    return [change.key for change in feed._queue.values() if change.after is None]
 
 
 async def test_an_empty_node_list_takes_no_node_away(cautious: SlurmClient, proxy: FaultProxy) -> None:
-    async with Mirror(cautious, rhythm=LIVELY) as mirror:
+    async with Mirror(cautious, intervals=LIVELY) as mirror:
         await mirror.synced()
         nodes = set(mirror.nodes)
         with mirror.subscribe(ObjectKind.NODE) as feed:
             proxy.fault = only("/nodes/", empty("nodes"))
             async with asyncio.timeout(PATIENCE):
-                while not mirror.nodes.doubt or mirror.nodes.doubt.sightings < 3:  # noqa: ASYNC110
+                while not mirror.nodes.unconfirmed_loss or mirror.nodes.unconfirmed_loss.observations < 3:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             assert set(mirror.nodes) == nodes
             assert mirror.nodes.presence("k001") is Presence.UNKNOWN
-            assert ObjectKind.NODE in mirror.doubts
+            assert mirror.nodes.unconfirmed_loss is not None
             assert len(feed) == 0
             proxy.fault = None
             await mirror.refresh()
             assert mirror.nodes.presence("k001") is Presence.PRESENT
-            assert mirror.doubts == {}
+            assert mirror.nodes.unconfirmed_loss is None
 
 
 async def test_an_empty_job_list_ends_no_job(cautious: SlurmClient, client: SlurmClient, proxy: FaultProxy) -> None:
     made = [(await client.submit(external(hold=True))).job_id for _ in range(8)]
     try:
-        async with Mirror(cautious, rhythm=LIVELY) as mirror:
+        async with Mirror(cautious, intervals=LIVELY) as mirror:
             for job in made:
                 mirror.track(job)
             with mirror.subscribe(ObjectKind.JOB) as feed:
@@ -144,14 +153,14 @@ async def test_an_empty_job_list_ends_no_job(cautious: SlurmClient, client: Slur
                 await mirror.refresh()
                 proxy.fault = only("/jobs/state/", empty("jobs"))
                 async with asyncio.timeout(PATIENCE):
-                    while not mirror.jobs.doubt:
-                        mirror.poke()
+                    while not mirror.jobs.unconfirmed_loss:
+                        mirror.request_refresh()
                         await asyncio.sleep(0.05)
-                assert mirror.whereabouts(made[0]).presence is Presence.UNKNOWN
+                assert mirror.lookup_job(made[0]).presence is Presence.UNKNOWN
                 assert absences(feed) == []
                 proxy.fault = None
                 await mirror.refresh()
-                assert mirror.whereabouts(made[0]).presence is Presence.PRESENT
+                assert mirror.lookup_job(made[0]).presence is Presence.PRESENT
     finally:
         await client.cancel_many(JobSelection(jobs=[str(job) for job in made]))
 
@@ -160,21 +169,21 @@ async def test_one_job_that_a_list_lacks_is_looked_up_before_it_is_called_gone(
     cautious: SlurmClient, client: SlurmClient, proxy: FaultProxy
 ) -> None:
     made = await client.submit(external(hold=True))
-    async with Mirror(cautious, rhythm=LIVELY, all_jobs=False) as mirror:
+    async with Mirror(cautious, intervals=LIVELY, all_jobs=False) as mirror:
         with mirror.subscribe(ObjectKind.JOB) as feed:
             mirror.track(made.job_id)
             await until(feed, becomes(made.job_id, "PENDING"))
             proxy.fault = only("/jobs/state/", empty("jobs"))
             await mirror.refresh()
             assert proxy.hits
-            assert mirror.whereabouts(made.job_id).presence is Presence.PRESENT
+            assert mirror.lookup_job(made.job_id).presence is Presence.PRESENT
             assert len(feed) == 0
     await client.cancel(made.job_id)
 
 
 async def test_an_expired_token_is_an_auth_error_everywhere(slurm: Beside) -> None:
-    stale = mint(slurm.jwt_key, "slurm", lifetime=10, now=1_700_000_000)
-    for token in (stale, mint(b"wrong" * 10, "slurm"), "nonsense"):
+    stale = mint_token(slurm.jwt_key, "slurm", lifetime=10, now=1_700_000_000)
+    for token in (stale, mint_token(b"wrong" * 10, "slurm"), "nonsense"):
         async with SlurmClient(slurm.url, token) as client:
             for question in (client.up(), client.nodes(), client.job(1), client.accounting.accounts()):
                 with pytest.raises(AuthError):
@@ -183,7 +192,7 @@ async def test_an_expired_token_is_an_auth_error_everywhere(slurm: Beside) -> No
 
 async def test_a_mirror_whose_token_expires_goes_on_with_the_next_one(slurm: Beside) -> None:
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm", lifetime=2)
-    async with SlurmClient(slurm.url, tokens) as client, Mirror(client, rhythm=LIVELY) as mirror:
+    async with SlurmClient(slurm.url, tokens) as client, Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
         await asyncio.sleep(3)
         await mirror.refresh()
@@ -204,18 +213,18 @@ async def test_without_slurmdbd_only_accounting_fails(slurm: Beside, client: Slu
 
 async def test_without_accounting_only_partitions_are_out_of_sight(slurm: Beside, client: SlurmClient) -> None:
     """Partitions are told with the help of slurmdbd; a cluster without accounting works on."""
-    async with Mirror(client, rhythm=LIVELY) as mirror, contextlib.AsyncExitStack() as later:
+    async with Mirror(client, intervals=LIVELY) as mirror, contextlib.AsyncExitStack() as later:
         await mirror.synced()
         known = set(mirror.partitions)
         slurm.stop("slurmdbd")
         try:
             with pytest.raises(DatabaseUnreachable):
                 await client.partitions()
-            newcomer = await later.enter_async_context(Mirror(client, rhythm=LIVELY))
+            newcomer = await later.enter_async_context(Mirror(client, intervals=LIVELY))
             await newcomer.synced()
             assert not newcomer.partitions.synced
             assert set(newcomer.nodes) == set(mirror.nodes)
-            await asyncio.sleep(2 * LIVELY.tables)
+            await asyncio.sleep(2 * LIVELY.partitions)
             await mirror.refresh()
             assert mirror.fault is newcomer.fault is None
             assert mirror.nodes.presence("k001") is Presence.PRESENT
@@ -229,7 +238,7 @@ async def test_without_accounting_only_partitions_are_out_of_sight(slurm: Beside
 
 
 async def test_without_slurmrestd_the_mirror_is_blind_and_then_sees_again(slurm: Beside, client: SlurmClient) -> None:
-    async with Mirror(client, rhythm=LIVELY) as mirror:
+    async with Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
         made = await client.allocate(external())
         mirror.track(made.job_id)
@@ -250,7 +259,7 @@ async def test_without_slurmrestd_the_mirror_is_blind_and_then_sees_again(slurm:
 
 async def test_without_slurmctld_nothing_is_known_and_nothing_is_lost(slurm: Beside, client: SlurmClient) -> None:
     made = await client.submit(external(hold=True))
-    async with Mirror(client, rhythm=LIVELY) as mirror:
+    async with Mirror(client, intervals=LIVELY) as mirror:
         mirror.track(made.job_id)
         with mirror.subscribe(ObjectKind.JOB, ObjectKind.NODE) as feed:
             await until(feed, becomes(made.job_id, "PENDING"))
@@ -264,14 +273,14 @@ async def test_without_slurmctld_nothing_is_known_and_nothing_is_lost(slurm: Bes
                     await client.cancel(made.job_id)
                 assert not await client.up()
                 await settled(mirror, sighted=False)
-                assert mirror.whereabouts(made.job_id, within=0.0).presence is Presence.UNKNOWN
+                assert mirror.lookup_job(made.job_id, within=0.0).presence is Presence.UNKNOWN
                 assert absences(feed) == []
             finally:
                 slurm.start("slurmctld")
             await settled(mirror, sighted=True)
             await mirror.refresh()
             assert set(mirror.nodes) == nodes
-            assert mirror.whereabouts(made.job_id).presence is Presence.PRESENT
+            assert mirror.lookup_job(made.job_id).presence is Presence.PRESENT
             await client.cancel(made.job_id)
             await until(feed, becomes(made.job_id, "CANCELLED"))
 
@@ -279,7 +288,7 @@ async def test_without_slurmctld_nothing_is_known_and_nothing_is_lost(slurm: Bes
 async def test_a_job_lost_in_a_crash_is_not_taken_for_the_one_that_got_its_id(
     slurm: Beside, client: SlurmClient
 ) -> None:
-    async with Mirror(client, rhythm=LIVELY) as mirror:
+    async with Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
         for _ in range(12):
             made = await client.submit(external(hold=True, comment="first"))
@@ -297,9 +306,9 @@ async def test_a_job_lost_in_a_crash_is_not_taken_for_the_one_that_got_its_id(
             pytest.fail("slurmctld saved its state in time, twelve times in a row")
         assert (await client.job(second)).sluid != sluid
         async with asyncio.timeout(PATIENCE):
-            while mirror.whereabouts(made.job_id, sluid).presence is not Presence.ABSENT:  # noqa: ASYNC110
+            while mirror.lookup_job(made.job_id, sluid).presence is not Presence.ABSENT:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        record = mirror.whereabouts(made.job_id, sluid).record
+        record = mirror.lookup_job(made.job_id, sluid).record
         assert record is not None
         assert record.lost
         assert not record.state.ended

@@ -13,7 +13,6 @@ from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import (
     Change,
     Doorbell,
-    Exchange,
     Feed,
     JobRecord,
     JobSelection,
@@ -21,12 +20,13 @@ from slinky.slurm import (
     Mirror,
     NodeUpdate,
     ObjectKind,
+    PollingIntervals,
     Presence,
-    Rhythm,
+    RequestRecord,
     SlurmClient,
     number,
 )
-from slinky.slurm.mirror.job_tracker import CROWD
+from slinky.slurm.mirror.job_tracker import MANY_ENDS
 
 PATIENCE = 30.0
 
@@ -58,7 +58,7 @@ async def mirror(client: SlurmClient) -> AsyncIterator[Mirror]:
 
 async def test_the_first_sight_is_told_like_every_other(client: SlurmClient) -> None:
     mirror = Mirror(client)
-    with mirror.subscribe(ObjectKind.SIGHT) as feed:
+    with mirror.subscribe(ObjectKind.MIRROR) as feed:
         async with mirror:
             assert await until(feed, lambda change: change.after is None)
             assert mirror.nodes.synced
@@ -70,7 +70,7 @@ async def test_everything_is_seen(mirror: Mirror) -> None:
     assert {"all", "work", "ext"} <= set(mirror.partitions)
     assert mirror.reservations.synced
     assert mirror.fault is None
-    assert mirror.doubts == {}
+    assert mirror.nodes.unconfirmed_loss is None
     assert mirror.nodes.presence("k001") is Presence.PRESENT
     assert mirror.nodes.presence("nowhere") is Presence.ABSENT
 
@@ -86,8 +86,8 @@ async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: S
         assert started.sluid == started.detail.sluid
         assert started.resources is not None
         assert [(gres.count, gres.index) for gres in started.resources[0].gres] == [(2, "0-1")]
-        assert mirror.whereabouts(made.job_id, started.sluid).presence is Presence.PRESENT
-        assert mirror.whereabouts(made.job_id, "another").presence is Presence.UNKNOWN
+        assert mirror.lookup_job(made.job_id, started.sluid).presence is Presence.PRESENT
+        assert mirror.lookup_job(made.job_id, "another").presence is Presence.UNKNOWN
         await client.cancel(made.job_id)
         ended = (await until(feed, becomes(made.job_id, "CANCELLED"))).after
         assert isinstance(ended, JobRecord)
@@ -98,7 +98,7 @@ async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: S
 
 async def test_a_job_that_was_just_made_can_be_read_at_once(mirror: Mirror, client: SlurmClient) -> None:
     made = await client.allocate(external(comment="uid"))
-    await mirror.look(made.job_id)
+    await mirror.read_job(made.job_id)
     found = mirror.jobs[str(made.job_id)]
     assert found.state.running
     assert found.sluid
@@ -108,10 +108,10 @@ async def test_a_job_that_was_just_made_can_be_read_at_once(mirror: Mirror, clie
 async def test_a_crowd_of_ends_is_told_whole_and_in_the_end_with_all_there_is_to_know(
     mirror: Mirror, client: SlurmClient
 ) -> None:
-    made = [str((await client.submit(external(hold=True))).job_id) for _ in range(3 * CROWD)]
+    made = [str((await client.submit(external(hold=True))).job_id) for _ in range(3 * MANY_ENDS)]
     with mirror.subscribe(ObjectKind.JOB) as feed:
         for job in made:
-            await mirror.look(job)
+            await mirror.read_job(job)
         await client.cancel_many(JobSelection(jobs=made))
         for job in made:
             if not mirror.jobs[job].state.ended:
@@ -140,7 +140,7 @@ async def test_jobs_that_nobody_tracks_are_told_too(mirror: Mirror, slurm: Besid
 async def test_drains_are_told(mirror: Mirror, client: SlurmClient) -> None:
     with mirror.subscribe(ObjectKind.NODE) as feed:
         await client.update_node("k003", NodeUpdate(state=["DRAIN"], reason="test: drain"))
-        mirror.poke(nodes=True)
+        mirror.request_refresh(nodes=True)
         drained = (await until(feed, lambda change: change.key == "k003")).after
         assert drained.state.drained
         assert drained.reason == "test: drain"
@@ -152,17 +152,17 @@ async def test_drains_are_told(mirror: Mirror, client: SlurmClient) -> None:
 async def test_nodes_that_come_and_go_are_told(mirror: Mirror, client: SlurmClient, slurm: Beside) -> None:
     with mirror.subscribe(ObjectKind.NODE) as feed:
         slurm.add_external_nodes(2, prefix="m")
-        mirror.poke(nodes=True)
+        mirror.request_refresh(nodes=True)
         await until(feed, becomes("m001", "IDLE"))
         await client.delete_nodes("m001", "m002")
-        mirror.poke(nodes=True)
+        mirror.request_refresh(nodes=True)
         await until(feed, lambda change: change.key == "m001" and change.after is None)
     assert mirror.nodes.presence("m001") is Presence.ABSENT
 
 
 async def test_a_reservation_is_told(client: SlurmClient, slurm: Beside) -> None:
-    rhythm = msgspec.structs.replace(Rhythm(), tables=0.2)
-    async with Mirror(client, rhythm=rhythm) as mirror:
+    intervals = msgspec.structs.replace(PollingIntervals(), partitions=0.2)
+    async with Mirror(client, intervals=intervals) as mirror:
         await mirror.synced()
         with mirror.subscribe(ObjectKind.RESERVATION) as feed:
             slurm.exec(
@@ -187,9 +187,9 @@ async def test_only_tracked_jobs_are_asked_for_when_that_is_wanted(client: Slurm
 
 
 async def test_a_ring_makes_the_mirror_look_at_once(client: SlurmClient, slurm: Beside, lab: Lab) -> None:
-    lazy = Rhythm(tick=300, sweep=300, lively=300, nodes=300, tables=300)
+    lazy = PollingIntervals(statistics=300, idle_jobs=300, active_jobs=300, nodes=300, partitions=300)
     here = lab.network.host
-    async with Mirror(client, rhythm=lazy) as mirror, Doorbell(mirror.poke, host=here) as bell:
+    async with Mirror(client, intervals=lazy) as mirror, Doorbell(mirror.request_refresh, host=here) as bell:
         await mirror.synced()
         with mirror.subscribe(ObjectKind.JOB) as feed:
             made = await client.allocate(external())
@@ -199,7 +199,7 @@ async def test_a_ring_makes_the_mirror_look_at_once(client: SlurmClient, slurm: 
 
 
 async def test_an_idle_mirror_never_reads_a_list_of_jobs_in_full(slurm: Beside) -> None:
-    seen: list[Exchange] = []
+    seen: list[RequestRecord] = []
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
     async with SlurmClient(slurm.url, tokens, observe=seen.append) as client, Mirror(client) as mirror:
         await mirror.synced()
@@ -209,8 +209,8 @@ async def test_an_idle_mirror_never_reads_a_list_of_jobs_in_full(slurm: Beside) 
 
 
 async def test_the_reason_of_a_waiting_job_is_kept_fresh(client: SlurmClient) -> None:
-    rhythm = Rhythm(pending=0.1, sweep=0.2, lively=0.1)
-    async with Mirror(client, rhythm=rhythm) as mirror:
+    intervals = PollingIntervals(pending_job=0.1, idle_jobs=0.2, active_jobs=0.1)
+    async with Mirror(client, intervals=intervals) as mirror:
         made = await client.submit(external(hold=True, priority=number(0)))
         with mirror.subscribe(ObjectKind.JOB) as feed:
             mirror.track(made.job_id)
@@ -227,6 +227,6 @@ async def test_heterogeneous_jobs_are_followed_like_others(mirror: Mirror, clien
             mirror.track(job.job_id)
         await until(feed, becomes(made[-1].job_id, "PENDING"))
         await mirror.refresh()
-        assert mirror.doubts == {}
+        assert mirror.nodes.unconfirmed_loss is None
         await client.cancel(made[0].job_id)
         await until(feed, becomes(made[0].job_id, "CANCELLED"))

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import AuthError, FileToken, SlurmClient
-from slinky.slurm.jwks import jwks, mint_rs256
-from slinky.slurm.tokens import claims
+from slinky.slurm.jwks import build_jwks, mint_rs256
+from slinky.slurm.tokens import read_claims
 
 PUBLISH = 'printf "%s" "$1" > /etc/slurm/jwks.json; chmod 644 /etc/slurm/jwks.json'
 KEEP = "cp -p /etc/slurm/slurm.conf /tmp/was"
@@ -24,7 +24,7 @@ def published(slurm: Beside) -> Iterator[bytes]:
     """A private key whose public half slurmctld has been told."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    slurm.exec("sh", "-c", f"{PUBLISH}; {KEEP}; {ACCEPT}", "sh", jwks({"one": pem}))
+    slurm.exec("sh", "-c", f"{PUBLISH}; {KEEP}; {ACCEPT}", "sh", build_jwks({"one": pem}))
     slurm.stop("slurmctld", signal=15)
     slurm.start("slurmctld")
     yield pem
@@ -43,7 +43,7 @@ async def test_slurmctld_accepts_tokens_of_published_keys_and_no_others(slurm: B
 
 def test_we_read_what_scontrol_mints(slurm: Beside) -> None:
     printed = slurm.exec("scontrol", "token", "username=alice", "lifespan=600")
-    found = claims(printed.strip().removeprefix("SLURM_JWT="))
+    found = read_claims(printed.strip().removeprefix("SLURM_JWT="))
     assert found.user == "alice"
     assert found.expires is not None
     assert found.issued is not None

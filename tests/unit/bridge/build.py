@@ -10,7 +10,7 @@ import msgspec
 from slinky.bridge import names
 from slinky.bridge.state.views import DeviceClass, ResourceSlice, WorkloadPod
 from slinky.kube import Node
-from slinky.slurm import Job, JobRecord, JobState, NodeResources, Presence, Whereabouts
+from slinky.slurm import Job, JobLookup, JobRecord, JobState, NodeResources, Presence
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -153,9 +153,9 @@ class Sight:
     def __init__(self, shown: JobRecord) -> None:
         self.jobs = {shown.job_id: shown}
 
-    def whereabouts(self, job: str) -> Whereabouts:
+    def lookup_job(self, job: str) -> JobLookup:
         """It is seen, or nothing is known."""
-        return Whereabouts(Presence.PRESENT, self.jobs.get(job))
+        return JobLookup(Presence.PRESENT, self.jobs.get(job))
 
     def track(self, job: str) -> None:
         """Nothing moves here."""

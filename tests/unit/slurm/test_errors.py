@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slinky.slurm.errors import (
-    MEANING,
+    ERROR_TYPES,
     AuthError,
     Busy,
     DatabaseUnreachable,
@@ -37,7 +37,7 @@ def test_a_number_has_a_meaning(number: int, kind: type[SlurmError]) -> None:
     assert type(error_for([Problem(number, "text", "source")])) is kind
 
 
-@given(st.integers().filter(lambda number: number not in MEANING))
+@given(st.integers().filter(lambda number: number not in ERROR_TYPES))
 def test_an_unknown_number_is_a_refusal_and_never_an_absence(number: int) -> None:
     error = error_for([Problem(number, "text", "source")])
     assert type(error) is Rejected
@@ -55,7 +55,7 @@ def test_a_refusal_without_any_word_is_still_an_error() -> None:
 
 
 def test_nothing_that_may_be_retried_is_a_refusal() -> None:
-    for kind in MEANING.values():
+    for kind in ERROR_TYPES.values():
         assert not (issubclass(kind, Retryable) and issubclass(kind, Rejected))
 
 

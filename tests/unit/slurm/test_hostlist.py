@@ -4,7 +4,7 @@ from ClusterShell.NodeSet import NodeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slinky.slurm.hostlist import HostlistError, expand, fold, natural
+from slinky.slurm.hostlist import HostlistError, expand, fold, natural_sort_key
 
 NAMES = st.from_regex(r"[a-z]{1,3}(-[a-z])?[0-9]{0,4}(-ib)?", fullmatch=True)
 
@@ -58,7 +58,7 @@ def test_names_fold_into_ranges(names: list[str], text: str) -> None:
 
 @given(st.lists(NAMES, max_size=40))
 def test_folding_loses_nothing_and_adds_nothing(names: list[str]) -> None:
-    assert sorted(expand(fold(names)), key=natural) == sorted(set(names), key=natural)
+    assert sorted(expand(fold(names)), key=natural_sort_key) == sorted(set(names), key=natural_sort_key)
 
 
 @settings(max_examples=30)

@@ -10,14 +10,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm.jwks import jwks, mint_rs256
+from slinky.slurm.jwks import build_jwks, mint_rs256
 from slinky.slurm.tokens import (
     LAST_SECOND,
     FileToken,
     MintedToken,
     TokenError,
-    claims,
-    mint,
+    mint_token,
+    read_claims,
     refresh_after,
 )
 
@@ -33,36 +33,36 @@ class Clock:
 
 
 def test_a_minted_token_says_what_scontrol_says() -> None:
-    token = mint(KEY, "alice", lifetime=600, now=1000.9)
+    token = mint_token(KEY, "alice", lifetime=600, now=1000.9)
     assert jwt.get_unverified_header(token) == {"alg": "HS256", "typ": "JWT"}
     found = jwt.decode(token, KEY, algorithms=["HS256"], options={"verify_exp": False, "verify_iat": False})
     assert found == {"iat": 1000, "exp": 1600, "sun": "alice"}
 
 
 def test_times_are_whole_and_within_what_slurm_can_count() -> None:
-    found = claims(mint(KEY, "alice", lifetime=1e12, now=1000))
+    found = read_claims(mint_token(KEY, "alice", lifetime=1e12, now=1000))
     assert found.expires == LAST_SECOND
-    assert claims(mint(KEY, "alice", lifetime=0.2, now=1000)).expires == 1001
+    assert read_claims(mint_token(KEY, "alice", lifetime=0.2, now=1000)).expires == 1001
 
 
 @pytest.mark.parametrize("user", ["", "a b", "a\nb", "\x00"])
 def test_a_token_needs_a_user(user: str) -> None:
     with pytest.raises(TokenError):
-        mint(KEY, user)
+        mint_token(KEY, user)
 
 
 def test_a_weak_key_or_a_dead_lifetime_is_refused() -> None:
     with pytest.raises(TokenError):
-        mint(b"short", "alice")
+        mint_token(b"short", "alice")
     with pytest.raises(TokenError):
-        mint(KEY, "alice", lifetime=0)
+        mint_token(KEY, "alice", lifetime=0)
 
 
 def test_a_published_key_verifies_what_its_private_half_signed() -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     token = mint_rs256(pem, "alice", kid="one", now=1000)
-    document = json.loads(jwks({"one": pem}))
+    document = json.loads(build_jwks({"one": pem}))
     assert "d" not in document["keys"][0]
     public = jwt.PyJWK(document["keys"][0]).key
     found = jwt.decode(token, public, algorithms=["RS256"], options={"verify_exp": False})
@@ -81,7 +81,7 @@ def test_a_minted_token_is_replaced_before_it_ends() -> None:
     clock.now += 2
     second = source.token()
     assert second != first
-    assert not claims(second).expired(clock.now + 79)
+    assert not read_claims(second).expired(clock.now + 79)
 
 
 def test_a_clock_set_back_does_not_keep_a_token_from_the_future() -> None:
@@ -118,7 +118,7 @@ def test_a_rotated_file_is_noticed_and_a_missing_one_is_survived(tmp_path: Path)
 
 @pytest.mark.parametrize(("age", "due"), [(0, 80), (79, 1), (80, 0), (500, 0), (-500, 100)], ids=str)
 def test_the_next_refresh_is_never_negative_and_never_beyond_the_lifetime(age: float, due: float) -> None:
-    token = mint(KEY, "alice", lifetime=100, now=1000)
+    token = mint_token(KEY, "alice", lifetime=100, now=1000)
     assert refresh_after(token, now=1000 + age, lifetime=100) == due
     assert refresh_after("nonsense", now=0, lifetime=100) == 0
 
@@ -127,4 +127,4 @@ def test_the_next_refresh_is_never_negative_and_never_beyond_the_lifetime(age: f
 def test_any_text_is_a_token_or_refused(text: str) -> None:
     for candidate in (text, f"a.{text}.b"):
         with contextlib.suppress(TokenError):
-            claims(candidate)
+            read_claims(candidate)

@@ -42,7 +42,7 @@ class Exclusions:
                 self._judge_anew(name)
 
     def _host_changed(self, change: Change) -> None:
-        if change.kind is ObjectKind.SIGHT:
+        if change.kind is ObjectKind.MIRROR:
             self._answers.clear()
         if change.kind is not ObjectKind.NODE:
             return
@@ -68,7 +68,7 @@ class Exclusions:
     def invalidate(self) -> None:
         """Slurm does not know a host that was left out: it has gone a moment ago."""
         self._answers.clear()
-        self._mirror.poke(nodes=True)
+        self._mirror.request_refresh(nodes=True)
 
     async def excluded_hosts(self, pods: Iterable[WorkloadPod], partition: str) -> dict[str, frozenset[str]]:
         """The hosts of a partition that a pod cannot use, by its uid."""
@@ -110,7 +110,7 @@ class Exclusions:
 
     def _hosts(self, names: Iterable[str]) -> dict[str, Host]:
         """Hosts that can be named: not one that may have vanished, since Slurm refuses a job that names a stranger."""
-        gone = self._mirror.nodes.doubt.missing if self._mirror.nodes.doubt else ()
+        gone = self._mirror.nodes.unconfirmed_loss.missing if self._mirror.nodes.unconfirmed_loss else ()
         return {name: host for name in names if name not in gone and (host := self._mirror.nodes.get(name))}
 
     def hosts_not_matching(self, suits: Callable[[str], bool]) -> frozenset[str]:

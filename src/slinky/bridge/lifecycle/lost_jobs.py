@@ -129,7 +129,7 @@ class LostJobs:
             await self._mirror.refresh()
             states = [self._mirror.nodes[host].state for host in hosts if host in self._mirror.nodes]
             taken = any(state.busy and (bool(request.shared) or state.schedulable) for state in states)
-            return taken and self._mirror.nodes.doubt is None
+            return taken and self._mirror.nodes.unconfirmed_loss is None
         return False
 
     async def _evict(self, pods: tuple[WorkloadPod, ...], said: ConditionText) -> None:

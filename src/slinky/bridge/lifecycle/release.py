@@ -16,7 +16,7 @@ from slinky.bridge.lifecycle.outcome import WITHDRAWN, PodOutcome
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.observe import Clock, Log, counter
 from slinky.slurm import ExitCode, Mirror, Retryable, SlurmClient, SlurmConflict, SlurmError, SlurmNotFound, number
-from slinky.slurm.accounting.accounting_jobs import JobOutcome, PastComment
+from slinky.slurm.accounting.accounting_jobs import AccountingJobComment, JobOutcome
 
 log = Log("slinky.bridge.lifecycle.release")
 
@@ -65,12 +65,12 @@ class Releaser:
             if fate.word:
                 self._record(job, fate)
         self._ledger.record_ended(job)
-        self._mirror.poke()
+        self._mirror.request_refresh()
 
     def _record(self, job: str, fate: PodOutcome) -> None:
         # Slurm takes this number for a wait status, in which an exit code is the second byte.
         status = ExitCode(status=("ERROR" if fate.code else "SUCCESS",), return_code=number(fate.code << 8))
-        remark = JobOutcome(comment=PastComment(job=str(fate)), derived_exit_code=status)
+        remark = JobOutcome(comment=AccountingJobComment(job=str(fate)), derived_exit_code=status)
         self._later(PendingOutcome(self._clock.monotonic() + FIRST, job, 1, remark))
 
     def _later(self, word: PendingOutcome) -> None:

@@ -152,7 +152,7 @@ class Submitter:
                 rest = {**dict.fromkeys(FIXED), "excluded_nodes": request.excluded_nodes or NO_HOST}
                 await self._client.update_job(int(part.job_id), msgspec.structs.replace(request, **rest))
         except (SlurmConflict, SlurmNotFound):
-            self._mirror.poke()
+            self._mirror.request_refresh()
             return False
         self._ledger.track(_entry(job, unit, signed[0], group))
         return True

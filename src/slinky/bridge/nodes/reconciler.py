@@ -138,7 +138,7 @@ class NodeReconciler:
         if seen is Presence.PRESENT:
             self._made.discard(name)
         # It vanished with too many others to be believed, as when slurmctld comes back without its state ...
-        unbelieved = table.doubt is not None and name in table.doubt.missing
+        unbelieved = table.unconfirmed_loss is not None and name in table.unconfirmed_loss.missing
         # ... or we have made it since the mirror looked.
         unseen = seen is Presence.ABSENT and name in self._made
         if not (unbelieved or unseen):
@@ -151,10 +151,14 @@ class NodeReconciler:
 
     def _freshened(self, facts: NodeFacts) -> bool:
         """Have the hosts read now, if all that is missing to do something is that they were not for a while."""
-        stale = self._mirror.fault is None and self._mirror.nodes.doubt is None and not self._mirror.nodes.fresh()
+        stale = (
+            self._mirror.fault is None
+            and self._mirror.nodes.unconfirmed_loss is None
+            and not self._mirror.nodes.is_fresh()
+        )
         if not (stale and plan.pressing(facts)):
             return False
-        self._mirror.poke(nodes=True)
+        self._mirror.request_refresh(nodes=True)
         return True
 
     def _held_back(self, name: str) -> bool:
@@ -201,7 +205,7 @@ class NodeReconciler:
                 self._recorder.record(NODES.reference(node), reason, message, warning=True)
         if isinstance(action, plan.DEEDS):
             self._deeds.append(self._client.clock.monotonic())
-            self._mirror.poke(nodes=True)
+            self._mirror.request_refresh(nodes=True)
 
     async def _create(self, name: str, conf: str, comment: str) -> None:
         log.info("registering a node", host=name)

@@ -72,7 +72,7 @@ class JobRegistry:
         `exact` also reads the ids of cores and devices, which only workloads that claim devices need.
         """
         self._add(entry)
-        await self._mirror.look(entry.job, exact=exact)
+        await self._mirror.read_job(entry.job, exact_resources=exact)
 
     def _add(self, entry: JobEntry) -> None:
         self._entries[entry.job] = entry
@@ -172,7 +172,7 @@ class JobRegistry:
 
         Starts to track the components of a heterogeneous job.
         """
-        presence, record = self._mirror.whereabouts(job)
+        presence, record = self._mirror.lookup_job(job)
         if presence is Presence.ABSENT and record is not None:
             return ObservedJob(JobKnowledge.OVER, record, remains=self.is_live(job))
         if presence is not Presence.PRESENT or record is None or record.detail is None:
@@ -201,7 +201,7 @@ class JobRegistry:
             if component not in self._leader_of:
                 self._leader_of[component] = job
                 self._mirror.track(component)
-            presence, record = self._mirror.whereabouts(component)
+            presence, record = self._mirror.lookup_job(component)
             if record is None or presence is Presence.UNKNOWN or not (record.over or record.detail):
                 return None
             records.append(record)
@@ -225,7 +225,7 @@ class JobRegistry:
     def _is_component_live(self, job: str) -> bool:
         if self._leader_of.get(job, job) in self._ended:
             return False
-        presence, record = self._mirror.whereabouts(job)
+        presence, record = self._mirror.lookup_job(job)
         return not (presence is Presence.ABSENT or (record is not None and record.over))
 
     def is_ours(self, job: str) -> bool:

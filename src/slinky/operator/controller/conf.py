@@ -61,7 +61,7 @@ def slurm_conf(
         partitions=() if of.spec.external else tuple(_partition(s) for s in sets if s.spec.partition.enabled),
         extra=of.spec.extra_conf,
     ).text()
-    if wrong := conf.problems(text):
+    if wrong := conf.find_problems(text):
         raise conf.ConfError("; ".join(wrong))
     return text
 

@@ -63,7 +63,7 @@ class ControllerReconciler(OrderedReconciler[Controller]):
         watch(world.pods, _controller_of)
         orphans.watch_homes(world.pods)
         watch(world.pods, orphans.cluster_of, when=lambda old, new: orphans.homeless(world, new or old))
-        clusters.listen(lambda key, change: self.enqueue([key] if change.kind is What.SIGHT else []))
+        clusters.listen(lambda key, change: self.enqueue([key] if change.kind is What.MIRROR else []))
 
     async def act(self, found: Controller) -> ReconcileResult:
         """Apply everything the Controller consists of."""

@@ -26,8 +26,8 @@ from slinky.kube.errors import Blocked
 from slinky.kube.timestamps import format_timestamp, unix_seconds
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, Secret
-from slinky.slurm.jwks import jwks, mint_rs256
-from slinky.slurm.tokens import mint
+from slinky.slurm.jwks import build_jwks, mint_rs256
+from slinky.slurm.tokens import mint_token
 
 NEXT, BRIDGE = "next", "bridge.pem"
 UNTIMED = {"verify_exp": False, "verify_iat": False, "verify_nbf": False}
@@ -62,7 +62,7 @@ class Signer(NamedTuple):
 
     def sign(self, user: str, **claims: Any) -> str:
         """A new token."""
-        return (partial(mint_rs256, kid=self.kid) if self.kid else mint)(self.key, user, **claims)
+        return (partial(mint_rs256, kid=self.kid) if self.kid else mint_token)(self.key, user, **claims)
 
     def signed(self, token: bytes) -> bool:
         """Whether this key made this token, however old it is."""
@@ -102,7 +102,7 @@ class Ring(NamedTuple):
             known = json.loads(theirs)["keys"] if theirs else []
         except (ValueError, KeyError, TypeError):
             raise Blocked("InvalidJwks", "the document that jwksKeyRef names is not a JWKS document") from None
-        return json.dumps({"keys": [*known, *json.loads(jwks({self.kid: self.bridge}))["keys"]]})
+        return json.dumps({"keys": [*known, *json.loads(build_jwks({self.kid: self.bridge}))["keys"]]})
 
 
 class Reach(NamedTuple):

@@ -24,7 +24,7 @@ from slinky.operator.framework.reconciler import WORKERS, judge
 from slinky.operator.keys import jwt_keyring
 from slinky.operator.keys.jwt_keyring import MEANING, Reach, Ring, Stage, Step, describe, read
 from slinky.operator.keys.users import Holder, holders, owner, ring_of, source, sources, strange, tell, write
-from slinky.slurm.tokens import TokenError, claims
+from slinky.slurm.tokens import TokenError, read_claims
 
 #: Seconds between looks at a rotation; it has no event of its own.
 LOOK = 3.0
@@ -128,6 +128,6 @@ def _document(config: Child) -> str:
 
 def _issued(token: bytes) -> float:
     try:
-        return claims(token.decode(errors="replace")).issued or 0.0
+        return read_claims(token.decode(errors="replace")).issued or 0.0
     except TokenError:
         return 0.0

@@ -44,7 +44,7 @@ class LoginSetReconciler(Reconciler[LoginSet]):
         watch(world.controllers, lambda of: self._of_cluster(of.key))
         watch(world.contents.secrets, users(world.login_sets, references.SECRETS))
         watch(world.contents.secrets, self._using_key)
-        clusters.listen(lambda key, change: self.enqueue(self._of_cluster(key) if change.kind is What.SIGHT else ()))
+        clusters.listen(lambda key, change: self.enqueue(self._of_cluster(key) if change.kind is What.MIRROR else ()))
 
     async def act(self, found: LoginSet) -> ReconcileResult:
         """Apply everything the LoginSet consists of."""

@@ -14,14 +14,14 @@ from slinky.api.nodeset import NodeSet
 from slinky.kube.quantity import Quantity
 from slinky.operator.build.addresses import conf_server
 from slinky.operator.build.pod_parts import Piece
-from slinky.slurm.conf import node_settings, word
+from slinky.slurm.conf import checked_name, parse_node_settings
 
 
 def node_conf(of: NodeSet) -> str:
     """What the worker tells Slurm about itself. Raises `ConfError` for text that must not reach a command line."""
-    settings = {one.key.lower(): (one.key, one.value) for one in node_settings(of.spec.extra_conf)}
+    settings = {one.key.lower(): (one.key, one.value) for one in parse_node_settings(of.spec.extra_conf)}
     asked = [settings.pop(key, ("", ""))[1] for key in ("feature", "features")]
-    features = sorted({word(of.slurm_name, "host name"), *filter(None, ",".join(asked).split(","))})
+    features = sorted({checked_name(of.slurm_name, "host name"), *filter(None, ",".join(asked).split(","))})
     pairs = {key[0].upper() + key[1:]: value for key, value in settings.values()}
     pairs["Features"] = ",".join(features)
     return " ".join(f"{key}={value}" for key, value in sorted(pairs.items()))

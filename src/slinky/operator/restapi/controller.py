@@ -33,7 +33,7 @@ class RestApiReconciler(OrderedReconciler[RestApi]):
         watch(world.controllers, lambda of: self._speaking_for(of.key))
         watch(world.contents.secrets, self._using_secret)
         watch(world.children.caches[CONFIG_MAPS.name], self._using_config)
-        clusters.listen(lambda key, change: self.enqueue(self._speaking_for(key) if change.kind is What.SIGHT else ()))
+        clusters.listen(lambda key, change: self.enqueue(self._speaking_for(key) if change.kind is What.MIRROR else ()))
 
     async def act(self, found: RestApi) -> ReconcileResult:
         """Apply Service and Deployment."""

@@ -17,7 +17,7 @@ from slinky.observe import Log
 from slinky.operator.metrics import SLURM_AGE, SLURM_CALLS, SLURM_ERRORS, SLURM_UP, kind_of_failure
 from slinky.operator.slurm.job_deadlines import JobDeadlines
 from slinky.operator.slurm.snapshot import FRESH, SlurmSnapshot
-from slinky.slurm import Change, Exchange, MintedToken, Mirror, SlurmClient, SlurmError
+from slinky.slurm import Change, MintedToken, Mirror, RequestRecord, SlurmClient, SlurmError
 from slinky.slurm import ObjectKind as What
 
 log = Log("slinky.operator.slurm.clusters")
@@ -46,7 +46,7 @@ class _ClusterConnection:
 
     def note(self, change: Change) -> None:
         """Remember since when what is said can be relied upon."""
-        if change.kind is What.SIGHT:
+        if change.kind is What.MIRROR:
             self.sighted = time.monotonic()
             self.lost.clear()
         elif change.kind is What.NODE and change.after is None:
@@ -108,7 +108,7 @@ class Clusters:
     def stir(self, key: Key) -> None:
         """We have changed hosts of this cluster: look soon."""
         if found := self._clusters.get(key):
-            found.mirror.poke(nodes=True)
+            found.mirror.request_refresh(nodes=True)
 
     async def look(self, key: Key) -> bool:
         """See what is true now; whether Slurm has answered."""
@@ -125,7 +125,7 @@ class Clusters:
         """Whether a NodeSet waits for work to leave hosts of this cluster: then every move of jobs is news."""
         if found := self._clusters.get(key):
             (found.waiting.add if waiting else found.waiting.discard)(whose)
-            found.mirror.attentive = bool(found.waiting)
+            found.mirror.read_nodes_eagerly = bool(found.waiting)
 
     def expect_removal(self, key: Key, hosts: tuple[str, ...]) -> None:
         """We are removing these hosts; their absence will be no surprise."""
@@ -140,11 +140,11 @@ class Clusters:
         nodes, fault, now = found.mirror.nodes, found.mirror.fault, time.monotonic()
         return SlurmSnapshot(
             connected=True,
-            trusted=nodes.fresh(within) and fault is None,
+            trusted=nodes.is_fresh(within) and fault is None,
             hosts=dict(nodes),
             reservations=dict(found.mirror.reservations),
             fault=str(fault) if fault else "",
-            doubt=str(nodes.doubt) if nodes.doubt else "",
+            doubt=str(nodes.unconfirmed_loss) if nodes.unconfirmed_loss else "",
             deadlines=found.deadlines.of_host,
             seconds=now - found.sighted,
             lost={host: now - when for host, when in found.lost.items()},
@@ -173,7 +173,7 @@ class Clusters:
     def _told(self, key: Key, change: Change) -> None:
         if found := self._clusters.get(key):
             found.note(change)
-        if change.kind in {What.NODE, What.SIGHT, What.RESERVATION}:
+        if change.kind in {What.NODE, What.MIRROR, What.RESERVATION}:
             if change.kind is not What.RESERVATION and (found := self._clusters.get(key)):
                 found.deadlines.stir()
             self._tell(key, change)
@@ -183,7 +183,7 @@ class Clusters:
             listener(key, change)
 
 
-def _observed(key: Key, exchange: Exchange) -> None:
+def _observed(key: Key, exchange: RequestRecord) -> None:
     SLURM_CALLS.labels(*key, exchange.method, exchange.status).observe(exchange.seconds)
     if kind := kind_of_failure(exchange.status):
         SLURM_ERRORS.labels(*key, kind).inc()

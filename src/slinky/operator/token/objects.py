@@ -13,7 +13,7 @@ from slinky.kube.views import SECRETS, Secret
 from slinky.operator.build.child_metadata import inherited
 from slinky.operator.build.pod_parts import Piece
 from slinky.operator.keys.jwt_keyring import Signer
-from slinky.slurm.tokens import new_identity
+from slinky.slurm.tokens import new_token_id
 
 ISSUER = "slurm-operator"
 
@@ -44,4 +44,4 @@ def is_of(found: Secret, of: Token, signer: Signer) -> bool:
 
 def signed(of: Token, signer: Signer, now: float) -> str:
     """A new token."""
-    return signer.sign(of.username, lifetime=of.lifetime, now=now, issuer=ISSUER, identity=new_identity())
+    return signer.sign(of.username, lifetime=of.lifetime, now=now, issuer=ISSUER, identity=new_token_id())

@@ -4,7 +4,7 @@
 from typing import NamedTuple
 
 from slinky.api.token import Token
-from slinky.slurm.tokens import TokenError, claims, refresh_after
+from slinky.slurm.tokens import TokenError, read_claims, refresh_after
 
 #: Never look more often than this; a delay of zero once stopped a whole operator's refreshing.
 SOONEST = 1.0
@@ -45,6 +45,6 @@ def _later(of: Token) -> float | None:
 
 def _is_for(text: str, user: str) -> bool:
     try:
-        return claims(text).user == user
+        return read_claims(text).user == user
     except TokenError:
         return False

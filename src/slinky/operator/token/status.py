@@ -3,13 +3,13 @@
 
 from slinky.kube.timestamps import format_timestamp
 from slinky.operator.framework.conditions import Fact, ObjectHealth
-from slinky.slurm.tokens import TokenError, claims
+from slinky.slurm.tokens import TokenError, read_claims
 
 
 def issued_at(token: bytes) -> str | None:
     """When the token was made, as the status has it."""
     try:
-        when = claims(token.decode(errors="replace")).issued
+        when = read_claims(token.decode(errors="replace")).issued
     except TokenError:
         return None
     return None if when is None else format_timestamp(when)
@@ -22,7 +22,7 @@ def health(token: bytes, now: float, *, signed: bool) -> ObjectHealth:
     if not signed:
         config = Fact(False, "OtherKey", "the key has changed since; delete the Secret for a new token")
     try:
-        said = claims(token.decode(errors="replace"))
+        said = read_claims(token.decode(errors="replace"))
     except TokenError:
         wrong = Fact(True, "Unreadable", "the Secret holds no token; delete it for a new one")
         return ObjectHealth(wrong._replace(value=False), degraded=wrong, slurm=slurm, config=config)

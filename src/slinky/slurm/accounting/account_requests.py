@@ -36,7 +36,7 @@ class AccountsCondition(Value, frozen=True, gc=False):
     clusters: Words = ()
 
 
-class AccountText(Value, frozen=True, gc=False):
+class AccountDescription(Value, frozen=True, gc=False):
     """Description and organisation of new accounts."""
 
     description: str
@@ -47,7 +47,7 @@ class NewAccounts(Value, frozen=True, gc=False):
     """Accounts to add together with their associations."""
 
     association_condition: AccountsCondition
-    account: AccountText
+    account: AccountDescription
 
 
 class UsersCondition(Value, frozen=True, gc=False):
@@ -62,7 +62,7 @@ class UsersCondition(Value, frozen=True, gc=False):
     partitions: Words = ()
 
 
-class UserText(Value, frozen=True, gc=False):
+class UserSettings(Value, frozen=True, gc=False):
     """Rights and defaults of new users."""
 
     adminlevel: Words | None = None
@@ -73,4 +73,4 @@ class NewUsers(Value, frozen=True, gc=False):
     """Users to add together with their associations."""
 
     association_condition: UsersCondition
-    user: UserText
+    user: UserSettings

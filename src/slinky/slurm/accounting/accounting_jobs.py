@@ -10,14 +10,14 @@ Words = tuple[str, ...]
 Amounts = tuple[Tres, ...]
 
 
-class PastState(Value, frozen=True, gc=False):
+class AccountingJobState(Value, frozen=True, gc=False):
     """The last state that was recorded of a job."""
 
     current: Words = ()
     reason: str = ""
 
 
-class PastTime(Value, frozen=True, gc=False):
+class AccountingJobTime(Value, frozen=True, gc=False):
     """When things happened to a job, in seconds since 1970; 0 is never."""
 
     submission: int = 0
@@ -29,14 +29,14 @@ class PastTime(Value, frozen=True, gc=False):
     limit: Number = UNSET
 
 
-class PastTres(Value, frozen=True, gc=False):
+class AccountingJobTres(Value, frozen=True, gc=False):
     """What a job asked for and got."""
 
     requested: Amounts = ()
     allocated: Amounts = ()
 
 
-class PastComment(Value, frozen=True, gc=False):
+class AccountingJobComment(Value, frozen=True, gc=False):
     """Remarks kept with a job."""
 
     administrator: str = ""
@@ -44,7 +44,7 @@ class PastComment(Value, frozen=True, gc=False):
     system: str = ""
 
 
-class PastJob(Value, frozen=True, gc=False, rename={"past": "state"}):
+class AccountingJob(Value, frozen=True, gc=False, rename={"past": "state"}):
     """A job as the accounting database remembers it."""
 
     job_id: int
@@ -56,15 +56,15 @@ class PastJob(Value, frozen=True, gc=False, rename={"past": "state"}):
     cluster: str = ""
     partition: str = ""
     qos: str = ""
-    past: PastState = PastState()
-    time: PastTime = PastTime()
+    past: AccountingJobState = AccountingJobState()
+    time: AccountingJobTime = AccountingJobTime()
     exit_code: ExitCode = ExitCode()
     derived_exit_code: ExitCode = ExitCode()
     nodes: str = ""
     allocation_nodes: int = 0
     failed_node: str = ""
-    tres: PastTres = PastTres()
-    comment: PastComment = PastComment()
+    tres: AccountingJobTres = AccountingJobTres()
+    comment: AccountingJobComment = AccountingJobComment()
     extra: str = ""
     flags: Words = ()
     restart_cnt: int = 0
@@ -78,7 +78,7 @@ class PastJob(Value, frozen=True, gc=False, rename={"past": "state"}):
 class JobOutcome(Value, frozen=True, gc=False):
     """What may be added to the record of a job after its end (v0.0.44)."""
 
-    comment: PastComment | None = None
+    comment: AccountingJobComment | None = None
     extra: str | None = None
     derived_exit_code: ExitCode | None = None
     wckey: str | None = None

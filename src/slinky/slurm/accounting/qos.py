@@ -10,7 +10,7 @@ Words = tuple[str, ...]
 Amounts = tuple[Tres, ...]
 
 
-class PerWhom(Value, frozen=True, gc=False):
+class PerAccountAndUser(Value, frozen=True, gc=False):
     """A limit per account and per user."""
 
     account: Number = UNSET
@@ -27,7 +27,7 @@ class ActiveJobs(Value, frozen=True, gc=False):
 class ActivePer(Value, frozen=True, gc=False):
     """How many jobs may be active per account and per user."""
 
-    per: PerWhom = PerWhom()
+    per: PerAccountAndUser = PerAccountAndUser()
 
 
 class QosJobs(Value, frozen=True, gc=False):
@@ -35,7 +35,7 @@ class QosJobs(Value, frozen=True, gc=False):
 
     count: Number = UNSET
     active_jobs: ActivePer = ActivePer()
-    per: PerWhom = PerWhom()
+    per: PerAccountAndUser = PerAccountAndUser()
 
 
 class QosTres(Value, frozen=True, gc=False):

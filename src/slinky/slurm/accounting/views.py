@@ -162,7 +162,7 @@ class Cluster(Value, frozen=True, gc=False):
 
 
 class Wckey(Value, frozen=True, gc=False):
-    """A workload characterisation key."""
+    """A workload characterization key."""
 
     name: str
     user: str = ""

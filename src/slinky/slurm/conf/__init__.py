@@ -6,21 +6,21 @@ its own.
 """
 
 from slinky.slurm.conf.cgroup import CgroupConf
-from slinky.slurm.conf.gres import GresConf, GresDevice, GresLine, devices
-from slinky.slurm.conf.node import node_settings
+from slinky.slurm.conf.gres import GresConf, GresDevice, GresLine, parse_devices
+from slinky.slurm.conf.node import parse_node_settings
 from slinky.slurm.conf.slurm import (
     NodeLine,
     NodeSetLine,
     PartitionLine,
     SlurmConf,
     SlurmctldHost,
-    cluster_name,
+    checked_cluster_name,
+    find_problems,
     merge_options,
-    problems,
 )
 from slinky.slurm.conf.slurmdbd import SlurmdbdConf
-from slinky.slurm.conf.text import ConfError, Line, Setting, fragment, line, parse, render, word
-from slinky.slurm.conf.topology import Block, Switch, Topology, specification
+from slinky.slurm.conf.text import ConfError, Line, Setting, build_line, checked_name, parse, parse_fragment, render
+from slinky.slurm.conf.topology import Block, Switch, Topology, topology_setting
 
 __all__ = [
     "Block",
@@ -39,15 +39,15 @@ __all__ = [
     "SlurmdbdConf",
     "Switch",
     "Topology",
-    "cluster_name",
-    "devices",
-    "fragment",
-    "line",
+    "build_line",
+    "checked_cluster_name",
+    "checked_name",
+    "find_problems",
     "merge_options",
-    "node_settings",
     "parse",
-    "problems",
+    "parse_devices",
+    "parse_fragment",
+    "parse_node_settings",
     "render",
-    "specification",
-    "word",
+    "topology_setting",
 ]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from slinky.slurm.conf.text import ConfError, line, render
+from slinky.slurm.conf.text import ConfError, build_line, render
 from slinky.slurm.model.values import Value
 
 PLUGINS = ("cgroup/v1", "cgroup/v2", "autodetect", "disabled")
@@ -35,4 +35,4 @@ class CgroupConf(Value, frozen=True, gc=False):
         }
         chosen = [(key, "yes" if on else "no") for key, on in switches.items() if on is not None]
         pairs: list[tuple[str, str | int]] = [("CgroupPlugin", self.plugin), *chosen, *self.settings]
-        return render(line(pair) for pair in pairs)
+        return render(build_line(pair) for pair in pairs)

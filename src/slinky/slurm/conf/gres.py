@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from slinky.slurm.conf.text import ConfError, Line, line, parse, render, value, word
+from slinky.slurm.conf.text import ConfError, Line, build_line, checked_name, checked_value, parse, render
 from slinky.slurm.hostlist import HostlistError, expand
 from slinky.slurm.model.values import Value
 
@@ -30,17 +30,17 @@ class GresLine(Value, frozen=True, gc=False):
     def line(self) -> Line:
         """The line of the file."""
         try:
-            expand(value(self.nodes, "nodes"))
+            expand(checked_value(self.nodes, "nodes"))
         except HostlistError as error:
             raise ConfError(str(error)) from error
-        return line(
+        return build_line(
             ("NodeName", self.nodes),
-            ("Name", word(self.name, "device")),
-            ("Type", self.type and word(self.type, "type")),
+            ("Name", checked_name(self.name, "device")),
+            ("Type", self.type and checked_name(self.type, "type")),
             ("File", self.files),
             ("Count", self.count),
             ("Cores", self.cores),
-            ("Flags", ",".join(word(flag) for flag in self.flags) or None),
+            ("Flags", ",".join(checked_name(flag) for flag in self.flags) or None),
         )
 
 
@@ -52,7 +52,9 @@ class GresConf(Value, frozen=True, gc=False):
 
     def text(self) -> str:
         """The file. Raises `ConfError` for a value that must not be in it."""
-        head: list[Line] = [] if self.auto_detect is None else [line(("AutoDetect", word(self.auto_detect)))]
+        head: list[Line] = (
+            [] if self.auto_detect is None else [build_line(("AutoDetect", checked_name(self.auto_detect)))]
+        )
         return render([*head, *(item.line() for item in self.lines)])
 
 
@@ -65,7 +67,7 @@ class GresDevice(Value, frozen=True, gc=False):
     indices: tuple[int, ...] = ()
 
 
-def devices(text: str) -> tuple[GresDevice, ...]:
+def parse_devices(text: str) -> tuple[GresDevice, ...]:
     """What `gres`, `gres_used` or an entry of `gres_detail` says, device kind by device kind."""
     return tuple(_device(term) for term in re.split(r",(?![^(]*\))", text) if term.strip() not in {"", "(null)", "N/A"})
 
@@ -75,11 +77,11 @@ def _device(term: str) -> GresDevice:
     if found is None:
         raise ConfError(f"{term[:60]!r} is not a device")
     name, kind, count, index = found.groups()
-    numbers = indices(index) if index and "IDX" in term and index != "N/A" else ()
+    numbers = parse_indices(index) if index and "IDX" in term and index != "N/A" else ()
     return GresDevice(name, kind or "", int(count) if count else max(1, len(numbers)), numbers)
 
 
-def indices(text: str) -> tuple[int, ...]:
+def parse_indices(text: str) -> tuple[int, ...]:
     """Numbers written as `0-3,7`."""
     try:
         return tuple(int(number) for number in expand(f"[{text}]")) if text else ()

@@ -18,7 +18,7 @@ _PAIR = re.compile(r"([A-Za-z][A-Za-z0-9_]*)=(\S*[^\s=])\Z")
 _NOT_INERT = re.compile(r"[^A-Za-z0-9_.,:/@%+=^() -]")
 
 
-def node_settings(text: str) -> Line:
+def parse_node_settings(text: str) -> Line:
     """A person's settings of a node. Raises `ConfError`, which names every word that is not one."""
     bare = text.strip(" \n")
     if found := _NOT_INERT.search(bare):

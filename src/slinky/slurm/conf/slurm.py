@@ -12,14 +12,24 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from slinky.slurm.conf.text import ConfError, Line, Setting, fragment, line, parse, render, value, word
+from slinky.slurm.conf.text import (
+    ConfError,
+    Line,
+    Setting,
+    build_line,
+    checked_name,
+    checked_value,
+    parse,
+    parse_fragment,
+    render,
+)
 from slinky.slurm.hostlist import HostlistError, expand
 from slinky.slurm.model.values import Value
 
 Options = tuple[str, ...]
 
 #: Settings that hold a list of options, which a site may extend but not replace.
-MERGED = ("SlurmctldParameters", "AuthInfo", "AuthAltParameters")
+MERGED_SETTINGS = ("SlurmctldParameters", "AuthInfo", "AuthAltParameters")
 #: Slurm's own limit; also part of file names and of database tables.
 LONGEST_CLUSTER_NAME = 40
 
@@ -34,8 +44,8 @@ class SlurmctldHost(Value, frozen=True, gc=False):
 
     def text(self) -> str:
         """As SlurmctldHost wants it."""
-        name = word(self.name, "controller")
-        return f"{name}({word(self.address, 'address')})" if self.address else name
+        name = checked_name(self.name, "controller")
+        return f"{name}({checked_name(self.address, 'address')})" if self.address else name
 
 
 class NodeLine(Value, frozen=True, gc=False):
@@ -46,7 +56,7 @@ class NodeLine(Value, frozen=True, gc=False):
 
     def line(self) -> Line:
         """The line of the file."""
-        return line(("NodeName", _hosts(self.names)), *self.settings)
+        return build_line(("NodeName", _hosts(self.names)), *self.settings)
 
 
 class NodeSetLine(Value, frozen=True, gc=False):
@@ -60,9 +70,9 @@ class NodeSetLine(Value, frozen=True, gc=False):
         """The line of the file."""
         if (self.feature is None) == (self.nodes is None):
             raise ConfError(f"node set {self.name} needs a feature or nodes, not both")
-        feature = None if self.feature is None else word(self.feature, "feature")
+        feature = None if self.feature is None else checked_name(self.feature, "feature")
         nodes = None if self.nodes is None else _hosts(self.nodes)
-        return line(("NodeSet", word(self.name, "node set")), ("Feature", feature), ("Nodes", nodes))
+        return build_line(("NodeSet", checked_name(self.name, "node set")), ("Feature", feature), ("Nodes", nodes))
 
 
 class PartitionLine(Value, frozen=True, gc=False):
@@ -74,8 +84,8 @@ class PartitionLine(Value, frozen=True, gc=False):
 
     def line(self) -> Line:
         """The line of the file."""
-        head = line(("PartitionName", word(self.name, "partition")), ("Nodes", _hosts(self.nodes)))
-        return head + fragment(self.settings, refuse=("PartitionName", "Nodes"))
+        head = build_line(("PartitionName", checked_name(self.name, "partition")), ("Nodes", _hosts(self.nodes)))
+        return head + parse_fragment(self.settings, refuse=("PartitionName", "Nodes"))
 
 
 class SlurmConf(Value, frozen=True, gc=False):
@@ -142,15 +152,15 @@ class SlurmConf(Value, frozen=True, gc=False):
         yield from self._merged(theirs)
 
     def _general(self) -> Iterator[tuple[str, str | int | None]]:
-        yield "ClusterName", cluster_name(self.cluster_name)
-        yield "SlurmUser", word(self.slurm_user)
+        yield "ClusterName", checked_cluster_name(self.cluster_name)
+        yield "SlurmUser", checked_name(self.slurm_user)
         if not self.controllers:
             raise ConfError("a cluster needs a controller")
         yield from (("SlurmctldHost", controller.text()) for controller in self.controllers)
         yield "SlurmctldPort", self.slurmctld_port
-        yield "SlurmctldAddr", self.slurmctld_address and word(self.slurmctld_address)
+        yield "SlurmctldAddr", self.slurmctld_address and checked_name(self.slurmctld_address)
         yield "StateSaveLocation", self.state_save_location
-        yield "SlurmdUser", word(self.slurmd_user)
+        yield "SlurmdUser", checked_name(self.slurmd_user)
         yield "SlurmdPort", self.slurmd_port
         yield "SlurmdSpoolDir", self.slurmd_spool_dir
         yield "MaxNodeCount", self.max_node_count
@@ -174,7 +184,7 @@ class SlurmConf(Value, frozen=True, gc=False):
             yield "AccountingStorageType", "accounting_storage/none"
         else:
             yield "AccountingStorageType", "accounting_storage/slurmdbd"
-            yield "AccountingStorageHost", word(self.accounting_host)
+            yield "AccountingStorageHost", checked_name(self.accounting_host)
             yield "AccountingStoragePort", self.accounting_port
 
     def _hooks(self) -> Iterator[tuple[str, str | int | None]]:
@@ -185,18 +195,18 @@ class SlurmConf(Value, frozen=True, gc=False):
             "Epilog": self.epilog,
         }
         for key, scripts in hooks.items():
-            yield from ((key, word(script, key)) for script in sorted(scripts))
+            yield from ((key, checked_name(script, key)) for script in sorted(scripts))
 
     def _merged(self, theirs: Iterable[Line]) -> Iterator[Line]:
         """For options that a site's text also sets: one more line with both, so that neither side loses."""
         ours = dict(self._plugins())
-        for key in MERGED:
+        for key in MERGED_SETTINGS:
             said = [setting.value for item in theirs for setting in item if setting.is_(key)]
             if said:
-                yield line((key, merge_options(str(ours.get(key) or ""), ",".join(said))))
+                yield build_line((key, merge_options(str(ours.get(key) or ""), ",".join(said))))
 
 
-def cluster_name(text: str) -> str:
+def checked_cluster_name(text: str) -> str:
     """A cluster name that Slurm and its database accept."""
     if not _CLUSTER.match(text) or len(text) > LONGEST_CLUSTER_NAME:
         raise ConfError(f"{text[:60]!r} is not a cluster name: lower case, digits, - and _, at most 40")
@@ -212,7 +222,7 @@ def merge_options(ours: str, theirs: str) -> str:
     return ",".join(options[name] for name in sorted(options))
 
 
-def problems(text: str) -> list[str]:
+def find_problems(text: str) -> list[str]:
     """What is wrong with a slurm.conf as a whole, in words for a person; empty when nothing was found."""
     try:
         lines = parse(text)
@@ -247,13 +257,13 @@ def _expanded(setting: Setting) -> list[str]:
 def _hosts(text: str) -> str:
     """A hostlist, or ALL, or the name of a node set."""
     try:
-        names = expand(value(text, "nodes"))
+        names = expand(checked_value(text, "nodes"))
     except HostlistError as error:
         raise ConfError(str(error)) from error
     for name in names:
-        word(name, "node")
+        checked_name(name, "node")
     return text
 
 
 def _each(settings: Iterable[tuple[str, str | int | None]]) -> Iterator[Line]:
-    return (line((key, text)) for key, text in settings if text is not None)
+    return (build_line((key, text)) for key, text in settings if text is not None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slinky.slurm.conf.slurm import Options, merge_options
-from slinky.slurm.conf.text import ConfError, Line, line, parse, render, value, word
+from slinky.slurm.conf.text import ConfError, Line, build_line, checked_name, checked_value, parse, render
 from slinky.slurm.model.values import Value
 
 MERGED = ("AuthInfo", "AuthAltParameters")
@@ -45,7 +45,7 @@ class SlurmdbdConf(Value, frozen=True, gc=False):
     def _lines(self) -> Iterator[Line | str]:
         ours = dict(self._settings())
         yield "GENERAL"
-        yield from (line((key, text)) for key, text in ours.items() if text is not None)
+        yield from (build_line((key, text)) for key, text in ours.items() if text is not None)
         theirs = parse(self.extra)
         yield "EXTRA CONFIG"
         yield from theirs
@@ -53,22 +53,22 @@ class SlurmdbdConf(Value, frozen=True, gc=False):
         for key in MERGED:
             said = [setting.value for item in theirs for setting in item if setting.is_(key)]
             if said:
-                yield line((key, merge_options(str(ours.get(key) or ""), ",".join(said))))
+                yield build_line((key, merge_options(str(ours.get(key) or ""), ",".join(said))))
 
     def _settings(self) -> Iterator[tuple[str, str | int | None]]:
-        yield "DbdHost", word(self.host)
-        yield "DbdAddr", self.address and word(self.address)
+        yield "DbdHost", checked_name(self.host)
+        yield "DbdAddr", self.address and checked_name(self.address)
         yield "DbdPort", self.port
-        yield "SlurmUser", word(self.slurm_user)
+        yield "SlurmUser", checked_name(self.slurm_user)
         yield "AuthType", self.auth_type
         yield "AuthAltTypes", self.auth_alt_types
         yield "AuthAltParameters", ",".join(self.auth_alt_parameters) or None
         yield "AuthInfo", ",".join(self.auth_info) or None
         yield "StorageType", "accounting_storage/mysql"
-        yield "StorageHost", word(self.storage_host)
+        yield "StorageHost", checked_name(self.storage_host)
         yield "StoragePort", self.storage_port
-        yield "StorageUser", word(self.storage_user)
-        yield "StorageLoc", word(self.storage_database)
+        yield "StorageUser", checked_name(self.storage_user)
+        yield "StorageLoc", checked_name(self.storage_database)
         yield "StoragePass", _password(self.storage_password)
         yield "LogFile", self.log_file
         yield "PidFile", self.pid_file
@@ -77,7 +77,7 @@ class SlurmdbdConf(Value, frozen=True, gc=False):
 def _password(text: str) -> str:
     """What is wrong with a password is said without it: the words go into conditions, events and logs."""
     try:
-        return value(text)
+        return checked_value(text)
     except ConfError:
         raise ConfError(
             "the database password is empty or cannot stand in slurmdbd.conf: it must have no double quote, no control"

@@ -39,7 +39,7 @@ class Setting(NamedTuple):
 Line = tuple[Setting, ...]
 
 
-def value(text: str | int, what: str = "value") -> str:
+def checked_value(text: str | int, what: str = "value") -> str:
     """A value that can stand in a file. Raises `ConfError` for one that could do more than that."""
     found = str(text)
     if not found.strip():
@@ -49,17 +49,17 @@ def value(text: str | int, what: str = "value") -> str:
     return found
 
 
-def word(text: str | int, what: str = "name") -> str:
+def checked_name(text: str | int, what: str = "name") -> str:
     """A value without white space, equals sign, comma or hash: a name that nothing can hide in."""
-    found = value(text, what)
+    found = checked_value(text, what)
     if re.search(r"[\s=,#'`$();&|<>\\]", found):
         raise ConfError(f"{what} {found[:60]!r} is not a plain name")
     return found
 
 
-def line(*settings: tuple[str, str | int | None]) -> Line:
+def build_line(*settings: tuple[str, str | int | None]) -> Line:
     """A line of these settings, without those that are None; keys and values are checked."""
-    made = tuple(Setting(_key(key), value(text, key)) for key, text in settings if text is not None)
+    made = tuple(Setting(_key(key), checked_value(text, key)) for key, text in settings if text is not None)
     if not made:
         raise ConfError("a line needs a setting")
     return made
@@ -85,7 +85,7 @@ def parse(text: str) -> list[Line]:
     return found
 
 
-def fragment(text: str, *, refuse: Sequence[str] = ()) -> Line:
+def parse_fragment(text: str, *, refuse: Sequence[str] = ()) -> Line:
     """A user's part of a line, such as `MaxTime=60 State=UP`: one line, no comment, none of the keys
     refused.
     """
@@ -98,7 +98,7 @@ def fragment(text: str, *, refuse: Sequence[str] = ()) -> Line:
     for setting in settings:
         if setting.key.lower() in banned:
             raise ConfError(f"{setting.key} may not be set here")
-        value(setting.value, setting.key)
+        checked_value(setting.value, setting.key)
     return settings
 
 

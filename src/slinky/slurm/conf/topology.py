@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from slinky.slurm.conf.text import ConfError, word
+from slinky.slurm.conf.text import ConfError, checked_name
 from slinky.slurm.hostlist import HostlistError, expand
 from slinky.slurm.model.values import Value
 
@@ -43,7 +43,7 @@ class Topology(Value, frozen=True, gc=False):
 
     def document(self) -> dict[str, Any]:
         """As the file has it. Raises `ConfError` for a topology that slurmctld would refuse."""
-        head = {"topology": word(self.name, "topology"), "cluster_default": self.cluster_default}
+        head = {"topology": checked_name(self.name, "topology"), "cluster_default": self.cluster_default}
         if self.switches and self.blocks:
             raise ConfError(f"topology {self.name} is a tree or blocks, not both")
         if self.switches:
@@ -57,7 +57,7 @@ class Topology(Value, frozen=True, gc=False):
         return head | {"flat": True}
 
 
-def text(topologies: Iterable[Topology]) -> str:
+def render_topologies(topologies: Iterable[Topology]) -> str:
     """The file. What was written is read back and compared."""
     kept = tuple(topologies)
     _distinct((topology.name for topology in kept), "topology")
@@ -65,12 +65,12 @@ def text(topologies: Iterable[Topology]) -> str:
         raise ConfError("only one topology can be the cluster's default")
     documents = [topology.document() for topology in kept]
     written = yaml.safe_dump(documents, sort_keys=False, default_flow_style=False)
-    if parse(written) != kept:
+    if parse_topologies(written) != kept:
         raise ConfError("the text does not read as it was meant")
     return f"---\n{written}"
 
 
-def parse(written: str) -> tuple[Topology, ...]:
+def parse_topologies(written: str) -> tuple[Topology, ...]:
     """The topologies of a file. Raises `ConfError` for anything else."""
     try:
         documents = yaml.safe_load(written)
@@ -84,11 +84,13 @@ def parse(written: str) -> tuple[Topology, ...]:
         raise ConfError(f"not a topology: {error}") from error
 
 
-def specification(places: Mapping[str, str]) -> str:
+def topology_setting(places: Mapping[str, str]) -> str:
     """A node's `Topology=` value, from topology name to switch or block: `default:leaf2,nvl:b1`."""
     if not places:
         raise ConfError("an empty topology must be left out: Slurm would take the next word for it")
-    return ",".join(f"{word(name, 'topology')}:{word(place, 'place')}" for name, place in places.items())
+    return ",".join(
+        f"{checked_name(name, 'topology')}:{checked_name(place, 'place')}" for name, place in places.items()
+    )
 
 
 def check_tree(switches: Iterable[Switch]) -> None:
@@ -116,18 +118,18 @@ def check_tree(switches: Iterable[Switch]) -> None:
 
 
 def _switch(switch: Switch) -> dict[str, str]:
-    found = {"switch": word(switch.name, "switch"), "nodes": switch.nodes, "children": switch.children}
+    found = {"switch": checked_name(switch.name, "switch"), "nodes": switch.nodes, "children": switch.children}
     return {key: text for key, text in found.items() if text}
 
 
 def _block(block: Block) -> dict[str, str]:
-    found = {"block": word(block.name, "block"), "nodes": block.nodes}
+    found = {"block": checked_name(block.name, "block"), "nodes": block.nodes}
     return {key: text for key, text in found.items() if text}
 
 
 def _hosts(hostlist: str) -> list[str]:
     try:
-        return [word(name, "host") for name in expand(hostlist)]
+        return [checked_name(name, "host") for name in expand(hostlist)]
     except HostlistError as error:
         raise ConfError(str(error)) from error
 

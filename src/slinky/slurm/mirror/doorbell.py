@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A doorbell: slurmctld's hooks ring, the mirror looks at once instead of at its next turn.
+"""A socket that slurmctld's prolog and epilog scripts write to, so that the mirror reads at once.
 
-`Doorbell` listens on a UDP port or a unix datagram socket and calls back for every ring. `hook` is the
-script for PrologSlurmctld and EpilogSlurmctld. A ring carries nothing that is believed: it only makes the
-mirror ask slurmctld, so a forged one costs a cheap read and a lost one costs a second.
+`Doorbell` listens on a UDP port or a unix datagram socket and calls a function for every datagram. `hook_script`
+returns the script for PrologSlurmctld and EpilogSlurmctld. The content of a datagram is ignored; it only makes the
+mirror read from slurmctld. A forged datagram therefore costs one cheap read, and a lost one delays detection by about
+a second.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -18,11 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?\Z")
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?\Z")
 
 
 class Doorbell(asyncio.DatagramProtocol):
-    """A socket that hooks can ring."""
+    """A datagram socket that calls a function whenever a hook script writes to it."""
 
     def __init__(
         self, ring: Callable[[], None], *, host: str = "127.0.0.1", port: int = 0, path: str | None = None
@@ -34,11 +33,11 @@ class Doorbell(asyncio.DatagramProtocol):
 
     @property
     def port(self) -> int:
-        """The UDP port in use."""
+        """The UDP port that the socket is bound to."""
         return self._port
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        """Somebody rang; what they say is not looked at."""
+        """Call the function; the content is ignored."""
         self._ring()
 
     async def __aenter__(self) -> Self:
@@ -67,14 +66,14 @@ def _remove(path: str) -> None:
         Path(path).unlink()
 
 
-def hook(host: str, port: int) -> str:
-    """The script that rings a doorbell; it never fails and never waits, so it cannot hold a job up."""
+def hook_script(host: str, port: int) -> str:
+    """The script that writes to a doorbell. It never fails and never waits, so it cannot delay a job."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        if not _HOST.match(host):
-            raise ValueError(f"not a host: {host!r}") from None
+        if not _HOST_NAME.match(host):
+            raise ValueError(f"{host!r} is not a host name or an IP address") from None
     if not 0 < port < 65536:
-        raise ValueError(f"not a port: {port}")
-    said = '"$SLURM_SCRIPT_CONTEXT" "$SLURM_JOB_ID"'
-    return f"#!/bin/bash\n{{ echo {said} > /dev/udp/{host}/{port}; }} 2>/dev/null\nexit 0\n"
+        raise ValueError(f"{port} is not a port number")
+    message = '"$SLURM_SCRIPT_CONTEXT" "$SLURM_JOB_ID"'
+    return f"#!/bin/bash\n{{ echo {message} > /dev/udp/{host}/{port}; }} 2>/dev/null\nexit 0\n"

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The change feed: what became of what, told to whoever listens, with nothing lost.
+"""The change feed: delivers the changes of the mirror to one reader without losing any.
 
-A `Feed` keeps at most one change per thing: if a job changes twice before its reader looks, the reader sees
-one change from the first `before` to the last `after`. So a slow reader costs memory for the number of
-things, never for the number of events, and an absence is never dropped.
+A `Feed` keeps at most one change per object: if a job changes twice before the reader takes the first change, the
+reader gets one change from the first `before` to the last `after`. The memory of a slow reader is therefore bounded
+by the number of objects, not of events, and the removal of an object is never dropped.
 """
-
-from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -15,18 +13,18 @@ from typing import Any, NamedTuple
 
 
 class ObjectKind(Enum):
-    """What changed."""
+    """The kind of object that changed."""
 
     JOB = "job"
     NODE = "node"
     PARTITION = "partition"
     RESERVATION = "reservation"
-    #: The mirror itself: it sees everything for the first time, loses or regains sight, doubts or believes again.
-    SIGHT = "sight"
+    #: The mirror itself: first sync completed, connection lost or restored, a loss unconfirmed or confirmed.
+    MIRROR = "mirror"
 
 
 class Change(NamedTuple):
-    """One thing before and after; None is absence, as a confirmed fact."""
+    """One object before and after; None means that Slurm has confirmed its absence."""
 
     kind: ObjectKind
     key: str
@@ -37,53 +35,51 @@ class Change(NamedTuple):
 Listener = Callable[[Change], None]
 
 
-def moves(change: Change) -> bool:
-    """Whether something happens, so that more may follow: not when an old job is purged, nor when only more became
-    known of one.
-    """
+def is_activity(change: Change) -> bool:
+    """Whether more changes are likely to follow: not after the purge of an old job, nor after more detail was read."""
     if change.kind is ObjectKind.JOB:
         before, after = change.before, change.after
         return after is not None and (before is None or before.state != after.state)
     return change.kind is ObjectKind.NODE
 
 
-def merged(earlier: Change, later: Change) -> Change | None:
-    """Two changes of one thing as one; None if the second undid the first."""
+def merge_changes(earlier: Change, later: Change) -> Change | None:
+    """Two changes of one object as one; None if the second reverted the first."""
     if earlier.before == later.after:
         return None
     return earlier._replace(after=later.after)
 
 
 class Feed:
-    """Changes for one reader, in the order in which the things first changed."""
+    """Changes for one reader, in the order in which the objects first changed."""
 
     def __init__(self, kinds: Iterable[ObjectKind] = ()) -> None:
         self._kinds = frozenset(kinds) or frozenset(ObjectKind)
-        self._waiting: dict[tuple[ObjectKind, str], Change] = {}
-        self._news = asyncio.Event()
+        self._queue: dict[tuple[ObjectKind, str], Change] = {}
+        self._added = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._queue)
 
     def put(self, change: Change) -> None:
-        """Add a change, folded into one that still waits."""
+        """Queue a change, merged into the queued change of the same object if there is one."""
         if change.kind not in self._kinds:
             return
-        place = change.kind, change.key
-        earlier = self._waiting.get(place)
-        now = change if earlier is None else merged(earlier, change)
-        if now is None:
-            del self._waiting[place]
+        key = change.kind, change.key
+        earlier = self._queue.get(key)
+        merged = change if earlier is None else merge_changes(earlier, change)
+        if merged is None:
+            del self._queue[key]
         else:
-            self._waiting[place] = now
-            self._news.set()
+            self._queue[key] = merged
+            self._added.set()
 
     async def next(self) -> Change:
         """The oldest change, as soon as there is one."""
-        while not self._waiting:
-            self._news.clear()
-            await self._news.wait()
-        return self._waiting.pop(next(iter(self._waiting)))
+        while not self._queue:
+            self._added.clear()
+            await self._added.wait()
+        return self._queue.pop(next(iter(self._queue)))
 
     def __aiter__(self) -> AsyncIterator[Change]:
         return self._iterate()

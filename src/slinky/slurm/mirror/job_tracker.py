@@ -1,58 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mirror's jobs: states of all or some, and the whole story of those that somebody tracks.
+"""The jobs of the mirror: the states of all or some jobs, and every detail of tracked jobs.
 
-`read` asks for states, which is cheap, and then singly for what a state cannot tell: who a job is, where it
-was placed, how it ended. A single read that fails concludes nothing and is repeated; a job counts as
-departed only when slurmctld denies it, and accounting is asked for its end first.
+`read` lists job states, which is cheap, and then reads singly what a state does not contain: the identity of a job, its
+resources and its end. A single read that fails changes nothing and is repeated. A job counts as departed only when
+slurmctld answers that it does not know the job, and then accounting is asked for the job's end.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from msgspec import structs
 
-from slinky.slurm.accounting.accounting_jobs import PastJob
+from slinky.observe import Log
+from slinky.slurm.accounting.accounting_jobs import AccountingJob
 from slinky.slurm.client import SlurmClient
 from slinky.slurm.errors import SlurmError, SlurmNotFound, Unsupported
 from slinky.slurm.mirror import job_record
 from slinky.slurm.mirror.feed import Change, ObjectKind
-from slinky.slurm.mirror.job_record import JobRecord, Question
-from slinky.slurm.mirror.observed_table import FRESH, ObservedTable, Presence
-from slinky.slurm.mirror.pending_refresh import Allowance, Waiting, curious
+from slinky.slurm.mirror.job_record import JobRead, JobRecord
+from slinky.slurm.mirror.observed_table import FRESH_SECONDS, ObservedTable, Presence
+from slinky.slurm.mirror.pending_refresh import PendingJob, RefreshBudget, awaits_reason
 from slinky.slurm.model.states import JobState
 from slinky.slurm.model.views import Job, JobStatus, NodeResources
 
-log = logging.getLogger(__name__)
+log = Log("slinky.slurm.job_tracker")
 
-#: `jobs/state/` takes its ids in the URL; this many keep it within what servers accept.
+#: `jobs/state/` takes job ids in the URL; this many keep the URL within the length that servers accept.
 IDS_PER_REQUEST = 500
-#: Jobs that would take more requests than this are picked from the states of all: 0.3 s at 10,000.
-REQUESTS = 4
-#: So many readings of states tell what one costs.
-LATEST = 4
-#: Single reads at once: slurmrestd has few threads, and others use them too.
+#: For jobs that would need more requests than this, the states of all jobs are read instead: 0.3 s at 10,000 jobs.
+MAX_STATE_REQUESTS = 4
+#: Number of recent state reads from which the cost of a read is estimated.
+COST_SAMPLES = 4
+#: Concurrent single reads: slurmrestd has few threads, and other clients use them too.
 CONCURRENCY = 4
-#: Records brought up to date before others get a turn.
-SLICE = 1000
-#: Single reads in one turn: states are looked at again in between, so that a crowd does not hide what happens next.
-TURN = 100
-#: Of those, ends: nobody waits for more of them than their state.
-ENDS = 25
-#: So many ends are told with all there is to know; of a greater crowd the state is told first, the rest as it comes.
-CROWD = 8
+#: Number of records that are updated before other tasks get a turn.
+RECORDS_PER_SLICE = 1000
+#: Single reads in one pass. Further jobs wait for the next pass, so that states are read again in between.
+READS_PER_PASS = 100
+#: Single reads of ended jobs in one pass: their state is already known, and their details are less urgent.
+ENDED_READS_PER_PASS = 25
+#: Up to this many ended jobs are read before they are reported; of more, the state is reported first.
+MANY_ENDS = 8
 
 
-class Whereabouts(NamedTuple):
-    """What is known of one job: never ABSENT without slurmctld's word, and then with its last record."""
+class JobLookup(NamedTuple):
+    """What the mirror knows of one job. ABSENT only after slurmctld said so, and then with the last record."""
 
     presence: Presence
     record: JobRecord | None
+
+
+@dataclass(slots=True)
+class TrackedJob:
+    """What the tracker remembers of one tracked job, besides its record in the table."""
+
+    sluid: str = ""
+    #: When the job first appeared in the table.
+    first_seen: float | None = None
+    #: When the full job was last read.
+    read_at: float | None = None
+    #: The job's identity must be read again: its id may belong to another job.
+    verify: bool = False
+    #: `read_job` is reading the job, so a pass leaves it alone.
+    reading: bool = False
+    #: The job has ended and slurmctld has purged it: nothing more can be read.
+    purged: bool = False
+    #: The last record of a job that slurmctld does not know any more.
+    departed: JobRecord | None = None
 
 
 class JobTracker:
@@ -62,305 +80,318 @@ class JobTracker:
         self,
         client: SlurmClient,
         *,
-        everything: bool,
-        patience: float,
+        all_jobs: bool,
+        pending_interval: float,
         clock: Callable[[], float],
-        tell: Callable[[Change], None],
+        notify: Callable[[Change], None],
     ) -> None:
-        # A job that was just submitted is in no list yet, so absence is `whereabouts`' business.
+        # A job that was just submitted is in no list yet, so only `lookup` reports absence, not the table.
         self.table: ObservedTable[JobRecord] = ObservedTable(clock, complete=False)
         self._client = client
-        self._everything = everything
-        self._patience = patience
+        self._all_jobs = all_jobs
+        self._pending_interval = pending_interval
         self._clock = clock
-        self._tell = tell
-        self._tracked: dict[str, str] = {}  # id to SLUID, as far as it is known
-        self._departed: dict[str, JobRecord] = {}  # by SLUID and by id
-        self._first_seen: dict[str, float] = {}
-        self._read_at: dict[str, float] = {}
-        self._suspects: set[str] = set()
-        self._looking: set[str] = set()  # read by `look` right now, and so by nobody else
-        self._closed: set[str] = set()  # ended, and slurmctld has forgotten them: no more will be known
-        self._took: deque[float] = deque(maxlen=LATEST)  # seconds, of the last readings of states
-        self._single = asyncio.Semaphore(CONCURRENCY)
-        self._unanswered = False
-        self._allowance = Allowance(clock())
-        #: A young job waits and Slurm has not said why: it is worth another look soon.
-        self.curious = False
-        #: Ends are known of which not all is: worth another look soon.
-        self.unread = False
-        self._reading = asyncio.Lock()
+        self._notify = notify
+        self._tracked: dict[str, TrackedJob] = {}
+        self._state_read_seconds: deque[float] = deque(maxlen=COST_SAMPLES)
+        self._single_reads = asyncio.Semaphore(CONCURRENCY)
+        self._incomplete = False
+        self._refresh_budget = RefreshBudget(clock())
+        #: A young pending job has no reason yet: job states are worth another read soon.
+        self.awaits_reason = False
+        #: Ended jobs were reported whose details are still to be read: another pass is needed soon.
+        self.has_unread_ends = False
+        self._pass = asyncio.Lock()
 
     def track(self, job_id: str, sluid: str) -> None:
-        """Follow a job closely."""
-        self._tracked[job_id] = sluid or self._tracked.get(job_id, "")
+        """Read every detail of this job from now on."""
+        tracked = self._tracked.setdefault(job_id, TrackedJob())
+        tracked.sluid = sluid or tracked.sluid
 
     def forget(self, job_id: str) -> None:
-        """Follow a job no more."""
-        sluid = self._tracked.pop(job_id, "")
-        for name in (job_id, sluid):
-            self._departed.pop(name, None)
-        for memory in (self._first_seen, self._read_at):
-            memory.pop(job_id, None)
-        self._suspects.discard(job_id)
-        self._closed.discard(job_id)
-        if not self._everything:
+        """Stop tracking this job."""
+        self._tracked.pop(job_id, None)
+        if not self._all_jobs:
             self.table.drop(job_id)
 
-    def whereabouts(self, job_id: str, sluid: str = "", within: float = FRESH) -> Whereabouts:
-        """What is known of a job; see `Mirror.whereabouts`."""
-        gone = self._departed.get(sluid or job_id)
-        if gone is not None:
-            return Whereabouts(Presence.ABSENT, gone)
+    def lookup(self, job_id: str, sluid: str = "", within: float = FRESH_SECONDS) -> JobLookup:
+        """What is known of a job; see `Mirror.lookup_job`."""
+        departed = self._departed(job_id)
+        if departed is not None and sluid in {"", departed.sluid}:
+            return JobLookup(Presence.ABSENT, departed)
         record = self.table.get(job_id)
         if record is not None and sluid and record.sluid and record.sluid != sluid:
             record = None
         if record is not None and record.state.ended:
-            return Whereabouts(Presence.PRESENT, record)  # an end is final, however old the news
-        if record is None or not self.table.fresh(within):
-            return Whereabouts(Presence.UNKNOWN, record)
-        return Whereabouts(Presence.PRESENT, record)
+            return JobLookup(Presence.PRESENT, record)  # an end is final, however old the record is
+        if record is None or not self.table.is_fresh(within):
+            return JobLookup(Presence.UNKNOWN, record)
+        return JobLookup(Presence.PRESENT, record)
 
-    def suspect(self, since: float) -> None:
-        """Contact was lost: jobs first seen since then may be lost, and their ids others' by now."""
-        self._suspects.update(key for key in self._tracked if self._first_seen.get(key, since) >= since)
+    def verify_since(self, since: float) -> None:
+        """Verify the identity of jobs first seen since then: a crash may have lost them and given their ids away."""
+        for tracked in self._tracked.values():
+            if tracked.first_seen is None or tracked.first_seen >= since:
+                tracked.verify = True
 
     @property
     def cost(self) -> float:
-        """Seconds that Slurm works for a reading of states: the least of a few, since one may wait for slurmctld's
-        scheduler, which is no work.
+        """Seconds that Slurm works for a read of states.
+
+        This is the minimum of a few reads, since a read may also wait for slurmctld's scheduler, which is no work.
         """
-        return min(self._took, default=0.0)
+        return min(self._state_read_seconds, default=0.0)
 
     async def read(self) -> bool:
-        """One reading of all that is of interest. False if something was left unanswered and should be
-        asked soon.
-        """
-        async with self._reading:
+        """One pass over every job. False if something could not be read and should be read soon."""
+        async with self._pass:
             return await self._read()
 
-    async def explain(self) -> None:
-        """Slurm has planned ahead: hear what that means to jobs that wait. A reading under way does so anyway."""
-        if not self._reading.locked():
-            async with self._reading:
-                await self._refresh_waiting()
+    async def refresh_pending(self) -> None:
+        """Read pending jobs again after a backfill cycle. A pass that is under way does so anyway."""
+        if not self._pass.locked():
+            async with self._pass:
+                await self._refresh_pending()
 
     async def _read(self) -> bool:
         began = self._clock()
-        if self._everything:
-            seen = job_record.sort_states(await self._client.job_states(), self._tracked)
-            asked: Collection[str] = {*self.table, *self._tracked}
+        if self._all_jobs:
+            states = job_record.states_by_key(await self._client.job_states(), self._tracked)
+            keys: Collection[str] = {*self.table, *self._tracked}
         else:
-            asked = [key for key in self._tracked if not self._finished(key)]
-            seen = await self._states_of(asked)
-        self._took.append(self._clock() - began)
-        self._unanswered = False
-        await self._settle_all(seen, asked)
-        if self.table.doubt is None:
+            keys = [key for key in self._tracked if not self._is_finished(key)]
+            states = await self._read_states(keys)
+        self._state_read_seconds.append(self._clock() - began)
+        self._incomplete = False
+        await self._update_records(states, keys)
+        if self.table.unconfirmed_loss is None:
             self.table.confirm()
-        await self._refresh_waiting()
-        return not self._unanswered
+        await self._refresh_pending()
+        return not self._incomplete
 
-    async def look(self, key: str, *, exact: bool = True) -> bool:
-        """Read all about one job that was just made, now. False if that could not be: the next reading asks again.
+    async def read_job(self, key: str, *, exact_resources: bool = True) -> bool:
+        """Read one job that was just created. False if that failed; the next pass then reads it.
 
-        It probably runs, so what exactly it was granted, if that matters, is asked for at the same time.
+        The job probably runs already, so its exact resources, if requested, are read at the same time.
         """
-        self._looking.add(key)
-        granted = asyncio.create_task(self._granted(key)) if exact else None
-        if granted is not None:
-            granted.add_done_callback(lambda task: task.cancelled() or task.exception())  # not everybody asks for it
-        everything, now = Question.DETAIL | Question.RESOURCES, contextlib.nullcontext()
+        tracked = self._tracked.setdefault(key, TrackedJob())
+        tracked.reading = True
+        resources = asyncio.create_task(self._read_resources(key)) if exact_resources else None
+        if resources is not None:
+            # A job that does not run yet has no resources: the error of an unused read must not be reported.
+            resources.add_done_callback(lambda task: task.cancelled() or task.exception())
+        reads, no_limit = JobRead.DETAIL | JobRead.RESOURCES, contextlib.nullcontext()
         try:
-            return await self._settle(key, None, everything, turn=now, granted=granted, exact=exact)
+            return await self._update_record(
+                key, None, reads, limit=no_limit, resources=resources, exact_resources=exact_resources
+            )
         finally:
-            self._looking.discard(key)
-            if granted is not None:
-                granted.cancel()
+            tracked.reading = False
+            if resources is not None:
+                resources.cancel()
 
-    async def _states_of(self, keys: Iterable[str]) -> dict[str, JobState]:
-        wanted = list(keys)
-        found: list[JobStatus] = []
-        if len(wanted) > REQUESTS * IDS_PER_REQUEST:
-            found += await self._client.job_states()
-            wanted = []
-        for start in range(0, len(wanted), IDS_PER_REQUEST):
-            found += await self._client.job_states(wanted[start : start + IDS_PER_REQUEST])
-        seen = job_record.sort_states(found, self._tracked)
-        return {key: state for key, state in seen.items() if key in self._tracked}
+    async def _read_states(self, keys: Iterable[str]) -> dict[str, JobState]:
+        ids = list(keys)
+        statuses: list[JobStatus] = []
+        if len(ids) > MAX_STATE_REQUESTS * IDS_PER_REQUEST:
+            statuses += await self._client.job_states()
+            ids = []
+        for start in range(0, len(ids), IDS_PER_REQUEST):
+            statuses += await self._client.job_states(ids[start : start + IDS_PER_REQUEST])
+        states = job_record.states_by_key(statuses, self._tracked)
+        return {key: state for key, state in states.items() if key in self._tracked}
 
-    def _follows(self, key: str) -> bool:
-        """Whether the job under this id is one that somebody tracks and that has not departed."""
-        return key in self._tracked and key not in self._departed
+    def _departed(self, key: str) -> JobRecord | None:
+        tracked = self._tracked.get(key)
+        return None if tracked is None else tracked.departed
 
-    def _finished(self, key: str) -> bool:
-        """Whether nothing more can become of this tracked job."""
-        record = self.table.get(key)
-        known = record is not None and record.state.ended and job_record.knows_end(record)
-        return known or key in self._departed or key in self._closed
+    def _is_followed(self, key: str) -> bool:
+        """Whether the job with this id is tracked and has not departed."""
+        tracked = self._tracked.get(key)
+        return tracked is not None and tracked.departed is None
 
-    async def _settle_all(self, seen: dict[str, JobState], asked: Collection[str]) -> None:
-        """Bring the records up to these states, reading singly what a state alone cannot tell."""
-        singles: dict[str, tuple[JobState | None, Question]] = {}
-        for count, (key, state) in enumerate(seen.items(), 1):
-            if count % SLICE == 0:
-                await asyncio.sleep(0)  # ten thousand new jobs must not hold the event loop
-            if key in self._looking:
-                continue
-            record = self.table.get(key)
-            question = Question.NOTHING
-            if self._follows(key):
-                question = job_record.questions(record, state, verify=key in self._suspects)
-            if question:
-                singles[key] = state, question
+    def _is_finished(self, key: str) -> bool:
+        """Whether nothing more can change for this tracked job."""
+        record, tracked = self.table.get(key), self._tracked[key]
+        known = record is not None and record.state.ended and job_record.has_final_detail(record)
+        return known or tracked.purged or tracked.departed is not None
+
+    async def _update_records(self, states: dict[str, JobState], keys: Collection[str]) -> None:
+        """Update every record from these states, and read singly what a state alone does not tell."""
+        singles: dict[str, tuple[JobState | None, JobRead]] = {}
+        for count, (key, state) in enumerate(states.items(), 1):
+            if count % RECORDS_PER_SLICE == 0:
+                await asyncio.sleep(0)  # ten thousand new jobs must not block the event loop
+            record, tracked = self.table.get(key), self._tracked.get(key)
+            reads = JobRead.NOTHING
+            if tracked is not None:
+                if tracked.reading:
+                    continue
+                if tracked.departed is None:
+                    reads = job_record.required_reads(record, state, verify=tracked.verify)
+            if reads:
+                singles[key] = state, reads
             elif record is None:
                 self._put(JobRecord(key, state))
             elif record.state != state:
                 self._put(structs.replace(record, state=state))
-        for key in self._believed_missing(seen, asked):
-            if not self._follows(key):
+        for key in self._accepted_missing(states, keys):
+            if not self._is_followed(key):
                 self._drop(key)
-            elif not self._finished(key):
-                singles[key] = None, Question.DETAIL
-        known = seen.keys() | self.table.keys() | self._departed.keys() | self._looking
-        unseen = self._tracked.keys() & set(asked) - known
-        singles.update((key, (None, Question.DETAIL)) for key in unseen)
-        await self._settle_singly(singles)
+            elif not self._is_finished(key):
+                singles[key] = None, JobRead.DETAIL
+        unlisted = (self._tracked.keys() & keys) - states.keys()
+        singles.update((key, (None, JobRead.DETAIL)) for key in unlisted if self._is_unknown(key))
+        await self._read_singly(singles)
 
-    async def _settle_singly(self, singles: dict[str, tuple[JobState | None, Question]]) -> None:
-        """Read singly what states cannot tell, as much of it as a turn may; starts first, somebody waits for them."""
+    def _is_unknown(self, key: str) -> bool:
+        """Whether a tracked job is not in the table, has not departed, and is not being read."""
+        tracked = self._tracked[key]
+        return key not in self.table and tracked.departed is None and not tracked.reading
+
+    async def _read_singly(self, singles: dict[str, tuple[JobState | None, JobRead]]) -> None:
+        """Read these jobs, as many as one pass may; started jobs first, since their pods wait for the nodes."""
         ended = {key: state for key, (state, _) in singles.items() if state is not None and state.ended}
-        told: set[str] = set()
-        if len(ended) > CROWD:
-            told = self._tell_ends({key: state for key, state in ended.items() if key not in self._suspects})
-        # Whoever was just told has something to do; the details come with the next looks, a few at a time.
-        ends = [key for key in singles if key in ended and key not in told]
-        live = sorted(singles.keys() - ended, key=lambda key: Question.RESOURCES not in singles[key][1])
-        self._unanswered |= len(live) > TURN
-        self.unread = bool(told) or len(ends) > ENDS
-        async with asyncio.TaskGroup() as family:
-            for key in (*live[:TURN], *ends[:ENDS]):
-                known, question = singles[key]
-                family.create_task(self._settle(key, known, question))
+        reported: set[str] = set()
+        if len(ended) > MANY_ENDS:
+            reported = self._report_ends({key: state for key, state in ended.items() if not self._must_verify(key)})
+        # The listeners can act on the reported ends; the next passes read the details, a few at a time.
+        ends = [key for key in singles if key in ended and key not in reported]
+        live = sorted(singles.keys() - ended, key=lambda key: JobRead.RESOURCES not in singles[key][1])
+        self._incomplete |= len(live) > READS_PER_PASS
+        self.has_unread_ends = bool(reported) or len(ends) > ENDED_READS_PER_PASS
+        async with asyncio.TaskGroup() as group:
+            for key in (*live[:READS_PER_PASS], *ends[:ENDED_READS_PER_PASS]):
+                state, reads = singles[key]
+                group.create_task(self._update_record(key, state, reads))
 
-    def _tell_ends(self, ended: dict[str, JobState]) -> set[str]:
-        """Pass on that known jobs have ended before more is known of it; those of which that was news."""
-        told: set[str] = set()
+    def _must_verify(self, key: str) -> bool:
+        tracked = self._tracked.get(key)
+        return tracked is not None and tracked.verify
+
+    def _report_ends(self, ended: dict[str, JobState]) -> set[str]:
+        """Report the end of jobs before their details are read; returns the jobs whose end was new."""
+        reported: set[str] = set()
         for key, state in ended.items():
             if (record := self.table.get(key)) is not None and record.detail is not None and record.state != state:
                 self._put(structs.replace(record, state=state))
-                told.add(key)
-        return told
+                reported.add(key)
+        return reported
 
-    def _believed_missing(self, seen: dict[str, JobState], asked: Collection[str]) -> list[str]:
-        """Known jobs that a list lacks; none at all while it lacks suspiciously many that should be there."""
-        gone = [key for key in asked if key in self.table and key not in seen]
-        lively = frozenset(key for key in gone if not self.table[key].over)
+    def _accepted_missing(self, states: dict[str, JobState], keys: Collection[str]) -> list[str]:
+        """Known jobs that the list lacks; none of them while suspiciously many live jobs are missing."""
+        missing = [key for key in keys if key in self.table and key not in states]
+        missing_live = frozenset(key for key in missing if not self.table[key].over)
         live = sum(not record.over for record in self.table.values())
-        return gone if self.table.weigh(lively, doubtful=job_record.too_many(len(lively), live)) else []
+        suspect = job_record.is_suspect_loss(len(missing_live), live)
+        return missing if self.table.accepts_loss(missing_live, suspect=suspect) else []
 
-    async def _settle(
+    async def _update_record(
         self,
         key: str,
         state: JobState | None,
-        question: Question,
-        turn: contextlib.AbstractAsyncContextManager[None] | None = None,
-        granted: Awaitable[tuple[NodeResources, ...]] | None = None,
+        reads: JobRead,
+        limit: contextlib.AbstractAsyncContextManager[None] | None = None,
+        resources: Awaitable[tuple[NodeResources, ...]] | None = None,
         *,
-        exact: bool = True,
+        exact_resources: bool = True,
     ) -> bool:
-        """Read what is asked about one tracked job, when it is its turn, and put its record in order. False if there
-        was no answer.
-        """
-        before = self.table.get(key)
-        record = before or JobRecord(key, state or JobState.of(()), self._tracked.get(key, ""))
+        """Read one tracked job within the limit of concurrent reads, and update its record. False if a read failed."""
+        before, tracked = self.table.get(key), self._tracked.get(key)
+        if tracked is None:
+            return False  # forgotten since the list was read
+        record = before or JobRecord(key, state or JobState.of(()), tracked.sluid)
         try:
-            async with turn or self._single:
-                if Question.DETAIL in question:
-                    record = await self._identified(key, record)
+            async with limit or self._single_reads:
+                if JobRead.DETAIL in reads:
+                    record = await self._read_detail(key, record, tracked)
                 elif state is not None:
                     record = structs.replace(record, state=state)
-                if Question.RESOURCES in question and record.state.running and not record.lost:
-                    told = await (granted or self._granted(key)) if exact else job_record.where(record)
-                    record = structs.replace(record, resources=told)
+                if JobRead.RESOURCES in reads and record.state.running and not record.lost:
+                    allocated = (
+                        await (resources or self._read_resources(key))
+                        if exact_resources
+                        else job_record.resources_by_node_name(record)
+                    )
+                    record = structs.replace(record, resources=allocated)
         except SlurmError as error:
-            log.info("job %s could not be read and will be asked for again: %s", key, error)
-            self._unanswered = True
+            log.info("job could not be read; the next pass reads it again", job=key, error=error)
+            self._incomplete = True
             return False
-        if self.table.get(key) is not before:
-            # Forgotten meanwhile, or made anew: ids are used again after a loss. What was found is of the old one.
-            self._unanswered |= key in self._tracked
+        if self._tracked.get(key) is not tracked or self.table.get(key) is not before:
+            # The job was forgotten meanwhile, or another job got its id after a loss: this response is outdated.
+            self._incomplete |= key in self._tracked
             return False
-        self._suspects.discard(key)
+        tracked.verify = False
         if record.lost or record.outcome is not None:
-            self._depart(record)
+            self._depart(record, tracked)
         else:
             self._put(record)
         return True
 
-    async def _identified(self, key: str, record: JobRecord) -> JobRecord:
-        """The record with the job as it is now; departed if slurmctld denies it or has another under its
-        id.
-        """
+    async def _read_detail(self, key: str, record: JobRecord, tracked: TrackedJob) -> JobRecord:
+        """The record with the full job; departed if slurmctld does not know the job or another job has its id."""
         try:
             job: Job | None = await self._client.job(key)
         except SlurmNotFound:
             job = None
-        self._read_at[key] = self._clock()
-        if job is not None and job_record.same_job(record, job):
-            self._tracked[key] = job.sluid or self._tracked.get(key, "")
+        tracked.read_at = self._clock()
+        if job is not None and job_record.is_same_job(record, job):
+            tracked.sluid = job.sluid or tracked.sluid
             return job_record.with_detail(record, job)
         if record.state.ended and record.detail is not None:
-            self._closed.add(key)
+            tracked.purged = True
             return record
-        return job_record.departed(record, await self._remembered(key, record))
+        return job_record.with_departure(record, await self._read_accounting(key, record))
 
-    async def _remembered(self, key: str, record: JobRecord) -> PastJob | None:
-        """What accounting knows of a job that slurmctld denies, if anything."""
+    async def _read_accounting(self, key: str, record: JobRecord) -> AccountingJob | None:
+        """The accounting record of a job that slurmctld does not know, if there is one."""
         try:
-            past = await self._client.accounting.job(key)
+            job = await self._client.accounting.job(key)
         except SlurmError as error:
-            log.info("accounting says nothing of job %s: %s", key, error)
+            log.info("accounting has no record of the job", job=key, error=error)
             return None
-        return past if job_record.same_past(record, past) else None
+        return job if job_record.is_same_accounting_job(record, job) else None
 
-    async def _granted(self, key: str) -> tuple[NodeResources, ...]:
-        """What a job was granted; an old data parser has only the detail."""
+    async def _read_resources(self, key: str) -> tuple[NodeResources, ...]:
+        """The allocated resources of a job; empty with a data parser that does not have them."""
         try:
             return await self._client.resources(int(key))
         except (Unsupported, ValueError):
             return ()
 
-    async def _refresh_waiting(self) -> None:
-        """Read reason and expected start of waiting jobs again, as many as are allowed by now."""
+    async def _refresh_pending(self) -> None:
+        """Read reason and expected start of pending jobs again, as many as the budget allows."""
         now = self._clock()
-        waiting = [
-            Waiting(record.explained, at, key, self._first_seen.get(key, now))
-            for key, at in self._read_at.items()
-            if (record := self.table.get(key)) and record.state.pending
+        pending = [
+            PendingJob(
+                record.has_reason, tracked.read_at, key, now if tracked.first_seen is None else tracked.first_seen
+            )
+            for key, tracked in self._tracked.items()
+            if tracked.read_at is not None and (record := self.table.get(key)) and record.state.pending
         ]
-        self.curious = curious(waiting, now)
-        async with asyncio.TaskGroup() as family:
-            for key in self._allowance.choose(waiting, now, self._patience):
-                family.create_task(self._settle(key, self.table[key].state, Question.DETAIL))
+        self.awaits_reason = awaits_reason(pending, now)
+        async with asyncio.TaskGroup() as group:
+            for key in self._refresh_budget.choose(pending, now, self._pending_interval):
+                group.create_task(self._update_record(key, self.table[key].state, JobRead.DETAIL))
 
     def _put(self, record: JobRecord) -> None:
-        if record.job_id in self._tracked:
-            self._first_seen.setdefault(record.job_id, self._clock())
+        tracked = self._tracked.get(record.job_id)
+        if tracked is not None and tracked.first_seen is None:
+            tracked.first_seen = self._clock()
         before = self.table.put(record.job_id, record)
         if before != record:
-            self._tell(Change(ObjectKind.JOB, record.job_id, before, record))
+            self._notify(Change(ObjectKind.JOB, record.job_id, before, record))
 
     def _drop(self, key: str) -> None:
         before = self.table.drop(key)
-        self._first_seen.pop(key, None)
+        if (tracked := self._tracked.get(key)) is not None:
+            tracked.first_seen = None
         if before is not None:
-            self._tell(Change(ObjectKind.JOB, key, before, None))
+            self._notify(Change(ObjectKind.JOB, key, before, None))
 
-    def _depart(self, record: JobRecord) -> None:
-        """Keep the last word on a tracked job until it is forgotten; its id may belong to another by now."""
+    def _depart(self, record: JobRecord, tracked: TrackedJob) -> None:
+        """Keep the last record of a tracked job until it is forgotten; another job may have its id by now."""
         before = self.table.drop(record.job_id)
-        for name in (record.sluid, record.job_id):
-            if name:
-                self._departed[name] = record
-        self._tell(Change(ObjectKind.JOB, record.job_id, before, record))
+        tracked.departed = record
+        self._notify(Change(ObjectKind.JOB, record.job_id, before, record))

@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One shared view of a cluster: jobs, nodes, partitions and reservations, each with an age, and a feed of
-changes.
+"""A shared, continuously refreshed copy of a cluster's jobs, nodes, partitions and reservations, with a change feed.
 
     async with Mirror(client) as mirror:
         await mirror.synced()
-        async for change in mirror.changes(Kind.JOB, Kind.NODE): ...
+        async for change in mirror.changes(ObjectKind.JOB, ObjectKind.NODE): ...
 
-It polls by cost (see `pace`), may be woken by `poke`, and resyncs after every loss of contact. What it
-cannot see is UNKNOWN: it never reports an absence that slurmctld has not confirmed, and it never reads the
-full list of jobs.
+The mirror polls according to cost (see `polling`), can be asked to read at once by `request_refresh`, and reads
+everything again after each loss of the connection. It never reports an absence that slurmctld has not confirmed: what
+it cannot read is UNKNOWN. It never reads the full list of jobs.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
@@ -23,103 +19,99 @@ from typing import Any, Self, TypeVar
 
 from msgspec import structs
 
+from slinky.observe import Log
 from slinky.slurm.client import SlurmClient
 from slinky.slurm.errors import SlurmError
-from slinky.slurm.mirror.feed import Change, Feed, Listener, ObjectKind, moves
-from slinky.slurm.mirror.job_record import YOUNG, JobRecord
-from slinky.slurm.mirror.job_tracker import JobTracker, Whereabouts
-from slinky.slurm.mirror.observed_table import FRESH, Doubt, ObservedTable
+from slinky.slurm.mirror.feed import Change, Feed, Listener, ObjectKind, is_activity
+from slinky.slurm.mirror.job_record import UNSAVED_SECONDS, JobRecord
+from slinky.slurm.mirror.job_tracker import JobLookup, JobTracker
+from slinky.slurm.mirror.observed_table import FRESH_SECONDS, ObservedTable
 from slinky.slurm.mirror.polling import (
-    VITAL,
-    Hurry,
-    Last,
-    Rhythm,
+    REQUIRED_SOURCES,
+    ActivityCounters,
+    PollingIntervals,
+    PollState,
     Source,
-    Telltale,
-    due,
-    replanned,
-    restarted,
-    stirred,
+    Urgency,
+    backfill_has_run,
+    has_restarted,
+    next_read_at,
+    sources_to_read,
 )
 from slinky.slurm.model.partitions import Partition
 from slinky.slurm.model.results import Listing
 from slinky.slurm.model.views import Host, Reservation
 
-log = logging.getLogger(__name__)
+log = Log("slinky.slurm.mirror")
 
 N = TypeVar("N", Host, Partition, Reservation)
 
 
-def same_node(before: Host, after: Host) -> bool:
-    """Whether two views of a node differ at most in gauges that every ping of its slurmd moves."""
+def is_same_host(before: Host, after: Host) -> bool:
+    """Whether two reads of a Slurm node differ at most in gauges that every ping of its slurmd changes."""
     gauges = {"free_mem": before.free_mem, "cpu_load": before.cpu_load, "last_busy": before.last_busy}
     return before == structs.replace(after, **gauges)
 
 
-#: When a difference is no change.
-SAME: dict[ObjectKind, Callable[[Any, Any], bool]] = {ObjectKind.NODE: same_node}
+#: By kind of object, when a difference does not count as a change.
+EQUIVALENT: dict[ObjectKind, Callable[[Any, Any], bool]] = {ObjectKind.NODE: is_same_host}
 
 
 class Mirror:
-    """A live view of one cluster."""
+    """A live copy of one cluster."""
 
     def __init__(
         self,
         client: SlurmClient,
         *,
         all_jobs: bool = True,
-        rhythm: Rhythm | None = None,
+        intervals: PollingIntervals | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """With `all_jobs` the state of every job is kept, otherwise only of those that are tracked."""
+        """With `all_jobs` the mirror keeps the state of every job, otherwise only of tracked jobs."""
         self._client = client
-        self._rhythm = rhythm or Rhythm()
+        self._intervals = intervals or PollingIntervals()
         self._clock = clock
-        self._book = JobTracker(
-            client, everything=all_jobs, patience=self._rhythm.pending, clock=clock, tell=self._tell
+        self._tracker = JobTracker(
+            client,
+            all_jobs=all_jobs,
+            pending_interval=self._intervals.pending_job,
+            clock=clock,
+            notify=self._notify,
         )
-        self.jobs: ObservedTable[JobRecord] = self._book.table
+        self.jobs: ObservedTable[JobRecord] = self._tracker.table
         self.nodes: ObservedTable[Host] = ObservedTable(clock)
         self.partitions: ObservedTable[Partition] = ObservedTable(clock)
-        self.reservations: ObservedTable[Reservation] = ObservedTable(clock, cautious=False)
-        #: Somebody waits for work to leave a node: whenever jobs move, nodes are read at once.
-        self.attentive = False
-        #: The error that keeps the mirror from seeing, or None.
+        self.reservations: ObservedTable[Reservation] = ObservedTable(clock, confirm_losses=False)
+        #: Read nodes at once whenever jobs change. Set this while something waits for jobs to leave a node.
+        self.read_nodes_eagerly = False
+        #: The error that keeps the mirror from reading, or None.
         self.fault: SlurmError | None = None
-        self._whole = False
-        self._telltale: Telltale | None = None
-        self._since: dict[Source, int] = {}
-        self._last = {source: Last() for source in Source}
-        self._moved_at = self._stirred_at = float("-inf")
-        self._nodes_again = False  # slurmctld counts a request before it is done: one look is not enough
+        self._synced = False
+        self._counters: ActivityCounters | None = None
+        self._list_times: dict[Source, int] = {}
+        self._poll = {source: PollState() for source in Source}
+        self._changed_at = self._counted_at = float("-inf")
+        # slurmctld counts a request before it carries it out: one read of nodes after the count is not enough.
+        self._read_nodes_again = False
         self._listeners: dict[object, Listener] = {}
         self._wake = {source: asyncio.Event() for source in Source}
-        self._turned = asyncio.Condition()
+        self._read_done = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
 
-    # For readers
+    # Queries
 
     @property
     def age(self) -> float:
-        """Seconds since the older of jobs and nodes was last confirmed."""
+        """Seconds since slurmctld last confirmed jobs and nodes, whichever is older."""
         return max(self.jobs.age, self.nodes.age)
 
-    @property
-    def doubts(self) -> dict[ObjectKind, Doubt]:
-        """Lists that are not believed, and why."""
-        tables = {
-            ObjectKind.JOB: self.jobs.doubt,
-            ObjectKind.NODE: self.nodes.doubt,
-            ObjectKind.PARTITION: self.partitions.doubt,
-        }
-        return {kind: doubt for kind, doubt in tables.items() if doubt is not None}
-
-    def whereabouts(self, job_id: int | str, sluid: str = "", *, within: float = FRESH) -> Whereabouts:
-        """What is known of a job; name the SLUID, if you have it, since ids are used again after a crash."""
-        return self._book.whereabouts(str(job_id), sluid, within)
+    def lookup_job(self, job_id: int | str, sluid: str = "", *, within: float = FRESH_SECONDS) -> JobLookup:
+        """What is known of a job. Pass the SLUID if you have it, since slurmctld reuses ids after a crash."""
+        return self._tracker.lookup(str(job_id), sluid, within)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener`, which must not block, for every change from now on; returns what ends that."""
+        """Call `listener`, which must not block, for every change from now on; returns a function that stops this."""
         token = object()
         self._listeners[token] = listener
 
@@ -139,39 +131,39 @@ class Mirror:
             stop()
 
     async def changes(self, *kinds: ObjectKind) -> AsyncIterator[Change]:
-        """Changes as they come, of these kinds or of all."""
+        """Changes as they happen, of these kinds or of all."""
         with self.subscribe(*kinds) as feed:
             async for change in feed:
                 yield change
 
-    # For those who know something
+    # Hints
 
     def track(self, job_id: int | str, sluid: str = "") -> None:
-        """Follow this job closely: identity, placement when it starts, outcome when it ends."""
-        self._book.track(str(job_id), sluid)
-        self.poke()
+        """Read every detail of this job: its identity, its resources when it starts, its outcome when it ends."""
+        self._tracker.track(str(job_id), sluid)
+        self.request_refresh()
 
-    async def look(self, job_id: int | str, *, exact: bool = True) -> None:
-        """Follow this job closely, and read all about it now: for one that was just made.
+    async def read_job(self, job_id: int | str, *, exact_resources: bool = True) -> None:
+        """Track a job that was just created and read it now.
 
-        Unless `exact`, its nodes are known, but not which of their cores and devices it has: one question less.
+        Without `exact_resources` one request is saved: the job's nodes are known, but not its cores and devices.
         """
-        self._book.track(str(job_id), "")
-        if not await self._book.look(str(job_id), exact=exact):
-            self.poke()
+        self._tracker.track(str(job_id), "")
+        if not await self._tracker.read_job(str(job_id), exact_resources=exact_resources):
+            self.request_refresh()
 
     def forget(self, job_id: int | str) -> None:
-        """Follow this job no more."""
-        self._book.forget(str(job_id))
+        """Stop tracking this job."""
+        self._tracker.forget(str(job_id))
 
-    def poke(self, *, nodes: bool = False) -> None:
-        """Something has happened to jobs, or to nodes as well: look as soon as the server can bear it."""
-        self._moved_at = self._clock()
-        self._want(Source.JOBS, Hurry.NOW)
+    def request_refresh(self, *, nodes: bool = False) -> None:
+        """Read jobs, and nodes if requested, as soon as the cost of the reads allows."""
+        self._changed_at = self._clock()
+        self._request(Source.JOBS, Urgency.NOW)
         if nodes:
-            self._want(Source.NODES, Hurry.NOW)
+            self._request(Source.NODES, Urgency.NOW)
 
-    # Life
+    # Running
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self.run(), name="slurm-mirror")
@@ -187,184 +179,192 @@ class Mirror:
                 await task
 
     async def run(self) -> None:
-        """Keep the view up to date until cancelled. Failures of the cluster end in `fault`, never here."""
-        async with asyncio.TaskGroup() as family:
+        """Keep the copy up to date until cancelled. A failure of the cluster sets `fault` and is never raised."""
+        async with asyncio.TaskGroup() as group:
             for source in Source:
-                family.create_task(self._follow(source), name=f"slurm-mirror-{source.value}")
+                group.create_task(self._follow(source), name=f"slurm-mirror-{source.value}")
 
     async def _follow(self, source: Source) -> None:
-        """Read one source whenever it is due; a slow one does not hold up the others."""
+        """Read one source whenever it is due. Each source has its own task, so a slow one does not delay the others."""
         while True:
-            wait = self._due(source) - self._clock()
+            wait = self._next_read_at(source) - self._clock()
             if wait > 0:
                 self._wake[source].clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await self._wake[source].wait()
                 continue
-            await self._visit(source)
-            async with self._turned:
-                self._turned.notify_all()
+            await self._read_source(source)
+            async with self._read_done:
+                self._read_done.notify_all()
 
     async def synced(self, *, deadline: float = 60.0) -> None:
-        """Wait until everything has been seen once; partitions only if they can be, see `VITAL`.
+        """Wait until every source was read once; partitions only if possible, see `REQUIRED_SOURCES`.
 
-        Raises the fault, or TimeoutError, when it is late.
+        Raises the fault, or TimeoutError, after the deadline.
         """
-        await self._until(self._complete, deadline)
+        await self._wait_for(self._is_complete, deadline)
 
     async def refresh(self, *, deadline: float = 15.0) -> None:
-        """Look at jobs and nodes now; returns when both were read after this call, the freshest of facts."""
-        asked = self._clock()
-        self.poke(nodes=True)
-        looked = (self._last[Source.JOBS], self._last[Source.NODES])
-        await self._until(lambda: all(last.began >= asked for last in looked), deadline)
+        """Read jobs and nodes now; returns when both were read by requests that began after this call."""
+        called_at = self._clock()
+        self.request_refresh(nodes=True)
+        states = (self._poll[Source.JOBS], self._poll[Source.NODES])
+        await self._wait_for(lambda: all(state.success_started_at >= called_at for state in states), deadline)
 
-    async def _until(self, done: Callable[[], bool], deadline: float) -> None:
+    async def _wait_for(self, condition: Callable[[], bool], deadline: float) -> None:
         try:
-            async with asyncio.timeout(deadline), self._turned:
-                await self._turned.wait_for(done)
+            async with asyncio.timeout(deadline), self._read_done:
+                await self._read_done.wait_for(condition)
         except TimeoutError:
             if self.fault is not None:
                 raise self.fault from None
             raise
 
-    def _complete(self) -> bool:
-        told = self.partitions.synced or self._last[Source.PARTITIONS].failures
-        return bool(told) and all(table.synced for table in (self.jobs, self.nodes, self.reservations))
+    def _is_complete(self) -> bool:
+        partitions_done = self.partitions.synced or self._poll[Source.PARTITIONS].failures > 0
+        return partitions_done and all(table.synced for table in (self.jobs, self.nodes, self.reservations))
 
-    def _due(self, source: Source) -> float:
+    def _next_read_at(self, source: Source) -> float:
         now = self._clock()
-        moving = now - self._moved_at < self._rhythm.calm_after or self._book.curious or self._book.unread
-        astir = now - self._stirred_at < self._rhythm.aftermath
-        return due(source, self._last[source], moving=moving, astir=astir, rhythm=self._rhythm)
+        return next_read_at(
+            source,
+            self._poll[source],
+            jobs_change=now - self._changed_at < self._intervals.active_after_change
+            or self._tracker.awaits_reason
+            or self._tracker.has_unread_ends,
+            counters_rose=now - self._counted_at < self._intervals.active_after_count,
+            intervals=self._intervals,
+        )
 
-    def _want(self, source: Source, hurry: Hurry) -> None:
-        self._last[source].want(hurry)
+    def _request(self, source: Source, urgency: Urgency) -> None:
+        self._poll[source].request(urgency)
         self._wake[source].set()
 
-    # One reading
+    # One read
 
-    async def _visit(self, source: Source) -> None:
-        """Read one source; keep what it cost, and whether it failed."""
-        last = self._last[source]
-        last.hurry = Hurry.NONE
-        started = last.started = self._clock()
+    async def _read_source(self, source: Source) -> None:
+        """Read one source and record what that cost and whether it failed."""
+        state = self._poll[source]
+        state.urgency = Urgency.NONE
+        started_at = state.started_at = self._clock()
         try:
-            await self._read(source)
+            await self._fetch(source)
         except SlurmError as error:
-            last.failures += 1
-            if source in VITAL:
-                self._blinded(error)
-            elif last.failures == 1:
-                log.warning("%s cannot be read; what is known of them stays: %s", source.value, error)
+            state.failures += 1
+            if source in REQUIRED_SOURCES:
+                self._connection_failed(error)
+            elif state.failures == 1:
+                log.warning("source cannot be read; the last known objects are kept", source=source.value, error=error)
         else:
-            recovered, last.failures, last.began = last.failures > 0, 0, started
-            if recovered and source in VITAL:
-                self._recovered()
-            if not self._whole and self._complete():
-                self._whole = True
-                self._tell(Change(ObjectKind.SIGHT, "", None, None))
-        last.at = self._clock()
-        # Single reads are few at a time anyway: what they took is no reason to look at states less often.
-        last.cost = self._book.cost if source is Source.JOBS else last.at - started
+            recovered, state.failures, state.success_started_at = state.failures > 0, 0, started_at
+            if recovered and source in REQUIRED_SOURCES:
+                self._source_recovered()
+            if not self._synced and self._is_complete():
+                self._synced = True
+                self._notify(Change(ObjectKind.MIRROR, "", None, None))
+        state.at = self._clock()
+        # Single reads of jobs have their own limit, so their duration does not make reads of states less frequent.
+        state.cost = self._tracker.cost if source is Source.JOBS else state.at - started_at
 
-    async def _read(self, source: Source) -> None:
+    async def _fetch(self, source: Source) -> None:
         match source:
-            case Source.TELLTALE:
-                await self._read_telltale()
+            case Source.STATISTICS:
+                await self._fetch_statistics()
             case Source.JOBS:
-                if not await self._book.read():
-                    self._want(source, Hurry.NOW)
+                if not await self._tracker.read():
+                    self._request(source, Urgency.NOW)
             case Source.NODES:
-                nodes = await self._client.nodes(since=self._since.get(source))
-                self._take(ObjectKind.NODE, source, self.nodes, nodes)
+                nodes = await self._client.nodes(since=self._list_times.get(source))
+                self._update_table(ObjectKind.NODE, source, self.nodes, nodes)
             case Source.PARTITIONS:
-                partitions = await self._client.partitions(since=self._since.get(source))
-                self._take(ObjectKind.PARTITION, source, self.partitions, partitions)
+                partitions = await self._client.partitions(since=self._list_times.get(source))
+                self._update_table(ObjectKind.PARTITION, source, self.partitions, partitions)
             case Source.RESERVATIONS:
-                reservations = await self._client.reservations(since=self._since.get(source))
-                self._take(ObjectKind.RESERVATION, source, self.reservations, reservations)
-        # Another cluster behind the same address would look like the loss of everything in this one.
+                reservations = await self._client.reservations(since=self._list_times.get(source))
+                self._update_table(ObjectKind.RESERVATION, source, self.reservations, reservations)
+        # Another cluster behind the same address would look like the loss of every object in this one.
         session = self._client.session
-        session.pinned = session.pinned or session.slurm.cluster
+        session.expected_cluster = session.expected_cluster or session.server.cluster
 
-    def _blinded(self, error: SlurmError) -> None:
+    def _connection_failed(self, error: SlurmError) -> None:
         before, self.fault = self.fault, error
         if before is None:
-            log.warning("lost sight of slurm: %s", error)
-            self._book.suspect(self._clock() - YOUNG)
-            self._tell(Change(ObjectKind.SIGHT, "", None, error))
+            log.warning("connection to Slurm lost", error=error)
+            self._tracker.verify_since(self._clock() - UNSAVED_SECONDS)
+            self._notify(Change(ObjectKind.MIRROR, "", None, error))
 
-    def _recovered(self) -> None:
-        """One source answers again: ask those that still fail without delay, and see when all answer."""
-        failing = [source for source, last in self._last.items() if last.failures]
+    def _source_recovered(self) -> None:
+        """Retry the sources that still fail at once; the connection is restored when every required source is read."""
+        failing = [source for source, state in self._poll.items() if state.failures]
         for source in failing:
-            self._last[source].at = float("-inf")
+            self._poll[source].at = float("-inf")
             self._wake[source].set()
-        if not VITAL & set(failing):
-            self._sighted()
+        if not REQUIRED_SOURCES & set(failing):
+            self._connection_restored()
 
-    def _sighted(self) -> None:
-        """Contact is back: whatever was known may be of another life of slurmctld."""
+    def _connection_restored(self) -> None:
+        """Read everything again: slurmctld may have restarted with another state."""
         before, self.fault = self.fault, None
-        log.info("slurm is in sight again")
-        self._read_anew()
-        self._moved_at = self._clock()
-        self._tell(Change(ObjectKind.SIGHT, "", before, None))
+        log.info("connection to Slurm restored")
+        self._request_all()
+        self._changed_at = self._clock()
+        self._notify(Change(ObjectKind.MIRROR, "", before, None))
 
-    def _read_anew(self) -> None:
-        """Another life of slurmctld may know other things, whatever its times say."""
-        self._since.clear()
+    def _request_all(self) -> None:
+        """Request full lists of every source: after a restart of slurmctld the times of earlier lists mean nothing."""
+        self._list_times.clear()
         for source in Source:
-            self._want(source, Hurry.NOW)
+            self._request(source, Urgency.NOW)
 
-    async def _read_telltale(self) -> None:
-        now = Telltale.of(await self._client.diag())
-        if restarted(self._telltale, now):
-            log.info("slurmctld has a new start; young jobs are verified")
-            self._book.suspect(self._clock() - YOUNG)
-            self._read_anew()
-        signs = stirred(self._telltale, now)
-        if signs:
-            self._stirred_at = self._clock()
-        for source, hurry in signs.items():
-            self._want(source, Hurry.NOW if self.attentive else hurry)
-        if self._nodes_again:
-            self._want(Source.NODES, Hurry.NOW)
-        self._nodes_again = signs.get(Source.NODES) is Hurry.NOW
+    async def _fetch_statistics(self) -> None:
+        counters = ActivityCounters.from_diag(await self._client.diag())
+        if has_restarted(self._counters, counters):
+            log.info("slurmctld restarted; the identity of young jobs is verified")
+            self._tracker.verify_since(self._clock() - UNSAVED_SECONDS)
+            self._request_all()
+        urgencies = sources_to_read(self._counters, counters)
+        if urgencies:
+            self._counted_at = self._clock()
+        for source, urgency in urgencies.items():
+            self._request(source, Urgency.NOW if self.read_nodes_eagerly else urgency)
+        if self._read_nodes_again:
+            self._request(Source.NODES, Urgency.NOW)
+        self._read_nodes_again = urgencies.get(Source.NODES) is Urgency.NOW
         for source, table in ((Source.JOBS, self.jobs), (Source.NODES, self.nodes)):
-            if source not in signs and table.synced and not self._last[source].hurry:
+            if source not in urgencies and table.synced and not self._poll[source].urgency:
                 table.confirm()
-        before, self._telltale = self._telltale, now
-        if replanned(before, now):
-            await self._book.explain()
+        before, self._counters = self._counters, counters
+        if backfill_has_run(before, counters):
+            await self._tracker.refresh_pending()
 
-    def _take(self, kind: ObjectKind, source: Source, table: ObservedTable[N], found: Listing[N] | None) -> None:
-        """Bring one table up to a list; None confirms what is there."""
-        if found is None:
+    def _update_table(
+        self, kind: ObjectKind, source: Source, table: ObservedTable[N], listing: Listing[N] | None
+    ) -> None:
+        """Update one table from a list; None confirms the table as it is."""
+        if listing is None:
             table.confirm()
             return
-        self._last[source].full = self._clock() - self._last[source].started
-        doubt = table.doubt
-        changed = table.replace({item.name: item for item in found.items}, same=SAME.get(kind))
-        if (doubt is None) is not (table.doubt is None):
-            self._tell(Change(ObjectKind.SIGHT, "", doubt, table.doubt))
-        for key, before, after in changed:
-            self._tell(Change(kind, key, before, after))
-        if changed and kind is ObjectKind.NODE:
-            self._want(Source.JOBS, Hurry.NOW)  # a job may have started or ended there
-        if table.doubt is None:
-            self._since[source] = found.at
+        self._poll[source].full_cost = self._clock() - self._poll[source].started_at
+        loss = table.unconfirmed_loss
+        changes = table.replace({item.name: item for item in listing.items}, is_same=EQUIVALENT.get(kind))
+        if (loss is None) is not (table.unconfirmed_loss is None):
+            self._notify(Change(ObjectKind.MIRROR, "", loss, table.unconfirmed_loss))
+        for key, before, after in changes:
+            self._notify(Change(kind, key, before, after))
+        if changes and kind is ObjectKind.NODE:
+            self._request(Source.JOBS, Urgency.NOW)  # a job may have started or ended on the node
+        if table.unconfirmed_loss is None:
+            self._list_times[source] = listing.at
         else:
-            self._since.pop(source, None)
+            self._list_times.pop(source, None)
 
-    def _tell(self, change: Change) -> None:
-        if moves(change):
-            self._moved_at = self._clock()
+    def _notify(self, change: Change) -> None:
+        if is_activity(change):
+            self._changed_at = self._clock()
             self._wake[Source.JOBS].set()
         for listener in tuple(self._listeners.values()):
             try:
                 listener(change)
-            except Exception:
-                log.exception("a listener failed on %s %s", change.kind.value, change.key)
+            except Exception as error:
+                log.error("a listener failed", error=error, kind=change.kind.value, key=change.key)

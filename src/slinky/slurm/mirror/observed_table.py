@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One kind of thing as last seen, with the age of that knowledge and whether it can be trusted.
+"""The objects of one kind as last read from Slurm, with the age and the reliability of that information.
 
-A `Table` is filled by the mirror and read by everybody. It separates what was seen from what is known: a
-key that is missing is ABSENT only if the view is fresh and beyond doubt, otherwise UNKNOWN. `judge` decides
-whether a new list may be believed; it is pure.
+The mirror fills an `ObservedTable` and every other component reads it. A key that is missing from the table is ABSENT
+only if the last list is fresh and no loss is unconfirmed; otherwise it is UNKNOWN. `decide_loss` decides whether
+objects that a new list lacks are gone.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
@@ -14,73 +12,72 @@ from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-#: Knowledge older than this is no basis for anything that cannot be undone.
-FRESH = 15.0
-#: A loss of up to this many things at once is believed at once ...
-FEW = 5
-#: ... and so is one of up to this share of all.
-SHARE = 0.25
-#: A greater loss must be seen this many times, over this many seconds.
-SIGHTINGS = 3
-PATIENCE = 60.0
+#: Information older than this must not lead to anything that cannot be undone.
+FRESH_SECONDS = 15.0
+#: The simultaneous loss of up to this many objects is accepted at once ...
+ACCEPTED_COUNT = 5
+#: ... and so is the loss of up to this share of all objects.
+ACCEPTED_SHARE = 0.25
+#: A greater loss must be observed this many times, over at least this many seconds.
+CONFIRMATIONS = 3
+CONFIRMATION_SECONDS = 60.0
 
 
 class Presence(Enum):
-    """What is known of one thing."""
+    """Whether an object exists."""
 
     PRESENT = "present"
     ABSENT = "absent"
     UNKNOWN = "unknown"
 
 
-class ListTrust(Enum):
-    """Whether a new list is believed."""
+class LossDecision(Enum):
+    """Whether the objects that a new list lacks are gone."""
 
-    BELIEVE = "believe"
-    DOUBT = "doubt"  # a great loss: believe it when it lasts
-    REFUSE = "refuse"  # empty where it was full: only a person or an announced removal makes that true
+    ACCEPT = "accept"
+    CONFIRM = "confirm"  # a great loss: accepted once it has been observed for long enough
+    REJECT = "reject"  # an empty list: accepted only if the removals were expected or an administrator accepts it
 
 
-def judge(known: int, missing: int, announced: int) -> ListTrust:
-    """Whether `missing` of `known` things may be gone, when the removal of `announced` of them was
-    expected.
-    """
-    unexpected = missing - announced
+def decide_loss(known: int, missing: int, expected: int) -> LossDecision:
+    """Whether `missing` of `known` objects are gone, when the removal of `expected` of them was announced."""
+    unexpected = missing - expected
     if unexpected <= 0:
-        return ListTrust.BELIEVE
+        return LossDecision.ACCEPT
     if missing >= known:
-        return ListTrust.REFUSE
-    return ListTrust.BELIEVE if unexpected <= max(FEW, known * SHARE) else ListTrust.DOUBT
+        return LossDecision.REJECT
+    return LossDecision.ACCEPT if unexpected <= max(ACCEPTED_COUNT, known * ACCEPTED_SHARE) else LossDecision.CONFIRM
 
 
-class Doubt(NamedTuple):
-    """A list that is not believed yet."""
+class UnconfirmedLoss(NamedTuple):
+    """Objects that recent lists lack and that are not considered gone yet."""
 
     since: float
-    sightings: int
+    observations: int
     missing: frozenset[str]
-    lasting: bool
+    #: Time does not confirm this loss.
+    permanent: bool
 
-    def convinces(self, now: float) -> bool:
-        """Whether it has lasted long enough to be true."""
-        return not self.lasting and self.sightings >= SIGHTINGS and now - self.since >= PATIENCE
+    def is_confirmed(self, now: float) -> bool:
+        """Whether the loss was observed often enough and for long enough."""
+        return not self.permanent and self.observations >= CONFIRMATIONS and now - self.since >= CONFIRMATION_SECONDS
 
     def __str__(self) -> str:
         return f"{len(self.missing)} vanished at once"
 
 
 class ObservedTable(Mapping[str, T], Generic[T]):
-    """Things by key, as last seen."""
+    """Objects by key, as last read."""
 
-    def __init__(self, clock: Callable[[], float], *, cautious: bool = True, complete: bool = True) -> None:
-        """A cautious table doubts great losses; one that is not complete never calls anything absent."""
+    def __init__(self, clock: Callable[[], float], *, confirm_losses: bool = True, complete: bool = True) -> None:
+        """`confirm_losses` delays great losses; a table that is not `complete` never reports a key as absent."""
         self._clock = clock
-        self._cautious = cautious
+        self._confirm_losses = confirm_losses
         self._complete = complete
         self._items: dict[str, T] = {}
-        self._confirmed: float | None = None
-        self._announced: set[str] = set()
-        self.doubt: Doubt | None = None
+        self._confirmed_at: float | None = None
+        self._expected_removals: set[str] = set()
+        self.unconfirmed_loss: UnconfirmedLoss | None = None
 
     def __getitem__(self, key: str) -> T:
         return self._items[key]
@@ -93,90 +90,92 @@ class ObservedTable(Mapping[str, T], Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Whether it has been filled at least once."""
-        return self._confirmed is not None
+        """Whether the table has been filled at least once."""
+        return self._confirmed_at is not None
 
     @property
     def age(self) -> float:
-        """Seconds since slurmctld last confirmed this view; infinite before the first time."""
-        return float("inf") if self._confirmed is None else max(0.0, self._clock() - self._confirmed)
+        """Seconds since slurmctld last confirmed the table; infinite before the first time."""
+        return float("inf") if self._confirmed_at is None else max(0.0, self._clock() - self._confirmed_at)
 
-    def fresh(self, within: float = FRESH) -> bool:
-        """Whether the view is young enough to act upon, and beyond doubt."""
-        return self.age <= within and self.doubt is None
+    def is_fresh(self, within: float = FRESH_SECONDS) -> bool:
+        """Whether slurmctld confirmed the table within this many seconds and no loss is unconfirmed."""
+        return self.age <= within and self.unconfirmed_loss is None
 
-    def presence(self, key: str, within: float = FRESH) -> Presence:
-        """What was known of one thing `age` seconds ago; UNKNOWN whenever the view is old or in doubt.
+    def presence(self, key: str, within: float = FRESH_SECONDS) -> Presence:
+        """Whether an object existed `age` seconds ago; UNKNOWN if the table is not fresh.
 
-        Something that was made since then is not in it yet: after a change of your own, refresh first.
+        An object that was created since then is not in the table yet: refresh the mirror after your own writes.
         """
-        if not self.fresh(within):
+        if not self.is_fresh(within):
             return Presence.UNKNOWN
         if key in self._items:
             return Presence.PRESENT
         return Presence.ABSENT if self._complete else Presence.UNKNOWN
 
     def expect_removal(self, keys: Collection[str]) -> None:
-        """Somebody is removing these on purpose; their absence needs no second look."""
-        self._announced.update(keys)
+        """Announce that these objects are being removed, so that their absence is accepted at once."""
+        self._expected_removals.update(keys)
 
-    def accept(self) -> None:
-        """A person says that the loss in doubt is real."""
-        if self.doubt is not None:
-            self._announced.update(self.doubt.missing)
+    def accept_loss(self) -> None:
+        """Accept the unconfirmed loss, by the decision of an administrator."""
+        if self.unconfirmed_loss is not None:
+            self._expected_removals.update(self.unconfirmed_loss.missing)
 
     def confirm(self) -> None:
-        """Take note that nothing has changed by slurmctld's word, or that it has just sent everything."""
-        if self.doubt is None:
-            self._confirmed = self._clock()
+        """Record that slurmctld has just reported no change or sent the whole list."""
+        if self.unconfirmed_loss is None:
+            self._confirmed_at = self._clock()
 
     def put(self, key: str, item: T) -> T | None:
-        """Set one thing; returns what was there."""
+        """Set one object; returns the previous one."""
         before = self._items.get(key)
         self._items[key] = item
         return before
 
     def drop(self, key: str) -> T | None:
-        """Forget one thing; returns what was there."""
-        self._announced.discard(key)
+        """Remove one object; returns it."""
+        self._expected_removals.discard(key)
         return self._items.pop(key, None)
 
     def replace(
-        self, seen: Mapping[str, T], *, same: Callable[[T, T], bool] | None = None
+        self, items: Mapping[str, T], *, is_same: Callable[[T, T], bool] | None = None
     ) -> list[tuple[str, T | None, T | None]]:
-        """Take over a full list; returns (key, before, after) for all that differ, and are not the `same`.
+        """Take over a full list; returns (key, before, after) of every object that changed, according to `is_same`.
 
-        A loss that `judge` does not believe leaves the missing things where they are and the table in doubt.
+        While a loss is not accepted, the missing objects stay in the table.
         """
-        missing = frozenset(self._items.keys() - seen.keys())
-        if not self._believes(missing):
+        missing = frozenset(self._items.keys() - items.keys())
+        if not self._decide(missing):
             missing = frozenset()
-        changed: list[tuple[str, T | None, T | None]] = []
-        for key, item in seen.items():
+        changes: list[tuple[str, T | None, T | None]] = []
+        for key, item in items.items():
             before = self._items.get(key)
             if before == item:
                 continue
             self._items[key] = item
-            if before is None or same is None or not same(before, item):
-                changed.append((key, before, item))
-        changed.extend((key, self.drop(key), None) for key in sorted(missing))
+            if before is None or is_same is None or not is_same(before, item):
+                changes.append((key, before, item))
+        changes.extend((key, self.drop(key), None) for key in sorted(missing))
         self.confirm()
-        return changed
+        return changes
 
-    def _believes(self, missing: frozenset[str]) -> bool:
-        if not self._cautious:
+    def _decide(self, missing: frozenset[str]) -> bool:
+        if not self._confirm_losses:
             return True
-        verdict = judge(len(self._items), len(missing), len(missing & self._announced))
-        return self.weigh(missing, doubtful=verdict is not ListTrust.BELIEVE, lasting=verdict is ListTrust.REFUSE)
+        decision = decide_loss(len(self._items), len(missing), len(missing & self._expected_removals))
+        return self.accepts_loss(
+            missing, suspect=decision is not LossDecision.ACCEPT, permanent=decision is LossDecision.REJECT
+        )
 
-    def weigh(self, missing: frozenset[str], *, doubtful: bool, lasting: bool = False) -> bool:
-        """Whether a loss is believed now, given how doubtful it is and how long it has been seen."""
-        if not doubtful:
-            self.doubt = None
+    def accepts_loss(self, missing: frozenset[str], *, suspect: bool, permanent: bool = False) -> bool:
+        """Whether these objects are gone; a suspect loss is accepted once it was observed for long enough."""
+        if not suspect:
+            self.unconfirmed_loss = None
             return True
-        now, before = self._clock(), self.doubt
-        since, sightings = (before.since, before.sightings) if before else (now, 0)
-        doubt = Doubt(since, sightings + 1, missing, lasting)
-        convinced = doubt.convinces(now)
-        self.doubt = None if convinced else doubt
-        return convinced
+        now, before = self._clock(), self.unconfirmed_loss
+        since, observations = (before.since, before.observations) if before else (now, 0)
+        loss = UnconfirmedLoss(since, observations + 1, missing, permanent)
+        confirmed = loss.is_confirmed(now)
+        self.unconfirmed_loss = None if confirmed else loss
+        return confirmed

@@ -1,47 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which waiting jobs are read again, for their reason and expected start.
+"""Chooses the pending jobs whose reason and expected start are read again. Pure.
 
-Slurm changes both without a sign that could be watched, so they are read job by job. An allowance that grows with
-time bounds that: a short queue is told of a change at once, and a long one costs no more than a short one. Pure.
+Slurm changes both without any sign that could be polled, so the mirror reads them job by job. A token bucket limits
+these reads: a short queue is refreshed at once, and a long queue costs no more than a short one.
 """
 
 import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
-#: Waiting jobs are read again: so many a second in the long run ...
+#: Reads of pending jobs per second in the long run ...
 RATE = 0.3
-#: ... and so many at once after a quiet while.
+#: ... and at once after a quiet time.
 BURST = 15.0
-#: How long after it was first seen a job without a reason is worth another look soon, in seconds.
-CURIOUS = 60.0
+#: Seconds after a job was first seen within which Slurm is expected to give a reason, so it is worth another read.
+REASON_EXPECTED_SECONDS = 60.0
 
 
-class Waiting(NamedTuple):
-    """A job that waits; the smallest is read first: those without a reason, then the longest unread."""
+class PendingJob(NamedTuple):
+    """A pending job. The smallest is read first: jobs without a reason, then the job that was read longest ago."""
 
-    explained: bool
+    has_reason: bool
     read_at: float
-    key: str
+    job_id: str
     first_seen: float
 
 
-class Allowance:
-    """How many jobs may be read again by now."""
+class RefreshBudget:
+    """How many pending jobs may be read again now."""
 
     def __init__(self, now: float) -> None:
-        self._left = BURST
-        self._at = now
+        self._tokens = BURST
+        self._updated_at = now
 
-    def choose(self, waiting: Iterable[Waiting], now: float, patience: float) -> list[str]:
-        """The jobs to read now, of those that were not read within `patience` seconds."""
-        self._left = min(BURST, self._left + (now - self._at) * RATE)
-        self._at = now
-        chosen = heapq.nsmallest(int(self._left), (job for job in waiting if now - job.read_at >= patience))
-        self._left -= len(chosen)
-        return [job.key for job in chosen]
+    def choose(self, jobs: Iterable[PendingJob], now: float, interval: float) -> list[str]:
+        """The ids of the jobs to read now, among those that were not read within `interval` seconds."""
+        self._tokens = min(BURST, self._tokens + (now - self._updated_at) * RATE)
+        self._updated_at = now
+        chosen = heapq.nsmallest(int(self._tokens), (job for job in jobs if now - job.read_at >= interval))
+        self._tokens -= len(chosen)
+        return [job.job_id for job in chosen]
 
 
-def curious(waiting: Iterable[Waiting], now: float) -> bool:
-    """Whether a young job waits of which Slurm has not said why: it soon will."""
-    return any(not job.explained and now - job.first_seen < CURIOUS for job in waiting)
+def awaits_reason(jobs: Iterable[PendingJob], now: float) -> bool:
+    """Whether one of these jobs is young and has no reason yet: Slurm will soon give one."""
+    return any(not job.has_reason and now - job.first_seen < REASON_EXPECTED_SECONDS for job in jobs)

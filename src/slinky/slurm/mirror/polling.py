@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When to ask slurmctld what: often while things move, seldom when they do not, and never more than it can
-bear.
+"""Decides when the mirror reads what from slurmctld. Pure.
 
-Nothing in Slurm pushes, so the mirror watches cheap tell-tales (the counters of `diag/`, the 304 of
-`nodes/`) and reads states only when one of them stirs. `due` and `stirred` are pure; each source is also
-held to a share of its own cost, so a server that needs longer is asked less often.
+Slurm has no watch, so the mirror polls two cheap indicators: the request counters of `diag/` and the 304 response of
+`nodes/`. It reads job states and node lists only after an indicator shows activity, and at long intervals otherwise.
+The pause after each read is also at least a multiple of what the read cost, so a slow server is polled less often.
 """
 
-from __future__ import annotations
-
 from enum import Enum, IntEnum
-from typing import Annotated
+from typing import Annotated, Self
 
 from msgspec import Meta, Struct
 
@@ -18,104 +15,117 @@ from slinky.slurm.model.statistics import Diag
 
 
 class Source(Enum):
-    """What can be read."""
+    """What the mirror reads."""
 
-    TELLTALE = "diag"
+    STATISTICS = "diag"
     JOBS = "jobs"
     NODES = "nodes"
     PARTITIONS = "partitions"
     RESERVATIONS = "reservations"
 
 
-#: Without these we are blind. A cluster whose accounting is down cannot tell its partitions, and works on.
-VITAL = frozenset(Source) - {Source.PARTITIONS}
+#: Sources whose failure means that the connection to Slurm is lost. slurmrestd reads partitions through the accounting
+#: database, so a cluster whose accounting is down cannot list its partitions but still schedules jobs.
+REQUIRED_SOURCES = frozenset(Source) - {Source.PARTITIONS}
 
 
-class Hurry(IntEnum):
-    """How soon a source is wanted."""
+class Urgency(IntEnum):
+    """How soon a source should be read."""
 
     NONE = 0
-    SOON = 1  # something has probably changed: as often as the weight of a full answer allows
-    NOW = 2  # something has changed
+    SOON = 1  # the source has probably changed: read it as often as the cost of a full response allows
+    NOW = 2  # the source has changed
 
 
-def says(text: str) -> Meta:
-    """What a setting means, for the reference."""
+def describe(text: str) -> Meta:
+    """The description of a setting, for the reference page."""
     return Meta(description=text)
 
 
-class Rhythm(Struct, frozen=True):
+class PollingIntervals(Struct, frozen=True):
     """The intervals, in seconds."""
 
-    tick: Annotated[float, says("between readings of slurmctld's statistics, the tell-tale")] = 0.75
-    urgent: Annotated[float, says("between readings of what is wanted now")] = 0.05
-    lively: Annotated[float, says("between readings of job states while something moves")] = 0.5
-    calm_after: Annotated[float, says("after the last change, until nothing counts as moving any more")] = 5.0
-    aftermath: Annotated[float, says("after a stir of the tell-tale: job states are read as if something moved")] = 3.0
-    sweep: Annotated[float, says("between readings of job states when nothing moves: what no tell-tale shows")] = 60.0
-    nodes: Annotated[float, says("between questions for a light node list: a 304 when nothing has changed")] = 3.0
-    heavy: Annotated[float, says("a full node list that takes longer is read only when there is a sign ...")] = 0.25
-    node_sweep: Annotated[float, says("... or after this long")] = 300.0
-    busy: Annotated[float, says("for which a heavy node list may be put off while jobs move")] = 60.0
-    tables: Annotated[float, says("between readings of partitions and of reservations")] = 15.0
-    pending: Annotated[float, says("between readings of one waiting job, for its reason and expected start")] = 1.5
-    burden: Annotated[float, says("pause after a reading of job states, in units of what it cost")] = 1.5
-    node_burden: Annotated[float, says("the same for full node lists, which weigh most")] = 20.0
-    retry: Annotated[float, says("first pause after a failure; it doubles each time")] = 1.0
-    retry_most: Annotated[float, says("longest pause after a failure")] = 10.0
+    statistics: Annotated[float, describe("between reads of slurmctld's statistics (`diag/`)")] = 0.75
+    urgent: Annotated[float, describe("before a read that was requested because something changed")] = 0.05
+    active_jobs: Annotated[float, describe("between reads of job states while jobs change")] = 0.5
+    idle_jobs: Annotated[float, describe("between reads of job states otherwise: finds what no counter shows")] = 60.0
+    active_after_change: Annotated[float, describe("after a change, during which jobs count as changing")] = 5.0
+    active_after_count: Annotated[float, describe("after a counter rose, during which job states are read often")] = 3.0
+    nodes: Annotated[float, describe("between reads of a cheap node list; a 304 when nothing has changed")] = 3.0
+    expensive_nodes: Annotated[float, describe("duration of a full read above which a node list is expensive")] = 0.25
+    idle_nodes: Annotated[float, describe("between reads of an expensive node list without a sign of a change")] = 300.0
+    nodes_delay: Annotated[float, describe("maximum delay of an expensive node list while jobs change")] = 60.0
+    partitions: Annotated[float, describe("between reads of partitions, and between reads of reservations")] = 15.0
+    pending_job: Annotated[float, describe("between reads of one pending job, for its reason and expected start")] = 1.5
+    cost_factor: Annotated[float, describe("pause after a read, as a multiple of the read's duration")] = 1.5
+    node_cost_factor: Annotated[float, describe("the same for full node lists, the most expensive reads")] = 20.0
+    retry_min: Annotated[float, describe("first pause after a failure; the pause doubles with each failure")] = 1.0
+    retry_max: Annotated[float, describe("longest pause after a failure")] = 10.0
 
 
-class Last(Struct):
-    """When a source was last read, what that cost, whether it failed, and how soon it is wanted again."""
+class PollState(Struct):
+    """When a source was last read, what that cost, whether it failed, and how soon it should be read again."""
 
+    #: When the last read ended.
     at: float = float("-inf")
+    #: Seconds that the last read took.
     cost: float = 0.0
-    #: What the last answer cost that was not just "nothing has changed".
-    full: float = 0.0
-    hurry: Hurry = Hurry.NONE
+    #: Seconds that the last full response took; a 304 does not count.
+    full_cost: float = 0.0
+    urgency: Urgency = Urgency.NONE
     failures: int = 0
-    started: float = float("-inf")
-    #: When the last reading that succeeded began: what happened before that is in it.
-    began: float = float("-inf")
+    #: When the last read began.
+    started_at: float = float("-inf")
+    #: When the last successful read began: it contains everything that happened before.
+    success_started_at: float = float("-inf")
 
-    def want(self, hurry: Hurry) -> None:
-        """Ask for a reading, at least this soon."""
-        self.hurry = max(self.hurry, hurry)
+    def request(self, urgency: Urgency) -> None:
+        """Request a read that is at least this urgent."""
+        self.urgency = max(self.urgency, urgency)
 
 
-def due(source: Source, last: Last, *, moving: bool, astir: bool = False, rhythm: Rhythm) -> float:
-    """The moment from which this source may be read again.
+def next_read_at(
+    source: Source, state: PollState, *, jobs_change: bool, counters_rose: bool = False, intervals: PollingIntervals
+) -> float:
+    """The time from which this source may be read again.
 
-    `moving` is what was seen of jobs that somebody follows; `astir` is what the tell-tale says, which may be of others.
+    `jobs_change` says that the mirror has observed changes of jobs; `counters_rose` says that slurmctld's counters show
+    activity, which may concern jobs that the mirror does not follow.
     """
-    if last.failures:
-        pause = backoff(last.failures, rhythm)
-        # Partitions are read through the accounting database; one that hangs costs slurmrestd a thread each time.
-        return last.at + (max(pause, rhythm.tables, rhythm.burden * last.cost) if source not in VITAL else pause)
+    if state.failures:
+        return state.at + _pause_after_failure(source, state, intervals)
     regular = {
-        Source.TELLTALE: rhythm.tick,
-        # slurmctld counts a request before it starts what that allows: one look is not enough.
-        Source.JOBS: rhythm.lively if moving or astir else rhythm.sweep,
-        Source.NODES: rhythm.nodes if last.full < rhythm.heavy else rhythm.node_sweep,
-        Source.PARTITIONS: rhythm.tables,
-        Source.RESERVATIONS: rhythm.tables,
+        Source.STATISTICS: intervals.statistics,
+        # slurmctld counts a request before it starts what the request allows: one read after the count is not enough.
+        Source.JOBS: intervals.active_jobs if jobs_change or counters_rose else intervals.idle_jobs,
+        Source.NODES: intervals.nodes if state.full_cost < intervals.expensive_nodes else intervals.idle_nodes,
+        Source.PARTITIONS: intervals.partitions,
+        Source.RESERVATIONS: intervals.partitions,
     }[source]
-    wanted = {
-        Hurry.NONE: regular,
-        # A heavy list slows down the very reads that tell what moves: it waits for calm, not for ever.
-        Hurry.SOON: max(rhythm.node_burden * last.full, rhythm.busy if moving else 0.0),
-        Hurry.NOW: rhythm.urgent,
-    }[last.hurry]
-    return last.at + max(min(regular, wanted), rhythm.burden * max(last.cost, last.full))
+    requested = {
+        Urgency.NONE: regular,
+        # An expensive list slows down the reads of job states, so it waits until jobs are quiet, up to a maximum.
+        Urgency.SOON: max(intervals.node_cost_factor * state.full_cost, intervals.nodes_delay if jobs_change else 0.0),
+        Urgency.NOW: intervals.urgent,
+    }[state.urgency]
+    return state.at + max(min(regular, requested), intervals.cost_factor * max(state.cost, state.full_cost))
 
 
-def backoff(failures: int, rhythm: Rhythm) -> float:
-    """How long to leave a server alone after so many failures in a row."""
-    return min(rhythm.retry_most, rhythm.retry * 2.0 ** min(failures - 1, 16)) if failures > 0 else 0.0
+def _pause_after_failure(source: Source, state: PollState, intervals: PollingIntervals) -> float:
+    pause = backoff(state.failures, intervals)
+    if source in REQUIRED_SOURCES:
+        return pause
+    # Each read of partitions that waits for a hung accounting database blocks a thread of slurmrestd.
+    return max(pause, intervals.partitions, intervals.cost_factor * state.cost)
 
 
-#: Requests that change nothing about jobs. Every other kind that slurmctld counts may have.
-IDLE_REQUESTS = frozenset(
+def backoff(failures: int, intervals: PollingIntervals) -> float:
+    """Seconds to wait after this many failures in a row."""
+    return min(intervals.retry_max, intervals.retry_min * 2.0 ** min(failures - 1, 16)) if failures > 0 else 0.0
+
+
+#: Requests that change no job. Every other kind of request that slurmctld counts may have changed one.
+READ_ONLY_REQUESTS = frozenset(
     {
         "REQUEST_ASSOC_MGR_INFO",
         "REQUEST_BATCH_SCRIPT",
@@ -158,7 +168,7 @@ IDLE_REQUESTS = frozenset(
 )
 
 
-#: Requests that make, change or remove nodes.
+#: Requests that create, change or delete nodes.
 NODE_REQUESTS = frozenset(
     {
         "REQUEST_CREATE_NODE",
@@ -171,21 +181,21 @@ NODE_REQUESTS = frozenset(
 )
 
 
-class Telltale(Struct, frozen=True):
-    """What slurmctld's statistics betray, and which start of slurmctld they belong to."""
+class ActivityCounters(Struct, frozen=True):
+    """The counters of slurmctld's statistics that show activity, and the start of slurmctld that they belong to."""
 
     started_at: int
     jobs: frozenset[tuple[str, int]]
     nodes: frozenset[tuple[str, int]]
-    #: How often slurmctld has planned ahead, which is when waiting jobs get an expected start.
-    plans: int = 0
+    #: Number of backfill cycles; a cycle gives pending jobs an expected start.
+    backfill_cycles: int = 0
 
     @classmethod
-    def of(cls, diag: Diag) -> Telltale:
-        """The tell-tale part of the statistics."""
-        counted = {rpc.message_type: rpc.count for rpc in diag.rpcs_by_message_type}
-        nodes = frozenset((name, count) for name, count in counted.items() if name in NODE_REQUESTS)
-        jobs = frozenset((name, count) for name, count in counted.items() if name not in IDLE_REQUESTS)
+    def from_diag(cls, diag: Diag) -> Self:
+        """The activity counters of the statistics."""
+        counts = {rpc.message_type: rpc.count for rpc in diag.rpcs_by_message_type}
+        nodes = frozenset((name, count) for name, count in counts.items() if name in NODE_REQUESTS)
+        jobs = frozenset((name, count) for name, count in counts.items() if name not in READ_ONLY_REQUESTS)
         progress = {
             ("submitted", diag.jobs_submitted),
             ("started", diag.jobs_started),
@@ -196,22 +206,22 @@ class Telltale(Struct, frozen=True):
         return cls(diag.req_time_start.whole, jobs - nodes | progress, nodes, diag.bf_cycle_counter)
 
 
-def stirred(before: Telltale | None, now: Telltale) -> dict[Source, Hurry]:
-    """What may have changed between the two, and how soon that should be looked at."""
+def sources_to_read(before: ActivityCounters | None, after: ActivityCounters) -> dict[Source, Urgency]:
+    """The sources that may have changed between two readings of the counters, with the urgency of reading each."""
     if before is None:
         return {}
-    if (before.started_at, before.nodes) != (now.started_at, now.nodes):
-        return {Source.JOBS: Hurry.NOW, Source.NODES: Hurry.NOW}
-    if before.jobs != now.jobs:
-        return {Source.JOBS: Hurry.NOW, Source.NODES: Hurry.SOON}
+    if (before.started_at, before.nodes) != (after.started_at, after.nodes):
+        return {Source.JOBS: Urgency.NOW, Source.NODES: Urgency.NOW}
+    if before.jobs != after.jobs:
+        return {Source.JOBS: Urgency.NOW, Source.NODES: Urgency.SOON}
     return {}
 
 
-def replanned(before: Telltale | None, now: Telltale) -> bool:
-    """Whether slurmctld has planned ahead since: reasons and expected starts of waiting jobs may be others."""
-    return before is not None and before.plans != now.plans
+def backfill_has_run(before: ActivityCounters | None, after: ActivityCounters) -> bool:
+    """Whether a backfill cycle has run since: it may have changed reasons and expected starts of pending jobs."""
+    return before is not None and before.backfill_cycles != after.backfill_cycles
 
 
-def restarted(before: Telltale | None, now: Telltale) -> bool:
-    """Whether slurmctld may have been restarted. Statistics also start anew at midnight: no harm."""
-    return before is not None and before.started_at != now.started_at
+def has_restarted(before: ActivityCounters | None, after: ActivityCounters) -> bool:
+    """Whether slurmctld may have restarted. Its statistics also start anew at midnight, which only costs some reads."""
+    return before is not None and before.started_at != after.started_at

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read and written of partitions; see `views` for how such structs are meant."""
-
-from __future__ import annotations
+"""Partitions, in requests and responses; see `views` for the conventions of these structs."""
 
 from slinky.slurm.model.values import UNSET, Number, Value
 
@@ -9,7 +7,7 @@ Words = tuple[str, ...]
 
 
 class PartitionNodes(Value, frozen=True, gc=False):
-    """Which nodes a partition has."""
+    """The nodes of a partition."""
 
     configured: str = ""
     total: int = 0
@@ -17,14 +15,14 @@ class PartitionNodes(Value, frozen=True, gc=False):
 
 
 class Allowed(Value, frozen=True, gc=False):
-    """Comma-separated names that may, or may not."""
+    """Comma-separated names that may, or may not, use the partition."""
 
     allowed: str = ""
     deny: str = ""
 
 
 class PartitionQos(Value, frozen=True, gc=False):
-    """The QOS a partition allows and the one it carries itself."""
+    """The QOS that a partition allows, and the QOS that is assigned to it."""
 
     allowed: str = ""
     deny: str = ""
@@ -32,7 +30,7 @@ class PartitionQos(Value, frozen=True, gc=False):
 
 
 class PartitionMode(Value, frozen=True, gc=False):
-    """Whether a partition is up and shares its nodes."""
+    """Whether a partition is up and how jobs share its nodes."""
 
     state: Words = ()
     oversubscribe: str = ""
@@ -40,7 +38,7 @@ class PartitionMode(Value, frozen=True, gc=False):
 
 
 class PartitionTres(Value, frozen=True, gc=False):
-    """What a partition's nodes add up to."""
+    """The total resources of a partition's nodes."""
 
     configured: str = ""
     billing_weights: str = ""
@@ -53,7 +51,7 @@ class PartitionCpus(Value, frozen=True, gc=False):
 
 
 class PartitionDefaults(Value, frozen=True, gc=False):
-    """What a job gets when it does not ask."""
+    """Values for jobs that do not request their own."""
 
     memory_per_cpu: int = 0
     time: Number = UNSET
@@ -61,7 +59,7 @@ class PartitionDefaults(Value, frozen=True, gc=False):
 
 
 class PartitionMaximums(Value, frozen=True, gc=False):
-    """What a job may ask for at most."""
+    """The maximum that a job may request."""
 
     nodes: Number = UNSET
     time: Number = UNSET
@@ -70,13 +68,13 @@ class PartitionMaximums(Value, frozen=True, gc=False):
 
 
 class PartitionMinimums(Value, frozen=True, gc=False):
-    """What a job must ask for at least."""
+    """The minimum that a job must request."""
 
     nodes: int = 0
 
 
 class PartitionPriority(Value, frozen=True, gc=False):
-    """How a partition's jobs rank."""
+    """The priority of a partition's jobs."""
 
     job_factor: int = 0
     tier: int = 0
@@ -103,7 +101,7 @@ class Partition(Value, frozen=True, gc=False):
 
     @property
     def up(self) -> bool:
-        """Whether it accepts and starts jobs."""
+        """Whether the partition accepts and starts jobs."""
         return "UP" in self.partition.state
 
 

@@ -1,23 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What we ask of slurmctld: typed bodies in which an unset field is simply not sent.
+"""The bodies of requests to slurmctld: structs of which an unset field is not sent.
 
-A misspelt field would pass Slurm with a mere warning, so bodies are structs and never dicts. Names are
-Slurm's own (`job_desc_msg` and friends), held against the installed server's OpenAPI document by a contract
-test.
+Slurm accepts a misspelled field with a warning, so bodies are structs and never dicts. The names are Slurm's own
+(`job_desc_msg` and others); a contract test compares them with the OpenAPI document of the installed slurmrestd.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
 from slinky.slurm.model.values import Number, Value
 
-_NODE_WORD = re.compile(r"[^\s\x00-\x1f\x7f]+\Z")
+_NODE_VALUE = re.compile(r"[^\s\x00-\x1f\x7f]+\Z")
 
 
 class JobRequest(Value, frozen=True, gc=False):
-    """A job to submit, allocate or update. Minutes for times, MiB for memory."""
+    """A job to submit, allocate or update. Times are in minutes, memory is in MiB."""
 
     name: str | None = None
     script: str | None = None
@@ -112,7 +109,7 @@ class JobRequest(Value, frozen=True, gc=False):
 
 
 class JobSelection(Value, frozen=True, gc=False):
-    """Which jobs a bulk cancel is for: named ones, or every job that fits every filter."""
+    """The jobs of a bulk cancel: these jobs, or every job that matches every filter."""
 
     jobs: Sequence[str] | None = None
     account: str | None = None
@@ -130,7 +127,7 @@ class JobSelection(Value, frozen=True, gc=False):
 
 
 class NodeUpdate(Value, frozen=True, gc=False):
-    """A change to one node, or by `Client.update_nodes` to many."""
+    """A change of one Slurm node, or with `SlurmClient.update_nodes` of many."""
 
     name: Sequence[str] | None = None
     state: Sequence[str] | None = None
@@ -149,7 +146,7 @@ class NodeUpdate(Value, frozen=True, gc=False):
 
 
 class ReservationRequest(Value, frozen=True, gc=False):
-    """A reservation to create or, by the name of an existing one, to change. Minutes for the duration."""
+    """A reservation to create, or to change if one of this name exists. The duration is in minutes."""
 
     name: str | None = None
     start_time: Number | None = None
@@ -170,21 +167,21 @@ class ReservationRequest(Value, frozen=True, gc=False):
 
 
 class SubmitBody(Value, frozen=True, gc=False):
-    """One job, or the components of a heterogeneous one."""
+    """One job, or the components of a heterogeneous job."""
 
     job: JobRequest | None = None
     jobs: Sequence[JobRequest] | None = None
 
 
 class RequeueBody(Value, frozen=True, gc=False):
-    """Jobs to send back to the queue."""
+    """Jobs to requeue."""
 
     jobs: Sequence[str] = ()
     flags: Sequence[str] = ()
 
 
-class NewNode(Value, frozen=True, gc=False):
-    """A node line, as slurm.conf would have it."""
+class NewNodeBody(Value, frozen=True, gc=False):
+    """A node line as in slurm.conf."""
 
     node_conf: str
 
@@ -196,13 +193,13 @@ class ReservationsBody(Value, frozen=True, gc=False):
 
 
 def node_conf(name: str, **settings: str | int) -> str:
-    """The line that creates a node, each value checked so that none can smuggle in a second setting.
+    """The slurm.conf line that creates a node.
 
-    Raises `ValueError` for a value with white space, an equals sign where none belongs, or nothing in it:
-    an empty `Topology=` would swallow the setting that follows.
+    Raises `ValueError` for a value with white space or an equals sign, which would add a second setting, and for an
+    empty value: Slurm would read the next setting as the value of an empty `Topology=`.
     """
-    words = {"NodeName": name, **{key: str(value) for key, value in settings.items()}}
-    for key, value in words.items():
-        if not key.isalnum() or not _NODE_WORD.match(value) or ("=" in value and key != "GresConf"):
-            raise ValueError(f"{key}={value!r} cannot stand in a node line")
-    return " ".join(f"{key}={value}" for key, value in words.items())
+    pairs = {"NodeName": name, **{key: str(value) for key, value in settings.items()}}
+    for key, value in pairs.items():
+        if not key.isalnum() or not _NODE_VALUE.match(value) or ("=" in value and key != "GresConf"):
+            raise ValueError(f"{key}={value!r} is not valid in a node line")
+    return " ".join(f"{key}={value}" for key, value in pairs.items())

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shapes of slurmrestd's answers, endpoint by endpoint; `reading` turns bytes into them.
+"""The structs of slurmrestd's responses, one per endpoint; `slinky.slurm.transport.decode` decodes bytes into them.
 
-A part that an answer may lack is None by default and never an empty list: whoever needs it asks for it by
-`reading.present`.
+A field that a response may lack is None by default and never an empty list. A caller that needs the field uses
+`decode.require`.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
 from msgspec import Raw
 
-from slinky.slurm.accounting.accounting_jobs import PastJob
+from slinky.slurm.accounting.accounting_jobs import AccountingJob
 from slinky.slurm.accounting.qos import Qos
 from slinky.slurm.accounting.views import Account, Association, Cluster, User, Wckey
 from slinky.slurm.errors import Problem
@@ -30,9 +28,9 @@ class ErrorEntry(Value, frozen=True, gc=False):
     source: str | None = None
 
     def problem(self) -> Problem:
-        """The same as the rest of the library knows it."""
-        said = [text for text in (self.error, self.description) if text and text != "No error"]
-        return Problem(self.error_number, ": ".join(dict.fromkeys(said)), self.source or "")
+        """The entry as a `Problem`."""
+        texts = [text for text in (self.error, self.description) if text and text != "No error"]
+        return Problem(self.error_number, ": ".join(dict.fromkeys(texts)), self.source or "")
 
 
 class WarningEntry(Value, frozen=True, gc=False):
@@ -43,7 +41,7 @@ class WarningEntry(Value, frozen=True, gc=False):
 
 
 class KillError(Value, frozen=True, gc=False):
-    """Why one job of a cancel was left alone."""
+    """Why a cancel did not end one job."""
 
     code: int = 0
     string: str = ""
@@ -51,14 +49,14 @@ class KillError(Value, frozen=True, gc=False):
 
 
 class KillStatus(Value, frozen=True, gc=False):
-    """An entry of a cancel's `status[]`; only failures have one that says anything."""
+    """An entry of the `status[]` of a cancel; only failures have a meaningful one."""
 
     error: KillError = KillError()
     step_id: str = ""
 
 
 class JobResult(Value, frozen=True, gc=False):
-    """The outcome of an update or requeue for one job or array task."""
+    """The result of an update or requeue for one job or array task."""
 
     job_id: int = 0
     step_id: str = ""
@@ -67,34 +65,34 @@ class JobResult(Value, frozen=True, gc=False):
     why: str | None = None
 
     def problem(self) -> Problem:
-        """The same as the rest of the library knows it."""
+        """The result as a `Problem`."""
         return Problem(self.error_code, self.why or self.error or "", self.step_id)
 
 
 class SlurmMeta(Value, frozen=True, gc=False):
-    """Who answered."""
+    """Release and cluster of the server."""
 
     release: str = ""
     cluster: str = ""
 
 
 class ResponseMeta(Value, frozen=True, gc=False):
-    """Slurm's own envelope data; an answer without it is not from slurmrestd."""
+    """The envelope of a response; a response without it is not from slurmrestd."""
 
     slurm: SlurmMeta = SlurmMeta()
 
 
 class Response(Value, frozen=True, gc=False):
-    """What every answer of slurmrestd has in common."""
+    """The common fields of every response of slurmrestd."""
 
     meta: ResponseMeta | None = None
     errors: tuple[ErrorEntry, ...] | None = None
     warnings: tuple[WarningEntry, ...] | None = None
 
     @property
-    def cautions(self) -> tuple[Problem, ...]:
-        """The warnings: an unknown field in a request shows up nowhere else."""
-        return tuple(Problem(0, w.description or "", w.source or "") for w in self.warnings or ())
+    def problems_from_warnings(self) -> tuple[Problem, ...]:
+        """The warnings as problems: an unknown field in a request is reported nowhere else."""
+        return tuple(Problem(0, entry.description or "", entry.source or "") for entry in self.warnings or ())
 
 
 class JobsResponse(Response, frozen=True, gc=False):
@@ -118,14 +116,14 @@ class NodesResponse(Response, frozen=True, gc=False):
 
 
 class RawNodes(Response, frozen=True, gc=False):
-    """`nodes/`, the nodes still undecoded."""
+    """`nodes/`, with the nodes not decoded yet."""
 
     nodes: tuple[Raw, ...] | None = None
     last_update: Number = UNSET
 
 
 class RawJobs(Response, frozen=True, gc=False):
-    """`jobs/`, the jobs still undecoded."""
+    """`jobs/`, with the jobs not decoded yet."""
 
     jobs: tuple[Raw, ...] | None = None
     last_update: Number = UNSET
@@ -170,7 +168,7 @@ class DiagResponse(Response, frozen=True, gc=False):
 
 
 class ShareList(Value, frozen=True, gc=False):
-    """Slurm nests the list once more."""
+    """Slurm nests the list of shares in an object."""
 
     shares: tuple[Share, ...] = ()
 
@@ -202,7 +200,7 @@ class UpdateResponse(Response, frozen=True, gc=False):
 
 
 class CancelResponse(Response, frozen=True, gc=False):
-    """A cancel, of one or of many."""
+    """A cancel of one or many jobs."""
 
     status: tuple[KillStatus, ...] | None = None
 
@@ -237,14 +235,14 @@ class QosResponse(Response, frozen=True, gc=False):
     qos: tuple[Qos, ...] | None = None
 
 
-class PastJobsResponse(Response, frozen=True, gc=False):
+class AccountingJobsResponse(Response, frozen=True, gc=False):
     """`jobs/` of slurmdbd."""
 
-    jobs: tuple[PastJob, ...] | None = None
+    jobs: tuple[AccountingJob, ...] | None = None
 
 
 class ChangesResponse(Response, frozen=True, gc=False):
-    """What a write to slurmdbd has changed, in words."""
+    """What a write to slurmdbd has changed, as text."""
 
     results: tuple[str, ...] | None = None
 

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Job and node states as an algebra: one base word, any number of flags.
+"""Job and node states: one base state and any number of flags.
 
-Slurm sends a state as a list of words. `JobState` and `NodeState` sort them into base and flags by one
-table each and answer the questions that callers ask (`ended`, `drained`, ...). A word that a newer Slurm
-invents is kept and passed through, and it never makes a job look ended or a node look drained.
+Slurm sends a state as a list of words. `JobState` and `NodeState` separate them into the base state and flags, and
+have properties for the conditions that callers need (`ended`, `drained`, ...). A word of a newer Slurm that is in no
+table is kept and printed. It never makes a job count as ended or a node as drained.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import ClassVar, Self, cast
@@ -45,8 +43,8 @@ JOB_FLAGS = frozenset(
         "EXPEDITING",
     ]
 )
-#: Flags of a job that has ended once and will run again.
-JOB_RETURNING = frozenset(["REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "EXPEDITING"])
+#: Flags of a job that has ended and will run again.
+JOB_REQUEUED = frozenset(["REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "EXPEDITING"])
 
 NODE_BASES = frozenset(["INVALID", "UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE"])
 NODE_FLAGS = frozenset(
@@ -79,8 +77,8 @@ NODE_FLAGS = frozenset(
         "BLOCKED",
     ]
 )
-#: Flags with which no new job is placed on a node.
-NODE_CLOSED = frozenset(
+#: Flags of a node on which Slurm starts no new job.
+NODE_UNSCHEDULABLE = frozenset(
     [
         "DRAIN",
         "FAIL",
@@ -100,7 +98,7 @@ NODE_CLOSED = frozenset(
 
 
 class State:
-    """A base word and its flags; instances are shared, so comparing and keeping them costs little."""
+    """A base state and its flags. Equal states share one instance, which saves memory."""
 
     __slots__ = ("base", "flags", "words")
     BASES: ClassVar[frozenset[str]]
@@ -113,12 +111,12 @@ class State:
 
     @classmethod
     def of(cls, words: Iterable[str] | None) -> Self:
-        """The shared state for these words, whatever their letter case."""
+        """The shared instance for these words, in any letter case."""
         key = (cls, tuple(words or ()))
         state = _SHARED.get(key)
         if state is None:
             state = cls(tuple(word.upper() for word in key[1]))
-            if len(_SHARED) < _MOST_SHARED:
+            if len(_SHARED) < _MAX_SHARED:
                 _SHARED[key] = state
         return cast("Self", state)
 
@@ -141,12 +139,12 @@ class State:
 
     @property
     def unknown(self) -> frozenset[str]:
-        """Words that this library does not know: a newer Slurm's."""
+        """Words that this library does not know, from a newer Slurm."""
         return frozenset(self.words) - self.BASES - self.FLAGS
 
 
-#: A cluster has a few dozen combinations; the bound keeps garbage from filling memory.
-_MOST_SHARED = 4096
+#: A cluster has a few dozen combinations; the limit keeps invalid responses from filling the memory.
+_MAX_SHARED = 4096
 _SHARED: dict[tuple[type[State], tuple[str, ...]], State] = {}
 
 
@@ -159,49 +157,47 @@ class JobState(State):
 
     @property
     def pending(self) -> bool:
-        """Waits in the queue, be it for the first time or again."""
+        """Whether the job is in the queue, for the first time or after a requeue."""
         return self.base == "PENDING"
 
     @property
     def running(self) -> bool:
-        """Holds its resources and may use them; still true while it is being configured."""
+        """Whether the job has its resources and may use them; also true while nodes are being configured."""
         return self.base == "RUNNING"
 
     @property
     def suspended(self) -> bool:
-        """Holds its resources but is stopped."""
+        """Whether the job has its resources but is stopped."""
         return self.base == "SUSPENDED"
 
     @property
     def ended(self) -> bool:
-        """Over for good. False for an unknown base, for one that returns to the queue, and while it is
-        clearing up.
-        """
-        return self.base in JOB_ENDED and not self.flags & JOB_RETURNING and "COMPLETING" not in self.flags
+        """Whether the job has finally ended. False for an unknown base state, a requeued job, and during COMPLETING."""
+        return self.base in JOB_ENDED and not self.flags & JOB_REQUEUED and "COMPLETING" not in self.flags
 
     @property
     def live(self) -> bool:
-        """Waits, runs, or will run again; an unknown base counts as live."""
+        """Whether the job is pending, runs, or will run again; an unknown base state counts as live."""
         return not self.ended
 
     @property
     def holds_nodes(self) -> bool:
-        """Whether slurmctld still counts its nodes as taken."""
+        """Whether slurmctld still counts the job's nodes as allocated."""
         return self.base in {"RUNNING", "SUSPENDED"} or "COMPLETING" in self.flags
 
     @property
     def ready(self) -> bool:
-        """Running with every node configured: work may start now."""
+        """Whether the job runs and every node is configured, so that work may start."""
         return self.running and not self.flags & {"CONFIGURING", "POWER_UP_NODE"}
 
     @property
     def succeeded(self) -> bool:
-        """Ended well."""
+        """Whether the job has ended successfully."""
         return self.ended and self.base == "COMPLETED"
 
 
 class NodeState(State):
-    """The state of a node."""
+    """The state of a Slurm node."""
 
     __slots__ = ()
     BASES = NODE_BASES
@@ -209,47 +205,48 @@ class NodeState(State):
 
     @property
     def busy(self) -> bool:
-        """Work is on it, or is just leaving it."""
+        """Whether a job is on the node or is just leaving it."""
         return self.base in {"ALLOCATED", "MIXED"} or "COMPLETING" in self.flags
 
     @property
     def idle(self) -> bool:
-        """No work is on it. Says nothing of whether work would be placed there."""
+        """Whether no job is on the node; jobs can start there only if it is also `schedulable`."""
         return self.base == "IDLE" and "COMPLETING" not in self.flags
 
     @property
     def down(self) -> bool:
-        """Slurmctld has given it up, or it is in error."""
+        """Whether slurmctld considers the node down or in error."""
         return self.base in {"DOWN", "ERROR"}
 
     @property
     def draining(self) -> bool:
-        """Takes no new work by somebody's decision, whether or not old work is still there."""
+        """Whether the node is set to drain: no new jobs start, whether or not jobs still run there."""
         return "DRAIN" in self.flags and "UNDRAIN" not in self.flags
 
     @property
     def drained(self) -> bool:
-        """Draining, and a known base word says that nothing is on it any more."""
+        """Whether the node is draining and a known base state says that no job is on it."""
         return self.draining and self.base in {"IDLE", "DOWN"} and not self.busy
 
     @property
     def responding(self) -> bool:
-        """Slurmctld hears from it. An EXTERNAL node is never asked, so a False there means that it was
-        signalled.
+        """Whether the node responds to slurmctld.
+
+        slurmctld never pings an EXTERNAL node: there, False means that a job on the node was signalled.
         """
         return "NOT_RESPONDING" not in self.flags
 
     @property
     def external(self) -> bool:
-        """Without slurmd; for external jobs only."""
+        """Whether the node has no slurmd and takes only external jobs."""
         return "EXTERNAL" in self.flags
 
     @property
     def dynamic(self) -> bool:
-        """Not in slurm.conf, so it can be deleted."""
+        """Whether the node is not in slurm.conf and can be deleted."""
         return bool(self.flags & {"DYNAMIC_NORM", "DYNAMIC_FUTURE"})
 
     @property
     def schedulable(self) -> bool:
-        """New work may be placed on it now."""
-        return self.base in {"IDLE", "MIXED", "ALLOCATED"} and not self.flags & NODE_CLOSED
+        """Whether new jobs can start on the node now."""
+        return self.base in {"IDLE", "MIXED", "ALLOCATED"} and not self.flags & NODE_UNSCHEDULABLE

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What slurmctld tells about itself: whether it answers, how busy it is, with which configuration it runs."""
-
-from __future__ import annotations
+"""What slurmctld reports about itself: whether it answers, its statistics, and the configuration that it runs with."""
 
 from slinky.slurm.model.values import UNSET, Number, Value
 
@@ -18,17 +16,17 @@ class ControllerPing(Value, frozen=True, gc=False):
 
     @property
     def up(self) -> bool:
-        """True when it answered; before v0.0.45 only the word tells."""
+        """Whether it answered; before v0.0.45 only the text `pinged` says so."""
         return self.responding or self.pinged == "UP"
 
     @property
     def refused(self) -> bool:
-        """It may well be up: it did not like our token (v0.0.45 tells)."""
+        """Whether it is probably up but refused the token (reported since v0.0.45)."""
         return not self.up and "authentication" in self.status.lower()
 
 
 class RpcCount(Value, frozen=True, gc=False):
-    """How often one kind of request reached slurmctld, and what it cost (microseconds)."""
+    """How often slurmctld received one kind of request, and how long it worked on them (microseconds)."""
 
     message_type: str = ""
     count: int = 0
@@ -36,7 +34,7 @@ class RpcCount(Value, frozen=True, gc=False):
 
 
 class Diag(Value, frozen=True, gc=False):
-    """slurmctld's statistics. Counters restart at midnight UTC, at a reset and at a restart."""
+    """slurmctld's statistics. Counters are reset at midnight UTC, by a reset and by a restart."""
 
     req_time: Number = UNSET
     req_time_start: Number = UNSET
@@ -79,7 +77,7 @@ class ConfMeta(
         "slurm_conf": "SLURM_CONF",
     },
 ):
-    """Of which start and which configuration the running slurmctld is."""
+    """The start time and the configuration of the running slurmctld."""
 
     boot_time: int = 0
     hash_value: int = 0

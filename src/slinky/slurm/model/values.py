@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small values that Slurm's JSON is made of: numbers that may be unset or infinite, exit codes, TRES.
+"""Values that occur in many objects of Slurm's JSON: numbers that may be unset or infinite, exit codes, TRES.
 
-They are plain frozen structs, read and written alike. Nothing here knows which endpoint they came from.
+These are frozen structs, used in requests and in responses.
 """
-
-from __future__ import annotations
 
 import math
 
@@ -12,9 +10,7 @@ from msgspec import Struct
 
 
 class Value(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The base of every struct in this library: immutable, invisible to the garbage collector, defaults
-    left out.
-    """
+    """The base of every struct in this library: immutable, not tracked by the garbage collector, defaults not sent."""
 
 
 class Number(Value, frozen=True, gc=False):
@@ -26,14 +22,14 @@ class Number(Value, frozen=True, gc=False):
 
     @property
     def value(self) -> int | float | None:
-        """The number, `math.inf`, or None when it is not set."""
+        """The number, `math.inf`, or None if it is unset."""
         if self.infinite:
             return math.inf
         return self.number if self.set else None
 
     @property
     def whole(self) -> int:
-        """The number as an integer, 0 when it is unset or infinite: for times and ids."""
+        """The number as an integer, 0 if it is unset or infinite; for times and ids."""
         return int(self.number) if self.set and not self.infinite else 0
 
 
@@ -43,7 +39,7 @@ UNSET = Number()
 
 
 def number(value: float | None) -> Number:
-    """Slurm's form of a number; None is unset and `math.inf` is infinite."""
+    """Build Slurm's form of a number; None is unset and `math.inf` is infinite."""
     if value is None:
         return UNSET
     return INFINITE if value == math.inf else Number(set=True, number=value)
@@ -65,18 +61,18 @@ class ExitCode(Value, frozen=True, gc=False):
 
     @property
     def code(self) -> int:
-        """The exit code as a shell would show it: 128 + n for signal n."""
-        killed = self.signal.id.whole
-        return 128 + killed if killed else self.return_code.whole
+        """The exit code as a shell shows it: 128 + n for signal n."""
+        signal = self.signal.id.whole
+        return 128 + signal if signal else self.return_code.whole
 
 
-def exit_status(code: int, signal: int = 0) -> ExitCode:
-    """An exit code to be written: Slurm reads one back properly only if it was sent as a raw wait status."""
+def wait_status(code: int, signal: int = 0) -> ExitCode:
+    """An exit code for a request, as a raw wait status: Slurm would return a plain code as a signal."""
     return ExitCode(return_code=number((code & 0xFF) << 8 | (signal & 0x7F)))
 
 
 class Tres(Value, frozen=True, gc=False):
-    """An amount of a trackable resource; -1 in a limit removes it."""
+    """An amount of a trackable resource; -1 in a limit removes the limit."""
 
     type: str = ""
     name: str | None = None

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this library reads of slurmctld's objects: partial, frozen structs, decoded straight from bytes.
+"""The fields of slurmctld's objects that this library reads, as frozen structs that are decoded from bytes.
 
-Only fields that somebody uses are named here; the rest of Slurm's JSON is skipped by the decoder. Every
-field but the identity has a default, since older data parsers leave some out. A contract test holds each
-name against the OpenAPI document that the installed slurmrestd prints.
+The decoder skips every field of Slurm's JSON that is not named here. Every field but the identity has a default,
+because older data parsers leave some out. A contract test compares each name with the OpenAPI document of the
+installed slurmrestd.
 """
-
-from __future__ import annotations
 
 from slinky.slurm.model.states import JobState, NodeState
 from slinky.slurm.model.values import UNSET, ExitCode, Number, Value
@@ -15,7 +13,7 @@ Words = tuple[str, ...]
 
 
 class StepId(Value, frozen=True, gc=False):
-    """Slurm's name for a job or step; the SLUID is never reused, unlike the id (v0.0.44 and newer)."""
+    """Slurm's identity of a job or step; unlike the id, the SLUID is never reused (v0.0.44 and newer)."""
 
     sluid: str = ""
 
@@ -89,14 +87,14 @@ class Job(Value, frozen=True, gc=False):
 
     @property
     def sluid(self) -> str:
-        """The identity that outlives a crash of slurmctld; empty with data parsers before v0.0.44."""
+        """The identity that remains valid after a crash of slurmctld; empty with data parsers before v0.0.44."""
         return self.step_id.sluid
 
 
 class JobStatus(Value, frozen=True, gc=False, rename={"words": "state"}):
-    """One line of `jobs/state/`: the cheapest thing that can be asked about a job.
+    """An entry of `jobs/state/`, the cheapest request about jobs.
 
-    The OpenAPI document describes another shape for this endpoint; this is what the server sends.
+    The OpenAPI document describes another structure for this endpoint; this struct follows the server.
     """
 
     job_id: str
@@ -109,9 +107,9 @@ class JobStatus(Value, frozen=True, gc=False, rename={"words": "state"}):
 
 
 class Host(Value, frozen=True, gc=False, rename={"words": "state"}):
-    """A node as slurmctld knows it.
+    """A Slurm node as slurmctld knows it.
 
-    Beware: read singly, `alloc_*`, `tres_used` and the base state are as old as the last full list.
+    If a node is read singly, `alloc_*`, `tres_used` and the base state are as old as the last full list that was read.
     """
 
     name: str
@@ -180,12 +178,12 @@ class Reservation(Value, frozen=True, gc=False):
     end_time: Number = UNSET
 
     def active(self, now: float) -> bool:
-        """Whether it is in force at this moment."""
+        """Whether the reservation is active at this time."""
         return self.start_time.whole <= now < (self.end_time.value or 0)
 
 
 class License(Value, frozen=True, gc=False, rename="pascal"):
-    """A licence pool."""
+    """A pool of licenses."""
 
     license_name: str
     total: int = 0
@@ -199,16 +197,16 @@ class License(Value, frozen=True, gc=False, rename="pascal"):
 
 
 class Gres(Value, frozen=True, gc=False):
-    """Devices granted on one node."""
+    """Devices of one type that a job has on one node."""
 
     name: str = ""
     type: str = ""
     count: int = 0
-    index: str | None = None  # null for a type of which the job has none
+    index: str | None = None  # null for a type of which the job has no device
 
 
 class NodeResources(Value, frozen=True, gc=False):
-    """What a running job was granted on one node: cores as a hexadecimal bitmap, devices by index."""
+    """What a running job has on one node: cores as a hexadecimal bitmap, devices by index."""
 
     node: str
     sockets_per_node: int = 0
@@ -220,7 +218,7 @@ class NodeResources(Value, frozen=True, gc=False):
 
 
 class FairShare(Value, frozen=True, gc=False):
-    """The factor that enters a job's priority."""
+    """The factor that is part of a job's priority."""
 
     factor: Number = UNSET
     level: Number = UNSET

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every path of slurmrestd that this library uses, in one table.
+"""The table of every slurmrestd path that this library uses.
 
-A row says the method, the path below `/slurm/v0.0.NN/` or `/slurmdb/v0.0.NN/`, the oldest data parser that
-has it, and how long an answer may take. slurmctld that is down costs 10 seconds per call, so no deadline is
-shorter than 12 except that of the probe itself.
+A row has the method, the path below `/slurm/v0.0.NN/` or `/slurmdb/v0.0.NN/`, the oldest data parser that serves it,
+and the deadline of a request. While slurmctld is down every request takes 10 seconds to fail, so no deadline is
+shorter than 12 seconds except that of `ping/`.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 from urllib.parse import quote
@@ -26,13 +24,13 @@ class Endpoint(NamedTuple):
     api: str = "slurm"
 
     def url(self, version: DataParserVersion, **names: str | int) -> str:
-        """The path on the server; names are percent-encoded, so a hostlist's brackets are safe."""
-        filled = {key: quote(str(value), safe="") for key, value in names.items()}
-        return f"/{self.api}/{version}/{self.path.format(**filled)}"
+        """The path on the server, with percent-encoded names: the brackets of a hostlist are safe."""
+        quoted = {key: quote(str(value), safe="") for key, value in names.items()}
+        return f"/{self.api}/{version}/{self.path.format(**quoted)}"
 
 
-class Ctld:
-    """What slurmctld answers."""
+class Slurmctld:
+    """Paths that slurmctld answers."""
 
     PING = Endpoint("GET", "ping/", deadline=8)
     DIAG = Endpoint("GET", "diag/", deadline=15)
@@ -41,21 +39,21 @@ class Ctld:
     LICENSES = Endpoint("GET", "licenses/", deadline=15)
     SHARES = Endpoint("GET", "shares")
     JOBS = Endpoint("GET", "jobs/", deadline=180)
-    CANCEL_JOBS = Endpoint("DELETE", "jobs/", deadline=60)
+    CANCEL_MANY = Endpoint("DELETE", "jobs/", deadline=60)
     JOB_STATES = Endpoint("GET", "jobs/state/")
     REQUEUE = Endpoint("POST", "jobs/requeue", V45)
     SUBMIT = Endpoint("POST", "job/submit")
     ALLOCATE = Endpoint("POST", "job/allocate")
     JOB = Endpoint("GET", "job/{job_id}")
     UPDATE_JOB = Endpoint("POST", "job/{job_id}")
-    CANCEL_JOB = Endpoint("DELETE", "job/{job_id}")
+    CANCEL = Endpoint("DELETE", "job/{job_id}")
     RESOURCES = Endpoint("GET", "resources/{job_id}", V44)
     NODES = Endpoint("GET", "nodes/", deadline=60)
     UPDATE_NODES = Endpoint("POST", "nodes/")
     NODE = Endpoint("GET", "node/{node_name}")
     UPDATE_NODE = Endpoint("POST", "node/{node_name}")
-    DELETE_NODE = Endpoint("DELETE", "node/{node_name}")
-    NEW_NODE = Endpoint("POST", "new/node/", V44, 60)
+    DELETE_NODES = Endpoint("DELETE", "node/{node_name}")
+    CREATE_NODE = Endpoint("POST", "new/node/", V44, 60)
     PARTITIONS = Endpoint("GET", "partitions/", deadline=15)
     PARTITION = Endpoint("GET", "partition/{partition_name}")
     WRITE_PARTITIONS = Endpoint("POST", "partitions/", V45)
@@ -67,8 +65,8 @@ class Ctld:
     DELETE_RESERVATION = Endpoint("DELETE", "reservation/{reservation_name}")
 
 
-class Dbd:
-    """What slurmdbd answers."""
+class Slurmdbd:
+    """Paths that slurmdbd answers."""
 
     PING = Endpoint("GET", "ping/", deadline=15, api="slurmdb")
     ACCOUNTS = Endpoint("GET", "accounts/", api="slurmdb")
@@ -85,12 +83,12 @@ class Dbd:
     WRITE_ASSOCIATIONS = Endpoint("POST", "associations/", api="slurmdb")
     DELETE_ASSOCIATIONS = Endpoint("DELETE", "associations/", api="slurmdb")
     QOS = Endpoint("GET", "qos/", api="slurmdb")
-    ONE_QOS = Endpoint("GET", "qos/{qos}", api="slurmdb")
+    QOS_BY_NAME = Endpoint("GET", "qos/{qos}", api="slurmdb")
     WRITE_QOS = Endpoint("POST", "qos/", api="slurmdb")
     DELETE_QOS = Endpoint("DELETE", "qos/{qos}", api="slurmdb")
     JOBS = Endpoint("GET", "jobs/", deadline=180, api="slurmdb")
     JOB = Endpoint("GET", "job/{job_id}", api="slurmdb")
-    WRITE_JOB = Endpoint("POST", "job/{job_id}", V44, api="slurmdb")
+    WRITE_OUTCOME = Endpoint("POST", "job/{job_id}", V44, api="slurmdb")
     TRES = Endpoint("GET", "tres/", api="slurmdb")
     CLUSTERS = Endpoint("GET", "clusters/", api="slurmdb")
     CLUSTER = Endpoint("GET", "cluster/{cluster_name}", api="slurmdb")
@@ -101,10 +99,10 @@ class Dbd:
     DELETE_WCKEY = Endpoint("DELETE", "wckey/{id}", api="slurmdb")
 
 
-#: Every row by name, for the contract test and the documentation.
-TABLE = {
-    f"{part.__name__.lower()}.{name.lower()}": row
-    for part in (Ctld, Dbd)
-    for name, row in vars(part).items()
+#: Every row by name, such as `jobs` or `accounting.jobs`, for the contract test and the reference page.
+ENDPOINTS = {
+    f"{prefix}{name.lower()}": row
+    for prefix, table in (("", Slurmctld), ("accounting.", Slurmdbd))
+    for name, row in vars(table).items()
     if isinstance(row, Endpoint)
 }

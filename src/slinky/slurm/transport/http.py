@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes to and from slurmrestd over TCP, TLS or a unix socket, with a deadline on everything.
+"""Sends HTTP requests to slurmrestd over TCP, TLS or a unix socket, each with a deadline.
 
-It knows HTTP and nothing of Slurm beyond the token header. Whatever fails on the way becomes a `Transport`
-error that says whether the request may have been carried out. Nothing is retried here.
+This module knows HTTP and nothing of Slurm. Every failure becomes a `TransportError`, which says whether the request
+may have been applied. Nothing is retried here.
 """
-
-from __future__ import annotations
 
 import asyncio
 import ssl
@@ -20,19 +18,19 @@ from yarl import URL
 
 from slinky.slurm.errors import Malformed, TransportError
 from slinky.slurm.transport.decode import RawResponse
-from slinky.slurm.transport.response_guard import guard
+from slinky.slurm.transport.response_guard import install_guard
 
-#: A full list of 10,000 running jobs is 101 MB compact and 267 MB pretty; beyond that something is wrong.
-LARGEST = 512 * 1024 * 1024
-#: slurmrestd works with a handful of threads; more connections only queue there.
+#: A full list of 10,000 running jobs is 101 MB compact and 267 MB pretty-printed; a larger response is an error.
+MAX_RESPONSE_BYTES = 512 * 1024 * 1024
+#: slurmrestd has a handful of threads; requests on more connections only queue there.
 CONNECTIONS = 8
 CONNECT_DEADLINE = 5.0
 
 Query = Sequence[tuple[str, str]]
 
 
-class Exchange(NamedTuple):
-    """One request as an observer sees it: for metrics, and for benchmarks that count bytes."""
+class RequestRecord(NamedTuple):
+    """Method, path, result and cost of one request, for metrics and benchmarks."""
 
     method: str
     path: str
@@ -50,7 +48,7 @@ class HttpTransport:
         *,
         tls: ssl.SSLContext | None = None,
         connections: int = CONNECTIONS,
-        observe: Callable[[Exchange], None] | None = None,
+        observe: Callable[[RequestRecord], None] | None = None,
     ) -> None:
         """`url` is `http://host:port`, `https://host:port` or `unix:/path/to/socket`."""
         self._socket = url.removeprefix("unix:") if url.startswith("unix:") else None
@@ -69,7 +67,7 @@ class HttpTransport:
         await self.close()
 
     async def close(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -84,45 +82,46 @@ class HttpTransport:
         body: bytes | None = None,
         deadline: float = 30.0,
     ) -> RawResponse:
-        """The answer, whatever its status. Raises `Transport` when there is none."""
+        """Send a request and return the response, whatever its status. Raises `TransportError` if there is none."""
         started = time.perf_counter()
-        reply: RawResponse | None = None
+        response: RawResponse | None = None
         try:
             async with asyncio.timeout(deadline):
-                reply = await self._exchange(method, path, headers, query, body)
-            return reply
+                response = await self._request(method, path, headers, query, body)
+            return response
         except TimeoutError as error:
             raise TransportError(
-                f"{method} {path}: no answer in {deadline:g} s", maybe_applied=method != "GET"
+                f"{method} {path}: no response within {deadline:g} s", maybe_applied=method != "GET"
             ) from error
         except aiohttp.ClientConnectorError as error:
             raise TransportError(f"{method} {path}: {error}") from error
         except (aiohttp.ClientError, OSError) as error:
-            said = str(error) or type(error).__name__
-            raise TransportError(f"{method} {path}: {said}", maybe_applied=method != "GET") from error
+            reason = str(error) or type(error).__name__
+            raise TransportError(f"{method} {path}: {reason}", maybe_applied=method != "GET") from error
         finally:
             if self._observe is not None:
-                spent = time.perf_counter() - started
-                status, size = (reply.status, len(reply.body)) if reply else (None, 0)
-                self._observe(Exchange(method, path, status, spent, size))
+                seconds = time.perf_counter() - started
+                status, size = (response.status, len(response.body)) if response else (None, 0)
+                self._observe(RequestRecord(method, path, status, seconds, size))
 
-    async def _exchange(
+    async def _request(
         self, method: str, path: str, headers: Mapping[str, str], query: Query, body: bytes | None
     ) -> RawResponse:
         url = URL(f"{self.base}{path}{'?' + urlencode(query) if query else ''}", encoded=True)
-        sent = dict(headers)
+        all_headers = dict(headers)
         if body is not None:
-            sent["Content-Type"] = "application/json"
-        async with self._opened().request(method, url, headers=sent, data=body, allow_redirects=False) as got:
-            # One growing buffer instead of a list of chunks and their sum: half the peak, no fragments.
+            all_headers["Content-Type"] = "application/json"
+        session = self._open_session()
+        async with session.request(method, url, headers=all_headers, data=body, allow_redirects=False) as response:
+            # One growing buffer needs half the peak memory of a list of chunks that is joined at the end.
             received = bytearray()
-            async for chunk in got.content.iter_any():
+            async for chunk in response.content.iter_any():
                 received += chunk
-                if len(received) > LARGEST:
-                    raise Malformed(f"{method} {path}: an answer without end")
-            return RawResponse(got.status, got.content_type, received)
+                if len(received) > MAX_RESPONSE_BYTES:
+                    raise Malformed(f"{method} {path}: the response is larger than {MAX_RESPONSE_BYTES} bytes")
+            return RawResponse(response.status, response.content_type, received)
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             tls = self._tls or True
             connector: aiohttp.BaseConnector = (
@@ -131,13 +130,13 @@ class HttpTransport:
                 else aiohttp.TCPConnector(limit=self._connections, ssl=tls)
             )
             self._session = aiohttp.ClientSession(
-                connector=guard(connector),
+                connector=install_guard(connector),
                 auto_decompress=False,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_DEADLINE),
             )
         return self._session
 
 
-def query_of(**values: str | int | None) -> Query:
-    """A query string's parts, without those that are None."""
+def build_query(**values: str | int | None) -> Query:
+    """The parameters of a query string, without those that are None."""
     return [(name, str(value)) for name, value in values.items() if value is not None]

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A conversation with one slurmrestd: version, token, and a probe that spares ten seconds.
+"""Requests to one slurmrestd: negotiates the data parser version, sends the token, translates errors.
 
-`call` sends one request of the endpoint table and returns its decoded answer. It negotiates the data parser
-once, renews a refused token once, and after slurmctld was found unreachable asks the cheap `/ping/` before
-anything else. It keeps no Slurm state and repeats no request that may have been carried out.
+`call` sends one request of the endpoint table and returns the decoded response. It negotiates the version once and
+renews a refused token once. While slurmctld is unreachable it sends the cheap `ping/` first, because any other request
+would take ten seconds to fail. The session keeps no Slurm state and never repeats a request that may have been applied.
 """
-
-from __future__ import annotations
 
 import asyncio
 import time
@@ -27,16 +25,16 @@ from slinky.slurm.errors import (
 )
 from slinky.slurm.model.responses import PingResponse, Response, ResponseMeta, SlurmMeta
 from slinky.slurm.model.values import Value
-from slinky.slurm.tokens import TokenError, TokenSource, claims
+from slinky.slurm.tokens import TokenError, TokenSource, read_claims
 from slinky.slurm.transport import versions
-from slinky.slurm.transport.decode import NOT_SERVED, RawResponse, read
-from slinky.slurm.transport.endpoints import Ctld, Endpoint
+from slinky.slurm.transport.decode import NOT_SERVED, RawResponse, parse_response
+from slinky.slurm.transport.endpoints import Endpoint, Slurmctld
 from slinky.slurm.transport.http import HttpTransport, Query
 from slinky.slurm.transport.versions import DataParserVersion
 
-A = TypeVar("A", bound=Response)
+R = TypeVar("R", bound=Response)
 
-#: After a probe has failed, further calls fail at once for this long.
+#: After a failed probe, further calls fail at once for this many seconds.
 PROBE_PAUSE = 1.0
 
 
@@ -51,25 +49,28 @@ class Session:
         user: str | None = None,
         version: DataParserVersion | None = None,
         deadline: float | None = None,
+        clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`clock` gives seconds since 1970, to compare with the expiry of a token; `monotonic` measures pauses."""
         self.transport = transport
         self.tokens = tokens
         self.user = user
-        #: Who answered last.
-        self.slurm = SlurmMeta()
-        #: The only cluster whose answers are taken, if set.
-        self.pinned = ""
+        #: Release and cluster of the server that sent the last response.
+        self.server = SlurmMeta()
+        #: If set, responses of any other cluster are errors.
+        self.expected_cluster = ""
         self._version = version
         self._deadline = float("inf") if deadline is None else deadline
         self._negotiation = asyncio.Lock()
+        self._clock = clock
         self._monotonic = monotonic
-        self._suspected = False
+        self._slurmctld_suspect = False
         self._probed_at = float("-inf")
         self._probing = asyncio.Lock()
 
     async def version(self) -> DataParserVersion:
-        """The newest data parser that both sides know; asked once."""
+        """The newest data parser that the library and the server support; negotiated once."""
         if self._version is None:
             async with self._negotiation:
                 if self._version is None:
@@ -79,54 +80,54 @@ class Session:
     async def call(
         self,
         endpoint: Endpoint,
-        kind: type[A],
+        kind: type[R],
         *,
         query: Query = (),
         body: Value | None = None,
         **names: str | int,
-    ) -> A:
-        """The decoded answer of one request."""
-        reply = await self.reply(endpoint, query=query, body=body, **names)
-        return await self.understand(reply, endpoint, kind)
+    ) -> R:
+        """Send one request and decode the response."""
+        raw = await self.send(endpoint, query=query, body=body, **names)
+        return await self.decode(raw, endpoint, kind)
 
-    async def understand(self, reply: RawResponse, endpoint: Endpoint, kind: type[A]) -> A:
-        """A raw answer decoded, or the error that it really stands for."""
-        if reply.status == 304 and endpoint.method != "GET":
-            return kind()  # a write that found everything as wanted
+    async def decode(self, raw: RawResponse, endpoint: Endpoint, kind: type[R]) -> R:
+        """Decode a raw response. Raises the error that the response stands for."""
+        if raw.status == 304 and endpoint.method != "GET":
+            return kind()  # a write that changed nothing
         try:
-            answer = read(reply, kind)
+            response = parse_response(raw, kind)
         except SlurmError as error:
-            raise await self._explained(error, endpoint, reply) from error
-        self.slurm = (answer.meta or ResponseMeta()).slurm
-        if self.pinned and self.slurm.cluster not in {"", self.pinned}:
-            raise Malformed(f"cluster {self.slurm.cluster!r} answers where {self.pinned!r} was")
-        return answer
+            raise await self._translate(error, endpoint, raw) from error
+        self.server = (response.meta or ResponseMeta()).slurm
+        if self.expected_cluster and self.server.cluster not in {"", self.expected_cluster}:
+            raise Malformed(f"the response is from cluster {self.server.cluster!r}, not {self.expected_cluster!r}")
+        return response
 
-    async def reply(
+    async def send(
         self, endpoint: Endpoint, *, query: Query = (), body: Value | None = None, **names: str | int
     ) -> RawResponse:
-        """The raw answer of one request, with the token renewed once if it was refused."""
+        """Send one request and return the raw response; a refused token is renewed once."""
         version = await self.version()
-        versions.demand(version, endpoint.since, f"{endpoint.method} {endpoint.path}")
-        if self._suspected and endpoint.api == "slurm":
+        versions.require_version(version, endpoint.since, f"{endpoint.method} {endpoint.path}")
+        if self._slurmctld_suspect and endpoint.api == "slurm":
             await self._probe(version)
         path = endpoint.url(version, **names)
         payload = None if body is None else msgspec.json.encode(body)
-        reply = await self._send(endpoint, path, query, payload)
-        if _refuses_token(reply) and self.tokens.renew():
-            reply = await self._send(endpoint, path, query, payload)
-        if reply.status == 404 and not reply.json and reply.body.startswith(NOT_SERVED):
-            self._version = None  # another slurmrestd stands there now; negotiate anew next time
-        return reply
+        raw = await self._send(endpoint, path, query, payload)
+        if _refuses_token(raw) and self.tokens.renew():
+            raw = await self._send(endpoint, path, query, payload)
+        if raw.status == 404 and not raw.json and raw.body.startswith(NOT_SERVED):
+            self._version = None  # another slurmrestd has replaced the first; negotiate again at the next call
+        return raw
 
     async def up(self) -> bool:
-        """Whether any slurmctld answers, by slurmrestd's own probe: 1.5 seconds at most, instead of 10.
+        """Whether any slurmctld answers slurmrestd's own ping, which takes at most 1.5 seconds.
 
-        Raises `Auth` where slurmctld refused the token, which slurmrestd calls "not responding".
+        Raises `AuthError` if slurmctld refused the token, which slurmrestd reports as "not responding".
         """
-        endpoint = Ctld.PING
-        reply = await self._send(endpoint, endpoint.url(await self.version()), (), None)
-        pings = read(reply, PingResponse).pings or ()
+        endpoint = Slurmctld.PING
+        raw = await self._send(endpoint, endpoint.url(await self.version()), (), None)
+        pings = parse_response(raw, PingResponse).pings or ()
         if any(ping.refused for ping in pings):
             raise AuthError("slurmctld refused the token")
         return any(ping.up for ping in pings)
@@ -151,58 +152,54 @@ class Session:
             raise AuthError(str(error)) from error
 
     async def _negotiate(self) -> DataParserVersion:
-        ping = Ctld.PING
+        ping = Slurmctld.PING
         for version in versions.PREFERENCE:
-            reply = await self._send(ping, ping.url(version), (), None)
-            if reply.status == 404 and reply.body.startswith(NOT_SERVED):
+            raw = await self._send(ping, ping.url(version), (), None)
+            if raw.status == 404 and raw.body.startswith(NOT_SERVED):
                 continue
-            self.slurm = (read(reply, PingResponse).meta or ResponseMeta()).slurm
+            self.server = (parse_response(raw, PingResponse).meta or ResponseMeta()).slurm
             return version
         raise Unsupported(f"slurmrestd serves none of {', '.join(map(str, versions.PREFERENCE))}")
 
     async def _probe(self, version: DataParserVersion) -> None:
-        """Raise `Unreachable` while slurmctld is down; one probe serves everybody who waits."""
+        """Raise `SlurmctldUnreachable` while slurmctld is down; concurrent calls share one probe."""
         async with self._probing:
-            if not self._suspected:
+            if not self._slurmctld_suspect:
                 return
             if self._monotonic() - self._probed_at < PROBE_PAUSE:
-                raise SlurmctldUnreachable("slurmctld did not answer a moment ago")
+                raise SlurmctldUnreachable("slurmctld did not answer the last ping, less than a second ago")
             self._probed_at = self._monotonic()
             if not await self.up():
                 raise SlurmctldUnreachable("slurmctld does not answer slurmrestd's ping")
-            self._suspected = False
+            self._slurmctld_suspect = False
 
-    async def _explained(self, error: SlurmError, endpoint: Endpoint, reply: RawResponse) -> SlurmError:
-        """What an error really means, where slurmrestd's own words mislead."""
+    async def _translate(self, error: SlurmError, endpoint: Endpoint, raw: RawResponse) -> SlurmError:
+        """The actual error, where slurmrestd's own number or text is misleading."""
         if isinstance(error, Retryable):
             error.maybe_applied = error.maybe_applied and endpoint.method != "GET"
         if isinstance(error, DatabaseUnreachable):
             return await self._database_or_token(error)
         if isinstance(error, SlurmctldUnreachable):
-            self._suspected = True
-        elif isinstance(error, Rejected) and reply.status == 403 and error.number == 1 and not await self.up():
-            # With slurmctld down a cancel is "not permitted"; that says nothing of our rights.
-            self._suspected = True
+            self._slurmctld_suspect = True
+        elif isinstance(error, Rejected) and raw.status == 403 and error.number == 1 and not await self.up():
+            # While slurmctld is down, slurmrestd answers "not permitted" to a cancel, whatever the user's rights are.
+            self._slurmctld_suspect = True
             return SlurmctldUnreachable(str(error))
         return error
 
     async def _database_or_token(self, error: DatabaseUnreachable) -> SlurmError:
-        """On a slurmdb path a refused token looks like an outage; slurmctld tells them apart."""
+        """Tell an outage from a refused token, which looks the same on a slurmdb path, by a request to slurmctld."""
         try:
-            if claims(self._token()).expired(time.time()):
+            if read_claims(self._token()).expired(self._clock()):
                 return AuthError("the token has expired; slurmrestd reports that as a database outage")
         except TokenError:
             return AuthError("the token is unreadable; slurmrestd reports that as a database outage")
-        probe = Ctld.LICENSES
-        reply = await self._send(probe, probe.url(await self.version()), (), None)
-        if _refuses_token(reply):
+        probe = Slurmctld.LICENSES
+        raw = await self._send(probe, probe.url(await self.version()), (), None)
+        if _refuses_token(raw):
             return AuthError("the token was refused; slurmrestd reports that as a database outage")
         return error
 
 
-def _forbids(reply: RawResponse, error: SlurmError) -> bool:
-    return reply.status == 403 and isinstance(error, Rejected) and error.number == 1
-
-
-def _refuses_token(reply: RawResponse) -> bool:
-    return reply.status in {401, 511}
+def _refuses_token(raw: RawResponse) -> bool:
+    return raw.status in {401, 511}

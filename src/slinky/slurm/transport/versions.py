@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which data parser to speak: the newest that both sides know.
+"""The data parser versions that the library supports.
 
-slurmrestd serves several API versions side by side, each under its own path. We ask the cheap `/ping/` of
-each, newest first, and stay with the first that answers; a wrong path answers 404 in plain text, which only
-here means "not served".
+slurmrestd serves several versions at once, each under its own path. The session sends the cheap `ping/` to each
+version, newest first, and keeps the first that is served. For an unknown path slurmrestd answers 404 in plain text;
+only during this negotiation does that mean "not served".
 """
-
-from __future__ import annotations
 
 from enum import IntEnum
 
@@ -25,20 +23,20 @@ class DataParserVersion(IntEnum):
         return f"v0.0.{self.value}"
 
 
-#: In the order in which they are tried.
+#: The versions in the order in which the session tries them.
 PREFERENCE = tuple(sorted(DataParserVersion, reverse=True))
 
 
-def parse(text: str) -> DataParserVersion:
-    """The version named `v0.0.44`. Raises `Unsupported` for one that this library does not speak."""
+def parse_version(text: str) -> DataParserVersion:
+    """Parse a version such as `v0.0.44`. Raises `Unsupported` for a version that the library does not support."""
     for version in DataParserVersion:
         if text == str(version):
             return version
     known = ", ".join(map(str, DataParserVersion))
-    raise Unsupported(f"data parser {text!r} is not one of {known}")
+    raise Unsupported(f"data parser {text!r} is not supported; the library supports {known}")
 
 
-def demand(have: DataParserVersion, need: DataParserVersion, what: str) -> None:
-    """Raise `Unsupported` if `what` needs a newer data parser than the server has."""
-    if have < need:
-        raise Unsupported(f"{what} needs data parser {need}, the server has {have}")
+def require_version(available: DataParserVersion, required: DataParserVersion, request: str) -> None:
+    """Raise `Unsupported` if a request needs a newer data parser than the server has."""
+    if available < required:
+        raise Unsupported(f"{request} needs data parser {required}, but the server has {available}")

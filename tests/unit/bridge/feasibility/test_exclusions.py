@@ -23,7 +23,7 @@ GREEN: Mapping[str, Any] = {"labels": {"colour": "green"}}
 class Hosts(dict[str, Host]):
     """What a mirror knows of hosts."""
 
-    doubt = None
+    unconfirmed_loss = None
 
 
 class World:

@@ -52,7 +52,7 @@ class Rest:
     def sluid(self, job: str) -> str:
         return f"s{job}"
 
-    def poke(self) -> None: ...
+    def request_refresh(self) -> None: ...
 
 
 async def ended(path: Path, outcome: str, code: int) -> list[str]:

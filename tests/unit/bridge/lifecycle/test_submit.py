@@ -15,7 +15,7 @@ from slinky.bridge.workload.job_spec import JobSpec
 from slinky.observe import ManualClock
 from slinky.slurm import JobRecord, JobRequest, Mirror, Rejected, SlurmClient
 from slinky.slurm.errors import Problem, error_for
-from slinky.slurm.model.results import Submitted
+from slinky.slurm.model.results import SubmittedJob
 
 ALONE = Workload("ns", "Pod", "p")
 
@@ -36,15 +36,15 @@ class Desk:
             allocate_first=True,
         )
 
-    async def allocate(self, request: JobRequest) -> Submitted:
+    async def allocate(self, request: JobRequest) -> SubmittedJob:
         self.asked.append("allocate")
         if self.refusal:
             raise error_for([Problem(self.refusal, "no")])
-        return Submitted(7)
+        return SubmittedJob(7)
 
-    async def submit(self, *requests: JobRequest) -> Submitted:
+    async def submit(self, *requests: JobRequest) -> SubmittedJob:
         self.asked.append("submit")
-        return Submitted(8)
+        return SubmittedJob(8)
 
     async def update_job(self, job: int, change: JobRequest) -> None:
         self.changes.append(change)

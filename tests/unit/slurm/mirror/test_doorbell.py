@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slinky.slurm.mirror.doorbell import Doorbell, hook
+from slinky.slurm.mirror.doorbell import Doorbell, hook_script
 
 
 async def test_a_datagram_rings() -> None:
@@ -33,7 +33,7 @@ async def test_the_hook_rings_and_never_fails(tmp_path: Path) -> None:
     rung = asyncio.Event()
     async with Doorbell(rung.set) as bell:
         script = tmp_path / "hook"
-        script.write_text(hook("127.0.0.1", bell.port))
+        script.write_text(hook_script("127.0.0.1", bell.port))
         run = await asyncio.to_thread(subprocess.run, ["bash", str(script)], check=False)
         assert run.returncode == 0
         async with asyncio.timeout(5):
@@ -42,5 +42,5 @@ async def test_the_hook_rings_and_never_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("host", "port"), [("a;b", 1), ("$(id)", 1), ("", 1), ("a b", 1), ("ok", 0), ("ok", 70000)])
 def test_a_hook_takes_only_an_address(host: str, port: int) -> None:
-    with pytest.raises(ValueError, match="not a"):
-        hook(host, port)
+    with pytest.raises(ValueError, match="is not a"):
+        hook_script(host, port)

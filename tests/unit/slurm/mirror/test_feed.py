@@ -18,17 +18,17 @@ def drain(feed: Feed) -> list[Change]:
 
 @given(STEPS)
 def test_a_slow_reader_ends_up_where_a_fast_one_does(steps: list[tuple[str, int | None]]) -> None:
-    world: dict[str, int | None] = {}
+    latest: dict[str, int | None] = {}
     feed = Feed()
     for key, value in steps:
-        if world.get(key) != value:
-            feed.put(Change(ObjectKind.JOB, key, world.get(key), value))
-            world[key] = value
+        if latest.get(key) != value:
+            feed.put(Change(ObjectKind.JOB, key, latest.get(key), value))
+            latest[key] = value
     assert len(feed) <= 3
     for change in drain(feed):
         assert change.before is None
-        assert world.pop(change.key) == change.after
-    assert not any(world.values())
+        assert latest.pop(change.key) == change.after
+    assert not any(latest.values())
 
 
 def test_an_absence_is_never_dropped() -> None:

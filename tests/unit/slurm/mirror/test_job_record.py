@@ -2,16 +2,16 @@
 import msgspec
 import pytest
 
-from slinky.slurm.accounting.accounting_jobs import PastJob, PastState, PastTime
+from slinky.slurm.accounting.accounting_jobs import AccountingJob, AccountingJobState, AccountingJobTime
 from slinky.slurm.mirror.job_record import (
+    JobRead,
     JobRecord,
-    Question,
-    departed,
-    questions,
-    same_job,
-    same_past,
-    sort_states,
-    too_many,
+    is_same_accounting_job,
+    is_same_job,
+    is_suspect_loss,
+    required_reads,
+    states_by_key,
+    with_departure,
     with_detail,
 )
 from slinky.slurm.model.states import JobState
@@ -30,67 +30,67 @@ def record(state: JobState = PENDING, sluid: str = "s1", *, detailed: bool = Tru
 
 
 @pytest.mark.parametrize(
-    ("known", "seen", "verify", "asked"),
+    ("known", "seen", "verify", "reads"),
     [
-        (None, PENDING, False, Question.DETAIL),
-        (None, RUNNING, False, Question.DETAIL | Question.RESOURCES),
-        (record(PENDING), PENDING, False, Question.NOTHING),
-        (record(PENDING), RUNNING, False, Question.RESOURCES),
-        (record(RUNNING), DONE, False, Question.DETAIL),
-        (record(DONE), DONE, False, Question.NOTHING),
-        (msgspec.structs.replace(record(RUNNING), state=DONE), DONE, False, Question.DETAIL),
-        (record(DONE), PENDING, False, Question.DETAIL),
-        (record(RUNNING), PENDING, False, Question.DETAIL),
-        (record(PENDING), PENDING, True, Question.DETAIL),
-        (record(PENDING, detailed=False), PENDING, False, Question.DETAIL),
+        (None, PENDING, False, JobRead.DETAIL),
+        (None, RUNNING, False, JobRead.DETAIL | JobRead.RESOURCES),
+        (record(PENDING), PENDING, False, JobRead.NOTHING),
+        (record(PENDING), RUNNING, False, JobRead.RESOURCES),
+        (record(RUNNING), DONE, False, JobRead.DETAIL),
+        (record(DONE), DONE, False, JobRead.NOTHING),
+        (msgspec.structs.replace(record(RUNNING), state=DONE), DONE, False, JobRead.DETAIL),
+        (record(DONE), PENDING, False, JobRead.DETAIL),
+        (record(RUNNING), PENDING, False, JobRead.DETAIL),
+        (record(PENDING), PENDING, True, JobRead.DETAIL),
+        (record(PENDING, detailed=False), PENDING, False, JobRead.DETAIL),
     ],
 )
-def test_what_a_state_cannot_tell_is_asked(
-    known: JobRecord | None, seen: JobState, verify: bool, asked: Question
+def test_facts_that_a_state_does_not_contain_are_read(
+    known: JobRecord | None, seen: JobState, verify: bool, reads: JobRead
 ) -> None:
-    assert questions(known, seen, verify=verify) == asked
+    assert required_reads(known, seen, verify=verify) == reads
 
 
 def test_the_same_id_is_not_the_same_job() -> None:
-    assert same_job(record(sluid="s1"), job("s1"))
-    assert not same_job(record(sluid="s1"), job("s2"))
+    assert is_same_job(record(sluid="s1"), job("s1"))
+    assert not is_same_job(record(sluid="s1"), job("s2"))
 
 
 def test_without_a_sluid_the_submit_time_tells_jobs_apart() -> None:
     old = JobRecord("7", PENDING, detail=job("", submitted=100))
-    assert same_job(old, job("", submitted=100))
-    assert not same_job(old, job("", submitted=200))
+    assert is_same_job(old, job("", submitted=100))
+    assert not is_same_job(old, job("", submitted=200))
 
 
-def test_accounting_is_believed_only_about_the_same_job() -> None:
-    past = PastJob(7, sluid="s2", time=PastTime(submission=100))
-    assert not same_past(record(sluid="s1"), past)
-    assert same_past(record(sluid="s2"), past)
-    assert not same_past(JobRecord("7", PENDING), PastJob(7))
+def test_an_accounting_record_counts_only_for_the_same_job() -> None:
+    accounting_job = AccountingJob(7, sluid="s2", time=AccountingJobTime(submission=100))
+    assert not is_same_accounting_job(record(sluid="s1"), accounting_job)
+    assert is_same_accounting_job(record(sluid="s2"), accounting_job)
+    assert not is_same_accounting_job(JobRecord("7", PENDING), AccountingJob(7))
 
 
-def test_a_job_that_slurmctld_denies_is_lost_unless_accounting_saw_its_end() -> None:
-    ended = PastJob(7, sluid="s1", past=PastState(("CANCELLED",)))
-    running = PastJob(7, sluid="s1", past=PastState(("RUNNING",)))
-    assert departed(record(RUNNING), None).lost
-    assert departed(record(RUNNING), running).lost
-    found = departed(record(RUNNING), ended)
-    assert not found.lost
-    assert found.state.base == "CANCELLED"
-    assert found.over
+def test_a_job_unknown_to_slurmctld_is_lost_unless_accounting_has_its_end() -> None:
+    ended = AccountingJob(7, sluid="s1", past=AccountingJobState(("CANCELLED",)))
+    running = AccountingJob(7, sluid="s1", past=AccountingJobState(("RUNNING",)))
+    assert with_departure(record(RUNNING), None).lost
+    assert with_departure(record(RUNNING), running).lost
+    result = with_departure(record(RUNNING), ended)
+    assert not result.lost
+    assert result.state.base == "CANCELLED"
+    assert result.over
 
 
 def test_detail_brings_state_and_identity() -> None:
-    found = with_detail(JobRecord("7", PENDING), job("s9", "RUNNING"))
-    assert (found.sluid, found.state) == ("s9", RUNNING)
+    result = with_detail(JobRecord("7", PENDING), job("s9", "RUNNING"))
+    assert (result.sluid, result.state) == ("s9", RUNNING)
 
 
-def test_many_losses_at_once_put_the_list_in_doubt() -> None:
-    assert not too_many(1, 1)
-    assert not too_many(5, 5)
-    assert too_many(6, 10)
-    assert not too_many(250, 1000)
-    assert too_many(251, 1000)
+def test_many_losses_at_once_make_the_list_suspect() -> None:
+    assert not is_suspect_loss(1, 1)
+    assert not is_suspect_loss(5, 5)
+    assert is_suspect_loss(6, 10)
+    assert not is_suspect_loss(250, 1000)
+    assert is_suspect_loss(251, 1000)
 
 
 def test_components_are_known_by_their_own_id_and_tasks_by_their_full_name() -> None:
@@ -101,7 +101,7 @@ def test_components_are_known_by_their_own_id_and_tasks_by_their_full_name() -> 
         JobStatus("12_3", ("PENDING",)),
         JobStatus("14", ("COMPLETED",)),
     ]
-    assert list(sort_states(statuses, ())) == ["10", "11", "13_1", "12_3", "14"]
+    assert list(states_by_key(statuses, ())) == ["10", "11", "13_1", "12_3", "14"]
 
 
 def test_an_array_is_over_only_when_no_task_of_it_is_seen_alive() -> None:
@@ -110,5 +110,5 @@ def test_an_array_is_over_only_when_no_task_of_it_is_seen_alive() -> None:
         JobStatus("12_2", ("PENDING",)),
         JobStatus("12_3", ("FAILED",)),
     ]
-    assert sort_states(tasks, {"12"})["12"] == PENDING
-    assert sort_states(tasks[:1], {"12"})["12"] == DONE
+    assert states_by_key(tasks, {"12"})["12"] == PENDING
+    assert states_by_key(tasks[:1], {"12"})["12"] == DONE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers that come late: they are about the job that was asked for, and waiting for them is not what they cost."""
+"""Late responses belong to the job they were requested for, and waiting for them is not counted as their cost."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from slinky.slurm import Job, JobStatus, Presence, Problem, SlurmClient, SlurmNotFound
-from slinky.slurm.mirror.job_tracker import ENDS, JobTracker
+from slinky.slurm.mirror.job_tracker import ENDED_READS_PER_PASS, JobTracker
 from slinky.slurm.model.views import StepId
 
 
@@ -16,13 +16,13 @@ def job(sluid: str) -> Job:
 
 
 class Ctld:
-    """A slurmctld with one job, and answers that can be held back."""
+    """A slurmctld with one job, and responses that can be delayed."""
 
     def __init__(self) -> None:
-        self.has: Job | None = job("old")
+        self.current: Job | None = job("old")
         self.states: tuple[JobStatus, ...] = (JobStatus("1", ("RUNNING",)),)
-        self.free = asyncio.Event()
-        self.free.set()
+        self.released = asyncio.Event()
+        self.released.set()
         self.accounting = self
 
     async def job_states(self, ids: list[str] | None = None) -> list[JobStatus]:
@@ -32,45 +32,45 @@ class Ctld:
         return ()
 
     async def job(self, number: str) -> Job:
-        found = self.has
-        await self.free.wait()
-        if found is None:
+        job = self.current
+        await self.released.wait()
+        if job is None:
             raise SlurmNotFound(Problem(2017, "no such job"))
-        return found
+        return job
 
 
-def book_of(ctld: Ctld, clock: Callable[[], float] = time.monotonic) -> JobTracker:
+def tracker_for(ctld: Ctld, clock: Callable[[], float] = time.monotonic) -> JobTracker:
     client = cast(SlurmClient, cast(Any, ctld))
-    return JobTracker(client, everything=False, patience=0, clock=clock, tell=lambda _: None)
+    return JobTracker(client, all_jobs=False, pending_interval=0, clock=clock, notify=lambda _: None)
 
 
 async def test_the_loss_of_a_job_is_not_the_loss_of_the_next_one_with_its_id() -> None:
     ctld = Ctld()
-    book = book_of(ctld)
-    book.track("1", "")
-    assert await book.look("1")
-    # slurmctld has lost it, and is slow to say so ...
-    ctld.has, ctld.states = None, ()
-    book.suspect(0)
-    ctld.free.clear()
-    reading = asyncio.create_task(book.read())
+    tracker = tracker_for(ctld)
+    tracker.track("1", "")
+    assert await tracker.read_job("1")
+    # slurmctld has lost the job, and its response is slow ...
+    ctld.current, ctld.states = None, ()
+    tracker.verify_since(0)
+    ctld.released.clear()
+    reading = asyncio.create_task(tracker.read())
     await asyncio.sleep(0.01)
-    # ... while another is made, which gets its id.
-    ctld.has = job("new")
-    book.forget("1")
-    book.track("1", "")
-    looking = asyncio.create_task(book.look("1"))
+    # ... while another job is created, which gets the same id.
+    ctld.current = job("new")
+    tracker.forget("1")
+    tracker.track("1", "")
+    reading_new = asyncio.create_task(tracker.read_job("1"))
     await asyncio.sleep(0.01)
-    ctld.free.set()
-    assert await looking
+    ctld.released.set()
+    assert await reading_new
     await reading
-    presence, record = book.whereabouts("1")
+    presence, record = tracker.lookup("1")
     assert presence is Presence.PRESENT
     assert record is not None
     assert record.sluid == "new"
 
 
-async def test_waiting_for_slurms_scheduler_is_not_what_a_reading_costs_unless_all_of_them_do() -> None:
+async def test_the_cost_of_a_read_excludes_waiting_for_the_scheduler_unless_every_read_waits() -> None:
     now, took = 0.0, 0.2
 
     class Slow(Ctld):
@@ -80,16 +80,16 @@ async def test_waiting_for_slurms_scheduler_is_not_what_a_reading_costs_unless_a
             return await super().job_states(ids)
 
     ctld = Slow()
-    book = book_of(ctld, lambda: now)
-    book.track("1", "")
+    tracker = tracker_for(ctld, lambda: now)
+    tracker.track("1", "")
     costs = []
     for took in (0.2, 1.5, 1.5, 0.2, 1.5, 1.5, 1.5, 1.5):  # noqa: B007 - used by the server
-        await book.read()
-        costs.append(round(book.cost, 3))
+        await tracker.read()
+        costs.append(round(tracker.cost, 3))
     assert costs == [0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 1.5]
 
 
-async def test_a_crowd_of_ends_is_told_at_once_and_read_a_few_at_a_time() -> None:
+async def test_many_ends_are_reported_at_once_and_read_a_few_at_a_time() -> None:
     read: list[str] = []
 
     class Many(Ctld):
@@ -103,23 +103,28 @@ async def test_a_crowd_of_ends_is_told_at_once_and_read_a_few_at_a_time() -> Non
             return Job(job_id=int(number), job_state=self.words, step_id=StepId(sluid=f"s{number}"))
 
     ctld = Many()
-    book = book_of(ctld)
-    crowd = [str(number) for number in range(1, 61)]
-    for key in crowd:
-        book.track(key, "")
-    await book.read()
+    tracker = tracker_for(ctld)
+    keys = [str(number) for number in range(1, 61)]
+    for key in keys:
+        tracker.track(key, "")
+    await tracker.read()
     read.clear()
     ctld.words = ("CANCELLED",)
     rounds = []
     for _ in range(4):
-        await book.read()
-        assert all(book.table[key].over for key in crowd)
-        rounds.append((len(read), book.unread))
+        await tracker.read()
+        assert all(tracker.table[key].over for key in keys)
+        rounds.append((len(read), tracker.has_unread_ends))
         read.clear()
-    assert rounds == [(0, True), (ENDS, True), (ENDS, True), (60 - 2 * ENDS, False)]
+    assert rounds == [
+        (0, True),
+        (ENDED_READS_PER_PASS, True),
+        (ENDED_READS_PER_PASS, True),
+        (60 - 2 * ENDED_READS_PER_PASS, False),
+    ]
 
 
-async def test_whoever_needs_no_devices_is_told_the_nodes_by_one_question() -> None:
+async def test_without_exact_resources_one_request_gives_the_nodes() -> None:
     class Placed(Ctld):
         asked = 0
 
@@ -128,12 +133,12 @@ async def test_whoever_needs_no_devices_is_told_the_nodes_by_one_question() -> N
             return ()
 
     ctld = Placed()
-    ctld.has = Job(job_id=1, job_state=("RUNNING",), step_id=StepId(sluid="one"), nodes="n[2-3],a1")
-    book = book_of(ctld)
-    book.track("1", "")
-    assert await book.look("1", exact=False)
-    assert [granted.node for granted in book.table["1"].resources or ()] == ["n2", "n3", "a1"]
-    assert await book.read()
+    ctld.current = Job(job_id=1, job_state=("RUNNING",), step_id=StepId(sluid="one"), nodes="n[2-3],a1")
+    tracker = tracker_for(ctld)
+    tracker.track("1", "")
+    assert await tracker.read_job("1", exact_resources=False)
+    assert [granted.node for granted in tracker.table["1"].resources or ()] == ["n2", "n3", "a1"]
+    assert await tracker.read()
     assert ctld.asked == 0
-    assert await book.look("1")
+    assert await tracker.read_job("1")
     assert ctld.asked == 1

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A change that slurmctld counts before it has made it, with a slurmctld that can be stopped between the two."""
+"""slurmctld counts a request before it carries it out; this server can be stopped between the two."""
 
 import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from slinky.slurm import Diag, Host, Listing, Mirror, Rhythm, SlurmClient
+from slinky.slurm import Diag, Host, Listing, Mirror, PollingIntervals, SlurmClient
 from slinky.slurm.model.statistics import RpcCount
 
 
 class Ctld:
-    """One node; a drain is counted at once, and done when the list has been asked for once more."""
+    """One node; a drain is counted at once, and carried out after the list was read once more."""
 
     def __init__(self) -> None:
         self.counted = 0
         self.before = 1
-        self.session = SimpleNamespace(pinned="", slurm=SimpleNamespace(cluster="one"))
+        self.session = SimpleNamespace(expected_cluster="", server=SimpleNamespace(cluster="one"))
 
     async def diag(self) -> Diag:
         return Diag(rpcs_by_message_type=(RpcCount(message_type="REQUEST_UPDATE_NODE", count=self.counted),))
@@ -36,15 +36,15 @@ class Ctld:
         return []
 
 
-async def test_a_change_that_was_counted_before_it_was_made_is_seen() -> None:
+async def test_a_change_that_was_counted_before_it_was_made_is_found() -> None:
     ctld = Ctld()
-    # As with thousands of nodes: the list is too long to be read without a sign.
-    rhythm = Rhythm(tick=0.01, heavy=0.0, burden=0.0)
-    async with Mirror(cast(SlurmClient, cast(Any, ctld)), rhythm=rhythm) as mirror:
+    # As with thousands of nodes: the list is too expensive to be read without a sign of a change.
+    intervals = PollingIntervals(statistics=0.01, expensive_nodes=0.0, cost_factor=0.0)
+    async with Mirror(cast(SlurmClient, cast(Any, ctld)), intervals=intervals) as mirror:
         await mirror.synced()
         await asyncio.sleep(0.05)
         ctld.counted = 1
         async with asyncio.timeout(5):
-            while not mirror.nodes["a"].state.draining:  # noqa: ASYNC110 - what is looked at is a plain table
+            while not mirror.nodes["a"].state.draining:  # noqa: ASYNC110 - the table has no event to wait for
                 await asyncio.sleep(0.01)
     assert ctld.before == 0

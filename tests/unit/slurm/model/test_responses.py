@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from slinky.slurm.errors import AuthError, Malformed, Rejected, SlurmctldUnreachable, SlurmError, SlurmNotFound
 from slinky.slurm.model.responses import CancelResponse, JobsResponse, NodesResponse, RawNodes, Response, StatesResponse
 from slinky.slurm.model.views import Host
-from slinky.slurm.transport.decode import RawResponse, decode_slowly, kill_refusals, present, read
+from slinky.slurm.transport.decode import RawResponse, cancel_failures, decode_in_slices, parse_response, require
 
 META = {"slurm": {"release": "26.05.5", "cluster": "lab"}}
 
@@ -43,7 +43,7 @@ def trouble(number: int, text: str = "text") -> dict[str, Any]:
 )
 def test_a_stranger_s_answer_is_never_an_absence(status: int, content_type: str, body: bytes) -> None:
     with pytest.raises(Malformed):
-        read(RawResponse(status, content_type, body), JobsResponse)
+        parse_response(RawResponse(status, content_type, body), JobsResponse)
 
 
 @pytest.mark.parametrize(
@@ -62,20 +62,20 @@ def test_a_stranger_s_answer_is_never_an_absence(status: int, content_type: str,
 )
 def test_an_error_is_read_whatever_the_status(answer: RawResponse, kind: type[SlurmError]) -> None:
     with pytest.raises(kind):
-        read(answer, JobsResponse)
+        parse_response(answer, JobsResponse)
 
 
 def test_a_missing_list_is_not_an_empty_list() -> None:
     for content in ({}, {"nodes": None}):
-        answer = read(reply(**content), NodesResponse)
+        answer = parse_response(reply(**content), NodesResponse)
         with pytest.raises(Malformed):
-            present(answer.nodes, "nodes")
-    assert present(read(reply(nodes=[]), NodesResponse).nodes, "nodes") == ()
+            require(answer.nodes, "nodes")
+    assert require(parse_response(reply(nodes=[]), NodesResponse).nodes, "nodes") == ()
 
 
 def test_warnings_are_read() -> None:
-    answer = read(reply(warnings=[{"description": "Ignoring unknown field", "source": "#/job/x"}]), Response)
-    assert [str(caution) for caution in answer.cautions] == ["Ignoring unknown field (0) [#/job/x]"]
+    answer = parse_response(reply(warnings=[{"description": "Ignoring unknown field", "source": "#/job/x"}]), Response)
+    assert [str(caution) for caution in answer.problems_from_warnings] == ["Ignoring unknown field (0) [#/job/x]"]
 
 
 def test_a_cancel_that_failed_with_a_200_is_seen() -> None:
@@ -83,21 +83,21 @@ def test_a_cancel_that_failed_with_a_200_is_seen() -> None:
         {"error": {"code": 2017, "string": "Invalid job id"}, "step_id": "7"},
         {"error": {"code": 0}, "step_id": "8"},
     ]
-    refused = kill_refusals(read(reply(status=refusals), CancelResponse))
+    refused = cancel_failures(parse_response(reply(status=refusals), CancelResponse))
     assert [(problem.number, problem.source) for problem in refused] == [(2017, "7")]
 
 
 def test_unknown_fields_and_states_of_a_newer_slurm_are_no_obstacle() -> None:
     jobs = [{"job_id": "1", "state": ["RUNNING", "LEVITATING"], "mood": "good"}]
-    (found,) = read(reply(jobs=jobs, novelty=1), StatesResponse).jobs or ()
+    (found,) = parse_response(reply(jobs=jobs, novelty=1), StatesResponse).jobs or ()
     assert found.state.running
     assert found.state.unknown == {"LEVITATING"}
 
 
 async def test_a_long_list_is_decoded_whole() -> None:
     nodes = [{"name": f"n{index}", "state": ["IDLE"]} for index in range(1001)]
-    raw = present(read(reply(nodes=nodes), RawNodes).nodes, "nodes")
-    found = await decode_slowly(raw, Host)
+    raw = require(parse_response(reply(nodes=nodes), RawNodes).nodes, "nodes")
+    found = await decode_in_slices(raw, Host)
     assert [node.name for node in found] == [node["name"] for node in nodes]
 
 
@@ -136,7 +136,7 @@ JSON = st.recursive(
 def test_any_bytes_become_an_answer_or_a_typed_error(status: int, content_type: str, content: Any) -> None:
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
     try:
-        answer = read(RawResponse(status, content_type, body), JobsResponse)
+        answer = parse_response(RawResponse(status, content_type, body), JobsResponse)
     except SlurmError:
         return
     assert status == 200

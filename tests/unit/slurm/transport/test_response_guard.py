@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slinky.slurm.transport.http import HttpTransport
-from slinky.slurm.transport.response_guard import ResponseGuard, remaining
+from slinky.slurm.transport.response_guard import ResponseGuard, remaining_bytes
 
 CLOSING = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 5\r\n\r\n"
 SECOND = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 3\r\n\r\nabc"
@@ -28,7 +28,7 @@ SECOND = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 3\r\n\
     ],
 )
 def test_only_a_closing_answer_of_known_length_has_an_end(head: bytes, left: float | None) -> None:
-    assert remaining(head) == left
+    assert remaining_bytes(head) == left
 
 
 @settings(max_examples=20)

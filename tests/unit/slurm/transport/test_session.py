@@ -9,21 +9,21 @@ from slinky.slurm import (
     DatabaseUnreachable,
     DataParserVersion,
     Denied,
-    Exchange,
     JobRequest,
     JobSelection,
     Malformed,
     NodeUpdate,
+    RequestRecord,
     SlurmClient,
     SlurmctldUnreachable,
     SlurmNotFound,
     TransportError,
     Unsupported,
-    mint,
+    mint_token,
 )
 
 V45 = DataParserVersion.V45
-TOKEN = mint(b"k" * 32, "slurm", lifetime=3600)
+TOKEN = mint_token(b"k" * 32, "slurm", lifetime=3600)
 
 
 def refuses(request: web.Request) -> web.Response:
@@ -55,7 +55,7 @@ async def test_the_newest_version_that_both_know_is_spoken(newest: DataParserVer
 
     async with serving(script) as url, SlurmClient(url, TOKEN) as client:
         assert await client.version() is newest
-        assert client.session.slurm.cluster == "lab"
+        assert client.session.server.cluster == "lab"
 
 
 async def test_a_server_that_is_too_old_is_named_so() -> None:
@@ -137,7 +137,7 @@ async def test_a_database_outage_may_be_a_bad_token_in_disguise(token: str, kind
             return failure(502, 7000)
         return failure(511, 1007) if token == "refused" else answer(licenses=[])
 
-    sent = mint(b"k" * 32, "slurm", lifetime=10, now=1000) if token == "expired" else TOKEN
+    sent = mint_token(b"k" * 32, "slurm", lifetime=10, now=1000) if token == "expired" else TOKEN
     async with serving(script) as url, SlurmClient(url, sent, version=V45) as client:
         with pytest.raises(kind):
             await client.accounting.accounts()
@@ -167,9 +167,9 @@ async def test_an_answer_without_its_list_is_not_an_empty_list() -> None:
 
 async def test_another_cluster_behind_the_same_address_is_not_listened_to() -> None:
     async with serving(lambda _: answer(nodes=[])) as url, SlurmClient(url, TOKEN, version=V45) as client:
-        client.session.pinned = "lab"
+        client.session.expected_cluster = "lab"
         assert await client.nodes() is not None
-        client.session.pinned = "production"
+        client.session.expected_cluster = "production"
         with pytest.raises(Malformed, match="production"):
             await client.nodes()
 
@@ -230,7 +230,7 @@ async def test_a_connection_that_is_refused_changed_nothing() -> None:
 
 
 async def test_every_exchange_can_be_observed() -> None:
-    seen: list[Exchange] = []
+    seen: list[RequestRecord] = []
     async with serving(lambda _: pong()) as url, SlurmClient(url, TOKEN, observe=seen.append) as client:
         await client.version()
     assert [(exchange.method, exchange.path, exchange.status) for exchange in seen] == [
