@@ -2,7 +2,7 @@
 """What any controller needs of Kubernetes."""
 
 from slinky.kube.admission import AdmissionRequest, AdmissionResponse, deny
-from slinky.kube.cache import Cache, by_label, by_namespace, by_owner
+from slinky.kube.cache import Cache, by_label, by_owner
 from slinky.kube.client import KubeClient, connect
 from slinky.kube.config import Access, find_access
 from slinky.kube.controller import ControlLoop, RequeueAfter
@@ -147,7 +147,6 @@ __all__ = [
     "Watch",
     "backoff_seconds",
     "by_label",
-    "by_namespace",
     "by_owner",
     "classify_error",
     "connect",

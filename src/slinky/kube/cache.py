@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server has, in memory, by key and by index.
+"""The objects of one kind in memory, by key and by index.
 
-A cache is the `Sink` of one watch; it does no I/O. Writers hand their results to `wrote` and `removed`, so
-that the next read already shows them although the event is still on its way. An object of an unexpected shape
-is never taken for an absence: its last good version stays, and without one `get` raises.
+A cache is the sink of one watch; it sends no requests. A writer passes the result of each write to `record_write` or
+`record_deletion`, so that the next read shows it although its watch event has not arrived yet.
+
+An object that cannot be decoded is never treated as absent: its last decoded version stays in the cache, and if there
+is none, `get` raises.
 """
 
 import asyncio
@@ -18,45 +20,45 @@ from slinky.kube.types import HasMeta, Key, ObjectMeta, version_number
 T = TypeVar("T", bound=HasMeta)
 
 Listener = Callable[[T | None, T | None], None]
-"""Told the old and the new object of each change; one of them is None for a new or a gone object."""
+"""Called with the old and the new version of an object; None stands for an absent object."""
 
-IndexOf = Callable[[T], Iterable[str]]
-"""The values under which an object is found in an index."""
+IndexValues = Callable[[T], Iterable[str]]
+"""The values under which an index lists an object."""
 
 
 class Cache(Generic[T]):
-    """Objects of one kind."""
+    """The objects of one kind."""
 
-    def __init__(self, resource: Resource[T], *, indexes: Mapping[str, IndexOf[T]] | None = None) -> None:
+    def __init__(self, resource: Resource[T], *, indexes: Mapping[str, IndexValues[T]] | None = None) -> None:
         self.resource = resource
         self._objects: dict[Key, T] = {}
-        self._odd: dict[Key, UndecodableObject] = {}
-        self._index_of = dict(indexes or {})
-        self._indexes: dict[str, dict[str, dict[Key, T]]] = {name: {} for name in self._index_of}
+        self._undecodable: dict[Key, UndecodableObject] = {}
+        self._index_functions = dict(indexes or {})
+        self._indexes: dict[str, dict[str, dict[Key, T]]] = {name: {} for name in self._index_functions}
         self._listeners: list[Listener[T]] = []
-        self._graves: dict[Key, str] = {}
-        self._seen: set[Key] | None = None
-        self._version = -1  # how far the watch has told
+        self._removed_uids: dict[Key, str] = {}  # objects that the server reported gone before their watch event
+        self._listed_keys: set[Key] | None = None  # None while no list is being read
+        self._version = -1  # the resource version up to which the watch has reported
         self._rewound = False
-        self._blind = False
-        self._whole = asyncio.Event()
+        self._list_is_incomplete = False
+        self._synced = asyncio.Event()
         CACHED.labels(resource.name).set_function(lambda: len(self._objects))
 
     # --- reading
 
     def get(self, key: Key) -> T | None:
-        """The object, or None if there is none; `Unreadable` if it exists in a shape we do not know."""
-        found = self._objects.get(key)
-        if found is None and key in self._odd:
-            raise Unreadable(f"{self.resource.name} {key}: {self._odd[key].why}")
-        return found
+        """The object, or None if there is none; `Unreadable` if it exists but could not be decoded."""
+        item = self._objects.get(key)
+        if item is None and key in self._undecodable:
+            raise Unreadable(f"{self.resource.name} {key}: {self._undecodable[key].why}")
+        return item
 
     def by(self, index: str, value: str) -> list[T]:
-        """The objects under `value` in an index."""
+        """The objects that an index lists under `value`."""
         return list(self._indexes[index].get(value, {}).values())
 
     def index_values(self, index: str) -> list[str]:
-        """The values an index has objects for."""
+        """The values under which an index lists objects."""
         return list(self._indexes[index])
 
     def __iter__(self) -> Iterator[T]:
@@ -66,143 +68,143 @@ class Cache(Generic[T]):
         return len(self._objects)
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._objects or key in self._odd
+        return key in self._objects or key in self._undecodable
 
     def keys(self) -> list[Key]:
-        """The keys of all readable objects."""
+        """The keys of all decoded objects."""
         return list(self._objects)
 
     @property
-    def odd(self) -> Mapping[Key, UndecodableObject]:
-        """Objects whose newest version we could not read."""
-        return self._odd
+    def undecodable(self) -> Mapping[Key, UndecodableObject]:
+        """The objects whose newest version could not be decoded."""
+        return self._undecodable
 
     @property
     def synced(self) -> bool:
-        """A whole list has arrived at least once."""
-        return self._whole.is_set()
+        """Whether a complete list has arrived at least once."""
+        return self._synced.is_set()
 
     async def wait_synced(self, deadline: float) -> None:
-        """Wait for the first whole list; `Later` if it does not come in time."""
+        """Wait for the first complete list; `Later` if it does not arrive in time."""
         try:
             async with asyncio.timeout(deadline):
-                await self._whole.wait()
+                await self._synced.wait()
         except TimeoutError:
-            raise Later(f"no list of {self.resource.name} within {deadline:.0f} s") from None
+            raise Later(f"no complete list of {self.resource.name} within {deadline:.0f} s") from None
 
-    def add_indexes(self, indexes: Mapping[str, IndexOf[T]]) -> None:
-        """Keep further indexes; one that exists already stays as it is."""
-        for name, index_of in indexes.items():
-            if name not in self._index_of:
-                self._index_of[name] = index_of
+    def add_indexes(self, indexes: Mapping[str, IndexValues[T]]) -> None:
+        """Add indexes; an index whose name exists already stays as it is."""
+        for name, values_of in indexes.items():
+            if name not in self._index_functions:
+                self._index_functions[name] = values_of
                 self._indexes[name] = {}
-                for key, found in self._objects.items():
-                    for value in index_of(found):
-                        self._indexes[name].setdefault(value, {})[key] = found
+                for key, item in self._objects.items():
+                    for value in values_of(item):
+                        self._indexes[name].setdefault(value, {})[key] = item
 
     def listen(self, listener: Listener[T]) -> None:
-        """Call `listener` on each change, and now for each object there is."""
+        """Call `listener` on each change, and once now for each object in the cache."""
         self._listeners.append(listener)
-        for found in self:
-            listener(None, found)
+        for item in self:
+            listener(None, item)
 
-    # --- read your writes
+    # --- the results of writes
 
-    def record_write(self, found: T) -> T:
-        """The server answered a write with this object: show it at once.
+    def record_write(self, item: T) -> T:
+        """Store an object that the server returned for a write, before its watch event arrives. Returns the object.
 
-        Such an answer may be the last version of an object, or come after the event of its end: neither is shown.
+        The object is not stored if this version is its last one, or if the watch has already reported its deletion.
         """
-        meta = found.metadata
+        meta = item.metadata
         key, version = meta.key, version_number(meta.resource_version)
-        if meta.over:
+        if meta.is_final:
             self.record_removal(key, meta.uid)
         elif key in self._objects or version > self._version or version < 0:
-            self._keep(key, found, version)
-        return found
+            self._store(key, item, version)
+        return item
 
-    def record_deletion(self, gone: T, left: T | None) -> None:
-        """The server answered the deletion of `gone` with what is left of it."""
-        if left is None:
-            self.record_removal(gone.metadata.key, gone.metadata.uid)
+    def record_deletion(self, item: T, remaining: T | None) -> None:
+        """Store the result of deleting `item`: `remaining` is what the server returned, None if the object is gone."""
+        if remaining is None:
+            self.record_removal(item.metadata.key, item.metadata.uid)
         else:
-            self.record_write(left)
+            self.record_write(remaining)
 
     def record_removal(self, key: Key, uid: str) -> None:
-        """The server answered that this object is gone: hide it, and ignore events from before."""
-        found = self._objects.get(key)
-        if found is not None and found.metadata.uid == uid:
-            self._graves[key] = uid
-            self._forget(key)
+        """Remove an object that the server reported gone, and ignore older watch events of it."""
+        item = self._objects.get(key)
+        if item is not None and item.metadata.uid == uid:
+            self._removed_uids[key] = uid
+            self._discard(key)
 
-    # --- being told by a watch
+    # --- the sink of a watch
 
-    def begin(self, *, rewound: bool = False) -> None:
-        """A whole list starts."""
-        self._seen, self._rewound, self._blind = set(), rewound, False
+    def begin_list(self, *, rewound: bool = False) -> None:
+        """A list starts; `rewound` if its resource versions do not compare with earlier ones."""
+        self._listed_keys, self._rewound, self._list_is_incomplete = set(), rewound, False
         if rewound:
             self._version = -1
 
-    def put(self, found: T) -> None:
-        """The object exists and looks so."""
-        meta = found.metadata
+    def put(self, item: T) -> None:
+        """Store an object from a list or an event."""
+        meta = item.metadata
         key, version = meta.key, version_number(meta.resource_version)
-        if self._seen is None:
+        if self._listed_keys is None:
             self._version = version
         else:
-            self._seen.add(key)
-        self._keep(key, found, version)
+            self._listed_keys.add(key)
+        self._store(key, item, version)
 
-    def drop(self, meta: ObjectMeta) -> None:
-        """The object is gone."""
+    def remove(self, meta: ObjectMeta) -> None:
+        """Remove an object because of a DELETED event."""
         key = meta.key
-        self._graves.pop(key, None)
-        if self._seen is None:
+        self._removed_uids.pop(key, None)
+        if self._listed_keys is None:
             self._version = max(self._version, version_number(meta.resource_version))
-        if not self._newer(key, meta.resource_version):
-            self._forget(key)
+        if not self._has_newer(key, meta.resource_version):
+            self._discard(key)
 
-    def misread(self, found: UndecodableObject) -> None:
-        """The object exists, but not in a shape we know."""
-        key = found.metadata.key
+    def put_undecodable(self, item: UndecodableObject) -> None:
+        """Note an object that exists but could not be decoded."""
+        key = item.metadata.key
         if not key.name:
-            self._blind = True  # it could be any of ours: this list proves no absence
+            self._list_is_incomplete = True  # it may be any object of the cache: this list proves no absence
             return
-        if self._seen is not None:
-            self._seen.add(key)
-        self._odd[key] = found
+        if self._listed_keys is not None:
+            self._listed_keys.add(key)
+        self._undecodable[key] = item
 
-    def finish(self, version: str) -> None:
-        """The list is whole as of `version`."""
-        seen, self._seen = self._seen or set(), None
-        if not self._blind:
-            for key in [key for key in (*self._objects, *self._odd) if key not in seen]:
-                if self._rewound or not self._newer(key, version):
-                    self._forget(key)
-        self._graves.clear()
+    def finish_list(self, version: str) -> None:
+        """The list is complete as of `version`: remove the objects that it does not contain."""
+        listed_keys, self._listed_keys = self._listed_keys or set(), None
+        if not self._list_is_incomplete:
+            for key in [key for key in (*self._objects, *self._undecodable) if key not in listed_keys]:
+                if self._rewound or not self._has_newer(key, version):
+                    self._discard(key)
+        self._removed_uids.clear()
         self._rewound, self._version = False, version_number(version)
-        self._whole.set()
+        self._synced.set()
 
-    def _keep(self, key: Key, found: T, version: int) -> None:
-        """Hold the object, unless something newer is known."""
-        if self._graves and self._graves.get(key) == found.metadata.uid:
+    def _store(self, key: Key, item: T, version: int) -> None:
+        """Store the object unless the cache has a newer version."""
+        if self._removed_uids and self._removed_uids.get(key) == item.metadata.uid:
             return
         old = self._objects.get(key)
         if old is not None and not self._rewound and version <= version_number(old.metadata.resource_version):
             return  # an event from before our own write, or a repeated one
-        if self._odd:
-            self._odd.pop(key, None)
-        self._objects[key] = found
-        self._reindex(key, old, found)
+        if self._undecodable:
+            self._undecodable.pop(key, None)
+        self._objects[key] = item
+        self._reindex(key, old, item)
         for listener in self._listeners:
-            listener(old, found)
+            listener(old, item)
 
-    def _newer(self, key: Key, version: str) -> bool:
-        found = self._objects.get(key)
-        return found is not None and version_number(found.metadata.resource_version) > version_number(version) >= 0
+    def _has_newer(self, key: Key, version: str) -> bool:
+        item = self._objects.get(key)
+        return item is not None and version_number(item.metadata.resource_version) > version_number(version) >= 0
 
-    def _forget(self, key: Key) -> None:
-        self._odd.pop(key, None)
+    def _discard(self, key: Key) -> None:
+        self._undecodable.pop(key, None)
         old = self._objects.pop(key, None)
         if old is not None:
             self._reindex(key, old, None)
@@ -210,36 +212,31 @@ class Cache(Generic[T]):
                 listener(old, None)
 
     def _reindex(self, key: Key, old: T | None, new: T | None) -> None:
-        for name, index_of in self._index_of.items():
+        for name, values_of in self._index_functions.items():
             index = self._indexes[name]
-            after = tuple(index_of(new)) if new is not None else ()
+            new_values = tuple(values_of(new)) if new is not None else ()
             if old is not None:
-                for value in index_of(old):
-                    if value not in after and (group := index.get(value)) is not None:
-                        group.pop(key, None)
-                        if not group:
+                for value in values_of(old):
+                    if value not in new_values and (items := index.get(value)) is not None:
+                        items.pop(key, None)
+                        if not items:
                             del index[value]
             if new is not None:
-                for value in after:
+                for value in new_values:
                     index.setdefault(value, {})[key] = new
 
 
-def by_owner(found: HasMeta) -> tuple[str, ...]:
+def by_owner(item: HasMeta) -> tuple[str, ...]:
     """Index an object under the uid of its controlling owner."""
-    owner = found.metadata.controller
+    owner = item.metadata.controller
     return (owner.uid,) if owner else ()
-
-
-def by_namespace(found: HasMeta) -> tuple[str, ...]:
-    """Index an object under its namespace."""
-    return (found.metadata.namespace,)
 
 
 def by_label(name: str) -> Callable[[Any], tuple[str, ...]]:
     """Index an object under its value of one label."""
 
-    def values(found: HasMeta) -> tuple[str, ...]:
-        value = found.metadata.labels.get(name)
+    def values_of(item: HasMeta) -> tuple[str, ...]:
+        value = item.metadata.labels.get(name)
         return () if value is None else (value,)
 
-    return values
+    return values_of

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs of the Kubernetes API, typed by `Resource`.
 
-Each verb is one request with a deadline and returns a view; what is written goes out as a plain manifest. The
-client waits out 429 and 503 answers that say for how long (within the deadline), and repeats nothing else:
-whoever reconciles looks again anyway.
+Each verb sends one request with a deadline and returns a view; writes send plain manifests. The client repeats a
+request only if the server answers 429 or 503 with a Retry-After that fits into the deadline. It repeats nothing else,
+because reconciles are retried anyway.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ JSON = "application/json"
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-APPLY = "application/apply-patch+yaml"  # the server takes JSON under this name, since JSON is YAML
+APPLY = "application/apply-patch+yaml"  # the body is JSON, which is valid YAML
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
 
 class KubeClient:
-    """Talks to one API server. Use `async with connect() as client`."""
+    """A client of one API server; `async with connect() as client` creates one."""
 
     def __init__(
         self,
@@ -60,26 +60,26 @@ class KubeClient:
     # --- reading
 
     async def get(self, resource: Resource[T], key: Key, *, subresource: str = "") -> T:
-        """One object; `NotFound` if there is none."""
+        """Read one object; `NotFound` if there is none."""
         path = resource.path(key, subresource=subresource)
         return resource.decode(await self.send("GET", path, accept=resource.accept))
 
     async def find(self, resource: Resource[T], key: Key) -> T | None:
-        """One object, or None."""
+        """Read one object; None if there is none."""
         try:
             return await self.get(resource, key)
         except NotFound:
             return None
 
     async def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "", fields: str = "") -> list[T]:
-        """Every object, read in pages; one of an unexpected shape raises `Unreadable`."""
-        found: list[T] = []
+        """Read all objects, in pages; `Unreadable` if one of them cannot be decoded."""
+        items: list[T] = []
         async for page in self.pages(resource, namespace=namespace, labels=labels, fields=fields):
             for item in page.items or ():
                 if isinstance(item, UndecodableObject):
                     raise Unreadable(f"{resource.name} {item.metadata.key}: {item.why}")
-                found.append(item)
-        return found
+                items.append(item)
+        return items
 
     async def pages(
         self,
@@ -91,25 +91,25 @@ class KubeClient:
         size: int = 500,
         version: str = "",
     ) -> AsyncIterator[Page[T | UndecodableObject]]:
-        """A consistent list, page by page; `Expired` if the server forgot the snapshot half-way."""
+        """Read a consistent list page by page; `Expired` if the server drops its snapshot in between."""
         path = resource.path(namespace=namespace)
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": size, "resourceVersion": version}
-        more = ""
+        continue_token = ""
         while True:
-            asked = {**query, "continue": more} if more else query
-            page = resource.decode_page(await self.send("GET", path, asked, accept=resource.accept_list))
+            page_query = {**query, "continue": continue_token} if continue_token else query
+            page = resource.decode_page(await self.send("GET", path, page_query, accept=resource.accept_list))
             yield page
-            more = page.metadata.continue_
-            query["resourceVersion"] = ""  # the continue token carries the snapshot
-            if not more:
+            continue_token = page.metadata.continue_
+            query["resourceVersion"] = ""  # the continue token contains the version of the snapshot
+            if not continue_token:
                 return
 
     @contextlib.asynccontextmanager
     async def open_watch(
         self, resource: Resource[Any], query: Mapping[str, Any], *, namespace: str = "", idle: float = 120.0
     ) -> AsyncIterator[Stream]:
-        """One watch request, as bytes; `slinky.kube.watch.Watch` is what programs want."""
-        path = _with(resource.path(namespace=namespace), {"watch": "true", **query})
+        """Send one watch request and yield its stream of bytes; programs use `slinky.kube.watch.Watch` instead."""
+        path = _add_query(resource.path(namespace=namespace), {"watch": "true", **query})
         headers = {"Accept": resource.accept}
         async with self.transport.stream(path, headers=headers, deadline=self.deadline, idle=idle) as stream:
             REQUESTS.labels("WATCH", stream.status).inc()
@@ -120,9 +120,9 @@ class KubeClient:
     # --- writing
 
     async def create(self, resource: Resource[T], manifest: Manifest, *, dry_run: bool = False) -> T:
-        """A new object; `AlreadyExists` if the name is taken."""
-        path = resource.path(namespace=self._home(resource, manifest))
-        query = {"fieldManager": self.manager, **_dry(dry_run)}
+        """Create an object; `AlreadyExists` if there is one of this name."""
+        path = resource.path(namespace=self._namespace_of(resource, manifest))
+        query = {"fieldManager": self.manager, **_dry_run_query(dry_run)}
         return resource.decode(await self.send("POST", path, query, encode(manifest)))
 
     async def apply(
@@ -135,26 +135,26 @@ class KubeClient:
         subresource: str = "",
         dry_run: bool = False,
     ) -> T:
-        """Server-side apply: the fields in `manifest` become ours and take these values."""
-        path = resource.path(self._key(resource, manifest), subresource=subresource)
-        query = {"fieldManager": manager or self.manager, "force": _bool(force), **_dry(dry_run)}
+        """Server-side apply: the field manager owns the fields in `manifest` and sets their values."""
+        path = resource.path(self._key_of(resource, manifest), subresource=subresource)
+        query = {"fieldManager": manager or self.manager, "force": _format_bool(force), **_dry_run_query(dry_run)}
         body = encode({"apiVersion": resource.api_version, "kind": resource.kind, **manifest})
         return resource.decode(await self.send("PATCH", path, query, body, content=APPLY))
 
     async def apply_status(self, resource: Resource[T], key: Key, status: Any, *, manager: str | None = None) -> T:
-        """Server-side apply of the whole status."""
+        """Server-side apply of the status subresource."""
         manifest = resource.manifest(key, status=status)
         return await self.apply(resource, manifest, manager=manager, subresource="status")
 
     async def replace(self, resource: Resource[T], manifest: Manifest, *, subresource: str = "") -> T:
-        """The object becomes `manifest`; with a resourceVersion inside, only if it is still that one."""
-        path = resource.path(self._key(resource, manifest), subresource=subresource)
+        """Replace an object; `Conflict` if `manifest` has a resourceVersion that is not the current one."""
+        path = resource.path(self._key_of(resource, manifest), subresource=subresource)
         return resource.decode(await self.send("PUT", path, {"fieldManager": self.manager}, encode(manifest)))
 
     async def patch(
         self, resource: Resource[T], key: Key, patch: Manifest, *, subresource: str = "", kind: str = MERGE
     ) -> T:
-        """Merge patch: given fields change, None removes."""
+        """Apply a merge patch (or a strategic merge patch): fields in `patch` change, None removes a field."""
         path = resource.path(key, subresource=subresource)
         query = {"fieldManager": self.manager}
         return resource.decode(await self.send("PATCH", path, query, encode(patch), content=kind))
@@ -162,7 +162,7 @@ class KubeClient:
     async def patch_json(
         self, resource: Resource[T], key: Key, operations: Sequence[Manifest], *, subresource: str = ""
     ) -> T:
-        """JSON patch: operations in order; a failed `test` raises `Invalid` and changes nothing."""
+        """Apply the operations of a JSON patch in order; `Invalid` and no change if a `test` operation fails."""
         path = resource.path(key, subresource=subresource)
         query, body = {"fieldManager": self.manager}, encode(list(operations))
         return resource.decode(await self.send("PATCH", path, query, body, content=JSON_PATCH))
@@ -177,35 +177,34 @@ class KubeClient:
         grace: int | None = None,
         propagation: Propagation | None = None,
     ) -> T | None:
-        """Ask for the object to go; the object while it lingers, None once it is gone.
+        """Delete an object. Returns the object while finalizers or a grace period keep it, None if it is gone.
 
-        `uid` and `version` are preconditions: `Conflict` if the name now belongs to another object or it
-        changed meanwhile.
+        `uid` and `version` are preconditions: `Conflict` if another object has the name, or the object has changed.
         """
         options = _delete_options(uid, version, grace, propagation)
         body = await self.send("DELETE", resource.path(key), body=encode(options))
         if _is_status(body):
             return None
-        left = resource.decode(body)
-        return None if left.metadata.over else left
+        remaining = resource.decode(body)
+        return None if remaining.metadata.is_final else remaining
 
     async def delete_all(
         self, resource: Resource[Any], *, namespace: str, labels: str = "", grace: int | None = None
     ) -> None:
-        """Ask for every matching object of a namespace to go."""
+        """Delete all matching objects of a namespace."""
         path = resource.path(namespace=namespace)
         await self.send("DELETE", path, {"labelSelector": labels}, encode(_delete_options(None, None, grace, None)))
 
-    # --- verbs of single kinds
+    # --- subresources
 
     async def scale(self, resource: Resource[Any], key: Key) -> Scale:
-        """How many replicas are wanted and there."""
-        return _scale.decode(await self.send("GET", resource.path(key, subresource="scale")))
+        """Read the scale subresource."""
+        return _scale_decoder.decode(await self.send("GET", resource.path(key, subresource="scale")))
 
     async def set_scale(self, resource: Resource[Any], key: Key, replicas: int) -> Scale:
-        """Want so many replicas."""
+        """Set the number of replicas through the scale subresource."""
         path, body = resource.path(key, subresource="scale"), encode({"spec": {"replicas": replicas}})
-        return _scale.decode(await self.send("PATCH", path, body=body, content=MERGE))
+        return _scale_decoder.decode(await self.send("PATCH", path, body=body, content=MERGE))
 
     async def bind(
         self,
@@ -216,9 +215,9 @@ class KubeClient:
         annotations: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        """Put a pod on a node; `Conflict` if it is on one already or the uid is another's.
+        """Bind a pod to a node; `Conflict` if the pod is bound already or has another uid.
 
-        The pod takes over the annotations, and from Kubernetes 1.35 on those labels that it does not have.
+        The server copies the annotations to the pod, and from Kubernetes 1.35 on the labels that the pod does not have.
         """
         meta = {
             "name": pod.name,
@@ -236,7 +235,7 @@ class KubeClient:
         await self.send("POST", PODS.path(pod, subresource="binding"), body=encode(binding))
 
     async def evict(self, pod: Key, *, uid: str | None = None, grace: int | None = None) -> None:
-        """Ask for a pod to leave; `TooManyRequests` while a disruption budget says no."""
+        """Evict a pod; `TooManyRequests` while a disruption budget does not allow it."""
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -244,9 +243,9 @@ class KubeClient:
             "deleteOptions": _delete_options(uid, None, grace, None),
         }
         path = PODS.path(pod, subresource="eviction")
-        await self.send("POST", path, body=encode(eviction), patience=0)
+        await self.send("POST", path, body=encode(eviction), max_retries=0)
 
-    # --- the request itself
+    # --- requests
 
     async def send(
         self,
@@ -258,49 +257,54 @@ class KubeClient:
         content: str = JSON,
         accept: str = JSON,
         deadline: float | None = None,
-        patience: int = 4,
+        max_retries: int = 4,
     ) -> bytes:
-        """One request, repeated only when the server names a pause; the body of the answer."""
-        path = _with(path, query)
+        """Send a request and return the body of the response; repeat it if the server says when."""
+        path = _add_query(path, query)
         headers = {"Accept": accept} | ({"Content-Type": content} if body is not None else {})
         end = self.clock.monotonic() + (deadline or self.deadline)
         while True:
-            left = max(0.001, end - self.clock.monotonic())
-            answer = await self.transport.request(method, path, body=body, headers=headers, deadline=left)
-            REQUESTS.labels(method, answer.status).inc()
-            if answer.status < 300:
-                return answer.body
-            error = _refusal(answer, f"{method} {path}")
-            pause = self._pause(error)
-            if pause is None or patience <= 0 or self.clock.monotonic() + pause >= end:
+            remaining = max(0.001, end - self.clock.monotonic())
+            response = await self.transport.request(method, path, body=body, headers=headers, deadline=remaining)
+            REQUESTS.labels(method, response.status).inc()
+            if response.status < 300:
+                return response.body
+            error = _response_error(response, f"{method} {path}")
+            delay = self._retry_delay(error)
+            if delay is None or max_retries <= 0 or self.clock.monotonic() + delay >= end:
                 raise error
-            patience -= 1
-            log.info("server asks to wait", request=error.request, code=error.code, seconds=round(pause, 1))
-            await self.clock.sleep(pause)
+            max_retries -= 1
+            log.info(
+                "the API server is busy; the request is repeated",
+                request=error.request,
+                code=error.code,
+                seconds=round(delay, 1),
+            )
+            await self.clock.sleep(delay)
 
-    def _pause(self, error: ApiError) -> float | None:
+    def _retry_delay(self, error: ApiError) -> float | None:
         if error.code not in (429, 503) or error.retry_after is None:
             return None
         return error.retry_after * self.rng.uniform(1.0, 1.25)
 
-    def _home(self, resource: Resource[Any], manifest: Manifest) -> str:
+    def _namespace_of(self, resource: Resource[Any], manifest: Manifest) -> str:
         if not resource.namespaced:
             return ""
         return str(manifest["metadata"].get("namespace") or self.namespace)
 
-    def _key(self, resource: Resource[Any], manifest: Manifest) -> Key:
-        return Key(self._home(resource, manifest), manifest["metadata"]["name"])
+    def _key_of(self, resource: Resource[Any], manifest: Manifest) -> Key:
+        return Key(self._namespace_of(resource, manifest), manifest["metadata"]["name"])
 
 
 @contextlib.asynccontextmanager
 async def connect(
     kubeconfig: Path | str | None = None, context: str | None = None, **options: Any
 ) -> AsyncIterator[KubeClient]:
-    """A client for the cluster this program belongs to; `options` go to `Client`."""
+    """A client with the credentials that kubectl would use here; `options` go to `KubeClient`."""
     access = config.find_access(Path(kubeconfig) if kubeconfig else None, context)
     if access.insecure:
         log.warning(
-            "the API server is not verified: the kubeconfig says insecure-skip-tls-verify", server=access.server
+            "the API server is not verified, because the kubeconfig sets insecure-skip-tls-verify", server=access.server
         )
     transport = AioTransport(access)
     try:
@@ -309,45 +313,45 @@ async def connect(
         await transport.close()
 
 
-_scale = msgspec.json.Decoder(Scale)
+_scale_decoder = msgspec.json.Decoder(Scale)
 
 
-class _Typed(msgspec.Struct, frozen=True):
+class _KindOnly(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-_typed = msgspec.json.Decoder(_Typed)
+_kind_decoder = msgspec.json.Decoder(_KindOnly)
 
 
 def _is_status(body: bytes) -> bool:
-    return _typed.decode(body).kind == "Status"
+    return _kind_decoder.decode(body).kind == "Status"
 
 
-def _refusal(answer: HttpResponse, request: str) -> ApiError:
-    return api_error(answer.status, answer.body, request, answer.headers.get("Retry-After"))
+def _response_error(response: HttpResponse, request: str) -> ApiError:
+    return api_error(response.status, response.body, request, response.headers.get("Retry-After"))
 
 
-def _with(path: str, query: Mapping[str, Any] | None) -> str:
-    given = {name: value for name, value in (query or {}).items() if value not in ("", None)}
-    return f"{path}?{urlencode(given)}" if given else path
+def _add_query(path: str, query: Mapping[str, Any] | None) -> str:
+    parameters = {name: value for name, value in (query or {}).items() if value not in ("", None)}
+    return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
-def _bool(value: bool) -> str:
+def _format_bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _dry(dry_run: bool) -> dict[str, str]:
+def _dry_run_query(dry_run: bool) -> dict[str, str]:
     return {"dryRun": "All"} if dry_run else {}
 
 
 def _delete_options(
     uid: str | None, version: str | None, grace: int | None, propagation: Propagation | None
 ) -> dict[str, Any]:
-    expected = {"uid": uid, "resourceVersion": version}
+    preconditions = {"uid": uid, "resourceVersion": version}
     options = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
-        "preconditions": {name: value for name, value in expected.items() if value} or None,
+        "preconditions": {name: value for name, value in preconditions.items() if value} or None,
         "gracePeriodSeconds": grace,
         "propagationPolicy": propagation,
     }

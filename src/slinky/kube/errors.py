@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: N818 -- errors are named for what they mean, as anyio does
-"""Everything that can go wrong, by what it means.
+# ruff: noqa: N818 -- errors are named for their meaning, without the suffix Error, as in anyio
+"""The errors of this package, by their meaning.
 
     KubeError
-    |- ApiError            the server answered, and said no
+    |- ApiError            the server refused the request
     |  |- BadRequest Unauthorized Forbidden NotFound Conflict AlreadyExists
     |  `- Expired Invalid TooManyRequests ServerError
     |- Unreachable         the server did not answer
     |  `- DeadlineExceeded
-    |- Rewound             it went back in time
-    |- Unreadable          it answered something we cannot decode
-    |- LeadershipLost      another replica may lead by now
-    `- Misconfigured       our own credentials or settings are unusable
+    |- Rewound             resource versions decreased: the server was restored from a backup
+    |- Unreadable          an object or response cannot be decoded
+    |- LeadershipLost      another replica may be the leader
+    `- Misconfigured       credentials or settings are unusable
 
-A reconcile raises these, or one of the two decisions `Later` and `Blocked`; `verdict` turns any of them into
-what a controller does next.
+A reconcile raises one of these, or `Later` or `Blocked`; `classify_error` decides what the control loop does next.
 """
 
 from dataclasses import dataclass
@@ -26,35 +25,35 @@ from slinky.observe.process import ExplainedError
 
 
 class KubeError(Exception):
-    """Parent of all errors of this package."""
+    """Base class of the errors of this package."""
 
 
 class Unreachable(KubeError):
-    """No answer: refused, reset, cut, no route, bad TLS."""
+    """No response: connection refused, reset or cut, no route, or TLS failed."""
 
 
 class DeadlineExceeded(Unreachable):
-    """No answer in time; the request may still have been carried out."""
+    """No response in time; the server may still have carried out the request."""
 
 
 class Unreadable(KubeError):
-    """An object or answer of a shape we do not understand."""
+    """An object or response that cannot be decoded."""
 
 
 class Misconfigured(KubeError, ExplainedError):
-    """Credentials or settings that cannot work, whatever the server does."""
+    """Credentials or settings that cannot work; a person must change them."""
 
 
 class Rewound(KubeError):
-    """Versions run backwards: the server was restored from a backup."""
+    """Resource versions decreased: the server was restored from a backup."""
 
 
 class LeadershipLost(KubeError, ExplainedError):
-    """Another replica may lead by now: stop at once."""
+    """Another replica may be the leader: this process must stop its work at once."""
 
 
 class StatusCause(msgspec.Struct, frozen=True, gc=False):
-    """One detail of a refused object."""
+    """One cause of a refusal, such as an invalid field."""
 
     reason: str = ""
     message: str = ""
@@ -62,7 +61,7 @@ class StatusCause(msgspec.Struct, frozen=True, gc=False):
 
 
 class Details(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Machine-readable part of a refusal."""
+    """The machine-readable details of a refusal."""
 
     name: str = ""
     kind: str = ""
@@ -72,7 +71,7 @@ class Details(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ApiStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The API server's own error object."""
+    """The Status object that the API server returns for an error."""
 
     status: str = ""
     message: str = ""
@@ -82,7 +81,7 @@ class ApiStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ApiError(KubeError):
-    """The server answered, and said no."""
+    """The server refused the request."""
 
     def __init__(self, status: ApiStatus, request: str = "", retry_after: float | None = None) -> None:
         super().__init__(f"{request}: {status.code} {status.reason}: {status.message}".removeprefix(": "))
@@ -94,48 +93,48 @@ class ApiError(KubeError):
 
     @property
     def causes(self) -> tuple[StatusCause, ...]:
-        """Which fields were refused and why."""
+        """The refused fields and the reasons."""
         return (self.status.details and self.status.details.causes) or ()
 
 
 class BadRequest(ApiError):
-    """The request makes no sense to this server."""
+    """The server does not understand the request."""
 
 
 class Unauthorized(ApiError):
-    """The server does not know who we are."""
+    """The server does not accept the credentials."""
 
 
 class Forbidden(ApiError):
-    """The server knows who we are, and we may not."""
+    """The user is not allowed to send this request."""
 
 
 class NotFound(ApiError):
-    """There is no such object, or no such kind."""
+    """There is no such object or no such kind."""
 
 
 class Conflict(ApiError):
-    """The object is not what we thought it was, or another field manager owns the field."""
+    """The object has changed, a precondition failed, or another field manager owns a field."""
 
 
 class AlreadyExists(Conflict):
-    """The name is taken."""
+    """There is already an object of this name."""
 
 
 class Expired(ApiError):
-    """The history or the page we asked for is no longer kept: list again."""
+    """The server no longer has the requested version or page: the list must be read again."""
 
 
 class Invalid(ApiError):
-    """The object breaks a rule of its kind."""
+    """The object violates the schema or a rule of its kind."""
 
 
 class TooManyRequests(ApiError):
-    """Slow down; for an eviction: a disruption budget says not now."""
+    """The server limits requests; for an eviction: a disruption budget does not allow it now."""
 
 
 class ServerError(ApiError):
-    """The server, or something behind it, failed."""
+    """The server, or a component behind it, failed."""
 
 
 _BY_CODE: dict[int, type[ApiError]] = {
@@ -150,35 +149,35 @@ _BY_CODE: dict[int, type[ApiError]] = {
 }
 _BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expired": Expired, "Gone": Expired}
 
-_status = msgspec.json.Decoder(ApiStatus)
+_status_decoder = msgspec.json.Decoder(ApiStatus)
 
 
 def api_error(code: int, body: bytes, request: str = "", retry_after: str | None = None) -> ApiError:
-    """The error an HTTP answer stands for; a body that is no Status (a proxy's page) is quoted."""
+    """The error for an HTTP response; a body that is not a Status (the page of a proxy) is quoted."""
     try:
-        status = _status.decode(body)
+        status = _status_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         status = ApiStatus()
     if not status.code:
         status = ApiStatus(code=code, message=status.message or body[:200].decode(errors="replace").strip())
-    return from_status(status, request, _seconds(retry_after))
+    return from_status(status, request, _parse_seconds(retry_after))
 
 
 def from_status(status: ApiStatus, request: str = "", retry_after: float | None = None) -> ApiError:
-    """The error a Status object stands for, as it also comes inside a watch."""
+    """The error for a Status object, which also occurs inside a watch."""
     if retry_after is None and status.details and status.details.retry_after_seconds:
         retry_after = status.details.retry_after_seconds
-    family = _BY_CODE.get(status.code, ServerError if status.code >= 500 else ApiError)
-    return _BY_REASON.get(status.reason, family)(status, request, retry_after)
+    error_type = _BY_CODE.get(status.code, ServerError if status.code >= 500 else ApiError)
+    return _BY_REASON.get(status.reason, error_type)(status, request, retry_after)
 
 
-def _seconds(header: str | None) -> float | None:
-    # The API server sends whole seconds; a proxy may send a date, which is as good as nothing.
+def _parse_seconds(header: str | None) -> float | None:
+    # The API server sends whole seconds. A proxy may send a date, which is ignored.
     return float(header) if header and header.strip().isascii() and header.strip().isdigit() else None
 
 
 class Later(Exception):
-    """Not possible now; look again after `after` seconds, or after the usual back-off."""
+    """Not possible now: reconcile again after `after` seconds, or with back-off if None."""
 
     def __init__(self, why: str, after: float | None = None) -> None:
         super().__init__(why)
@@ -186,7 +185,7 @@ class Later(Exception):
 
 
 class Blocked(Exception):
-    """Nothing we repeat will help; `hint` tells a person what will."""
+    """A retry cannot help: a person must act, as `hint` explains."""
 
     def __init__(self, reason: str, hint: str) -> None:
         super().__init__(f"{reason}: {hint}")
@@ -195,7 +194,7 @@ class Blocked(Exception):
 
 
 class ErrorKind(StrEnum):
-    """The three kinds of error."""
+    """What has to happen: a retry, an action of a person, or a fix of the program."""
 
     LATER = "later"
     BLOCKED = "blocked"
@@ -204,7 +203,7 @@ class ErrorKind(StrEnum):
 
 @dataclass(frozen=True)
 class ErrorDecision:
-    """What an error means for whoever was reconciling."""
+    """What the control loop does about an error."""
 
     kind: ErrorKind
     reason: str
@@ -212,8 +211,7 @@ class ErrorDecision:
     after: float | None = None
 
 
-# First match wins. Conflict and NotFound are ordinary weather for a reconcile that works from a cache: look
-# again.
+# The first match wins. Conflict and NotFound are normal for a reconcile that reads from a cache: it is retried.
 _KINDS: tuple[tuple[type[BaseException], ErrorKind], ...] = (
     (Later, ErrorKind.LATER),
     (Blocked, ErrorKind.BLOCKED),
@@ -233,8 +231,8 @@ _KINDS: tuple[tuple[type[BaseException], ErrorKind], ...] = (
 
 
 def classify_error(error: BaseException) -> ErrorDecision:
-    """Try later, a person must act, or a bug."""
-    kind = next((kind for family, kind in _KINDS if isinstance(error, family)), ErrorKind.BUG)
+    """Decide about an error: try later, a person must act, or a bug."""
+    kind = next((kind for error_type, kind in _KINDS if isinstance(error, error_type)), ErrorKind.BUG)
     after = error.after if isinstance(error, Later) else getattr(error, "retry_after", None)
     reason = error.reason if isinstance(error, Blocked) else type(error).__name__
     message = error.hint if isinstance(error, Blocked) else str(error) or type(error).__name__

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kind, as the client needs it: its path, its scope, its view, and decoders built once.
+"""The description of a kind for the client: its path, its scope, its view and its decoders.
 
-Built-in and custom kinds alike are a path, a verb and a struct. An object that does not fit its view never
-stops the rest: it comes back as `Odd`, with whatever identity could be read.
+An object that does not fit its view does not stop the decoding of the others: it is returned as an
+`UndecodableObject` with as much of its identity as could be read.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,10 @@ _PARTIAL = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,appli
 
 
 class ListMeta(View, frozen=True):
-    """Bookkeeping of one page of a list."""
+    """The metadata of one page of a list."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
-    remaining_item_count: int = 0
 
 
 class Page(msgspec.Struct, Generic[X], frozen=True, gc=False):
@@ -39,21 +38,21 @@ class Page(msgspec.Struct, Generic[X], frozen=True, gc=False):
 
 
 class WatchEvent(msgspec.Struct, Generic[X], frozen=True, gc=False):
-    """One line of a watch."""
+    """One event of a watch."""
 
     type: str
     object: X
 
 
 class UndecodableObject(msgspec.Struct, frozen=True, gc=False):
-    """An object of an unexpected shape: who it is, as far as readable, and what is wrong with it."""
+    """An object that does not fit its view: its identity, as far as it could be read, and the error."""
 
     metadata: ObjectMeta
     why: str
 
 
-class _Bare(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The least that identifies an object, for reading past damage elsewhere in it."""
+class _Identity(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The identity of an object; it can be decoded even if other fields cannot."""
 
     name: str = ""
     namespace: str = ""
@@ -62,23 +61,24 @@ class _Bare(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class _Identified(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Bare
+    metadata: _Identity
 
 
-_identity = msgspec.json.Decoder(_Identified)
+_identity_decoder = msgspec.json.Decoder(_Identified)
 
 
 def describe_undecodable(raw: bytes | msgspec.Raw, error: Exception) -> UndecodableObject:
-    """What can still be said about an object that did not decode."""
+    """The identity of an object that could not be decoded, and the error."""
     try:
-        bare = _identity.decode(raw).metadata
+        identity = _identity_decoder.decode(raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError):
-        bare = _Bare()
-    return UndecodableObject(ObjectMeta(bare.name, bare.namespace, bare.uid, bare.resource_version), str(error))
+        identity = _Identity()
+    meta = ObjectMeta(identity.name, identity.namespace, identity.uid, identity.resource_version)
+    return UndecodableObject(meta, str(error))
 
 
 class Resource(Generic[T]):
-    """Describes a kind: `Resource("apps/v1", "Deployment", "deployments", DeploymentView)`."""
+    """The description of a kind: `Resource("apps/v1", "Deployment", "deployments", DeploymentView)`."""
 
     def __init__(
         self,
@@ -106,11 +106,11 @@ class Resource(Generic[T]):
 
     @property
     def name(self) -> str:
-        """`deployments.apps`; plain `pods` for the core group."""
+        """The full name, such as `deployments.apps`; only `pods` for the core group."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, key: Key | None = None, *, namespace: str = "", subresource: str = "") -> str:
-        """The URL path of one object, or of the collection in `namespace` or everywhere."""
+        """The URL path of one object, or of the collection in one or all namespaces."""
         root = f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
         if self.namespaced and (where := key.namespace if key else namespace):
             root += f"/namespaces/{quote(where, safe='')}"
@@ -120,11 +120,11 @@ class Resource(Generic[T]):
         return f"{path}/{subresource}" if subresource else path
 
     def viewed_as(self, view: type[S], intern: Callable[[S], None] | None = None) -> "Resource[S]":
-        """The same kind seen through another struct."""
+        """The same kind with another view."""
         return Resource(self.api_version, self.kind, self.plural, view, namespaced=self.namespaced, intern=intern)
 
     def metadata_only(self) -> "Resource[Object]":
-        """The same kind without spec and status, left out by the server: for kinds one only counts."""
+        """The same kind without spec and status, which the server then does not send."""
         return Resource(
             self.api_version,
             self.kind,
@@ -134,14 +134,14 @@ class Resource(Generic[T]):
             partial=True,
         )
 
-    def reference(self, of: HasMeta) -> Reference:
-        """Points at an object of this kind, for events."""
-        meta = of.metadata
+    def reference(self, item: HasMeta) -> Reference:
+        """A reference to an object of this kind, for events."""
+        meta = item.metadata
         return Reference(self.api_version, self.kind, meta.name, meta.namespace, meta.uid, meta.resource_version)
 
-    def owner(self, of: HasMeta) -> dict[str, Any]:
-        """An `ownerReferences` entry that makes `of` the controller of what carries it."""
-        meta = of.metadata
+    def owner(self, item: HasMeta) -> dict[str, Any]:
+        """An `ownerReferences` entry that makes `item` the controlling owner."""
+        meta = item.metadata
         return {
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -152,39 +152,39 @@ class Resource(Generic[T]):
         }
 
     def manifest(self, key: Key, **sections: Any) -> dict[str, Any]:
-        """The frame of an object to write: apiVersion, kind, metadata, then `sections`."""
-        named = {"name": key.name, "namespace": key.namespace} if self.namespaced else {"name": key.name}
-        meta = {**named, **sections.pop("metadata", {})}
+        """A manifest with apiVersion, kind and metadata, and the given sections."""
+        identity = {"name": key.name, "namespace": key.namespace} if self.namespaced else {"name": key.name}
+        meta = {**identity, **sections.pop("metadata", {})}
         return {"apiVersion": self.api_version, "kind": self.kind, "metadata": meta, **sections}
 
     # --- decoding
 
     @cached_property
-    def _object(self) -> msgspec.json.Decoder[T]:
+    def _object_decoder(self) -> msgspec.json.Decoder[T]:
         return msgspec.json.Decoder(self.view)
 
     @cached_property
-    def _event(self) -> msgspec.json.Decoder[WatchEvent[T]]:
+    def _event_decoder(self) -> msgspec.json.Decoder[WatchEvent[T]]:
         return msgspec.json.Decoder(WatchEvent[self.view])  # type: ignore[name-defined]
 
     @cached_property
-    def _page(self) -> msgspec.json.Decoder[Page[T]]:
+    def _page_decoder(self) -> msgspec.json.Decoder[Page[T]]:
         return msgspec.json.Decoder(Page[self.view])  # type: ignore[name-defined]
 
     def decode(self, body: bytes | msgspec.Raw) -> T:
-        """One object, or `Unreadable`."""
+        """Decode one object; `Unreadable` if it does not fit the view."""
         try:
-            found = self._object.decode(body)
+            item = self._object_decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unreadable(f"{self.name} {describe_undecodable(body, error).metadata.key}: {error}") from error
         if self.intern:
-            self.intern(found)
-        return found
+            self.intern(item)
+        return item
 
     def decode_event(self, line: bytes) -> WatchEvent[T] | WatchEvent[UndecodableObject]:
-        """One line of a watch that is neither BOOKMARK nor ERROR."""
+        """Decode one line of a watch; the objects of BOOKMARK and ERROR events are usually undecodable."""
         try:
-            event = self._event.decode(line)
+            event = self._event_decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             envelope = _decode_envelope(line)
             return WatchEvent(envelope.type, describe_undecodable(envelope.object, error))
@@ -193,12 +193,12 @@ class Resource(Generic[T]):
         return event
 
     def decode_page(self, body: bytes) -> Page[T | UndecodableObject]:
-        """One page of a list; items of an unexpected shape come as `Odd`."""
+        """Decode one page of a list; items that do not fit the view are `UndecodableObject`s."""
         try:
-            page: Page[Any] = self._page.decode(body)
+            page: Page[Any] = self._page_decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            rough = _decode_raw_page(body, self)
-            page = Page(rough.metadata, [self._decode_item(raw) for raw in rough.items or ()])
+            raw_page = _decode_raw_page(body, self)
+            page = Page(raw_page.metadata, [self._decode_item(raw) for raw in raw_page.items or ()])
         if self.intern:
             for item in page.items or ():
                 if not isinstance(item, UndecodableObject):
@@ -207,48 +207,48 @@ class Resource(Generic[T]):
 
     def _decode_item(self, raw: msgspec.Raw) -> T | UndecodableObject:
         try:
-            return self._object.decode(raw)
+            return self._object_decoder.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return describe_undecodable(raw, error)
 
 
-_envelope = msgspec.json.Decoder(WatchEvent[msgspec.Raw])
-_raw_page = msgspec.json.Decoder(Page[msgspec.Raw])
+_envelope_decoder = msgspec.json.Decoder(WatchEvent[msgspec.Raw])
+_raw_page_decoder = msgspec.json.Decoder(Page[msgspec.Raw])
 
 
 def _decode_envelope(line: bytes) -> WatchEvent[msgspec.Raw]:
     try:
-        return _envelope.decode(line)
+        return _envelope_decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unreadable(f"watch line {line[:80]!r}: {error}") from error
+        raise Unreadable(f"watch event {line[:80]!r} cannot be decoded: {error}") from error
 
 
 def _decode_raw_page(body: bytes, resource: Resource[Any]) -> Page[msgspec.Raw]:
     try:
-        return _raw_page.decode(body)
+        return _raw_page_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unreadable(f"list of {resource.name}: {error}") from error
+        raise Unreadable(f"list of {resource.name} cannot be decoded: {error}") from error
 
 
 def owned_by(resource: Resource[Any]) -> Callable[[HasMeta], tuple[Key, ...]]:
-    """Maps an object to the key of its controlling owner of that kind; for `Controller.watch`."""
+    """Maps an object to the key of its controlling owner of that kind; for `ControlLoop.watch`."""
 
-    def keys(found: HasMeta) -> tuple[Key, ...]:
-        owner = found.metadata.controller
+    def keys(item: HasMeta) -> tuple[Key, ...]:
+        owner = item.metadata.controller
         if owner is None or owner.kind != resource.kind:
             return ()
         if owner.api_version.rpartition("/")[0] != resource.group:
             return ()
-        return (Key(found.metadata.namespace if resource.namespaced else "", owner.name),)
+        return (Key(item.metadata.namespace if resource.namespaced else "", owner.name),)
 
     return keys
 
 
-def own_key(found: HasMeta) -> tuple[Key, ...]:
+def own_key(item: HasMeta) -> tuple[Key, ...]:
     """Maps an object to its own key."""
-    return (found.metadata.key,)
+    return (item.metadata.key,)
 
 
 def encode(manifest: Manifest | list[Any] | msgspec.Struct) -> bytes:
-    """JSON bytes of what goes out."""
+    """Encode a request body as JSON."""
     return msgspec.json.encode(manifest)

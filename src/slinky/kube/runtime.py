@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wires caches, watches and controllers into one supervised whole.
+"""Runs caches, watches and control loops together.
 
-Caches are shared: asking twice for the same kind and selection gives the same one. `run` starts every watch,
-waits until all caches are whole, then starts the controllers, under a leader's lease if given one. Every task
-has this one parent; if one of them fails, all end.
+Caches are shared: a second request for the same kind and selection returns the same cache. `run` starts the services
+and watches, waits until all caches are synced, then starts the control loops, after leader election if one is given.
+All tasks have one parent: if one of them fails, all end.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import gc
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from slinky.kube.cache import Cache, IndexOf
+from slinky.kube.cache import Cache, IndexValues
 from slinky.kube.client import KubeClient
 from slinky.kube.controller import ControlLoop
 from slinky.kube.resource import Resource
@@ -24,16 +24,16 @@ T = TypeVar("T", bound=HasMeta)
 log = Log("slinky.kube.runtime")
 
 Lead = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
-"""Runs the given work while leading; `slinky.kube.lease.Election.lead` is one."""
+"""Runs the given work as the leader, such as `slinky.kube.lease.Election.lead`."""
 
 
 class Runtime:
-    """One process's view of one Kubernetes cluster."""
+    """The caches, control loops and services of one process for one Kubernetes cluster."""
 
-    def __init__(self, client: KubeClient, *, health: Health | None = None, patience: float = 120.0) -> None:
+    def __init__(self, client: KubeClient, *, health: Health | None = None, sync_timeout: float = 120.0) -> None:
         self.client = client
         self.health = health or Health()
-        self._patience = patience
+        self._sync_timeout = sync_timeout
         self._caches: dict[tuple[Any, ...], Cache[Any]] = {}
         self._watches: list[Watch[Any]] = []
         self._controllers: list[ControlLoop[Any]] = []
@@ -47,57 +47,58 @@ class Runtime:
         namespace: str = "",
         labels: str = "",
         fields: str = "",
-        indexes: Mapping[str, IndexOf[T]] | None = None,
+        indexes: Mapping[str, IndexValues[T]] | None = None,
     ) -> Cache[T]:
-        """The cache of the selected objects, kept current while `run` runs."""
-        known = (resource.name, resource.view, resource.accept, namespace, labels, fields)
-        found: Cache[T] | None = self._caches.get(known)
-        if found is None:
-            found = self._caches[known] = Cache(resource, indexes=indexes)
-            self._watches.append(Watch(self.client, resource, found, namespace=namespace, labels=labels, fields=fields))
+        """The cache of the selected objects; `run` keeps it current."""
+        cache_key = (resource.name, resource.view, resource.accept, namespace, labels, fields)
+        cache: Cache[T] | None = self._caches.get(cache_key)
+        if cache is None:
+            cache = self._caches[cache_key] = Cache(resource, indexes=indexes)
+            self._watches.append(Watch(self.client, resource, cache, namespace=namespace, labels=labels, fields=fields))
         elif indexes:
-            found.add_indexes(indexes)
-        return found
+            cache.add_indexes(indexes)
+        return cache
 
     def add_controller(self, controller: ControlLoop[Any]) -> None:
-        """Run this controller once the caches are whole."""
+        """Run this control loop as soon as all caches are synced (and this process is the leader)."""
         self._controllers.append(controller)
 
     def add_service(self, service: Callable[[], Awaitable[None]]) -> None:
-        """Run this from the start, leading or not."""
+        """Run this service from the start, whether or not this process is the leader."""
         self._services.append(service)
 
     async def run(self, lead: Lead | None = None) -> None:
-        """Run everything until cancelled."""
-        async with asyncio.TaskGroup() as family:
+        """Run all watches, services and control loops until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
             for service in self._services:
-                family.create_task(_awaited(service()))
+                tasks.create_task(_awaited(service()))
             for watch in self._watches:
-                family.create_task(watch.run())
+                tasks.create_task(watch.run())
             await self.wait_synced()
-            await (lead(self._control) if lead else self._control())
+            await (lead(self._run_controllers) if lead else self._run_controllers())
 
     async def wait_synced(self) -> None:
-        """Wait until every cache is whole."""
-        # What arrives now lives long. The collector would walk all of it again and again while it grows, and
-        # stop the loop each time; so it rests until the caches are whole and then leaves them out for good.
+        """Wait until all caches are synced."""
+        # The cached objects live long. While the caches grow, the garbage collector would traverse all of them again
+        # and again, and stall the event loop each time. So it is off until the caches are synced, and then ignores
+        # these objects for good.
         gc.disable()
         try:
             for cache in self._caches.values():
-                await cache.wait_synced(self._patience)
+                await cache.wait_synced(self._sync_timeout)
         finally:
             gc.freeze()
             gc.enable()
-        log.info("caches are whole", objects=sum(len(cache) for cache in self._caches.values()))
+        log.info("all caches are synced", objects=sum(len(cache) for cache in self._caches.values()))
 
-    async def _control(self) -> None:
-        async with asyncio.TaskGroup() as family:
+    async def _run_controllers(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
             for controller in self._controllers:
-                family.create_task(controller.run())
+                tasks.create_task(controller.run())
 
     def _unsynced(self) -> str | None:
-        late = [cache.resource.name for cache in self._caches.values() if not cache.synced]
-        return f"waiting for {', '.join(late)}" if late else None
+        unsynced = [cache.resource.name for cache in self._caches.values() if not cache.synced]
+        return f"waiting for the first list of {', '.join(unsynced)}" if unsynced else None
 
 
 async def _awaited(work: Awaitable[None]) -> None:

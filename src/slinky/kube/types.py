@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structs every Kubernetes object shares.
+"""The structs that all Kubernetes objects share.
 
-A view is a frozen struct with the fields a program reads and no others: unknown fields are skipped while
-decoding, and the cyclic garbage collector never visits it (`gc=False` is safe because views are trees). Views
-are read-only; what is written goes out as plain manifests.
+A view is a frozen struct with only those fields that a program reads; decoding skips all others. The garbage collector
+does not track views (`gc=False`), which is safe because views are trees. Views are read-only: writes send plain
+manifests.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 Manifest = Mapping[str, Any]
-"""An object to be written: plain nested mappings, as in a YAML file."""
+"""An object to write: nested mappings, as in a YAML file."""
 
 
 class Key(NamedTuple):
-    """Names one object of a kind; the namespace is empty for cluster-wide kinds."""
+    """Identifies one object of a kind; the namespace is empty for cluster-scoped kinds."""
 
     namespace: str
     name: str
@@ -26,13 +26,13 @@ class Key(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Key":
-        """The inverse of `str`."""
+        """The key that `str` formatted."""
         namespace, _, name = text.rpartition("/")
         return cls(namespace, name)
 
 
 class View(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """Parent of every partial view."""
+    """Base class of all views."""
 
 
 class Owner(View, frozen=True):
@@ -47,7 +47,7 @@ class Owner(View, frozen=True):
 
 
 class ObjectMeta(View, frozen=True):
-    """Identity and bookkeeping of an object."""
+    """The metadata of an object."""
 
     name: str = ""
     namespace: str = ""
@@ -69,22 +69,22 @@ class ObjectMeta(View, frozen=True):
 
     @property
     def deleting(self) -> bool:
-        """Somebody asked for this object to go."""
+        """Whether the deletion of this object has been requested."""
         return self.deletion_timestamp is not None
 
     @property
-    def over(self) -> bool:
-        """Nothing holds it any more, neither a grace period nor a finalizer: this is its last version."""
+    def is_final(self) -> bool:
+        """Whether this is the last version: deleted, with neither a grace period nor a finalizer left."""
         return self.deleting and not self.deletion_grace_period_seconds and not self.finalizers
 
     @property
     def controller(self) -> Owner | None:
-        """The owner that manages this object, if any."""
+        """The owner that manages this object, or None."""
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 
 class Object(View, frozen=True):
-    """Any object, seen only by its metadata."""
+    """The metadata of an object of any kind; base class of views with more fields."""
 
     metadata: ObjectMeta
 
@@ -95,11 +95,11 @@ class Object(View, frozen=True):
 
 
 class HasMeta(Protocol):
-    """What the runtime needs of any view."""
+    """A view with metadata, as the runtime requires."""
 
     @property
     def metadata(self) -> ObjectMeta:
-        """Identity and bookkeeping."""
+        """The metadata of the object."""
 
 
 class Condition(View, frozen=True):
@@ -114,7 +114,7 @@ class Condition(View, frozen=True):
 
 
 class Reference(View, frozen=True):
-    """Points at one object, for events."""
+    """A reference to one object, for events."""
 
     api_version: str
     kind: str
@@ -124,9 +124,9 @@ class Reference(View, frozen=True):
     resource_version: str = ""
 
 
-def version_number(version: str) -> int:
-    """A resource version as a number that orders writes; -1 when there is none or it is not a number.
+def version_number(resource_version: str) -> int:
+    """A resource version as a number that orders writes; -1 if it is empty or not a number.
 
-    Kubernetes promises from 1.35 on that versions of one kind are decimal numbers which grow with each write.
+    Kubernetes guarantees from 1.35 on that the versions of one kind are decimal numbers that grow with each write.
     """
-    return int(version) if version.isascii() and version.isdigit() else -1
+    return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else -1

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows a collection for ever and keeps a `Sink` equal to it.
+"""Follows a collection of the API server and keeps a `WatchSink` equal to it.
 
-One stream brings the whole collection and then its changes (WatchList); a server that cannot do so gets a
-paged list and a watch. However a stream ends, the next one goes on from the last version seen; only a lost
-history (410, or versions that run backwards) starts a new list, and only a list that came to its end may
-remove anything. It never gives up: the caller cancels it.
+One stream delivers the whole collection and then its changes (a streaming list). For a server without streaming lists
+the watch reads the list in pages and then watches. When a stream ends, the next one resumes from the last resource
+version. Only a lost history (410, or versions that decrease) starts a new list, and only a complete list removes
+objects. A watch never gives up; the caller cancels it.
 """
 
 import random
@@ -37,47 +37,47 @@ T_contra = TypeVar("T_contra", bound=HasMeta, contravariant=True)
 
 log = Log("slinky.kube.watch")
 
-# A stream that lived this long, or brought anything, did its work: the next one may follow at once.
-LASTING = 0.5
+#: A stream that delivered an event or lasted this many seconds was healthy: the next one starts without back-off.
+HEALTHY_SECONDS = 0.5
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class WatchSink(Protocol[T_contra]):
-    """Is told what the server has."""
+    """Receives the objects of a watch."""
 
-    def begin(self, *, rewound: bool) -> None:
-        """A whole list starts; `rewound` if versions no longer compare with those from before."""
+    def begin_list(self, *, rewound: bool) -> None:
+        """A list starts; `rewound` if its resource versions do not compare with earlier ones."""
 
-    def put(self, found: T_contra) -> None:
-        """The object exists and looks so."""
+    def put(self, item: T_contra) -> None:
+        """The object exists in this version."""
 
-    def drop(self, meta: ObjectMeta) -> None:
+    def remove(self, meta: ObjectMeta) -> None:
         """The object is gone."""
 
-    def misread(self, found: UndecodableObject) -> None:
-        """The object exists, but not in a shape we know."""
+    def put_undecodable(self, item: UndecodableObject) -> None:
+        """The object exists but could not be decoded."""
 
-    def finish(self, version: str) -> None:
-        """The list is whole as of `version`: what it did not mention and is not newer does not exist."""
+    def finish_list(self, version: str) -> None:
+        """The list is complete as of `version`: an object that it does not contain and that is not newer is gone."""
 
 
-class _Mark(View, frozen=True):
+class _BookmarkMeta(View, frozen=True):
     resource_version: str
     annotations: dict[str, str] | None = None
 
 
-class _Marked(View, frozen=True):
-    """A bookmark's object; servers fill the rest of it with nulls that no view expects."""
+class _Bookmark(View, frozen=True):
+    """The object of a bookmark event. Its other fields are null, which the views do not allow."""
 
-    metadata: _Mark
+    metadata: _BookmarkMeta
 
 
-_mark = msgspec.json.Decoder(WatchEvent[_Marked])
-_error = msgspec.json.Decoder(WatchEvent[ApiStatus])
+_bookmark_decoder = msgspec.json.Decoder(WatchEvent[_Bookmark])
+_error_decoder = msgspec.json.Decoder(WatchEvent[ApiStatus])
 
 
 class Watch(Generic[T]):
-    """Keeps `sink` equal to the objects of `resource` that match."""
+    """Keeps `sink` equal to the selected objects of `resource`."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class Watch(Generic[T]):
         self._resource = resource
         self._sink = sink
         self._namespace = namespace
-        self._select = {"labelSelector": labels, "fieldSelector": fields}
-        # Bookmarks come about once a minute: two minutes of silence mean that nobody is there.
+        self._selectors = {"labelSelector": labels, "fieldSelector": fields}
+        # The server sends a bookmark about once a minute, so two silent minutes mean a dead connection.
         self._idle = idle
         self._streaming = streaming
         self._version: str | None = None
@@ -105,35 +105,36 @@ class Watch(Generic[T]):
         self._events = WATCH_EVENTS.labels(resource.name)
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow the collection until cancelled."""
         failures = 0
         while True:
-            before, began, asked = self._version, self._client.clock.monotonic(), 0.0
+            previous_version, started, retry_after = self._version, self._client.clock.monotonic(), 0.0
             try:
-                await self._turn()
+                await self._run_stream()
                 why = "ended"
             except Expired:
                 self._version, why = None, "expired"
             except Rewound:
                 self._version, self._rewound, why = None, True, "rewound"
             except KubeError as error:
-                why, asked = type(error).__name__, getattr(error, "retry_after", None) or 0.0
-                log.info("watch cut", resource=self._resource.name, version=self._version, why=error)
+                why, retry_after = type(error).__name__, getattr(error, "retry_after", None) or 0.0
+                log.info("watch interrupted", resource=self._resource.name, version=self._version, why=error)
             WATCH_ENDS.labels(self._resource.name, why).inc()
-            lasted = self._client.clock.monotonic() - began
-            failures = 0 if self._version not in (None, before) or lasted > LASTING else failures + 1
-            await self._client.clock.sleep(max(asked, reconnect_delay(failures, self._client.rng)))
+            lasted = self._client.clock.monotonic() - started
+            healthy = self._version not in (None, previous_version) or lasted > HEALTHY_SECONDS
+            failures = 0 if healthy else failures + 1
+            await self._client.clock.sleep(max(retry_after, reconnect_delay(failures, self._client.rng)))
 
-    async def _turn(self) -> None:
+    async def _run_stream(self) -> None:
         if self._version is not None:
             WATCH_STARTS.labels(self._resource.name, "resume").inc()
             await self._read({"resourceVersion": self._version})
-        elif not self._streaming or not await self._streamed():
+        elif not self._streaming or not await self._stream_list():
             WATCH_STARTS.labels(self._resource.name, "list").inc()
             await self._list()
 
-    async def _streamed(self) -> bool:
-        """Get the list as the head of a watch and go on with that; False if the server cannot."""
+    async def _stream_list(self) -> bool:
+        """Read a streaming list and the watch that follows it; False if the server has no streaming lists."""
         WATCH_STARTS.labels(self._resource.name, "stream").inc()
         self._begin()
         try:
@@ -141,100 +142,102 @@ class Watch(Generic[T]):
         except ApiError as error:
             if not self._listing or not lacks_streaming_lists(error):
                 raise
-            log.info("no streaming list here", resource=self._resource.name, why=error)
+            log.info("the server has no streaming lists; reading pages", resource=self._resource.name, why=error)
             return False
         return True
 
     async def _list(self) -> None:
-        """Get the list in pages; the watch follows in the next turn."""
+        """Read the list in pages; the next stream resumes from its version."""
         self._begin()
         version = ""
         pages = self._client.pages(
             self._resource,
             namespace=self._namespace,
-            labels=self._select["labelSelector"],
-            fields=self._select["fieldSelector"],
+            labels=self._selectors["labelSelector"],
+            fields=self._selectors["fieldSelector"],
         )
         async for page in pages:
             version = page.metadata.resource_version
             for item in page.items or ():
-                self._exists(item)
+                self._put(item)
         self._finish(version)
 
     async def _read(self, query: Mapping[str, Any]) -> None:
         query = {
             **query,
-            **self._select,
+            **self._selectors,
             "allowWatchBookmarks": "true",
-            # The server ends each stream after a while; not all of ours at once.
+            # The server ends each stream after this time. It is random so that the streams do not all end at once.
             "timeoutSeconds": self._client.rng.randint(300, 600),
         }
-        lines = LineSplitter()
+        splitter = LineSplitter()
         async with self._client.open_watch(self._resource, query, namespace=self._namespace, idle=self._idle) as stream:
             async for chunk in stream.chunks():
-                whole = lines.feed(chunk)
-                self._events.inc(len(whole))
-                for line in whole:
-                    self._take(line)
+                lines = splitter.feed(chunk)
+                self._events.inc(len(lines))
+                for line in lines:
+                    self._handle(line)
 
-    def _take(self, line: bytes) -> None:
+    def _handle(self, line: bytes) -> None:
         event = self._resource.decode_event(line)
         if event.type in ("ADDED", "MODIFIED"):
-            self._exists(event.object)
+            self._put(event.object)
         elif event.type == "DELETED":
-            self._sink.drop(event.object.metadata)
+            self._sink.remove(event.object.metadata)
         elif event.type == "BOOKMARK":
-            self._bookmark(_decoded(_mark, line).object.metadata)
+            self._bookmark(_decode(_bookmark_decoder, line).object.metadata)
             return
         elif event.type == "ERROR":
-            raise from_status(_decoded(_error, line).object, f"WATCH {self._resource.name}")
-        if not self._listing:  # events of a list come in order of names: no point to resume from
+            raise from_status(_decode(_error_decoder, line).object, f"WATCH {self._resource.name}")
+        if not self._listing:  # the events of a streaming list are ordered by name, so a watch cannot resume from them
             self._version = event.object.metadata.resource_version or self._version
 
-    def _exists(self, found: T | UndecodableObject) -> None:
-        if isinstance(found, UndecodableObject):
+    def _put(self, item: T | UndecodableObject) -> None:
+        if isinstance(item, UndecodableObject):
             UNDECODABLE_OBJECTS.labels(self._resource.name).inc()
             log.warning(
-                "object of an unexpected shape",
+                "object cannot be decoded; its last decoded version stays in use",
                 resource=self._resource.name,
-                key=found.metadata.key,
-                why=found.why,
+                key=item.metadata.key,
+                why=item.why,
             )
-            self._sink.misread(found)
+            self._sink.put_undecodable(item)
         else:
-            self._sink.put(found)
+            self._sink.put(item)
 
-    def _bookmark(self, meta: _Mark) -> None:
+    def _bookmark(self, meta: _BookmarkMeta) -> None:
         if self._listing and (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
             self._finish(meta.resource_version)
         elif not self._listing:
             if version_number(meta.resource_version) < version_number(self._version or ""):
-                raise Rewound(f"{self._resource.name}: from {self._version} to {meta.resource_version}")
+                raise Rewound(
+                    f"{self._resource.name}: resource version went from {self._version} to {meta.resource_version}"
+                )
             self._version = meta.resource_version
 
     def _begin(self) -> None:
         self._listing = True
-        self._sink.begin(rewound=self._rewound)
+        self._sink.begin_list(rewound=self._rewound)
 
     def _finish(self, version: str) -> None:
         self._listing, self._rewound, self._version = False, False, version
-        self._sink.finish(version)
+        self._sink.finish_list(version)
 
 
-def _decoded(decoder: msgspec.json.Decoder[WatchEvent[Any]], line: bytes) -> WatchEvent[Any]:
+def _decode(decoder: msgspec.json.Decoder[WatchEvent[Any]], line: bytes) -> WatchEvent[Any]:
     try:
         return decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unreadable(f"watch line {line[:80]!r}: {error}") from error
+        raise Unreadable(f"watch event {line[:80]!r} cannot be decoded: {error}") from error
 
 
 def lacks_streaming_lists(error: ApiError) -> bool:
-    """Does this refusal mean that the server has no streaming lists, rather than that it is unwell."""
+    """Whether an error means that the server has no streaming lists; other errors are failures of the server."""
     if isinstance(error, BadRequest | Invalid):
         return True
     return error.code == 500 and "storage" in str(error)
 
 
 def reconnect_delay(failures: int, rng: random.Random) -> float:
-    """Seconds before the next stream: a blink after a good one, growing while nothing works."""
+    """Seconds until the next stream: almost none after a healthy one, then back-off with each failure."""
     return backoff_seconds(failures - 1, rng=rng, floor=0.25, ceiling=10.0) if failures else rng.uniform(0.0, 0.05)

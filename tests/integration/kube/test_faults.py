@@ -208,7 +208,7 @@ async def test_an_object_of_an_unexpected_shape_stops_nothing(client: KubeClient
         await client.create(LOOSE, LOOSE.manifest(good, spec={"size": 1}))
         await until(lambda: good in cache)
         await client.patch(LOOSE, bad, {"spec": {"size": 2}})
-        await until(lambda: bad not in cache.odd and len(cache) == 2)
+        await until(lambda: bad not in cache.undecodable and len(cache) == 2)
         task.cancel()
     assert UNDECODABLE_OBJECTS.labels(LOOSE.name)._value.get() == counted + 1
 

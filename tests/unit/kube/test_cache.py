@@ -16,30 +16,30 @@ def make(**indexes: object) -> Cache[ConfigMap]:
 
 def whole(*found: ConfigMap, version: int = 100) -> Cache[ConfigMap]:
     cache = make()
-    cache.begin()
+    cache.begin_list()
     for one in found:
         cache.put(one)
-    cache.finish(str(version))
+    cache.finish_list(str(version))
     return cache
 
 
 def test_only_a_complete_list_removes() -> None:
     cache = whole(config_map("a", 1), config_map("b", 2))
-    cache.begin()
+    cache.begin_list()
     cache.put(config_map("a", 1))
     assert len(cache) == 2  # the list may still mention b
-    cache.begin()  # the stream was cut; another list starts
+    cache.begin_list()  # the stream was cut; another list starts
     cache.put(config_map("a", 1))
-    cache.finish("200")
+    cache.finish_list("200")
     assert cache.keys() == [Key("ns", "a")]
 
 
 def test_an_object_newer_than_the_list_stays() -> None:
     cache = whole(config_map("a", 1))
-    cache.begin()
+    cache.begin_list()
     cache.record_write(config_map("b", 300))  # the list is of before our write and does not mention it
     cache.put(config_map("a", 1))
-    cache.finish("200")
+    cache.finish_list("200")
     assert set(cache.keys()) == {Key("ns", "a"), Key("ns", "b")}
 
 
@@ -48,7 +48,7 @@ def test_events_from_before_our_own_write_change_nothing() -> None:
     cache.record_write(config_map("a", 9, data={"x": "mine"}))
     cache.put(config_map("a", 5, data={"x": "late event"}))
     assert cache.get(Key("ns", "a")) == config_map("a", 9, data={"x": "mine"})
-    cache.drop(ObjectMeta("a", "ns", resource_version="4"))
+    cache.remove(ObjectMeta("a", "ns", resource_version="4"))
     assert Key("ns", "a") in cache
 
 
@@ -57,7 +57,7 @@ def test_what_we_deleted_does_not_come_back_by_an_old_event() -> None:
     cache.record_removal(Key("ns", "a"), "uid-a")
     cache.put(config_map("a", 2))
     assert cache.get(Key("ns", "a")) is None
-    cache.drop(ObjectMeta("a", "ns", resource_version="3"))
+    cache.remove(ObjectMeta("a", "ns", resource_version="3"))
     cache.put(config_map("a", 4, uid="another"))
     assert cache.get(Key("ns", "a")) is not None
 
@@ -95,7 +95,7 @@ def test_what_a_deletion_leaves_is_shown_and_a_last_version_is_not(
 def test_an_answer_that_comes_after_the_end_of_its_object_revives_nothing() -> None:
     cache = whole(config_map("a", 1))
     cache.put(config_map("a", 101))
-    cache.drop(ObjectMeta("a", "ns", resource_version="103"))
+    cache.remove(ObjectMeta("a", "ns", resource_version="103"))
     cache.record_write(config_map("a", 102))  # our patch was between the two
     assert Key("ns", "a") not in cache
     cache.record_write(config_map("a", 104, uid="another"))
@@ -104,40 +104,40 @@ def test_an_answer_that_comes_after_the_end_of_its_object_revives_nothing() -> N
 
 def test_a_server_that_went_back_in_time_is_believed() -> None:
     cache = whole(config_map("a", 500), config_map("b", 501), version=501)
-    cache.begin(rewound=True)
+    cache.begin_list(rewound=True)
     cache.put(config_map("a", 7))
-    cache.finish("8")
+    cache.finish_list("8")
     assert cache.keys() == [Key("ns", "a")]
     assert next(iter(cache)).metadata.resource_version == "7"
 
 
 def test_an_unreadable_object_is_never_an_absence() -> None:
     cache = whole(config_map("a", 1))
-    cache.begin()
-    cache.misread(UndecodableObject(ObjectMeta("a", "ns", resource_version="2"), "data is a list"))
-    cache.misread(UndecodableObject(ObjectMeta("b", "ns", resource_version="2"), "data is a list"))
-    cache.finish("200")
+    cache.begin_list()
+    cache.put_undecodable(UndecodableObject(ObjectMeta("a", "ns", resource_version="2"), "data is a list"))
+    cache.put_undecodable(UndecodableObject(ObjectMeta("b", "ns", resource_version="2"), "data is a list"))
+    cache.finish_list("200")
     assert cache.get(Key("ns", "a")) == config_map("a", 1)
     with pytest.raises(Unreadable, match="ns/b"):
         cache.get(Key("ns", "b"))
-    assert set(cache.odd) == {Key("ns", "a"), Key("ns", "b")}
+    assert set(cache.undecodable) == {Key("ns", "a"), Key("ns", "b")}
     cache.put(config_map("b", 3))
     assert cache.get(Key("ns", "b")) is not None
-    assert set(cache.odd) == {Key("ns", "a")}
+    assert set(cache.undecodable) == {Key("ns", "a")}
 
 
 def test_an_object_without_a_readable_name_forbids_to_conclude_an_absence() -> None:
     cache = whole(config_map("a", 1))
-    cache.begin()
-    cache.misread(UndecodableObject(ObjectMeta(), "no metadata"))
-    cache.finish("200")
+    cache.begin_list()
+    cache.put_undecodable(UndecodableObject(ObjectMeta(), "no metadata"))
+    cache.finish_list("200")
     assert Key("ns", "a") in cache
 
 
 def test_a_deleted_odd_object_is_gone() -> None:
     cache = whole()
-    cache.misread(UndecodableObject(ObjectMeta("b", "ns", resource_version="2"), "why"))
-    cache.drop(ObjectMeta("b", "ns", resource_version="3"))
+    cache.put_undecodable(UndecodableObject(ObjectMeta("b", "ns", resource_version="2"), "why"))
+    cache.remove(ObjectMeta("b", "ns", resource_version="3"))
     assert cache.get(Key("ns", "b")) is None
 
 
@@ -151,7 +151,7 @@ def test_listeners_hear_old_and_new_of_real_changes_only() -> None:
     )
     cache.put(config_map("a", 1))
     cache.put(config_map("a", 2))
-    cache.drop(ObjectMeta("a", "ns", resource_version="3"))
+    cache.remove(ObjectMeta("a", "ns", resource_version="3"))
     assert heard == [("", "1"), ("1", "2"), ("2", "")]
 
 
@@ -178,7 +178,7 @@ def test_an_index_always_agrees_with_the_objects(steps: list[tuple[str, str, str
         if step == "put":
             cache.put(config_map(name, version, labels={"app": label} if label else {}))
         else:
-            cache.drop(ObjectMeta(name, "ns", resource_version=str(version)))
+            cache.remove(ObjectMeta(name, "ns", resource_version=str(version)))
     for value in ("x", "y"):
         expected = {found.key for found in cache if found.metadata.labels.get("app") == value}
         assert {found.key for found in cache.by("app", value)} == expected

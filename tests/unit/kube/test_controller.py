@@ -79,7 +79,7 @@ async def test_a_deletion_is_reconciled_too() -> None:
     async with rig.running():
         rig.cache.put(config_map("a", 1))
         await rig.clock.advance(1.0)
-        rig.cache.drop(ObjectMeta("a", "ns", resource_version="2"))
+        rig.cache.remove(ObjectMeta("a", "ns", resource_version="2"))
         await rig.clock.advance(1.0)
     assert rig.seen == [A, A]
 

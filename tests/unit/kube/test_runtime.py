@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readiness means that the caches are whole, and a cache that never comes ends the process instead of holding it."""
+"""Readiness means that the caches are synced, and a cache that never comes ends the process instead of holding it."""
 
 from typing import cast
 
@@ -17,14 +17,14 @@ def test_a_process_is_ready_when_its_caches_are_and_says_which_are_not() -> None
     runtime = Runtime(cast("KubeClient", None), health=health)
     pods, nodes = runtime.cache(PODS), runtime.cache(NODES)
     assert "pods" in str(health.readiness())
-    pods.finish("1")
+    pods.finish_list("1")
     assert "nodes" in str(health.readiness())
-    nodes.finish("1")
+    nodes.finish_list("1")
     assert health.readiness() == {}
 
 
 async def test_waiting_for_a_cache_has_an_end() -> None:
-    runtime = Runtime(cast("KubeClient", None), patience=0.01)
+    runtime = Runtime(cast("KubeClient", None), sync_timeout=0.01)
     runtime.cache(PODS)
     with pytest.raises(Later, match="pods"):
         await runtime.wait_synced()

@@ -139,7 +139,7 @@ async def test_a_list_that_expires_half_way_removes_nothing() -> None:
     first = PAGE | {"metadata": {"resourceVersion": "30", "continue": "more"}}
     requests = [answer(200, first), answer(410, {"reason": "Expired", "code": 410}), answer(200, PAGE)]
     rig = Rig(streams=[Chunks([CUT])], requests=requests, streaming=False)
-    rig.cache.begin()
+    rig.cache.begin_list()
     rig.cache.put(msgspec.convert(PAGE["items"][0] | {"metadata": {"name": "x"}}, ConfigMap))  # type: ignore[index]
     async with asyncio.TaskGroup() as family:
         task = family.create_task(rig.watch.run())
@@ -154,7 +154,7 @@ async def test_an_odd_object_is_counted_and_the_watch_goes_on() -> None:
     streams = [Chunks([*HEAD, event("MODIFIED", "a", 11, data=["?"]), event("ADDED", "c", 12)])]
     async with played(Rig(streams=streams)) as rig:
         assert rig.names == {"a": "3", "b": "9", "c": "12"}
-        assert set(rig.cache.odd) == {Key("ns", "a")}
+        assert set(rig.cache.undecodable) == {Key("ns", "a")}
 
 
 async def test_a_dead_server_is_asked_less_and_less_often() -> None:
