@@ -99,6 +99,6 @@ async def test_a_pod_that_demands_what_slurm_cannot_give_says_so_and_gets_no_job
     term = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}
     rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     await stage.pod(affinity={"podAntiAffinity": rule})
-    assert "podAntiAffinity cannot be honoured" in await stage.says("p", "NotSupported")
+    assert "podAntiAffinity is not supported" in await stage.says("p", "NotSupported")
     assert await stage.jobs() == []
     await stage.client.delete(OUR_PODS, Key(stage.namespace, "p"))

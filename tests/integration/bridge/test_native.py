@@ -138,7 +138,7 @@ async def test_a_group_of_the_next_release(kube: KubeClient, ctld: Slurm) -> Non
         ):
             await kube.create(groups, groups.manifest(Key(stage.namespace, name), spec=spec))
             await stage.pod(f"in-{name}", schedulingGroup={"podGroupName": name})
-            assert "cannot be honoured" in await stage.says(f"in-{name}", "NotSupported")
+            assert "not supported" in await stage.says(f"in-{name}", "NotSupported")
 
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1beta1"])

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which hosts can run a workload: selectors, taints, volumes, ports, kubelet capacity."""
+"""Which hosts can run a workload: selectors, taints, volumes, host ports, kubelet capacity."""

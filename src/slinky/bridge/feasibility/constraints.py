@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes a pod can never use: labels, affinity, taints, volumes, sheer size. Pure, and decided per shape.
+"""Which nodes a pod can never use: node labels, affinity, taints, volumes, resources that exceed the node. Pure.
 
-Only what does not change by waiting counts here. A full node is Slurm's business; a cordoned or failing one is
-drained in Slurm by `hosts`, so its taints are not a reason to leave it out of a job that may wait for hours.
+Only lasting constraints count. Whether a node is full is for Slurm to decide. A cordoned node or a node that is not
+ready is drained in Slurm (see `nodes.plan`), so its taints do not exclude it from a job that may wait for hours. Pods
+with equal requirements share one result.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,14 +16,14 @@ from slinky.bridge.workload.pod_state import host_of
 from slinky.kube import Node, Quantity, View
 from slinky.kube.views import Taint
 
-#: Taints that come and go with the health of a node.
+#: Prefix of the taints that Kubernetes sets and removes with the condition of a node.
 NODE_CONDITION_TAINT_PREFIX = "node.kubernetes.io/"
 BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 DO_NOT_SCHEDULE = "DoNotSchedule"
 
 
 class NodeRequirements(View, frozen=True):
-    """All that decides which nodes suit a pod; pods of one shape share one answer."""
+    """Everything about a pod that decides which nodes it can use."""
 
     selector: tuple[tuple[str, str], ...] = ()
     affinity: NodeSelector | None = None
@@ -32,73 +33,77 @@ class NodeRequirements(View, frozen=True):
 
 
 def node_requirements_of(pod: WorkloadPod, volumes: Iterable[NodeSelector] = ()) -> NodeRequirements:
-    """The shape of a pod whose volumes can be reached from the nodes that these select."""
+    """The requirements of a pod; `volumes` select the nodes that can reach its volumes."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    needs = pod_resources.effective_resources(pod, pod_resources.requests_of)
-    plain = {name: amount for name, amount in needs.items() if not name.startswith(names.DEVICE_CLASS_PREFIX)}
+    requests = pod_resources.effective_resources(pod, pod_resources.requests_of)
+    counted = {name: amount for name, amount in requests.items() if not name.startswith(names.DEVICE_CLASS_PREFIX)}
     return NodeRequirements(
         tuple(sorted(pod.spec.node_selector.items())),
         affinity.required_during_scheduling_ignored_during_execution if affinity else None,
         pod.spec.tolerations,
         tuple(volumes),
-        tuple(sorted((name, amount.nano) for name, amount in plain.items() if amount)),
+        tuple(sorted((name, amount.nano) for name, amount in counted.items() if amount)),
     )
 
 
 def unsupported_constraints(pod: WorkloadPod) -> list[str]:
-    """What a pod demands that Slurm cannot be asked for."""
-    told = []
-    if any(
-        each.get("whenUnsatisfiable", DO_NOT_SCHEDULE) == DO_NOT_SCHEDULE
-        for each in pod.spec.topology_spread_constraints
-    ):
-        told.append(f"topologySpreadConstraints with {DO_NOT_SCHEDULE} cannot be honoured: Slurm chooses the nodes")
+    """The constraints of a pod that cannot be expressed in Slurm."""
+    problems = []
+    spreads = pod.spec.topology_spread_constraints
+    if any(spread.get("whenUnsatisfiable", DO_NOT_SCHEDULE) == DO_NOT_SCHEDULE for spread in spreads):
+        problems.append(
+            f"topologySpreadConstraints with {DO_NOT_SCHEDULE} are not supported, because Slurm chooses the nodes"
+        )
     affinity = pod.spec.affinity
     for kind, terms in (
         ("podAffinity", affinity and affinity.pod_affinity),
         ("podAntiAffinity", affinity and affinity.pod_anti_affinity),
     ):
         if terms and terms.required_during_scheduling_ignored_during_execution:
-            told.append(f"required {kind} cannot be honoured: Slurm chooses the nodes; whole ones are the default")
-    return told
+            problems.append(
+                f"required {kind} is not supported, because Slurm chooses the nodes; "
+                "by default a job gets whole nodes for itself"
+            )
+    return problems
 
 
-def mismatch_reason(shape: NodeRequirements, node: Node, catalog: Catalog) -> str:
-    """Why this node never suits, in a few words; nothing if it does."""
+def mismatch_reason(requirements: NodeRequirements, node: Node, catalog: Catalog) -> str:
+    """Why a node never meets the requirements of a pod; empty if it can."""
     labels = node.metadata.labels
-    for key, value in shape.selector:
+    for key, value in requirements.selector:
         if labels.get(key) != value:
-            return f"its label {key} is not {value}"
-    for wanted in (shape.affinity, *shape.volumes):
-        if wanted is not None and not node_selector_matches(wanted, node):
-            return "its volumes are elsewhere" if wanted is not shape.affinity else "its node affinity excludes it"
+            return f"the node does not have the label {key}={value}"
+    if requirements.affinity is not None and not node_selector_matches(requirements.affinity, node):
+        return "the node affinity of the pod excludes the node"
+    if not all(node_selector_matches(selector, node) for selector in requirements.volumes):
+        return "a volume of the pod cannot be reached from the node"
     for taint in node.spec.taints:
-        if _lasting(taint) and not any(tolerates(given, taint) for given in shape.tolerations):
-            return f"it has the taint {taint.key}, which the pod does not tolerate"
-    return _too_small(shape, node, catalog)
+        if _is_lasting(taint) and not any(tolerates(toleration, taint) for toleration in requirements.tolerations):
+            return f"the pod does not tolerate the taint {taint.key} of the node"
+    return _insufficient_resource(requirements, node, catalog)
 
 
-def _lasting(taint: Taint) -> bool:
-    passing = taint.key.startswith(NODE_CONDITION_TAINT_PREFIX) or taint.key == names.MANAGED_TAINT
-    return taint.effect in BLOCKING_EFFECTS and not passing
+def _is_lasting(taint: Taint) -> bool:
+    is_temporary = taint.key.startswith(NODE_CONDITION_TAINT_PREFIX) or taint.key == names.MANAGED_TAINT
+    return taint.effect in BLOCKING_EFFECTS and not is_temporary
 
 
-def _too_small(shape: NodeRequirements, node: Node, catalog: Catalog) -> str:
-    for name, nano in shape.amounts:
+def _insufficient_resource(requirements: NodeRequirements, node: Node, catalog: Catalog) -> str:
+    for name, nano in requirements.amounts:
         if name in catalog.resources:
-            continue  # a device class stands behind it: the claim will be made, not the kubelet asked
-        has = Quantity.parse(node.status.allocatable.get(name, "0"))
-        if nano > has.nano:
-            return f"it has {has} of {name}"
+            continue  # the resource has a device class: it is claimed, and the kubelet does not count it
+        allocatable = Quantity.parse(node.status.allocatable.get(name, "0"))
+        if nano > allocatable.nano:
+            return f"the node has only {allocatable} of {name}"
     return ""
 
 
 def node_selector_matches(selector: NodeSelector, node: Node) -> bool:
-    """One of the terms holds; an empty term selects nothing."""
-    return any(_holds(term, node) for term in selector.node_selector_terms)
+    """Whether one of the terms matches; an empty term matches no node."""
+    return any(_term_matches(term, node) for term in selector.node_selector_terms)
 
 
-def _holds(term: SelectorTerm, node: Node) -> bool:
+def _term_matches(term: SelectorTerm, node: Node) -> bool:
     if not (term.match_expressions or term.match_fields):
         return False
     fields = {"metadata.name": node.metadata.name}
@@ -108,12 +113,12 @@ def _holds(term: SelectorTerm, node: Node) -> bool:
 
 
 _OPERATORS: dict[str, Callable[[str | None, tuple[str, ...]], bool]] = {
-    "In": lambda value, given: value in given,
-    "NotIn": lambda value, given: value not in given,
+    "In": lambda value, values: value in values,
+    "NotIn": lambda value, values: value not in values,
     "Exists": lambda value, _: value is not None,
     "DoesNotExist": lambda value, _: value is None,
-    "Gt": lambda value, given: (order := _order(value, given)) is not None and order > 0,
-    "Lt": lambda value, given: (order := _order(value, given)) is not None and order < 0,
+    "Gt": lambda value, values: (difference := _difference(value, values)) is not None and difference > 0,
+    "Lt": lambda value, values: (difference := _difference(value, values)) is not None and difference < 0,
 }
 
 
@@ -122,10 +127,10 @@ def _matches(match: SelectorMatch, values: Mapping[str, str]) -> bool:
     return test is not None and test(values.get(match.key), match.values)
 
 
-def _order(value: str | None, given: tuple[str, ...]) -> int | None:
-    """By how much a label is above the number it is compared with; None unless both are numbers."""
+def _difference(value: str | None, values: tuple[str, ...]) -> int | None:
+    """The difference between a label and the number it is compared with; None unless both are integers."""
     try:
-        return int(value or "") - int(given[0] if given else "")
+        return int(value or "") - int(values[0] if values else "")
     except ValueError:
         return None
 
@@ -139,6 +144,6 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator == "Exists" or toleration.value == taint.value
 
 
-def mismatching_hosts(shape: NodeRequirements, nodes: Iterable[Node], catalog: Catalog) -> frozenset[str]:
-    """The Slurm hosts that a shape can never use."""
-    return frozenset(host_of(node) for node in nodes if mismatch_reason(shape, node, catalog))
+def mismatching_hosts(requirements: NodeRequirements, nodes: Iterable[Node], catalog: Catalog) -> frozenset[str]:
+    """The Slurm hosts of nodes that never meet the requirements."""
+    return frozenset(host_of(node) for node in nodes if mismatch_reason(requirements, node, catalog))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Slurm hosts a workload must not be given, answered once per shape and remembered until nodes change.
+"""The Slurm hosts that are excluded from the job of a workload.
 
-A host of the partition that is no Kubernetes node, or stands for a node of another cluster, is as unusable as one that
-the pods cannot bear. Host ports come and go with other pods, so they are looked at anew each time.
+A host is excluded if its node never meets the requirements of a pod, if it has no Kubernetes node, or if it stands for
+a node of another cluster. These results are cached by requirements and partition, and updated when a node or host
+changes. Host ports come and go with other pods, so they are checked every time.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,28 +19,34 @@ from slinky.bridge.workload import pod_state
 from slinky.kube import Key, Node
 from slinky.slurm import Change, Host, Mirror, ObjectKind
 
-#: With more shapes than these, all are forgotten when a node changes: to look at each would take longer.
+#: With more cached results, a changed node clears the cache: to update every result would take longer.
 CACHED_ANSWERS_MAX = 500
 
 
 class Exclusions:
-    """Knows what the nodes are like on both sides; `opened` is called when one suits a pod that it did not suit."""
+    """Excluded hosts, from the nodes of Kubernetes and the hosts of Slurm."""
 
     def __init__(
-        self, stock: ClusterState, mirror: Mirror, storage: VolumeState, mark: str, opened: Callable[[], None]
+        self,
+        cluster: ClusterState,
+        mirror: Mirror,
+        volumes: VolumeState,
+        signature: str,
+        on_host_usable: Callable[[], None],
     ) -> None:
-        self._stock, self._mirror, self._storage = stock, mirror, storage
-        self._mark, self._opened = mark, opened
-        self._ports = HostPortReservations(stock.client, stock.pods, stock.settings.scheduler_name)
+        """`signature` is that of this bridge's hosts; `on_host_usable` is called when pods can use another host."""
+        self._cluster, self._mirror, self._volumes = cluster, mirror, volumes
+        self._signature, self._on_host_usable = signature, on_host_usable
+        self._ports = HostPortReservations(cluster.client, cluster.pods, cluster.settings.scheduler_name)
         self._answers: dict[tuple[NodeRequirements, str], frozenset[str]] = {}
-        self._catalog = stock.catalog  # of which the answers are
-        stock.nodes.listen(self._node_changed)
+        self._catalog = cluster.catalog  # the device classes that the cached results were computed with
+        cluster.nodes.listen(self._node_changed)
         mirror.listen(self._host_changed)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        if old is None or new is None or _traits(old) != _traits(new):
-            for name in {pod_state.host_of(node) for node in (old, new) if node is not None}:
-                self._judge_anew(name)
+        if old is None or new is None or _node_traits(old) != _node_traits(new):
+            for host in {pod_state.host_of(node) for node in (old, new) if node is not None}:
+                self._update_host(host)
 
     def _host_changed(self, change: Change) -> None:
         if change.kind is ObjectKind.MIRROR:
@@ -47,97 +54,101 @@ class Exclusions:
         if change.kind is not ObjectKind.NODE:
             return
         old, new = change.before, change.after
-        if old is None or new is None or _place(old) != _place(new):
-            self._judge_anew(change.key)
+        if old is None or new is None or _host_traits(old) != _host_traits(new):
+            self._update_host(change.key)
 
-    def _judge_anew(self, host: str) -> None:
-        """Answer anew for one host. Only where it opens is that news to jobs that wait: one that is given a host which
-        closed meanwhile is given back, but one that leaves out a host for nothing may wait for ever.
+    def _update_host(self, host: str) -> None:
+        """Update the cached results for one host, and notify if the host became usable.
+
+        Pending jobs must learn that a host became usable, otherwise they may wait forever. A host that became unusable
+        needs no notification: a job that gets it is given back.
         """
-        opens = len(self._answers) > CACHED_ANSWERS_MAX
-        if opens:
+        usable = len(self._answers) > CACHED_ANSWERS_MAX
+        if usable:
             self._answers.clear()
-        for (shape, partition), known in self._answers.items():
-            unfit = bool(self._unfit(shape, partition, [host]))
-            if unfit != (host in known):
-                self._answers[shape, partition] = known | {host} if unfit else known - {host}
-                opens |= not unfit
-        if opens and host in self._mirror.nodes:
-            self._opened()
+        for (requirements, partition), hosts in self._answers.items():
+            is_excluded = bool(self._compute(requirements, partition, [host]))
+            if is_excluded != (host in hosts):
+                self._answers[requirements, partition] = hosts | {host} if is_excluded else hosts - {host}
+                usable |= not is_excluded
+        if usable and host in self._mirror.nodes:
+            self._on_host_usable()
 
     def invalidate(self) -> None:
-        """Slurm does not know a host that was left out: it has gone a moment ago."""
+        """Clear the cache and read the hosts again: Slurm rejected an excluded host that it no longer has."""
         self._answers.clear()
         self._mirror.request_refresh(nodes=True)
 
     async def excluded_hosts(self, pods: Iterable[WorkloadPod], partition: str) -> dict[str, frozenset[str]]:
-        """The hosts of a partition that a pod cannot use, by its uid."""
+        """The hosts of a partition that each pod cannot use, by pod uid."""
         return {
-            pod.metadata.uid: self._excluded(await self.requirements_of(pod), partition)
-            | await self._without_ports(pod)
+            pod.metadata.uid: self._lookup(await self._requirements_of(pod), partition)
+            | await self._hosts_with_used_ports(pod)
             for pod in pods
         }
 
-    async def _without_ports(self, pod: WorkloadPod) -> frozenset[str]:
-        """Hosts where a port that the pod needs is taken."""
-        busy = await self._ports.nodes_in_conflict(pod)
-        nodes = (self._stock.nodes.get(Key("", name)) for name in busy)
+    async def _hosts_with_used_ports(self, pod: WorkloadPod) -> frozenset[str]:
+        """The hosts where a host port of the pod is in use."""
+        names = await self._ports.nodes_in_conflict(pod)
+        nodes = (self._cluster.nodes.get(Key("", name)) for name in names)
         hosts = (pod_state.host_of(node) for node in nodes if node is not None)
         return frozenset(host for host in hosts if host in self._mirror.nodes)
 
-    def _excluded(self, shape: NodeRequirements, partition: str) -> frozenset[str]:
-        if self._catalog is not self._stock.catalog:
-            self._catalog = self._stock.catalog
+    def _lookup(self, requirements: NodeRequirements, partition: str) -> frozenset[str]:
+        if self._catalog is not self._cluster.catalog:
+            self._catalog = self._cluster.catalog
             self._answers.clear()
-        known = self._answers.get((shape, partition))
-        if known is None:
-            known = self._answers[shape, partition] = self._unfit(shape, partition, self._mirror.nodes)
-        return known
+        hosts = self._answers.get((requirements, partition))
+        if hosts is None:
+            hosts = self._answers[requirements, partition] = self._compute(requirements, partition, self._mirror.nodes)
+        return hosts
 
-    def _unfit(self, shape: NodeRequirements, partition: str, names: Iterable[str]) -> frozenset[str]:
-        """Of these hosts, those of a partition, or of several, that a shape can never use."""
-        wanted = set(filter(None, partition.split(",")))
-        hosts = {name: host for name, host in self._hosts(names).items() if not wanted or wanted & {*host.partitions}}
-        nodes = {name: self.node_of_host(name) for name in hosts}
-        strangers = frozenset(name for name, node in nodes.items() if node is None)
+    def _compute(self, requirements: NodeRequirements, partition: str, names: Iterable[str]) -> frozenset[str]:
+        """Those of these hosts, in a partition or a list of partitions, that never meet the requirements."""
+        partitions = set(filter(None, partition.split(",")))
+        hosts = self._known_hosts(names).items()
+        nodes = {
+            name: self.node_of_host(name) for name, host in hosts if not partitions or partitions & {*host.partitions}
+        }
+        without_node = frozenset(name for name, node in nodes.items() if node is None)
         present = [node for node in nodes.values() if node is not None]
-        return strangers | constraints.mismatching_hosts(shape, present, self._catalog)
+        return without_node | constraints.mismatching_hosts(requirements, present, self._catalog)
 
-    def node_of_host(self, host: str) -> Node | None:
-        """The node behind a host; none if that is another cluster's, whatever its name."""
-        known = self._mirror.nodes.get(host)
-        return None if known is not None and elsewhere(known, self._mark) else self._stock.node_of_host(host)
+    def node_of_host(self, name: str) -> Node | None:
+        """The node of a host; None if the host belongs to another cluster, even if a node has the same name."""
+        host = self._mirror.nodes.get(name)
+        return None if host is not None and elsewhere(host, self._signature) else self._cluster.node_of_host(name)
 
-    def _hosts(self, names: Iterable[str]) -> dict[str, Host]:
-        """Hosts that can be named: not one that may have vanished, since Slurm refuses a job that names a stranger."""
-        gone = self._mirror.nodes.unconfirmed_loss.missing if self._mirror.nodes.unconfirmed_loss else ()
-        return {name: host for name in names if name not in gone and (host := self._mirror.nodes.get(name))}
+    def _known_hosts(self, names: Iterable[str]) -> dict[str, Host]:
+        """The hosts that surely exist: Slurm rejects a job that excludes an unknown host."""
+        loss = self._mirror.nodes.unconfirmed_loss
+        missing = loss.missing if loss else ()
+        return {name: host for name in names if name not in missing and (host := self._mirror.nodes.get(name))}
 
     def hosts_not_matching(self, suits: Callable[[str], bool]) -> frozenset[str]:
-        """Hosts whose node, by its name, does not suit. A node that is no host needs no mention."""
-        nodes = {name: self._stock.node_of_host(name) for name in self._hosts(self._mirror.nodes)}
+        """The hosts whose node does not satisfy a predicate on its name."""
+        nodes = {name: self._cluster.node_of_host(name) for name in self._known_hosts(self._mirror.nodes)}
         return frozenset(name for name, node in nodes.items() if node is not None and not suits(node.metadata.name))
 
     def is_drained(self, node: Node) -> bool:
-        """Whether Slurm gives a node to nobody else."""
+        """Whether Slurm allocates a node to no further job."""
         host = self._mirror.nodes.get(pod_state.host_of(node))
         return host is None or host.state.draining
 
     async def check_and_reserve(self, pod: WorkloadPod, node: Node) -> str:
-        """Why a node does not suit a pod; nothing if it does."""
-        lasting = constraints.mismatch_reason(await self.requirements_of(pod), node, self._stock.catalog)
-        return lasting or await self._ports.reserve(pod, node.metadata.name)
+        """Why a pod cannot use a node; if it can, reserves its host ports there and returns an empty string."""
+        reason = constraints.mismatch_reason(await self._requirements_of(pod), node, self._cluster.catalog)
+        return reason or await self._ports.reserve(pod, node.metadata.name)
 
-    async def requirements_of(self, pod: WorkloadPod) -> NodeRequirements:
-        """The shape of a pod, with the reach of its volumes."""
-        return constraints.node_requirements_of(pod, await self._storage.node_selectors(pod))
+    async def _requirements_of(self, pod: WorkloadPod) -> NodeRequirements:
+        return constraints.node_requirements_of(pod, await self._volumes.node_selectors(pod))
 
 
-def _place(host: Host) -> tuple[object, ...]:
-    """What about a host decides whose it is, and which jobs may have it."""
+def _host_traits(host: Host) -> tuple[object, ...]:
+    """The fields of a host that decide which bridge and which jobs may use it."""
     return host.partitions, host.comment
 
 
-def _traits(node: Node) -> tuple[object, ...]:
-    """What about a node decides which pods it suits."""
+def _node_traits(node: Node) -> tuple[object, ...]:
+    """The fields of a node that decide which pods can use it."""
     return node.metadata.labels, node.spec.taints, node.status.allocatable

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a kubelet would take pods beside those that are still on its node. Pure.
+"""Whether a kubelet would admit pods while others are still on its node. Pure.
 
-Slurm gives away what a job had the moment it ends; a kubelet counts a pod until its containers are gone, and turns
-away for good what does not fit.
+Slurm allocates the resources of a job again as soon as the job ends. A kubelet counts a pod until its containers have
+ended, and permanently rejects a pod that does not fit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,17 +13,17 @@ from slinky.kube import Quantity
 
 
 def exceeded_resource(
-    allocatable: Mapping[str, str], there: Iterable[WorkloadPod], coming: Iterable[WorkloadPod]
+    allocatable: Mapping[str, str], present: Iterable[WorkloadPod], incoming: Iterable[WorkloadPod]
 ) -> str:
-    """What a node has too little of for all of these pods; nothing if there is room."""
-    taken: dict[str, int] = {}
-    for pod in (*there, *coming):
+    """The first resource of which a node has too little for all of these pods; empty if they fit."""
+    requested: dict[str, int] = {}
+    for pod in (*present, *incoming):
         for name, amount in pod_resources.effective_resources(pod, pod_resources.requests_of).items():
-            taken[name] = taken.get(name, 0) + amount.nano
-    over = (name for name, nano in sorted(taken.items()) if nano > _has(allocatable, name, nano))
-    return next(over, "")
+            requested[name] = requested.get(name, 0) + amount.nano
+    exceeded = (name for name, nano in sorted(requested.items()) if nano > _capacity(allocatable, name, nano))
+    return next(exceeded, "")
 
 
-def _has(allocatable: Mapping[str, str], name: str, otherwise: int) -> int:
-    """What a node offers; resources that it does not have are claims, of which the kubelet does not count any."""
-    return Quantity.parse(allocatable[name]).nano if name in allocatable else otherwise
+def _capacity(allocatable: Mapping[str, str], name: str, default: int) -> int:
+    """The allocatable amount. The kubelet does not count resources that the node does not list; those are claimed."""
+    return Quantity.parse(allocatable[name]).nano if name in allocatable else default

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
-"""Label selectors: which labels are meant. Pure."""
+"""Label selectors. Pure."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -27,12 +27,12 @@ class LabelSelector(View, frozen=True):
 
 
 def selector_matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector selects these labels."""
-    given = all(labels.get(key) == value for key, value in selector.match_labels.items())
-    return given and all(_meets(requirement, labels) for requirement in selector.match_expressions)
+    """Whether a label selector matches these labels."""
+    labels_match = all(labels.get(key) == value for key, value in selector.match_labels.items())
+    return labels_match and all(_matches(requirement, labels) for requirement in selector.match_expressions)
 
 
-def _meets(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+def _matches(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":

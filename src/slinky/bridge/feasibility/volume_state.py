@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The volumes of pods: from where they can be reached, and how those that wait for a node come to be.
+"""The volumes of pods: which nodes can reach them, and the provision of volumes for claims that wait for a consumer.
 
-What is there already is only read. A claim that waits for its first pod restricts it to nodes that could serve it;
-once Slurm has chosen one, a volume of that node is reserved, or its maker is told the node, and the pod waits.
+A bound volume is only read. A claim that waits for its first consumer restricts the pod to nodes that can provide a
+volume. Once Slurm has chosen the node, the bridge reserves a volume for the claim, or selects the node for the
+provisioner, and binds the pod when the claim has its volume.
 """
 
 from slinky.bridge.feasibility import volumes
@@ -19,15 +20,17 @@ from slinky.bridge.state.views import (
 from slinky.kube import Conflict, Key, KubeClient, Later, Node
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
-#: How old a list of volumes may be when nodes are left out of a job.
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+#: Maximum age of the list of volumes when nodes are excluded from a job.
 VOLUME_LIST_SECONDS = 15.0
-#: How soon a claim that is not there, or has no volume, is looked at again; and one whose volume is on its way.
-MISSING_RETRY_SECONDS, PROVISIONING_RETRY_SECONDS = 5.0, 0.5
+#: Seconds until a claim that does not exist or has no matching volume is read again.
+MISSING_RETRY_SECONDS = 5.0
+#: Seconds until a claim whose volume is being provided is read again.
+PROVISIONING_RETRY_SECONDS = 0.5
 
 
 class VolumePending(Later):
-    """A volume that a pod needs is not there yet."""
+    """A pod must wait for a volume."""
 
 
 class VolumeState:
@@ -38,56 +41,60 @@ class VolumeState:
         self._listed: tuple[float, list[PersistentVolume]] = (float("-inf"), [])
 
     async def node_selectors(self, pod: WorkloadPod) -> list[NodeSelector]:
-        """From where the volumes of a pod can be reached; one entry for each that is not reached from everywhere.
+        """The nodes that can reach each volume of a pod, without volumes that all nodes reach.
 
         Raises `VolumePending`.
         """
-        return [reach for key in volume_claims_of(pod) if (reach := await self._reach(key)) is not None]
+        selectors = [await self._node_selector(key) for key in volume_claims_of(pod)]
+        return [selector for selector in selectors if selector is not None]
 
-    async def _reach(self, key: Key) -> NodeSelector | None:
-        claim = await self._claim(key)
+    async def _node_selector(self, key: Key) -> NodeSelector | None:
+        claim = await self._read_claim(key)
         if claim.spec.volume_name:
             volume = await self._client.find(VOLUMES, Key("", claim.spec.volume_name))
             affinity = volume.spec.node_affinity if volume else None
             return affinity.required if affinity else None
-        kind = await self._class_of(claim, key)
-        if volumes.has_provisioner(kind) and not kind.allowed_topologies:
+        storage_class = await self._class_of(claim, key)
+        if volumes.has_provisioner(storage_class) and not storage_class.allowed_topologies:
             return None
-        found = volumes.node_selector_of(claim, kind, await self._volumes(VOLUME_LIST_SECONDS))
-        if found is not None and not found.node_selector_terms:
-            raise VolumePending(f"no volume suits claim {key}", after=MISSING_RETRY_SECONDS)
-        return found
+        selector = volumes.node_selector_of(claim, storage_class, await self._list_volumes(VOLUME_LIST_SECONDS))
+        if selector is not None and not selector.node_selector_terms:
+            raise VolumePending(f"no volume matches volume claim {key}", after=MISSING_RETRY_SECONDS)
+        return selector
 
     async def provide_volumes(self, pod: WorkloadPod, node: Node) -> None:
-        """Get the volumes that wait for this pod on their way to its node. Raises `VolumePending` until they are
-        there.
-        """
+        """Provide the volumes of a pod on its node. Raises `VolumePending` until all claims have their volumes."""
         for key in volume_claims_of(pod):
-            claim = await self._claim(key)
+            claim = await self._read_claim(key)
             if not claim.spec.volume_name:
                 await self._provide(claim, await self._class_of(claim, key), node)
-                raise VolumePending(f"the volume of claim {key} is not ready yet", after=PROVISIONING_RETRY_SECONDS)
+                raise VolumePending(
+                    f"the volume of volume claim {key} is not ready yet", after=PROVISIONING_RETRY_SECONDS
+                )
 
-    async def _provide(self, claim: WorkloadVolumeClaim, kind: StorageClass, node: Node) -> None:
+    async def _provide(self, claim: WorkloadVolumeClaim, storage_class: StorageClass, node: Node) -> None:
         if claim.metadata.annotations.get(SELECTED_NODE) == node.metadata.name:
             return
-        there = await self._volumes(0)
-        if volumes.find_reserved_volume(claim, there):
+        listed = await self._list_volumes(0)
+        if volumes.find_reserved_volume(claim, listed):
             return
-        if volume := volumes.choose_volume(claim, there, node):
+        if volume := volumes.choose_volume(claim, listed, node):
             await self._reserve(volume, claim)
-        elif volumes.has_provisioner(kind):
-            chosen = {"metadata": {"annotations": {SELECTED_NODE: node.metadata.name}}}
-            await self._client.patch(VOLUME_CLAIMS, claim.key, chosen)
+        elif volumes.has_provisioner(storage_class):
+            patch = {"metadata": {"annotations": {SELECTED_NODE: node.metadata.name}}}
+            await self._client.patch(VOLUME_CLAIMS, claim.key, patch)
 
     async def _reserve(self, volume: PersistentVolume, claim: WorkloadVolumeClaim) -> None:
-        """Name the claim on a volume; Kubernetes does the rest. Whoever else has been quicker keeps it."""
+        """Set the claim of a volume; the controller of Kubernetes then binds both. Raises `VolumePending`.
+
+        The resource version makes the patch fail if another claim got the volume first.
+        """
         meta = claim.metadata
         owner = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "name": meta.name, "namespace": meta.namespace}
         patch = {
             "metadata": {
                 "resourceVersion": volume.metadata.resource_version,
-                "annotations": {BY_CONTROLLER: "yes"},
+                "annotations": {BOUND_BY_CONTROLLER: "yes"},
             },
             "spec": {"claimRef": {**owner, "uid": meta.uid, "resourceVersion": meta.resource_version}},
         }
@@ -95,37 +102,37 @@ class VolumeState:
             await self._client.patch(VOLUMES, volume.key, patch)
         except Conflict as error:
             raise VolumePending(
-                f"volume {volume.metadata.name} was taken by another claim", after=PROVISIONING_RETRY_SECONDS
+                f"another claim got the volume {volume.metadata.name}", after=PROVISIONING_RETRY_SECONDS
             ) from error
 
-    async def _claim(self, key: Key) -> WorkloadVolumeClaim:
+    async def _read_claim(self, key: Key) -> WorkloadVolumeClaim:
         claim = await self._client.find(VOLUME_CLAIMS, key)
         if claim is None:
             raise VolumePending(f"volume claim {key} does not exist", after=MISSING_RETRY_SECONDS)
         return claim
 
     async def _class_of(self, claim: WorkloadVolumeClaim, key: Key) -> StorageClass:
-        """The class of a claim that has no volume. Raises `VolumePending` if it waits for somebody else than a pod."""
+        """The class of a claim without a volume. Raises `VolumePending` unless the claim waits for a consumer."""
         name = claim.spec.storage_class_name
-        kind = await self._client.find(STORAGE_CLASSES, Key("", name)) if name else None
-        if kind is None or not volumes.waits_for_consumer(kind):
+        storage_class = await self._client.find(STORAGE_CLASSES, Key("", name)) if name else None
+        if storage_class is None or not volumes.waits_for_consumer(storage_class):
             raise VolumePending(f"volume claim {key} has no volume yet", after=MISSING_RETRY_SECONDS)
-        return kind
+        return storage_class
 
-    async def _volumes(self, age: float) -> list[PersistentVolume]:
-        """Every volume, as of at most so long ago."""
+    async def _list_volumes(self, max_age: float) -> list[PersistentVolume]:
+        """All volumes, from a list that is at most `max_age` seconds old."""
         now = self._client.clock.monotonic()
-        if now - self._listed[0] >= age:
+        if now - self._listed[0] >= max_age:
             self._listed = now, await self._client.list(VOLUMES)
         return self._listed[1]
 
 
 def volume_claims_of(pod: WorkloadPod) -> list[Key]:
     """The volume claims that a pod mounts."""
-    found = []
+    namespace, claims = pod.metadata.namespace, []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim:
-            found.append(Key(pod.metadata.namespace, volume.persistent_volume_claim.claim_name))
+            claims.append(Key(namespace, volume.persistent_volume_claim.claim_name))
         elif volume.ephemeral is not None:
-            found.append(Key(pod.metadata.namespace, f"{pod.metadata.name}-{volume.name}"))
-    return found
+            claims.append(Key(namespace, f"{pod.metadata.name}-{volume.name}"))
+    return claims
