@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from slinky.bridge.config import BridgeSettings
+from slinky.bridge.status.reasons import render_tables as render_reasons
 from slinky.bridge.workload.annotations import render_table
 from slinky.kube.openapi import schema_of
 
@@ -58,6 +59,7 @@ def _render_default(value: object) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "annotations.md": render_table,
     "configuration.md": render_settings,
+    "reasons.md": render_reasons,
 }
 
 

@@ -71,7 +71,7 @@ class Scene:
         self.bridge = await assemble(self.settings, self.client, self.slurm)
         self._task = asyncio.create_task(self.bridge.run())
         async with asyncio.timeout(30):
-            await self.bridge.ledger.searched.wait()
+            await self.bridge.registry.searched.wait()
         return self.bridge
 
     async def crash(self) -> None:

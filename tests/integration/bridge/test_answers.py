@@ -32,14 +32,16 @@ async def test_a_waiting_pod_tells_job_state_reason_place_and_expected_start(sta
     second = await stage.job_of("second")
     await stage.pod("third", annotations={OPTION + "timelimit": "10"})
     third = await stage.job_of("third")
-    await says_of(stage, "second", f"job {second.job_id} is PENDING", "its nodes are still in use", "Place 1 among")
-    await says_of(stage, "third", f"job {third.job_id} is PENDING", "Place 2 among")
+    await says_of(
+        stage, "second", f"job {second.job_id} is PENDING", "waiting for nodes to become free", "Position 1 among"
+    )
+    await says_of(stage, "third", f"job {third.job_id} is PENDING", "Position 2 among")
     # slurmctld expects a start when it next plans ahead, which it does for a queue that changes.
     await stage.pod("fourth", annotations={OPTION + "timelimit": "10"})
-    await says_of(stage, "third", "Place 2 among", "Expected to start at 20", seconds=150)
+    await says_of(stage, "third", "Position 2 among", "Expected to start at 20", seconds=150)
     await stage.phase("first", "Succeeded", 0)
     await stage.bound("second")
-    await says_of(stage, "third", "Place 1 among")  # and it hears when it moves up
+    await says_of(stage, "third", "Position 1 among")  # and it hears when it moves up
     events = await stage.events("third")
     assert events & {"Resources", "Priority", "Pending"}
 
@@ -48,19 +50,19 @@ async def test_a_pod_names_what_blocks_it(stage: Scene, slurm: Beside) -> None:
     await stage.pod("first")
     first = await stage.job_of("first")
     await stage.pod("after", annotations={OPTION + "dependency": f"afterany:{first.job_id}"})
-    await says_of(stage, "after", "It waits for another job: afterany:", str(first.job_id))
+    await says_of(stage, "after", "The job depends on another job: afterany:", str(first.job_id))
     await stage.pod("later", annotations={OPTION + "begin": "2099-01-01T00:00:00Z"})
-    await says_of(stage, "later", "begin time has not come", "2099-01-01T00:00:00Z")
+    await says_of(stage, "later", "begin time of the job is in the future", "2099-01-01T00:00:00Z")
     await stage.pod("greedy", annotations={OPTION + "licenses": "lic:4", OPTION + "exclusive": "false"})
     await stage.pod("held", annotations={OPTION + "hold": "true"})
-    await says_of(stage, "held", "It is held", "scontrol release")
+    await says_of(stage, "held", "The job is held", "scontrol release")
     # What an administrator does to a waiting job is told as well.
     await stage.pod("second")
     second = await stage.job_of("second")
     slurm.exec("scontrol", "hold", str(second.job_id))
-    await says_of(stage, "second", "An administrator holds it")
+    await says_of(stage, "second", "An administrator holds the job")
     slurm.exec("scontrol", "release", str(second.job_id))
-    await says_of(stage, "second", "is PENDING", "Place ")
+    await says_of(stage, "second", "is PENDING", "Position ")
 
 
 async def test_a_suspended_job_keeps_its_pod_and_says_so_until_it_is_resumed(stage: Scene, slurm: Beside) -> None:

@@ -176,7 +176,7 @@ async def test_a_gang_keeps_its_job_when_its_root_goes_before_its_binding_is_see
     """The job's name comes with the binding; the end of the batch job may be told before that."""
     job = await running_pair(stage)
     assert stage.bridge is not None
-    stock, gang = stage.bridge.stock, Workload(stage.namespace, "Job", "j")
+    stock, gang = stage.bridge.cluster, Workload(stage.namespace, "Job", "j")
     seen, stock.pods = (
         stock.pods,
         Cache(OUR_PODS, indexes={"group": grouping.group_keys_of, "job": by_label(names.JOB_LABEL)}),
@@ -187,7 +187,7 @@ async def test_a_gang_keeps_its_job_when_its_root_goes_before_its_binding_is_see
         stock.pods.put(replace(pod, metadata=replace(pod.metadata, labels=labels)))
     watched, stock.groups["Job"] = stock.groups["Job"], Cache(BATCH_JOBS)
     assert stock.pods_of(gang) == []
-    await stage.bridge.units.reconcile(gang)
+    await stage.bridge.workload_reconciler.reconcile(gang)
     assert (await stage.slurm.job(job.job_id)).state.running
     stock.pods, stock.groups["Job"] = seen, watched
 
@@ -196,7 +196,7 @@ async def test_a_pod_waits_until_what_made_it_is_seen(stage: Scene) -> None:
     """Watches of different kinds do not keep step: one may break off just when a batch job and its pods are made."""
     await stage.node(2)
     assert stage.bridge is not None
-    groups = stage.bridge.stock.groups
+    groups = stage.bridge.cluster.groups
     watched, groups["Job"] = groups["Job"], Cache(BATCH_JOBS)
     label = await batch_job(stage, 2)
     root = await stage.client.get(BATCH_JOBS, Key(stage.namespace, "j"))

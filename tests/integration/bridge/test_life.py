@@ -173,8 +173,8 @@ async def test_an_option_that_cannot_be_used_is_told_and_mended(stage: Scene) ->
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("partition", "nowhere", "no such partition"),
-        ("account", "nobody", "no such account"),
+        ("partition", "nowhere", "partition does not exist"),
+        ("account", "nobody", "account does not exist"),
         ("gres", "gres/gpu:x:9", ""),
     ],
 )

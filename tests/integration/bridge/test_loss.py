@@ -184,11 +184,11 @@ async def test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time(pair: Scen
                 name: find_condition((await pair.get(name)).status.conditions, names.SCHEDULED) for name in ("a", "b")
             }
             reasons = {name: condition.reason if condition else "" for name, condition in found.items()}
-            assert set(reasons.values()) == {"SlurmJobLost", "EvictionBraked"}, reasons
+            assert set(reasons.values()) == {"SlurmJobLost", "EvictionLimited"}, reasons
             return reasons
 
         reasons = await eventually(told, "one pod leaves and one is kept by the brake", 60)
-        gone, kept = sorted(reasons, key=lambda name: reasons[name] == "EvictionBraked")
+        gone, kept = sorted(reasons, key=lambda name: reasons[name] == "EvictionLimited")
         await leaves(pair, gone, "SlurmJobLost")
         assert not (await pair.get(kept)).metadata.deleting
         for job in taken:
@@ -261,8 +261,8 @@ async def test_a_host_that_is_lost_before_it_was_seen_is_made_again(
         return await read(since=since) if lost or since is None else None
 
     monkeypatch.setattr(ctld, "nodes", looking_away)
-    monkeypatch.setattr(reconciler, "MADE_AGAIN", 3.0)
-    monkeypatch.setattr(reconciler, "UNKNOWN_AGAIN", 3600.0)
+    monkeypatch.setattr(reconciler, "REGISTERED_RETRY", 3.0)
+    monkeypatch.setattr(reconciler, "UNKNOWN_RETRY", 3600.0)
     async with scene(kube, ctld) as stage:
         await stage.start()
         name = await stage.node(1)

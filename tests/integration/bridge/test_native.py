@@ -94,7 +94,7 @@ async def gang(stage: Scene, version: str, source: dict[str, Any], templates: li
 
 async def test_a_group_of_this_release(stage: Scene) -> None:
     assert stage.bridge is not None
-    assert stage.bridge.stock.group_kinds["NativeGroup"].version == "v1alpha2"
+    assert stage.bridge.cluster.group_kinds["NativeGroup"].version == "v1alpha2"
     await stage.node(2)
     template = {"name": "t", "schedulingPolicy": {"gang": {"minCount": 2}}}
     source = {"podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}}
@@ -126,7 +126,7 @@ async def next_release(kube: KubeClient, monkeypatch: pytest.MonkeyPatch) -> Asy
 async def test_a_group_of_the_next_release(kube: KubeClient, ctld: Slurm) -> None:
     async with scene(kube, ctld) as stage:
         bridge = await stage.start()
-        assert bridge.stock.group_kinds["NativeGroup"].version == "v1beta1"
+        assert bridge.cluster.group_kinds["NativeGroup"].version == "v1beta1"
         await stage.node(1)
         await stage.node(2)
         await gang(stage, "v1beta1", {"workloadRef": {"workloadName": "w", "templateName": "t"}}, [{"name": "t"}])

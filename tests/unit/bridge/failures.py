@@ -1,259 +1,637 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens when something breaks: one table, from which docs/bridge/failures.md is printed and checked.
+"""What happens when something fails: the table from which docs/bridge/failures.md is generated.
 
-Each line has what happens on both sides and the tests that prove it on real daemons, or by a law over the pure
-decision. `of` says which known way to fail it answers: the numbered lines of the failure matrix (6.n) and of the list
-of defects (11.4.n) of other bridges; none of them may be left without an answer.
+Each row has the effect in Slurm and in Kubernetes, and the tests that prove it, on real daemons or on the pure
+decision. `known` lists the known failures that a row covers: the rows of the failure matrix (6.n) and of the list of
+defects of other bridges (11.4.n). A test checks that the cited tests exist and that every known failure is covered.
+
+`python -m tests.unit.bridge.failures docs/bridge/failures.md` rewrites the page.
 """
 
+import sys
+from pathlib import Path
 from typing import NamedTuple
 
-MATRIX, DEFECTS = 33, 18
+from slinky.bridge.reference import BEGIN, END
+
+MATRIX_ROWS, DEFECTS = 33, 18
 
 
-class Line(NamedTuple):
-    """One way to fail."""
+class Failure(NamedTuple):
+    """One failure, its effects, and the tests that prove them."""
 
     event: str
     slurm: str
     kubernetes: str
-    proofs: tuple[str, ...]
-    of: tuple[str, ...] = ()
+    tests: tuple[str, ...]
+    known: tuple[str, ...] = ()
 
 
-KILLS = "test_a_bridge_killed_at_any_step_is_carried_on_by_the_next"
-SIGHT = "test_a_slurm_out_of_sight_costs_no_pod"
+KILLED = "test_a_bridge_killed_at_any_step_is_carried_on_by_the_next"
+UNREACHABLE = "test_a_slurm_out_of_sight_costs_no_pod"
 SUCCESSOR = "test_a_member_that_fails_costs_nobody_else_and_its_successor_gets_a_job_of_its_own"
 
-#: Parts of the page, each a table.
-TABLE: dict[str, tuple[Line, ...]] = {
+#: The tables of the page, by title.
+TABLE: dict[str, tuple[Failure, ...]] = {
     "Pods end": (
-        Line("pod succeeds or fails", "job ended; outcome, exit code and reason in accounting", "our hold is removed",
-             ("test_the_end_of_a_pod_ends_its_job_with_the_truth_in_accounting",
-              "test_the_fate_of_pods_is_the_worst_that_happened_to_any_of_them"), ("6.1",)),
-        Line("the same with the completer", "COMPLETED 0:0, FAILED 3:0; CANCELLED if the pod was deleted",
-             "our hold is removed", ("test_what_becomes_of_a_pod_becomes_of_its_job",), ("6.1",)),
-        Line("the completer is away, silent or refuses", "CANCELLED, outcome in accounting", "nobody waits for it",
-             ("test_what_cannot_be_ended_natively_is_cancelled",), ()),
-        Line("one member of a gang ends", "job stays until all are gone", "siblings keep running",
-             ("test_a_job_ends_only_when_every_pod_of_it_is_gone", SUCCESSOR), ("6.2",)),
-        Line("pod deleted while running", "job kept until its containers are gone", "usual grace",
-             ("test_a_deleted_pod_keeps_its_job_until_its_containers_are_gone",), ("6.3",)),
-        Line("pod deleted while waiting", "job cancelled at once", "gone at once",
-             ("test_a_pod_deleted_while_it_waits_takes_its_job_along",), ("6.4",)),
-        Line("pod object removed by force, bridge down", "cancelled at the next start", "-",
-             ("test_a_job_whose_pod_vanished_while_nobody_looked_is_cancelled",), ("6.5",)),
-        Line("new pod under an old name", "old job cancelled, new job", "-",
-             ("test_a_new_pod_under_an_old_name_gets_a_job_of_its_own",), ("6.5", "11.4.3")),
-        Line("kubelet dead, pod deleted", "job ended after grace and `deadKubeletSeconds`", "let go, with an event",
-             ("test_a_dead_kubelet_does_not_hold_its_job_for_ever",), ("6.6",)),
-        Line("node object removed", "host drained, deleted when empty", "deleted pods let go",
-             ("test_a_pod_of_a_removed_node_is_given_up", "test_a_host_leaves_with_its_node"), ()),
-        Line("node removed under a running gang", "job stays with the other members; host leaves when it is over",
-             "only the pod of that node is given up",
-             ("test_a_node_deleted_under_a_running_gang_costs_only_its_own_pod",), ()),
-        Line("a finished, deleted or foreign pod in a group", "does not count",
-             "a latecomer to a running gang gets a job of its own size",
-             ("test_finished_pods_do_not_make_a_gang_whole",
-              "test_a_newcomer_to_a_running_gang_gets_a_job_of_its_own_size", SUCCESSOR), ("11.4.5", "11.4.12")),
-        Line("a group of the same name in another namespace", "two jobs", "strangers",
-             ("test_groups_of_the_same_name_elsewhere_are_strangers",), ("11.4.4",)),
-        Line("batch job or JobSet of a running gang deleted", "job kept until the last container is gone",
-             "pods have their grace; the same after a restart of the bridge",
-             ("test_a_gang_keeps_its_job_when_its_root_goes_before_its_pods",
-              "test_a_pod_with_the_job_of_a_gang_stays_in_it_when_its_root_is_gone"), ()),
-        Line("pods of a running gang moved to another group", "job kept until the last of them has ended",
-             "they run on",
-             ("test_a_job_stays_until_the_last_pod_of_it_wherever_that_belongs_now",), ()),
-        Line("a pod seen before the object that made it", "no job yet",
-             "waits; says `GroupMissing` if that lasts", ("test_a_pod_waits_until_what_made_it_is_seen",), ()),
+        Failure(
+            "A pod succeeds or fails.",
+            "The job ends; outcome, exit code and reason are in accounting.",
+            "The finalizer is removed.",
+            (
+                "test_the_end_of_a_pod_ends_its_job_with_the_truth_in_accounting",
+                "test_the_outcome_of_pods_is_the_worst_that_happened_to_any_of_them",
+            ),
+            ("6.1",),
+        ),
+        Failure(
+            "The same with the completer.",
+            "COMPLETED 0:0 or FAILED 3:0; CANCELLED if the pod was deleted.",
+            "The finalizer is removed.",
+            ("test_what_becomes_of_a_pod_becomes_of_its_job",),
+            ("6.1",),
+        ),
+        Failure(
+            "The completer is missing, does not answer, or rejects the request.",
+            "CANCELLED, with the outcome in accounting.",
+            "The finalizer is removed without delay.",
+            ("test_a_job_that_the_completer_cannot_end_is_cancelled",),
+        ),
+        Failure(
+            "One pod of a gang ends.",
+            "The job stays until all pods have ended.",
+            "The other pods keep running.",
+            ("test_a_job_ends_only_when_every_pod_of_it_is_gone", SUCCESSOR),
+            ("6.2",),
+        ),
+        Failure(
+            "A running pod is deleted.",
+            "The job stays until the containers have stopped.",
+            "The grace period applies as usual.",
+            ("test_a_deleted_pod_keeps_its_job_until_its_containers_are_gone",),
+            ("6.3",),
+        ),
+        Failure(
+            "A waiting pod is deleted.",
+            "The job is cancelled at once.",
+            "The pod is removed at once.",
+            ("test_a_pod_deleted_while_it_waits_takes_its_job_along",),
+            ("6.4",),
+        ),
+        Failure(
+            "A pod object is removed by force while the bridge is down.",
+            "The job is cancelled when the bridge starts.",
+            "-",
+            ("test_a_job_whose_pod_vanished_while_nobody_looked_is_cancelled",),
+            ("6.5",),
+        ),
+        Failure(
+            "A new pod has the name of an old one.",
+            "The old job is cancelled, and a new one is submitted.",
+            "-",
+            ("test_a_new_pod_under_an_old_name_gets_a_job_of_its_own",),
+            ("6.5", "11.4.3"),
+        ),
+        Failure(
+            "A pod is deleted whose kubelet does not answer.",
+            "The job ends after the grace period and `deadKubeletSeconds`.",
+            "The finalizer is removed, with an event `PodGivenUp`.",
+            ("test_a_dead_kubelet_does_not_hold_its_job_for_ever",),
+            ("6.6",),
+        ),
+        Failure(
+            "A node object is removed.",
+            "The host is drained, and removed once it is idle.",
+            "The finalizers of its deleted pods are removed.",
+            ("test_a_pod_of_a_removed_node_is_given_up", "test_a_host_leaves_with_its_node"),
+        ),
+        Failure(
+            "A node of a running gang is removed.",
+            "The job continues with the other pods; the host is removed after the job.",
+            "Only the pod of that node ends.",
+            ("test_a_node_deleted_under_a_running_gang_costs_only_its_own_pod",),
+        ),
+        Failure(
+            "A group contains a finished, deleted or foreign pod.",
+            "That pod does not count.",
+            "A pod that is added to a running gang gets a job of its own size.",
+            (
+                "test_finished_pods_do_not_complete_a_gang",
+                "test_a_newcomer_to_a_running_gang_gets_a_job_of_its_own_size",
+                SUCCESSOR,
+            ),
+            ("11.4.5", "11.4.12"),
+        ),
+        Failure(
+            "Two namespaces have a group of the same name.",
+            "Each group has its own job.",
+            "The groups are independent.",
+            ("test_groups_of_the_same_name_elsewhere_are_strangers",),
+            ("11.4.4",),
+        ),
+        Failure(
+            "The batch job or JobSet of a running gang is deleted.",
+            "The job stays until the last container has stopped.",
+            "The pods have their grace period, also across a restart of the bridge.",
+            (
+                "test_a_gang_keeps_its_job_when_its_root_goes_before_its_pods",
+                "test_a_pod_with_the_job_of_a_gang_stays_in_it_when_its_root_is_gone",
+            ),
+        ),
+        Failure(
+            "Pods of a running gang are moved to another group.",
+            "The job stays until the last of them has ended.",
+            "The pods keep running.",
+            ("test_a_job_stays_until_the_last_pod_of_it_wherever_that_belongs_now",),
+        ),
+        Failure(
+            "A pod is visible before the object that created it.",
+            "No job is submitted yet.",
+            "The pod waits, with the reason `GroupMissing` if that lasts.",
+            ("test_a_pod_waits_until_what_made_it_is_seen",),
+        ),
     ),
     "Jobs end": (
-        Line("scancel of a running job", "node free at once",
-             "pod deleted with the reason (also as DisruptionTarget) and an event; the next owner waits",
-             ("test_a_cancelled_job_takes_its_pod_along_with_the_reason",
-              "test_the_next_owner_of_a_whole_node_waits_until_it_is_empty"), ("6.7", "11.4.14")),
-        Line("scancel of a waiting job", "CANCELLED", "pod stays and says so; never submitted behind your back",
-             ("test_a_users_cancel_of_a_waiting_job_sticks",), ("6.8", "11.4.8")),
-        Line("scancel of one component of a mixed gang", "the rest ends when its containers are gone",
-             "the whole gang leaves", ("test_a_component_that_somebody_cancels_takes_the_whole_gang_along",), ()),
-        Line("time limit", "TIMEOUT", "pod deleted with the reason",
-             ("test_the_time_limit_sends_a_pod_away_with_its_reason",), ("6.9",)),
-        Line("scancel or time limit of a batch job's pod", "CANCELLED, TIMEOUT",
-             "the pod says `SlurmJobEnded`: with a podFailurePolicy the batch job gives up, and makes no other",
-             ("test_a_batch_job_can_give_up_when_somebody_cancels_its_slurm_job",
-              "test_the_time_limit_sends_a_pod_away_with_its_reason"), ("6.7", "6.9")),
-        Line("preemption, by cancel or requeue", "PREEMPTED either way: external jobs are never requeued",
-             "pod deleted with the reason; preemptor waits for the node",
-             ("test_a_preempted_pod_leaves_and_the_other_waits_for_the_empty_node",
-              "test_running_pods_of_an_ended_job_are_evicted_with_its_reason"), ("6.10", "6.11")),
-        Line("suspended", "SUSPENDED; preemption by suspension does nothing to external jobs",
-             "containers go on, unbound pods wait, the condition says so until it is resumed",
-             ("test_a_suspended_job_keeps_its_pod_and_says_so_until_it_is_resumed",
-              "test_an_unbound_pod_of_a_suspended_job_starts_when_it_is_resumed"), ("6.12",)),
-        Line("preemption with a grace time", "the signal poisons the host: see there; use GraceTime=0",
-             "the pod's own grace counts, from the end of its job on",
-             ("test_a_poisoned_host_is_registered_anew_once_it_is_empty",), ("6.13",)),
-        Line("job ends before its pods are bound", "-", "submitted again, unless somebody decided it",
-             ("test_a_job_that_ended_before_its_pods_started_is_submitted_again",
-              "test_a_job_that_failed_before_its_pod_was_bound_is_not_followed_there"), ("6.14", "11.4.7")),
-        Line("waiting job ended by Slurm", "FAILED, NODE_FAIL: submitted again; DEADLINE: a decision",
-             "submitted again, or the pod says so",
-             ("test_a_job_that_ended_before_its_pods_started_is_submitted_again",
-              "test_a_users_cancel_of_a_waiting_job_sticks"), ("6.15",)),
-        Line("job purged or unknown while its pod waits", "-", "submitted again",
-             ("test_a_label_that_names_a_forgotten_job_is_no_dead_end",), ("6.25", "11.4.10")),
-        Line("slurmctld loses jobs of running pods (crash, restored state)",
-             "a new job on the very nodes, at the highest priority",
-             "pods keep running; where the node was given away they leave, at most `lostPodsEvicted` in ten minutes",
-             ("test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes",
-              "test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time"), ("6.23",)),
-        Line("the same for a mixed gang", "a job for each role on its nodes", "pods keep running",
-             ("test_running_pods_of_a_lost_mixed_gang_get_a_job_for_each_role",
-              "test_every_role_of_a_mixed_gang_gets_a_job_on_its_nodes"), ("6.23",)),
-        Line("slurmctld refuses such nodes for another reason (drained, account gone, partition down)", "asked again",
-             "pods keep running and say `LostJobNotReplaced`",
-             ("test_a_pod_stays_while_its_node_is_refused_for_another_reason_than_other_work",), ("6.23",)),
-        Line("the job of a pod is lost, and the group or options that made it are gone too", "-",
-             "as above", ("test_pods_whose_wishes_are_not_known_any_more_stay",), ("6.23",)),
+        Failure(
+            "`scancel` of a running job.",
+            "The node is free at once.",
+            "The pod is deleted with the reason (also as DisruptionTarget) and an event; pods of the next job on the "
+            "node wait until it has stopped.",
+            (
+                "test_a_cancelled_job_takes_its_pod_along_with_the_reason",
+                "test_the_next_owner_of_a_whole_node_waits_until_it_is_empty",
+            ),
+            ("6.7", "11.4.14"),
+        ),
+        Failure(
+            "`scancel` of a pending job.",
+            "CANCELLED.",
+            "The pod stays with the reason `SlurmJobCancelled`, and is not submitted again.",
+            ("test_a_users_cancel_of_a_waiting_job_sticks",),
+            ("6.8", "11.4.8"),
+        ),
+        Failure(
+            "`scancel` of one component of a mixed gang.",
+            "The other components end when their containers have stopped.",
+            "All pods of the gang are deleted.",
+            ("test_a_component_that_somebody_cancels_takes_the_whole_gang_along",),
+        ),
+        Failure(
+            "The time limit is reached.",
+            "TIMEOUT.",
+            "The pod is deleted with the reason.",
+            ("test_the_time_limit_sends_a_pod_away_with_its_reason",),
+            ("6.9",),
+        ),
+        Failure(
+            "`scancel` or the time limit ends the pod of a batch job.",
+            "CANCELLED or TIMEOUT.",
+            "The pod has the condition `SlurmJobEnded`; with a podFailurePolicy for it, the batch job fails and "
+            "creates no other pod.",
+            (
+                "test_a_batch_job_can_give_up_when_somebody_cancels_its_slurm_job",
+                "test_the_time_limit_sends_a_pod_away_with_its_reason",
+            ),
+            ("6.7", "6.9"),
+        ),
+        Failure(
+            "Preemption by cancel or requeue.",
+            "PREEMPTED in both cases: Slurm never requeues external jobs.",
+            "The pod is deleted with the reason; pods of the preempting job wait for the node.",
+            (
+                "test_a_preempted_pod_leaves_and_the_other_waits_for_the_empty_node",
+                "test_running_pods_of_an_ended_job_are_evicted_with_its_reason",
+            ),
+            ("6.10", "6.11"),
+        ),
+        Failure(
+            "A job is suspended.",
+            "SUSPENDED; preemption by suspension does nothing to external jobs.",
+            "Running containers continue, pods without a node wait; the reason is `Suspended` until it is resumed.",
+            (
+                "test_a_suspended_job_keeps_its_pod_and_says_so_until_it_is_resumed",
+                "test_an_unbound_pod_of_a_suspended_job_starts_when_it_is_resumed",
+            ),
+            ("6.12",),
+        ),
+        Failure(
+            "Preemption with a grace time.",
+            "slurmctld marks the host as not responding (see below); use GraceTime=0.",
+            "The grace period of the pod applies, from the end of the job on.",
+            ("test_a_poisoned_host_is_registered_anew_once_it_is_empty",),
+            ("6.13",),
+        ),
+        Failure(
+            "A job ends before its pods are bound.",
+            "-",
+            "The pods are submitted again, unless the end was deliberate.",
+            (
+                "test_a_job_that_ended_before_its_pods_started_is_submitted_again",
+                "test_a_job_that_failed_before_its_pod_was_bound_is_not_followed_there",
+            ),
+            ("6.14", "11.4.7"),
+        ),
+        Failure(
+            "Slurm ends a pending job.",
+            "FAILED or NODE_FAIL; DEADLINE counts as deliberate.",
+            "The pods are submitted again; after DEADLINE they stay with the reason.",
+            (
+                "test_a_job_that_ended_before_its_pods_started_is_submitted_again",
+                "test_a_users_cancel_of_a_waiting_job_sticks",
+            ),
+            ("6.15",),
+        ),
+        Failure(
+            "The job of a waiting pod is purged or unknown.",
+            "-",
+            "The pod is submitted again.",
+            ("test_a_label_that_names_a_forgotten_job_is_no_dead_end",),
+            ("6.25", "11.4.10"),
+        ),
+        Failure(
+            "slurmctld loses jobs of running pods (crash, restored state).",
+            "A new job is submitted on the same nodes with the highest priority.",
+            "The pods keep running; pods whose node was reallocated are evicted, at most `lostPodsEvicted` in ten "
+            "minutes.",
+            (
+                "test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes",
+                "test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time",
+            ),
+            ("6.23",),
+        ),
+        Failure(
+            "The same for a mixed gang.",
+            "Each role gets a new job on its nodes.",
+            "The pods keep running.",
+            (
+                "test_running_pods_of_a_lost_mixed_gang_get_a_job_for_each_role",
+                "test_every_role_of_a_mixed_gang_gets_a_job_on_its_nodes",
+            ),
+            ("6.23",),
+        ),
+        Failure(
+            "slurmctld rejects the new job for another reason (host drained, account missing, partition down).",
+            "The submission is repeated.",
+            "The pods keep running with the reason `LostJobNotReplaced`.",
+            ("test_a_pod_stays_while_its_node_is_refused_for_another_reason_than_other_work",),
+            ("6.23",),
+        ),
+        Failure(
+            "The job of running pods is lost, and their group or options no longer exist.",
+            "-",
+            "The pods keep running with the reason `LostJobNotReplaced`.",
+            ("test_pods_whose_requests_are_no_longer_known_keep_running",),
+            ("6.23",),
+        ),
     ),
     "Nodes": (
-        Line("Slurm node down", "NODE_FAIL", "pod deleted with the reason",
-             ("test_a_node_that_fails_in_slurm_sends_its_pods_away",), ("6.16",)),
-        Line("Kubernetes node not ready", "drained after `notReadySeconds`, undrained when it answers", "-",
-             ("test_a_silent_node_is_drained_and_opened_again",), ("6.17",)),
-        Line("cordon", "drained, undrained with it", "running pods stay",
-             ("test_a_cordon_drains_and_its_end_undrains",), ("6.18",)),
-        Line("cordon, resize or removal of a busy node", "one drain, never undone by another rule", "taint follows",
-             ("test_a_node_that_changed_its_size_is_replaced_once_empty_and_not_undrained_meanwhile",
-              "test_a_host_with_work_leaves_only_when_the_work_is_done"), ("11.4.15", "11.4.16")),
-        Line("drained by an administrator", "never undone", "condition on the node",
-             ("test_somebody_elses_drain_stays_and_shows_on_the_node",), ("6.19",)),
-        Line("allocated node does not suit any more (taint, volume, size, host port)", "job given back",
-             "pod says why, submitted again", ("test_a_node_that_does_not_suit_any_more_is_given_back",), ("6.20",)),
-        Line("allocated node is cordoned or falls silent before its pods are bound", "job given back once drained",
-             "pod waits and says `NodeNotReady`; starts there if the node answers again, else elsewhere",
-             ("test_a_silent_node_gets_no_pod_until_it_answers",
-              "test_a_cordoned_node_gets_no_pod_of_a_job_that_had_it"),
-             ("6.17", "6.18", "6.20")),
-        Line("host port taken on a shared node", "that host is left out", "never two pods with one port on a node",
-             ("test_two_pods_with_one_host_port_never_share_a_node",
-              "test_a_port_of_somebody_elses_pod_keeps_ours_away"), ()),
-        Line("a node or a host port suits a waiting pod that did not before",
-             "its job is told, and keeps its place", "starts there",
-             ("test_a_waiting_job_is_told_of_a_node_that_suits_now",
-              "test_a_waiting_job_is_told_of_a_port_that_is_free_again"), ()),
-        Line("a volume or its claim is missing", "no job, or the job waits with its nodes",
-             "pod says which; no pod of a gang starts before all volumes are there",
-             ("test_a_claim_that_waits_for_its_pod_gets_a_local_volume_of_the_pods_node",
-              "test_no_pod_of_a_gang_starts_before_all_have_their_volumes"), ()),
-        Line("a granted device is still held by another claim", "job waits with its nodes",
-             "pod says so, starts when the device is free",
-             ("test_a_device_that_another_claim_holds_is_told_and_waited_for",), ()),
-        Line("job ends before its pods are bound, devices claimed already", "-", "the devices are free again at once",
-             ("test_a_job_that_ends_before_its_pods_start_frees_what_they_claimed",), ()),
-        Line("the devices of a node change under running pods", "drained, registered anew once empty", "pods stay",
-             ("test_a_node_whose_devices_change_is_registered_anew",), ()),
-        Line("bridge killed at any moment, scancels, cordons, deletions, at random", "no leaked job, no second job",
-             "no device or core held twice, no leaked claim", ("test_no_device_or_core_is_held_twice",), ()),
-        Line("two members on one node by mistake", "-", "no place is given twice",
-             ("test_no_place_is_given_twice",), ("11.4.6",)),
-        Line("somebody signals an external job (the poisoned host)", "host drained, deleted and created once empty",
-             "pod works on", ("test_a_poisoned_host_is_registered_anew_once_it_is_empty",), ()),
+        Failure(
+            "A Slurm node goes down.",
+            "NODE_FAIL.",
+            "The pod is deleted with the reason.",
+            ("test_a_node_that_fails_in_slurm_sends_its_pods_away",),
+            ("6.16",),
+        ),
+        Failure(
+            "A Kubernetes node is not ready.",
+            "The host is drained after `notReadySeconds`, and undrained when the node is ready.",
+            "-",
+            ("test_a_silent_node_is_drained_and_opened_again",),
+            ("6.17",),
+        ),
+        Failure(
+            "A node is cordoned.",
+            "The host is drained, and undrained when the cordon ends.",
+            "Running pods stay.",
+            ("test_a_cordon_drains_and_its_end_undrains",),
+            ("6.18",),
+        ),
+        Failure(
+            "A busy node is cordoned, resized or removed.",
+            "One drain, which no other rule undoes.",
+            "The taint follows.",
+            (
+                "test_a_node_that_changed_its_size_is_replaced_once_empty_and_not_undrained_meanwhile",
+                "test_a_host_with_work_leaves_only_when_the_work_is_done",
+            ),
+            ("11.4.15", "11.4.16"),
+        ),
+        Failure(
+            "An administrator drains a host.",
+            "The bridge never undoes the drain.",
+            "The node has the condition `SlurmAvailable=False`.",
+            ("test_somebody_elses_drain_stays_and_shows_on_the_node",),
+            ("6.19",),
+        ),
+        Failure(
+            "An allocated node no longer suits its pods (taint, volume, size, host port).",
+            "The job is cancelled.",
+            "The pods get the reason `NodeUnsuitable` and are submitted again.",
+            ("test_a_node_that_does_not_suit_any_more_is_given_back",),
+            ("6.20",),
+        ),
+        Failure(
+            "An allocated node is cordoned or not ready before its pods are bound.",
+            "The job is cancelled once the host is drained.",
+            "The pods wait with the reason `NodeNotReady`; they start there if the node recovers, otherwise elsewhere.",
+            (
+                "test_a_silent_node_gets_no_pod_until_it_answers",
+                "test_a_cordoned_node_gets_no_pod_of_a_job_that_had_it",
+            ),
+            ("6.17", "6.18", "6.20"),
+        ),
+        Failure(
+            "A host port is in use on a shared node.",
+            "The host is excluded.",
+            "Two pods with the same host port never share a node.",
+            (
+                "test_two_pods_with_one_host_port_never_share_a_node",
+                "test_a_port_of_somebody_elses_pod_keeps_ours_away",
+            ),
+        ),
+        Failure(
+            "A node or host port becomes suitable for a waiting pod.",
+            "The pending job is updated, and keeps its position.",
+            "The pod starts there.",
+            (
+                "test_a_waiting_job_is_told_of_a_node_that_suits_now",
+                "test_a_waiting_job_is_told_of_a_port_that_is_free_again",
+            ),
+        ),
+        Failure(
+            "A volume or its claim is missing.",
+            "No job is submitted, or the job keeps its nodes and waits.",
+            "The pod names the volume (`VolumePending`); no pod of a gang starts before all volumes exist.",
+            (
+                "test_a_claim_that_waits_for_its_pod_gets_a_local_volume_of_the_pods_node",
+                "test_no_pod_of_a_gang_starts_before_all_have_their_volumes",
+            ),
+        ),
+        Failure(
+            "Another claim still uses an allocated device.",
+            "The job keeps its nodes and waits.",
+            "The pod has the reason `DevicesHeld`, and starts when the device is free.",
+            ("test_a_device_that_another_claim_holds_is_told_and_waited_for",),
+        ),
+        Failure(
+            "A job ends before its pods are bound, after their devices were claimed.",
+            "-",
+            "The devices are free at once.",
+            ("test_a_job_that_ends_before_its_pods_start_frees_what_they_claimed",),
+        ),
+        Failure(
+            "The devices of a node change while pods run.",
+            "The host is drained, and registered again once it is idle.",
+            "The pods stay.",
+            ("test_a_node_whose_devices_change_is_registered_anew",),
+        ),
+        Failure(
+            "The bridge is killed at random moments, together with cancellations, cordons and deletions.",
+            "No job leaks, and none is submitted twice.",
+            "No device or core is used twice, and no claim leaks.",
+            ("test_no_device_or_core_is_held_twice",),
+        ),
+        Failure(
+            "Two pods could be assigned to the same slot of a node.",
+            "-",
+            "No slot is assigned twice.",
+            ("test_no_slot_is_assigned_twice",),
+            ("11.4.6",),
+        ),
+        Failure(
+            "Somebody signals an external job, and slurmctld marks the host as not responding.",
+            "The host is drained, and registered again once it is idle.",
+            "The pod keeps running.",
+            ("test_a_poisoned_host_is_registered_anew_once_it_is_empty",),
+        ),
     ),
     "Daemons and networks": (
-        Line("slurmrestd dead, unreachable or hanging", "-",
-             "nothing is deleted, nothing let go; goes on by itself",
-             ("test_a_slurmrestd_that_dies_costs_no_pod_and_what_waited_goes_on", f"{SIGHT}[hang]"), ("6.21",)),
-        Line("slurmdbd or its database dead", "schedules on; outcomes are added when it is back",
-             "pods come and go; nodes with partitions of their own are registered when it is back",
-             ("test_without_accounting_pods_come_and_go_and_their_outcome_is_told_later",), ()),
-        Line("a proxy answers 404", "-", "unknown is not gone", (f"{SIGHT}[404]",), ("6.22", "11.4.9")),
-        Line("token ends or is refused", "-", "as above; another token is read without a restart",
-             ("test_a_token_that_ends_stops_the_bridge_only_until_there_is_another", f"{SIGHT}[401]"), ("6.26",)),
-        Line("answer to a submission lost", "one job, found by its signature", "-",
-             ("test_a_submission_nobody_heard_of_is_adopted_and_not_repeated",), ("11.4.11",)),
-        Line("slurmctld restarts", "jobs survive", "nothing happens",
-             ("test_a_slurmctld_restart_costs_no_pod",), ()),
-        Line("slurmctld crashes and forgets young jobs", "-", "submitted again, or a new job for pods that run",
-             ("test_after_a_crash_of_slurmctld_every_pod_has_a_live_job_again",), ("6.23",)),
-        Line("a host is deleted, then slurmctld restarts", "jobs survive: hosts are excluded, never required", "-",
-             ("test_a_host_deleted_behind_a_waiting_job_kills_nothing",), ("6.24",)),
-        Line("API server restarts", "-", "what happened meanwhile is carried out when it is back",
-             ("test_an_api_server_that_restarts_is_met_again",), ()),
-        Line("bridge killed before or after any step (submit, label, claim, bind, end, farewell)",
-             "one job, never two", "the next bridge carries on", (KILLS,), ("6.28", "6.29", "11.4.11")),
-        Line("another replica takes over", "nothing submitted twice", "-",
-             ("test_another_replica_takes_over_and_submits_nothing_twice",), ("6.28",)),
-        Line("the leading replica is killed", "another adopts every job", "waiting pods start",
-             ("test_another_replica_takes_over_when_the_leader_is_gone",), ("6.28",)),
-        Line("bridge down while pods end", "jobs end at the next start", "held until then",
-             (KILLS, "test_a_job_whose_pod_vanished_while_nobody_looked_is_cancelled"), ("6.29",)),
-        Line("admission down", "jobs of pods that end are ended",
-             "new pods of ours cannot be made; those that are there go on, nobody else notices",
-             ("test_the_job_of_a_pod_is_written_by_the_bridge_alone_and_without_admission_it_goes_on",), ("6.27",)),
+        Failure(
+            "slurmrestd is down, unreachable or does not answer.",
+            "-",
+            "No pod is deleted and no finalizer removed; the bridge continues when slurmrestd is back.",
+            ("test_a_slurmrestd_that_dies_costs_no_pod_and_what_waited_goes_on", f"{UNREACHABLE}[hang]"),
+            ("6.21",),
+        ),
+        Failure(
+            "slurmdbd or its database is down.",
+            "Scheduling continues; outcomes are recorded when slurmdbd is back.",
+            "Pods start and end; nodes with partitions of their own are registered when slurmdbd is back.",
+            ("test_without_accounting_pods_come_and_go_and_their_outcome_is_told_later",),
+        ),
+        Failure(
+            "A proxy answers 404.",
+            "-",
+            "Unknown does not mean gone: nothing is done.",
+            (f"{UNREACHABLE}[404]",),
+            ("6.22", "11.4.9"),
+        ),
+        Failure(
+            "The token expires or is rejected.",
+            "-",
+            "Nothing is done until there is another token, which is read without a restart.",
+            ("test_a_token_that_ends_stops_the_bridge_only_until_there_is_another", f"{UNREACHABLE}[401]"),
+            ("6.26",),
+        ),
+        Failure(
+            "The response to a submission is lost.",
+            "There is one job, which the bridge finds by its signature.",
+            "-",
+            ("test_a_submission_nobody_heard_of_is_adopted_and_not_repeated",),
+            ("11.4.11",),
+        ),
+        Failure(
+            "slurmctld restarts.",
+            "The jobs survive.",
+            "Nothing changes.",
+            ("test_a_slurmctld_restart_costs_no_pod",),
+        ),
+        Failure(
+            "slurmctld crashes and forgets recent jobs.",
+            "-",
+            "Waiting pods are submitted again, and running pods get a new job.",
+            ("test_after_a_crash_of_slurmctld_every_pod_has_a_live_job_again",),
+            ("6.23",),
+        ),
+        Failure(
+            "A host is removed, then slurmctld restarts.",
+            "The jobs survive: hosts are excluded, never required.",
+            "-",
+            ("test_a_host_deleted_behind_a_waiting_job_kills_nothing",),
+            ("6.24",),
+        ),
+        Failure(
+            "The API server restarts.",
+            "-",
+            "Everything that happened in the meantime is handled when it is back.",
+            ("test_an_api_server_that_restarts_is_met_again",),
+        ),
+        Failure(
+            "The bridge is killed before or after any step (submit, label, claim, bind, end, finalizer).",
+            "There is one job, never two.",
+            "The next bridge continues.",
+            (KILLED,),
+            ("6.28", "6.29", "11.4.11"),
+        ),
+        Failure(
+            "Another replica becomes the leader.",
+            "Nothing is submitted twice.",
+            "-",
+            ("test_another_replica_takes_over_and_submits_nothing_twice",),
+            ("6.28",),
+        ),
+        Failure(
+            "The leader is killed.",
+            "Another replica adopts every job.",
+            "Waiting pods start.",
+            ("test_another_replica_takes_over_when_the_leader_is_gone",),
+            ("6.28",),
+        ),
+        Failure(
+            "Pods end while the bridge is down.",
+            "Their jobs end when the bridge starts.",
+            "Their finalizers stay until then.",
+            (KILLED, "test_a_job_whose_pod_vanished_while_nobody_looked_is_cancelled"),
+            ("6.29",),
+        ),
+        Failure(
+            "The admission webhook is down.",
+            "Jobs of pods that end are ended.",
+            "No new pods of the bridge can be created; existing pods continue, other pods are not affected.",
+            ("test_the_job_of_a_pod_is_written_by_the_bridge_alone_and_without_admission_it_goes_on",),
+            ("6.27",),
+        ),
     ),
-    "Mistakes": (
-        Line("partition, account or resource unknown", "refused",
-             "pod says what to change, tried again every minute and on change",
-             ("test_a_refused_job_says_what_to_change",), ("6.30",)),
-        Line("can never fit", "refused", "pod says so", ("test_nodes_that_do_not_suit_are_left_out",), ("6.31",)),
-        Line("an option that cannot be used", "not asked", "refused at admission; told on the pod until it is mended",
-             ("test_an_option_that_cannot_be_used_is_told_and_mended", "test_options_are_checked_on_owners_too"),
-             ("11.4.18",)),
-        Line("a demand that Slurm cannot honour (pod affinity, topology spread)", "not asked",
-             "refused at admission; told on the pod",
-             ("test_what_slurm_cannot_honour_or_would_pose_as_another_is_refused",
-              "test_a_pod_that_demands_what_slurm_cannot_give_says_so_and_gets_no_job"), ()),
-        Line("an option above one's rights (gres, partition, user)", "not asked",
-             "bounded, forced or refused by `policy`",
-             ("test_policy_refuses_what_is_not_allowed", "test_policy_has_the_last_word"), ("11.4.17",)),
-        Line("fractions of CPU and memory", "rounded up, never down", "the kubelet admits what Slurm reserved",
-             ("test_what_pods_ask_for_reaches_slurm_rounded_up",), ("11.4.13",)),
+    "Wrong requests": (
+        Failure(
+            "A partition, account or resource does not exist.",
+            "The submission is rejected.",
+            "The pod has the reason `SlurmRefused` with the next step; the bridge tries again every minute and on "
+            "changes.",
+            ("test_a_refused_job_says_what_to_change",),
+            ("6.30",),
+        ),
+        Failure(
+            "A job can never fit.",
+            "The submission is rejected.",
+            "The pod has the reason `SlurmRefused`.",
+            ("test_nodes_that_do_not_suit_are_left_out",),
+            ("6.31",),
+        ),
+        Failure(
+            "An option is invalid.",
+            "Nothing is submitted.",
+            "Admission rejects it; a pod that exists has the reason `InvalidOption` until it is corrected.",
+            ("test_an_option_that_cannot_be_used_is_told_and_mended", "test_options_are_checked_on_owners_too"),
+            ("11.4.18",),
+        ),
+        Failure(
+            "A pod requires what Slurm cannot provide (pod affinity, topology spread).",
+            "Nothing is submitted.",
+            "Admission rejects it; a pod that exists has the reason `NotSupported`.",
+            (
+                "test_what_slurm_cannot_honour_or_would_pose_as_another_is_refused",
+                "test_a_pod_that_demands_what_slurm_cannot_give_says_so_and_gets_no_job",
+            ),
+        ),
+        Failure(
+            "An option exceeds the rights of the namespace (gres, partition, user).",
+            "Nothing is submitted.",
+            "`policy` limits, replaces or rejects the option.",
+            ("test_policy_refuses_what_is_not_allowed", "test_policy_has_the_last_word"),
+            ("11.4.17",),
+        ),
+        Failure(
+            "A pod requests fractions of a CPU or of a MiB.",
+            "They are rounded up, never down.",
+            "The kubelet admits what Slurm reserved.",
+            ("test_what_pods_ask_for_reaches_slurm_rounded_up",),
+            ("11.4.13",),
+        ),
     ),
-    "Others": (
-        Line("two bridges on one Slurm", "each its own jobs and hosts", "-",
-             ("test_two_bridges_on_one_slurm_leave_each_other_alone",), ("6.32", "11.4.2")),
-        Line("two clusters with the same names on one Slurm", "each its own jobs and hosts",
-             "a node whose name the other has in Slurm says `HostTaken` and gets no pods",
-             ("test_two_clusters_with_the_same_names_on_one_slurm_leave_each_other_alone",), ("6.32", "11.4.2")),
-        Line("foreign job with any comment", "never touched", "-",
-             ("test_foreign_jobs_are_never_touched",), ("6.33", "11.4.1")),
-        Line("job id used again by somebody else", "never touched", "our pod is submitted again",
-             ("test_an_id_that_means_somebody_elses_job_is_dropped",), ("11.4.10",)),
-        Line("somebody writes another's job on a pod", "never touched", "refused at admission; not believed without it",
-             ("test_what_ties_a_pod_to_its_job_can_only_be_taken_off_and_only_before_it_runs",
-              "test_a_placed_pod_knows_its_job_unless_the_job_names_others",
-              "test_an_id_that_means_somebody_elses_job_is_dropped[name]"), ("11.4.1",)),
-        Line("somebody rewrites a job's admin comment", "-",
-             "placed pods know their job by its SLUID: nothing happens", ("test_a_rewritten_comment_costs_no_pod",)),
-        Line("many pods wait", "under four requests a second in all, no list of jobs", "-",
-             ("test_waiting_costs_next_to_nothing",), ()),
+    "Other users of Slurm": (
+        Failure(
+            "Two bridges use one Slurm.",
+            "Each has its own jobs and hosts.",
+            "-",
+            ("test_two_bridges_on_one_slurm_leave_each_other_alone",),
+            ("6.32", "11.4.2"),
+        ),
+        Failure(
+            "Two clusters with the same names use one Slurm.",
+            "Each has its own jobs and hosts.",
+            "A node whose host belongs to the other cluster has an event `HostTaken` and gets no pods.",
+            ("test_two_clusters_with_the_same_names_on_one_slurm_leave_each_other_alone",),
+            ("6.32", "11.4.2"),
+        ),
+        Failure(
+            "A foreign job has any comment.",
+            "It is never changed.",
+            "-",
+            ("test_foreign_jobs_are_never_touched",),
+            ("6.33", "11.4.1"),
+        ),
+        Failure(
+            "Slurm reuses a job id for a foreign job.",
+            "The foreign job is never changed.",
+            "The pod is submitted again.",
+            ("test_an_id_that_means_somebody_elses_job_is_dropped",),
+            ("11.4.10",),
+        ),
+        Failure(
+            "A user writes the id of a foreign job to a pod.",
+            "The foreign job is never changed.",
+            "Admission rejects it; without admission the bridge ignores it.",
+            (
+                "test_what_ties_a_pod_to_its_job_can_only_be_taken_off_and_only_before_it_runs",
+                "test_a_placed_pod_knows_its_job_unless_the_job_names_others",
+                "test_an_id_that_means_somebody_elses_job_is_dropped[name]",
+            ),
+            ("11.4.1",),
+        ),
+        Failure(
+            "A user changes the admin comment of a job.",
+            "-",
+            "Nothing happens: bound pods know their job by its SLUID.",
+            ("test_a_rewritten_comment_costs_no_pod",),
+        ),
+        Failure(
+            "Many pods wait.",
+            "Fewer than four requests a second in total, and no list of jobs.",
+            "-",
+            ("test_waiting_costs_next_to_nothing",),
+        ),
     ),
-}  # fmt: skip
+}
 
 
-def lines() -> list[Line]:
-    """Every line."""
-    return [line for part in TABLE.values() for line in part]
+def all_failures() -> list[Failure]:
+    """Every row of the table."""
+    return [failure for part in TABLE.values() for failure in part]
 
 
-def demanded() -> set[str]:
-    """Every known way to fail."""
-    return {f"6.{number}" for number in range(1, MATRIX + 1)} | {f"11.4.{number}" for number in range(1, DEFECTS + 1)}
+def known_failures() -> set[str]:
+    """Every known failure."""
+    return {f"6.{row}" for row in range(1, MATRIX_ROWS + 1)} | {f"11.4.{row}" for row in range(1, DEFECTS + 1)}
 
 
-def document() -> str:
+def render_tables() -> str:
     """The tables as Markdown."""
     rows: list[str] = []
     for title, part in TABLE.items():
-        rows += [f"## {title}", "", "| event | Slurm side | Kubernetes side | proof |", "| --- | --- | --- | --- |"]
-        for line in part:
-            proofs = ", ".join(f"`{proof}`" for proof in line.proofs)
-            rows.append(f"| {line.event} | {line.slurm} | {line.kubernetes} | {proofs} |")
+        rows += [f"## {title}", "", "| event | in Slurm | in Kubernetes | tests |", "| --- | --- | --- | --- |"]
+        for failure in part:
+            tests = ", ".join(f"`{test}`" for test in failure.tests)
+            rows.append(f"| {failure.event} | {failure.slurm} | {failure.kubernetes} | {tests} |")
         rows.append("")
     return "\n".join(rows)
 
 
+def main(page: Path) -> None:
+    """Replace the generated part of the page."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n{render_tables()}\n{END}{rest.partition(END)[2]}")
+
+
 if __name__ == "__main__":
-    print(document(), end="")
+    main(Path(sys.argv[1]))

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages that are printed from tables say what the tables say, and every proof that is named exists."""
+"""Generated pages are current, the tests that they cite exist, and reasons are defined in one table."""
 
+import ast
 import json
-import re
+from collections.abc import Iterator
 from pathlib import Path
+from string import Formatter
 
 import pytest
 import yaml
 from tests.unit.bridge import failures
 
-from slinky.bridge import config, reference
+from slinky.bridge import config, names, reference
 from slinky.bridge.status import reasons
+from slinky.bridge.status.reasons import Reason
 from slinky.bridge.workload import annotations
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs" / "bridge"
+SOURCES = sorted((ROOT / "src" / "slinky" / "bridge").rglob("*.py"))
 
 
 @pytest.mark.parametrize("page", reference.PAGES)
@@ -23,42 +27,67 @@ def test_the_generated_part_of_a_page_is_current(page: str) -> None:
     assert text == reference.render_page(page, text)
 
 
-@pytest.mark.parametrize(
-    ("page", "text"),
-    [
-        ("reasons.md", reasons.document()),
-        ("failures.md", failures.document()),
-    ],
-)
-def test_a_printed_page_is_current(page: str, text: str) -> None:
-    assert text in (DOCS / page).read_text()
+# --- failures
 
 
-def written() -> str:
-    """Every test of the bridge."""
-    places = [ROOT / "tests" / kind / "bridge" for kind in ("unit", "integration", "e2e")]
-    return "".join(file.read_text() for place in places for file in place.rglob("test_*.py"))
+def test_the_page_of_failures_is_current() -> None:
+    assert failures.render_tables() in (DOCS / "failures.md").read_text()
 
 
-@pytest.mark.parametrize("line", failures.lines(), ids=lambda line: line.event)
-def test_every_way_to_fail_has_a_proof_that_exists(line: failures.Line) -> None:
-    tests = written()
-    assert line.proofs
-    for proof in line.proofs:
-        name, _, case = proof.partition("[")
-        assert f"def {name}(" in tests
-        assert f'"{case.rstrip("]")}"' in tests
+def read_tests() -> str:
+    """The source of all tests of the bridge."""
+    folders = [ROOT / "tests" / kind / "bridge" for kind in ("unit", "integration", "e2e")]
+    return "".join(file.read_text() for folder in folders for file in folder.rglob("test_*.py"))
 
 
-def test_no_known_way_to_fail_is_left_without_an_answer() -> None:
-    assert {known for line in failures.lines() for known in line.of} == failures.demanded()
+@pytest.mark.parametrize("failure", failures.all_failures(), ids=lambda failure: failure.event)
+def test_every_failure_cites_tests_that_exist(failure: failures.Failure) -> None:
+    source = read_tests()
+    assert failure.tests
+    for test in failure.tests:
+        name, _, case = test.partition("[")
+        assert f"def {name}(" in source
+        assert f'"{case.rstrip("]")}"' in source
 
 
-def test_every_word_of_ours_is_explained() -> None:
-    code = "".join(file.read_text() for file in (ROOT / "src" / "slinky" / "bridge").rglob("*.py"))
-    said = set(re.findall(r'ConditionText\(\s*(?:True|False|None),\s*"(\w+)"', code))
-    assert said
-    assert said <= reasons.OURS.keys()
+def test_every_known_failure_is_in_the_table() -> None:
+    assert {known for failure in failures.all_failures() for known in failure.known} == failures.known_failures()
+
+
+# --- reasons
+
+
+def nodes_of(file: Path) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(file.read_text()))
+
+
+def test_a_reason_is_a_literal_in_the_table_of_reasons_only() -> None:
+    tokens = {reason.token for reason in Reason} | {end.reason for end in (*reasons.ENDS.values(), reasons.LOST)}
+    tokens -= {names.ENDED}  # also the type of a condition
+    literals = {
+        (file.name, node.value)
+        for file in SOURCES
+        if file.name != "reasons.py"
+        for node in nodes_of(file)
+        if isinstance(node, ast.Constant) and node.value in tokens
+    }
+    assert literals == set()
+
+
+def test_every_text_of_a_reason_gets_the_details_of_its_sentence() -> None:
+    used = set()
+    for call in (node for file in SOURCES for node in nodes_of(file) if isinstance(node, ast.Call)):
+        match call.func:
+            case ast.Attribute(ast.Attribute(ast.Name("Reason"), member), "text"):
+                used.add(member)
+                placeholders = {name for _, name, _, _ in Formatter().parse(Reason[member].value.sentence) if name}
+                assert {keyword.arg for keyword in call.keywords} == placeholders, member
+    # Chosen by an error, with the detail `problem`.
+    by_error = {"CLAIM_PENDING", "VOLUME_MISSING", "INVALID_OPTION", "JOB_OUTGROWN", "GANG_RESHAPED"}
+    assert used | by_error | {"PENDING"} == set(Reason.__members__)
+
+
+# --- configuration
 
 
 @pytest.mark.parametrize("name", sorted(config.SETTING_NAMES))
@@ -73,6 +102,6 @@ def test_every_setting_has_a_chart_value_and_a_description(name: str) -> None:
 @pytest.mark.parametrize("file", sorted((ROOT / "examples" / "bridge").glob("*.yaml")), ids=lambda file: file.name)
 def test_examples_use_options_that_exist(file: Path) -> None:
     for document in yaml.safe_load_all(file.read_text()):
-        given = document.get("metadata", {}).get("annotations", {})  # values of the chart have none
-        annotations.parse_options(given)
-        assert not annotations.unknown_options(given)
+        options = document.get("metadata", {}).get("annotations", {})  # values of the chart have none
+        annotations.parse_options(options)
+        assert not annotations.unknown_options(options)

@@ -11,7 +11,7 @@ from tests.unit.bridge.build import needing, pod
 from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.lifecycle import assignment
-from slinky.bridge.lifecycle.assignment import Misplaced
+from slinky.bridge.lifecycle.assignment import UnsuitableNodes
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.workload import hetjob, identity
 from slinky.bridge.workload.annotations import OptionError
@@ -124,10 +124,10 @@ def test_pods_go_to_the_component_that_names_them() -> None:
     leader, *rest = pods = [needing({"cpu": "4"}, "w-0"), *workers(2)]
     signed = identity.sign(wish(*pods).requests, wish(*pods).roles, ME, str(GROUP))
     record = JobRecord("7", JobState.of(["RUNNING"]), detail=Job(7, admin_comment=signed[0].admin_comment or ""))
-    assert assignment.teams(pods, record, 2) == [[leader], rest]
-    assert assignment.teams(pods, record, 1) == [pods]
-    with pytest.raises(Misplaced, match="does not name"):
-        assignment.teams([pod("stranger")], record, 2)
+    assert assignment.pods_by_component(pods, record, 2) == [[leader], rest]
+    assert assignment.pods_by_component(pods, record, 1) == [pods]
+    with pytest.raises(UnsuitableNodes, match="does not list"):
+        assignment.pods_by_component([pod("stranger")], record, 2)
 
 
 # --- components as one

@@ -20,7 +20,7 @@ from slinky.bridge.devices.classes import Unclaimable
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
 from slinky.bridge.devices.requests import ClassRequest
 from slinky.bridge.devices.state import allocated_devices
-from slinky.bridge.lifecycle.assignment import Misplaced
+from slinky.bridge.lifecycle.assignment import UnsuitableNodes
 from slinky.bridge.nodes import description
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, ResourceClaim, ResourceClaimSpec, WorkloadPod
@@ -59,7 +59,7 @@ class ClaimWriter:
         return bool(pod.spec.resource_claims or asks.extended_resource_requests(pod, self._devices.catalog))
 
     async def prepare(self, pod: WorkloadPod, node: str, record: JobRecord) -> None:
-        """Make sure that the pod's devices are its own before it is bound. Raises `Misplaced`, `Held` or `Later`."""
+        """Allocate the devices of a pod before it is bound. Raises `UnsuitableNodes`, `DevicesInUse` or `Later`."""
         if not self.needs_claims(pod):
             return
         own = asks.extended_resource_requests(pod, self._devices.catalog)
@@ -73,7 +73,7 @@ class ClaimWriter:
                     await self._fill(claim, spot, own)
                     await self._map(pod, claim, own)
             except Unclaimable as error:
-                raise Misplaced(str(error)) from error
+                raise UnsuitableNodes(str(error)) from error
 
     def _spot(self, pod: WorkloadPod, node: str, record: JobRecord) -> ClaimTarget:
         """What a pod's job has on a node. Raises `Unclaimable` if Slurm and the node speak of different devices."""

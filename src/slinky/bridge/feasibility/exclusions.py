@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from slinky.bridge.feasibility import constraints
 from slinky.bridge.feasibility.constraints import NodeRequirements
 from slinky.bridge.feasibility.volume_state import VolumeState
-from slinky.bridge.nodes.plan import elsewhere
+from slinky.bridge.nodes.ownership import is_of_other_cluster
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.state.host_ports import HostPortReservations
 from slinky.bridge.state.views import WorkloadPod
@@ -117,7 +117,11 @@ class Exclusions:
     def node_of_host(self, name: str) -> Node | None:
         """The node of a host; None if the host belongs to another cluster, even if a node has the same name."""
         host = self._mirror.nodes.get(name)
-        return None if host is not None and elsewhere(host, self._signature) else self._cluster.node_of_host(name)
+        return (
+            None
+            if host is not None and is_of_other_cluster(host, self._signature)
+            else self._cluster.node_of_host(name)
+        )
 
     def _known_hosts(self, names: Iterable[str]) -> dict[str, Host]:
         """The hosts that surely exist: Slurm rejects a job that excludes an unknown host."""

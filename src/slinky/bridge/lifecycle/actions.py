@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be known of a job, and what can be done about its pods: the words in which `decide` reads and answers."""
+"""Input and output of `decide`: what is known about a job, and the actions of a plan."""
 
 from dataclasses import dataclass, field
 from enum import Enum
 
 from slinky.bridge.lifecycle.outcome import WITHDRAWN, PodOutcome
 from slinky.bridge.state.views import WorkloadPod
-from slinky.bridge.status.conditions import ConditionText
+from slinky.bridge.status.reasons import ConditionText
 from slinky.slurm import JobRecord
 
 
 class JobKnowledge(Enum):
-    """What is known for certain of a job."""
+    """What is known for certain about a job."""
 
     UNKNOWN = "unknown"
     LIVE = "live"
-    OVER = "over"  # ended, or positively gone
-    FOREIGN = "foreign"  # the id belongs to somebody else's job: ours is gone
+    OVER = "over"  # ended, or reported as absent by Slurm
+    FOREIGN = "foreign"  # the id belongs to a job that this bridge did not submit, so the job of the pods is gone
 
 
 @dataclass(frozen=True)
 class ObservedJob:
-    """One job as it looks now."""
+    """A job as last observed."""
 
-    sight: JobKnowledge
+    knowledge: JobKnowledge
     record: JobRecord | None = None
-    stale: bool = False  # it asks for something else than its pods do now
-    remains: bool = False  # it is over, yet a component of it may still hold or want nodes
+    stale: bool = False  # the pods request something else than the job
+    live_components: bool = False  # the job is over, but one of its components may still be pending or running
 
 
 # --- actions, in the order in which they appear in a plan
@@ -34,14 +34,14 @@ class ObservedJob:
 
 @dataclass(frozen=True)
 class SubmitJob:
-    """Give these pods a job."""
+    """Submit a job for these pods."""
 
     pods: tuple[WorkloadPod, ...]
 
 
 @dataclass(frozen=True)
 class ReviseJob:
-    """Bring a waiting job up to what its pods, newcomers among them, ask for now."""
+    """Update a pending job to what its pods, including new ones, request now."""
 
     job: str
     pods: tuple[WorkloadPod, ...]
@@ -49,7 +49,7 @@ class ReviseJob:
 
 @dataclass(frozen=True)
 class LabelPods:
-    """Put the name of their job on these pods."""
+    """Write the id of the job to the label of these pods."""
 
     job: str
     pods: tuple[WorkloadPod, ...]
@@ -57,7 +57,7 @@ class LabelPods:
 
 @dataclass(frozen=True)
 class PlacePods:
-    """Put these pods on the nodes of their job."""
+    """Bind these pods to the nodes of their job."""
 
     job: str
     pods: tuple[WorkloadPod, ...]
@@ -65,34 +65,33 @@ class PlacePods:
 
 @dataclass(frozen=True)
 class WriteCondition:
-    """Tell it on the pods."""
+    """Write a condition to the pods."""
 
     pods: tuple[WorkloadPod, ...]
-    said: ConditionText
-    warning: bool = False
+    text: ConditionText
 
 
 @dataclass(frozen=True)
 class DetachPods:
-    """Take the job's name off these pods, so that they are submitted again."""
+    """Remove the job label from these pods, so that they are submitted again."""
 
     pods: tuple[WorkloadPod, ...]
-    said: ConditionText
+    text: ConditionText
 
 
 @dataclass(frozen=True)
 class WithdrawJob:
-    """Free the devices that were claimed for pods which lost their job before they started."""
+    """Release the devices that were claimed for pods whose job ended before they started."""
 
     pods: tuple[WorkloadPod, ...]
 
 
 @dataclass(frozen=True)
 class CancelJob:
-    """End a job that no pod needs; `fate` is what became of its pods."""
+    """End a job that no pod needs; `outcome` is the outcome of its pods."""
 
     job: str
-    fate: PodOutcome = WITHDRAWN
+    outcome: PodOutcome = WITHDRAWN
 
 
 @dataclass(frozen=True)
@@ -100,32 +99,34 @@ class EvictPods:
     """Delete pods whose job has ended."""
 
     pods: tuple[WorkloadPod, ...]
-    said: ConditionText
+    text: ConditionText
 
 
 @dataclass(frozen=True)
 class ExplainEnd:
-    """Tell on pods that leave because their job has ended that it has, so that owners can tell it from a failure."""
+    """Write the end of the job to pods that are being deleted because of it, so that owners do not take the end of the
+    pod for a failure.
+    """
 
     pods: tuple[WorkloadPod, ...]
-    said: ConditionText
+    text: ConditionText
 
 
 @dataclass(frozen=True)
 class RecoverJob:
-    """Give pods that run a new job on their nodes, since the old one is lost; if that cannot be, evict them."""
+    """Submit a new job on the nodes of running pods whose job was lost; evict the pods if that is impossible."""
 
     job: str
     pods: tuple[WorkloadPod, ...]
-    said: ConditionText
+    text: ConditionText
 
 
 @dataclass(frozen=True)
 class RemoveFinalizer:
-    """Remove our hold on a pod that is gone."""
+    """Remove the finalizer of the bridge from a pod that has ended, with an event if there is one."""
 
     pod: WorkloadPod
-    warning: str = ""
+    event: ConditionText | None = None
 
 
 Action = (
@@ -146,17 +147,17 @@ Action = (
 
 @dataclass
 class Plan:
-    """What to do, and when to look again even if nothing changes."""
+    """The actions for a workload, and when to reconcile again even if nothing changes."""
 
     actions: list[Action] = field(default_factory=list)
     again: float | None = None
-    #: There is more to say, once nobody is being given nodes.
-    hushed: bool = False
+    #: Conditions remain to be written once no pods are being bound.
+    deferred: bool = False
 
     def add(self, *actions: Action) -> None:
-        """Do these next."""
+        """Append actions."""
         self.actions.extend(actions)
 
-    def look_again(self, after: float) -> None:
-        """Look again after so many seconds at the latest."""
-        self.again = after if self.again is None else min(self.again, after)
+    def retry_after(self, seconds: float) -> None:
+        """Reconcile again after this many seconds at the latest."""
+        self.again = seconds if self.again is None else min(self.again, seconds)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm's nodes, in Slurm's order, to pods in rank order.
+"""Assigns the hosts of a job, in Slurm's order, to its pods in rank order. Pure.
 
-What was assigned before stays, so a repeat after a crash gives the same answer; no place is ever given twice. A
-job that has fewer places than pods, or a host that is no Kubernetes node, is a mistake that is told, not worked
-around.
+Earlier assignments stay, so a repetition after a crash gives the same result, and no slot is assigned twice. A job
+with fewer slots than pods, or with a host that is no Kubernetes node, raises `UnsuitableNodes`.
 """
 
 from collections import Counter
@@ -15,30 +14,30 @@ from slinky.bridge.workload import grouping, identity, pod_state
 from slinky.slurm import JobRecord
 
 
-class Misplaced(Exception):  # noqa: N818 -- a finding about a job, judged by its caller
-    """The nodes of a job do not suit its pods."""
+class UnsuitableNodes(Exception):  # noqa: N818 -- a property of a job; the caller decides what follows from it
+    """The pods of a job cannot run on its nodes."""
 
 
 class Assignment(NamedTuple):
-    """Where a pod goes: a node, and the component of its job that was granted it."""
+    """The node of a pod, and the component of the job that has this node."""
 
     node: str
-    part: JobRecord
+    component: JobRecord
 
 
-def teams(pods: Sequence[WorkloadPod], record: JobRecord, parts: int) -> list[list[WorkloadPod]]:
-    """The pods of each component, as the job itself names them. Raises `Misplaced`."""
-    if parts == 1:
+def pods_by_component(pods: Sequence[WorkloadPod], record: JobRecord, components: int) -> list[list[WorkloadPod]]:
+    """The pods of each component, as the admin comment of the job lists them. Raises `UnsuitableNodes`."""
+    if components == 1:
         return [list(pods)]
     roles = identity.pods_by_component(identity.parse_comment(record.detail.admin_comment if record.detail else ""))
-    number = {name: index for index, role in enumerate(roles) for name in role}
-    found: list[list[WorkloadPod]] = [[] for _ in range(parts)]
+    index_of = {name: index for index, role in enumerate(roles) for name in role}
+    groups: list[list[WorkloadPod]] = [[] for _ in range(components)]
     for pod in pods:
-        index = number.get(str(pod.metadata.key), parts)
-        if index >= parts:
-            raise Misplaced(f"the job does not name {pod.metadata.name}")
-        found[index].append(pod)
-    return found
+        index = index_of.get(str(pod.metadata.key), components)
+        if index >= components:
+            raise UnsuitableNodes(f"the job does not list pod {pod.metadata.name}")
+        groups[index].append(pod)
+    return groups
 
 
 def assign(
@@ -46,42 +45,42 @@ def assign(
 ) -> dict[str, str]:
     """The Kubernetes node of each pod, by pod uid. `nodes` maps Slurm hosts to Kubernetes nodes.
 
-    Raises `Misplaced`.
+    Raises `UnsuitableNodes`.
     """
-    strange = [host for host in hosts if host not in nodes]
-    if strange:
-        raise Misplaced(f"Slurm gave {', '.join(strange[:3])}, which is no Kubernetes node")
+    unknown = [host for host in hosts if host not in nodes]
+    if unknown:
+        raise UnsuitableNodes(f"Slurm allocated {', '.join(unknown[:3])}, which is no Kubernetes node")
     ranked = sorted(pods, key=grouping.rank)
-    places = [nodes[host] for host in hosts for _ in range(per_node)]
-    free = Counter(places)
-    found: dict[str, str] = {}
+    slots = [nodes[host] for host in hosts for _ in range(per_node)]
+    free = Counter(slots)
+    assigned: dict[str, str] = {}
     for pod in ranked:
         node = pod_state.assigned_node(pod)
         if node and free[node] > 0:
             free[node] -= 1
-            found[pod.metadata.uid] = node
+            assigned[pod.metadata.uid] = node
         elif pod_state.is_bound(pod):
-            raise Misplaced(f"pod {pod.metadata.name} runs on {node}, which is not of its job")
-    left = _remaining(places, free)
+            raise UnsuitableNodes(f"pod {pod.metadata.name} runs on {node}, which is not a node of its job")
+    remaining = _remaining_slots(slots, free)
     for pod in ranked:
-        if pod.metadata.uid not in found:
-            if not left:
-                raise Misplaced(f"Slurm gave {len(places)} places for {len(ranked)} pods")
-            found[pod.metadata.uid] = left.pop(0)
-    return found
+        if pod.metadata.uid not in assigned:
+            if not remaining:
+                raise UnsuitableNodes(f"Slurm allocated nodes for {len(slots)} pods, but there are {len(ranked)} pods")
+            assigned[pod.metadata.uid] = remaining.pop(0)
+    return assigned
 
 
-def crowding(pods: Sequence[WorkloadPod], hosts: Sequence[str]) -> int:
-    """How many pods share a node, told by the pods and hosts alone: for a gang whose options are gone."""
-    there = Counter(pod.spec.node_name for pod in pods if pod_state.is_bound(pod))
-    return max(1, -(-len(pods) // max(1, len(hosts))), *there.values())
+def infer_pods_per_node(pods: Sequence[WorkloadPod], hosts: Sequence[str]) -> int:
+    """How many pods share a node, inferred from pods and hosts: for a gang whose options are no longer known."""
+    bound = Counter(pod.spec.node_name for pod in pods if pod_state.is_bound(pod))
+    return max(1, -(-len(pods) // max(1, len(hosts))), *bound.values())
 
 
-def _remaining(places: Sequence[str], free: Mapping[str, int]) -> list[str]:
-    """The free places in Slurm's order."""
-    left, open_places = [], dict(free)
-    for place in places:
-        if open_places[place] > 0:
-            open_places[place] -= 1
-            left.append(place)
-    return left
+def _remaining_slots(slots: Sequence[str], free: Mapping[str, int]) -> list[str]:
+    """The free slots in Slurm's order."""
+    remaining, counts = [], dict(free)
+    for node in slots:
+        if counts[node] > 0:
+            counts[node] -= 1
+            remaining.append(node)
+    return remaining

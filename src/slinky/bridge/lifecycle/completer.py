@@ -1,45 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends jobs with a state of their own, through a program beside us that is linked with libslurm.
+"""Client of `slurm-complete`, which ends jobs as COMPLETED or FAILED.
 
-slurmrestd can end an external job only as CANCELLED. `slurm-complete` (`images/completer`) answers one line on a unix
-socket; it is optional, and whatever goes wrong with it leaves the job to be ended over REST.
+slurmrestd can end an external job only as CANCELLED. `slurm-complete` (`images/completer`) is linked with libslurm and
+answers one line on a unix socket. It is optional: if it fails, the job is cancelled over REST instead.
 """
 
 import asyncio
 import contextlib
 
-from slinky.observe import Log, counter
+from slinky.bridge import metrics
+from slinky.observe import Log
 
 log = Log("slinky.bridge.lifecycle.completer")
 
-ASKED = counter("slinky_bridge_completions_total", "Jobs that were to be ended natively, by result.", "result")
-
 DEADLINE = 10.0
-LONGEST = 1024
+MAX_LINE = 1024
 
 
 class Completer:
-    """The program behind one socket."""
+    """A client of the `slurm-complete` process behind one socket."""
 
     def __init__(self, socket: str, deadline: float = DEADLINE) -> None:
         self._socket, self._deadline = socket, deadline
 
-    async def complete(self, job: str, code: int) -> bool:
-        """End a job, by id or SLUID, as COMPLETED or with an exit code as FAILED; false if that did not work."""
+    async def complete(self, job: str, exit_code: int) -> bool:
+        """End a job, by id or SLUID, as COMPLETED, or as FAILED with an exit code; false if that failed."""
         try:
             async with asyncio.timeout(self._deadline):
-                answer = await self._ask(f"complete {job} {(code & 0xFF) << 8}")
+                response = await self._request(f"complete {job} {(exit_code & 0xFF) << 8}")
         except (OSError, TimeoutError, ValueError) as error:
-            answer = f"no answer: {str(error) or type(error).__name__}"
-        done = answer == "ok"
-        ASKED.labels("done" if done else "refused").inc()
+            response = f"no response: {str(error) or type(error).__name__}"
+        done = response == "ok"
+        metrics.COMPLETIONS.labels("done" if done else "refused").inc()
         if not done:
-            log.warning("a job cannot be ended natively and is cancelled instead", job=job, answer=answer)
+            log.warning("slurm-complete did not end the job; cancelling it instead", job=job, response=response)
         return done
 
-    async def _ask(self, line: str) -> str:
-        """One line there, one back. A line without end is a ValueError."""
-        reader, writer = await asyncio.open_unix_connection(self._socket, limit=LONGEST)
+    async def _request(self, line: str) -> str:
+        """Send one line and read one. A line that is too long raises `ValueError`."""
+        reader, writer = await asyncio.open_unix_connection(self._socket, limit=MAX_LINE)
         try:
             writer.write(line.encode() + b"\n")
             await writer.drain()

@@ -1,286 +1,294 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do next for one unit: the life of a workload, as one pure function.
+"""Decides what to do next for one workload: its whole life as one function of a snapshot.
 
-    new -> (gang complete) -> Submit -> Say why it waits -> Place -> ... -> End -> LetGo
-                                  |         |                |
-                              resubmit <- Detach         Evict (the job ended), Reclaim (it was lost)
+    new -> (gang complete) -> SubmitJob -> WriteCondition -> PlacePods -> ... -> CancelJob -> RemoveFinalizer
+                                  |        (why pending)        |
+                                  |             |          EvictPods (the job ended),
+                              submit again <- DetachPods   RecoverJob (the job was lost)
 
-Pods are sorted by the job that their label names, each job is followed, then those without one are taken in. What
-Slurm does not tell for certain leads to no action at all: unknown is not gone.
+Pods are grouped by the job that their label names; each job is followed, then pods without a job are submitted. If the
+state of a job is not known, nothing is done about the job or its pods: unknown does not mean gone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from slinky.bridge.lifecycle import outcome
-from slinky.bridge.lifecycle.actions import (
-    CancelJob,
-    DetachPods,
-    EvictPods,
-    ExplainEnd,
-    JobKnowledge,
-    LabelPods,
-    ObservedJob,
-    PlacePods,
-    Plan,
-    RecoverJob,
-    RemoveFinalizer,
-    ReviseJob,
-    SubmitJob,
-    WithdrawJob,
-    WriteCondition,
-)
+from slinky.bridge.lifecycle import actions, outcome
+from slinky.bridge.lifecycle.actions import JobKnowledge, ObservedJob, Plan
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status import conditions, reasons
-from slinky.bridge.status.conditions import ConditionText
+from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 from slinky.kube.conditions import find_condition
 from slinky.kube.timestamps import seconds_since
 from slinky.slurm import JobRecord
 
-#: How long no pod has come to a gang that is told that some are missing.
-STILL = 2.0
-#: How long words wait at most for those that want a node.
-LATEST = 10.0
+#: A gang is reported as incomplete once no pod has been added for this many seconds.
+GANG_SETTLE_SECONDS = 2.0
+#: Condition writes for bound pods are deferred for at most this many seconds while other pods are being bound.
+MAX_DEFERRAL = 10.0
 
 
 @dataclass(frozen=True)
 class WorkloadSnapshot:
-    """All that is known of a unit at one moment."""
+    """What is known about a workload at one moment."""
 
-    unit: Workload
+    workload: Workload
     pods: Sequence[WorkloadPod]
     jobs: Mapping[str, ObservedJob]
     root: WorkloadRoot | None
     now: datetime
-    problem: ConditionText | None = None  # why its pods cannot be translated, or why there is no root
-    patience: float = 120.0
-    reachable: Callable[[str], bool | None] = lambda _: True  # None: no such node
-    strays: Sequence[str] = ()  # jobs of this unit that no pod is labelled with
-    place: Callable[[JobRecord], str] = lambda _: ""  # where a waiting job stands, in a sentence
-    adopted: Mapping[str, str] = field(default_factory=dict)  # jobs of pods that do not carry their name, by pod uid
-    busy: bool = False  # others are being given their nodes right now
-    elsewhere: Callable[[str], bool] = lambda _: False  # whether pods that are not of this unit live by a job
+    problem: ConditionText | None = None  # why the pods cannot be translated to a job, or why there is no root
+    dead_kubelet_seconds: float = 120.0
+    is_reachable: Callable[[str], bool | None] = lambda _: True  # by node name; None: the node does not exist
+    orphaned_jobs: Sequence[str] = ()  # live jobs of this workload that no pod is labelled with
+    queue_position: Callable[[JobRecord], str] = lambda _: ""  # a sentence about the position of a pending job
+    adopted: Mapping[str, str] = field(default_factory=dict)  # jobs of pods without a job label, by pod uid
+    binding_in_progress: bool = False  # pods of other workloads are being bound
+    is_used_elsewhere: Callable[[str], bool] = lambda _: False  # whether pods of other workloads use a job
 
 
-def decide(view: WorkloadSnapshot) -> Plan:
-    """The next steps for a unit; an empty plan when there is nothing to do."""
+def decide(snapshot: WorkloadSnapshot) -> Plan:
+    """The next actions for a workload; an empty plan if there is nothing to do."""
     plan = Plan()
     by_job: dict[str, list[WorkloadPod]] = {}
-    for pod in view.pods:
-        by_job.setdefault(pod_state.job_id(pod) or view.adopted.get(pod.metadata.uid, ""), []).append(pod)
-    fresh = by_job.pop("", [])
+    for pod in snapshot.pods:
+        by_job.setdefault(pod_state.job_id(pod) or snapshot.adopted.get(pod.metadata.uid, ""), []).append(pod)
+    without_job = by_job.pop("", [])
     for job, pods in sorted(by_job.items(), key=lambda pair: int(pair[0])):
-        _follow(view, plan, job, pods, fresh)
-    plan.add(*(CancelJob(job) for job in view.strays if not view.elsewhere(job)))
-    plan.add(*(RemoveFinalizer(pod) for pod in fresh if pod_state.is_gone(pod) and pod_state.has_finalizer(pod)))
-    newcomers = [pod for pod in fresh if pod_state.is_waiting(pod)]
-    if newcomers and not any(isinstance(action, ReviseJob) for action in plan.actions):
-        _admit(view, plan, newcomers, by_job)
+        _follow_job(snapshot, plan, job, pods, without_job)
+    plan.add(*(actions.CancelJob(job) for job in snapshot.orphaned_jobs if not snapshot.is_used_elsewhere(job)))
+    plan.add(*_finalizer_removals(without_job))
+    new_pods = [pod for pod in without_job if pod_state.is_waiting(pod)]
+    if new_pods and not any(isinstance(action, actions.ReviseJob) for action in plan.actions):
+        _submit(snapshot, plan, new_pods, by_job)
     return plan
 
 
-def _admit(
-    view: WorkloadSnapshot, plan: Plan, newcomers: list[WorkloadPod], by_job: Mapping[str, list[WorkloadPod]]
+def _submit(
+    snapshot: WorkloadSnapshot, plan: Plan, new_pods: list[WorkloadPod], by_job: Mapping[str, list[WorkloadPod]]
 ) -> None:
-    """Pods without a job: submit them once the gang is whole, and say why not until then."""
-    pods = tuple(newcomers)
-    if view.root is None and (left := _arriving(view, pods)) > 0:
-        plan.look_again(left)
+    """Submit pods without a job once the gang is complete; until then, write why they wait."""
+    pods = tuple(new_pods)
+    if snapshot.root is None and (left := _settle_time(snapshot, pods)) > 0:
+        plan.retry_after(left)
         return
-    if view.problem is not None:
-        plan.add(WriteCondition(pods, view.problem, warning=view.root is not None))
-    if view.root is None or view.problem is not None:
+    if snapshot.problem is not None:
+        plan.add(actions.WriteCondition(pods, snapshot.problem))
+    if snapshot.root is None or snapshot.problem is not None:
         return
-    unsure = [job for job, group in by_job.items() if _sight(view, job) is JobKnowledge.UNKNOWN and _concern(group)]
-    if unsure and not view.unit.is_single_pod:
-        plan.add(
-            WriteCondition(
-                pods, ConditionText(None, "SlurmUnknown", f"Slurm does not tell what became of job {unsure[0]}.")
-            )
-        )
+    unknown = [job for job, group in by_job.items() if _is_unknown(snapshot, job) and _has_unfinished(group)]
+    if unknown and not snapshot.workload.is_single_pod:
+        plan.add(actions.WriteCondition(pods, Reason.SLURM_UNKNOWN.text(job=unknown[0])))
         return
-    there = _there(view)
-    if there < view.root.min_members:
-        if (left := _arriving(view, pods)) > 0:
-            plan.look_again(left)
+    count = _member_count(snapshot)
+    if count < snapshot.root.min_members:
+        if (left := _settle_time(snapshot, pods)) > 0:
+            plan.retry_after(left)
             return
-        missing = f"{there} of {view.root.min_members} pods exist; all start together or none."
-        hint = f" {view.root.hint}." if view.root.hint else ""
-        plan.add(WriteCondition(pods, ConditionText(False, "GangIncomplete", missing + hint)))
+        hint = f" {snapshot.root.hint}." if snapshot.root.hint else ""
+        text = Reason.GANG_INCOMPLETE.text(count=count, needed=snapshot.root.min_members, hint=hint)
+        plan.add(actions.WriteCondition(pods, text))
         return
-    plan.add(SubmitJob(pods))
+    plan.add(actions.SubmitJob(pods))
 
 
-def _may_wait(view: WorkloadSnapshot, pod: WorkloadPod) -> float:
-    """For how long what there is to say of a node that a pod got a moment ago can wait while others want theirs."""
+def _remaining_deferral(snapshot: WorkloadSnapshot, pod: WorkloadPod) -> float:
+    """Seconds for which the condition of a bound pod may still be deferred."""
     condition = find_condition(pod.status.conditions, "PodScheduled")
-    age = seconds_since(condition.last_transition_time, view.now) if condition else None
-    return max(0.0, LATEST - age) if age is not None and age >= 0 else 0.0
+    age = seconds_since(condition.last_transition_time, snapshot.now) if condition else None
+    return max(0.0, MAX_DEFERRAL - age) if age is not None and age >= 0 else 0.0
 
 
-def _arriving(view: WorkloadSnapshot, pods: Sequence[WorkloadPod]) -> float:
-    """Seconds until a gang whose pods are being made counts as still: to tell each of every other would cost more than
-    all the rest. A pod from the future means that clocks differ, and nothing can be said about its age.
+def _settle_time(snapshot: WorkloadSnapshot, pods: Sequence[WorkloadPod]) -> float:
+    """Seconds until no pod has been added to a gang for a while. To update every pod for each new one would cost more
+    writes than everything else. A creation time in the future means that clocks differ, and is ignored.
     """
-    ages = (seconds_since(pod.metadata.creation_timestamp, view.now) for pod in pods)
-    return STILL - min((age for age in ages if age is not None and age >= 0), default=STILL)
+    ages = (seconds_since(pod.metadata.creation_timestamp, snapshot.now) for pod in pods)
+    youngest = min((age for age in ages if age is not None and age >= 0), default=GANG_SETTLE_SECONDS)
+    return GANG_SETTLE_SECONDS - youngest
 
 
-def _follow(view: WorkloadSnapshot, plan: Plan, job: str, pods: list[WorkloadPod], fresh: list[WorkloadPod]) -> None:
-    """A job and the pods that carry its name."""
-    seen = view.jobs.get(job, ObservedJob(JobKnowledge.UNKNOWN))
-    alive = [pod for pod in pods if not pod_state.is_gone(pod) and not _given_up(view, plan, pod)]
-    if not alive:
-        _finish(view, plan, job, seen, pods)
+def _follow_job(
+    snapshot: WorkloadSnapshot, plan: Plan, job: str, pods: list[WorkloadPod], without_job: list[WorkloadPod]
+) -> None:
+    """Decide about a job and the pods that are labelled with it."""
+    observed = snapshot.jobs.get(job, ObservedJob(JobKnowledge.UNKNOWN))
+    active = [pod for pod in pods if not pod_state.is_gone(pod) and not _is_given_up(snapshot, plan, pod)]
+    if not active:
+        _finish_job(snapshot, plan, job, observed, pods)
         return
-    plan.add(*(RemoveFinalizer(pod) for pod in pods if pod_state.is_gone(pod) and pod_state.has_finalizer(pod)))
-    if seen.sight in (JobKnowledge.OVER, JobKnowledge.FOREIGN):
-        _ended(view, plan, job, seen, alive)
-    elif seen.sight is JobKnowledge.LIVE and seen.record is not None:
-        if bare := _bare(seen.record, alive):
-            plan.add(LabelPods(job, bare))
-        elif seen.record.state.pending:
-            _pending(view, plan, job, seen, alive, fresh)
-        elif seen.record.state.ready:
-            _running(view, plan, job, seen, alive)
-        elif seen.record.state.suspended:
-            plan.add(WriteCondition(tuple(alive), conditions.of_suspended(job), warning=True))
+    plan.add(*_finalizer_removals(pods))
+    if observed.knowledge in (JobKnowledge.OVER, JobKnowledge.FOREIGN):
+        _follow_ended(snapshot, plan, job, observed, active)
+    elif observed.knowledge is JobKnowledge.LIVE and observed.record is not None:
+        if unlabelled := _pods_to_label(observed.record, active):
+            plan.add(actions.LabelPods(job, unlabelled))
+        elif observed.record.state.pending:
+            _follow_pending(snapshot, plan, job, observed, active, without_job)
+        elif observed.record.state.ready:
+            _follow_running(snapshot, plan, job, observed.record, active)
+        elif observed.record.state.suspended:
+            plan.add(actions.WriteCondition(tuple(active), Reason.SUSPENDED.text(job=job)))
 
 
-def _bare(record: JobRecord, alive: list[WorkloadPod]) -> tuple[WorkloadPod, ...]:
-    """Pods that lack the name of their job; those that we hold and that get a node now get it with that."""
+def _finalizer_removals(pods: Iterable[WorkloadPod]) -> list[actions.RemoveFinalizer]:
+    """Removals of the finalizers of pods that have ended."""
+    return [actions.RemoveFinalizer(pod) for pod in pods if pod_state.is_gone(pod) and pod_state.has_finalizer(pod)]
 
-    def soon(pod: WorkloadPod) -> bool:
+
+def _pods_to_label(record: JobRecord, active: list[WorkloadPod]) -> tuple[WorkloadPod, ...]:
+    """Pods without a job label, except those that get the label with their binding now."""
+
+    def is_labelled_by_binding(pod: WorkloadPod) -> bool:
         return record.state.ready and pod_state.has_finalizer(pod) and not pod_state.is_bound(pod)
 
-    return tuple(pod for pod in alive if not pod_state.job_id(pod) and not soon(pod))
+    return tuple(pod for pod in active if not pod_state.job_id(pod) and not is_labelled_by_binding(pod))
 
 
-def _pending(
-    view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, alive: list[WorkloadPod], fresh: list[WorkloadPod]
+def _follow_pending(
+    snapshot: WorkloadSnapshot,
+    plan: Plan,
+    job: str,
+    observed: ObservedJob,
+    active: list[WorkloadPod],
+    without_job: list[WorkloadPod],
 ) -> None:
-    newcomers = [pod for pod in fresh if pod_state.is_waiting(pod)]
-    members = [pod for pod in (*alive, *newcomers) if pod_state.is_waiting(pod)]
-    if view.root is not None and (there := _there(view)) < view.root.min_members:
-        said = ConditionText(
-            False, "GangIncomplete", f"{there} of {view.root.min_members} pods are left; job {job} is withdrawn."
-        )
-        plan.add(DetachPods(tuple(alive), said), CancelJob(job))
+    """Cancel, revise or explain a pending job."""
+    new_pods = [pod for pod in without_job if pod_state.is_waiting(pod)]
+    members = tuple(pod for pod in (*active, *new_pods) if pod_state.is_waiting(pod))
+    if snapshot.root is not None and (count := _member_count(snapshot)) < snapshot.root.min_members:
+        text = Reason.GANG_SHRUNK.text(count=count, needed=snapshot.root.min_members, job=job)
+        plan.add(actions.DetachPods(tuple(active), text), actions.CancelJob(job))
         return
-    if view.problem is not None and view.root is not None:
-        plan.add(WriteCondition(tuple(members), view.problem, warning=True))
-    elif newcomers or seen.stale:
-        plan.add(ReviseJob(job, tuple(members)))
-    elif seen.record is not None:
-        plan.add(WriteCondition(tuple(members), conditions.of_pending(seen.record, view.place(seen.record))))
+    if snapshot.problem is not None and snapshot.root is not None:
+        plan.add(actions.WriteCondition(members, snapshot.problem))
+    elif new_pods or observed.stale:
+        plan.add(actions.ReviseJob(job, members))
+    elif observed.record is not None:
+        text = conditions.pending_text(observed.record, snapshot.queue_position(observed.record))
+        plan.add(actions.WriteCondition(members, text))
 
 
-def _running(view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, alive: list[WorkloadPod]) -> None:
-    unbound = [pod for pod in alive if not pod_state.is_bound(pod)]
-    if seen.record is None:
-        return
+def _follow_running(
+    snapshot: WorkloadSnapshot, plan: Plan, job: str, record: JobRecord, active: list[WorkloadPod]
+) -> None:
+    """Place the pods of an allocated job, or write that they have their nodes."""
+    unbound = [pod for pod in active if not pod_state.is_bound(pod)]
     if not unbound:
-        # News only if a crash came in between, or after a suspension.
-        told = (
-            (pod, conditions.of_running(seen.record, pod.spec.node_name)) for pod in alive if not pod.metadata.deleting
-        )
-        words = [WriteCondition((pod,), said) for pod, said in told if conditions.news(pod, said, view.now)]
-        left = min((_may_wait(view, say.pods[0]) for say in words), default=0.0)
-        if view.busy and left > 0:
-            plan.hushed = True
-            plan.look_again(left)
-        else:
-            plan.add(*words)
+        _report_running(snapshot, plan, record, active)
         return
-    broken = view.root is not None and view.root.fixed_size and _there(view) < view.root.min_members
-    if broken and len(unbound) == len(alive):
-        said = ConditionText(
-            False, "GangIncomplete", f"A member went away before job {job} started; all start together or none."
-        )
-        plan.add(DetachPods(tuple(alive), said), CancelJob(job))
+    root = snapshot.root
+    incomplete = root is not None and root.fixed_size and _member_count(snapshot) < root.min_members
+    if incomplete and len(unbound) == len(active):
+        plan.add(actions.DetachPods(tuple(active), Reason.GANG_BROKEN.text(job=job)), actions.CancelJob(job))
     else:
-        plan.add(PlacePods(job, tuple(alive)))
+        plan.add(actions.PlacePods(job, tuple(active)))
 
 
-def _ended(view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, alive: list[WorkloadPod]) -> None:
-    """The job is over and pods are not: those that run leave, those that wait are submitted again or stay."""
-    record = seen.record if seen.sight is JobKnowledge.OVER else None
-    end = reasons.end(record.state.base if record else "", lost=record is None or record.lost)
+def _report_running(snapshot: WorkloadSnapshot, plan: Plan, record: JobRecord, active: list[WorkloadPod]) -> None:
+    """Write that pods have their node, if that changed; deferred while other pods are being bound."""
+    texts = ((pod, conditions.running_text(record, pod.spec.node_name)) for pod in active if not pod.metadata.deleting)
+    changed = [(pod, text) for pod, text in texts if conditions.differs(pod, text, snapshot.now)]
+    left = min((_remaining_deferral(snapshot, pod) for pod, _ in changed), default=0.0)
+    if snapshot.binding_in_progress and left > 0:
+        plan.deferred = True
+        plan.retry_after(left)
+    else:
+        plan.add(*(actions.WriteCondition((pod,), text) for pod, text in changed))
+
+
+def _follow_ended(
+    snapshot: WorkloadSnapshot, plan: Plan, job: str, observed: ObservedJob, active: list[WorkloadPod]
+) -> None:
+    """The job is over and some pods are not: evict pods that run; submit waiting pods again, or leave them waiting."""
+    record = observed.record if observed.knowledge is JobKnowledge.OVER else None
+    end = reasons.job_end(record.state.base if record else "", lost=record is None or record.lost)
     detail = record.detail if record else None
-    told = conditions.of_end(job, end, detail, waiting=False)
-    bound = [pod for pod in alive if pod_state.is_bound(pod)]
+    text = conditions.end_text(job, end, detail, waiting=False)
+    bound = [pod for pod in active if pod_state.is_bound(pod)]
     if running := tuple(pod for pod in bound if not pod.metadata.deleting):
-        plan.add(RecoverJob(job, running, told) if end is reasons.LOST else EvictPods(running, told))
-    if leaving := tuple(pod for pod in bound if pod.metadata.deleting and conditions.news(pod, told, view.now)):
-        plan.add(ExplainEnd(leaving, told))
-    unbound = tuple(pod for pod in alive if not pod_state.is_bound(pod))
+        lost = end is reasons.LOST
+        plan.add(actions.RecoverJob(job, running, text) if lost else actions.EvictPods(running, text))
+    deleting = (pod for pod in bound if pod.metadata.deleting)
+    if unexplained := tuple(pod for pod in deleting if conditions.differs(pod, text, snapshot.now)):
+        plan.add(actions.ExplainEnd(unexplained, text))
+    unbound = tuple(pod for pod in active if not pod_state.is_bound(pod))
     if unbound:
-        said = conditions.of_end(job, end, detail, waiting=True)
-        if end.decision:
-            plan.add(WriteCondition(unbound, said, warning=True), WithdrawJob(unbound))
+        text = conditions.end_text(job, end, detail, waiting=True)
+        if end.deliberate:
+            plan.add(actions.WriteCondition(unbound, text), actions.WithdrawJob(unbound))
         else:
-            plan.add(DetachPods(unbound, said))
-    if seen.remains and len(unbound) == len(alive):
-        plan.add(CancelJob(job))
+            plan.add(actions.DetachPods(unbound, text))
+    if observed.live_components and len(unbound) == len(active):
+        plan.add(actions.CancelJob(job))
 
 
-def _finish(view: WorkloadSnapshot, plan: Plan, job: str, seen: ObservedJob, pods: list[WorkloadPod]) -> None:
-    """No pod of the job is left: end it, then let the pods go. A job of which nothing is known is waited for.
+def _finish_job(
+    snapshot: WorkloadSnapshot, plan: Plan, job: str, observed: ObservedJob, pods: list[WorkloadPod]
+) -> None:
+    """No pod of the job is left: end the job, then remove the finalizers. Waits while the job is not known.
 
-    Somebody may have moved pods of the job to another group, or out of all: then the last of them ends it.
+    If pods of the job were moved to another workload, the last of them ends the job.
     """
-    held = [pod for pod in pods if pod_state.has_finalizer(pod)]
-    if seen.sight is JobKnowledge.UNKNOWN:
+    with_finalizer = [pod for pod in pods if pod_state.has_finalizer(pod)]
+    if observed.knowledge is JobKnowledge.UNKNOWN:
         return
-    if (seen.sight is JobKnowledge.LIVE or seen.remains) and not view.elsewhere(job):
-        plan.add(CancelJob(job, outcome.of(pods)))
-    plan.add(*(RemoveFinalizer(pod) for pod in held if not _mentioned(plan, pod)))
+    live = observed.knowledge is JobKnowledge.LIVE or observed.live_components
+    if live and not snapshot.is_used_elsewhere(job):
+        plan.add(actions.CancelJob(job, outcome.summarize(pods)))
+    plan.add(*(actions.RemoveFinalizer(pod) for pod in with_finalizer if not _is_planned_removal(plan, pod)))
 
 
-def _given_up(view: WorkloadSnapshot, plan: Plan, pod: WorkloadPod) -> bool:
-    """A deleted pod whose kubelet will not tell its end: its machine is gone, or silent beyond the deadline."""
+def _is_given_up(snapshot: WorkloadSnapshot, plan: Plan, pod: WorkloadPod) -> bool:
+    """Whether a deleted pod counts as ended although its kubelet has not confirmed it: the node is gone, or has been
+    unreachable beyond the deadline.
+    """
     if not (pod.metadata.deleting and pod_state.is_bound(pod)):
         return False
-    reachable = view.reachable(pod.spec.node_name)
+    reachable = snapshot.is_reachable(pod.spec.node_name)
     if reachable:
         return False
-    left = pod_state.seconds_until_overdue(pod, view.now, view.patience if reachable is not None else 0.0)
+    patience = snapshot.dead_kubelet_seconds if reachable is not None else 0.0
+    left = pod_state.seconds_until_overdue(pod, snapshot.now, patience)
     if left is not None and left > 0:
-        plan.look_again(left)
+        plan.retry_after(left)
         return False
     if pod_state.has_finalizer(pod):
-        plan.add(
-            RemoveFinalizer(pod, f"Node {pod.spec.node_name} does not answer; the pod is given up and its job ended.")
-        )
+        plan.add(actions.RemoveFinalizer(pod, Reason.POD_GIVEN_UP.text(node=pod.spec.node_name)))
     return True
 
 
-def _there(view: WorkloadSnapshot) -> int:
-    """Members that run or want to, whichever job they have. Who leaves does not count, nor who has lost its job.
+def _member_count(snapshot: WorkloadSnapshot) -> int:
+    """Pods of the gang that run or want to run, whatever their job. Excludes pods that are being deleted and pods whose
+    job has ended.
 
-    One that has succeeded is needed until the object that made it has counted it.
+    A pod that succeeded still counts until the batch job has counted it.
     """
-    lost = {job for job, seen in view.jobs.items() if seen.sight in (JobKnowledge.OVER, JobKnowledge.FOREIGN)}
-    staying = (
-        pod for pod in view.pods if not (pod_state.is_gone(pod) or pod_state.is_gated(pod) or pod.metadata.deleting)
+    ended = {
+        job
+        for job, observed in snapshot.jobs.items()
+        if observed.knowledge in (JobKnowledge.OVER, JobKnowledge.FOREIGN)
+    }
+    active = (
+        pod for pod in snapshot.pods if not (pod_state.is_gone(pod) or pod_state.is_gated(pod) or pod.metadata.deleting)
     )
-    there = sum(pod_state.job_id(pod) not in lost for pod in staying)
-    if view.root is None or view.root.succeeded is None:
-        return there
-    return there + max(0, sum(pod.status.phase == "Succeeded" for pod in view.pods) - view.root.succeeded)
+    count = sum(pod_state.job_id(pod) not in ended for pod in active)
+    if snapshot.root is None or snapshot.root.succeeded is None:
+        return count
+    return count + max(0, sum(pod.status.phase == "Succeeded" for pod in snapshot.pods) - snapshot.root.succeeded)
 
 
-def _concern(pods: Iterable[WorkloadPod]) -> bool:
-    """Some pod still runs, waits, or is held by us."""
+def _has_unfinished(pods: Iterable[WorkloadPod]) -> bool:
+    """Whether some pod runs, waits, or has the finalizer of the bridge."""
     return any(pod_state.has_finalizer(pod) or not pod_state.is_gone(pod) for pod in pods)
 
 
-def _mentioned(plan: Plan, pod: WorkloadPod) -> bool:
-    return any(isinstance(action, RemoveFinalizer) and action.pod is pod for action in plan.actions)
+def _is_planned_removal(plan: Plan, pod: WorkloadPod) -> bool:
+    return any(isinstance(action, actions.RemoveFinalizer) and action.pod is pod for action in plan.actions)
 
 
-def _sight(view: WorkloadSnapshot, job: str) -> JobKnowledge:
-    return view.jobs.get(job, ObservedJob(JobKnowledge.UNKNOWN)).sight
+def _is_unknown(snapshot: WorkloadSnapshot, job: str) -> bool:
+    return snapshot.jobs.get(job, ObservedJob(JobKnowledge.UNKNOWN)).knowledge is JobKnowledge.UNKNOWN

@@ -1,55 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words wait for deeds: while units are given their nodes, and for a moment after, others that have theirs keep quiet.
+"""Defers condition and event writes while bindings are in flight, and for 0.5 s afterwards.
 
-Conditions and events of pods that run cost as many writes as bindings do, and nobody waits for them as a pod waits for
-its node. Whoever was kept quiet is woken when there is time.
+Conditions and events of pods that already run cost as many writes as bindings do, but no container waits for them, so
+bindings get the API server's capacity first. Workloads with deferred writes are reconciled again afterwards.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 
 from slinky.bridge.workload.grouping import Workload
+from slinky.observe import Clock, Timer
 
-#: Nobody has been given a node for so long: now there is time for words.
-CALM = 0.5
+#: Deferred writes are released once no pod has been bound for this many seconds.
+QUIET_SECONDS = 0.5
 
 
 class Deferral:
-    """Who is at work, and who has something to say when that is done."""
+    """Counts bindings in flight, and remembers the workloads whose writes were deferred."""
 
-    def __init__(self, wake: Callable[[Workload], None]) -> None:
-        self._wake = wake
-        self._placing = 0  # units that are being given their nodes
-        self._waiting: set[Workload] = set()
-        self._calm: asyncio.TimerHandle | None = None  # when nobody will have been given a node for a while
+    def __init__(self, enqueue: Callable[[Workload], None], clock: Clock) -> None:
+        self._enqueue, self._clock = enqueue, clock
+        self._in_flight = 0  # workloads whose pods are being bound
+        self._deferred: set[Workload] = set()
+        self._timer: Timer | None = None  # runs while the last binding is less than QUIET_SECONDS ago
 
     @property
-    def on(self) -> bool:
-        """Whether words should wait."""
-        return self._placing > 0 or self._calm is not None
+    def active(self) -> bool:
+        """Whether writes should be deferred."""
+        return self._in_flight > 0 or self._timer is not None
 
-    def note(self, unit: Workload, *, quiet: bool) -> None:
-        """Remember whether a unit has something to say and keeps quiet for now."""
-        (self._waiting.add if quiet else self._waiting.discard)(unit)
+    def record(self, workload: Workload, *, deferred: bool) -> None:
+        """Remember whether writes of a workload were deferred."""
+        (self._deferred.add if deferred else self._deferred.discard)(workload)
 
     @contextlib.contextmanager
-    def placing(self) -> Iterator[None]:
-        """While a unit is given its nodes."""
-        self._placing += 1
-        if self._calm is not None:
-            self._calm.cancel()
-            self._calm = None
+    def binding(self) -> Iterator[None]:
+        """Defer writes while the pods of a workload are being bound."""
+        self._in_flight += 1
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         try:
             yield
         finally:
-            self._placing -= 1
-            if not self._placing:
-                self._calm = asyncio.get_running_loop().call_later(CALM, self._speak)
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._timer = self._clock.call_later(QUIET_SECONDS, self._release)
 
-    def _speak(self) -> None:
-        """All who have waited for this may say what they have to."""
-        self._calm = None
-        waiting, self._waiting = self._waiting, set()
-        for unit in waiting:
-            self._wake(unit)
+    def _release(self) -> None:
+        """Reconcile all workloads whose writes were deferred."""
+        self._timer = None
+        deferred, self._deferred = self._deferred, set()
+        for workload in deferred:
+            self._enqueue(workload)

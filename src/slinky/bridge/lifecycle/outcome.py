@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of the pods of a job together, for its record in accounting. Pure."""
+"""Summarizes how the pods of a job ended, for the accounting record of the job. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -8,44 +8,45 @@ from slinky.bridge.state.views import Terminated, WorkloadPod
 
 
 class PodOutcome(NamedTuple):
-    """How pods ended, with which exit code, and why."""
+    """How the pods of a job ended: result, exit code and reason."""
 
-    word: str = ""
-    code: int = 0
-    why: str = ""
+    result: str = ""
+    exit_code: int = 0
+    reason: str = ""
 
     def __str__(self) -> str:
-        return f"pods {self.word}, exit code {self.code}" + (f" ({self.why})" if self.why else "")
+        return f"pods {self.result}, exit code {self.exit_code}" + (f" ({self.reason})" if self.reason else "")
 
 
-#: The job is taken from pods that live on without it.
+#: The job is ended although its pods have not ended.
 WITHDRAWN = PodOutcome()
 
 
-def of(pods: Iterable[WorkloadPod]) -> PodOutcome:
-    """The worst that happened to any of them. One that was stopped by its deletion did not fail, whatever it says."""
+def summarize(pods: Iterable[WorkloadPod]) -> PodOutcome:
+    """The worst outcome of any pod. A pod that failed because it was deleted counts as deleted, not as failed."""
     group = list(pods)
     if failed := [pod for pod in group if pod.status.phase == "Failed" and not pod.metadata.deleting]:
-        worst = max(failed, key=_code)
-        return PodOutcome("Failed", _code(worst) or 1, ": ".join(filter(None, (worst.metadata.name, _reason(worst)))))
+        worst = max(failed, key=_exit_code)
+        reason = ": ".join(filter(None, (worst.metadata.name, _reason(worst))))
+        return PodOutcome("Failed", _exit_code(worst) or 1, reason)
     if all(pod.status.phase == "Succeeded" for pod in group):
         return PodOutcome("Succeeded")
-    return PodOutcome("Deleted", max(map(_code, group), default=0))
+    return PodOutcome("Deleted", max(map(_exit_code, group), default=0))
 
 
-def _code(pod: WorkloadPod) -> int:
-    return max((end.exit_code for end in _ends(pod)), default=0)
+def _exit_code(pod: WorkloadPod) -> int:
+    return max((state.exit_code for state in _terminated(pod)), default=0)
 
 
 def _reason(pod: WorkloadPod) -> str:
-    """In the kubelet's words: what it did to the pod, or how the container with the worst exit code ended."""
-    worst = max(_ends(pod), key=lambda end: end.exit_code, default=Terminated())
+    """The kubelet's reason for the pod, or for the container with the highest exit code."""
+    worst = max(_terminated(pod), key=lambda state: state.exit_code, default=Terminated())
     return pod.status.reason or worst.reason
 
 
-def _ends(pod: WorkloadPod) -> Sequence[Terminated]:
-    """How containers ended; those that prepare the pod only if it never got further."""
+def _terminated(pod: WorkloadPod) -> Sequence[Terminated]:
+    """The final states of the containers; of the init containers only if no other container has one."""
     for statuses in (pod.status.container_statuses, pod.status.init_container_statuses):
-        if found := [status.state.terminated for status in statuses if status.state.terminated is not None]:
-            return found
+        if states := [status.state.terminated for status in statuses if status.state.terminated is not None]:
+            return states
     return ()

@@ -1,183 +1,190 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an allocation to bound pods: which pod gets which node, what must be there before, and when that has to wait."""
+"""Binds the pods of an allocated job to its nodes: assign nodes, wait until they are usable, prepare, bind.
+
+Placement waits for nodes that are not ready, for pods of earlier jobs that still run there, for devices and for
+volumes. If the nodes do not suit the pods, it ends the job, so that the pods are submitted again.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from slinky.bridge import metrics
 from slinky.bridge.devices.allocation import DevicesInUse
 from slinky.bridge.devices.claims import ClaimWriter
 from slinky.bridge.feasibility import kubelet_capacity
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.volume_state import VolumePending, VolumeState, volume_claims_of
 from slinky.bridge.lifecycle import assignment
-from slinky.bridge.lifecycle.assignment import Assignment, Misplaced
-from slinky.bridge.lifecycle.pod_writer import PodWriter, each
+from slinky.bridge.lifecycle.assignment import Assignment, UnsuitableNodes
+from slinky.bridge.lifecycle.pod_writer import PodWriter, for_each_pod
 from slinky.bridge.lifecycle.release import Releaser
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.views import WorkloadPod
-from slinky.bridge.status.conditions import ConditionText
+from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import Key, Later
-from slinky.observe import histogram
 from slinky.slurm import JobRecord
 
-BIND_SECONDS = histogram("slinky_bridge_place_seconds", "From a seen allocation to the last pod of it bound.")
+#: Seconds between two checks of allocated devices that another claim still uses.
+DEVICES_RETRY = 5.0
+#: Seconds between two checks of a node where pods of earlier jobs still run.
+CLEARING_RETRY = 0.5
+#: Seconds between two checks of a node that is not ready, or cordoned.
+NOT_READY_RETRY = 1.0
 
-#: Why pods wait whose volumes are not there.
-VOLUME_PENDING = "VolumePending"
-#: How often granted devices are looked at that somebody else still holds.
-HELD_AGAIN = 5.0
-#: How often a node that is being cleared is looked at.
-CLEARING_AGAIN = 0.5
-#: The same for one that does not answer, or is cordoned.
-CLOSED_AGAIN = 1.0
+Assignments = Mapping[str, Assignment]
+"""Assignments by pod uid."""
 
 
 class Placement:
-    """Gives pods their nodes."""
+    """Binds the pods of a job to the nodes that Slurm allocated."""
 
     def __init__(
         self,
-        stock: ClusterState,
-        ledger: JobRegistry,
-        feasible: Exclusions,
+        cluster: ClusterState,
+        registry: JobRegistry,
+        exclusions: Exclusions,
         releaser: Releaser,
-        hands: PodWriter,
+        writer: PodWriter,
         claims: ClaimWriter,
-        storage: VolumeState,
+        volumes: VolumeState,
     ) -> None:
-        self._stock, self._ledger, self._feasible = stock, ledger, feasible
-        self._releaser, self._hands, self._claims, self._storage = releaser, hands, claims, storage
+        self._cluster, self._registry, self._exclusions = cluster, registry, exclusions
+        self._releaser, self._writer, self._claims, self._volumes = releaser, writer, claims, volumes
 
-    async def place(self, unit: Workload, job: str, pods: tuple[WorkloadPod, ...], wish: JobSpec | None) -> None:
-        """Bind the pods of a job to the nodes that Slurm gave it. Raises `Later` where that has to wait."""
-        record = self._ledger.observe(job, pods, "").record
+    async def place(
+        self, workload: Workload, job: str, pods: tuple[WorkloadPod, ...], job_spec: JobSpec | None
+    ) -> None:
+        """Bind the pods of a job to its nodes. Raises `Later` if they have to wait."""
+        record = self._registry.observe(job, pods, "").record
         if record is None or record.resources is None:
             return
         try:
-            seats = await self._seats(job, record, pods, wish)
-            await self._wait_for_answer(job, pods, seats)
-            if wish is not None and wish.request.shared:
-                await self._wait_for_empty_nodes(job, pods, {seat.node for seat in seats.values()})
+            assignments = await self._assign(job, record, pods, job_spec)
+            await self._wait_for_ready_nodes(job, pods, assignments)
+            if job_spec is not None and job_spec.request.shared:
+                await self._wait_for_empty_nodes(job, pods, {item.node for item in assignments.values()})
             else:
-                await self._wait_for_room(job, pods, seats)
-            unbound = [pod for pod in pods if not pod_state.is_bound(pod) and not pod.metadata.deleting]
-            with BIND_SECONDS.time():
-                # All or nothing: no pod of a gang starts before every one of them can.
-                needy = [pod for pod in unbound if self._claims.needs_claims(pod) or volume_claims_of(pod)]
-                await each(needy, lambda pod: self._ready(pod, seats[pod.metadata.uid]))
-                await each(unbound, lambda pod: self._start(record, pod, seats[pod.metadata.uid].node))
-        except Misplaced as error:
-            await self._give_back(job, pods, error)
+                await self._wait_for_capacity(job, pods, assignments)
+            await self._bind_all(record, pods, assignments)
+        except UnsuitableNodes as error:
+            await self._return_nodes(job, pods, error)
             raise Later(str(error)) from error
         except DevicesInUse as error:
-            # A claim that is freed wakes us; this is for claims that nobody frees.
-            waiting = [pod for pod in pods if not pod_state.is_bound(pod)]
-            await self._hands.tell(
-                waiting, ConditionText(False, "DevicesHeld", f"Slurm job {job} has its nodes, but {error}.")
-            )
-            await self._label_bare(waiting, job)
-            raise Later(str(error), after=HELD_AGAIN) from error
+            # A claim that is released triggers a reconcile; this retry is for claims that are not watched.
+            await self._write_waiting(job, pods, Reason.DEVICES_HELD.text(job=job, problem=error))
+            raise Later(str(error), after=DEVICES_RETRY) from error
         except VolumePending as error:
-            waiting = [pod for pod in pods if not pod_state.is_bound(pod)]
-            await self._hands.tell(
-                waiting, ConditionText(False, VOLUME_PENDING, f"Slurm job {job} has its nodes, but {error}.")
-            )
-            await self._label_bare(waiting, job)
+            await self._write_waiting(job, pods, Reason.VOLUME_PENDING.text(job=job, problem=error))
             raise
         except Later:
-            await self._label_bare(pods, job)
+            await self._label_unlabelled(pods, job)
             raise
-        if unit.kind == "NativeGroup":
-            await self._stock.report_group_scheduled(unit.key)
+        if workload.kind == "NativeGroup":
+            await self._cluster.report_group_scheduled(workload.key)
 
-    async def _give_back(self, job: str, pods: tuple[WorkloadPod, ...], error: Misplaced) -> None:
-        """The nodes do not suit: tell it, and unless some pods run already return them and ask again."""
-        said = ConditionText(False, "NodeUnsuitable", f"Slurm job {job} is given back: {error}.")
+    async def _bind_all(self, record: JobRecord, pods: tuple[WorkloadPod, ...], assignments: Assignments) -> None:
+        """Prepare all pods, then bind them: no pod of a gang starts before all of them can start.
+
+        The condition is written later, when no pod waits for a binding: see `pod_state.queue_priority`.
+        """
+        unbound = [pod for pod in pods if not pod_state.is_bound(pod) and not pod.metadata.deleting]
+        with metrics.PLACE_SECONDS.time():
+            with_claims = [pod for pod in unbound if self._claims.needs_claims(pod) or volume_claims_of(pod)]
+            await for_each_pod(with_claims, lambda pod: self._prepare(pod, assignments[pod.metadata.uid]))
+            await for_each_pod(
+                unbound,
+                lambda pod: self._writer.bind(pod, assignments[pod.metadata.uid].node, record.job_id, record.sluid),
+            )
+
+    async def _write_waiting(self, job: str, pods: tuple[WorkloadPod, ...], text: ConditionText) -> None:
+        """Write why pods without a node wait, and label those that the binding would have labelled."""
         unbound = [pod for pod in pods if not pod_state.is_bound(pod)]
-        await self._hands.tell(unbound, said, warning=True)
-        if len(unbound) == len(pods):
-            await each(unbound, self._claims.release)
-            await each(unbound, self._hands.unlabel)
-            await self._releaser.end(job)
+        await self._writer.write_conditions(unbound, text)
+        await self._label_unlabelled(unbound, job)
 
-    async def _wait_for_answer(self, job: str, pods: tuple[WorkloadPod, ...], seats: Mapping[str, Assignment]) -> None:
-        """A node that is cordoned or silent gets no pod; it may answer again before Slurm is told to leave it out."""
-        waiting = [pod for pod in pods if not pod_state.is_bound(pod)]
-        for name in sorted({seats[pod.metadata.uid].node for pod in waiting}):
-            node = self._stock.nodes.get(Key("", name))
-            if node is None or not (why := pod_state.unavailable_reason(node)):
+    async def _return_nodes(self, job: str, pods: tuple[WorkloadPod, ...], error: UnsuitableNodes) -> None:
+        """Write that the nodes do not suit. Unless some pods run already, end the job and submit the pods again."""
+        unbound = [pod for pod in pods if not pod_state.is_bound(pod)]
+        await self._writer.write_conditions(unbound, Reason.NODE_UNSUITABLE.text(job=job, problem=error))
+        if len(unbound) == len(pods):
+            await for_each_pod(unbound, self._claims.release)
+            await for_each_pod(unbound, self._writer.remove_label)
+            await self._releaser.end_job(job)
+
+    async def _wait_for_ready_nodes(self, job: str, pods: tuple[WorkloadPod, ...], assignments: Assignments) -> None:
+        """Bind no pod to a node that is cordoned or not ready. It may recover before it is drained in Slurm."""
+        unbound = [pod for pod in pods if not pod_state.is_bound(pod)]
+        for name in sorted({assignments[pod.metadata.uid].node for pod in unbound}):
+            node = self._cluster.nodes.get(Key("", name))
+            if node is None or not (problem := pod_state.unavailable_reason(node)):
                 continue
-            if self._feasible.is_drained(node):
-                raise Misplaced(f"{name} {why}")
-            message = f"Slurm job {job} has node {name}, which {why}."
-            await self._hands.tell(waiting, ConditionText(False, "NodeNotReady", message))
-            raise Later(message, after=CLOSED_AGAIN)
+            if self._exclusions.is_drained(node):
+                raise UnsuitableNodes(f"node {name} {problem}")
+            text = Reason.NODE_NOT_READY.text(job=job, node=name, problem=problem)
+            await self._writer.write_conditions(unbound, text)
+            raise Later(text.message, after=NOT_READY_RETRY)
 
     async def _wait_for_empty_nodes(self, job: str, pods: tuple[WorkloadPod, ...], nodes: set[str]) -> None:
-        """Slurm gives a node away the moment its job ends; whole nodes are taken only once they are empty."""
+        """Wait until whole nodes are empty: Slurm reallocates a node as soon as its job ends, before its pods stop."""
         for node in sorted(nodes):
-            if late := self._stock.other_pods_on(node, job):
-                message = f"Slurm job {job} has node {node}, where {late[0].key} is still being stopped."
-                await self._hands.tell(pods, ConditionText(False, "NodeClearing", message))
-                raise Later(message, after=CLEARING_AGAIN)
+            if leaving := self._cluster.other_pods_on(node, job):
+                text = Reason.NODE_CLEARING.text(job=job, node=node, pod=leaving[0].key)
+                await self._writer.write_conditions(pods, text)
+                raise Later(text.message, after=CLEARING_RETRY)
 
-    async def _wait_for_room(self, job: str, pods: tuple[WorkloadPod, ...], seats: Mapping[str, Assignment]) -> None:
-        """On shared nodes, former pods make room first; Slurm may have told of the new job before the end of theirs."""
-        for name in sorted({seat.node for seat in seats.values()}):
-            there = self._stock.other_pods_on(name, job)
-            coming = [pod for pod in pods if seats[pod.metadata.uid].node == name]
-            node = self._stock.nodes.get(Key("", name))
-            if (
-                there
-                and node is not None
-                and (lack := kubelet_capacity.exceeded_resource(node.status.allocatable, there, coming))
-            ):
-                message = f"Slurm job {job} has its part of node {name}, where {_leaving(there).key} still uses {lack}."
-                waiting = [pod for pod in coming if not pod_state.is_bound(pod)]
-                await self._hands.tell(waiting, ConditionText(False, "NodeClearing", message))
-                raise Later(message, after=CLEARING_AGAIN)
+    async def _wait_for_capacity(self, job: str, pods: tuple[WorkloadPod, ...], assignments: Assignments) -> None:
+        """Wait until pods of earlier jobs leave enough of a shared node. The mirror may have read the new job before
+        the end of theirs.
+        """
+        for name in sorted({item.node for item in assignments.values()}):
+            leaving = self._cluster.other_pods_on(name, job)
+            node = self._cluster.nodes.get(Key("", name))
+            if not leaving or node is None:
+                continue
+            arriving = [pod for pod in pods if assignments[pod.metadata.uid].node == name]
+            if lack := kubelet_capacity.exceeded_resource(node.status.allocatable, leaving, arriving):
+                text = Reason.NODE_FULL.text(job=job, node=name, pod=_next_to_leave(leaving).key, lack=lack)
+                await self._writer.write_conditions([pod for pod in arriving if not pod_state.is_bound(pod)], text)
+                raise Later(text.message, after=CLEARING_RETRY)
 
-    async def _seats(
-        self, job: str, record: JobRecord, pods: tuple[WorkloadPod, ...], wish: JobSpec | None
+    async def _assign(
+        self, job: str, record: JobRecord, pods: tuple[WorkloadPod, ...], job_spec: JobSpec | None
     ) -> dict[str, Assignment]:
-        """The node of each pod, by its uid, and the component that granted it. Raises `Misplaced`."""
-        parts = self._ledger.track_components(job) or [record]
-        seats: dict[str, Assignment] = {}
-        for part, team in zip(parts, assignment.teams(pods, record, len(parts)), strict=True):
-            hosts = [granted.node for granted in part.resources or ()]
-            nodes = {host: node for host in hosts if (node := self._feasible.node_of_host(host)) is not None}
-            per_node = wish.pods_per_node if wish else assignment.crowding(team, hosts)
-            chosen = assignment.assign(
-                team, hosts, {host: node.metadata.name for host, node in nodes.items()}, per_node
-            )
+        """The assignment of each pod, by pod uid. Raises `UnsuitableNodes`."""
+        components = self._registry.track_components(job) or [record]
+        assignments: dict[str, Assignment] = {}
+        groups = assignment.pods_by_component(pods, record, len(components))
+        for component, group in zip(components, groups, strict=True):
+            hosts = [allocated.node for allocated in component.resources or ()]
+            nodes = {host: node for host in hosts if (node := self._exclusions.node_of_host(host)) is not None}
+            per_node = job_spec.pods_per_node if job_spec else assignment.infer_pods_per_node(group, hosts)
+            node_names = {host: node.metadata.name for host, node in nodes.items()}
+            node_of_pod = assignment.assign(group, hosts, node_names, per_node)
             by_name = {node.metadata.name: node for node in nodes.values()}
-            for pod in team:
-                node = by_name[chosen[pod.metadata.uid]]
-                if not pod_state.is_bound(pod) and (why := await self._feasible.check_and_reserve(pod, node)):
-                    raise Misplaced(f"{node.metadata.name} does not suit {pod.metadata.name}: {why}")
-                seats[pod.metadata.uid] = Assignment(node.metadata.name, part)
-        return seats
+            for pod in group:
+                node = by_name[node_of_pod[pod.metadata.uid]]
+                if not pod_state.is_bound(pod) and (problem := await self._exclusions.check_and_reserve(pod, node)):
+                    raise UnsuitableNodes(f"node {node.metadata.name} does not suit pod {pod.metadata.name}: {problem}")
+                assignments[pod.metadata.uid] = Assignment(node.metadata.name, component)
+        return assignments
 
-    async def _ready(self, pod: WorkloadPod, seat: Assignment) -> None:
-        """Devices and volumes first: a pod that is bound must have all it needs."""
-        await self._claims.prepare(pod, seat.node, seat.part)
-        node = self._stock.nodes.get(Key("", seat.node))
+    async def _prepare(self, pod: WorkloadPod, assigned: Assignment) -> None:
+        """Allocate devices and volumes: a bound pod must have all of them."""
+        await self._claims.prepare(pod, assigned.node, assigned.component)
+        node = self._cluster.nodes.get(Key("", assigned.node))
         if node is None:
-            raise Later(f"node {seat.node} has just gone")
-        await self._storage.provide_volumes(pod, node)
+            raise Later(f"node {assigned.node} no longer exists")
+        await self._volumes.provide_volumes(pod, node)
 
-    async def _start(self, record: JobRecord, pod: WorkloadPod, node: str) -> None:
-        """What to say of it comes later, when no pod waits for a node: see `intake.urgency`."""
-        await self._hands.bind(pod, node, record.job_id, record.sluid)
-
-    async def _label_bare(self, pods: Iterable[WorkloadPod], job: str) -> None:
-        """Pods whose binding, and the name of their job with it, has to wait get the name at once."""
-        await each([pod for pod in pods if not pod_state.job_id(pod)], lambda pod: self._hands.label(pod, job))
+    async def _label_unlabelled(self, pods: Iterable[WorkloadPod], job: str) -> None:
+        """Label pods whose binding, which would have written the label, has to wait."""
+        unlabelled = [pod for pod in pods if not pod_state.job_id(pod)]
+        await for_each_pod(unlabelled, lambda pod: self._writer.label(pod, job))
 
 
-def _leaving(pods: Sequence[WorkloadPod]) -> WorkloadPod:
-    """The pod that is most likely to go next."""
+def _next_to_leave(pods: Sequence[WorkloadPod]) -> WorkloadPod:
+    """The pod that most likely stops next."""
     return max(pods, key=lambda pod: pod.metadata.deleting)

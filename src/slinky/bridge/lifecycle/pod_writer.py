@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written to pods: their job, their node, what to say about them, and the end of our hold.
+"""All writes to pods: job label, binding, conditions, eviction, finalizer.
 
-Every write names the uid, so that a new pod under an old name is never meant. A pod that is gone or already where
-it should be is no error.
+Every write names the uid of the pod, so a new pod with the same name is never changed. A pod that no longer exists, or
+that is already as it should be, is no error.
 """
 
 import asyncio
@@ -12,44 +12,39 @@ from typing import Any
 
 import msgspec
 
-from slinky.bridge import names
+from slinky.bridge import metrics, names
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
-from slinky.bridge.status import conditions as watch
-from slinky.bridge.status import reasons
-from slinky.bridge.status.conditions import ConditionText
+from slinky.bridge.status import conditions, reasons
+from slinky.bridge.status.reasons import ConditionText
 from slinky.bridge.workload import pod_state
 from slinky.kube import Cache, Conflict, EventRecorder, Key, KubeClient, NotFound
 from slinky.kube.client import STRATEGIC
 from slinky.kube.conditions import build_condition, condition_manifest, find_condition
-from slinky.observe import Log, counter
 
-log = Log("slinky.bridge.lifecycle.pod_writer")
-
-BOUND = counter("slinky_bridge_binds_total", "Pods put on a node.")
-EVICTED = counter("slinky_bridge_evictions_total", "Pods deleted because their job ended, by reason.", "reason")
-
-#: Writes at once: the API server takes some hundred a second, and others want their share.
+#: Concurrent writes: the API server takes some hundred a second, and other clients need a share of that.
 CONCURRENCY = 64
-#: So many bindings are remembered until the watch has surely told of them.
-RECENT = 4096
+#: This many bindings are remembered: more than can be in flight until the watch reports them.
+MAX_RECENT_BINDINGS = 4096
 
 
-async def each(pods: Iterable[WorkloadPod], work: Callable[[WorkloadPod], Awaitable[None]]) -> None:
-    """Do something for many pods at once; the first failure is raised when all have been tried."""
-    left = list(pods)
-    todo = iter(left)
+async def for_each_pod(pods: Iterable[WorkloadPod], work: Callable[[WorkloadPod], Awaitable[None]]) -> None:
+    """Run `work` for many pods concurrently; raises the first failure after all pods have been tried."""
+    group = list(pods)
+    remaining = iter(group)
     failures: list[Exception] = []
 
-    async def hand() -> None:
-        for pod in todo:
+    async def worker() -> None:
+        for pod in remaining:
             try:
                 await work(pod)
             except Exception as error:
                 failures.append(error)
 
-    # A task for each hand, not for each pod: for a large gang those were a tenth of all the work.
-    await asyncio.gather(*(hand() for _ in range(min(CONCURRENCY, len(left)))))
+    # A task for each worker, not for each pod: measured, a task per pod cost a tenth of the time of a large gang.
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(min(CONCURRENCY, len(group))):
+            tasks.create_task(worker())
     if failures:
         raise failures[0]
 
@@ -61,122 +56,129 @@ class PodWriter:
         self, client: KubeClient, pods: Cache[WorkloadPod], recorder: EventRecorder, settings: BridgeSettings
     ) -> None:
         self._client, self._pods, self._recorder, self._settings = client, pods, recorder, settings
-        self._bound: dict[str, str] = {}  # uid to node, of the latest: a binding is final, so none is sent twice
+        self._bound: dict[str, str] = {}  # node by pod uid, of recent bindings: a binding is final and sent only once
 
-    async def hold(self, pod: WorkloadPod) -> None:
-        """Give a pod our hold and the right to run on our nodes; its job comes with its node."""
+    async def add_finalizer(self, pod: WorkloadPod) -> None:
+        """Add the finalizer and the toleration; the job label is written with the binding."""
         if not pod_state.has_finalizer(pod):
             await self.label(pod)
 
     async def label(self, pod: WorkloadPod, job: str = "") -> None:
-        """Give a pod its job, our hold, and the right to run on our nodes; in one write."""
-        meta: dict[str, Any] = {"finalizers": [names.FINALIZER], **({"labels": {names.JOB_LABEL: job}} if job else {})}
-        tolerations = tolerating(pod, self._settings)
-        await self._patch(pod, {"metadata": meta, **({"spec": {"tolerations": tolerations}} if tolerations else {})})
+        """Write the job label, the finalizer, and the toleration of the bridge's taint, in one patch."""
+        labels = {"labels": {names.JOB_LABEL: job}} if job else {}
+        metadata: dict[str, Any] = {"finalizers": [names.FINALIZER], **labels}
+        tolerations = build_tolerations(pod, self._settings)
+        spec = {"spec": {"tolerations": tolerations}} if tolerations else {}
+        await self._patch(pod, {"metadata": metadata, **spec})
 
-    async def relabel(self, pod: WorkloadPod, job: str, sluid: str) -> None:
-        """Give a pod that runs another job than it had."""
-        notes = {names.SLUID_ANNOTATION: sluid or None}
-        meta = {"labels": {names.JOB_LABEL: job}, "annotations": notes, "finalizers": [names.FINALIZER]}
-        await self._patch(pod, {"metadata": meta})
+    async def replace_label(self, pod: WorkloadPod, job: str, sluid: str) -> None:
+        """Write another job to a running pod."""
+        annotations = {names.SLUID_ANNOTATION: sluid or None}
+        metadata = {"labels": {names.JOB_LABEL: job}, "annotations": annotations, "finalizers": [names.FINALIZER]}
+        await self._patch(pod, {"metadata": metadata})
 
-    async def unlabel(self, pod: WorkloadPod) -> None:
-        """Take the job off a pod that has no node."""
-        blank = {
+    async def remove_label(self, pod: WorkloadPod) -> None:
+        """Remove the job from a pod that has no node."""
+        metadata = {
             "labels": {names.JOB_LABEL: None},
             "annotations": {names.NODE_ANNOTATION: None, names.SLUID_ANNOTATION: None},
         }
-        await self._patch(pod, {"metadata": blank})
+        await self._patch(pod, {"metadata": metadata})
 
     async def bind(self, pod: WorkloadPod, node: str, job: str, sluid: str) -> None:
-        """Put a pod on its node, and note node and job on it."""
+        """Bind a pod to its node; the binding also writes node, job and SLUID to the pod."""
         if self._bound.get(pod.metadata.uid) == node:
             return
-        notes = {names.NODE_ANNOTATION: node, **({names.SLUID_ANNOTATION: sluid} if sluid else {})}
-        label = {names.JOB_LABEL: job}
+        annotations = {names.NODE_ANNOTATION: node, **({names.SLUID_ANNOTATION: sluid} if sluid else {})}
+        labels = {names.JOB_LABEL: job}
         try:
-            await self._client.bind(pod.key, node, uid=pod.metadata.uid, annotations=notes, labels=label)
+            await self._client.bind(pod.key, node, uid=pod.metadata.uid, annotations=annotations, labels=labels)
         except NotFound:
             return
         except Conflict:
-            now = await self._client.find(OUR_PODS, pod.key)
-            if now is None or now.metadata.uid != pod.metadata.uid or now.spec.node_name == node:
+            current = await self._client.find(OUR_PODS, pod.key)
+            if current is None or current.metadata.uid != pod.metadata.uid or current.spec.node_name == node:
                 return
             raise
-        BOUND.inc()
+        metrics.BINDS.inc()
         self._bound[pod.metadata.uid] = node
-        if len(self._bound) > RECENT:
+        if len(self._bound) > MAX_RECENT_BINDINGS:
             del self._bound[next(iter(self._bound))]
 
-    async def tell(self, pods: Iterable[WorkloadPod], said: ConditionText, *, warning: bool = False) -> None:
-        """Say the same about many pods."""
-        await each(pods, lambda pod: self.say(pod, said, warning=warning))
+    async def write_conditions(self, pods: Iterable[WorkloadPod], text: ConditionText) -> None:
+        """Write the same condition to many pods."""
+        await for_each_pod(pods, lambda pod: self.write_condition(pod, text))
 
-    async def say(self, pod: WorkloadPod, said: ConditionText, *, warning: bool = False) -> None:
-        """Set the pod's condition if that is news, with an event when the reason changed."""
-        if not watch.news(pod, said, self._client.clock.now()):
+    async def write_condition(self, pod: WorkloadPod, text: ConditionText) -> None:
+        """Write the condition of the pod if it changed, with an event if the reason changed."""
+        if not conditions.differs(pod, text, self._client.clock.now()):
             return
         old = find_condition(pod.status.conditions, names.SCHEDULED)
-        conditions = [self._condition(pod, names.SCHEDULED, said.scheduled, said)]
-        if not pod_state.is_bound(pod) and not said.scheduled:
-            conditions.append(self._condition(pod, "PodScheduled", False, said))
-        await self._patch_status(pod, conditions)
-        if old is None or old.reason != said.reason:
-            reason = "Scheduled" if said.scheduled else said.reason
-            self._recorder.record(OUR_PODS.reference(pod), reason, said.message, warning=warning)
+        manifests = [self._condition(pod, names.SCHEDULED, text.status, text)]
+        if not pod_state.is_bound(pod) and not text.status:
+            manifests.append(self._condition(pod, "PodScheduled", False, text))
+        await self._patch_status(pod, manifests)
+        if old is None or old.reason != text.reason:
+            reason = reasons.SCHEDULED_EVENT if text.status else text.reason
+            self._recorder.record(OUR_PODS.reference(pod), reason, text.message, warning=text.warning)
 
-    async def evict(self, pod: WorkloadPod, said: ConditionText) -> None:
+    async def evict(self, pod: WorkloadPod, end: ConditionText) -> None:
         """Delete a pod whose job ended."""
-        self._recorder.record(OUR_PODS.reference(pod), said.reason, said.message, warning=True)
+        self._recorder.record(OUR_PODS.reference(pod), end.reason, end.message, warning=True)
         try:
             await self._client.delete(OUR_PODS, pod.key, uid=pod.metadata.uid)
         except (NotFound, Conflict):
             return
-        EVICTED.labels(said.reason).inc()
+        metrics.EVICTIONS.labels(end.reason).inc()
 
-    async def explain(self, pod: WorkloadPod, said: ConditionText) -> None:
-        """Put the end of its job on a pod that leaves for that; owners know the condition of a disruption, and can be
-        told to give up by the one of an end for good.
+    async def write_end_conditions(self, pod: WorkloadPod, end: ConditionText) -> None:
+        """Write the end of the job to a pod that is being deleted because of it.
+
+        Owners know the condition `DisruptionTarget`. A podFailurePolicy can match the condition of a final end, so that
+        the owner does not replace the pod.
         """
-        kinds = [(names.SCHEDULED, False), ("DisruptionTarget", True)]
-        if said.reason in reasons.FINAL:
-            kinds.append((names.ENDED, True))
-        await self._patch_status(pod, [self._condition(pod, kind, value, said) for kind, value in kinds])
+        types = [(names.SCHEDULED, False), ("DisruptionTarget", True)]
+        if end.reason in reasons.FINAL:
+            types.append((names.ENDED, True))
+        await self._patch_status(pod, [self._condition(pod, kind, status, end) for kind, status in types])
 
-    async def let_go(self, pod: WorkloadPod, warning: str = "") -> None:
-        """Remove our hold and what we made for the pod."""
-        if warning:
-            self._recorder.record(OUR_PODS.reference(pod), "PodGivenUp", warning, warning=True)
-        made = pod.status.extended_resource_claim_status
-        if made and made.resource_claim_name:
+    async def remove_finalizer(self, pod: WorkloadPod, event: ConditionText | None = None) -> None:
+        """Remove the finalizer, and the claim that the bridge created for the pod."""
+        if event is not None:
+            self._recorder.record(OUR_PODS.reference(pod), event.reason, event.message, warning=event.warning)
+        claim = pod.status.extended_resource_claim_status
+        if claim and claim.resource_claim_name:
             with contextlib.suppress(NotFound):
-                await self._client.delete(RESOURCE_CLAIMS, Key(pod.metadata.namespace, made.resource_claim_name))
+                await self._client.delete(RESOURCE_CLAIMS, Key(pod.metadata.namespace, claim.resource_claim_name))
         await self._patch(pod, {"metadata": {"$deleteFromPrimitiveList/finalizers": [names.FINALIZER]}})
 
-    def _condition(self, pod: WorkloadPod, kind: str, value: bool | None, said: ConditionText) -> dict[str, Any]:
-        now, text = self._client.clock.now(), (said.reason, said.message)
-        return condition_manifest(build_condition(pod.status.conditions, kind, value, *text, now=now))
+    def _condition(self, pod: WorkloadPod, kind: str, status: bool | None, text: ConditionText) -> dict[str, Any]:
+        now = self._client.clock.now()
+        return condition_manifest(
+            build_condition(pod.status.conditions, kind, status, text.reason, text.message, now=now)
+        )
 
     async def _patch(self, pod: WorkloadPod, patch: Mapping[str, Any], *, subresource: str = "") -> None:
-        meta = {**patch.get("metadata", {}), "uid": pod.metadata.uid}
-        body = {**patch, "metadata": meta}
+        metadata = {**patch.get("metadata", {}), "uid": pod.metadata.uid}
+        body = {**patch, "metadata": metadata}
         try:
-            now = await self._client.patch(OUR_PODS, pod.key, body, subresource=subresource, kind=STRATEGIC)
+            patched = await self._client.patch(OUR_PODS, pod.key, body, subresource=subresource, kind=STRATEGIC)
         except NotFound:
             return
         except Conflict:
-            if (found := await self._client.find(OUR_PODS, pod.key)) and found.metadata.uid == pod.metadata.uid:
+            current = await self._client.find(OUR_PODS, pod.key)
+            if current and current.metadata.uid == pod.metadata.uid:
                 raise
             return
-        self._pods.record_write(now)
+        self._pods.record_write(patched)
 
-    async def _patch_status(self, pod: WorkloadPod, conditions: list[dict[str, Any]]) -> None:
-        await self._patch(pod, {"status": {"conditions": conditions}}, subresource="status")
+    async def _patch_status(self, pod: WorkloadPod, manifests: list[dict[str, Any]]) -> None:
+        await self._patch(pod, {"status": {"conditions": manifests}}, subresource="status")
 
 
-def tolerating(pod: WorkloadPod, settings: BridgeSettings) -> list[dict[str, Any]]:
-    """The pod's tolerations with ours; empty if it has that already."""
+def build_tolerations(pod: WorkloadPod, settings: BridgeSettings) -> list[dict[str, Any]]:
+    """The pod's tolerations with the one for the bridge's taint; empty if the pod has it already."""
     effect = "NoExecute" if settings.taint == "None" else settings.taint
-    ours = {"key": names.MANAGED_TAINT, "operator": "Equal", "value": settings.scheduler_name, "effect": effect}
-    held = [msgspec.to_builtins(toleration) for toleration in pod.spec.tolerations]
-    return [] if ours in held else [*held, ours]
+    own = {"key": names.MANAGED_TAINT, "operator": "Equal", "value": settings.scheduler_name, "effect": effect}
+    current = [msgspec.to_builtins(toleration) for toleration in pod.spec.tolerations]
+    return [] if own in current else [*current, own]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One unit at a time: look, decide, act.
+"""Reconciles one workload: build a snapshot, `decide`, carry out the plan.
 
-The reconcile gathers a view from the caches and the mirror, asks `decide`, and carries the plan out in order. It
-holds no state of its own but who is at work: what it needs after a restart is on the pods and in the jobs.
+The snapshot comes from the caches and from the mirror of Slurm. The reconciler has no state of its own except the
+bindings in flight: after a restart, everything it needs is on the pods and in the jobs.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.claims import ClaimWriter
@@ -14,36 +14,21 @@ from slinky.bridge.devices.demand import ClaimPending, DeviceDemand
 from slinky.bridge.feasibility import constraints
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.volume_state import MISSING_RETRY_SECONDS, VolumePending
-from slinky.bridge.lifecycle import decide, lost_jobs
-from slinky.bridge.lifecycle.actions import (
-    Action,
-    CancelJob,
-    DetachPods,
-    EvictPods,
-    ExplainEnd,
-    JobKnowledge,
-    LabelPods,
-    PlacePods,
-    RecoverJob,
-    RemoveFinalizer,
-    ReviseJob,
-    SubmitJob,
-    WithdrawJob,
-    WriteCondition,
-)
+from slinky.bridge.lifecycle import actions, decide, lost_jobs
+from slinky.bridge.lifecycle.actions import JobKnowledge, ObservedJob
 from slinky.bridge.lifecycle.decide import WorkloadSnapshot
 from slinky.bridge.lifecycle.deferral import Deferral
 from slinky.bridge.lifecycle.lost_jobs import LostJobs
-from slinky.bridge.lifecycle.placement import VOLUME_PENDING, Placement
-from slinky.bridge.lifecycle.pod_writer import PodWriter, each
+from slinky.bridge.lifecycle.placement import Placement
+from slinky.bridge.lifecycle.pod_writer import PodWriter, for_each_pod
 from slinky.bridge.lifecycle.release import Releaser
-from slinky.bridge.lifecycle.submit import Outgrown, Submitter
+from slinky.bridge.lifecycle.submit import JobOutgrown, Submitter
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status import reasons
-from slinky.bridge.status.conditions import ConditionText
 from slinky.bridge.status.queue_position import QueuePositions
+from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.bridge.workload import grouping, identity, pod_state
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.grouping import GroupMissing, Workload, WorkloadRoot
@@ -54,288 +39,322 @@ from slinky.slurm import AuthError, Busy, Rejected, Retryable, SlurmConflict, Sl
 
 log = Log("slinky.bridge.lifecycle.reconciler")
 
-#: A submission that Slurm refuses is repeated this seldom, unless something changes.
-REFUSED_AGAIN = 60.0
-#: A host that was to be left out has just gone: the next look leaves it out of the list.
-HOST_GONE, HOST_GONE_AGAIN = 2018, 3.0
-#: How soon a job is looked at again whose pods have not been seen with its name.
-UNSEEN = 2.0
-#: Why nothing can be asked for, the first that fits; and how often what is not there yet is looked at.
-PROBLEMS = {ClaimPending: "ClaimPending", VolumePending: VOLUME_PENDING, OptionError: "InvalidOption"}
-NOT_YET = {"ClaimPending": 10.0, VOLUME_PENDING: MISSING_RETRY_SECONDS}
+#: Seconds until a rejected submission is tried again, unless something changes.
+REJECTED_RETRY = 60.0
+#: Slurm's error for an excluded host that no longer exists; the next attempt does not exclude it.
+UNKNOWN_HOST, UNKNOWN_HOST_RETRY = 2018, 3.0
+#: Seconds until a job is checked again whose pods have not been observed with its label yet.
+UNLABELLED_RETRY = 2.0
+#: Reasons why a workload cannot be translated to a job, by error; the first that matches counts.
+PROBLEMS = {
+    ClaimPending: Reason.CLAIM_PENDING,
+    VolumePending: Reason.VOLUME_MISSING,
+    OptionError: Reason.INVALID_OPTION,
+}
+#: Seconds until a missing object is checked again.
+PROBLEM_RETRY = {Reason.CLAIM_PENDING.token: 10.0, Reason.VOLUME_MISSING.token: MISSING_RETRY_SECONDS}
 
 
 class WorkloadReconciler:
-    """Carries units through their life."""
+    """Carries workloads through their life."""
 
     def __init__(
         self,
         settings: BridgeSettings,
-        stock: ClusterState,
-        ledger: JobRegistry,
-        feasible: Exclusions,
+        cluster: ClusterState,
+        registry: JobRegistry,
+        exclusions: Exclusions,
         submitter: Submitter,
         releaser: Releaser,
-        hands: PodWriter,
-        wants: DeviceDemand,
+        writer: PodWriter,
+        device_demand: DeviceDemand,
         claims: ClaimWriter,
-        rescuer: LostJobs,
-        seating: Placement,
-        line: QueuePositions,
+        lost_jobs: LostJobs,
+        placement: Placement,
+        queue_positions: QueuePositions,
         clock: Clock,
-        wake: Callable[[Workload], None],
+        enqueue: Callable[[Workload], None],
     ) -> None:
-        self._settings, self._stock, self._ledger, self._feasible = settings, stock, ledger, feasible
-        self._submitter, self._releaser, self._hands = submitter, releaser, hands
-        self._wants, self._claims, self._rescuer = wants, claims, rescuer
-        self._seating, self._line, self._clock = seating, line, clock
-        self._wake = wake
-        self._hush = Deferral(wake)
+        self._settings, self._cluster, self._registry, self._exclusions = settings, cluster, registry, exclusions
+        self._submitter, self._releaser, self._writer = submitter, releaser, writer
+        self._device_demand, self._claims, self._lost_jobs = device_demand, claims, lost_jobs
+        self._placement, self._queue_positions, self._clock = placement, queue_positions, clock
+        self._enqueue = enqueue
+        self._deferral = Deferral(enqueue, clock)
 
-    async def reconcile(self, unit: Workload) -> RequeueAfter | None:
-        """Bring one unit a step further."""
-        pods = self._stock.pods_of(unit)
-        # Pods that are done with, and their jobs, are left in peace: there may be thousands of them.
+    async def reconcile(self, workload: Workload) -> RequeueAfter | None:
+        """Carry out the next actions for one workload."""
+        pods = self._cluster.pods_of(workload)
+        # Jobs of pods that are finished and released are skipped: there may be thousands of them.
         jobs = {
             job
             for pod in pods
             if (job := pod_state.job_id(pod)) and (pod_state.has_finalizer(pod) or not pod_state.is_gone(pod))
         }
         for job in jobs:
-            self._ledger.track_labelled(job, unit)
-        root, wish, problem = await self._wish(unit, pods)
-        if self._stock.workloads_of(pods) - {unit}:
-            # Meanwhile a job has told that it stands for others as well: what it needs is not decided for one alone.
-            for other in self._stock.workloads_of(pods):
-                self._wake(other)
+            self._registry.track_labelled(job, workload)
+        root, job_spec, problem = await self._build_job_spec(workload, pods)
+        if self._cluster.workloads_of(pods) - {workload}:
+            # Meanwhile the record of a job showed that the pods belong to another workload; decide for that one.
+            for other in self._cluster.workloads_of(pods):
+                self._enqueue(other)
             return None
-        plan = decide.decide(self._view(unit, pods, jobs, root, wish, problem))
-        self._hush.note(unit, quiet=plan.hushed)
-        if problem is not None and problem.reason in NOT_YET:
-            plan.look_again(NOT_YET[problem.reason])
+        plan = decide.decide(self._snapshot(workload, pods, jobs, root, job_spec, problem))
+        self._deferral.record(workload, deferred=plan.deferred)
+        if problem is not None and problem.reason in PROBLEM_RETRY:
+            plan.retry_after(PROBLEM_RETRY[problem.reason])
         for action in plan.actions:
-            await self._act(unit, action, wish)
-        self._forget(unit, {job for pod in self._stock.pods_of(unit) if (job := pod_state.job_id(pod))})
+            await self._execute(workload, action, job_spec)
+        self._forget_jobs(workload, {job for pod in self._cluster.pods_of(workload) if (job := pod_state.job_id(pod))})
         return RequeueAfter(plan.again) if plan.again is not None else None
 
-    # --- looking
+    # --- snapshot
 
-    async def _wish(
-        self, unit: Workload, pods: list[WorkloadPod]
+    async def _build_job_spec(
+        self, workload: Workload, pods: list[WorkloadPod]
     ) -> tuple[WorkloadRoot | None, JobSpec | None, ConditionText | None]:
-        """What the unit asks for, or why that cannot be said."""
-        wanting = [pod for pod in pods if pod_state.is_waiting(pod)]
+        """Root and job spec of the workload, or the problem that prevents them."""
+        waiting = [pod for pod in pods if pod_state.is_waiting(pod)]
         if not pods:
             return None, None, None
         try:
-            root = await self._stock.root_of(unit, pods)
+            root = await self._cluster.root_of(workload, pods)
         except GroupMissing as error:
-            return None, None, ConditionText(False, "GroupMissing", f"{error}.")
-        if told := root.unsupported or next(
-            (told for pod in wanting for told in constraints.unsupported_constraints(pod)), ""
-        ):
-            return root, None, ConditionText(False, "NotSupported", f"{told}.")
+            return None, None, Reason.GROUP_MISSING.text(problem=error)
+        unsupported = (problem for pod in waiting for problem in constraints.unsupported_constraints(pod))
+        if problem := root.unsupported or next(unsupported, ""):
+            return root, None, Reason.NOT_SUPPORTED.text(problem=problem)
         try:
-            wish = await self._translated(unit, root, wanting) if wanting else None
+            job_spec = await self._translate(workload, root, waiting) if waiting else None
         except (OptionError, VolumePending) as error:
             reason = next(reason for kind, reason in PROBLEMS.items() if isinstance(error, kind))
-            return root, None, ConditionText(False, reason, f"{error}.")
-        return root, wish, None
+            return root, None, reason.text(problem=error)
+        return root, job_spec, None
 
-    async def _exact(self, unit: Workload, wish: JobSpec | None, pods: tuple[WorkloadPod, ...]) -> JobSpec | None:
-        """The wish of these pods alone: others of the unit may wait for the node that a job of their own has."""
-        return wish if wish is None or wish.is_for(pods) else await self._wish_of(unit, pods)
+    async def _job_spec_for(
+        self, workload: Workload, job_spec: JobSpec | None, pods: tuple[WorkloadPod, ...]
+    ) -> JobSpec | None:
+        """The job spec of exactly these pods: other pods of the workload may wait with a job of their own."""
+        return job_spec if job_spec is None or job_spec.is_for(pods) else await self._try_translate(workload, pods)
 
-    async def _wish_of(self, unit: Workload, pods: tuple[WorkloadPod, ...]) -> JobSpec | None:
-        """What these pods ask for, if that can be said."""
+    async def _try_translate(self, workload: Workload, pods: tuple[WorkloadPod, ...]) -> JobSpec | None:
+        """The job spec of these pods; None if they cannot be translated."""
         try:
-            return await self._translated(unit, await self._stock.root_of(unit, list(pods)), list(pods))
+            return await self._translate(workload, await self._cluster.root_of(workload, list(pods)), list(pods))
         except (GroupMissing, OptionError):
             return None
 
-    async def _translated(self, unit: Workload, root: WorkloadRoot, pods: list[WorkloadPod]) -> JobSpec:
-        needed = await self._wants.compute(pods)
-        world = JobContext(self._settings, self._stock.catalog, needed.by_pod, needed.shared, needed.threads_per_core)
-        first = build_job_spec(unit, root, pods, world)
-        excluded = await self._feasible.excluded_hosts(pods, first.request.partition or "")
-        if needed.restricts_nodes:
-            unsuited = self._feasible.hosts_not_matching(needed.suits_node)
-            excluded = {uid: hosts | unsuited for uid, hosts in excluded.items()}
-        return build_job_spec(unit, root, pods, world, excluded=excluded) if any(excluded.values()) else first
+    async def _translate(self, workload: Workload, root: WorkloadRoot, pods: list[WorkloadPod]) -> JobSpec:
+        devices = await self._device_demand.compute(pods)
+        context = JobContext(
+            self._settings, self._cluster.catalog, devices.by_pod, devices.shared, devices.threads_per_core
+        )
+        job_spec = build_job_spec(workload, root, pods, context)
+        excluded = await self._exclusions.excluded_hosts(pods, job_spec.request.partition or "")
+        if devices.restricts_nodes:
+            unsuitable = self._exclusions.hosts_not_matching(devices.suits_node)
+            excluded = {uid: hosts | unsuitable for uid, hosts in excluded.items()}
+        if not any(excluded.values()):
+            return job_spec
+        return build_job_spec(workload, root, pods, context, excluded=excluded)
 
-    def _view(
+    def _snapshot(
         self,
-        unit: Workload,
+        workload: Workload,
         pods: list[WorkloadPod],
         jobs: set[str],
         root: WorkloadRoot | None,
-        wish: JobSpec | None,
+        job_spec: JobSpec | None,
         problem: ConditionText | None,
     ) -> WorkloadSnapshot:
-        adopted = self._ledger.adoptable_jobs(unit, pods)
+        adopted = self._registry.adoptable_jobs(workload, pods)
         groups: dict[str, list[WorkloadPod]] = {job: [] for job in jobs}
         for pod in pods:
             if job := pod_state.job_id(pod) or adopted.get(pod.metadata.uid, ""):
                 groups.setdefault(job, []).append(pod)
-        shown = jobs | set(adopted.values())
-        seen = {job: self._ledger.observe(job, groups[job], _wanted(wish, groups[job])) for job in shown}
-        # A job may already stand for running pods whose own is lost.
-        running = [
-            pod for pod in pods if pod_state.is_bound(pod) and not pod_state.is_gone(pod) and not pod.metadata.deleting
-        ]
-        bereft = [pod for pod in running if (job := pod_state.job_id(pod)) and seen[job].sight is not JobKnowledge.LIVE]
-        strays = [
-            entry.job
-            for entry in self._ledger.entries_of(unit)
-            if entry.job not in seen
-            and not self._ledger.pods_submitted_with(entry, bereft)
-            and self._ledger.is_ours(entry.job)
-            and self._ledger.is_live(entry.job)
-        ]
+        observed = {
+            job: self._registry.observe(job, groups[job], _spec_digest(job_spec, groups[job]))
+            for job in jobs | set(adopted.values())
+        }
         return WorkloadSnapshot(
-            unit,
+            workload,
             pods,
-            seen,
+            observed,
             root,
             self._clock.now(),
             problem,
             self._settings.dead_kubelet_seconds,
-            self._stock.is_reachable,
-            strays,
-            self._line.place,
+            self._cluster.is_reachable,
+            self._orphaned_jobs(workload, pods, observed),
+            self._queue_positions.describe,
             adopted,
-            self._hush.on,
-            lambda job: self._lives_elsewhere(unit, job),
+            self._deferral.active,
+            lambda job: self._is_used_elsewhere(workload, job),
         )
 
-    def _lives_elsewhere(self, unit: Workload, job: str) -> bool:
-        """Whether pods of other units live by a job: they carry its name, and it speaks for them.
-
-        The name comes with the binding, and the watch tells of it later: if a batch job is deleted in between, the
-        pods of its gang are seen without both. A job that was made for exactly these pods is theirs.
+    def _orphaned_jobs(
+        self, workload: Workload, pods: list[WorkloadPod], observed: dict[str, ObservedJob]
+    ) -> list[str]:
+        """Live jobs of the workload that no pod is labelled with. A new job for running pods whose own job was lost is
+        not orphaned, although the pods do not have its label yet.
         """
-        near = self._stock.pods.by("group", grouping.group_key(unit))
-        strangers = [pod for pod in near if self._stock.workload_of(pod) != unit]
-        if job in self._ledger.adoptable_jobs(unit, strangers).values():
-            asyncio.get_running_loop().call_later(UNSEEN, self._wake, unit)
-            return True
-        others = [
-            pod
-            for pod in self._stock.pods.by("job", job)
-            if self._stock.workload_of(pod) != unit and not pod_state.is_gone(pod)
+        running = [
+            pod for pod in pods if pod_state.is_bound(pod) and not pod_state.is_gone(pod) and not pod.metadata.deleting
         ]
-        if not others:
+        without_live_job = [
+            pod
+            for pod in running
+            if (job := pod_state.job_id(pod)) and observed[job].knowledge is not JobKnowledge.LIVE
+        ]
+        return [
+            entry.job
+            for entry in self._registry.entries_of(workload)
+            if entry.job not in observed
+            and not self._registry.pods_submitted_with(entry, without_live_job)
+            and self._registry.is_ours(entry.job)
+            and self._registry.is_live(entry.job)
+        ]
+
+    def _is_used_elsewhere(self, workload: Workload, job: str) -> bool:
+        """Whether pods of other workloads use a job: they have its label, and the job lists them.
+
+        The binding writes the label, and the watch reports it later. If a batch job is deleted in between, the pods of
+        its gang are observed without owner and label. A job that was submitted for exactly these pods is theirs.
+        """
+        neighbours = self._cluster.pods.by("group", grouping.group_key(workload))
+        others = [pod for pod in neighbours if self._cluster.workload_of(pod) != workload]
+        if job in self._registry.adoptable_jobs(workload, others).values():
+            self._clock.call_later(UNLABELLED_RETRY, partial(self._enqueue, workload))
+            return True
+        labelled = [
+            pod
+            for pod in self._cluster.pods.by("job", job)
+            if self._cluster.workload_of(pod) != workload and not pod_state.is_gone(pod)
+        ]
+        if not labelled:
             return False
-        seen = self._ledger.observe(job, others, "")
-        return seen.sight in (JobKnowledge.LIVE, JobKnowledge.UNKNOWN) or seen.remains
+        observed = self._registry.observe(job, labelled, "")
+        return observed.knowledge in (JobKnowledge.LIVE, JobKnowledge.UNKNOWN) or observed.live_components
 
-    def _forget(self, unit: Workload, jobs: set[str]) -> None:
-        for entry in self._ledger.entries_of(unit):
-            strange = not entry.members_digest and not self._ledger.is_ours(entry.job)
-            if entry.job not in jobs and (strange or not self._ledger.is_live(entry.job)):
-                self._ledger.forget(entry.job)
+    def _forget_jobs(self, workload: Workload, labelled: set[str]) -> None:
+        """Remove jobs from the registry that no pod is labelled with and that are over or foreign."""
+        for entry in self._registry.entries_of(workload):
+            foreign = not entry.members_digest and not self._registry.is_ours(entry.job)
+            if entry.job not in labelled and (foreign or not self._registry.is_live(entry.job)):
+                self._registry.forget(entry.job)
 
-    # --- acting
+    # --- actions
 
-    async def _act(self, unit: Workload, action: Action, wish: JobSpec | None) -> None:  # noqa: PLR0912 -- a branch a step
+    async def _execute(  # noqa: PLR0912 -- one branch for each action
+        self, workload: Workload, action: actions.Action, job_spec: JobSpec | None
+    ) -> None:
         match action:
-            case SubmitJob(pods) if (exact := await self._exact(unit, wish, pods)) is not None:
-                with self._hush.placing():
-                    await self._submit(unit, exact, pods)
-            case ReviseJob(job, pods) if (exact := await self._exact(unit, wish, pods)) is not None:
-                await self._revise(unit, job, exact, pods)
-            case LabelPods(job, pods):
+            case actions.SubmitJob(pods) if (own := await self._job_spec_for(workload, job_spec, pods)) is not None:
+                with self._deferral.binding():
+                    await self._submit(workload, own, pods)
+            case actions.ReviseJob(job, pods) if (
+                own := await self._job_spec_for(workload, job_spec, pods)
+            ) is not None:
+                await self._revise(workload, job, own, pods)
+            case actions.LabelPods(job, pods):
                 await self._label(pods, job)
-            case PlacePods(job, pods):
-                with self._hush.placing():
-                    await self._seating.place(unit, job, pods, wish)
-            case WriteCondition(pods, said, warning):
-                await self._hands.tell(pods, said, warning=warning)
-            case DetachPods(pods, said):
-                if said.reason == reasons.LOST.reason:
+            case actions.PlacePods(job, pods):
+                with self._deferral.binding():
+                    await self._placement.place(workload, job, pods, job_spec)
+            case actions.WriteCondition(pods, text):
+                await self._writer.write_conditions(pods, text)
+            case actions.DetachPods(pods, text):
+                await self._detach(pods, text)
+            case actions.WithdrawJob(pods):
+                await for_each_pod(pods, self._claims.release)
+            case actions.CancelJob(job, outcome):
+                await self._releaser.end_job(job, outcome)
+            case actions.EvictPods(pods, text):
+                await for_each_pod(pods, lambda pod: self._writer.evict(pod, text))
+            case actions.ExplainEnd(pods, text):
+                await for_each_pod(pods, lambda pod: self._writer.write_end_conditions(pod, text))
+            case actions.RecoverJob(_, pods, text):
+                if lost_jobs.is_new_loss(pods):
                     self._submitter.pause()
-                await self._hands.tell(pods, said, warning=True)
-                await each(pods, self._claims.release)
-                await each(pods, self._hands.unlabel)
-            case WithdrawJob(pods):
-                await each(pods, self._claims.release)
-            case CancelJob(job, fate):
-                await self._releaser.end(job, fate)
-            case EvictPods(pods, said) | ExplainEnd(pods, said):
-                deed = self._hands.evict if isinstance(action, EvictPods) else self._hands.explain
-                await each(pods, lambda pod: deed(pod, said))
-            case RecoverJob(_, pods, said):
-                if lost_jobs.news(pods):
-                    self._submitter.pause()
-                await self._rescuer.reclaim(unit, await self._wish_of(unit, pods), pods, said)
-            case RemoveFinalizer(pod, complaint):
+                await self._lost_jobs.recover(workload, await self._try_translate(workload, pods), pods, text)
+            case actions.RemoveFinalizer(pod, event):
                 await self._claims.delete_own_claim(pod)
-                await self._hands.let_go(pod, complaint)
+                await self._writer.remove_finalizer(pod, event)
 
-    async def _submit(self, unit: Workload, wish: JobSpec, pods: tuple[WorkloadPod, ...]) -> None:
-        at_once = self._submitter.at_once(wish)
-        if at_once:
-            # Before Slurm gives nodes away: they should not idle while we write.
-            await each(pods, self._hands.hold)
+    async def _detach(self, pods: tuple[WorkloadPod, ...], text: ConditionText) -> None:
+        """Release the devices and remove the job label of pods without a node, so that they are submitted again."""
+        if text.reason == reasons.LOST.reason:
+            self._submitter.pause()
+        await self._writer.write_conditions(pods, text)
+        await for_each_pod(pods, self._claims.release)
+        await for_each_pod(pods, self._writer.remove_label)
+
+    async def _submit(self, workload: Workload, job_spec: JobSpec, pods: tuple[WorkloadPod, ...]) -> None:
+        """Submit a job. If it starts at once, place its pods in the same step."""
+        allocate = self._submitter.would_start(job_spec)
+        if allocate:
+            # Before the allocation: allocated nodes should not idle while the finalizers are written.
+            await for_each_pod(pods, self._writer.add_finalizer)
         try:
-            job = await self._submitter.submit(unit, wish, at_once=at_once)
+            job = await self._submitter.submit(workload, job_spec, allocate=allocate)
         except Rejected as error:
-            raise await self._refused(wish, pods, error) from error
+            text = Reason.SLURM_REFUSED.text(explanation=reasons.explain_rejection(error.number, error.text))
+            raise await self._report_rejection(job_spec, pods, error, text) from error
         except (Retryable, AuthError) as error:
-            said = ConditionText(
-                False, "SlurmUnreachable", "Slurm does not answer; the pod is submitted as soon as it does."
-            )
-            await self._hands.tell(pods, said)
+            await self._writer.write_conditions(pods, Reason.SLURM_UNREACHABLE.text())
             raise Later(str(error)) from error
-        log.info("submitted", unit=str(unit), job=job, pods=len(pods))
-        if not (at_once and self._ledger.is_running(job)):
+        log.info("submitted a job", workload=str(workload), job=job, pods=len(pods))
+        if not (allocate and self._registry.is_running(job)):
             await self._label(pods, job)
-        elif (now := self._stock.current_pods(pods)) is not None:
-            await self._seating.place(unit, job, now, wish)
+        elif (current := self._cluster.current_pods(pods)) is not None:
+            await self._placement.place(workload, job, current, job_spec)
 
-    async def _refused(self, wish: JobSpec, pods: Iterable[WorkloadPod], error: Rejected, rest: str = "") -> Later:
-        """Tell why Slurm takes no such job; when to try again."""
-        told = f"{reasons.refused(error.number, error.text)} {rest}".strip()
-        await self._hands.tell(pods, ConditionText(False, "SlurmRefused", told), warning=True)
-        if error.number != HOST_GONE:
-            return Later(str(error), after=REFUSED_AGAIN)
-        log.info("a host that was left out has gone", hosts=wish.request.excluded_nodes or ())
-        self._feasible.invalidate()
-        return Later(str(error), after=HOST_GONE_AGAIN)
+    async def _report_rejection(
+        self, job_spec: JobSpec, pods: Iterable[WorkloadPod], error: Rejected, text: ConditionText
+    ) -> Later:
+        """Write why Slurm rejected the job; returns when to try again."""
+        await self._writer.write_conditions(pods, text)
+        if error.number != UNKNOWN_HOST:
+            return Later(str(error), after=REJECTED_RETRY)
+        log.info("an excluded host no longer exists", hosts=job_spec.request.excluded_nodes or ())
+        self._exclusions.invalidate()
+        return Later(str(error), after=UNKNOWN_HOST_RETRY)
 
-    async def _revise(self, unit: Workload, job: str, wish: JobSpec, pods: tuple[WorkloadPod, ...]) -> None:
+    async def _revise(self, workload: Workload, job: str, job_spec: JobSpec, pods: tuple[WorkloadPod, ...]) -> None:
+        """Update a pending job, or cancel it if that is impossible, so that its pods are submitted again."""
         try:
-            if await self._submitter.revise(unit, job, wish, pods):
+            if await self._submitter.revise(workload, job, job_spec, pods):
                 await self._label([pod for pod in pods if pod_state.job_id(pod) != job], job)
-        except Outgrown as error:
-            said = ConditionText(False, error.reason, f"{error}; it is withdrawn and submitted anew.")
+        except JobOutgrown as error:
             labelled = [pod for pod in pods if pod_state.job_id(pod) == job]
-            await self._hands.tell(labelled, said)
-            await each(labelled, self._hands.unlabel)
-            await self._releaser.end(job)
+            await self._writer.write_conditions(labelled, error.reason.text(problem=error))
+            await for_each_pod(labelled, self._writer.remove_label)
+            await self._releaser.end_job(job)
         except Rejected as error:
-            kept = f"Slurm job {job} waits as it was."
-            raise await self._refused(wish, pods, error, kept) from error
+            explanation = reasons.explain_rejection(error.number, error.text)
+            text = Reason.UPDATE_REFUSED.text(job=job, explanation=explanation)
+            raise await self._report_rejection(job_spec, pods, error, text) from error
 
     async def _label(self, pods: Iterable[WorkloadPod], job: str) -> None:
-        await each(pods, lambda pod: self._hands.label(pod, job))
+        await for_each_pod(pods, lambda pod: self._writer.label(pod, job))
 
 
-def _wanted(wish: JobSpec | None, pods: Iterable[WorkloadPod]) -> str:
-    """A digest of what the pods of a job ask for; nothing if the wish is not theirs alone."""
+def _spec_digest(job_spec: JobSpec | None, pods: Iterable[WorkloadPod]) -> str:
+    """A digest of the job spec; empty if the job spec is not that of exactly these pods."""
     waiting = [pod for pod in pods if pod_state.is_waiting(pod)]
-    return identity.spec_digest(wish.requests) if wish and wish.is_for(waiting) else ""
+    return identity.spec_digest(job_spec.requests) if job_spec and job_spec.is_for(waiting) else ""
 
 
-def judge(error: Exception) -> ErrorDecision | None:
-    """What an error of Slurm means to a controller: try later, or tell a person."""
+def classify_slurm_error(error: Exception) -> ErrorDecision | None:
+    """Whether a control loop tries again after an error of Slurm, or reports that a person must act."""
     if isinstance(error, Rejected) and not isinstance(error, Busy | SlurmConflict | SlurmNotFound):
-        return ErrorDecision(ErrorKind.BLOCKED, "SlurmRefused", str(reasons.refused(error.number, error.text)))
+        text = Reason.SLURM_REFUSED.text(explanation=reasons.explain_rejection(error.number, error.text))
+        return ErrorDecision(ErrorKind.BLOCKED, text.reason, text.message)
     if isinstance(error, SlurmError):
         return ErrorDecision(ErrorKind.LATER, type(error).__name__, str(error))
     return None
 
 
-def units_of_group(stock: ClusterState, kind: str, namespace: str, name: str) -> set[Workload]:
-    """The units that a grouping object may concern: those of all its pods."""
-    return stock.workloads_of(stock.pods.by("group", grouping.group_key(Workload(namespace, kind, name))))
+def workloads_of_group(cluster: ClusterState, kind: str, namespace: str, name: str) -> set[Workload]:
+    """The workloads of all pods that belong to a grouping object."""
+    return cluster.workloads_of(cluster.pods.by("group", grouping.group_key(Workload(namespace, kind, name))))

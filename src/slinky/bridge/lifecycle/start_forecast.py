@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a job would start at once, as far as a look at hosts and queue can tell.
+"""Forecasts whether a job would start at once, from idle hosts and pending jobs.
 
-A guess: it only decides which of two doors of Slurm is tried first. It is kept up to date by changes, so that asking
-costs nothing: hosts from the mirror's list, and between two lists from the starts and ends of our own jobs.
+A forecast only decides whether an immediate allocation is tried before the job is queued, so it may be wrong. It is
+maintained from change notifications, so a query is cheap: hosts come from the mirror's list, and between two lists
+from the starts and ends of the bridge's own jobs.
 """
 
 import contextlib
@@ -12,76 +13,76 @@ from slinky.slurm import Change, Host, JobRecord, JobRequest, Mirror, ObjectKind
 
 
 class StartForecast:
-    """Idle hosts and waiting jobs of ours, by partition; under "" those of all."""
+    """Idle hosts and pending jobs of the bridge, by partition; the key "" stands for all partitions."""
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
         self._idle: dict[str, set[str]] = {}
-        self._waiting: dict[str, set[str]] = {}
-        self._asked = 0  # hosts that are being asked for
-        mirror.listen(self._changed)
+        self._pending: dict[str, set[str]] = {}
+        self._reserved = 0  # hosts of allocations in flight
+        mirror.listen(self._handle_change)
 
-    def fits(self, request: JobRequest) -> bool:
-        """Whether this job would start now. Jobs that are meant to wait are not tried at all."""
+    def would_start(self, request: JobRequest) -> bool:
+        """Whether this job would start now. False for jobs whose options make them wait."""
         if request.hold or request.dependency or request.begin_time or request.reservation or request.licenses:
             return False
         if request.priority is not None and request.priority.whole == 0:
-            return False  # that is a hold, too
+            return False  # Slurm holds a job of priority 0
         partition = request.partition or ""
-        if self._queue(partition):
+        if self._has_pending_jobs(partition):
             return False
         idle = self._idle.get(partition, set())
         excluded = sum(name in idle for name in request.excluded_nodes or ())
-        return len(idle) - excluded - self._asked >= int(request.nodes or 1)
+        return len(idle) - excluded - self._reserved >= int(request.nodes or 1)
 
     @contextlib.contextmanager
-    def asking(self, request: JobRequest) -> Iterator[None]:
-        """While Slurm is asked, its hosts are not promised to others."""
+    def reserve(self, request: JobRequest) -> Iterator[None]:
+        """Do not count the hosts of a request as idle while its allocation is in flight."""
         hosts = int(request.nodes or 1)
-        self._asked += hosts
+        self._reserved += hosts
         try:
             yield
         finally:
-            self._asked -= hosts
+            self._reserved -= hosts
 
-    def _queue(self, partition: str) -> bool:
-        """Whether a job of ours waits there; those that are forgotten do not."""
-        waiting = self._waiting.get(partition, set())
-        while waiting:
-            job = next(iter(waiting))
+    def _has_pending_jobs(self, partition: str) -> bool:
+        """Whether a job of the bridge is pending there. Drops jobs that the mirror no longer tracks."""
+        pending = self._pending.get(partition, set())
+        while pending:
+            job = next(iter(pending))
             if job in self._mirror.jobs:
                 return True
-            waiting.discard(job)
+            pending.discard(job)
         return False
 
-    def _changed(self, change: Change) -> None:
+    def _handle_change(self, change: Change) -> None:
         if change.kind is ObjectKind.NODE:
-            self._listed(change.key, change.before, change.after)
+            self._update_host(change.key, change.before, change.after)
         elif change.kind is ObjectKind.JOB:
-            self._moved(change.key, change.before, change.after)
+            self._update_job(change.key, change.before, change.after)
 
-    def _listed(self, name: str, before: Host | None, after: Host | None) -> None:
+    def _update_host(self, name: str, before: Host | None, after: Host | None) -> None:
         for partition in _partitions(before):
             self._idle.get(partition, set()).discard(name)
         if after is not None and after.state.idle and after.state.schedulable:
             for partition in _partitions(after):
                 self._idle.setdefault(partition, set()).add(name)
 
-    def _moved(self, job: str, before: JobRecord | None, after: JobRecord | None) -> None:
-        for waiting in self._waiting.values():
-            waiting.discard(job)
+    def _update_job(self, job: str, before: JobRecord | None, after: JobRecord | None) -> None:
+        for pending in self._pending.values():
+            pending.discard(job)
         if after is None:
             return
         if after.state.pending:
             for partition in ("", *(after.detail.partition.split(",") if after.detail else ())):
-                self._waiting.setdefault(partition, set()).add(job)
-        for granted in after.resources or ():
-            host = self._mirror.nodes.get(granted.node)
+                self._pending.setdefault(partition, set()).add(job)
+        for allocated in after.resources or ():
+            host = self._mirror.nodes.get(allocated.node)
             for partition in _partitions(host):
                 if not after.over:
-                    self._idle.get(partition, set()).discard(granted.node)
+                    self._idle.get(partition, set()).discard(allocated.node)
                 elif before is not None and not before.over and host is not None and host.state.schedulable:
-                    self._idle.setdefault(partition, set()).add(granted.node)
+                    self._idle.setdefault(partition, set()).add(allocated.node)
 
 
 def _partitions(host: Host | None) -> tuple[str, ...]:

@@ -1,163 +1,166 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wish becomes a job, once.
+"""Submits the job of a workload exactly once.
 
-A job that already stands for exactly these pods is adopted. If the cluster seems to have room, the job is placed at
-once (one try: every refusal leaves a record), otherwise and always else it is queued. When nobody knows whether a
-submission went through, Slurm is searched before the next one.
+A live job that was submitted for exactly these pods is adopted. If enough hosts look idle, the submitter tries one
+immediate allocation (each rejection leaves a job record in Slurm); otherwise it submits the job to the queue. If it is
+not known whether a submission succeeded, Slurm is searched for the job before the next submission.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
+from slinky.bridge import metrics
 from slinky.bridge.lifecycle.start_forecast import StartForecast
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
 from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status import reasons
+from slinky.bridge.status.reasons import Reason
 from slinky.bridge.workload import identity
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import AdminComment
 from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import Later
-from slinky.observe import Clock, Log, counter, histogram
+from slinky.observe import Clock, Log
 from slinky.slurm import JobRequest, Mirror, Rejected, Retryable, SlurmClient, SlurmConflict, SlurmNotFound, number
 
 log = Log("slinky.bridge.lifecycle.submit")
 
-SUBMITTED = counter("slinky_bridge_submissions_total", "Jobs submitted, by how.", "how")
-SUBMIT_SECONDS = histogram("slinky_bridge_submit_seconds", "How long Slurm took to accept a job.")
-
-HIGHEST = 2**31 - 1
-#: How long pods that run are given the first choice after a loss of jobs.
-QUIET = 5.0
-#: How an update says that no host is left out any more: what it does not mention, or gives no names for, stays.
+MAX_PRIORITY = 2**31 - 1
+#: After a loss of jobs, new submissions pause for this many seconds, so that running pods get their nodes back first.
+PAUSE_AFTER_LOSS = 5.0
+#: Clears the excluded hosts of a job: Slurm ignores a field that is missing or an empty list in an update.
 NO_HOST = ("",)
-#: What an update leaves alone: a hold is somebody's to release, not ours to repeat.
-FIXED = (*identity.IMMUTABLE_FIELDS, "hold", "immediate")
+#: Fields that an update does not change. A hold must not be repeated: a user may have released the job.
+FIXED_FIELDS = (*identity.IMMUTABLE_FIELDS, "hold", "immediate")
 
 
-class Outgrown(Exception):  # noqa: N818 -- a finding, judged by its caller
-    """A waiting job cannot be brought up to what its pods ask for now: it can only be replaced."""
+class JobOutgrown(Exception):  # noqa: N818 -- a property of a job; the caller decides what follows from it
+    """A pending job cannot be updated to what its pods request now; it has to be replaced."""
 
-    reason = "JobOutgrown"
+    reason = Reason.JOB_OUTGROWN
 
 
-class Reshaped(Outgrown):
-    """It has other components than its pods need now."""
+class GangReshaped(JobOutgrown):
+    """A pending job has other components than its pods need now."""
 
-    reason = "GangReshaped"
+    reason = Reason.GANG_RESHAPED
 
 
 class Submitter:
-    """Gives units their jobs."""
+    """Submits and updates the jobs of workloads."""
 
     def __init__(
-        self, client: SlurmClient, mirror: Mirror, ledger: JobRegistry, clock: Clock, *, allocate_first: bool
+        self, client: SlurmClient, mirror: Mirror, registry: JobRegistry, clock: Clock, *, allocate_first: bool
     ) -> None:
-        self._client, self._mirror, self._ledger, self._clock = client, mirror, ledger, clock
+        self._client, self._mirror, self._registry, self._clock = client, mirror, registry, clock
         self._allocate_first = allocate_first
-        self._outlook = StartForecast(mirror)
-        self._doubtful: set[Workload] = set()
-        self._quiet_until = float("-inf")
+        self._forecast = StartForecast(mirror)
+        self._uncertain: set[Workload] = set()  # workloads of which a submission may or may not have succeeded
+        self._paused_until = float("-inf")
 
-    async def submit(self, unit: Workload, wish: JobSpec, *, at_once: bool) -> str:
-        """The job that stands for the pods of a wish, placed now if it can be. Raises what Slurm answers."""
-        if (left := self._quiet_until - self._clock.monotonic()) > 0:
-            raise Later("Slurm has lost jobs; pods that run get theirs back first", after=left)
-        with SUBMIT_SECONDS.time():
-            return await self._once(unit, wish, self._place if at_once else self._queue)
+    async def submit(self, workload: Workload, job_spec: JobSpec, *, allocate: bool) -> str:
+        """Submit the job of a workload, with an immediate allocation if `allocate`; its id. Raises errors of Slurm."""
+        if (left := self._paused_until - self._clock.monotonic()) > 0:
+            raise Later("Slurm lost jobs; running pods get new jobs before others are submitted", after=left)
+        with metrics.SUBMIT_SECONDS.time():
+            return await self._submit_once(workload, job_spec, self._allocate if allocate else self._queue)
 
     def pause(self) -> None:
-        """Slurm has lost a job: for a short while nothing new is submitted that could take nodes of running pods."""
-        self._quiet_until = self._clock.monotonic() + QUIET
+        """Pause new submissions for a short time after a lost job: they could take the nodes of running pods."""
+        self._paused_until = self._clock.monotonic() + PAUSE_AFTER_LOSS
 
-    async def reclaim(self, unit: Workload, wish: JobSpec, hosts: Sequence[str]) -> str:
-        """A new job for pods of one role that run already, on exactly these hosts. Raises what Slurm answers.
+    async def submit_replacement(self, workload: Workload, job_spec: JobSpec, hosts: Sequence[str]) -> str:
+        """Submit a new job for running pods of one role on exactly these hosts; its id. Raises errors of Slurm.
 
-        Its priority is the highest there is: it asks for nothing that its pods do not have. Some of those that once
-        shared a node may have ended: it is the hosts that are counted.
+        The job has the highest priority, because it requests nothing that its pods do not already use. The number of
+        nodes is the number of hosts: some of the pods that shared a node may have ended.
         """
         size = {"nodes": str(len(hosts)), "minimum_nodes": len(hosts), "maximum_nodes": len(hosts)}
-        here = {**size, "required_nodes": tuple(hosts), "excluded_nodes": None, "priority": number(HIGHEST)}
+        fields = {**size, "required_nodes": tuple(hosts), "excluded_nodes": None, "priority": number(MAX_PRIORITY)}
 
         async def send(requests: Sequence[JobRequest]) -> str:
-            accepted = await self._client.allocate(msgspec.structs.replace(requests[0], **here))
-            SUBMITTED.labels("reclaim").inc()
+            accepted = await self._client.allocate(msgspec.structs.replace(requests[0], **fields))
+            metrics.SUBMISSIONS.labels("reclaim").inc()
             return str(accepted.job_id)
 
-        return await self._once(unit, wish, send)
+        return await self._submit_once(workload, job_spec, send)
 
-    async def _once(self, unit: Workload, wish: JobSpec, send: Callable[[Sequence[JobRequest]], Awaitable[str]]) -> str:
-        """The job that already stands for these pods, or a new one. When nobody knows, Slurm is searched first."""
-        if not self._ledger.searched.is_set():
-            raise Later("Slurm has not been searched for our jobs yet", after=1)
-        if unit in self._doubtful:
-            await self._ledger.search()
-            self._doubtful.discard(unit)
-        pods = [pod for role in wish.roles for pod in role]
-        if (known := self.standing(unit, pods)) is not None:
-            return known.job
-        signed = identity.sign(wish.requests, wish.roles, self._ledger.bridge, str(unit))
+    async def _submit_once(
+        self, workload: Workload, job_spec: JobSpec, send: Callable[[Sequence[JobRequest]], Awaitable[str]]
+    ) -> str:
+        """The live job of these pods, or a new one. Searches Slurm first if an earlier submission is uncertain."""
+        if not self._registry.searched.is_set():
+            raise Later("Slurm has not been searched for jobs of this bridge yet", after=1)
+        if workload in self._uncertain:
+            await self._registry.search()
+            self._uncertain.discard(workload)
+        pods = [pod for role in job_spec.roles for pod in role]
+        if (entry := self.find_live_job(workload, pods)) is not None:
+            return entry.job
+        signed = identity.sign(job_spec.requests, job_spec.roles, self._registry.bridge, str(workload))
         try:
             job = await send(signed)
         except Retryable as error:
             if error.maybe_applied:
-                self._doubtful.add(unit)
+                self._uncertain.add(workload)
             raise
-        # Ids are used again after a loss: whatever was known under this one is about another job.
-        self._ledger.forget(job)
-        await self._ledger.record_submitted(_entry(job, unit, signed[0], pods), exact=wish.needs_device_ids)
+        # Slurm reuses job ids after a loss of state: what is registered under this id belongs to another job.
+        self._registry.forget(job)
+        await self._registry.record_submitted(_entry(job, workload, signed[0], pods), exact=job_spec.needs_device_ids)
         return job
 
-    def standing(self, unit: Workload, pods: Iterable[WorkloadPod]) -> JobEntry | None:
-        """A live job that already stands for exactly these pods."""
+    def find_live_job(self, workload: Workload, pods: Iterable[WorkloadPod]) -> JobEntry | None:
+        """A live job that was submitted for exactly these pods."""
         members = identity.members_digest(pods)
-        fitting = [entry for entry in self._ledger.entries_of(unit) if entry.members_digest == members]
-        return next((entry for entry in fitting if self._ledger.is_live(entry.job)), None)
+        entries = [entry for entry in self._registry.entries_of(workload) if entry.members_digest == members]
+        return next((entry for entry in entries if self._registry.is_live(entry.job)), None)
 
-    def at_once(self, wish: JobSpec) -> bool:
-        """Whether the job would probably start now. Slurm places heterogeneous jobs by its backfill alone."""
-        return self._allocate_first and len(wish.requests) == 1 and self._outlook.fits(wish.request)
+    def would_start(self, job_spec: JobSpec) -> bool:
+        """Whether an immediate allocation is worth a try. Heterogeneous jobs are started only by backfill."""
+        return self._allocate_first and len(job_spec.requests) == 1 and self._forecast.would_start(job_spec.request)
 
-    async def _place(self, requests: Sequence[JobRequest]) -> str:
+    async def _allocate(self, requests: Sequence[JobRequest]) -> str:
         try:
-            with self._outlook.asking(requests[0]):
+            with self._forecast.reserve(requests[0]):
                 accepted = await self._client.allocate(requests[0])
         except Rejected as error:
-            # Also a limit that others are at is refused at once, and waited for in the queue.
-            if error.number in reasons.REFUSED:
+            # An immediate allocation is also rejected for a limit that is reached now; the queue waits for it.
+            if error.number in reasons.REJECTIONS:
                 raise
-            log.info("not at once after all, queueing instead", why=str(error))
+            log.info("immediate allocation rejected, queueing the job instead", error=error)
             return await self._queue(requests)
-        SUBMITTED.labels("allocate").inc()
+        metrics.SUBMISSIONS.labels("allocate").inc()
         return str(accepted.job_id)
 
     async def _queue(self, requests: Sequence[JobRequest]) -> str:
         accepted = await self._client.submit(*requests)
-        SUBMITTED.labels("submit").inc()
+        metrics.SUBMISSIONS.labels("submit").inc()
         return str(accepted.job_id)
 
-    async def revise(self, unit: Workload, job: str, wish: JobSpec, pods: Iterable[WorkloadPod]) -> bool:
-        """Bring a waiting job up to a new wish; False if it does not wait any more. Raises `Outgrown`."""
+    async def revise(self, workload: Workload, job: str, job_spec: JobSpec, pods: Iterable[WorkloadPod]) -> bool:
+        """Update a pending job; false if the job is no longer pending. Raises `JobOutgrown`."""
         group = list(pods)
-        parts = self._ledger.track_components(job) or []
-        if len(parts) != len(wish.requests):
-            raise Reshaped(f"Slurm job {job} has {len(parts)} components, its pods need {len(wish.requests)}")
-        if why := identity.update_obstacle(self._ledger.signature_of(job), wish.requests):
-            raise Outgrown(f"Slurm job {job} waits and {why}")
-        signed = identity.sign(wish.requests, wish.roles, self._ledger.bridge, str(unit))
+        components = self._registry.track_components(job) or []
+        if len(components) != len(job_spec.requests):
+            raise GangReshaped(
+                f"Slurm job {job} has {len(components)} components, but its pods need {len(job_spec.requests)}"
+            )
+        if problem := identity.update_obstacle(self._registry.signature_of(job), job_spec.requests):
+            raise JobOutgrown(f"Slurm job {job} is pending and {problem}")
+        signed = identity.sign(job_spec.requests, job_spec.roles, self._registry.bridge, str(workload))
         try:
-            # The first component last: its signature says that all of it is done.
-            for part, request in reversed(list(zip(parts, signed, strict=True))):
-                rest = {**dict.fromkeys(FIXED), "excluded_nodes": request.excluded_nodes or NO_HOST}
-                await self._client.update_job(int(part.job_id), msgspec.structs.replace(request, **rest))
+            # The first component comes last: its signature marks the update of all components as complete.
+            for component, request in reversed(list(zip(components, signed, strict=True))):
+                fields = {**dict.fromkeys(FIXED_FIELDS), "excluded_nodes": request.excluded_nodes or NO_HOST}
+                await self._client.update_job(int(component.job_id), msgspec.structs.replace(request, **fields))
         except (SlurmConflict, SlurmNotFound):
             self._mirror.request_refresh()
             return False
-        self._ledger.track(_entry(job, unit, signed[0], group))
+        self._registry.track(_entry(job, workload, signed[0], group))
         return True
 
 
-def _entry(job: str, unit: Workload, signed: JobRequest, pods: list[WorkloadPod]) -> JobEntry:
+def _entry(job: str, workload: Workload, signed: JobRequest, pods: list[WorkloadPod]) -> JobEntry:
     comment = identity.parse_comment(signed.admin_comment or "") or AdminComment()
-    return JobEntry(job, unit, comment.slinky, frozenset(str(pod.key) for pod in pods))
+    return JobEntry(job, workload, comment.slinky, frozenset(str(pod.key) for pod in pods))

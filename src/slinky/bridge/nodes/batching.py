@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Equal wishes about many hosts in one request.
+"""Sends equal requests for many hosts as one request.
 
-A thousand nodes cordoned at once are a thousand equal drains. Requests go one after the other; whoever wants the same
-as one that has not gone yet joins it. A request that Slurm refuses says not for which host, so each then asks alone.
+A thousand nodes that are cordoned at once need a thousand equal drains. Requests are sent one at a time; a request
+that equals one that has not been sent yet joins it. Slurm does not say which host caused a rejection, so a rejected
+batch is retried host by host.
 """
 
 import asyncio
@@ -12,51 +13,51 @@ from typing import Generic, TypeVar
 
 from slinky.slurm import Rejected, TransportError
 
-Wish = TypeVar("Wish", bound=Hashable)
+Request = TypeVar("Request", bound=Hashable)
 
 
 @dataclass
 class _Batch:
-    """Hosts that want the same."""
+    """Hosts of one request."""
 
     hosts: list[str]
     done: asyncio.Future[None]
 
 
-class UpdateBatcher(Generic[Wish]):
-    """Sends wishes, many hosts at a time."""
+class UpdateBatcher(Generic[Request]):
+    """Sends requests for one or many hosts."""
 
-    def __init__(self, send: Callable[[list[str], Wish], Awaitable[object]]) -> None:
+    def __init__(self, send: Callable[[list[str], Request], Awaitable[object]]) -> None:
         self._send = send
-        self._open: dict[Wish, _Batch] = {}
-        self._turn = asyncio.Lock()
+        self._open: dict[Request, _Batch] = {}  # batches that have not been sent
+        self._sending = asyncio.Lock()
 
-    async def ask(self, host: str, wish: Wish) -> None:
-        """Have this done for a host. Raises what Slurm answers."""
-        batch = self._open.get(wish)
+    async def submit(self, host: str, request: Request) -> None:
+        """Send a request for a host, alone or in a batch. Raises the error of Slurm."""
+        batch = self._open.get(request)
         try:
             if batch is not None:
                 batch.hosts.append(host)
                 await asyncio.shield(batch.done)
             else:
-                batch = self._open[wish] = _Batch([host], asyncio.get_running_loop().create_future())
-                await self._lead(batch, wish)
+                batch = self._open[request] = _Batch([host], asyncio.get_running_loop().create_future())
+                await self._send_batch(batch, request)
         except Rejected:
             if batch is None or len(batch.hosts) == 1:
                 raise
-            await self._send([host], wish)
+            await self._send([host], request)
 
-    async def _lead(self, batch: _Batch, wish: Wish) -> None:
-        """Wait for a turn, which gives others time to join, and send for all of them."""
+    async def _send_batch(self, batch: _Batch, request: Request) -> None:
+        """Wait until the previous batch has been sent, while other hosts join this one, then send it."""
         try:
-            async with self._turn:
-                del self._open[wish]
-                await self._send(batch.hosts, wish)
+            async with self._sending:
+                del self._open[request]
+                await self._send(batch.hosts, request)
         except BaseException as error:
-            if self._open.get(wish) is batch:
-                del self._open[wish]
-            told = error if isinstance(error, Exception) else TransportError("given up", maybe_applied=True)
-            batch.done.set_exception(told)
-            batch.done.exception()  # seen, even if nobody has joined
+            if self._open.get(request) is batch:
+                del self._open[request]
+            cancelled = not isinstance(error, Exception)
+            batch.done.set_exception(TransportError("cancelled", maybe_applied=True) if cancelled else error)
+            batch.done.exception()  # marks the exception as retrieved, even if no other host has joined
             raise
         batch.done.set_result(None)

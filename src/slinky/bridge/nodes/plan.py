@@ -1,277 +1,193 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do about one node: register it in Slurm, drain and undrain it, taint it. Pure.
+"""Decides what to do for one node and its Slurm host: register, drain, undrain, replace, taint, report. Pure.
 
-Every drain has an owner: ours start with a fixed prefix, others' are never undone. A host is deleted only if it is
-external, carries our mark, and is drained and empty by slurmctld's own fresh word. One decision covers all reasons
-for a drain, so a drain for replacement is not undone by a node that is schedulable.
+Drains of the bridge have a reason with a fixed prefix; drains by others are never undone. A host is removed only if
+it is external, has the signature of this bridge, and slurmctld has just reported it drained and idle. One function
+decides about all drains, so a drain for a replacement is not undone because the node is schedulable.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from slinky.bridge import names
 from slinky.bridge.devices import inventory
+from slinky.bridge.nodes import actions
+from slinky.bridge.nodes.actions import Action
 from slinky.bridge.nodes.description import (
     NodeFacts,
+    devices_problem,
+    host_comment,
     internal_address,
-    line,
-    partitions,
-    refused,
-    same_size,
-    signed,
-    topology,
-    unclear,
+    is_same_size,
+    node_partitions,
+    node_topology,
+    registration_line,
+    size_mismatch,
 )
-from slinky.bridge.workload.identity import BridgeIdentity
+from slinky.bridge.nodes.ownership import is_foreign_host, is_of_other_cluster, is_own_host, wants_external_host
+from slinky.bridge.status.reasons import Reason
 from slinky.kube import Node
+from slinky.kube.conditions import condition_status, find_condition
 from slinky.slurm import Host, NodeUpdate, Presence
-
-#: How every bridge begins the comment on the hosts that it made.
-SIGNATURE = "slurm-bridge "
-
-
-@dataclass(frozen=True)
-class RegisterHost:
-    """Register the node."""
-
-    conf: str
-
-
-@dataclass(frozen=True)
-class ChangeHost:
-    """Change what can be changed in place."""
-
-    change: NodeUpdate
-
-
-@dataclass(frozen=True)
-class DrainHost:
-    """Take no new jobs."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class UndrainHost:
-    """Take jobs again."""
-
-
-@dataclass(frozen=True)
-class RemoveHost:
-    """Remove the host from Slurm."""
-
-
-@dataclass(frozen=True)
-class SetTaint:
-    """Put our taint on the node, or take it off."""
-
-    on: bool
-
-
-@dataclass(frozen=True)
-class ReportHostState:
-    """Tell on the node what Slurm thinks of it."""
-
-    available: bool
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True)
-class ReportProblem:
-    """Something about the node keeps it out of Slurm."""
-
-    reason: str
-    message: str
-
-
-Action = RegisterHost | ChangeHost | DrainHost | UndrainHost | RemoveHost | SetTaint | ReportHostState | ReportProblem
-#: Those that change something in Slurm.
-DEEDS = (RegisterHost, ChangeHost, DrainHost, UndrainHost, RemoveHost)
-
-
-def mark(me: BridgeIdentity) -> str:
-    """How we begin the comment on hosts that we made."""
-    return f"{SIGNATURE}{me.cluster}/{me.bridge}"
 
 
 def plan(facts: NodeFacts) -> list[Action]:
-    """The next steps for a node; empty when all is as it should be, or nothing is known for certain."""
+    """The next actions for a node; empty if nothing is to be done, or if Slurm's state is not known."""
     if facts.presence is Presence.UNKNOWN:
         return []
     if facts.host is None:
-        return [*_register(facts), *_taint(facts, wanted=False)]
-    if foreign(facts.host, facts.mark):
-        return _taken(facts, facts.host)
-    actions = _replace(facts, facts.host)
-    if actions is None:
-        actions = [*_amend(facts, facts.host), *_open_or_close(facts, facts.host), *_compare(facts, facts.host)]
-    return [*actions, *_taint(facts, wanted=facts.effect != "None"), *_report(facts, facts.host)]
+        return [*_register(facts), *_set_taint(facts, tainted=False)]
+    if is_foreign_host(facts.host, facts.signature):
+        return _report_taken_host(facts, facts.host)
+    steps = _replace_host(facts, facts.host)
+    if steps is None:
+        steps = [*_change_host(facts, facts.host), *_drain_or_undrain(facts, facts.host), *_compare(facts, facts.host)]
+    return [*steps, *_set_taint(facts, tainted=facts.taint_effect != "None"), *_report_state(facts, facts.host)]
 
 
-def pressing(facts: NodeFacts) -> bool:
-    """Whether there would be something to do in Slurm if it were as it was last seen."""
-    last = replace(facts, presence=Presence.PRESENT if facts.host else Presence.ABSENT)
-    return any(isinstance(action, DEEDS) for action in plan(last))
+def needs_change_in_slurm(facts: NodeFacts) -> bool:
+    """Whether something would have to be changed in Slurm if its state were still as last read."""
+    last_read = replace(facts, presence=Presence.PRESENT if facts.host else Presence.ABSENT)
+    return any(isinstance(action, actions.SLURM_ACTIONS) for action in plan(last_read))
 
 
-def external(node: Node | None) -> bool:
-    """An administrator wants this node in Slurm without a slurmd."""
-    return node is not None and names.EXTERNAL_LABEL in node.metadata.labels and not node.metadata.deleting
-
-
-def ours(host: Host, mark: str) -> bool:
-    """We made this host."""
-    return host.state.external and host.comment.startswith(f"{mark} ")
-
-
-def foreign(host: Host, mark: str) -> bool:
-    """Another bridge made this host, and looks after it."""
-    return host.comment.startswith(SIGNATURE) and not host.comment.startswith(f"{mark} ")
-
-
-def elsewhere(host: Host, mark: str) -> bool:
-    """The bridge of another cluster made this host: it is no node of ours, whatever its name."""
-    return foreign(host, mark) and not host.comment.startswith(f"{mark.rpartition('/')[0]}/")
-
-
-def _taken(facts: NodeFacts, host: Host) -> list[Action]:
-    """A host of another bridge is left to it. One of another cluster keeps our node out of Slurm, which is told."""
-    if not external(facts.node) or not elsewhere(host, facts.mark):
+def _report_taken_host(facts: NodeFacts, host: Host) -> list[Action]:
+    """A host of another bridge is left alone. A host of another cluster prevents the registration of this node."""
+    if not wants_external_host(facts.node) or not is_of_other_cluster(host, facts.signature):
         return []
-    text = f"The bridge of another cluster made host {facts.name} in Slurm. Delete that host if the cluster is no more"
-    return [
-        ReportProblem("HostTaken", f"{text}, or give this node another name there by the label {names.HOST_LABEL}.")
-    ]
+    return [actions.ReportProblem(Reason.HOST_TAKEN.text(host=facts.name))]
 
 
 def _register(facts: NodeFacts) -> list[Action]:
     node = facts.node
-    if node is None or not external(node) or not node.ready or facts.partitions is None:
+    if node is None or not wants_external_host(node) or not node.ready or facts.partitions is None:
         return []
     address = internal_address(node)
     if address is None:
-        return [
-            ReportProblem("NoAddress", "The node has no InternalIP; Slurm would stall on a name it cannot resolve.")
-        ]
-    unknown = [name for name in partitions(node) if name not in facts.partitions]
+        return [actions.ReportProblem(Reason.NO_ADDRESS.text())]
+    unknown = [name for name in node_partitions(node) if name not in facts.partitions]
     if unknown:
-        return [ReportProblem("NoPartition", f"Slurm has no partition {', '.join(unknown)}.")]
-    if why := unclear(facts.inventory):
-        return [ReportProblem("DevicesUnclear", why)]
+        return [actions.ReportProblem(Reason.NO_PARTITION.text(partitions=", ".join(unknown)))]
+    if problem := devices_problem(facts.inventory):
+        return [actions.ReportProblem(Reason.DEVICES_UNCLEAR.text(problem=problem))]
     try:
-        return [RegisterHost(line(facts, node, address))]
+        return [actions.RegisterHost(registration_line(facts, node, address))]
     except ValueError as error:
-        return [ReportProblem("BadNode", f"The node cannot be described to Slurm: {error}.")]
+        return [actions.ReportProblem(Reason.BAD_NODE.text(problem=error))]
 
 
-def _replace(facts: NodeFacts, host: Host) -> list[Action] | None:
-    """Steps towards removing the host, now or once it is empty; None if it may stay."""
-    why = ""
-    if not host.state.external:
-        return None
-    if not external(facts.node):
-        why = "the node left Kubernetes" if ours(host, facts.mark) else ""
-    elif not host.state.responding:
-        why = "the node must be registered anew"
-    elif facts.node is not None and not same_size(facts, facts.node, host):
-        why = "" if _told(facts, facts.node, host) else "the node changed its size"
-    if not why:
+def _replace_host(facts: NodeFacts, host: Host) -> list[Action] | None:
+    """The next action towards the removal of the host; None if the host may stay."""
+    if not host.state.external or not (cause := _removal_cause(facts, host)):
         return None
     if host.state.drained and not host.state.busy and host.reason.startswith(names.DRAIN_PREFIX):
-        return [RemoveHost()]
+        return [actions.RemoveHost()]
     if host.state.draining:
-        return [] if host.reason.startswith(names.DRAIN_PREFIX) else _take_over(facts, host)
-    return [DrainHost(f"{names.DRAIN_PREFIX} {why}")]
+        return [] if host.reason.startswith(names.DRAIN_PREFIX) else _remove_drained_by_others(facts, host)
+    return [actions.DrainHost(f"{names.DRAIN_PREFIX} {cause}")]
 
 
-def _take_over(facts: NodeFacts, host: Host) -> list[Action]:
-    """Somebody else drained a host that should go. An empty one whose node has left may go; a drain for any other
-    reason is theirs to lift.
+def _removal_cause(facts: NodeFacts, host: Host) -> str:
+    """Why an external host must be removed or registered again; empty if it may stay."""
+    if not wants_external_host(facts.node):
+        return "the node left Kubernetes" if is_own_host(host, facts.signature) else ""
+    if not host.state.responding:
+        return "the node must be registered again"
+    if facts.node is not None and not is_same_size(facts, facts.node, host):
+        return "" if _was_sent(facts, facts.node, host) else "the node changed its size"
+    return ""
+
+
+def _remove_drained_by_others(facts: NodeFacts, host: Host) -> list[Action]:
+    """A host that should be removed and was drained by someone else: it is removed only if its node is gone and it is
+    idle. For any other cause the drain stays until its owner ends it.
     """
-    leaves = facts.node is None and ours(host, facts.mark)
-    return [RemoveHost()] if leaves and host.state.drained and not host.state.busy else []
+    removable = facts.node is None and is_own_host(host, facts.signature)
+    return [actions.RemoveHost()] if removable and host.state.drained and not host.state.busy else []
 
 
-def _amend(facts: NodeFacts, host: Host) -> list[Action]:
+def _change_host(facts: NodeFacts, host: Host) -> list[Action]:
     node = facts.node
-    if node is None or not external(node) or not host.state.external:
+    if node is None or not wants_external_host(node) or not host.state.external:
         return []
-    wanted = tuple(partitions(node))
+    features = tuple(node_partitions(node))
     changes = (
         NodeUpdate(
-            # A node that is not ready may not tell its size; its mark can wait.
-            comment=signed(facts, node) if node.ready and host.comment != signed(facts, node) else None,
-            features=wanted if set(host.features) != set(wanted) else None,
-            features_act=wanted if set(host.features) != set(wanted) else None,
+            # A node that is not ready may not report its size, so its comment is not updated.
+            comment=host_comment(facts, node) if node.ready and host.comment != host_comment(facts, node) else None,
+            features=features if set(host.features) != set(features) else None,
+            features_act=features if set(host.features) != set(features) else None,
         ),
-        # On its own: a place that Slurm does not know is refused with all that came with it.
-        NodeUpdate(topology_str=topology(node) if topology(node) != host.topology else None),
+        # A request of its own: Slurm rejects a whole request if it does not know the topology in it.
+        NodeUpdate(topology_str=node_topology(node) if node_topology(node) != host.topology else None),
     )
-    return [ChangeHost(change) for change in changes if change != NodeUpdate()]
+    return [actions.ChangeHost(change) for change in changes if change != NodeUpdate()]
 
 
-def _open_or_close(facts: NodeFacts, host: Host) -> list[Action]:
+def _drain_or_undrain(facts: NodeFacts, host: Host) -> list[Action]:
     node = facts.node
     if node is None:
         return []
-    why = "cordoned in Kubernetes" if node.spec.unschedulable else "the kubelet does not answer" if facts.silent else ""
-    if why:
-        # The same words for every node, so that many drains can go in one request.
-        return [] if host.state.draining else [DrainHost(f"{names.DRAIN_PREFIX} {why}")]
-    mine = host.state.draining and host.reason.startswith(names.DRAIN_PREFIX)
-    return [UndrainHost()] if mine and node.ready else []
+    cordoned = node.spec.unschedulable
+    cause = "cordoned in Kubernetes" if cordoned else "the kubelet does not answer" if facts.unresponsive else ""
+    if cause:
+        # The same reason for every node, so that many drains fit into one request.
+        return [] if host.state.draining else [actions.DrainHost(f"{names.DRAIN_PREFIX} {cause}")]
+    own_drain = host.state.draining and host.reason.startswith(names.DRAIN_PREFIX)
+    return [actions.UndrainHost()] if own_drain and node.ready else []
 
 
-def _told(facts: NodeFacts, node: Node, host: Host) -> bool:
-    """Slurm was told of the node as it is; if it has it otherwise, telling it again does not help."""
-    return host.comment == signed(facts, node)
+def _was_sent(facts: NodeFacts, node: Node, host: Host) -> bool:
+    """Whether Slurm already got the current description of the node; then sending it again does not help."""
+    return host.comment == host_comment(facts, node)
 
 
 def _compare(facts: NodeFacts, host: Host) -> list[Action]:
-    """Where Slurm has a node otherwise than it is. Devices of a host that has a slurmd are its gres.conf's business."""
+    """Report differences between the node and the host. A slurmd reads its devices from gres.conf, so the bridge
+    cannot change the devices of its host.
+    """
     node = facts.node
     if host.state.external:
-        if node is None or same_size(facts, node, host) or not _told(facts, node, host):
+        if node is None or is_same_size(facts, node, host) or not _was_sent(facts, node, host):
             return []
-        return [ReportProblem("SizeRefused", refused(facts, node, host))]
-    there = inventory.parse_gres(host.gres)
-    if not any(inventory.gres_differs(there, facts.inventory, kind.gres) for kind in facts.inventory.gres):
+        return [actions.ReportProblem(Reason.SIZE_REFUSED.text(problem=size_mismatch(facts, node, host)))]
+    counts = inventory.parse_gres(host.gres)
+    if not any(inventory.gres_differs(counts, facts.inventory, kind.gres) for kind in facts.inventory.gres):
         return []
-    offer, has = inventory.format_gres(facts.inventory), host.gres or "no devices"
-    text = f"Slurm has {has} where the drivers of the node offer {offer}; claims on them are refused until both agree."
-    return [ReportProblem("DevicesDiffer", f"{text} Change gres.conf or the device profiles.")]
+    offered = inventory.format_gres(facts.inventory)
+    return [actions.ReportProblem(Reason.DEVICES_DIFFER.text(slurm=host.gres or "no devices", drivers=offered))]
 
 
-def _taint(facts: NodeFacts, *, wanted: bool) -> list[Action]:
+def _set_taint(facts: NodeFacts, *, tainted: bool) -> list[Action]:
     node = facts.node
     if node is None or node.metadata.deleting:
         return []
-    held = [taint for taint in node.spec.taints if taint.key == names.MANAGED_TAINT]
-    mine = [taint for taint in held if taint.value == facts.scheduler]
-    if wanted and not any(taint.effect == facts.effect for taint in mine):
-        return [SetTaint(on=True)]
-    return [SetTaint(on=False)] if mine and not wanted else []
+    managed = [taint for taint in node.spec.taints if taint.key == names.MANAGED_TAINT]
+    own = [taint for taint in managed if taint.value == facts.scheduler]
+    if tainted and not any(taint.effect == facts.taint_effect for taint in own):
+        return [actions.SetTaint(on=True)]
+    return [actions.SetTaint(on=False)] if own and not tainted else []
 
 
-def _report(facts: NodeFacts, host: Host) -> list[Action]:
+def _report_state(facts: NodeFacts, host: Host) -> list[Action]:
     node = facts.node
     if node is None:
         return []
-    foreign = host.state.draining and not host.reason.startswith(names.DRAIN_PREFIX)
-    if foreign or host.state.down:
-        word = "Drained" if foreign else "Down"
-        who = f" by {host.reason_set_by_user}" if host.reason_set_by_user else ""
-        said = ReportHostState(False, word, f"Slurm places no jobs here: {host.reason or 'no reason given'}{who}.")
+    own_drain = host.reason.startswith(names.DRAIN_PREFIX)
+    user = f" (set by {host.reason_set_by_user})" if host.reason_set_by_user else ""
+    problem = f"{host.reason or 'no reason given'}{user}"
+    if host.state.draining and not own_drain:
+        text = Reason.DRAINED.text(problem=problem)
+    elif host.state.down:
+        text = Reason.DOWN.text(problem=problem)
     elif host.state.draining:
-        said = ReportHostState(
-            False, "Closed", f"Slurm places no jobs here: {host.reason.removeprefix(names.DRAIN_PREFIX).strip()}."
-        )
+        text = Reason.CLOSED.text(problem=host.reason.removeprefix(names.DRAIN_PREFIX).strip())
     else:
-        said = ReportHostState(True, "Open", "Slurm places jobs here.")
-    old = next((c for c in node.status.conditions if c.type == names.HOST_CONDITION), None)
-    same = old is not None and (old.status == "True", old.reason, old.message) == (
-        said.available,
-        said.reason,
-        said.message,
-    )
-    return [] if same else [said]
+        text = Reason.OPEN.text()
+    old = find_condition(node.status.conditions, names.HOST_CONDITION)
+    if old is not None and (old.status, old.reason, old.message) == (
+        condition_status(text.status),
+        text.reason,
+        text.message,
+    ):
+        return []
+    return [actions.ReportHostState(text)]

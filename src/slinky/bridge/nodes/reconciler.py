@@ -1,262 +1,252 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes: look at both sides, ask `hosts`, act.
+"""Reconciles a Kubernetes node and its Slurm host: collect facts, `plan`, carry out the actions.
 
-A key is the name of a Slurm host. Silence is measured on our own clock from the moment we see it, and a node that
-answers again is open again at once. Words come after deeds: while many hosts are being changed, their nodes hear of it
-a little later.
+A key is the name of a Slurm host. How long a node is not ready is measured on the bridge's own clock, from the moment
+the bridge observes it; a node that becomes ready is undrained at once. While many hosts change in Slurm, condition
+writes on nodes are deferred, so that the changes in Slurm come first.
 """
 
 from collections import deque
 from typing import Any, NamedTuple
 
-from slinky.bridge import names
+from slinky.bridge import metrics, names
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.inventory import DeviceInventory
-from slinky.bridge.nodes import plan
+from slinky.bridge.nodes import actions, plan
 from slinky.bridge.nodes.batching import UpdateBatcher
-from slinky.bridge.nodes.description import NodeFacts, signed
-from slinky.bridge.nodes.plan import (
-    ChangeHost,
-    DrainHost,
-    RegisterHost,
-    RemoveHost,
-    ReportHostState,
-    ReportProblem,
-    SetTaint,
-    UndrainHost,
-)
+from slinky.bridge.nodes.description import NodeFacts, host_comment
+from slinky.bridge.nodes.ownership import host_signature
 from slinky.bridge.state.cluster import ClusterState
+from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.bridge.workload.identity import BridgeIdentity
 from slinky.kube import NODES, ErrorDecision, ErrorKind, EventRecorder, KubeClient, Node, RequeueAfter
 from slinky.kube.client import STRATEGIC
 from slinky.kube.conditions import build_condition, condition_manifest
 from slinky.kube.timestamps import format_timestamp
-from slinky.observe import Log, counter
-from slinky.slurm import Busy, Mirror, NodeUpdate, Presence, Rejected, SlurmConflict, SlurmNotFound
-from slinky.slurm import SlurmClient as Slurm
+from slinky.observe import Log
+from slinky.slurm import Busy, Mirror, NodeUpdate, Presence, Rejected, SlurmClient, SlurmConflict, SlurmNotFound
 
 log = Log("slinky.bridge.nodes.reconciler")
 
-STEPS = counter("slinky_bridge_node_steps_total", "Steps taken about nodes, by kind.", "step")
+#: While Slurm's hosts or partitions are not known, no host is changed. The mirror notifies the bridge when Slurm
+#: answers again; this retry is for every other case.
+UNKNOWN_RETRY = 10.0
+#: Slurm answers, but its list of hosts has not been read for a while: retry after the requested read.
+STALE_RETRY = 1.0
+#: A registered host is checked again after this time: slurmctld may have lost it before the mirror read it.
+REGISTERED_RETRY = 30.0
 
-
-#: While Slurm is out of sight nothing is done about its hosts, and none is made while it cannot tell its partitions.
-#: The return of the mirror wakes us; this is for the rest.
-UNKNOWN_AGAIN = 10.0
-#: Slurm is in sight, but its long list of hosts was not read for a while: how soon the new one is looked at.
-STALE_AGAIN = 1.0
-#: A host that was made is looked at again after this long: slurmctld may have lost it before the mirror ever saw it,
-#: and what was never seen is not missed.
-MADE_AGAIN = 30.0
-
-#: So many hosts changed within so many seconds are a crowd, and as long as it lasts nodes are not told of it ...
-CROWD, WITHIN = 16, 1.0
-#: ... but no longer than this.
-UNSAID = 10.0
+#: If this many hosts changed within this many seconds, condition writes are deferred ...
+BURST_HOSTS, BURST_SECONDS = 16, 1.0
+#: ... for at most this many seconds.
+MAX_DEFERRAL = 10.0
 
 
 class HostName(NamedTuple):
-    """Names a host."""
+    """The name of a Slurm host."""
 
     name: str
 
 
 class NodeReconciler:
-    """Keeps Slurm's hosts and Kubernetes' nodes in step."""
+    """Keeps Kubernetes nodes and Slurm hosts in sync."""
 
     def __init__(
         self,
         settings: BridgeSettings,
         client: KubeClient,
-        slurm: Slurm,
+        slurm: SlurmClient,
         mirror: Mirror,
-        stock: ClusterState,
+        cluster: ClusterState,
         recorder: EventRecorder,
-        me: BridgeIdentity,
+        identity: BridgeIdentity,
     ) -> None:
         self._settings, self._client, self._slurm, self._mirror = settings, client, slurm, mirror
-        self._stock, self._recorder = stock, recorder
+        self._cluster, self._recorder = cluster, recorder
         self._updates: UpdateBatcher[NodeUpdate] = UpdateBatcher(slurm.update_nodes)
-        self._lines: UpdateBatcher[str] = UpdateBatcher(self._create_all)
-        self._mark = plan.mark(me)
-        self._silent_since: dict[str, float] = {}
-        self._deeds: deque[float] = deque(maxlen=CROWD)
-        self._unsaid: dict[str, float] = {}
-        self._made: set[str] = set()  # not seen in the mirror yet
+        self._registrations: UpdateBatcher[str] = UpdateBatcher(self._register_hosts)
+        self._signature = host_signature(identity)
+        self._not_ready_since: dict[str, float] = {}
+        self._recent_changes: deque[float] = deque(maxlen=BURST_HOSTS)
+        self._deferred_since: dict[str, float] = {}
+        self._registered: set[str] = set()  # hosts that the mirror has not read yet
 
     async def reconcile(self, key: HostName) -> RequeueAfter | None:
-        """Bring one host and its node a step further."""
-        node = self._stock.node_of_host(key.name)
-        silent, again = self._silence(node)
-        facts = self._facts(key.name, node, silent, await self._presence(key.name))
-        refused: list[Rejected] = []
+        """Carry out the next actions for one host and its node."""
+        node = self._cluster.node_of_host(key.name)
+        unresponsive, again = self._check_readiness(node)
+        facts = self._facts(key.name, node, unresponsive, await self._presence(key.name))
+        rejections: list[Rejected] = []
         for action in plan.plan(facts):
-            if isinstance(action, ReportHostState) and self._held_back(key.name):
-                again = min(again or WITHIN, WITHIN)
+            if isinstance(action, actions.ReportHostState) and self._is_deferred(key.name):
+                again = min(again or BURST_SECONDS, BURST_SECONDS)
                 continue
-            STEPS.labels(type(action).__name__.lower()).inc()
+            metrics.NODE_STEPS.labels(action.label).inc()
             try:
-                await self._act(key.name, node, facts, action)
+                await self._execute(key.name, node, facts, action)
             except Rejected as error:
-                refused.append(error)  # no reason to leave out the rest: a cordon counts wherever the node is
-        if refused:
-            raise refused[0]
-        if key.name in self._made:
-            again = min(again or MADE_AGAIN, MADE_AGAIN)
+                rejections.append(error)  # the other actions do not depend on this one: a cordon must drain anyway
+        if rejections:
+            raise rejections[0]
+        if key.name in self._registered:
+            again = min(again or REGISTERED_RETRY, REGISTERED_RETRY)
         if facts.presence is Presence.UNKNOWN or facts.partitions is None:
-            pause = STALE_AGAIN if self._freshened(facts) else UNKNOWN_AGAIN
+            pause = STALE_RETRY if self._request_read(facts) else UNKNOWN_RETRY
             again = min(again or pause, pause)
         return RequeueAfter(again) if again is not None else None
 
-    async def blocked(self, key: HostName, why: ErrorDecision) -> None:
-        """Tell on a node what Slurm refuses."""
-        if (node := self._stock.node_of_host(key.name)) is not None:
-            self._recorder.record(NODES.reference(node), why.reason, why.message, warning=True)
+    async def report_blocked(self, key: HostName, decision: ErrorDecision) -> None:
+        """Record an event on the node of a host that Slurm rejected."""
+        if (node := self._cluster.node_of_host(key.name)) is not None:
+            self._recorder.record(NODES.reference(node), decision.reason, decision.message, warning=True)
 
-    def _facts(self, name: str, node: Node | None, silent: bool, presence: Presence) -> NodeFacts:
+    def _facts(self, name: str, node: Node | None, unresponsive: bool, presence: Presence) -> NodeFacts:
         return NodeFacts(
             name,
             node,
             None if presence is Presence.ABSENT else self._mirror.nodes.get(name),
             presence,
-            self._mark,
-            self._stock.inventory(node.metadata.name) if node else DeviceInventory(),
+            self._signature,
+            self._cluster.inventory(node.metadata.name) if node else DeviceInventory(),
             frozenset(self._mirror.partitions) if self._mirror.partitions.synced else None,
             self._settings.node_size,
-            silent,
+            unresponsive,
             self._settings.taint,
             self._settings.scheduler_name,
         )
 
     async def _presence(self, name: str) -> Presence:
-        """Whether Slurm has a host; where the mirror may be wrong about that, slurmctld's word about this one counts.
+        """Whether Slurm has a host. Where the mirror may be wrong, slurmctld is asked for this host.
 
-        All that follows from an absence is to register the host.
+        An absent host is only ever registered, so a wrong answer does no harm.
         """
         table = self._mirror.nodes
-        seen = table.presence(name)
-        if seen is Presence.PRESENT:
-            self._made.discard(name)
-        # It vanished with too many others to be believed, as when slurmctld comes back without its state ...
-        unbelieved = table.unconfirmed_loss is not None and name in table.unconfirmed_loss.missing
-        # ... or we have made it since the mirror looked.
-        unseen = seen is Presence.ABSENT and name in self._made
-        if not (unbelieved or unseen):
-            return seen
+        presence = table.presence(name)
+        if presence is Presence.PRESENT:
+            self._registered.discard(name)
+        # Too many hosts disappeared at once to trust the list, as when slurmctld restarts without its state.
+        in_doubt = table.unconfirmed_loss is not None and name in table.unconfirmed_loss.missing
+        # The bridge registered the host after the mirror read the list.
+        not_read_yet = presence is Presence.ABSENT and name in self._registered
+        if not (in_doubt or not_read_yet):
+            return presence
         try:
             await self._slurm.node(name)
         except SlurmNotFound:
             return Presence.ABSENT
         return Presence.UNKNOWN
 
-    def _freshened(self, facts: NodeFacts) -> bool:
-        """Have the hosts read now, if all that is missing to do something is that they were not for a while."""
+    def _request_read(self, facts: NodeFacts) -> bool:
+        """Request a read of Slurm's hosts if an old list is the only obstacle to an action."""
         stale = (
             self._mirror.fault is None
             and self._mirror.nodes.unconfirmed_loss is None
             and not self._mirror.nodes.is_fresh()
         )
-        if not (stale and plan.pressing(facts)):
+        if not (stale and plan.needs_change_in_slurm(facts)):
             return False
         self._mirror.request_refresh(nodes=True)
         return True
 
-    def _held_back(self, name: str) -> bool:
-        """Whether a node hears later how its host is, since many hosts are being changed at this moment."""
+    def _is_deferred(self, name: str) -> bool:
+        """Whether the condition of a node is written later, because many hosts are changing in Slurm."""
         now = self._client.clock.monotonic()
-        crowd = len(self._deeds) == CROWD and now - self._deeds[0] < WITHIN
-        if crowd and now - self._unsaid.setdefault(name, now) < UNSAID:
+        burst = len(self._recent_changes) == BURST_HOSTS and now - self._recent_changes[0] < BURST_SECONDS
+        if burst and now - self._deferred_since.setdefault(name, now) < MAX_DEFERRAL:
             return True
-        self._unsaid.pop(name, None)
+        self._deferred_since.pop(name, None)
         return False
 
-    def _silence(self, node: Node | None) -> tuple[bool, float | None]:
-        """Whether a node has been silent for too long, and when to look again if not yet."""
+    def _check_readiness(self, node: Node | None) -> tuple[bool, float | None]:
+        """Whether a node has been not ready for too long, and otherwise when that will be the case."""
         if node is None:
             return False, None
         if node.ready:
-            self._silent_since.pop(node.metadata.name, None)
+            self._not_ready_since.pop(node.metadata.name, None)
             return False, None
         now = self._client.clock.monotonic()
-        since = self._silent_since.setdefault(node.metadata.name, now)
+        since = self._not_ready_since.setdefault(node.metadata.name, now)
         left = self._settings.not_ready_seconds - (now - since)
         return (True, None) if left <= 0 else (False, left)
 
-    async def _act(self, name: str, node: Node | None, facts: NodeFacts, action: plan.Action) -> None:
+    async def _execute(self, name: str, node: Node | None, facts: NodeFacts, action: actions.Action) -> None:
         match action:
-            case RegisterHost(conf):
+            case actions.RegisterHost(conf):
                 if node is not None:
-                    await self._create(name, conf, signed(facts, node))
-            case ChangeHost(change):
+                    await self._register(name, conf, host_comment(facts, node))
+            case actions.ChangeHost(change):
                 await self._slurm.update_node(name, change)
-            case DrainHost(reason):
+            case actions.DrainHost(reason):
                 log.info("draining a host", host=name, reason=reason)
-                await self._updates.ask(name, NodeUpdate(state=("DRAIN",), reason=reason))
-            case UndrainHost():
+                await self._updates.submit(name, NodeUpdate(state=("DRAIN",), reason=reason))
+            case actions.UndrainHost():
                 log.info("undraining a host", host=name)
-                await self._updates.ask(name, NodeUpdate(state=("UNDRAIN",)))
-            case RemoveHost():
-                await self._delete(name)
-            case SetTaint(on) if node is not None:
-                await self._taint(node, on=on)
-            case ReportHostState() if node is not None:
-                await self._report(node, action)
-            case ReportProblem(reason, message) if node is not None:
-                self._recorder.record(NODES.reference(node), reason, message, warning=True)
-        if isinstance(action, plan.DEEDS):
-            self._deeds.append(self._client.clock.monotonic())
+                await self._updates.submit(name, NodeUpdate(state=("UNDRAIN",)))
+            case actions.RemoveHost():
+                await self._remove(name)
+            case actions.SetTaint(on) if node is not None:
+                await self._set_taint(node, on=on)
+            case actions.ReportHostState(text) if node is not None:
+                await self._write_condition(node, text)
+            case actions.ReportProblem(text) if node is not None:
+                self._recorder.record(NODES.reference(node), text.reason, text.message, warning=text.warning)
+        if isinstance(action, actions.SLURM_ACTIONS):
+            self._recent_changes.append(self._client.clock.monotonic())
             self._mirror.request_refresh(nodes=True)
 
-    async def _create(self, name: str, conf: str, comment: str) -> None:
-        log.info("registering a node", host=name)
+    async def _register(self, name: str, conf: str, comment: str) -> None:
+        log.info("registering a host", host=name)
         try:
-            named, _, line = conf.partition(" NodeAddr=")
-            address, _, shape = line.partition(" ")
-            await self._lines.ask(f"{named.removeprefix('NodeName=')} {address}", shape)
+            node_name, _, rest = conf.partition(" NodeAddr=")
+            address, _, properties = rest.partition(" ")
+            await self._registrations.submit(f"{node_name.removeprefix('NodeName=')} {address}", properties)
         except SlurmConflict:
-            return  # it is there already and we have not seen it yet; if it lacks our mark, the next look adds it
-        self._made.add(name)
+            return  # the host exists and the mirror has not read it yet; the next reconcile adds a missing signature
+        self._registered.add(name)
         await self._slurm.update_node(name, NodeUpdate(comment=comment))
 
-    async def _create_all(self, hosts: list[str], shape: str) -> None:
-        """Make hosts of one shape, each with an address of its own."""
-        named, addresses = zip(*(host.split(" ") for host in hosts), strict=True)
-        await self._slurm.create_node(f"NodeName={','.join(named)} NodeAddr={','.join(addresses)} {shape}")
+    async def _register_hosts(self, hosts: list[str], properties: str) -> None:
+        """Register hosts that differ only by name and address."""
+        host_names, addresses = zip(*(host.split(" ") for host in hosts), strict=True)
+        await self._slurm.create_node(f"NodeName={','.join(host_names)} NodeAddr={','.join(addresses)} {properties}")
 
-    async def _delete(self, name: str) -> None:
-        log.info("deleting a host", host=name)
-        self._made.discard(name)
+    async def _remove(self, name: str) -> None:
+        log.info("removing a host", host=name)
+        self._registered.discard(name)
         self._mirror.nodes.expect_removal([name])
         try:
             await self._slurm.delete_nodes(name)
         except (SlurmNotFound, SlurmConflict, Busy) as error:
-            log.info("the host stays for now", host=name, why=str(error))
+            log.info("the host cannot be removed yet", host=name, error=error)
 
-    async def _taint(self, node: Node, *, on: bool) -> None:
+    async def _set_taint(self, node: Node, *, on: bool) -> None:
         settings = self._settings
-        kept = [_plain(taint) for taint in node.spec.taints if taint.key != names.MANAGED_TAINT]
-        ours = {"key": names.MANAGED_TAINT, "value": settings.scheduler_name, "effect": settings.taint}
-        meta = {"resourceVersion": node.metadata.resource_version}
-        patch = {"metadata": meta, "spec": {"taints": [*kept, ours] if on else kept}}
-        self._stock.nodes.record_write(await self._client.patch(NODES, node.key, patch))
+        others = [_manifest(taint) for taint in node.spec.taints if taint.key != names.MANAGED_TAINT]
+        own = {"key": names.MANAGED_TAINT, "value": settings.scheduler_name, "effect": settings.taint}
+        metadata = {"resourceVersion": node.metadata.resource_version}
+        patch = {"metadata": metadata, "spec": {"taints": [*others, own] if on else others}}
+        self._cluster.nodes.record_write(await self._client.patch(NODES, node.key, patch))
 
-    async def _report(self, node: Node, said: ReportHostState) -> None:
-        now, text = self._client.clock.now(), (said.reason, said.message)
-        condition = build_condition(node.status.conditions, names.HOST_CONDITION, said.available, *text, now=now)
+    async def _write_condition(self, node: Node, text: ConditionText) -> None:
+        now = self._client.clock.now()
+        condition = build_condition(
+            node.status.conditions, names.HOST_CONDITION, text.status, text.reason, text.message, now=now
+        )
         manifest = {**condition_manifest(condition), "lastHeartbeatTime": format_timestamp(now)}
         body = {"status": {"conditions": [manifest]}}
-        self._stock.nodes.record_write(
+        self._cluster.nodes.record_write(
             await self._client.patch(NODES, node.key, body, subresource="status", kind=STRATEGIC)
         )
 
 
-def refusal(error: Exception) -> ErrorDecision | None:
-    """What a refusal of Slurm means to a node: unless the moment is wrong, a person must change something."""
+def classify_rejection(error: Exception) -> ErrorDecision | None:
+    """A rejection by Slurm blocks the node until a person changes something, unless it is a temporary conflict."""
     if not isinstance(error, Rejected) or isinstance(error, Busy | SlurmConflict | SlurmNotFound):
         return None
-    return ErrorDecision(ErrorKind.BLOCKED, "SlurmRefused", f"Slurm refuses what it was told of the node: {error}.")
+    text = Reason.HOST_REFUSED.text(problem=error)
+    return ErrorDecision(ErrorKind.BLOCKED, text.reason, text.message)
 
 
-def _plain(taint: Any) -> dict[str, Any]:
-    found = {"key": taint.key, "value": taint.value, "effect": taint.effect, "timeAdded": taint.time_added}
-    return {name: value for name, value in found.items() if value}
+def _manifest(taint: Any) -> dict[str, Any]:
+    fields = {"key": taint.key, "value": taint.value, "effect": taint.effect, "timeAdded": taint.time_added}
+    return {name: value for name, value in fields.items() if value}

@@ -174,7 +174,7 @@ class JobRegistry:
         """
         presence, record = self._mirror.lookup_job(job)
         if presence is Presence.ABSENT and record is not None:
-            return ObservedJob(JobKnowledge.OVER, record, remains=self.is_live(job))
+            return ObservedJob(JobKnowledge.OVER, record, live_components=self.is_live(job))
         if presence is not Presence.PRESENT or record is None or record.detail is None:
             return ObservedJob(JobKnowledge.UNKNOWN, record)
         comment = identity.parse_comment(record.detail.admin_comment)
@@ -185,7 +185,7 @@ class JobRegistry:
             return ObservedJob(JobKnowledge.UNKNOWN, record)
         merged = hetjob.merge_components(components)
         if merged.over:
-            return ObservedJob(JobKnowledge.OVER, merged, remains=self.is_live(job))
+            return ObservedJob(JobKnowledge.OVER, merged, live_components=self.is_live(job))
         return ObservedJob(JobKnowledge.LIVE, merged, stale=self._is_stale(job, spec_digest))
 
     def track_components(self, job: str) -> list[JobRecord] | None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users see: pod conditions, reasons, queue positions."""
+"""What users see on pods and nodes: conditions, reasons, queue positions."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line of waiting jobs: how many of this bridge's jobs are before each, by partition and priority.
+"""Positions of pending jobs in the queue: how many jobs of this bridge are ahead, by partition and priority.
 
-Slurm tells no position, and counting the jobs of others would mean reading them all, so the line has our jobs only.
-The first few are told their exact place and hear of every move; whoever is far behind is told so roughly, or ten
-thousand waiting pods would all be written to whenever one starts.
+Slurm reports no position, and counting all jobs would mean reading all of them, so only jobs of this bridge count.
+The first ten positions are exact and every change is reported. Positions further back are rounded to a power of ten:
+otherwise ten thousand pending pods would be written whenever one job starts.
 """
 
 import asyncio
@@ -13,80 +13,80 @@ from collections.abc import Callable, Iterable, Mapping
 from slinky.observe import Clock
 from slinky.slurm import Change, Job, JobRecord, ObjectKind
 
-#: Places that are told exactly.
-NEAR = 10
-#: Seconds between two looks at a line that moves.
-PAUSE = 1.0
+#: Positions that are reported exactly.
+EXACT_POSITIONS = 10
+#: Seconds between two evaluations of a queue that changes.
+MIN_INTERVAL = 1.0
 
-Turn = tuple[int, int]
-"""By what jobs are ordered: priority downwards, then age."""
-
-
-def sentence(ahead: int) -> str:
-    """How far back a job stands, for a person."""
-    if ahead < NEAR:
-        return f"Place {ahead + 1} among the waiting jobs of this bridge in its partition."
-    return f"More than {10 ** (len(str(ahead)) - 1) - 1} jobs of this bridge wait before it."
+SortKey = tuple[int, int]
+"""Order of jobs in the queue: highest priority first, then lowest job id."""
 
 
-def order(records: Iterable[JobRecord]) -> dict[str, list[Turn]]:
-    """The lines of all partitions."""
-    lines: dict[str, list[Turn]] = {}
+def position_text(jobs_ahead: int) -> str:
+    """A sentence about the position in the queue."""
+    if jobs_ahead < EXACT_POSITIONS:
+        return f"Position {jobs_ahead + 1} among the pending jobs of this bridge in the partition."
+    return f"More than {10 ** (len(str(jobs_ahead)) - 1) - 1} jobs of this bridge are ahead."
+
+
+def sort_queues(records: Iterable[JobRecord]) -> dict[str, list[SortKey]]:
+    """The pending jobs of each partition in the order of the queue; a heterogeneous job counts once."""
+    queues: dict[str, list[SortKey]] = {}
     for record in records:
         if record.state.pending and (job := record.detail) is not None and job.het_job_id.whole in {0, job.job_id}:
-            lines.setdefault(job.partition, []).append(_turn(job))
-    for line in lines.values():
-        line.sort()
-    return lines
+            queues.setdefault(job.partition, []).append(_sort_key(job))
+    for queue in queues.values():
+        queue.sort()
+    return queues
 
 
 class QueuePositions:
-    """The places of all waiting jobs, and whom to tell when they move."""
+    """Computes the positions of pending jobs, and notifies a callback of jobs whose position text changed."""
 
-    def __init__(self, jobs: Mapping[str, JobRecord], tell: Callable[[str], None], clock: Clock) -> None:
-        self._jobs, self._tell, self._clock = jobs, tell, clock
-        self._lines: dict[str, list[Turn]] = {}
-        self._told: dict[int, int] = {}  # job to what it was told
-        self._moved = asyncio.Event()
+    def __init__(self, jobs: Mapping[str, JobRecord], notify: Callable[[str], None], clock: Clock) -> None:
+        self._jobs, self._notify, self._clock = jobs, notify, clock
+        self._queues: dict[str, list[SortKey]] = {}
+        self._reported: dict[int, int] = {}  # rounded position by job id
+        self._changed = asyncio.Event()
 
-    def changed(self, change: Change) -> None:
-        """Hear of a change in Slurm."""
-        if change.kind is ObjectKind.JOB and _rank(change.before) != _rank(change.after):
-            self._moved.set()
+    def handle_change(self, change: Change) -> None:
+        """Handle a change in Slurm."""
+        if change.kind is ObjectKind.JOB and _queue_entry(change.before) != _queue_entry(change.after):
+            self._changed.set()
 
-    def place(self, record: JobRecord) -> str:
-        """Where a waiting job stands, in a sentence; one that was not counted yet stands where it will."""
+    def describe(self, record: JobRecord) -> str:
+        """A sentence about the position of a pending job, also before the queue is evaluated with the job."""
         if record.detail is None:
             return ""
-        return sentence(bisect_left(self._lines.get(record.detail.partition, []), _turn(record.detail)))
+        return position_text(bisect_left(self._queues.get(record.detail.partition, []), _sort_key(record.detail)))
 
     async def run(self) -> None:
-        """Look at the line whenever it has moved, and tell those whose place changed; until cancelled."""
+        """Evaluate the queues whenever they changed, until cancelled."""
         while True:
-            await self._moved.wait()
-            self._moved.clear()
-            self._lines = order(self._jobs.values())
-            before, self._told = (
-                self._told,
-                {job: _words(ahead) for line in self._lines.values() for ahead, (_, job) in enumerate(line)},
+            await self._changed.wait()
+            self._changed.clear()
+            self._queues = sort_queues(self._jobs.values())
+            before, self._reported = (
+                self._reported,
+                {job: _rounded(ahead) for queue in self._queues.values() for ahead, (_, job) in enumerate(queue)},
             )
-            for job, words in self._told.items():
-                if before.get(job) != words:
-                    self._tell(str(job))
-            await self._clock.sleep(PAUSE)
+            for job, position in self._reported.items():
+                if before.get(job) != position:
+                    self._notify(str(job))
+            await self._clock.sleep(MIN_INTERVAL)
 
 
-def _turn(job: Job) -> Turn:
+def _sort_key(job: Job) -> SortKey:
     return -job.priority.whole, job.job_id
 
 
-def _words(ahead: int) -> int:
-    """The same number for places that are told in the same words."""
-    return ahead if ahead < NEAR else NEAR + len(str(ahead))
+def _rounded(jobs_ahead: int) -> int:
+    """The same number for all positions that have the same text."""
+    return jobs_ahead if jobs_ahead < EXACT_POSITIONS else EXACT_POSITIONS + len(str(jobs_ahead))
 
 
-def _rank(record: JobRecord | None) -> tuple[object, ...] | None:
-    """What decides a job's place; None for one that does not wait."""
+def _queue_entry(record: JobRecord | None) -> tuple[object, ...] | None:
+    """What decides the position of a job; None for a job that is not pending."""
     if record is None or not record.state.pending or record.detail is None:
         return None
     return record.detail.partition, record.detail.priority.whole

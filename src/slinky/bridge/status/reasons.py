@@ -1,19 +1,235 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Slurm's words mean and what to do about them: one table for waiting, one for ends, printed as documentation.
+"""Every reason that users see on pods and nodes: what it means, and what to do about it.
 
-A token that is not in the table is passed on as Slurm said it; limits of associations and QOS, of which there are
-dozens, are told by their prefix.
+`Reason` has the reasons of the bridge itself; conditions and events are built from it, so no other module contains a
+reason as a string. The other tables explain Slurm's pending reasons, the errors of rejected submissions, and the ends
+of jobs. A pending reason that is not in the table is passed on as Slurm reports it; the many limits of associations
+and QOS are matched by prefix. `docs/bridge/reasons.md` is generated from these tables.
 """
 
+import re
 from dataclasses import dataclass
+from enum import Enum
 
 from slinky.bridge import names
 from slinky.slurm import Job
 
 
-@dataclass(frozen=True)
-class Reason:
-    """Why a job waits: a sentence, and the next step for a person, if there is one."""
+@dataclass(frozen=True, slots=True)
+class ConditionText:
+    """Status, reason and message of a condition; a status of None is Unknown.
+
+    `warning` is the type of the event that comes with the condition.
+    """
+
+    status: bool | None
+    reason: str
+    message: str
+    warning: bool = False
+
+
+class Severity(Enum):
+    """The type of the event that comes with a reason."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+class Subject(Enum):
+    """The kind of object that a reason is written to."""
+
+    POD = "pod"
+    NODE = "node"
+
+
+_NORMAL, _WARNING = Severity.NORMAL, Severity.WARNING
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonRow:
+    """One row of the table of reasons.
+
+    `sentence` is a template for `str.format`; `status` is the status of the condition; `ends_pod` says that the bridge
+    lets the pod end with it.
+    """
+
+    token: str
+    sentence: str
+    step: str = ""
+    severity: Severity = _NORMAL
+    status: bool | None = False
+    ends_pod: bool = False
+    subject: Subject = Subject.POD
+
+
+class Reason(Enum):
+    """The reasons that the bridge itself writes. Several rows may share a token, with a sentence for each case."""
+
+    # --- before there is a job
+    GROUP_MISSING = ReasonRow(
+        "GroupMissing", "The object that created or groups the pod is not visible yet: {problem}."
+    )
+    GANG_INCOMPLETE = ReasonRow(
+        "GangIncomplete", "{count} of {needed} pods of the gang exist; all start together or none.{hint}"
+    )
+    INVALID_OPTION = ReasonRow(
+        "InvalidOption",
+        "A job option cannot be used: {problem}.",
+        "Correct the annotation or the request that the message names.",
+        _WARNING,
+    )
+    NOT_SUPPORTED = ReasonRow(
+        "NotSupported", "The pod or its group requests something that Slurm cannot provide: {problem}.", "", _WARNING
+    )
+    CLAIM_PENDING = ReasonRow("ClaimPending", "A device claim of the pod is not usable yet: {problem}.", "", _WARNING)
+    VOLUME_MISSING = ReasonRow("VolumePending", "A volume of the pod is not ready yet: {problem}.", "", _WARNING)
+    SLURM_REFUSED = ReasonRow("SlurmRefused", "Slurm rejected the job. {explanation}", "", _WARNING)
+    SLURM_UNREACHABLE = ReasonRow(
+        "SlurmUnreachable", "Slurm does not answer. The bridge submits the pod as soon as Slurm answers."
+    )
+    SLURM_UNKNOWN = ReasonRow(
+        "SlurmUnknown",
+        "The state of Slurm job {job} of the same gang is not known. The pod waits until Slurm reports it.",
+        status=None,
+    )
+
+    # --- while the job is pending
+    PENDING = ReasonRow("Pending", "Slurm job {job} is pending and Slurm has not reported why.")
+    GANG_SHRUNK = ReasonRow(
+        "GangIncomplete", "{count} of {needed} pods of the gang are left; Slurm job {job} is cancelled.", "", _WARNING
+    )
+    GANG_RESHAPED = ReasonRow("GangReshaped", "{problem}. The bridge replaces the job.")
+    JOB_OUTGROWN = ReasonRow("JobOutgrown", "{problem}. The bridge replaces the job.")
+    UPDATE_REFUSED = ReasonRow(
+        "SlurmRefused",
+        "Slurm rejected the change of Slurm job {job}, which stays pending as it was. {explanation}",
+        "",
+        _WARNING,
+    )
+
+    # --- when the job has its nodes
+    ALLOCATED = ReasonRow("Allocated", "Slurm job {job} has node {node}.", status=True)
+    SUSPENDED = ReasonRow(
+        "Suspended",
+        "Slurm job {job} is suspended. Running containers continue; pods without a node wait.",
+        "Resume the job with `scontrol resume`.",
+        _WARNING,
+        status=None,
+    )
+    GANG_BROKEN = ReasonRow(
+        "GangIncomplete",
+        "A pod of the gang was removed before Slurm job {job} started; all start together or none.",
+        "",
+        _WARNING,
+    )
+    NODE_NOT_READY = ReasonRow(
+        "NodeNotReady",
+        "Slurm job {job} has node {node}, which {problem}. If that lasts, the bridge cancels the job and submits the "
+        "pods again.",
+    )
+    NODE_CLEARING = ReasonRow(
+        "NodeClearing", "Slurm job {job} has node {node}, where pod {pod} of an earlier job is still being stopped."
+    )
+    NODE_FULL = ReasonRow(
+        "NodeClearing",
+        "Slurm job {job} has a part of node {node}, where pod {pod} of an earlier job still uses {lack}.",
+    )
+    NODE_UNSUITABLE = ReasonRow(
+        "NodeUnsuitable", "Slurm job {job} cannot be used: {problem}. The bridge submits the pods again.", "", _WARNING
+    )
+    DEVICES_HELD = ReasonRow("DevicesHeld", "Slurm job {job} has its nodes, but {problem}.")
+    VOLUME_PENDING = ReasonRow("VolumePending", "Slurm job {job} has its nodes, but {problem}.")
+
+    # --- when the pods run
+    LOST_JOB_NOT_REPLACED = ReasonRow(
+        "LostJobNotReplaced",
+        "{end} The pod keeps running without a job: {problem}. The bridge tries again to replace the job.",
+        "",
+        _WARNING,
+        status=None,
+    )
+    EVICTION_LIMITED = ReasonRow(
+        "EvictionLimited",
+        "{end} The pod keeps running, because the bridge has reached its limit of evictions after lost jobs; it is "
+        "evicted when the limit allows it.",
+        "Check whether slurmctld lost its state.",
+        _WARNING,
+        status=None,
+    )
+    POD_GIVEN_UP = ReasonRow(
+        "PodGivenUp",
+        "Node {node} does not answer, so the end of the deleted pod's containers cannot be confirmed. The bridge "
+        "removes its finalizer and ends the Slurm job.",
+        "",
+        _WARNING,
+        ends_pod=True,
+    )
+
+    # --- nodes
+    OPEN = ReasonRow("Open", "Slurm schedules jobs on this host.", status=True, subject=Subject.NODE)
+    CLOSED = ReasonRow("Closed", "The bridge has drained this host in Slurm: {problem}.", subject=Subject.NODE)
+    DRAINED = ReasonRow("Drained", "The host is drained in Slurm: {problem}.", subject=Subject.NODE)
+    DOWN = ReasonRow("Down", "The host is down in Slurm: {problem}.", subject=Subject.NODE)
+    NO_ADDRESS = ReasonRow(
+        "NoAddress",
+        "The node has no IP address of type InternalIP. It is not registered in Slurm, because slurmctld would stall "
+        "on a name that it cannot resolve.",
+        "Configure the node's address.",
+        _WARNING,
+        subject=Subject.NODE,
+    )
+    NO_PARTITION = ReasonRow(
+        "NoPartition",
+        "Slurm has no partition {partitions}, so the node is not registered.",
+        f"Change the annotation {names.PARTITIONS_ANNOTATION}, or add the partition to slurm.conf.",
+        _WARNING,
+        subject=Subject.NODE,
+    )
+    DEVICES_UNCLEAR = ReasonRow(
+        "DevicesUnclear", "The node is not registered in Slurm: {problem}", "", _WARNING, subject=Subject.NODE
+    )
+    BAD_NODE = ReasonRow(
+        "BadNode", "The node cannot be registered in Slurm: {problem}.", "", _WARNING, subject=Subject.NODE
+    )
+    SIZE_REFUSED = ReasonRow("SizeRefused", "{problem}", "", _WARNING, subject=Subject.NODE)
+    DEVICES_DIFFER = ReasonRow(
+        "DevicesDiffer",
+        "Slurm has {slurm} where the drivers of the node offer {drivers}; their claims are rejected until both agree.",
+        "Change gres.conf or the device profiles.",
+        _WARNING,
+        subject=Subject.NODE,
+    )
+    HOST_TAKEN = ReasonRow(
+        "HostTaken",
+        "The bridge of another cluster registered host {host} in Slurm, so this node cannot be registered.",
+        "Delete that host if the other cluster no longer exists, or give this node another name in Slurm with the "
+        f"label {names.HOST_LABEL}.",
+        _WARNING,
+        subject=Subject.NODE,
+    )
+    HOST_REFUSED = ReasonRow(
+        "SlurmRefused", "Slurm rejected a change of this node's host: {problem}.", "", _WARNING, subject=Subject.NODE
+    )
+
+    @property
+    def token(self) -> str:
+        """The reason as conditions and events show it."""
+        return self.value.token
+
+    def text(self, **details: object) -> ConditionText:
+        """The condition of this reason; `details` fill the placeholders of the sentence."""
+        row = self.value
+        message = f"{row.sentence.format(**details)} {row.step}".strip()
+        return ConditionText(row.status, row.token, message, row.severity is Severity.WARNING)
+
+
+#: Reason of the event for a pod that got its node: the same as the event of kube-scheduler.
+SCHEDULED_EVENT = "Scheduled"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a job is pending or was rejected, and the next step for a user, if there is one."""
 
     sentence: str
     step: str = ""
@@ -22,51 +238,70 @@ class Reason:
         return f"{self.sentence} {self.step}".strip()
 
 
-WAITING: dict[str, Reason] = {
-    "None": Reason("Slurm has not looked at the job yet."),
-    "Resources": Reason("It is the next of its kind; its nodes are still in use."),
-    "Priority": Reason("Jobs of higher priority wait before it."),
-    "Dependency": Reason("It waits for another job.", "See the option dependency."),
-    "DependencyNeverSatisfied": Reason(
-        "It waits for a job that will not end as demanded.", "Delete the pod, or change the option dependency."
+_UNAVAILABLE = Explanation("Nodes that the job could use are down, drained or reserved.", "See `sinfo -R`.")
+
+#: Slurm's pending reasons.
+PENDING: dict[str, Explanation] = {
+    "None": Explanation("Slurm has not evaluated the job yet."),
+    "Resources": Explanation("Next in the queue; waiting for nodes to become free."),
+    "Priority": Explanation("Jobs of higher priority are ahead of this job in the queue."),
+    "Dependency": Explanation("The job depends on another job.", "See the option dependency."),
+    "DependencyNeverSatisfied": Explanation(
+        "The job depends on a job that cannot end as required.", "Delete the pod, or change the option dependency."
     ),
-    "BeginTime": Reason("Its begin time has not come."),
-    "JobHeldUser": Reason("It is held.", "Release it with `scontrol release`."),
-    "JobHeldAdmin": Reason("An administrator holds it.", "Ask them; `scontrol release` is theirs to give."),
-    "Licenses": Reason("Its licences are all in use."),
-    "ReqNodeNotAvail": Reason("Nodes it could use are down, drained or reserved.", "See `sinfo -R`."),
-    "Reservation": Reason("It waits for its reservation to begin."),
-    "ReservationDeleted": Reason("Its reservation is gone.", "Change the option reservation."),
-    "InvalidAccount": Reason("Its account is not valid.", "Change the option account."),
-    "InvalidQOS": Reason("Its QOS is not valid.", "Change the option qos."),
-    "AccountNotAllowed": Reason("Its account may not use this partition.", "Change the option account or partition."),
-    "QOSNotAllowed": Reason("Its QOS may not be used here.", "Change the option qos or partition."),
-    "PartitionDown": Reason("Its partition is down.", "Ask an administrator."),
-    "PartitionInactive": Reason("Its partition is inactive.", "Ask an administrator."),
-    "PartitionConfig": Reason("It asks for more than the partition has.", "Ask for less, or for another partition."),
-    "PartitionNodeLimit": Reason("It asks for more nodes than the partition gives.", "Ask for fewer pods."),
-    "PartitionTimeLimit": Reason("It asks for more time than the partition gives.", "Lower the option timelimit."),
-    "BadConstraints": Reason("No node has what it asks for.", "Check the option constraints and the pod's requests."),
-    "NodeDown": Reason("A node it needs is down.", "See `sinfo -R`."),
-    "BlockMaxNodeLimit": Reason("It does not fit the topology's blocks.", "See the option segment."),
-    "BurstBufferResources": Reason("It waits for burst buffers."),
-    "FrontEndDown": Reason("Slurm's front end is down.", "Ask an administrator."),
-    "Cleaning": Reason("Its last run is being cleaned up."),
-    "MaxPoweredUpNodes": Reason("No more nodes may be powered up now."),
-    "DeadLine": Reason("It could not end before its deadline.", "Change the option deadline."),
+    "BeginTime": Explanation("The begin time of the job is in the future."),
+    "JobHeldUser": Explanation("The job is held.", "Release it with `scontrol release`."),
+    "JobHeldAdmin": Explanation("An administrator holds the job.", "Ask the administrator to release it."),
+    "Licenses": Explanation("All licences that the job needs are in use."),
+    "ReqNodeNotAvail": _UNAVAILABLE,
+    "Reservation": Explanation("The reservation of the job has not started yet."),
+    "ReservationDeleted": Explanation("The reservation of the job was deleted.", "Change the option reservation."),
+    "InvalidAccount": Explanation("The account of the job is not valid.", "Change the option account."),
+    "InvalidQOS": Explanation("The QOS of the job is not valid.", "Change the option qos."),
+    "AccountNotAllowed": Explanation(
+        "The account of the job may not use this partition.", "Change the option account or partition."
+    ),
+    "QOSNotAllowed": Explanation(
+        "The QOS of the job may not be used in this partition.", "Change the option qos or partition."
+    ),
+    "PartitionDown": Explanation("The partition is down.", "Ask an administrator."),
+    "PartitionInactive": Explanation("The partition is inactive.", "Ask an administrator."),
+    "PartitionConfig": Explanation(
+        "The job requests more than the partition has.", "Request less, or use another partition."
+    ),
+    "PartitionNodeLimit": Explanation("The job requests more nodes than the partition allows.", "Create fewer pods."),
+    "PartitionTimeLimit": Explanation(
+        "The time limit of the job exceeds that of the partition.", "Lower the option timelimit."
+    ),
+    "BadConstraints": Explanation(
+        "No node has the features that the job requests.", "Check the option constraints and the requests of the pod."
+    ),
+    "NodeDown": Explanation("A node that the job needs is down.", "See `sinfo -R`."),
+    "BlockMaxNodeLimit": Explanation(
+        "The job does not fit into the blocks of the topology.", "See the option segment."
+    ),
+    "BurstBufferResources": Explanation("The job waits for burst buffers."),
+    "FrontEndDown": Explanation("Slurm's front-end node is down.", "Ask an administrator."),
+    "Cleaning": Explanation("Slurm is still cleaning up the previous run of the job."),
+    "MaxPoweredUpNodes": Explanation("Slurm has reached its limit of powered-up nodes."),
+    "DeadLine": Explanation("The job cannot end before its deadline.", "Change the option deadline."),
 }
 
-PREFIXES: tuple[tuple[str, Reason], ...] = (
-    ("QOSGrp", Reason("Everybody in its QOS together is at a limit.")),
-    ("QOS", Reason("Its QOS is at a limit.", "Wait for other jobs, or ask for less.")),
-    ("AssocGrp", Reason("Its account is at a limit.")),
-    ("Assoc", Reason("Its user and account are at a limit.", "Wait for other jobs, or ask for less.")),
-    ("MaxTRES", Reason("It asks for more than its account or QOS may have.", "Ask for less.")),
-    ("Nodes_required_for_job_are_DOWN", Reason("Nodes it could use are down, drained or reserved.", "See `sinfo -R`.")),
+#: Pending reasons of which only the beginning is fixed.
+PENDING_PREFIXES: tuple[tuple[str, Explanation], ...] = (
+    ("QOSGrp", Explanation("The QOS has reached its group limit.", "The job starts when other jobs of the QOS end.")),
+    ("QOS", Explanation("The job exceeds a limit of its QOS.", "Wait for other jobs to end, or request less.")),
+    ("AssocGrp", Explanation("The account has reached its group limit.", "The job starts when other jobs end.")),
+    (
+        "Assoc",
+        Explanation("The job exceeds a limit of its user or account.", "Wait for other jobs to end, or request less."),
+    ),
+    ("MaxTRES", Explanation("The job requests more than its account or QOS allows.", "Request less.")),
+    ("Nodes_required_for_job_are_DOWN", _UNAVAILABLE),
 )
 
-#: The field of a job that names what blocks it, by the beginning of the reason.
-CAUSES = {
+#: The field of a job that names what blocks it, by the beginning of the pending reason.
+BLOCKING_FIELDS = {
     "Dependency": "dependency",
     "Licenses": "licenses",
     "Reservation": "resv_name",
@@ -79,121 +314,133 @@ CAUSES = {
     "BadConstraints": "features",
 }
 
-#: Slurm's numbers for a submission that waiting does not mend.
-REFUSED: dict[int, Reason] = {
-    2000: Reason("There is no such partition.", "Change the option partition."),
-    2014: Reason(
-        "No node can ever give what the pods ask for.", "Ask for less; check labels, taints, host ports and GRES."
+#: Slurm's error numbers for submissions that cannot succeed later without a change.
+REJECTIONS: dict[int, Explanation] = {
+    2000: Explanation("The partition does not exist.", "Change the option partition."),
+    2014: Explanation(
+        "No node can ever provide what the pods request.",
+        "Request less; check labels, taints, host ports and GRES.",
     ),
-    2018: Reason("A node it names is not known to Slurm."),
-    2029: Reason("No node has such a feature.", "Change the option constraints."),
-    2045: Reason("There is no such account, or the user is not in it.", "Change the option account or user-id."),
-    2048: Reason("There is no such licence.", "Change the option licenses."),
-    2053: Reason("There is no such reservation.", "Change the option reservation."),
-    2066: Reason("There is no such QOS, or it may not be used.", "Change the option qos."),
-    2081: Reason("External jobs cannot be arrays."),
-    2115: Reason("There is no such resource.", "Change the option gres or the pods' device requests."),
+    2018: Explanation("Slurm does not know a host that the job names."),
+    2029: Explanation("No node has the requested feature.", "Change the option constraints."),
+    2045: Explanation(
+        "The account does not exist, or the user does not belong to it.", "Change the option account or user-id."
+    ),
+    2048: Explanation("The licence does not exist.", "Change the option licenses."),
+    2053: Explanation("The reservation does not exist.", "Change the option reservation."),
+    2066: Explanation("The QOS does not exist, or may not be used.", "Change the option qos."),
+    2081: Explanation("External jobs cannot be arrays."),
+    2115: Explanation(
+        "The generic resource does not exist.", "Change the option gres or the device requests of the pods."
+    ),
 }
 
 
-@dataclass(frozen=True)
-class End:
-    """What an end of a job means to its pods: a reason for events, a sentence, and whether it was a decision.
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """What the end of a job means for its pods. Pods that run are evicted with this reason.
 
-    A decision sticks: a job that somebody cancelled is not submitted again behind their back. A final end would come
-    again if the same pod were run again.
+    `deliberate`: a person or a rule ended the job, so pods that never had a node are not submitted again.
+    `final`: the same would happen again to a new pod, so owners should not replace the pod.
     """
 
     reason: str
     sentence: str
-    decision: bool = False
+    deliberate: bool = False
     final: bool = False
 
 
-ENDS: dict[str, End] = {
-    "CANCELLED": End("SlurmJobCancelled", "was cancelled in Slurm", decision=True, final=True),
-    "COMPLETED": End("SlurmJobEnded", "was ended in Slurm", decision=True, final=True),
-    "DEADLINE": End("SlurmJobDeadline", "passed its deadline", decision=True, final=True),
-    "TIMEOUT": End("SlurmJobTimeout", "reached its time limit", final=True),
-    "PREEMPTED": End("SlurmJobPreempted", "was preempted by another job"),
-    "NODE_FAIL": End("SlurmNodeFailed", "lost a node"),
-    "BOOT_FAIL": End("SlurmNodeFailed", "did not get its nodes up"),
-    "FAILED": End("SlurmJobFailed", "failed in Slurm"),
-    "OUT_OF_MEMORY": End("SlurmJobOutOfMemory", "ran out of memory in Slurm"),
+#: Ends by Slurm's job state.
+ENDS: dict[str, JobEnd] = {
+    "CANCELLED": JobEnd("SlurmJobCancelled", "was cancelled in Slurm", deliberate=True, final=True),
+    "COMPLETED": JobEnd("SlurmJobEnded", "was ended in Slurm", deliberate=True, final=True),
+    "DEADLINE": JobEnd("SlurmJobDeadline", "passed its deadline", deliberate=True, final=True),
+    "TIMEOUT": JobEnd("SlurmJobTimeout", "reached its time limit", final=True),
+    "PREEMPTED": JobEnd("SlurmJobPreempted", "was preempted by another job"),
+    "NODE_FAIL": JobEnd("SlurmNodeFailed", "lost a node"),
+    "BOOT_FAIL": JobEnd("SlurmNodeFailed", "ended because its nodes did not boot"),
+    "FAILED": JobEnd("SlurmJobFailed", "failed in Slurm"),
+    "OUT_OF_MEMORY": JobEnd("SlurmJobOutOfMemory", "ran out of memory in Slurm"),
 }
+LOST = JobEnd("SlurmJobLost", "is unknown to slurmctld and to accounting")
+#: Reasons of ends after which owners should not replace the pod.
 FINAL = frozenset(end.reason for end in ENDS.values() if end.final)
-LOST = End("SlurmJobLost", "is not known to Slurm any more: neither slurmctld nor accounting has it")
 
 
-#: What the bridge itself says in the condition, where Slurm has no word for it.
-OURS: dict[str, str] = {
-    "Allocated": "The job runs and the pod has its node.",
-    "Pending": "The job waits and Slurm has not said why yet.",
-    "GroupMissing": "The object that groups or made the pod is not in sight yet.",
-    "GangIncomplete": "Pods of the gang are missing; all start together or none.",
-    "GangReshaped": "The gang has other roles than its waiting job; it is submitted anew.",
-    "JobOutgrown": "What the pods ask for now cannot be written to the waiting job; it is submitted anew.",
-    "InvalidOption": "An option cannot be used; the message says which and why.",
-    "NotSupported": "The pod or its group demands what Slurm cannot be asked for.",
-    "ClaimPending": "A claim or template that the pod names is missing, or in use by somebody else.",
-    "VolumePending": "A volume that the pod needs does not exist, or is not ready yet.",
-    "SlurmRefused": "Slurm refused the job; it is tried again every minute and when something changes.",
-    "SlurmUnreachable": "Slurm does not answer; the pod is submitted as soon as it does.",
-    "SlurmUnknown": "Slurm does not tell what became of a job of the gang; nothing is done until it does.",
-    "Suspended": "Somebody suspended the job: containers go on, unbound pods wait for `scontrol resume`.",
-    "NodeClearing": "The job has its node, where the last pod is still being stopped.",
-    "NodeNotReady": "The job has its node, which is cordoned or does not answer; if that lasts, the job is given back.",
-    "NodeUnsuitable": "The node that Slurm gave does not suit; the job is given back and submitted again.",
-    "DevicesHeld": "The job has its nodes, but another claim still holds a device.",
-    "EvictionBraked": "The job is lost and its node given away, but too many pods would leave at once.",
-    "LostJobNotReplaced": "The job is lost and there is no other on its nodes yet; the pod stays.",
-}
-
-
-def waiting(token: str) -> Reason:
-    """What a reason for waiting means."""
+def explain_pending(token: str) -> Explanation:
+    """The meaning of Slurm's pending reason."""
     first = token.split(",", 1)[0].strip()
-    if first in WAITING:
-        return WAITING[first]
-    known = next((reason for prefix, reason in PREFIXES if first.startswith(prefix)), None)
-    return known or Reason(f"Slurm says {first}." if first else WAITING["None"].sentence)
+    if first in PENDING:
+        return PENDING[first]
+    match = next((explanation for prefix, explanation in PENDING_PREFIXES if first.startswith(prefix)), None)
+    return match or (Explanation(f"Slurm reports {first}.") if first else PENDING["None"])
 
 
-def blocker(token: str, job: Job) -> str:
-    """What stands in a job's way, by name, as far as the job tells it."""
-    field = next((field for prefix, field in CAUSES.items() if token.startswith(prefix)), "")
-    named = str(getattr(job, field)) if field else ""
-    return "; ".join(filter(None, (named, job.state_description)))
+def blocking_object(token: str, job: Job) -> str:
+    """The name of what blocks a pending job, as far as the job's record has it."""
+    field = next((field for prefix, field in BLOCKING_FIELDS.items() if token.startswith(prefix)), "")
+    name = str(getattr(job, field)) if field else ""
+    return "; ".join(filter(None, (name, job.state_description)))
 
 
-def refused(number: int, text: str) -> Reason:
-    """What a refused submission means."""
-    known = REFUSED.get(number)
-    return known or Reason(f"Slurm refused the job: {text} ({number}).")
+def explain_rejection(number: int, text: str) -> Explanation:
+    """The meaning of a rejected submission."""
+    return REJECTIONS.get(number) or Explanation(f"Slurm reports: {text} ({number}).")
 
 
-def end(base: str, *, lost: bool) -> End:
-    """What an end means."""
+def job_end(state: str, *, lost: bool) -> JobEnd:
+    """The meaning of the end of a job, by its last state."""
     if lost:
         return LOST
-    return ENDS.get(base, End("SlurmJobEnded", f"ended in Slurm as {base or 'unknown'}"))
+    return ENDS.get(state, JobEnd("SlurmJobEnded", f"ended in Slurm as {state or 'unknown'}"))
 
 
-def document() -> str:
+def render_tables() -> str:
     """The tables as Markdown."""
-    rows = ["| Slurm says | it means | next step |", "| --- | --- | --- |"]
-    rows += [f"| `{token}` | {reason.sentence} | {reason.step} |" for token, reason in sorted(WAITING.items())]
-    rows += [f"| `{prefix}...` | {reason.sentence} | {reason.step} |" for prefix, reason in PREFIXES]
-    rows += ["", "| the bridge says | it means |", "| --- | --- |"]
-    rows += [f"| `{token}` | {sentence} |" for token, sentence in sorted(OURS.items())]
-    rows += ["", "| error | it means | next step |", "| --- | --- | --- |"]
-    rows += [f"| {number} | {reason.sentence} | {reason.step} |" for number, reason in sorted(REFUSED.items())]
-    head = f"| the job | event on the pod | submitted again if it had no node yet | `{names.ENDED}` if it had |"
-    rows += ["", head, "| --- | --- | --- | --- |"]
-    for state, e in (*ENDS.items(), ("lost", LOST)):
-        rows.append(f"| {state} | `{e.reason}` | {'no' if e.decision else 'yes'} | {'yes' if e.final else 'no'} |")
-    return "\n".join(rows) + "\n"
+    parts = [
+        ("Pending reasons of Slurm", _table("| reason | meaning | next step |", _pending_rows())),
+        ("Reasons of the bridge on pods", _table("| reason | message | event |", _reason_rows(Subject.POD))),
+        ("Reasons of the bridge on nodes", _table("| reason | message | event |", _reason_rows(Subject.NODE))),
+        ("Rejected submissions", _table("| error | meaning | next step |", _rejection_rows())),
+        (
+            "Ends of jobs",
+            _table(
+                f"| job state | reason on the pod | pod without a node is submitted again "
+                f"| running pod gets `{names.ENDED}` |",
+                _end_rows(),
+            ),
+        ),
+    ]
+    return "\n".join(f"## {title}\n\n{table}\n" for title, table in parts)
 
 
-if __name__ == "__main__":
-    print(document(), end="")
+def _table(header: str, rows: list[str]) -> str:
+    return "\n".join([header, "|" + " --- |" * (header.count("|") - 1), *rows])
+
+
+def _pending_rows() -> list[str]:
+    rows = [(token, explanation) for token, explanation in sorted(PENDING.items())]
+    rows += [(f"{prefix}...", explanation) for prefix, explanation in PENDING_PREFIXES]
+    return [f"| `{token}` | {explanation.sentence} | {explanation.step} |" for token, explanation in rows]
+
+
+def _reason_rows(subject: Subject) -> list[str]:
+    rows = sorted((r.value for r in Reason if r.value.subject is subject), key=lambda row: row.token)
+    return [f"| `{row.token}` | {_shown(f'{row.sentence} {row.step}')} | {row.severity.value} |" for row in rows]
+
+
+def _shown(template: str) -> str:
+    """A template for readers: placeholders in italics."""
+    return re.sub(r"\{(\w+)\}", r"*\1*", template).strip()
+
+
+def _rejection_rows() -> list[str]:
+    return [f"| {number} | {item.sentence} | {item.step} |" for number, item in sorted(REJECTIONS.items())]
+
+
+def _end_rows() -> list[str]:
+    ends = (*ENDS.items(), ("unknown to Slurm", LOST))
+    return [
+        f"| {state} | `{end.reason}` | {'no' if end.deliberate else 'yes'} | {'yes' if end.final else 'no'} |"
+        for state, end in ends
+    ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs are ended natively where that works, and over REST whatever goes wrong with it."""
+"""Jobs are ended by slurm-complete where possible, and otherwise over REST."""
 
 import asyncio
 import contextlib
@@ -18,24 +18,24 @@ from slinky.slurm import Mirror, SlurmClient
 
 
 @contextlib.asynccontextmanager
-async def answering(path: Path, answer: bytes | None) -> AsyncIterator[list[str]]:
-    """A socket that gives one answer to everything, or none."""
-    asked: list[str] = []
+async def serve_response(path: Path, response: bytes | None) -> AsyncIterator[list[str]]:
+    """A socket that sends the same response to every request, or none."""
+    requests: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append((await reader.readline()).decode())
-        if answer is None:
+        requests.append((await reader.readline()).decode())
+        if response is None:
             await reader.read()
         else:
-            writer.write(answer)
+            writer.write(response)
         writer.close()
 
     async with await asyncio.start_unix_server(serve, str(path)):
-        yield asked
+        yield requests
 
 
-class Rest:
-    """Notes what is cancelled."""
+class FakeSlurm:
+    """Records cancelled jobs; stands for client, mirror and registry."""
 
     def __init__(self) -> None:
         self.cancelled: list[str] = []
@@ -55,38 +55,38 @@ class Rest:
     def request_refresh(self) -> None: ...
 
 
-async def ended(path: Path, outcome: str, code: int) -> list[str]:
-    rest: Any = Rest()
-    parts = cast(SlurmClient, rest), cast(Mirror, rest), cast(JobRegistry, rest), SystemClock()
-    await Releaser(*parts, Completer(str(path), deadline=0.2)).end("7", PodOutcome(outcome, code))
-    return list(rest.cancelled)
+async def end_job(path: Path, outcome: str, code: int) -> list[str]:
+    slurm: Any = FakeSlurm()
+    parts = cast(SlurmClient, slurm), cast(Mirror, slurm), cast(JobRegistry, slurm), SystemClock()
+    await Releaser(*parts, Completer(str(path), deadline=0.2)).end_job("7", PodOutcome(outcome, code))
+    return list(slurm.cancelled)
 
 
 @pytest.mark.parametrize(
     ("outcome", "code", "status"), [("Succeeded", 0, 0), ("Failed", 3, 768), ("Failed", 137, 35072)]
 )
 async def test_an_outcome_becomes_a_wait_status(tmp_path: Path, outcome: str, code: int, status: int) -> None:
-    async with answering(tmp_path / "s", b"ok\n") as asked:
-        assert await ended(tmp_path / "s", outcome, code) == []
-    assert asked == [f"complete s7 {status}\n"]
+    async with serve_response(tmp_path / "s", b"ok\n") as requests:
+        assert await end_job(tmp_path / "s", outcome, code) == []
+    assert requests == [f"complete s7 {status}\n"]
 
 
 @pytest.mark.parametrize("outcome", ["Deleted", ""])
 async def test_a_job_whose_pods_were_deleted_is_cancelled(tmp_path: Path, outcome: str) -> None:
-    async with answering(tmp_path / "s", b"ok\n") as asked:
-        assert await ended(tmp_path / "s", outcome, 0) == ["s7"]
-    assert asked == []
+    async with serve_response(tmp_path / "s", b"ok\n") as requests:
+        assert await end_job(tmp_path / "s", outcome, 0) == ["s7"]
+    assert requests == []
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [b"no 2017 Invalid job id specified\n", b"", b"okay\n", b"\xff\xfe\n", b"x" * 9000, None],
     ids=["refused", "hung up", "other", "not text", "without end", "silent"],
 )
-async def test_what_cannot_be_ended_natively_is_cancelled(tmp_path: Path, answer: bytes | None) -> None:
-    async with answering(tmp_path / "s", answer):
-        assert await ended(tmp_path / "s", "Succeeded", 0) == ["s7"]
+async def test_a_job_that_the_completer_cannot_end_is_cancelled(tmp_path: Path, response: bytes | None) -> None:
+    async with serve_response(tmp_path / "s", response):
+        assert await end_job(tmp_path / "s", "Succeeded", 0) == ["s7"]
 
 
-async def test_a_completer_that_is_not_there_costs_nothing(tmp_path: Path) -> None:
-    assert await ended(tmp_path / "nobody", "Failed", 1) == ["s7"]
+async def test_a_missing_completer_is_no_error(tmp_path: Path) -> None:
+    assert await end_job(tmp_path / "missing", "Failed", 1) == ["s7"]

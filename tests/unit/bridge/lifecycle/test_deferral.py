@@ -1,48 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words wait for deeds, and are not forgotten."""
+"""Condition writes are deferred during bindings and released afterwards."""
 
-import asyncio
-
-import pytest
-
-from slinky.bridge.lifecycle import deferral
-from slinky.bridge.lifecycle.deferral import Deferral
+from slinky.bridge.lifecycle.deferral import QUIET_SECONDS, Deferral
 from slinky.bridge.workload.grouping import Workload
+from slinky.observe import ManualClock
 
-ONE, TWO = (Workload("ns", "Pod", name) for name in ("one", "two"))
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferral, "CALM", 0.0)
+FIRST, SECOND = (Workload("ns", "Pod", name) for name in ("first", "second"))
 
 
-async def test_who_kept_quiet_is_woken_once_nobody_is_given_a_node_any_more() -> None:
-    woken = asyncio.Queue[Workload]()
-    found = Deferral(woken.put_nowait)
-    assert not found.on
-    with found.placing():
-        with found.placing():
-            found.note(ONE, quiet=True)
-            found.note(TWO, quiet=True)
-            found.note(TWO, quiet=False)  # has said it meanwhile
-        assert found.on
-        await asyncio.sleep(0)
-        assert woken.empty()
-    assert found.on  # for a moment after
-    async with asyncio.timeout(5):
-        assert await woken.get() == ONE
-    assert not found.on
-    assert woken.empty()
+async def test_deferred_workloads_are_enqueued_once_no_pod_is_being_bound() -> None:
+    enqueued, clock = list[Workload](), ManualClock()
+    deferral = Deferral(enqueued.append, clock)
+    assert not deferral.active
+    with deferral.binding():
+        with deferral.binding():
+            deferral.record(FIRST, deferred=True)
+            deferral.record(SECOND, deferred=True)
+            deferral.record(SECOND, deferred=False)  # written in the meantime
+        assert deferral.active
+        await clock.advance(QUIET_SECONDS)
+        assert enqueued == []
+    assert deferral.active  # for QUIET_SECONDS after the last binding
+    await clock.advance(QUIET_SECONDS)
+    assert enqueued == [FIRST]
+    assert not deferral.active
 
 
-async def test_one_who_is_given_a_node_in_the_moment_after_prolongs_it() -> None:
-    woken = asyncio.Queue[Workload]()
-    found = Deferral(woken.put_nowait)
-    with found.placing():
-        found.note(ONE, quiet=True)
-    with found.placing():
-        await asyncio.sleep(0.01)
-        assert woken.empty()
-    async with asyncio.timeout(5):
-        assert await woken.get() == ONE
+async def test_another_binding_prolongs_the_deferral() -> None:
+    enqueued, clock = list[Workload](), ManualClock()
+    deferral = Deferral(enqueued.append, clock)
+    with deferral.binding():
+        deferral.record(FIRST, deferred=True)
+    with deferral.binding():
+        await clock.advance(QUIET_SECONDS)
+        assert enqueued == []
+    await clock.advance(QUIET_SECONDS)
+    assert enqueued == [FIRST]

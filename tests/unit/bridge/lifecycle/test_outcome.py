@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written down of pods when they have ended."""
+"""The outcome of the pods of a job, as accounting records it."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from slinky.bridge.state.views import WorkloadPod
 def ended(
     phase: str, *codes: int, name: str = "p", deleted: bool = False, why: str = "", init: int | None = None
 ) -> WorkloadPod:
-    """A pod whose containers ended like this; `why` is the kubelet's word for the last of them."""
+    """A pod whose containers ended like this; `why` is the reason of the last of them."""
     status: dict[str, Any] = {"containerStatuses": [{"state": {"terminated": {"exitCode": code}}} for code in codes]}
     if codes:
         status["containerStatuses"][-1]["state"]["terminated"]["reason"] = why
@@ -41,12 +41,12 @@ def ended(
         ([ended("Failed", 3, name="a"), ended("Failed", 137, name="b", deleted=True)], PodOutcome("Failed", 3, "a")),
     ],
 )
-def test_the_fate_of_pods_is_the_worst_that_happened_to_any_of_them(
+def test_the_outcome_of_pods_is_the_worst_that_happened_to_any_of_them(
     pods: list[WorkloadPod], expected: PodOutcome
 ) -> None:
-    assert outcome.of(pods) == expected
+    assert outcome.summarize(pods) == expected
 
 
-def test_what_is_written_says_which_pod_and_why() -> None:
+def test_the_accounting_comment_names_the_pod_and_the_reason() -> None:
     assert str(PodOutcome("Failed", 137, "w-3: OOMKilled")) == "pods Failed, exit code 137 (w-3: OOMKilled)"
     assert str(PodOutcome("Succeeded")) == "pods Succeeded, exit code 0"

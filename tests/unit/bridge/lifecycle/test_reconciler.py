@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a unit does about jobs whose pods are not seen as its own."""
+"""Jobs whose pods are not observed as members of their workload yet."""
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +10,7 @@ from tests.unit.bridge.build import Sight, pod, record
 
 from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.lifecycle.reconciler import WorkloadReconciler
+from slinky.bridge.lifecycle.reconciler import UNLABELLED_RETRY, WorkloadReconciler
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.views import OUR_PODS, WorkloadPod
 from slinky.bridge.workload import grouping, identity
@@ -25,60 +24,58 @@ GANG = Workload("ns", "Job", "j")
 A, B = (pod(name, labels={names.JOB_NAME: "j"}) for name in "ab")
 
 
-def ledger() -> JobRegistry:
-    """One live job, made for exactly `a` and `b`."""
-    me = BridgeIdentity("c", "b")
-    (signed,) = identity.sign([JobRequest()], [[A, B]], me, str(GANG))
-    known = record("7", "RUNNING", hosts=("n1",))
-    assert known.detail is not None
-    detail = msgspec.structs.replace(known.detail, admin_comment=signed.admin_comment)
-    mirror: Any = Sight(msgspec.structs.replace(known, detail=detail))
-    found = JobRegistry(cast("SlurmClient", None), mirror, me)
-    found.track_labelled("7", GANG)
-    return found
+def build_registry() -> JobRegistry:
+    """A registry with one live job, submitted for exactly the pods `a` and `b`."""
+    bridge = BridgeIdentity("c", "b")
+    (signed,) = identity.sign([JobRequest()], [[A, B]], bridge, str(GANG))
+    job = record("7", "RUNNING", hosts=("n1",))
+    assert job.detail is not None
+    detail = msgspec.structs.replace(job.detail, admin_comment=signed.admin_comment)
+    mirror: Any = Sight(msgspec.structs.replace(job, detail=detail))
+    registry = JobRegistry(cast("SlurmClient", None), mirror, bridge)
+    registry.track_labelled("7", GANG)
+    return registry
 
 
 @pytest.mark.parametrize(
-    ("left", "cancelled"),
+    ("existing", "cancelled"),
     [
         ([A, B], []),
         ([A], ["7"]),
         ([], ["7"]),
     ],
-    ids=["both are there", "one is gone", "nobody"],
+    ids=["both pods exist", "one pod is gone", "both pods are gone"],
 )
-async def test_a_job_whose_pods_have_not_been_seen_with_it_is_kept_for_them(
-    left: list[WorkloadPod], cancelled: list[str], monkeypatch: pytest.MonkeyPatch
+async def test_a_job_is_kept_for_its_pods_until_they_are_observed_with_its_label(
+    existing: list[WorkloadPod], cancelled: list[str]
 ) -> None:
-    """The batch job is gone, so that its pods are not known as a gang, and the binding with the job's name not seen."""
+    """The batch job is deleted, so its pods form no gang, and the binding with the job label is not observed yet."""
     pods: Cache[WorkloadPod] = Cache(
         OUR_PODS, indexes={"group": grouping.group_keys_of, "job": by_label(names.JOB_LABEL)}
     )
-    for found in left:
-        pods.put(found)
-    books, ended, woken = ledger(), list[str](), asyncio.Queue[Workload]()
-    monkeypatch.setattr("slinky.bridge.lifecycle.reconciler.UNSEEN", 0.0)
+    for member in existing:
+        pods.put(member)
+    registry, ended, enqueued, clock = build_registry(), list[str](), list[Workload](), ManualClock()
 
-    async def end(job: str, *_: object) -> None:
+    async def end_job(job: str, *_: object) -> None:
         ended.append(job)
 
-    def unit_of(found: WorkloadPod) -> Workload:
-        return grouping.workload_of(found, lambda _kind, _key: None, books.resolve_workload)
+    def workload_of(member: WorkloadPod) -> Workload:
+        return grouping.workload_of(member, lambda _kind, _key: None, registry.resolve_workload)
 
-    stock: Any = SimpleNamespace(
+    cluster: Any = SimpleNamespace(
         pods=pods,
-        workload_of=unit_of,
-        workloads_of=lambda found: {unit_of(each) for each in found},
-        pods_of=lambda unit: [found for found in pods if unit_of(found) == unit],
+        workload_of=workload_of,
+        workloads_of=lambda members: set(map(workload_of, members)),
+        pods_of=lambda workload: [member for member in pods if workload_of(member) == workload],
         is_reachable=lambda _: True,
     )
-    unused: Any = SimpleNamespace(place=None)
-    releaser: Any = SimpleNamespace(end=end)
-    units = WorkloadReconciler(
-        BridgeSettings(), stock, books, unused, unused, releaser, *[unused] * 6, ManualClock(), woken.put_nowait
+    unused: Any = SimpleNamespace(describe=None)
+    releaser: Any = SimpleNamespace(end_job=end_job)
+    reconciler = WorkloadReconciler(
+        BridgeSettings(), cluster, registry, unused, unused, releaser, *[unused] * 6, clock, enqueued.append
     )  # type: ignore[call-arg]
-    await units.reconcile(GANG)
+    await reconciler.reconcile(GANG)
     assert ended == cancelled
-    if not cancelled:
-        async with asyncio.timeout(5):
-            assert await woken.get() == GANG  # and is looked at again, in case that nobody ever comes
+    await clock.advance(UNLABELLED_RETRY)
+    assert enqueued == ([] if cancelled else [GANG])  # in case the label is never observed

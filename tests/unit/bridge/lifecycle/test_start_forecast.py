@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a job is worth an attempt to start it at once."""
+"""When an immediate allocation is worth a try."""
 
 from typing import Any, cast
 
@@ -10,93 +10,93 @@ from slinky.bridge.lifecycle.start_forecast import StartForecast
 from slinky.slurm import Change, Host, JobRecord, JobRequest, Mirror, ObjectKind, number
 
 
-class Sight:
-    """What a mirror shows and tells."""
+class FakeMirror:
+    """Hosts and jobs, with notifications of changes."""
 
     def __init__(self, *hosts: str, partition: str = "ext") -> None:
         self.nodes: dict[str, Host] = {}
         self.jobs: dict[str, JobRecord] = {}
-        self.outlook = StartForecast(cast("Mirror", self))
+        self.forecast = StartForecast(cast("Mirror", self))
         for name in hosts:
             self.host(name, "IDLE", partition=partition)
 
     def listen(self, listener: Any) -> None:
-        self.tell = listener
+        self.notify = listener
 
     def host(self, name: str, *words: str, partition: str = "ext") -> None:
         before, after = self.nodes.get(name), Host(name, words=words, partitions=(partition,))
         self.nodes[name] = after
-        self.tell(Change(ObjectKind.NODE, name, before, after))
+        self.notify(Change(ObjectKind.NODE, name, before, after))
 
     def job(self, after: JobRecord) -> None:
         before = self.jobs.get(after.job_id)
         self.jobs[after.job_id] = after
-        self.tell(Change(ObjectKind.JOB, after.job_id, before, after))
+        self.notify(Change(ObjectKind.JOB, after.job_id, before, after))
 
 
-def wish(nodes: int = 1, **more: Any) -> JobRequest:
+def request(nodes: int = 1, **more: Any) -> JobRequest:
     return JobRequest(**{"nodes": str(nodes), "partition": "ext", **more})
 
 
 def test_a_job_fits_where_enough_hosts_are_idle() -> None:
-    sight = Sight("n1", "n2")
-    assert sight.outlook.fits(wish(2))
-    assert not sight.outlook.fits(wish(3))
-    assert not sight.outlook.fits(wish(2, excluded_nodes=("n2",)))
-    assert not sight.outlook.fits(wish(partition="other"))
+    mirror = FakeMirror("n1", "n2")
+    assert mirror.forecast.would_start(request(2))
+    assert not mirror.forecast.would_start(request(3))
+    assert not mirror.forecast.would_start(request(2, excluded_nodes=("n2",)))
+    assert not mirror.forecast.would_start(request(partition="other"))
 
 
 @pytest.mark.parametrize("words", [("ALLOCATED",), ("IDLE", "DRAIN"), ("DOWN",), ("MIXED",)])
-def test_hosts_that_are_taken_or_closed_do_not_count(words: tuple[str, ...]) -> None:
-    sight = Sight("n1")
-    sight.host("n1", *words)
-    assert not sight.outlook.fits(wish())
+def test_only_idle_and_schedulable_hosts_count(words: tuple[str, ...]) -> None:
+    mirror = FakeMirror("n1")
+    mirror.host("n1", *words)
+    assert not mirror.forecast.would_start(request())
 
 
-def test_what_was_just_given_is_not_promised_again_and_what_comes_back_is() -> None:
-    sight = Sight("n1")
-    sight.job(record("7", "RUNNING", hosts=("n1",)))
-    assert not sight.outlook.fits(wish())
-    sight.job(record("7", "CANCELLED", hosts=("n1",)))
-    assert sight.outlook.fits(wish())
+def test_allocated_hosts_do_not_count_until_their_job_ends() -> None:
+    mirror = FakeMirror("n1")
+    mirror.job(record("7", "RUNNING", hosts=("n1",)))
+    assert not mirror.forecast.would_start(request())
+    mirror.job(record("7", "CANCELLED", hosts=("n1",)))
+    assert mirror.forecast.would_start(request())
 
 
-def test_a_drained_host_that_comes_back_is_not_room() -> None:
-    sight = Sight("n1")
-    sight.job(record("7", "RUNNING", hosts=("n1",)))
-    sight.host("n1", "ALLOCATED", "DRAIN")
-    sight.job(record("7", "CANCELLED", hosts=("n1",)))
-    assert not sight.outlook.fits(wish())
+def test_a_drained_host_does_not_count_when_its_job_ends() -> None:
+    mirror = FakeMirror("n1")
+    mirror.job(record("7", "RUNNING", hosts=("n1",)))
+    mirror.host("n1", "ALLOCATED", "DRAIN")
+    mirror.job(record("7", "CANCELLED", hosts=("n1",)))
+    assert not mirror.forecast.would_start(request())
 
 
-def test_hosts_that_are_being_asked_for_are_not_promised_to_others() -> None:
-    sight = Sight("n1", "n2")
-    with sight.outlook.asking(wish(2)):
-        assert not sight.outlook.fits(wish())
-    assert sight.outlook.fits(wish())
+def test_hosts_of_an_allocation_in_flight_do_not_count() -> None:
+    mirror = FakeMirror("n1", "n2")
+    with mirror.forecast.reserve(request(2)):
+        assert not mirror.forecast.would_start(request())
+    assert mirror.forecast.would_start(request())
 
 
 def test_nobody_jumps_the_queue_of_his_partition() -> None:
-    sight = Sight("n1")
+    mirror = FakeMirror("n1")
     waiting = record("7", "PENDING")
     assert waiting.detail is not None
-    sight.job(waiting)
-    sight.host("s1", "IDLE", partition="spare")
-    assert not sight.outlook.fits(wish(partition=None))
-    assert sight.outlook.fits(wish(partition="spare"))
-    sight.job(record("7", "CANCELLED"))
-    assert sight.outlook.fits(wish(partition=None))
+    mirror.job(waiting)
+    mirror.host("s1", "IDLE", partition="spare")
+    assert not mirror.forecast.would_start(request(partition=None))
+    assert mirror.forecast.would_start(request(partition="spare"))
+    mirror.job(record("7", "CANCELLED"))
+    assert mirror.forecast.would_start(request(partition=None))
 
 
 def test_a_waiting_job_that_was_forgotten_holds_nobody_up() -> None:
-    sight = Sight("n1")
-    sight.job(record("7", "PENDING"))
-    del sight.jobs["7"]
-    assert sight.outlook.fits(wish(partition=None))
+    mirror = FakeMirror("n1")
+    mirror.job(record("7", "PENDING"))
+    del mirror.jobs["7"]
+    assert mirror.forecast.would_start(request(partition=None))
 
 
 @pytest.mark.parametrize(
     "option", [{"hold": True}, {"priority": number(0)}, {"dependency": "afterok:1"}, {"reservation": "r"}]
 )
 def test_jobs_that_are_meant_to_wait_are_not_tried(option: dict[str, Any]) -> None:
-    assert not Sight("n1").outlook.fits(wish(**option))
+    assert not FakeMirror("n1").forecast.would_start(request(**option))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By which door a job goes to Slurm, and how a waiting one is changed."""
+"""Which request submits a job, and how a pending job is updated."""
 
 import asyncio
 from typing import Any, cast
@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from tests.unit.bridge.build import pod, record
 
-from slinky.bridge.lifecycle.submit import Outgrown, Reshaped, Submitter
+from slinky.bridge.lifecycle.submit import GangReshaped, JobOutgrown, Submitter
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import BridgeIdentity, JobSignature
@@ -17,14 +17,14 @@ from slinky.slurm import JobRecord, JobRequest, Mirror, Rejected, SlurmClient
 from slinky.slurm.errors import Problem, error_for
 from slinky.slurm.model.results import SubmittedJob
 
-ALONE = Workload("ns", "Pod", "p")
+SINGLE = Workload("ns", "Pod", "p")
 
 
-class Desk:
-    """A Slurm that notes what it is asked, with a ledger of one waiting job."""
+class FakeSlurm:
+    """Records the requests to Slurm; also stands for the registry, with one pending job."""
 
-    def __init__(self, refusal: int = 0, mine: JobSignature | None = None) -> None:
-        self.refusal, self.mine, self.asked = refusal, mine or JobSignature(), list[str]()
+    def __init__(self, error: int = 0, signature: JobSignature | None = None) -> None:
+        self.error, self.signature, self.requests = error, signature or JobSignature(), list[str]()
         self.changes: list[JobRequest] = []
         self.bridge, self.searched = BridgeIdentity("c", "b"), asyncio.Event()
         self.searched.set()
@@ -37,13 +37,13 @@ class Desk:
         )
 
     async def allocate(self, request: JobRequest) -> SubmittedJob:
-        self.asked.append("allocate")
-        if self.refusal:
-            raise error_for([Problem(self.refusal, "no")])
+        self.requests.append("allocate")
+        if self.error:
+            raise error_for([Problem(self.error, "no")])
         return SubmittedJob(7)
 
     async def submit(self, *requests: JobRequest) -> SubmittedJob:
-        self.asked.append("submit")
+        self.requests.append("submit")
         return SubmittedJob(8)
 
     async def update_job(self, job: int, change: JobRequest) -> None:
@@ -53,62 +53,62 @@ class Desk:
         return [record(job, "PENDING")]
 
     def signature_of(self, job: str) -> JobSignature:
-        return self.mine
+        return self.signature
 
-    def entries_of(self, unit: Workload) -> list[JobEntry]:
+    def entries_of(self, workload: Workload) -> list[JobEntry]:
         return []
 
     async def record_submitted(self, entry: JobEntry, *, exact: bool) -> None:
-        self.mine = entry.signature
+        self.signature = entry.signature
 
     def track(self, entry: JobEntry) -> None:
-        self.mine = entry.signature
+        self.signature = entry.signature
 
     def forget(self, job: str) -> None:
-        """Nothing was known."""
+        """Nothing is registered."""
 
     def listen(self, listener: Any) -> None:
         """Nothing happens."""
 
 
-def wish(**fields: Any) -> JobSpec:
+def job_spec(**fields: Any) -> JobSpec:
     return JobSpec((JobRequest(nodes="1", **fields),), ((pod(),),))
 
 
 @pytest.mark.parametrize(
-    ("refusal", "doors"),
+    ("error", "requests"),
     [
         (0, ["allocate"]),
         (2016, ["allocate", "submit"]),  # nodes are busy
         (2050, ["allocate", "submit"]),  # a limit is reached, for now
     ],
 )
-async def test_what_cannot_start_at_once_is_queued(refusal: int, doors: list[str]) -> None:
-    desk = Desk(refusal)
-    await desk.submitter.submit(ALONE, wish(), at_once=True)
-    assert desk.asked == doors
+async def test_a_job_that_cannot_start_at_once_is_queued(error: int, requests: list[str]) -> None:
+    slurm = FakeSlurm(error)
+    await slurm.submitter.submit(SINGLE, job_spec(), allocate=True)
+    assert slurm.requests == requests
 
 
-async def test_what_waiting_does_not_mend_is_not_asked_twice() -> None:
-    desk = Desk(2014)
+async def test_a_submission_that_can_never_succeed_is_not_repeated() -> None:
+    slurm = FakeSlurm(2014)
     with pytest.raises(Rejected):
-        await desk.submitter.submit(ALONE, wish(), at_once=True)
-    assert desk.asked == ["allocate"]
+        await slurm.submitter.submit(SINGLE, job_spec(), allocate=True)
+    assert slurm.requests == ["allocate"]
 
 
-async def test_an_update_says_that_no_host_is_left_out_any_more() -> None:
-    desk = Desk()
+async def test_an_update_clears_the_excluded_hosts() -> None:
+    slurm = FakeSlurm()
     for hosts in (("n1",), None):
-        assert await desk.submitter.revise(ALONE, "7", wish(excluded_nodes=hosts), [pod()])
-    assert [change.excluded_nodes for change in desk.changes] == [("n1",), ("",)]
+        assert await slurm.submitter.revise(SINGLE, "7", job_spec(excluded_nodes=hosts), [pod()])
+    assert [change.excluded_nodes for change in slurm.changes] == [("n1",), ("",)]
 
 
-async def test_a_job_that_an_update_cannot_mend_is_left_alone_and_told() -> None:
-    desk = Desk()
-    await desk.submitter.submit(ALONE, wish(constraints="a100"), at_once=False)
-    with pytest.raises(Outgrown, match="constraints"):
-        await desk.submitter.revise(ALONE, "8", wish(), [pod()])
+async def test_a_job_that_cannot_be_updated_is_not_changed() -> None:
+    slurm = FakeSlurm()
+    await slurm.submitter.submit(SINGLE, job_spec(constraints="a100"), allocate=False)
+    with pytest.raises(JobOutgrown, match="constraints"):
+        await slurm.submitter.revise(SINGLE, "8", job_spec(), [pod()])
     two = JobSpec((JobRequest(), JobRequest()), ((pod("a"),), (pod("b"),)))
-    with pytest.raises(Reshaped):
-        await desk.submitter.revise(ALONE, "8", two, [pod("a"), pod("b")])
-    assert desk.changes == []
+    with pytest.raises(GangReshaped):
+        await slurm.submitter.revise(SINGLE, "8", two, [pod("a"), pod("b")])
+    assert slurm.changes == []

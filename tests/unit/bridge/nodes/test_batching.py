@@ -29,8 +29,8 @@ class Slurm:
 
 
 async def drained(slurm: Slurm, *hosts: str) -> list[Any]:
-    together = UpdateBatcher(slurm.update_nodes)
-    return await asyncio.gather(*(together.ask(host, DRAIN) for host in hosts), return_exceptions=True)
+    batcher = UpdateBatcher(slurm.update_nodes)
+    return await asyncio.gather(*(batcher.submit(host, DRAIN) for host in hosts), return_exceptions=True)
 
 
 async def test_those_who_come_while_a_request_is_under_way_share_the_next() -> None:
@@ -41,30 +41,30 @@ async def test_those_who_come_while_a_request_is_under_way_share_the_next() -> N
 
 async def test_different_changes_are_never_mixed() -> None:
     slurm = Slurm()
-    together = UpdateBatcher(slurm.update_nodes)
+    batcher = UpdateBatcher(slurm.update_nodes)
     changes = [DRAIN, OPEN] * 10
-    await asyncio.gather(*(together.ask(f"n{number}", change) for number, change in enumerate(changes)))
+    await asyncio.gather(*(batcher.submit(f"n{number}", change) for number, change in enumerate(changes)))
     for hosts, change in slurm.requests:
         assert {changes[int(host[1:])] for host in hosts} == {change}
 
 
 async def test_a_host_that_is_refused_does_not_keep_others_from_their_change() -> None:
     slurm = Slurm("bad")
-    found = await drained(slurm, "n0", "n1", "bad", "n2")
-    assert [type(result) for result in found] == [type(None), type(None), Rejected, type(None)]
+    results = await drained(slurm, "n0", "n1", "bad", "n2")
+    assert [type(result) for result in results] == [type(None), type(None), Rejected, type(None)]
 
 
 async def test_those_who_joined_one_that_was_given_up_hear_of_it() -> None:
     slurm = Slurm()
-    together = UpdateBatcher(slurm.update_nodes)
-    first = asyncio.create_task(together.ask("n0", DRAIN))
+    batcher = UpdateBatcher(slurm.update_nodes)
+    first = asyncio.create_task(batcher.submit("n0", DRAIN))
     await asyncio.sleep(0)
-    leader = asyncio.create_task(together.ask("n1", DRAIN))
+    leader = asyncio.create_task(batcher.submit("n1", DRAIN))
     await asyncio.sleep(0)
-    joined = asyncio.create_task(together.ask("n2", DRAIN))
+    joined = asyncio.create_task(batcher.submit("n2", DRAIN))
     await asyncio.sleep(0)
     leader.cancel()
     await first
-    with pytest.raises(Exception, match="given up"):
+    with pytest.raises(Exception, match="cancelled"):
         await joined
-    await together.ask("n1", DRAIN)
+    await batcher.submit("n1", DRAIN)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All metrics of the bridge."""
+
+from slinky.observe import counter, gauge, histogram
+
+JOBS = gauge("slinky_bridge_jobs", "Slurm jobs that the bridge tracks.")
+SLURM_AGE = gauge("slinky_bridge_slurm_age_seconds", "Age of the bridge's copy of Slurm's state.")
+
+SUBMISSIONS = counter(
+    "slinky_bridge_submissions_total",
+    "Slurm jobs submitted: allocate (immediate allocation), submit (queued), "
+    "reclaim (replaces the lost job of running pods).",
+    "how",
+)
+SUBMIT_SECONDS = histogram("slinky_bridge_submit_seconds", "Time that Slurm took to accept a job.")
+PLACE_SECONDS = histogram(
+    "slinky_bridge_place_seconds", "Time from an observed allocation until all its pods were bound."
+)
+BINDS = counter("slinky_bridge_binds_total", "Pods bound to a node.")
+EVICTIONS = counter("slinky_bridge_evictions_total", "Pods deleted because their Slurm job ended, by reason.", "reason")
+RECOVERED_PODS = counter(
+    "slinky_bridge_reclaimed_total",
+    "Running pods whose Slurm job was lost: kept (a new job replaced it) or evicted.",
+    "how",
+)
+JOBS_ENDED = counter(
+    "slinky_bridge_jobs_ended_total", "Slurm jobs that the bridge ended, by the outcome of their pods.", "outcome"
+)
+COMPLETIONS = counter(
+    "slinky_bridge_completions_total", "Requests to slurm-complete to end a job, by result: done or refused.", "result"
+)
+NODE_STEPS = counter("slinky_bridge_node_steps_total", "Actions taken for nodes and Slurm hosts, by kind.", "step")

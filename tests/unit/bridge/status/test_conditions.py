@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts of the pod condition, and when a condition is written again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.bridge.build import NOW, pod, record
+
+from slinky.bridge import names
+from slinky.bridge.status import conditions, reasons
+
+
+def test_every_reason_has_a_sentence() -> None:
+    for token in (*reasons.PENDING, "QOSMaxCpuPerUserLimit", "AssocGrpCpuLimit", "SomethingNew", ""):
+        assert str(reasons.explain_pending(token)).strip()
+    assert "SomethingNew" in str(reasons.explain_pending("SomethingNew"))
+    assert reasons.explain_pending("ReqNodeNotAvail, UnavailableNodes:k001").sentence.startswith("Nodes")
+
+
+def test_a_condition_with_the_same_text_is_not_written_again() -> None:
+    text = conditions.pending_text(record("7", "PENDING", reason="Priority"))
+    old = pod(
+        status={
+            "conditions": [{"type": names.SCHEDULED, "status": "False", "reason": "Priority", "message": text.message}]
+        }
+    )
+    assert not conditions.differs(old, text, NOW)
+    assert conditions.differs(pod(), text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "similar"),
+    [("12:10", "12:11", True), ("12:10", "12:13", False), ("22:00", "22:45", True), ("22:00", "23:30", False)],
+)
+def test_a_start_that_moved_only_a_little_does_not_change_the_message(before: str, after: str, similar: bool) -> None:
+    first, second = (f"x. Expected to start at 2026-06-01T{time}:00Z." for time in (before, after))
+    assert conditions.is_similar(first, second, NOW) is conditions.is_similar(second, first, NOW) is similar
+    assert not conditions.is_similar(first, second.replace("x.", "y."), NOW)
+
+
+@given(st.text(max_size=60))
+def test_a_condition_reason_is_always_valid(token: str) -> None:
+    text = conditions.pending_text(record("7", "PENDING", reason=token))
+    assert text.reason.replace("_", "a").isalnum()
