@@ -20,7 +20,7 @@ from slinky.kube import PODS, Cache, Key, Pod, Runtime
 from slinky.kube.transport import AioTransport, HttpResponse
 from slinky.lab.lab import Lab
 from slinky.operator.app import main as operate
-from slinky.operator.nodeset.executor import ABREAST
+from slinky.operator.nodeset.executor import MAX_CONCURRENT_REQUESTS
 from slinky.operator.settings import OperatorSettings
 
 
@@ -82,7 +82,7 @@ async def by_loop(lab: Lab, name: str, sent: list[Sent], count: int) -> Figures:
                 answered[answer.status < 400] += 1
 
         began, cpu = time.monotonic(), time.process_time()
-        await asyncio.gather(*(loop() for _ in range(ABREAST)))
+        await asyncio.gather(*(loop() for _ in range(MAX_CONCURRENT_REQUESTS)))
         cpu = time.process_time() - cpu
         made, ran = await filled(pods, count)
         return Figures(made - began, ran - began, cpu, answered.total(), answered[False])

@@ -359,7 +359,9 @@ def test_one_worker_per_node_and_back_with_a_job_running(modes: Site) -> None:
     until(lambda: reason(modes, "Ready") == "Available", "readiness", 60)
 
 
-def test_a_worker_that_slurm_has_lost_is_replaced_and_the_brake_holds_the_next(modes: Site, operator: Operator) -> None:
+def test_a_worker_that_slurm_has_lost_is_replaced_and_the_deletion_limit_delays_the_next(
+    modes: Site, operator: Operator
+) -> None:
     operator.stop()
     operator.settings |= HASTY
     operator.start()
@@ -370,7 +372,7 @@ def test_a_worker_that_slurm_has_lost_is_replaced_and_the_brake_holds_the_next(m
     modes.slurm("scontrol", "delete", "nodename=g-0")
     modes.slurm("scontrol", "delete", "nodename=g-1")
     until(lambda: len(set(before.values()) - set(uids(modes).values())) == 1, "one replaced", 60)
-    until(lambda: reason(modes, "Degraded") == "Braked", "the brake", 60)
+    until(lambda: reason(modes, "Degraded") == "DeletionsLimited", "the deletion limit", 60)
     until(lambda: not set(before.values()) & set(uids(modes).values()), "the other one too", 90)
     modes.slurm("scontrol", "delete", "nodename=other")
     until(lambda: modes.settled(2), "both back", 90)

@@ -13,7 +13,7 @@ from slinky.api.nodeset import NodeSet
 from slinky.kube.types import Condition, ObjectMeta
 from slinky.kube.views import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Taint
 from slinky.operator.nodeset.plan import NodeSetSnapshot
-from slinky.operator.nodeset.workers import Worker, worker
+from slinky.operator.nodeset.workers import Worker, build_worker
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.slurm import Host
 
@@ -108,12 +108,12 @@ BLIND = SlurmSnapshot(connected=True, trusted=False)
 
 
 def one(made: Pod, sight: SlurmSnapshot = BLIND, of: NodeSet | None = None, on: Node | None = None) -> Worker:
-    return worker(of or node_set(), made, on or node(made.spec.node_name), sight, NOW)
+    return build_worker(of or node_set(), made, on or node(made.spec.node_name), sight, NOW)
 
 
 def snapshot(
     of: NodeSet, pods: list[Pod], sight: SlurmSnapshot = BLIND, nodes: list[Node] | None = None, **more: Any
 ) -> NodeSetSnapshot:
     known = {found.metadata.name: found for found in (nodes if nodes is not None else [node("node1"), node("node2")])}
-    workers = tuple(worker(of, made, known.get(made.spec.node_name), sight, NOW) for made in pods)
+    workers = tuple(build_worker(of, made, known.get(made.spec.node_name), sight, NOW) for made in pods)
     return NodeSetSnapshot(of, workers, known, sight, REVISION, NOW, **more)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NodeSet: Slurm's workers, one slurmd per pod."""
+"""NodeSet: a set of Slurm workers, one slurmd per pod."""

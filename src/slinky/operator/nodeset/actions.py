@@ -1,79 +1,115 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be done about workers: plain facts, decided by `plan` and carried out by `acts`."""
+"""Actions on workers: data that `plan` decides and `executor` carries out, and the report of their execution."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from slinky.operator.build.pod_parts import Piece
 from slinky.operator.framework.children import Child
+from slinky.operator.nodeset.causes import RemovalCause
 from slinky.operator.nodeset.decisions.reservation import EndReservation, Reserve
 from slinky.operator.nodeset.objects import Slot
 from slinky.operator.nodeset.workers import Worker
 from slinky.slurm import NodeUpdate
 
 
-class CreateWorker(NamedTuple):
-    """Fill a slot; `stale` is a host of that name that Slurm still remembers and that must be forgotten first."""
+@dataclass(frozen=True, slots=True)
+class CreateWorker:
+    """Create the worker of a slot.
+
+    `stale_host` is a host of that name that an earlier worker left in Slurm; it is deleted first. `release` takes it
+    out of our reservation before, because Slurm does not delete a reserved host.
+    """
+
+    label: ClassVar[str] = "create"
 
     slot: Slot
-    stale: str = ""
-    freed: Reserve | EndReservation | None = None  # takes it out of our reservation before
+    stale_host: str = ""
+    release: Reserve | EndReservation | None = None
 
 
-class CondemnWorker(NamedTuple):
-    """Choose a worker to go, for good."""
+@dataclass(frozen=True, slots=True)
+class CondemnWorker:
+    """Mark a worker for removal; this choice is final."""
+
+    label: ClassVar[str] = "condemn"
 
     worker: Worker
-    cause: str
+    cause: RemovalCause
 
 
-class DeleteWorker(NamedTuple):
-    """Delete a worker's pod, for this reason."""
+@dataclass(frozen=True, slots=True)
+class DeleteWorker:
+    """Delete the pod of a worker; `limited` deletions count against the deletion limit and wait for it."""
+
+    label: ClassVar[str] = "delete"
 
     worker: Worker
     why: str
-    braked: bool = False  # counts against the brake, and waits for it
+    limited: bool = False
 
 
-class UpdateHost(NamedTuple):
-    """Change a host in Slurm, if its reason still is the one that was seen: somebody may just have given another."""
+@dataclass(frozen=True, slots=True)
+class UpdateHost:
+    """Change a host in Slurm.
+
+    With `expected_reason`, only if the reason of the host still is this one: an administrator may have just changed it.
+    """
+
+    label: ClassVar[str] = "update"
 
     host: str
     change: NodeUpdate
     what: str
     why: str = ""
-    seen: str | None = None
+    expected_reason: str | None = None
 
 
-class CancelJobs(NamedTuple):
-    """Cancel what still runs on a host whose time is up."""
+@dataclass(frozen=True, slots=True)
+class CancelJobs:
+    """Cancel the jobs that still run on a host after the drain timeout."""
+
+    label: ClassVar[str] = "cancel"
 
     host: str
 
 
-class AnnotateWorker(NamedTuple):
-    """Labels and annotations of a worker's pod; None removes."""
+@dataclass(frozen=True, slots=True)
+class AnnotateWorker:
+    """Set labels and annotations of a worker's pod; None removes one."""
+
+    label: ClassVar[str] = "mark"
 
     worker: Worker
     labels: Mapping[str, str | None]
     annotations: Mapping[str, str | None]
 
 
-class ForgetHost(NamedTuple):
-    """Remove a host from Slurm that has no worker any more."""
+@dataclass(frozen=True, slots=True)
+class ForgetHost:
+    """Delete a host from Slurm that will have no worker again."""
+
+    label: ClassVar[str] = "forget"
 
     host: str
     why: str
 
 
-class DeleteClaim(NamedTuple):
-    """Delete a claim of a worker that was scaled away."""
+@dataclass(frozen=True, slots=True)
+class DeleteClaim:
+    """Delete a claim of a worker that was scaled in."""
+
+    label: ClassVar[str] = "dropclaim"
 
     claim: Child
 
 
-class AdoptClaim(NamedTuple):
-    """Let a claim go with its NodeSet, or outlive it."""
+@dataclass(frozen=True, slots=True)
+class AdoptClaim:
+    """Set the owners of a claim: with its NodeSet as an owner it is deleted together with the NodeSet."""
+
+    label: ClassVar[str] = "ownclaim"
 
     claim: Child
     owners: tuple[Piece, ...]
@@ -92,3 +128,21 @@ Action = (
     | Reserve
     | EndReservation
 )
+
+
+@dataclass
+class ExecutionReport:
+    """The result of carrying out a plan."""
+
+    done: int = 0
+    limited: int = 0
+    """Deletions that wait because the deletion limit is reached."""
+    deletion_limit: int = 0
+    """How many unplanned deletions are allowed in `deletion_window` seconds."""
+    deletion_window: float = 0.0
+    reservation_start: str = ""
+    """The start time for which a reservation was created."""
+    refusals: list[str] = field(default_factory=list)
+    """Errors of Slurm."""
+    errors: list[Exception] = field(default_factory=list)
+    """Errors of Kubernetes, and bugs."""

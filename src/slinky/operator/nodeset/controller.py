@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Glue: takes a snapshot of a NodeSet, has it planned, carries out the plan, writes the status."""
+"""Reconciles NodeSets: takes a snapshot, plans actions, executes them, writes the status."""
 
 import asyncio
 from collections import Counter
@@ -23,50 +23,47 @@ from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
 from slinky.operator.framework.references import users
 from slinky.operator.metrics import WRITES, Awaiting
-from slinky.operator.nodeset import conditions, objects, status
-from slinky.operator.nodeset.actions import Action, CondemnWorker
+from slinky.operator.nodeset import objects, status
+from slinky.operator.nodeset.actions import Action, CondemnWorker, ExecutionReport
 from slinky.operator.nodeset.decisions import reservation
 from slinky.operator.nodeset.decisions.reservation import EndReservation
-from slinky.operator.nodeset.decisions.scaling import SCALE_IN
-from slinky.operator.nodeset.executor import ExecutionReport, Executor
+from slinky.operator.nodeset.executor import Executor
 from slinky.operator.nodeset.objects import WorkerContext, WorkerHashes
 from slinky.operator.nodeset.plan import NodeSetSnapshot, plan
 from slinky.operator.nodeset.revisions.adoption import Adoption
-from slinky.operator.nodeset.revisions.revision import contents
-from slinky.operator.nodeset.revisions.store import RevisionStore, Standing
-from slinky.operator.nodeset.wait_metrics import longest, waits
-from slinky.operator.nodeset.workers import worker
+from slinky.operator.nodeset.revisions.revision import contents_digest
+from slinky.operator.nodeset.revisions.store import RevisionStatus, RevisionStore
+from slinky.operator.nodeset.wait_metrics import count_waits, longest_wait
+from slinky.operator.nodeset.workers import build_worker
 from slinky.operator.slurm.clusters import Clusters
 from slinky.slurm import Change
 
-log = Log("slinky.operator.nodeset")
+log = Log("slinky.operator.nodeset.controller")
 
-#: While something is under way we look again this often, for what changes without an event: the age of knowledge.
-BUSY_AGAIN = 3.0
-CALM_AGAIN = 60.0
-#: Thousands of workers change one by one: we look at all of them together, this often at most.
-REST = 0.25
-#: Causes for which some workers are chosen among several: the idle ones, if Slurm knows of any.
-OF_SEVERAL = frozenset({SCALE_IN, "update"})
+#: Seconds between reconciles while something is in progress, since some changes have no event: the age of a snapshot.
+ACTIVE_INTERVAL = 3.0
+SETTLED_INTERVAL = 60.0
+#: Least seconds between reconciles of a NodeSet: thousands of workers change one by one, and are handled together.
+MIN_INTERVAL = 0.25
 
 
 class NodeSetReconciler(Reconciler[NodeSet]):
-    """Keeps Slurm's workers running."""
+    """Reconciles NodeSets."""
 
     resource = NODE_SETS
 
     def __init__(self, world: Context, clusters: Clusters) -> None:
-        super().__init__(world, world.node_sets, group=self._cluster, min_interval=REST)
+        super().__init__(world, world.node_sets, group=self._cluster, min_interval=MIN_INTERVAL)
         self.clusters = clusters
-        self.acts = Executor(world, clusters)
-        self.history = RevisionStore(world)
-        self.adoption = Adoption(world, self.history.cache)
+        self.executor = Executor(world, clusters)
+        self.revisions = RevisionStore(world)
+        self.adoption = Adoption(world, self.revisions.cache)
         self.awaiting = Awaiting()
         self.domain = cluster_domain(world.settings.cluster_domain)
         world.node_sets.add_indexes(
             {
                 references.SECRETS: references.local(references.worker_secrets),
-                references.CONTROLLER: lambda of: (str(of.controller_key),),
+                references.CONTROLLER: lambda node_set: (str(node_set.controller_key),),
             }
         )
         world.pods.add_indexes(
@@ -78,228 +75,233 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         watch = self.controller.watch
         watch(world.pods, owned_by(NODE_SETS))
         watch(world.pods, orphans.set_of)
-        watch(world.controllers, lambda of: self._of_cluster(of.key))
+        watch(world.controllers, lambda controller: self._node_sets_of(controller.key))
         watch(world.contents.secrets, users(world.node_sets, references.SECRETS))
-        watch(world.contents.secrets, self._using_key)
-        watch(world.nodes, self._on_node, when=_node_matters)
+        watch(world.contents.secrets, self._node_sets_with_key)
+        watch(world.nodes, self._node_sets_on, when=_node_changed)
         clusters.listen(self._slurm_changed)
 
-    async def act(self, found: NodeSet) -> ReconcileResult:
-        """One pass over a NodeSet that is to be."""
-        controller = self.world.controllers.get(found.controller_key)
+    async def act(self, node_set: NodeSet) -> ReconcileResult:
+        """Reconcile a NodeSet that is not being deleted."""
+        controller = self.world.controllers.get(node_set.controller_key)
         if controller is None:
-            raise Blocked("ControllerMissing", f"there is no Controller {found.spec.controller_ref.name}; create it")
-        found = await self.history.go_back(found, partial(self.note, found))
-        await self._hold(found)
-        await self.adoption.adopt(found, partial(self.note, found))
-        await self._shared(found, controller)
-        hashes = await self._hashes(found, controller)
-        standing = await self.history.settle(found, contents(hashes), self._carried(found))
-        hashes = hashes._replace(revision=standing.wanted.hash)
-        setting = WorkerContext(controller, hashes, self.world.settings.images, self.domain)
-        seen, steps, put_off = await self._next_steps(found, hashes.revision)
-        report = await self.acts.carry_out(found, steps, setting, partial(self.note, found))
+            name = node_set.spec.controller_ref.name
+            raise Blocked("ControllerMissing", f"the Controller {name} does not exist; create it")
+        node_set = await self.revisions.roll_back(node_set, partial(self.note, node_set))
+        await self._add_finalizers(node_set)
+        await self.adoption.adopt(node_set, partial(self.note, node_set))
+        await self._apply_shared_objects(node_set, controller)
+        hashes = await self._hashes(node_set, controller)
+        revisions = await self.revisions.sync(node_set, contents_digest(hashes), self._used_revisions(node_set))
+        hashes = hashes._replace(revision=revisions.update.hash)
+        worker_context = WorkerContext(controller, hashes, self.world.settings.images, self.domain)
+        snapshot, actions, deferred = await self._plan(node_set, hashes.revision)
+        report = await self.executor.execute(node_set, actions, worker_context, partial(self.note, node_set))
         if report.done:
-            seen = self._snapshot(found, hashes.revision)
-        unsaid = await self._show(seen)
-        await self.history.prune(found, {hashes.revision, *self._carried(found)})
-        return self._outcome(seen, report, standing, put_off or unsaid)
+            snapshot = self._snapshot(node_set, hashes.revision)
+        failed = await self._write_pod_conditions(snapshot)
+        await self.revisions.prune(node_set, {hashes.revision, *self._used_revisions(node_set)})
+        return self._result(snapshot, report, revisions, deferred or failed)
 
-    async def _next_steps(self, found: NodeSet, revision: str) -> tuple[NodeSetSnapshot, list[Action], bool]:
-        """What to do on what is seen, and whether a choice had to be put off.
+    async def _plan(self, node_set: NodeSet, revision: str) -> tuple[NodeSetSnapshot, list[Action], bool]:
+        """Plan the next actions; the last value tells whether a condemnation was deferred.
 
-        Who goes is chosen once and for good, and a job may have started a moment ago, so Slurm is asked again before.
-        While it does not answer, nobody who may be at work is chosen.
+        A condemnation is final, and a job may have started a moment ago, so the state of Slurm is read again before
+        workers are selected. If Slurm does not respond, no worker that may run jobs is condemned.
         """
-        seen = self._snapshot(found, revision)
-        steps = plan(seen)
-        if not any(_of_several(step) for step in steps):
-            return seen, steps, False
-        heard = await self.clusters.look(found.controller_key)
-        seen = self._snapshot(found, revision)
-        steps = plan(seen)
-        certain = [step for step in steps if heard or seen.forced or not _of_several(step) or not step.worker.placed]
-        return seen, certain, len(certain) < len(steps)
+        snapshot = self._snapshot(node_set, revision)
+        actions = plan(snapshot)
+        if not any(_is_selective(action) for action in actions):
+            return snapshot, actions, False
+        responded = await self.clusters.look(node_set.controller_key)
+        snapshot = self._snapshot(node_set, revision)
+        actions = plan(snapshot)
+        if responded or snapshot.forced:
+            return snapshot, actions, False
+        allowed = [action for action in actions if not _is_selective(action) or not action.worker.scheduled]
+        return snapshot, allowed, len(allowed) < len(actions)
 
-    async def depart(self, found: NodeSet) -> RequeueAfter | None:
-        """Drain and delete every worker, then let the NodeSet go; at once if its cluster is gone, or if they stay."""
+    async def depart(self, node_set: NodeSet) -> RequeueAfter | None:
+        """Drain and delete all workers of a deleted NodeSet, then remove its finalizers.
+
+        The finalizers are removed at once if its Controller is gone or if the workers are to be orphaned.
+        """
         ours = {metadata.DRAIN_FINALIZER, metadata.RESERVATION_FINALIZER}
-        if not ours & set(found.metadata.finalizers):
+        if not ours & set(node_set.metadata.finalizers):
             return None
-        if orphans.stays_behind(found):
-            await self.set_finalizers(found, [name for name in found.metadata.finalizers if name not in ours])
+        others = [name for name in node_set.metadata.finalizers if name not in ours]
+        if orphans.stays_behind(node_set):
+            await self.set_finalizers(node_set, others)
             return None
-        controller = self.world.controllers.get(found.controller_key)
-        seen = self._snapshot(found, found.status.node_set_hash)
-        alone = controller is None
-        steps: list[Action] = [] if alone else plan(seen)
-        if not seen.workers and not alone and metadata.RESERVATION_FINALIZER in found.metadata.finalizers:
-            steps = [EndReservation(found.reservation_name)]  # whatever was seen of it last: Slurm knows
-        report = await self.acts.carry_out(found, steps, None, partial(self.note, found))
-        self._tell_waits(seen, report)
+        snapshot = self._snapshot(node_set, node_set.status.node_set_hash)
+        cluster_gone = self.world.controllers.get(node_set.controller_key) is None
+        actions: list[Action] = [] if cluster_gone else plan(snapshot)
+        if not snapshot.workers and not cluster_gone and metadata.RESERVATION_FINALIZER in node_set.metadata.finalizers:
+            actions = [EndReservation(node_set.reservation_name)]  # even if the snapshot does not show it
+        report = await self.executor.execute(node_set, actions, None, partial(self.note, node_set))
+        self._publish_waits(snapshot, report)
         if report.errors:
             raise report.errors[0]
-        if alone or not (seen.workers or (report.slurm and not seen.forced)):
-            await self.set_finalizers(found, [name for name in found.metadata.finalizers if name not in ours])
+        if cluster_gone or not (snapshot.workers or (report.refusals and not snapshot.forced)):
+            await self.set_finalizers(node_set, others)
             return None
-        return RequeueAfter(BUSY_AGAIN)
+        return RequeueAfter(ACTIVE_INTERVAL)
 
     def forget(self, key: Key) -> None:
-        """Drop what was remembered under its name."""
+        """Discard the state of a NodeSet that no longer exists, so that a new one of the same name starts afresh."""
         self.awaiting.forget(key)
-        # Nothing that was remembered of sets that are gone may reach one that takes their name.
-        alive = {found.metadata.uid for found in self.world.node_sets}
-        self.acts.keep_only(alive)
-        self.history.keep_only(alive)
+        uids = {node_set.metadata.uid for node_set in self.world.node_sets}
+        self.executor.keep_only(uids)
+        self.revisions.keep_only(uids)
 
-    # --- seeing
+    # --- reading
 
-    def _snapshot(self, of: NodeSet, hashed: str) -> NodeSetSnapshot:
-        sight, now = self.clusters.sight(of.controller_key), self.world.clock.now()
-        pods = self.world.pods.by("owner", of.metadata.uid)
+    def _snapshot(self, node_set: NodeSet, revision: str) -> NodeSetSnapshot:
+        slurm, now = self.clusters.sight(node_set.controller_key), self.world.clock.now()
+        pods = self.world.pods.by("owner", node_set.metadata.uid)
         nodes = {node.metadata.name: node for node in self.world.nodes}
-        workers = (worker(of, pod, nodes.get(pod.spec.node_name), sight, now) for pod in pods)
+        workers = (build_worker(node_set, pod, nodes.get(pod.spec.node_name), slurm, now) for pod in pods)
         claims = (
             claim
             for claim in self.world.children.caches[VOLUME_CLAIMS.name]
-            if of.selector.items() <= claim.metadata.labels.items()
-            and claim.metadata.namespace == of.metadata.namespace
+            if node_set.selector.items() <= claim.metadata.labels.items()
+            and claim.metadata.namespace == node_set.metadata.namespace
         )
         return NodeSetSnapshot(
-            of,
-            tuple(sorted(workers, key=lambda found: found.meta.name)),
+            node_set,
+            tuple(sorted(workers, key=lambda worker: worker.meta.name)),
             nodes,
-            sight,
-            hashed,
+            slurm,
+            revision,
             now,
             self.world.settings.propagated_node_conditions,
-            tuple(claims) if of.spec.volume_claim_templates else (),
+            tuple(claims) if node_set.spec.volume_claim_templates else (),
             self.world.settings.unregistered_seconds,
         )
 
-    def _carried(self, of: NodeSet) -> Counter[str]:
-        """How many workers have which revision."""
-        labels = (
-            pod.metadata.labels.get(metadata.REVISION, "") for pod in self.world.pods.by("owner", of.metadata.uid)
-        )
-        return Counter(filter(None, labels))
+    def _used_revisions(self, node_set: NodeSet) -> Counter[str]:
+        """Number of workers by revision."""
+        pods = self.world.pods.by("owner", node_set.metadata.uid)
+        return Counter(filter(None, (pod.metadata.labels.get(metadata.REVISION, "") for pod in pods)))
 
-    async def _hashes(self, of: NodeSet, controller: Controller) -> WorkerHashes:
-        contents, namespace = self.world.contents, of.metadata.namespace
-        key, sssd = controller.spec.slurm_key_ref, of.spec.ssh.sssd_conf_ref if of.spec.ssh.enabled else None
+    async def _hashes(self, node_set: NodeSet, controller: Controller) -> WorkerHashes:
+        contents, namespace, ssh = self.world.contents, node_set.metadata.namespace, node_set.spec.ssh
+        sssd = ssh.sssd_conf_ref if ssh.enabled else None
         return WorkerHashes(
-            slurm_key=await contents.first_slurm_key(namespace, key),
-            sshd=digest({"": worker_config(of.spec.ssh.extra_sshd_config)}) if of.spec.ssh.enabled else "",
+            slurm_key=await contents.first_slurm_key(namespace, controller.spec.slurm_key_ref),
+            sshd=digest({"": worker_config(ssh.extra_sshd_config)}) if ssh.enabled else "",
             sssd=digest({"": await contents.secret_value(namespace, sssd)}) if sssd else "",
         )
 
-    # --- doing
+    # --- writing
 
-    async def _hold(self, of: NodeSet) -> None:
-        held = set(of.metadata.finalizers)
-        wanted = reservation.finalizers(of, self.clusters.sight(of.controller_key), held)
-        if wanted != held:
-            await self.set_finalizers(of, sorted(wanted))
+    async def _add_finalizers(self, node_set: NodeSet) -> None:
+        current = set(node_set.metadata.finalizers)
+        desired = reservation.desired_finalizers(node_set, self.clusters.sight(node_set.controller_key), current)
+        if desired != current:
+            await self.set_finalizers(node_set, sorted(desired))
 
-    async def _shared(self, of: NodeSet, controller: Controller) -> None:
-        children, namespace = self.world.children, of.metadata.namespace
+    async def _apply_shared_objects(self, node_set: NodeSet, controller: Controller) -> None:
+        """Apply the objects that several workers share: Service, PodDisruptionBudget, sshd_config."""
+        children, namespace = self.world.children, node_set.metadata.namespace
         await children.ensure(SERVICES, objects.worker_service(controller), adopt=True)
         protected = any(
-            other.spec.workload_disruption_protection
-            for other in self.world.node_sets.by(references.CONTROLLER, str(controller.key))
+            item.spec.workload_disruption_protection
+            for item in self.world.node_sets.by(references.CONTROLLER, str(controller.key))
         )
         if protected:
             await children.ensure(DISRUPTION_BUDGETS, objects.worker_budget(controller), adopt=True)
         else:
             budget = Key(namespace, controller.worker_budget_name)
             await children.remove(DISRUPTION_BUDGETS, budget, controller.metadata.uid)
-        if of.spec.ssh.enabled:
-            await children.ensure(CONFIG_MAPS, objects.ssh_config(of))
+        if node_set.spec.ssh.enabled:
+            await children.ensure(CONFIG_MAPS, objects.ssh_config(node_set))
         else:
-            await children.remove(CONFIG_MAPS, Key(namespace, of.ssh_config_name), of.metadata.uid)
+            await children.remove(CONFIG_MAPS, Key(namespace, node_set.ssh_config_name), node_set.metadata.uid)
 
-    async def _show(self, seen: NodeSetSnapshot) -> bool:
-        """Show each host's state on its pod; whether that has to be tried again."""
-        changed = [
-            (found.pod, said)
-            for found in seen.workers
-            if not found.leaving and (said := conditions.wanted(found, seen.now)) is not None
+    async def _write_pod_conditions(self, snapshot: NodeSetSnapshot) -> bool:
+        """Write the state of each host to the conditions of its pod; True if some writes failed."""
+        changes = [
+            (worker.pod, conditions)
+            for worker in snapshot.workers
+            if not worker.terminating and (conditions := status.pod_conditions(worker, snapshot.now)) is not None
         ]
         manager = f"{self.world.settings.manager}-conditions"
         results = await asyncio.gather(
             *(
-                self.world.client.apply_status(PODS, pod.key, {"conditions": said}, manager=manager)
-                for pod, said in changed
+                self.world.client.apply_status(PODS, pod.key, {"conditions": conditions}, manager=manager)
+                for pod, conditions in changes
             ),
             return_exceptions=True,
         )
-        WRITES.labels("status", "Pod").inc(len(changed))
-        failed = [made for made in results if isinstance(made, BaseException) and not isinstance(made, NotFound)]
-        for made in results:
-            if not isinstance(made, BaseException):
-                self.world.pods.record_write(made)
-        if failed:
-            log.warning("states could not be shown", nodeset=str(seen.of.key), pods=len(failed), error=failed[0])
-        return bool(failed)
+        WRITES.labels("status", "Pod").inc(len(changes))
+        errors = [item for item in results if isinstance(item, BaseException) and not isinstance(item, NotFound)]
+        for result in results:
+            if not isinstance(result, BaseException):
+                self.world.pods.record_write(result)
+        if errors:
+            name = str(snapshot.node_set.key)
+            log.warning("pod conditions could not be written", nodeset=name, pods=len(errors), error=errors[0])
+        return bool(errors)
 
-    def _tell_waits(self, seen: NodeSetSnapshot, report: ExecutionReport) -> None:
-        """Who waits for what: to those who watch us, and to the mirror, which then looks out for the end of work."""
-        found = waits(seen.workers)
-        self.awaiting.show(seen.of.key, found, longest(seen.workers), report.braked)
-        self.clusters.attend(seen.of.controller_key, seen.of.key, bool(found))
+    def _publish_waits(self, snapshot: NodeSetSnapshot, report: ExecutionReport) -> None:
+        """Publish what removals wait for: as metrics, and to the mirror, which then polls more often."""
+        key, waits = snapshot.node_set.key, count_waits(snapshot.workers)
+        self.awaiting.show(key, waits, longest_wait(snapshot.workers), report.limited)
+        self.clusters.attend(snapshot.node_set.controller_key, key, bool(waits))
 
-    def _outcome(
-        self, seen: NodeSetSnapshot, report: ExecutionReport, standing: Standing, unfinished: bool
+    def _result(
+        self, snapshot: NodeSetSnapshot, report: ExecutionReport, revisions: RevisionStatus, unfinished: bool
     ) -> ReconcileResult:
-        going = sum(found.condemned is not None for found in seen.workers)
-        self._tell_waits(seen, report)
-        # A large cluster, or a slow one, is read rarely, and here someone waits for news: of a drain, or of a worker
-        # that has registered by now and must not be taken for lost.
-        unseen = any(found.ready and found.host is None and not found.forgotten for found in seen.workers)
-        if unseen or (going and not seen.sight.trusted):
-            self.clusters.stir(seen.of.controller_key)
+        condemned = any(worker.condemned for worker in snapshot.workers)
+        self._publish_waits(snapshot, report)
+        # A large or slow cluster is polled rarely, but here the operator waits for a drain, or for the registration of
+        # a worker that would otherwise be replaced as unregistered.
+        unseen = any(item.ready and item.host is None and not item.jobs_forgotten for item in snapshot.workers)
+        if unseen or (condemned and not snapshot.slurm.trusted):
+            self.clusters.stir(snapshot.node_set.controller_key)
         if report.errors:
             raise report.errors[0]
-        counted = status.counts(seen)
-        known = status.health(seen, counted, braked=report.braked, refused=report.slurm, reserved=report.reserved)
-        settled = not (going or unseen or unfinished or report.braked or report.slurm) and known.ready.value
-        said = self.with_health(seen.of, known, **counted, **standing.status())
-        return ReconcileResult(said, CALM_AGAIN if settled else BUSY_AGAIN)
+        numbers = status.counts(snapshot)
+        health = status.health(snapshot, report, numbers)
+        active = condemned or unseen or unfinished or report.limited or report.refusals or not health.ready.value
+        object_status = self.with_health(snapshot.node_set, health, **numbers, **revisions.fields())
+        return ReconcileResult(object_status, ACTIVE_INTERVAL if active else SETTLED_INTERVAL)
 
-    # --- being woken
+    # --- events
 
     def _cluster(self, key: Key) -> str:
-        """Sets of one cluster share the workers of this controller: a Slurm that hangs delays its own sets only."""
-        found = self.cache.get(key)
-        return str(found.controller_key) if found else ""
+        """NodeSets are grouped by cluster, so that a Slurm that does not respond delays only its own NodeSets."""
+        node_set = self.cache.get(key)
+        return str(node_set.controller_key) if node_set else ""
 
-    def _of_cluster(self, controller: Key) -> tuple[Key, ...]:
-        return tuple(found.key for found in self.world.node_sets.by(references.CONTROLLER, str(controller)))
+    def _node_sets_of(self, controller: Key) -> tuple[Key, ...]:
+        return tuple(item.key for item in self.world.node_sets.by(references.CONTROLLER, str(controller)))
 
-    def _using_key(self, secret: Object) -> tuple[Key, ...]:
-        key = str(secret.metadata.key)
-        users_ = self.world.controllers.by(references.SECRETS, key)
-        return tuple(found for user in users_ for found in self._of_cluster(user.key))
+    def _node_sets_with_key(self, secret: Object) -> tuple[Key, ...]:
+        """NodeSets whose Controller refers to the Secret."""
+        controllers = self.world.controllers.by(references.SECRETS, str(secret.metadata.key))
+        return tuple(key for controller in controllers for key in self._node_sets_of(controller.key))
 
-    def _on_node(self, node: Node) -> tuple[Key, ...]:
-        """Sets with a worker on the node, and sets that have one on every node."""
+    def _node_sets_on(self, node: Node) -> tuple[Key, ...]:
+        """NodeSets with a worker on the node, and all NodeSets in DaemonSet mode."""
         pods = self.world.pods.by("node", node.metadata.name)
-        there = {key for pod in pods for key in owned_by(NODE_SETS)(pod)}
-        return (*there, *(found.key for found in self.world.node_sets if found.per_node and found.key not in there))
+        keys = {key for pod in pods for key in owned_by(NODE_SETS)(pod)}
+        return (*keys, *(item.key for item in self.world.node_sets if item.per_node and item.key not in keys))
 
     def _slurm_changed(self, cluster: Key, change: Change) -> None:
-        self.enqueue(self._of_cluster(cluster))
+        self.enqueue(self._node_sets_of(cluster))
 
 
-def _of_several(step: Action) -> TypeGuard[CondemnWorker]:
-    return isinstance(step, CondemnWorker) and step.cause in OF_SEVERAL
+def _is_selective(action: Action) -> TypeGuard[CondemnWorker]:
+    return isinstance(action, CondemnWorker) and action.cause.selective
 
 
-def _node_matters(old: Node | None, new: Node | None) -> bool:
-    """Heartbeats change a node every few seconds; only this concerns workers."""
-    return old is None or new is None or _shape(old) != _shape(new)
+def _node_changed(old: Node | None, new: Node | None) -> bool:
+    """Whether something changed that matters to workers; heartbeats update a node every few seconds."""
+    return old is None or new is None or _relevant_fields(old) != _relevant_fields(new)
 
 
-def _shape(node: Node) -> tuple[object, ...]:
-    meta, said = node.metadata, [(c.type, c.status, c.reason, c.message) for c in node.status.conditions]
-    return node.spec.unschedulable, node.spec.taints, meta.labels, meta.annotations, meta.deleting, said
+def _relevant_fields(node: Node) -> tuple[object, ...]:
+    meta, conditions = node.metadata, [(c.type, c.status, c.reason, c.message) for c in node.status.conditions]
+    return node.spec.unschedulable, node.spec.taints, meta.labels, meta.annotations, meta.deleting, conditions

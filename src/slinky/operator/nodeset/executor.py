@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out what was planned for workers: thin, in the order given, never twice.
+"""Carries out the planned actions: in a fixed order, without decisions of its own.
 
-Kubernetes comes first and does not wait for Slurm. A failure of Slurm ends its own step only and is reported; one
-of Kubernetes lets the remaining steps be tried and is raised at the end.
+Actions on Kubernetes come first and do not wait for Slurm. An error of Slurm ends only its own action and is reported.
+After an error of Kubernetes the remaining actions are still tried; the controller raises the error at the end.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Set
-from dataclasses import dataclass, field
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
@@ -29,25 +28,25 @@ from slinky.operator.nodeset.actions import (
     CreateWorker,
     DeleteClaim,
     DeleteWorker,
+    ExecutionReport,
     ForgetHost,
     UpdateHost,
 )
 from slinky.operator.nodeset.decisions.reservation import EndReservation, Reserve
 from slinky.operator.nodeset.objects import WorkerContext
-from slinky.operator.nodeset.workers import Condemned
+from slinky.operator.nodeset.workers import Condemnation
 from slinky.operator.slurm.clusters import Clusters
-from slinky.slurm import JobSelection, SlurmClient, SlurmError
-from slinky.slurm import SlurmNotFound as NotThere
+from slinky.slurm import JobSelection, SlurmClient, SlurmError, SlurmNotFound
 
-log = Log("slinky.operator.nodeset")
+log = Log("slinky.operator.nodeset.executor")
 
-#: So many requests at once, and so many pods in one pass; the rest follows in the next.
-ABREAST = 16
-MOST = 500
+MAX_CONCURRENT_REQUESTS = 16
+#: Actions of one type in one reconcile; the next reconcile continues with the rest.
+MAX_ACTIONS = 500
 
-Note = Callable[..., None]
+RecordEvent = Callable[..., None]
 
-#: What is done first: choices and creations, then Kubernetes, then Slurm; deletions last.
+#: Condemnations and creations first, then Kubernetes, then Slurm; deletions last.
 ORDER: tuple[tuple[type, ...], ...] = (
     (CondemnWorker,),
     (CreateWorker,),
@@ -56,78 +55,87 @@ ORDER: tuple[tuple[type, ...], ...] = (
     (DeleteWorker,),
 )
 
-
-@dataclass
-class ExecutionReport:
-    """What became of a plan."""
-
-    done: int = 0
-    braked: int = 0
-    reserved: str = ""  # the start time for which a reservation was made
-    slurm: list[str] = field(default_factory=list)  # what Slurm would not do
-    errors: list[Exception] = field(default_factory=list)
+#: Event reasons by change of a host, and by action that failed.
+HOST_EVENTS = {"drain": "NodeCordon", "undrain": "NodeUncordon", "resume": "NodeUncordon", "down": "DrainTimeout"}
+FAILURE_EVENTS: dict[type, str] = {
+    CreateWorker: "FailedCreate",
+    DeleteWorker: "FailedDelete",
+    AnnotateWorker: "FailedUpdate",
+    CondemnWorker: "FailedUpdate",
+}
+#: Event reasons by phase of a finished pod in DaemonSet mode, and whether the event is a warning.
+FINISHED_EVENTS = {"Failed": ("FailedDaemonPod", True), "Succeeded": ("SucceededDaemonPod", False)}
 
 
 class Executor:
-    """Hands that do what was decided."""
+    """Carries out plans, and keeps the deletion limit of each NodeSet."""
 
     def __init__(self, world: Context, clusters: Clusters) -> None:
         self.world = world
         self.clusters = clusters
         self._deletions: dict[str, RateLimit] = {}
 
-    def keep_only(self, alive: Set[str]) -> None:
-        """Remember nothing but of these NodeSets, by uid."""
-        self._deletions = {uid: limit for uid, limit in self._deletions.items() if uid in alive}
+    def keep_only(self, uids: Set[str]) -> None:
+        """Forget the deletion limits of all NodeSets but these."""
+        self._deletions = {uid: limit for uid, limit in self._deletions.items() if uid in uids}
 
-    async def carry_out(
-        self, of: NodeSet, actions: Iterable[Action], setting: WorkerContext | None, note: Note
+    async def execute(
+        self,
+        node_set: NodeSet,
+        actions: Iterable[Action],
+        worker_context: WorkerContext | None,
+        record_event: RecordEvent,
     ) -> ExecutionReport:
-        """Do all of it, as far as possible."""
-        work = _Work(self, of, setting, note)
+        """Carry out the actions as far as possible."""
+        execution = _Execution(self, node_set, worker_context, record_event)
         planned = list(actions)
-        if wanted := sum(isinstance(action, CreateWorker) for action in planned):
-            note("ScalingUp", f"{wanted} workers are to be made")
-        for kinds in ORDER:
-            chosen = [action for action in planned if isinstance(action, kinds)]
-            await work.all(chosen[:MOST])
-        return work.report
+        if creations := sum(isinstance(action, CreateWorker) for action in planned):
+            record_event("ScalingUp", f"Creating {creations} workers")
+        for types in ORDER:
+            await execution.run_all([action for action in planned if isinstance(action, types)][:MAX_ACTIONS])
+        return execution.report
 
-    def deletions(self, of: NodeSet) -> RateLimit:
-        """The limit on unplanned deletions of a NodeSet's workers."""
-        return self._deletions.setdefault(of.metadata.uid, RateLimit(self.world.settings.deletion_limit_window))
+    def deletions(self, node_set: NodeSet) -> RateLimit:
+        """The rate limit of unplanned deletions of a NodeSet's workers."""
+        return self._deletions.setdefault(node_set.metadata.uid, RateLimit(self.world.settings.deletion_limit_window))
 
 
-class _Work:
-    """One plan of one NodeSet being carried out."""
+class _Execution:
+    """The execution of one plan for one NodeSet."""
 
-    def __init__(self, acts: Executor, of: NodeSet, setting: WorkerContext | None, note: Note) -> None:
-        self.acts = acts
-        self.world = acts.world
-        self.of = of
-        self.setting = setting
-        self.note = note
-        self.report = ExecutionReport()
-        self.limit = asyncio.Semaphore(ABREAST)
-        self.deletions = acts.deletions(of)
-        self.workers = sum(1 for _ in acts.world.pods.by("owner", of.metadata.uid))
+    def __init__(
+        self, executor: Executor, node_set: NodeSet, worker_context: WorkerContext | None, record_event: RecordEvent
+    ) -> None:
+        self.world = executor.world
+        self.clusters = executor.clusters
+        self.node_set = node_set
+        self.worker_context = worker_context
+        self.record_event = record_event
+        self.deletions = executor.deletions(node_set)
+        settings, workers = self.world.settings, self.world.pods.by("owner", node_set.metadata.uid)
+        limit = max(settings.deletion_limit_minimum, int(sum(1 for _ in workers) * settings.deletion_limit_share))
+        self.report = ExecutionReport(deletion_limit=limit, deletion_window=settings.deletion_limit_window)
+        self._requests = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
 
-    async def all(self, actions: Iterable[Action]) -> None:
-        await asyncio.gather(*(self._one(action) for action in actions))
+    async def run_all(self, actions: Iterable[Action]) -> None:
+        """Run actions concurrently; their errors go into the report."""
+        async with asyncio.TaskGroup() as tasks:
+            for action in actions:
+                tasks.create_task(self._run(action))
 
-    async def _one(self, action: Action) -> None:
-        async with self.limit:
+    async def _run(self, action: Action) -> None:
+        async with self._requests:
             try:
                 await self._do(action)
             except SlurmError as error:
-                SLURM_ERRORS.labels(*self.of.controller_key, "refused").inc()
-                self.report.slurm.append(str(error))
-                log.warning("slurm refused", action=type(action).__name__, why=str(error))
+                SLURM_ERRORS.labels(*self.node_set.controller_key, "refused").inc()
+                self.report.refusals.append(str(error))
+                log.warning("slurm refused a request", action=action.label, error=str(error))
             except (NotFound, AlreadyExists):
-                self.report.done += 1  # somebody was faster: progress all the same
+                self.report.done += 1  # another writer was faster; the next reconcile sees the result
             except Exception as error:
-                if reason := FAILED.get(type(action)):
-                    self.note(reason, str(error), warning=True)
+                if reason := FAILURE_EVENTS.get(type(action)):
+                    self.record_event(reason, str(error), warning=True)
                 self.report.errors.append(error)
             else:
                 self.report.done += 1
@@ -151,116 +159,110 @@ class _Work:
                 await self._update(action)
             case CancelJobs(host):
                 await self._slurm("cancel", lambda client: client.cancel_many(JobSelection(nodes=[host])))
-                self.note("DrainTimeout", f"Jobs on {host} were cancelled: its drain took longer than allowed")
+                self.record_event("DrainTimeout", f"Cancelled the jobs on {host}: they ran longer than drain.timeout")
             case ForgetHost(host, why):
                 await self._forget(host)
-                self.note("DefunctSlurmNodePruned", f"Slurm node {host} was removed: {why}")
+                self.record_event("DefunctSlurmNodePruned", f"Deleted Slurm node {host}: {why}")
             case Reserve(request, start):
                 await self._slurm("reserve", lambda client: client.write_reservation(request))
-                self.report.reserved = start
-                self.note("ScheduledUpdate", f"Reservation {request.name} holds {len(request.node_list or ())} hosts")
+                self.report.reservation_start = start
+                hosts = len(request.node_list or ())
+                self.record_event("ScheduledUpdate", f"Reservation {request.name} contains {hosts} hosts")
             case EndReservation(name):
-                with contextlib.suppress(NotThere):
+                with contextlib.suppress(SlurmNotFound):
                     await self._slurm("release", lambda client: client.delete_reservation(name))
-                    self.note("ScheduledUpdate", f"Reservation {name} was removed")
-        ACTIONS.labels(type(action).__name__.lower()).inc()
+                    self.record_event("ScheduledUpdate", f"Deleted reservation {name}")
+        ACTIONS.labels(action.label).inc()
 
     async def _create(self, action: CreateWorker) -> None:
-        assert self.setting is not None  # noqa: S101 - a NodeSet that goes makes nothing
-        if action.stale:
+        assert self.worker_context is not None  # noqa: S101 - a NodeSet that is being deleted creates no worker
+        if action.stale_host:
             try:
-                if action.freed:
-                    await self._do(action.freed)
-                await self._forget(action.stale)
-            except SlurmError as error:  # a worker is made all the same
-                log.info("a stale host stays", host=action.stale, why=str(error))
-        for claim in objects.claims(self.of, action.slot):
+                if action.release:
+                    await self._do(action.release)
+                await self._forget(action.stale_host)
+            except SlurmError as error:  # the worker is created nevertheless
+                log.info("stale host could not be deleted", host=action.stale_host, error=str(error))
+        for claim in objects.claims(self.node_set, action.slot):
             await self.world.children.ensure(VOLUME_CLAIMS, claim, adopt=True)
-        manifest = objects.pod(self.of, action.slot, self.setting)
+        manifest = objects.pod(self.node_set, action.slot, self.worker_context)
         WRITES.labels("create", "Pod").inc()
         try:
             self.world.pods.record_write(await self.world.client.create(PODS, manifest))
         except Forbidden as error:
-            # A quota, or a namespace so new that its service account is still to come: both pass.
+            # A quota, or a new namespace whose service account does not exist yet: both are temporary.
             raise Later(str(error), after=3) from error
-        self.note("SuccessfulCreate", f"Created pod {manifest['metadata']['name']}")
+        self.record_event("SuccessfulCreate", f"Created pod {manifest['metadata']['name']}")
 
     async def _condemn(self, action: CondemnWorker) -> None:
-        before = action.worker.condemned
-        since = before.since if before else format_timestamp(self.world.clock.now())
-        text = str(Condemned(action.cause, since))
-        owned = {metadata.POD_CONDEMNED: text, metadata.POD_CORDON_OWNER: action.cause}
-        await self._patch(AnnotateWorker(action.worker, {}, owned))
-        self.note(EVENTS.get(action.cause, "Condemned"), f"Pod {action.worker.meta.name} has to go: {action.cause}")
+        cause, earlier = action.cause, action.worker.condemned
+        since = earlier.since if earlier else format_timestamp(self.world.clock.now())
+        annotations = {
+            metadata.POD_CONDEMNED: str(Condemnation(cause.value, since)),
+            metadata.POD_CORDON_OWNER: cause.value,
+        }
+        await self._patch(AnnotateWorker(action.worker, {}, annotations))
+        self.record_event(cause.event, f"Pod {action.worker.meta.name} will be removed: it is {cause.description}")
 
     async def _delete(self, action: DeleteWorker) -> None:
-        now = self.world.clock.monotonic()
-        if action.braked:
-            settings = self.world.settings
-            limit = max(settings.deletion_limit_minimum, int(self.workers * settings.deletion_limit_share))
-            if not self.deletions.remaining(limit, now):
-                self.report.braked += 1
-                BRAKED.labels(*self.of.key).inc()
-                return
-            self.deletions.record(now)
+        if action.limited and not self._use_deletion():
+            return
         pod = action.worker.pod
-        if self.of.per_node and pod.status.phase in ENDED:
-            reason, warning = ENDED[pod.status.phase]
-            self.note(reason, f"Pod {pod.metadata.name} has ended and is replaced", warning=warning)
+        if self.node_set.per_node and pod.status.phase in FINISHED_EVENTS:
+            reason, warning = FINISHED_EVENTS[pod.status.phase]
+            self.record_event(reason, f"Pod {pod.metadata.name} has ended and will be replaced", warning=warning)
         WRITES.labels("delete", "Pod").inc()
         self.world.pods.record_deletion(pod, await self.world.client.delete(PODS, pod.key, uid=pod.metadata.uid))
-        ACTIONS.labels("delete").inc()
+        ACTIONS.labels(action.label).inc()
         if condemned := action.worker.condemned:
             DRAIN_SECONDS.labels(condemned.cause).observe(condemned.seconds(self.world.clock.now()))
-        self.note("SuccessfulDelete", f"Deleted pod {pod.metadata.name}: {action.why}")
+        self.record_event("SuccessfulDelete", f"Deleted pod {pod.metadata.name}: {action.why}")
+
+    def _use_deletion(self) -> bool:
+        """Count an unplanned deletion; False if the deletion limit is reached."""
+        now = self.world.clock.monotonic()
+        if not self.deletions.remaining(self.report.deletion_limit, now):
+            self.report.limited += 1
+            BRAKED.labels(*self.node_set.key).inc()
+            return False
+        self.deletions.record(now)
+        return True
 
     async def _patch(self, action: AnnotateWorker) -> None:
-        meta = {
+        fields = {
             name: dict(values)
             for name, values in (("labels", action.labels), ("annotations", action.annotations))
             if values
         }
         pod = action.worker.pod
         WRITES.labels("patch", "Pod").inc()
-        # The uid makes it this very pod and not one that took its name meanwhile.
-        patch = {"metadata": {**meta, "uid": pod.metadata.uid}}
+        # With the uid, the patch cannot reach a new pod of the same name.
+        patch = {"metadata": {**fields, "uid": pod.metadata.uid}}
         self.world.pods.record_write(await self.world.client.patch(PODS, pod.key, patch))
 
     async def _update(self, action: UpdateHost) -> None:
-        if action.seen is not None and await self._reason(action.host) != action.seen:
-            log.info("somebody else has just changed a host", host=action.host)
-            self.acts.clusters.stir(self.of.controller_key)
+        if action.expected_reason is not None and await self._reason(action.host) != action.expected_reason:
+            log.info("the reason of a host has just changed", host=action.host)
+            self.clusters.stir(self.node_set.controller_key)
             return
         await self._slurm(action.what, lambda client: client.update_node(action.host, action.change))
-        if action.what in NOTED:
-            self.note(NOTED[action.what], f"Slurm node {action.host}: {action.what} {action.why}".rstrip())
+        if reason := HOST_EVENTS.get(action.what):
+            self.record_event(reason, f"Slurm node {action.host}: {action.what} {action.why}".rstrip())
 
     async def _reason(self, host: str) -> str | None:
-        """The reason as slurmctld has it this moment; what the mirror shows is up to two seconds old."""
-        client = self.acts.clusters.client(self.of.controller_key)
+        """The reason as slurmctld has it now; the mirror may be up to two seconds old."""
+        client = self.clusters.client(self.node_set.controller_key)
         return (await client.node(host)).reason if client else None
 
     async def _forget(self, host: str) -> None:
-        self.acts.clusters.expect_removal(self.of.controller_key, (host,))
-        with contextlib.suppress(NotThere):
+        self.clusters.expect_removal(self.node_set.controller_key, (host,))
+        with contextlib.suppress(SlurmNotFound):
             await self._slurm("forget", lambda client: client.delete_nodes(host))
 
     async def _slurm(self, what: str, call: Callable[[SlurmClient], Awaitable[object]]) -> None:
-        client = self.acts.clusters.client(self.of.controller_key)
+        client = self.clusters.client(self.node_set.controller_key)
         if client is None:
             return
         SLURM_WRITES.labels(what).inc()
         await call(client)
-        self.acts.clusters.stir(self.of.controller_key)
-
-
-#: Events by cause of condemnation, by what was done to a host, by what failed, and by how a pod ended that should not.
-EVENTS = {"scale-in": "ScalingDown", "update": "RollingUpdate", "unregistered": "SlurmNodeNotRegistered"}
-NOTED = {"drain": "NodeCordon", "undrain": "NodeUncordon", "resume": "NodeUncordon", "down": "DrainTimeout"}
-FAILED = {
-    CreateWorker: "FailedCreate",
-    DeleteWorker: "FailedDelete",
-    AnnotateWorker: "FailedUpdate",
-    CondemnWorker: "FailedUpdate",
-}
-ENDED = {"Failed": ("FailedDaemonPod", True), "Succeeded": ("SucceededDaemonPod", False)}
+        self.clusters.stir(self.node_set.controller_key)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a NodeSet is made of: worker pods, their claims, and what all workers of a cluster share. Pure."""
+"""Builds the objects of a NodeSet: worker pods, claims, and what all workers of a cluster share. Pure."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -31,16 +31,16 @@ from slinky.operator.build.sshd import worker_config
 from slinky.operator.build.strategic_merge import merged
 from slinky.operator.nodeset.arguments import arguments, environment
 
-#: Tells Slurm that the worker is going, whoever deletes the pod; a constant, read by the container's own shell.
-LEAVING = f"{metadata.REASON_PREFIX}Pod is terminating"
-_PRE_STOP = f"scontrol update nodename=\"$(hostname)\" state=down reason='{LEAVING}'"
+#: Reason in Slurm of a worker whose pod is being deleted; the container sets it itself, whoever deletes the pod.
+TERMINATING_REASON = f"{metadata.REASON_PREFIX}Pod is terminating"
+_PRE_STOP = f"scontrol update nodename=\"$(hostname)\" state=down reason='{TERMINATING_REASON}'"
 
-#: With this taint a node is kept for workers.
+#: A node with this taint is reserved for workers.
 TOLERATION = {"key": metadata.WORKER_TAINT, "operator": "Equal", "value": "", "effect": "NoExecute"}
 
 
 class Slot(NamedTuple):
-    """A place for a worker: an ordinal, or a Kubernetes node with the host name it gives."""
+    """Identity of a worker: an ordinal, or a Kubernetes node with the host name of its worker."""
 
     ordinal: int | None = None
     node: str = ""
@@ -49,7 +49,7 @@ class Slot(NamedTuple):
 
 
 class WorkerHashes(NamedTuple):
-    """Digests of what a running worker has read."""
+    """Digests of the revision, keys and files that a worker uses."""
 
     revision: str = ""
     slurm_key: str = ""
@@ -58,7 +58,7 @@ class WorkerHashes(NamedTuple):
 
 
 class WorkerContext(NamedTuple):
-    """What every worker of a NodeSet is built with."""
+    """What all workers of a NodeSet are built from."""
 
     controller: Controller
     hashes: WorkerHashes
@@ -66,186 +66,192 @@ class WorkerContext(NamedTuple):
     domain: str = child_names.FALLBACK_DOMAIN
 
 
-def worker_service(of: Controller) -> Piece:
-    """Gives every worker of a cluster a name; owned by the Controller, so that no NodeSet takes it along."""
-    selector = {metadata.APP_NAME: SLURMD.app, metadata.CLUSTER: of.metadata.name}
+def worker_service(controller: Controller) -> Piece:
+    """The headless Service that gives workers DNS names; the Controller owns it, so that it outlives NodeSets."""
+    selector = {metadata.APP_NAME: SLURMD.app, metadata.CLUSTER: controller.metadata.name}
     spec = headless_spec(selector, "slurmd", wellknown.SLURMD_PORT)
-    return framed(CONTROLLERS, of, SLURMD, SERVICES, Key(of.metadata.namespace, of.worker_service_name), spec=spec)
+    key = Key(controller.metadata.namespace, controller.worker_service_name)
+    return framed(CONTROLLERS, controller, SLURMD, SERVICES, key, spec=spec)
 
 
-def worker_budget(of: Controller) -> Piece:
-    """Keeps everybody but us from evicting workers that have jobs.
+def worker_budget(controller: Controller) -> Piece:
+    """The PodDisruptionBudget that prevents the eviction of workers with jobs.
 
-    A number that is never reached refuses every eviction. `maxUnavailable: 0` would not: it counts from the replicas
-    that a NodeSet asks for, and while one shrinks, or has a worker per node, more are busy than that.
+    `minAvailable` is a number that is never reached, which refuses every eviction. `maxUnavailable: 0` would not,
+    because it is relative to the replicas of a NodeSet; during a scale-in, or in DaemonSet mode, more workers may be
+    busy than that.
     """
-    selector = {metadata.POD_PROTECT: "true", metadata.CLUSTER: of.metadata.name}
+    selector = {metadata.POD_PROTECT: "true", metadata.CLUSTER: controller.metadata.name}
     spec = {"minAvailable": 2**31 - 1, "maxUnavailable": None, "selector": {"matchLabels": selector}}
-    key = Key(of.metadata.namespace, of.worker_budget_name)
-    return framed(CONTROLLERS, of, SLURMD, DISRUPTION_BUDGETS, key, spec=spec)
+    key = Key(controller.metadata.namespace, controller.worker_budget_name)
+    return framed(CONTROLLERS, controller, SLURMD, DISRUPTION_BUDGETS, key, spec=spec)
 
 
-def ssh_config(of: NodeSet) -> Piece:
-    """sshd_config of the workers."""
-    key = Key(of.metadata.namespace, of.ssh_config_name)
-    data = {wellknown.SSHD_CONFIG: worker_config(of.spec.ssh.extra_sshd_config)}
-    return framed(NODE_SETS, of, SLURMD, CONFIG_MAPS, key, data=data)
+def ssh_config(node_set: NodeSet) -> Piece:
+    """The ConfigMap with sshd_config of the workers."""
+    key = Key(node_set.metadata.namespace, node_set.ssh_config_name)
+    data = {wellknown.SSHD_CONFIG: worker_config(node_set.spec.ssh.extra_sshd_config)}
+    return framed(NODE_SETS, node_set, SLURMD, CONFIG_MAPS, key, data=data)
 
 
-def pod_name(of: NodeSet, slot: Slot) -> str:
-    """The name of the worker in a slot; on nodes it is made of the node's name, so that no slot is filled twice."""
+def pod_name(node_set: NodeSet, slot: Slot) -> str:
+    """Name of the pod in a slot; in DaemonSet mode it is derived from the node, so that no slot is filled twice."""
     if slot.ordinal is not None:
-        return of.pod_name(slot.ordinal)
-    return f"{of.metadata.name}-{_short(slot.node)}"
+        return node_set.pod_name(slot.ordinal)
+    return f"{node_set.metadata.name}-{_short_digest(slot.node)}"
 
 
-def hostname(of: NodeSet, slot: Slot) -> str:
-    """The worker's host name."""
-    return of.hostname(slot.ordinal) if slot.ordinal is not None else slot.hostname
+def slot_hostname(node_set: NodeSet, slot: Slot) -> str:
+    """Host name of the worker in a slot."""
+    return node_set.hostname(slot.ordinal) if slot.ordinal is not None else slot.hostname
 
 
-def pod(of: NodeSet, slot: Slot, setting: WorkerContext) -> Piece:
-    """One worker."""
-    name = pod_name(of, slot)
-    annotations = {**inherited(of), **_annotations(of, slot, setting.hashes)}
-    labels = _labels(of, slot, name, setting.hashes)
-    built = pod_template(of, of.spec.template, _spec(of, slot, setting), labels, annotations)
-    meta = {**built["metadata"], "ownerReferences": [NODE_SETS.owner(of)], "generateName": f"{of.metadata.name}-"}
-    spec = {**built["spec"], "hostname": hostname(of, slot)}
+def pod(node_set: NodeSet, slot: Slot, context: WorkerContext) -> Piece:
+    """The pod of a worker."""
+    name = pod_name(node_set, slot)
+    annotations = {**inherited(node_set), **_annotations(node_set, slot, context.hashes)}
+    labels = _labels(node_set, slot, name, context.hashes)
+    built = pod_template(node_set, node_set.spec.template, _spec(node_set, slot, context), labels, annotations)
+    meta = {
+        **built["metadata"],
+        "ownerReferences": [NODE_SETS.owner(node_set)],
+        "generateName": f"{node_set.metadata.name}-",
+    }
+    spec = {**built["spec"], "hostname": slot_hostname(node_set, slot)}
     if slot.node:
-        spec["affinity"] = _pinned(spec.get("affinity") or {}, slot.node)
-    return PODS.manifest(Key(of.metadata.namespace, name), metadata=meta, spec=spec)
+        spec["affinity"] = _node_affinity(spec.get("affinity") or {}, slot.node)
+    return PODS.manifest(Key(node_set.metadata.namespace, name), metadata=meta, spec=spec)
 
 
-def claims(of: NodeSet, slot: Slot) -> Iterable[Piece]:
-    """The claims of one worker; they outlive it unless somebody asked otherwise."""
-    for template in of.spec.volume_claim_templates:
+def claims(node_set: NodeSet, slot: Slot) -> Iterable[Piece]:
+    """The claims of a worker; the retention policy says whether they are deleted with the NodeSet."""
+    for template in node_set.spec.volume_claim_templates:
         meta = template.get("metadata") or {}
-        kept = of.spec.persistent_volume_claim_retention_policy.when_deleted == "Retain"
+        kept = node_set.spec.persistent_volume_claim_retention_policy.when_deleted == "Retain"
         yield VOLUME_CLAIMS.manifest(
-            Key(of.metadata.namespace, of.claim_name(meta.get("name", ""), _identity(of, slot))),
+            Key(node_set.metadata.namespace, node_set.claim_name(meta.get("name", ""), _identity(node_set, slot))),
             metadata={
-                "labels": {**(meta.get("labels") or {}), **of.labels},
+                "labels": {**(meta.get("labels") or {}), **node_set.labels},
                 "annotations": dict(meta.get("annotations") or {}),
-                "ownerReferences": [] if kept else [NODE_SETS.owner(of)],
+                "ownerReferences": [] if kept else [NODE_SETS.owner(node_set)],
             },
             spec=template.get("spec") or {},
         )
 
 
-def _short(text: str) -> str:
+def _short_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
-def _identity(of: NodeSet, slot: Slot) -> str:
-    return of.padded(slot.ordinal) if slot.ordinal is not None else slot.hostname
+def _identity(node_set: NodeSet, slot: Slot) -> str:
+    return node_set.padded(slot.ordinal) if slot.ordinal is not None else slot.hostname
 
 
-def _labels(of: NodeSet, slot: Slot, name: str, hashes: WorkerHashes) -> dict[str, str]:
-    found = {
-        **of.labels,
+def _labels(node_set: NodeSet, slot: Slot, name: str, hashes: WorkerHashes) -> dict[str, str]:
+    labels = {
+        **node_set.labels,
         metadata.POD_NAME: name,
-        metadata.POD_HOSTNAME: hostname(of, slot),
-        metadata.SCALING_MODE: of.spec.scaling_mode,
+        metadata.POD_HOSTNAME: slot_hostname(node_set, slot),
+        metadata.SCALING_MODE: node_set.spec.scaling_mode,
         metadata.REVISION: hashes.revision,
     }
-    return found if slot.ordinal is None else {**found, metadata.POD_INDEX: of.padded(slot.ordinal)}
+    return labels if slot.ordinal is None else {**labels, metadata.POD_INDEX: node_set.padded(slot.ordinal)}
 
 
-def _annotations(of: NodeSet, slot: Slot, hashes: WorkerHashes) -> dict[str, str]:
-    found = {**default_container("slurmd"), metadata.SLURM_KEY_HASH: hashes.slurm_key}
-    if of.spec.ssh.enabled:
-        found |= {metadata.SSHD_CONF_HASH: hashes.sshd, metadata.SSSD_CONF_HASH: hashes.sssd}
-    found |= {metadata.POD_NODE: slot.node} if slot.node else {}
-    return found | ({metadata.TOPOLOGY: slot.topology} if slot.topology else {})
+def _annotations(node_set: NodeSet, slot: Slot, hashes: WorkerHashes) -> dict[str, str]:
+    annotations = {**default_container("slurmd"), metadata.SLURM_KEY_HASH: hashes.slurm_key}
+    if node_set.spec.ssh.enabled:
+        annotations |= {metadata.SSHD_CONF_HASH: hashes.sshd, metadata.SSSD_CONF_HASH: hashes.sssd}
+    annotations |= {metadata.POD_NODE: slot.node} if slot.node else {}
+    return annotations | ({metadata.TOPOLOGY: slot.topology} if slot.topology else {})
 
 
-def _spec(of: NodeSet, slot: Slot, setting: WorkerContext) -> Piece:
-    controller = setting.controller
-    image = of.spec.slurmd.get("image") or setting.images.of("slurmd")
-    search = child_names.long_address(controller.worker_service_name, of.metadata.namespace, setting.domain)
-    found: Piece = {
+def _spec(node_set: NodeSet, slot: Slot, context: WorkerContext) -> Piece:
+    controller = context.controller
+    image = node_set.spec.slurmd.get("image") or context.images.of("slurmd")
+    search = child_names.long_address(controller.worker_service_name, node_set.metadata.namespace, context.domain)
+    spec: Piece = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "subdomain": controller.worker_service_name,
         "dnsConfig": {"searches": [search]},
         "tolerations": [TOLERATION],
-        "initContainers": [merged(sidecars.logfile(image, "slurmd"), of.spec.logfile)],
-        "containers": [_slurmd(of, setting)],
-        "volumes": [*_volumes(of, controller), *_claimed(of, slot)],
+        "initContainers": [merged(sidecars.logfile(image, "slurmd"), node_set.spec.logfile)],
+        "containers": [_slurmd(node_set, context)],
+        "volumes": [*_volumes(node_set, controller), *_claim_volumes(node_set, slot)],
     }
-    if not of.spec.oversubscribe_node:
-        # Two slurmd on one machine would both offer all of it, whichever namespaces they are in.
-        apart = {
+    if not node_set.spec.oversubscribe_node:
+        # Two slurmd on one node would both offer all of its resources, even in different namespaces.
+        separate = {
             "topologyKey": "kubernetes.io/hostname",
             "labelSelector": {"matchLabels": {metadata.APP_NAME: SLURMD.app}},
             "namespaceSelector": {},
         }
-        found["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
-    return found
+        spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [separate]}}
+    return spec
 
 
-def _slurmd(of: NodeSet, setting: WorkerContext) -> Piece:
+def _slurmd(node_set: NodeSet, context: WorkerContext) -> Piece:
     ports = [{"name": "slurmd", "containerPort": wellknown.SLURMD_PORT, "protocol": "TCP"}]
-    if of.spec.ssh.enabled:
+    if node_set.spec.ssh.enabled:
         ports.append({"name": "ssh", "containerPort": wellknown.SSH_PORT, "protocol": "TCP"})
     built = {
         "name": "slurmd",
-        "image": setting.images.of("slurmd"),
-        "args": arguments(of, setting.controller),
-        "env": environment(of.spec.slurmd, of.spec.template.spec),
+        "image": context.images.of("slurmd"),
+        "args": arguments(node_set, context.controller),
+        "env": environment(node_set.spec.slurmd, node_set.spec.template.spec),
         "ports": ports,
         "startupProbe": http_probe("/livez", "slurmd", **STARTING),
         "livenessProbe": http_probe("/livez", "slurmd", **PATIENT),
         "readinessProbe": http_probe("/readyz", "slurmd", periodSeconds=5),
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", _PRE_STOP]}}},
-        "securityContext": _security(of),
-        "volumeMounts": _mounts(of),
+        "securityContext": _security(node_set),
+        "volumeMounts": _mounts(node_set),
     }
-    return merged(built, of.spec.slurmd)
+    return merged(built, node_set.spec.slurmd)
 
 
-def _security(of: NodeSet) -> Piece:
-    """What slurmd needs to keep jobs in cgroups; one that is asked to be unprivileged gets nothing of it."""
-    if (of.spec.slurmd.get("securityContext") or {}).get("privileged") is False:
+def _security(node_set: NodeSet) -> Piece:
+    """The privileges that slurmd needs for cgroups; none if the spec asks for an unprivileged container."""
+    if (node_set.spec.slurmd.get("securityContext") or {}).get("privileged") is False:
         return {"privileged": False}
     return {"privileged": True, "capabilities": {"add": ["BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE"]}}
 
 
-def _mounts(of: NodeSet) -> list[Piece]:
-    found = [mount(wellknown.ETC_VOLUME, wellknown.ETC, read_only=True), mount(sidecars.LOG_VOLUME, wellknown.LOGS)]
-    if of.spec.ssh.enabled:
-        found += [
+def _mounts(node_set: NodeSet) -> list[Piece]:
+    mounts = [mount(wellknown.ETC_VOLUME, wellknown.ETC, read_only=True), mount(sidecars.LOG_VOLUME, wellknown.LOGS)]
+    if node_set.spec.ssh.enabled:
+        mounts += [
             mount("ssh-config", f"/etc/ssh/{wellknown.SSHD_CONFIG}", read_only=True, sub_path=wellknown.SSHD_CONFIG),
             mount("sssd-conf", f"/etc/sssd/{wellknown.SSSD_CONF}", read_only=True, sub_path=wellknown.SSSD_CONF),
         ]
-    return found
+    return mounts
 
 
-def _volumes(of: NodeSet, controller: Controller) -> list[Piece]:
+def _volumes(node_set: NodeSet, controller: Controller) -> list[Piece]:
     sources = key_sources(controller.spec.slurm_key_ref)
-    found = [projected(wellknown.ETC_VOLUME, 0o600, sources), memory(sidecars.LOG_VOLUME)]
-    sssd = of.spec.ssh.sssd_conf_ref
-    if of.spec.ssh.enabled and sssd:
-        found += [
-            {"name": "ssh-config", "configMap": {"name": of.ssh_config_name, "defaultMode": 0o600}},
+    volumes = [projected(wellknown.ETC_VOLUME, 0o600, sources), memory(sidecars.LOG_VOLUME)]
+    sssd = node_set.spec.ssh.sssd_conf_ref
+    if node_set.spec.ssh.enabled and sssd:
+        volumes += [
+            {"name": "ssh-config", "configMap": {"name": node_set.ssh_config_name, "defaultMode": 0o600}},
             projected("sssd-conf", 0o600, [secret_source(sssd.name, sssd.key, wellknown.SSSD_CONF)]),
         ]
-    return found
+    return volumes
 
 
-def _claimed(of: NodeSet, slot: Slot) -> Iterable[Piece]:
-    for template in of.spec.volume_claim_templates:
+def _claim_volumes(node_set: NodeSet, slot: Slot) -> Iterable[Piece]:
+    for template in node_set.spec.volume_claim_templates:
         name = (template.get("metadata") or {}).get("name", "")
         yield {
             "name": name,
-            "persistentVolumeClaim": {"claimName": of.claim_name(name, _identity(of, slot))},
+            "persistentVolumeClaim": {"claimName": node_set.claim_name(name, _identity(node_set, slot))},
         }
 
 
-def _pinned(affinity: Mapping[str, Any], node: str) -> Piece:
-    """The scheduler still places the pod, with its priority and its checks, but on this node only."""
+def _node_affinity(affinity: Mapping[str, Any], node: str) -> Piece:
+    """Affinity to one node. The scheduler still places the pod, so that priority and its checks apply."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    placed = {**(affinity.get("nodeAffinity") or {})}
-    placed["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [term]}
-    return {**affinity, "nodeAffinity": placed}
+    node_affinity = {**(affinity.get("nodeAffinity") or {})}
+    node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [term]}
+    return {**affinity, "nodeAffinity": node_affinity}

@@ -1,116 +1,157 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a NodeSet does. Pure."""
+"""The status of a NodeSet, and the conditions of its pods that show their state in Slurm. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from slinky.api.fields.conditions import RESERVATION_CREATED
 from slinky.api.names.child_names import SLURMD
 from slinky.api.nodeset import NodeSet
-from slinky.kube.conditions import find_condition
+from slinky.kube.conditions import build_condition, find_condition
 from slinky.operator.framework.conditions import GOOD, Fact, ObjectHealth
+from slinky.operator.nodeset.actions import ExecutionReport
 from slinky.operator.nodeset.decisions import placement, reservation
-from slinky.operator.nodeset.decisions.rollout import halted
-from slinky.operator.nodeset.decisions.scaling import scaled_away
+from slinky.operator.nodeset.decisions.host_metadata import state_conditions
+from slinky.operator.nodeset.decisions.rollout import is_halted
+from slinky.operator.nodeset.decisions.scaling import is_scaled_in
 from slinky.operator.nodeset.plan import NodeSetSnapshot
+from slinky.operator.nodeset.workers import STATE_CONDITION, Worker
 
-#: So many names in one sentence.
-NAMED = 5
+#: How many names a message lists.
+MAX_NAMES = 5
 
 
-def counts(seen: NodeSetSnapshot) -> dict[str, Any]:
+def counts(snapshot: NodeSetSnapshot) -> dict[str, Any]:
     """The numbers of the status."""
-    of, workers = seen.of, [worker for worker in seen.workers if worker.pod.status.phase]
-    wanted = desired(seen)
-    available = sum(worker.available(of.spec.min_ready_seconds) for worker in workers)
-    hosts = [worker.host.state for worker in workers if worker.host is not None]
+    node_set, workers = snapshot.node_set, [worker for worker in snapshot.workers if worker.pod.status.phase]
+    desired = desired_workers(snapshot)
+    available = sum(worker.available(node_set.spec.min_ready_seconds) for worker in workers)
+    states = [worker.host.state for worker in workers if worker.host is not None]
     return {
-        "desired": wanted,
+        "desired": desired,
         "replicas": len(workers),
-        "updated_replicas": sum(worker.revised(seen.revision) and not worker.leaving for worker in workers),
+        "updated_replicas": sum(
+            worker.has_revision(snapshot.revision) and not worker.terminating for worker in workers
+        ),
         "ready_replicas": sum(worker.ready for worker in workers),
         "available_replicas": available,
-        "unavailable_replicas": max(0, (wanted if of.per_node else len(workers)) - available),
-        "slurm_idle": sum(state.idle for state in hosts),
-        "slurm_allocated": sum(state.base in {"ALLOCATED", "MIXED"} for state in hosts),
-        "slurm_down": sum(state.down for state in hosts),
-        "slurm_drain": sum(state.draining for state in hosts),
-        "node_set_hash": seen.revision,
-        "selector": SLURMD.selector_text(of.metadata.name),
-        "ordinal_to_node": pins(seen),
+        "unavailable_replicas": max(0, (desired if node_set.per_node else len(workers)) - available),
+        "slurm_idle": sum(state.idle for state in states),
+        "slurm_allocated": sum(state.base in {"ALLOCATED", "MIXED"} for state in states),
+        "slurm_down": sum(state.down for state in states),
+        "slurm_drain": sum(state.draining for state in states),
+        "node_set_hash": snapshot.revision,
+        "selector": SLURMD.selector_text(node_set.metadata.name),
+        "ordinal_to_node": pins(snapshot),
     }
 
 
-def desired(seen: NodeSetSnapshot) -> int:
-    """How many workers there should be."""
-    if not seen.of.per_node:
-        return seen.of.spec.replicas
-    return sum(found.start for found in placement.eligible(seen.of, seen.nodes.values()).values())
+def desired_workers(snapshot: NodeSetSnapshot) -> int:
+    """How many workers should exist."""
+    if not snapshot.node_set.per_node:
+        return snapshot.node_set.spec.replicas
+    return sum(fit.start for fit in placement.node_fits(snapshot.node_set, snapshot.nodes.values()).values())
 
 
-def pins(seen: NodeSetSnapshot) -> dict[str, str]:
-    """Where each ordinal ran first, while it is wanted and the node there."""
-    of = seen.of
-    if not of.spec.pin_to_node or of.per_node:
+def pins(snapshot: NodeSetSnapshot) -> dict[str, str]:
+    """The node on which each ordinal ran first, while the ordinal is wanted and the node exists."""
+    node_set = snapshot.node_set
+    if not node_set.spec.pin_to_node or node_set.per_node:
         return {}
-    numbered = (worker for worker in seen.workers if worker.ordinal is not None and worker.pod.spec.node_name)
-    placed = {str(worker.ordinal): worker.pod.spec.node_name for worker in numbered}
-    found = {**placed, **placement.pins(of, seen.nodes)}
-    return {ordinal: node for ordinal, node in found.items() if int(ordinal) < of.spec.replicas}
+    numbered = (worker for worker in snapshot.workers if worker.ordinal is not None and worker.pod.spec.node_name)
+    running = {str(worker.ordinal): worker.pod.spec.node_name for worker in numbered}
+    nodes = {**running, **placement.pinned_nodes(node_set, snapshot.nodes)}
+    return {ordinal: node for ordinal, node in nodes.items() if int(ordinal) < node_set.spec.replicas}
 
 
 def health(
-    seen: NodeSetSnapshot,
-    counted: Mapping[str, Any] | None = None,
-    *,
-    braked: int = 0,
-    refused: Sequence[str] = (),
-    reserved: str = "",
+    snapshot: NodeSetSnapshot, report: ExecutionReport | None = None, numbers: Mapping[str, Any] | None = None
 ) -> ObjectHealth:
-    """Conditions of a NodeSet; its counts may be known already."""
-    found = counted or counts(seen)
-    wanted, updated = found["desired"], found["updated_replicas"]
-    beyond = [worker for worker in seen.workers if scaled_away(worker)]
-    ready = found["available_replicas"] - sum(worker.available(seen.of.spec.min_ready_seconds) for worker in beyond)
-    going = [worker for worker in seen.workers if worker.condemned]
-    words = f"{ready} of {wanted} available, {updated} up to date"
-    if going:
-        words += f", {len(going)} waiting to go"
-    shrinking = bool(going) or found["replicas"] > wanted
-    settled = ready >= wanted and updated >= wanted and not going and found["replicas"] == wanted
+    """The conditions of a NodeSet; `numbers` are its counts if they are known already."""
+    report, numbers = report or ExecutionReport(), numbers or counts(snapshot)
+    desired, updated, existing = numbers["desired"], numbers["updated_replicas"], numbers["replicas"]
+    min_ready_seconds = snapshot.node_set.spec.min_ready_seconds
+    scaled_in = sum(worker.available(min_ready_seconds) for worker in snapshot.workers if is_scaled_in(worker))
+    available = numbers["available_replicas"] - scaled_in
+    condemned = sum(worker.condemned is not None for worker in snapshot.workers)
+    message = f"{available} of {desired} workers available, {updated} up to date"
+    if condemned:
+        message += f", {condemned} to be removed"
+    shrinking = condemned > 0 or existing > desired
+    settled = available >= desired and updated >= desired and not condemned and existing == desired
     return ObjectHealth(
-        ready=Fact(ready >= wanted, "Available" if ready >= wanted else "NotAvailable", words),
-        progressing=Fact(not settled, "Settled" if settled else _step(seen, shrinking), "" if settled else words),
-        degraded=_degraded(seen, braked, refused),
-        slurm=seen.sight.fact(),
-        config=Fact(updated >= wanted, "UpToDate" if updated >= wanted else "Rolling"),
-        reserved=_reserved(seen.of, reserved),
+        ready=Fact(available >= desired, "Available" if available >= desired else "NotAvailable", message),
+        progressing=Fact(
+            not settled,
+            "Settled" if settled else _progress_reason(snapshot, shrinking),
+            "" if settled else message,
+        ),
+        degraded=_degraded(snapshot, report),
+        slurm=snapshot.slurm.fact(),
+        config=Fact(updated >= desired, "UpToDate" if updated >= desired else "Rolling"),
+        reserved=_reserved(snapshot.node_set, report.reservation_start),
     )
 
 
-def _reserved(of: NodeSet, start: str) -> Fact | None:
-    """Remembers for which start time a reservation was made; said only by sets that ever had one."""
-    if start or (reservation.wanted(of) and reservation.made_for(of)):
-        return Fact(True, "Created", start or reservation.made_for(of))
-    return Fact(False, "NotExists") if find_condition(of.status.conditions, RESERVATION_CREATED) else None
+def pod_conditions(worker: Worker, now: datetime) -> list[dict[str, Any]] | None:
+    """The conditions that show a host's state on its pod; None if they are up to date or the state is not known."""
+    messages = state_conditions(worker)
+    if messages is None:
+        return None
+    live = worker.pod.status.conditions
+    if {item.type: item.message for item in live if item.type.startswith(STATE_CONDITION)} == messages:
+        return None
+    built = (build_condition(live, kind, True, message=text, now=now) for kind, text in sorted(messages.items()))
+    return [msgspec.to_builtins(condition) for condition in built]
 
 
-def _step(seen: NodeSetSnapshot, shrinking: bool) -> str:
+def _reserved(node_set: NodeSet, start: str) -> Fact | None:
+    """Records the start time for which a reservation was created; absent on NodeSets that never had one."""
+    if start or (reservation.is_wanted(node_set) and reservation.created_for(node_set)):
+        return Fact(True, "Created", start or reservation.created_for(node_set))
+    return Fact(False, "NotExists") if find_condition(node_set.status.conditions, RESERVATION_CREATED) else None
+
+
+def _progress_reason(snapshot: NodeSetSnapshot, shrinking: bool) -> str:
     if shrinking:
-        return "WaitingForSlurm" if not seen.sight.trusted else "Draining"
-    if seen.of.spec.update_strategy.rolling_update.paused:
+        return "Draining" if snapshot.slurm.trusted else "WaitingForSlurm"
+    if snapshot.node_set.spec.update_strategy.rolling_update.paused:
         return "Paused"
     return "Starting"
 
 
-def _degraded(seen: NodeSetSnapshot, braked: int, refused: Sequence[str]) -> Fact:
-    if braked:
-        return Fact(True, "Braked", f"{braked} deletions wait: too many at once")
-    if halted(seen.of, seen.workers, seen.revision):
-        return Fact(True, "UpdateHalted", "too many updated workers did not become ready in time")
-    if forgotten := [worker.meta.name for worker in seen.workers if worker.forgotten and not worker.leaving]:
-        words = f"Slurm has lost {', '.join(forgotten[:NAMED])} with jobs there; delete the pods when those have ended"
-        return Fact(True, "JobsForgotten", f"{len(forgotten)}: {words}")
-    if refused:
-        return Fact(True, "SlurmRefused", refused[0])
+def _degraded(snapshot: NodeSetSnapshot, report: ExecutionReport) -> Fact:
+    if report.limited:
+        return Fact(True, "DeletionsLimited", _limit_message(report))
+    if is_halted(snapshot.node_set, snapshot.workers, snapshot.revision):
+        return Fact(True, "UpdateHalted", _halt_message(snapshot.node_set))
+    if names := [item.meta.name for item in snapshot.workers if item.jobs_forgotten and not item.terminating]:
+        return Fact(True, "JobsForgotten", _forgotten_message(names))
+    if report.refusals:
+        return Fact(True, "SlurmRefused", f"Slurm refused a request: {report.refusals[0]}")
     return GOOD
+
+
+def _limit_message(report: ExecutionReport) -> str:
+    return (
+        f"{report.limited} deletions of workers wait: at most {report.deletion_limit} unplanned deletions"
+        f" are allowed within {report.deletion_window:.0f} seconds"
+    )
+
+
+def _halt_message(node_set: NodeSet) -> str:
+    rolling = node_set.spec.update_strategy.rolling_update
+    return (
+        f"the update has stopped: at least {rolling.max_failures} updated workers (maxFailures) did not become ready"
+        f" within {rolling.progress_deadline_seconds} seconds; repair the new revision or roll back"
+    )
+
+
+def _forgotten_message(names: list[str]) -> str:
+    return (
+        f"Slurm has lost {len(names)} workers on which jobs ran: {', '.join(names[:MAX_NAMES])};"
+        " delete their pods when the jobs have ended"
+    )

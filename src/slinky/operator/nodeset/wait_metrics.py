@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What condemned workers wait for, for metrics and alerts. Pure."""
+"""What the removal of condemned workers waits for, for metrics and alerts. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -7,26 +7,26 @@ from collections.abc import Callable, Iterable
 from slinky.operator.metrics import Wait
 from slinky.operator.nodeset.workers import Worker
 
-#: The first that holds is what a worker waits for.
+#: The first reason that applies is reported.
 REASONS: tuple[tuple[Callable[[Worker], bool], str], ...] = (
-    (lambda worker: worker.leaving, "termination"),  # deleted; its node has yet to stop it
-    (lambda worker: worker.host is None, "slurm"),  # nothing is known of it just now
-    (lambda worker: worker.drained, "brake"),  # nothing but the pace of deletions holds it
+    (lambda worker: worker.terminating, "termination"),  # deleted; the kubelet has yet to stop the pod
+    (lambda worker: worker.host is None, "slurm"),  # its state in Slurm is not known
+    (lambda worker: worker.drained, "deletion-limit"),  # only the deletion limit delays it
     (lambda worker: bool(worker.busy), "jobs"),
 )
-OTHERWISE = "drain"  # idle, and Slurm has yet to be told, or to agree
+DEFAULT_REASON = "drain"  # idle; the drain has yet to be requested or to take effect
 
 
-def waits(workers: Iterable[Worker]) -> Counter[Wait]:
-    """How many condemned workers wait for what."""
-    return Counter(Wait(worker.condemned.cause, reason(worker)) for worker in workers if worker.condemned)
+def count_waits(workers: Iterable[Worker]) -> Counter[Wait]:
+    """Number of condemned workers by cause and by what their removal waits for."""
+    return Counter(Wait(worker.condemned.cause, wait_reason(worker)) for worker in workers if worker.condemned)
 
 
-def reason(worker: Worker) -> str:
-    """What this worker waits for."""
-    return next((name for holds, name in REASONS if holds(worker)), OTHERWISE)
+def wait_reason(worker: Worker) -> str:
+    """What the removal of this worker waits for."""
+    return next((name for applies, name in REASONS if applies(worker)), DEFAULT_REASON)
 
 
-def longest(workers: Iterable[Worker]) -> float:
-    """For how many seconds the one has waited that waits longest."""
+def longest_wait(workers: Iterable[Worker]) -> float:
+    """Seconds since the first of these workers was condemned; 0 if none is."""
     return max((worker.condemned.seconds(worker.now) for worker in workers if worker.condemned), default=0.0)

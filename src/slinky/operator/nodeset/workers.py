@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker seen from all sides at one moment: its pod, its Kubernetes node, its host in Slurm. Pure.
+"""A worker at one moment: its pod, its Kubernetes node and its host in Slurm. Pure.
 
-`Worker` answers the questions that decisions ask. What Slurm has not said freshly is None or UNKNOWN, and no answer
-turns that into "idle" or "drained".
+`Worker` answers the questions that decisions ask. Whatever Slurm has not reported recently is None or UNKNOWN, and no
+answer turns that into "idle" or "drained".
 """
 
 import math
@@ -16,28 +16,29 @@ from slinky.api.nodeset import NodeSet
 from slinky.kube.timestamps import age_seconds, format_timestamp
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import Node, Pod
+from slinky.operator.nodeset.causes import RemovalCause
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.slurm import Host, Presence
 
-#: How long a healthy worker may be missing from Slurm's list before its pod is replaced.
+#: Seconds that a ready worker may be missing from Slurm's list of nodes before its pod is replaced.
 UNREGISTERED_AFTER = 90.0
-#: The deadline of work without one, and the time from which a deadline counts as none.
-NEVER = "9999-12-31T23:59:59Z"
-LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+#: The deadline of jobs without a time limit; deadlines from LATEST_DEADLINE on count as none.
+NO_DEADLINE = "9999-12-31T23:59:59Z"
+LATEST_DEADLINE = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
-#: What a pod condition that shows a state of Slurm begins with, and those that show work.
-STATE = "SlurmNodeState"
-AT_WORK = frozenset({f"{STATE}Allocated", f"{STATE}Mixed", f"{STATE}Completing"})
+#: Prefix of the pod conditions that show the state in Slurm, and those conditions that mean that jobs run.
+STATE_CONDITION = "SlurmNodeState"
+BUSY_CONDITIONS = frozenset(f"{STATE_CONDITION}{state}" for state in ("Allocated", "Mixed", "Completing"))
 
 
-class Condemned(NamedTuple):
-    """Why and since when a worker has to go."""
+class Condemnation(NamedTuple):
+    """Why and since when a worker is condemned, as in the annotation of its pod."""
 
     cause: str
     since: str
 
     @classmethod
-    def parse(cls, text: str) -> "Condemned":
+    def parse(cls, text: str) -> "Condemnation":
         """The inverse of `str`."""
         cause, _, since = text.partition(" ")
         return cls(cause, since)
@@ -45,14 +46,29 @@ class Condemned(NamedTuple):
     def __str__(self) -> str:
         return f"{self.cause} {self.since}".strip()
 
+    @property
+    def known_cause(self) -> RemovalCause | None:
+        """The cause; None if another version of the operator wrote one that this version lacks."""
+        return RemovalCause.parse(self.cause)
+
+    @property
+    def description(self) -> str:
+        """The cause as the end of the sentence "Pod x is ..."."""
+        return self.known_cause.description if self.known_cause else self.cause
+
+    @property
+    def planned(self) -> bool:
+        """Whether a user requested the removal."""
+        return self.known_cause is not None and self.known_cause.planned
+
     def seconds(self, now: datetime) -> float:
-        """How long ago that was; zero if unreadable."""
+        """Seconds since the worker was condemned; 0 if the time cannot be parsed."""
         return age_seconds(self.since, now)
 
 
 @dataclass(frozen=True)
 class Worker:
-    """One worker. Each question is answered once: a decision about thousands asks the same ones again and again."""
+    """One worker. Properties are cached, because decisions about thousands of workers read them many times."""
 
     pod: Pod
     hostname: str
@@ -61,108 +77,117 @@ class Worker:
     host: Host | None
     presence: Presence
     now: datetime
-    ends: float | None = None  # when its jobs are over at the latest, in seconds since 1970; None if not known
+    jobs_end: float | None = None  # latest end of its jobs, in seconds since 1970; None if not known
     absent_seconds: float = math.inf
 
     @cached_property
     def meta(self) -> ObjectMeta:
-        """The pod's metadata."""
+        """Metadata of the pod."""
         return self.pod.metadata
 
     @cached_property
-    def condemned(self) -> Condemned | None:
-        """Chosen to go; such a choice stays."""
+    def condemned(self) -> Condemnation | None:
+        """Set if the operator has chosen this worker for removal; the choice is final."""
         text = self.meta.annotations.get(metadata.POD_CONDEMNED, "")
-        return Condemned.parse(text) if text else None
+        return Condemnation.parse(text) if text else None
 
     @cached_property
-    def leaving(self) -> bool:
-        """Somebody has already deleted its pod."""
+    def terminating(self) -> bool:
+        """Whether the pod is being deleted."""
         return self.meta.deleting
 
     @cached_property
-    def staying(self) -> bool:
-        """Neither deleted nor condemned nor ended."""
-        return not (self.leaving or self.condemned or self.pod.finished)
+    def active(self) -> bool:
+        """Whether it is neither terminating nor condemned nor finished."""
+        return not (self.terminating or self.condemned or self.pod.finished)
 
     @cached_property
-    def placed(self) -> bool:
-        """It is on a node, so that work may be on it."""
+    def scheduled(self) -> bool:
+        """Whether it is on a node and has not finished, so that jobs may run on it."""
         return bool(self.pod.spec.node_name) and not self.pod.finished
 
     @cached_property
     def ready(self) -> bool:
-        """Its slurmd answers."""
-        return self.pod.ready and not self.leaving
+        """Whether slurmd responds."""
+        return self.pod.ready and not self.terminating
 
     @cached_property
     def ready_seconds(self) -> float:
-        """How long it has been ready."""
+        """Seconds since it became ready; 0 if it is not ready."""
         if not self.ready:
             return 0.0
-        condition = next(found for found in self.pod.status.conditions if found.type == "Ready")
+        condition = next(item for item in self.pod.status.conditions if item.type == "Ready")
         return age_seconds(condition.last_transition_time, self.now)
 
     @cached_property
     def age(self) -> float:
-        """Seconds since its pod was made."""
+        """Seconds since its pod was created."""
         return age_seconds(self.meta.creation_timestamp, self.now)
 
     @cached_property
     def cordoned(self) -> bool:
-        """A person or tool asked on the pod for a drain."""
+        """Whether a user or tool asks for a drain with an annotation on the pod."""
         return self.meta.annotations.get(metadata.POD_CORDON) == "true"
 
     @cached_property
     def busy(self) -> bool | None:
-        """Jobs are on it; None if that is not known."""
+        """Whether jobs run on it; None if not known."""
         return self.host.state.busy if self.host else None
 
     @cached_property
-    def forgotten(self) -> bool:
-        """Slurm positively does not know it, and jobs were on it when it last did: they may still run."""
-        return self.presence is Presence.ABSENT and any(said.type in AT_WORK for said in self.pod.status.conditions)
+    def jobs_forgotten(self) -> bool:
+        """Whether Slurm no longer has the host although jobs ran there when it last did: they may still run."""
+        states = {condition.type for condition in self.pod.status.conditions}
+        return self.presence is Presence.ABSENT and bool(states & BUSY_CONDITIONS)
 
     @cached_property
     def absent(self) -> bool:
-        """Slurm positively does not know it, and had no job on it when it last did."""
-        return self.presence is Presence.ABSENT and not self.forgotten
+        """Whether Slurm certainly does not have the host, and had no job on it when it last did."""
+        return self.presence is Presence.ABSENT and not self.jobs_forgotten
 
     @cached_property
     def deadline(self) -> str:
-        """When its jobs are over at the latest, RFC 3339; empty if it has none, the end of time if not known."""
+        """Latest end of its jobs (RFC 3339); empty without jobs, NO_DEADLINE if not known."""
         if self.busy is False:
             return ""
-        if self.ends is None:
-            return self.meta.annotations.get(metadata.POD_DEADLINE, NEVER)
-        return format_timestamp(self.ends) if self.ends < LATEST else NEVER
+        if self.jobs_end is None:
+            return self.meta.annotations.get(metadata.POD_DEADLINE, NO_DEADLINE)
+        return format_timestamp(self.jobs_end) if self.jobs_end < LATEST_DEADLINE else NO_DEADLINE
 
     @cached_property
     def drained(self) -> bool:
-        """A fresh, positive word of slurmctld."""
+        """Whether slurmctld has recently reported that the host is drained and has no jobs."""
         return self.host is not None and self.host.state.drained
 
-    def available(self, least_seconds: int) -> bool:
-        """Ready for long enough."""
-        return self.ready and self.ready_seconds >= least_seconds
+    def available(self, min_ready_seconds: int) -> bool:
+        """Whether it has been ready for at least this many seconds."""
+        return self.ready and self.ready_seconds >= min_ready_seconds
 
-    def revised(self, revision: str) -> bool:
-        """Has this revision."""
+    def has_revision(self, revision: str) -> bool:
+        """Whether it has this revision."""
         return self.meta.labels.get(metadata.REVISION) == revision
 
 
-def worker(of: NodeSet, pod: Pod, node: Node | None, sight: SlurmSnapshot, now: datetime) -> Worker:
-    """A worker from what is known of it."""
-    name = host_name(of, pod)
+def build_worker(node_set: NodeSet, pod: Pod, node: Node | None, slurm: SlurmSnapshot, now: datetime) -> Worker:
+    """Combine a pod, its node and its host to a worker."""
+    name = worker_hostname(node_set, pod)
     per_node = pod.metadata.labels.get(metadata.SCALING_MODE) == "DaemonSet"
-    ordinal = None if per_node else of.ordinal(pod.metadata.name)
-    known = sight.host(name), sight.presence(name)
-    times = sight.deadlines.get(name), sight.absent_seconds(name)
-    return Worker(pod, name, ordinal, node, *known, now, *times)
+    return Worker(
+        pod,
+        name,
+        None if per_node else node_set.ordinal(pod.metadata.name),
+        node,
+        slurm.host(name),
+        slurm.presence(name),
+        now,
+        slurm.deadlines.get(name),
+        slurm.absent_seconds(name),
+    )
 
 
-def host_name(of: NodeSet, pod: Pod) -> str:
-    """The worker's name in Slurm: with the node's own network it has the node's own name."""
-    if of.spec.template.spec.get("hostNetwork") and pod.metadata.labels.get(metadata.SCALING_MODE) != "DaemonSet":
-        return pod.spec.node_name or pod.spec.hostname or pod.metadata.name
-    return pod.metadata.labels.get(metadata.POD_HOSTNAME) or pod.spec.hostname or pod.metadata.name
+def worker_hostname(node_set: NodeSet, pod: Pod) -> str:
+    """Name of a worker in Slurm: with the host network, the name of the node."""
+    labels, spec = pod.metadata.labels, pod.spec
+    if node_set.spec.template.spec.get("hostNetwork") and labels.get(metadata.SCALING_MODE) != "DaemonSet":
+        return spec.node_name or spec.hostname or pod.metadata.name
+    return labels.get(metadata.POD_HOSTNAME) or spec.hostname or pod.metadata.name

@@ -21,6 +21,7 @@ from slinky.operator.framework.conditions import Fact, ObjectHealth, blocked, co
 from slinky.operator.framework.reconciler import written
 from slinky.operator.loginset import status as login_status
 from slinky.operator.nodeset import status as node_status
+from slinky.operator.nodeset.actions import ExecutionReport
 from slinky.operator.restapi import status as rest_status
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.operator.token import status as token_status
@@ -65,7 +66,7 @@ def every_health() -> Iterator[tuple[str, ObjectHealth]]:
         for pods in ([], [pod()], [pod(pod_condemned="scale-in 2026-11-16T11:00:00Z")]):
             found = snapshot(node_set(replicas=1), pods, sight)
             yield f"NodeSet {seen}, {len(pods)} pods", node_status.health(found)
-            yield f"NodeSet {seen}, braked", node_status.health(found, braked=2)
+            yield f"NodeSet {seen}, deletions limited", node_status.health(found, ExecutionReport(limited=2))
     for signed in (True, False):
         yield "Token", token_status.health(b"no token", 0.0, signed=signed)
 

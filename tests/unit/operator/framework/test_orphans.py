@@ -10,7 +10,7 @@ from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube import Key, Pod
 from slinky.operator.framework import orphans
-from slinky.operator.nodeset.revisions.adoption import fits
+from slinky.operator.nodeset.revisions.adoption import matches_pod
 
 SET = msgspec.convert(
     {"metadata": {"name": "gpu", "namespace": "ns"}, "spec": {"controllerRef": {"name": "slurm"}}}, NodeSet
@@ -39,7 +39,7 @@ def orphan(name: str = "gpu-0", *, phase: str = "Running", meta: dict[str, Any] 
     ],
 )
 def test_a_set_takes_over_what_it_could_have_made(pod: Pod, taken: bool) -> None:
-    assert fits(SET, pod) == taken
+    assert matches_pod(SET, pod) == taken
 
 
 def test_only_what_nobody_controls_and_nobody_deletes_is_an_orphan() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Laws of the whole plan: what may happen to workers, whatever the world looks like."""
+"""Laws of every plan: which actions on workers are possible, in any state of Kubernetes and Slurm."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ from slinky.operator.nodeset.actions import (
     ForgetHost,
     UpdateHost,
 )
-from slinky.operator.nodeset.decisions.drains import permission
+from slinky.operator.nodeset.decisions.drains import deletion_permission
 from slinky.operator.nodeset.plan import plan
 from slinky.operator.nodeset.status import health
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 
-def kinds(actions: list[Action], *wanted: type) -> list[Any]:
-    return [action for action in actions if isinstance(action, wanted)]
+def kinds(actions: list[Action], *types: type) -> list[Any]:
+    return [action for action in actions if isinstance(action, types)]
 
 
 def settled(name: str, node_name: str) -> Any:
@@ -52,7 +52,7 @@ def test_creation_never_waits_for_slurm(sight: SlurmSnapshot) -> None:
 def test_a_record_of_an_earlier_worker_is_forgotten_before_the_new_one_comes() -> None:
     stale, busy = host("gpu-0", "DOWN+DRAIN"), host("gpu-1", "MIXED")
     made = plan(snapshot(node_set(replicas=2), [], seeing(stale, busy)))
-    assert [action.stale for action in kinds(made, CreateWorker)] == ["gpu-0", ""]
+    assert [action.stale_host for action in kinds(made, CreateWorker)] == ["gpu-0", ""]
 
 
 def test_scaling_in_condemns_and_drains_and_does_not_delete() -> None:
@@ -71,13 +71,13 @@ def test_scaling_in_condemns_and_drains_and_does_not_delete() -> None:
         ("IDLE+DRAIN", False, []),
         ("MIXED", False, []),
     ],
-    ids=["busy: drain", "our words are put there", "drained: delete", "old news: wait", "unknown: wait"],
+    ids=["busy: drain", "our reason replaces an old one", "drained: delete", "stale snapshot: wait", "unknown: wait"],
 )
-def test_the_way_of_a_condemned_worker(state: str, trusted: bool, steps: list[str]) -> None:
-    doomed = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}")
+def test_a_condemned_worker_is_drained_then_deleted(state: str, trusted: bool, steps: list[str]) -> None:
+    condemned = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}")
     reason = "" if state == "MIXED" else f"{metadata.REASON_PREFIX}something else"
     seen = seeing(host("gpu-0", state, reason), trusted=trusted)
-    made = plan(snapshot(node_set(replicas=0), [doomed], seen))
+    made = plan(snapshot(node_set(replicas=0), [condemned], seen))
     found = [
         "delete" if isinstance(a, DeleteWorker) else a.what
         for a in made
@@ -86,7 +86,7 @@ def test_the_way_of_a_condemned_worker(state: str, trusted: bool, steps: list[st
     assert found == steps
 
 
-def test_an_empty_list_from_slurm_deletes_nobody() -> None:
+def test_an_empty_list_from_slurm_deletes_no_worker() -> None:
     pods = [pod(f"gpu-{n}") for n in range(5)]
     assert kinds(plan(snapshot(node_set(replicas=5), pods, seeing())), CondemnWorker, DeleteWorker) == []
 
@@ -97,7 +97,7 @@ def test_a_worker_that_slurm_does_not_know_is_replaced_when_slurm_knows_others()
 
 
 def test_a_worker_whose_jobs_slurm_has_forgotten_is_left_to_a_person() -> None:
-    """Nobody can see those jobs, so nobody knows that they are over; of its own accord the operator ends none."""
+    """Those jobs are invisible, so the operator cannot know that they have ended, and does not end them."""
     pods = [pod("gpu-0"), pod("gpu-1", shown="Mixed"), pod("gpu-2", shown="Idle")]
     seen = snapshot(node_set(replicas=3), pods, seeing(host("gpu-0")))
     assert [(a.worker.meta.name, a.cause) for a in kinds(plan(seen), CondemnWorker)] == [("gpu-2", "unregistered")]
@@ -113,12 +113,12 @@ def test_a_persons_cordon_survives_our_own_passes() -> None:
     assert [a.what for a in kinds(made, UpdateHost)] == ["comment"]
 
 
-def test_a_wait_is_said_once_and_not_on_every_pass() -> None:
-    """Whatever is done or noted comes from an action, so a wait without one makes neither a request nor an event."""
-    doomed = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}", labels={metadata.POD_PROTECT: "true"})
+def test_a_wait_needs_no_action_on_later_passes() -> None:
+    """Requests and events come from actions, so a wait without an action causes neither."""
+    condemned = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}", labels={metadata.POD_PROTECT: "true"})
     comment = settled("gpu-0", "node1").comment
     busy = host("gpu-0", "MIXED+DRAIN", f"{metadata.REASON_PREFIX}Pod ns/gpu-0 is scaled in", comment=comment)
-    assert plan(snapshot(node_set(replicas=0), [doomed], seeing(busy))) == []
+    assert plan(snapshot(node_set(replicas=0), [condemned], seeing(busy))) == []
     drained = host("gpu-0", "IDLE+DRAIN", f"{metadata.REASON_PREFIX}Node node1 was cordoned", comment=busy.comment)
     assert plan(snapshot(node_set(replicas=1), [pod("gpu-0")], seeing(drained), [node("node1", cordoned=True)])) == []
 
@@ -127,19 +127,19 @@ def test_deleting_a_set_drains_its_workers_first() -> None:
     of = node_set(deleting=5)
     made = plan(snapshot(of, [pod("gpu-0")], seeing(host("gpu-0", "MIXED"))))
     assert [a.cause for a in kinds(made, CondemnWorker)] == ["deletion"]
-    doomed = pod("gpu-0", pod_condemned=f"deletion {ago(3)}")
-    assert [a.what for a in kinds(plan(snapshot(of, [doomed], seeing(host("gpu-0", "MIXED")))), UpdateHost)] == [
+    condemned = pod("gpu-0", pod_condemned=f"deletion {ago(3)}")
+    assert [a.what for a in kinds(plan(snapshot(of, [condemned], seeing(host("gpu-0", "MIXED")))), UpdateHost)] == [
         "drain"
     ]
-    assert kinds(plan(snapshot(of, [doomed], BLIND)), DeleteWorker) == []
+    assert kinds(plan(snapshot(of, [condemned], BLIND)), DeleteWorker) == []
 
 
 def test_the_deadline_of_a_deletion_is_an_override_that_a_person_gave() -> None:
-    doomed = [pod("gpu-0", pod_condemned=f"deletion {ago(99)}")]
+    condemned = [pod("gpu-0", pod_condemned=f"deletion {ago(99)}")]
     late = node_set(deleting=100, drain={"deletionDeadline": "1m"})
     early = node_set(deleting=30, drain={"deletionDeadline": "1m"})
-    assert len(kinds(plan(snapshot(late, doomed, BLIND)), DeleteWorker)) == 1
-    assert kinds(plan(snapshot(early, doomed, BLIND)), DeleteWorker) == []
+    assert len(kinds(plan(snapshot(late, condemned, BLIND)), DeleteWorker)) == 1
+    assert kinds(plan(snapshot(early, condemned, BLIND)), DeleteWorker) == []
 
 
 @pytest.mark.parametrize(
@@ -153,19 +153,19 @@ def test_jobs_that_outstay_a_drain(policy: str, step: list[type]) -> None:
     seen = seeing(host("gpu-0", "MIXED+DRAIN", reason))
 
     def hurried(seconds: float) -> list[type]:
-        doomed = pod("gpu-0", pod_condemned=f"scale-in {ago(seconds)}", labels={metadata.POD_PROTECT: "true"})
-        made = plan(snapshot(of, [doomed], seen))
+        condemned = pod("gpu-0", pod_condemned=f"scale-in {ago(seconds)}", labels={metadata.POD_PROTECT: "true"})
+        made = plan(snapshot(of, [condemned], seen))
         return [type(a) for a in made if isinstance(a, CancelJobs) or (isinstance(a, UpdateHost) and a.what == "down")]
 
     assert hurried(61) == step
     assert hurried(59) == []
 
 
-def test_planned_removals_are_free_and_others_are_braked() -> None:
+def test_the_deletion_limit_applies_to_unplanned_removals_only() -> None:
     drained = host("gpu-0", "IDLE+DRAIN")
-    for cause, braked in (("scale-in", False), ("deletion", False), ("update", True), ("unregistered", True)):
+    for cause, limited in (("scale-in", False), ("deletion", False), ("update", True), ("unregistered", True)):
         made = plan(snapshot(node_set(replicas=0), [pod("gpu-0", pod_condemned=f"{cause} x")], seeing(drained)))
-        assert [a.braked for a in kinds(made, DeleteWorker)] == [braked], cause
+        assert [a.limited for a in kinds(made, DeleteWorker)] == [limited], cause
 
 
 def test_one_worker_on_every_node_that_fits() -> None:
@@ -179,7 +179,7 @@ def test_one_worker_on_every_node_that_fits() -> None:
     assert [(a.slot.node, a.slot.hostname) for a in kinds(made, CreateWorker)] == [("a.example", "a")]
 
 
-def test_a_node_that_no_longer_fits_lets_its_worker_go_in_peace() -> None:
+def test_the_worker_of_a_node_that_no_longer_fits_is_drained_first() -> None:
     of = node_set(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"gpu": "yes"}}})
     there = pod("gpu-x", node="b", mode="DaemonSet", labels={metadata.POD_HOSTNAME: "b"})
     made = plan(snapshot(of, [there], seeing(host("b", "MIXED")), [node("b")]))
@@ -239,7 +239,7 @@ def test_a_record_is_pruned_only_when_its_node_is_gone_and_it_is_ours() -> None:
         host("d"),
     )
     found = [(a.host, a.why) for a in kinds(plan(snapshot(of, [], seen)), ForgetHost)]
-    assert found == [("a", "node gone is gone"), ("alias", "node node1 has the host name node1 now")]
+    assert found == [("a", "node gone does not exist"), ("alias", "node node1 now has the host name node1")]
     assert kinds(plan(snapshot(of, [], seen._replace(trusted=False))), ForgetHost) == []
 
 
@@ -282,11 +282,11 @@ def test_claims_go_with_the_set_or_stay_as_the_policy_says_now() -> None:
 STATES = st.sampled_from(
     ["IDLE", "MIXED", "ALLOCATED", "DOWN", "IDLE+DRAIN", "MIXED+DRAIN", "DOWN+DRAIN", "WEIRD+DRAIN"]
 )
-MARKS = st.sampled_from(["", "scale-in x", "update x", "deletion x", "unregistered x"])
+CONDEMNED = st.sampled_from(["", "scale-in x", "update x", "deletion x", "unregistered x"])
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> Any:
+def snapshots(draw: st.DrawFn) -> Any:
     count = draw(st.integers(0, 6))
     pods = [
         pod(
@@ -296,7 +296,7 @@ def worlds(draw: st.DrawFn) -> Any:
             revision=draw(st.sampled_from(["rev1", "rev2"])),
             phase=draw(st.sampled_from(["Running", "Pending", "Failed"])),
             deleting=draw(st.booleans()),
-            pod_condemned=draw(MARKS),
+            pod_condemned=draw(CONDEMNED),
             shown=draw(st.sampled_from(["", "Idle", "Mixed", "Idle Completing"])),
         )
         for n in range(count)
@@ -316,27 +316,27 @@ def worlds(draw: st.DrawFn) -> Any:
 
 
 @settings(max_examples=300, deadline=None)
-@given(worlds())
+@given(snapshots())
 def test_laws_of_every_plan(seen: Any) -> None:
     actions = plan(seen)
-    forced = seen.of.metadata.annotations.get(metadata.FORCE_DELETE) == "true"
+    forced = seen.node_set.metadata.annotations.get(metadata.FORCE_DELETE) == "true"
     for action in kinds(actions, DeleteWorker):
-        assert permission(action.worker, forced=forced), "deleted without permission"
+        assert deletion_permission(action.worker, forced=forced), "deleted without permission"
         assert action.worker.condemned or action.worker.pod.finished, "deleted without having been chosen"
-        assert not action.worker.leaving
-        of_itself = action.worker.pod.finished or not action.worker.pod.spec.node_name
+        assert not action.worker.terminating
+        ended = action.worker.pod.finished or not action.worker.pod.spec.node_name
         shown = {said.type for said in action.worker.pod.status.conditions}
-        unknown = seen.sight.trusted and action.worker.hostname not in seen.sight.hosts
+        unknown = seen.slurm.trusted and action.worker.hostname not in seen.slurm.hosts
         idle = unknown and not shown & {"SlurmNodeStateMixed", "SlurmNodeStateCompleting"}
-        assert forced or of_itself or seen.sight.drained(action.worker.hostname) or idle, "work may be on it"
+        assert forced or ended or seen.slurm.drained(action.worker.hostname) or idle, "work may be on it"
     for action in kinds(actions, UpdateHost):
-        found = seen.sight.host(action.host)
-        assert found is not None, "told something about a host that is not known"
+        found = seen.slurm.host(action.host)
+        assert found is not None, "changes a host that is not known"
         foreign = found.state.draining and not found.reason.startswith(metadata.REASON_PREFIX)
         assert not (foreign and action.what in {"undrain", "resume", "drain"}), "touched a foreign drain"
     slots = [action.slot.ordinal for action in kinds(actions, CreateWorker)]
     assert len(slots) == len(set(slots))
     assert not {f"gpu-{ordinal}" for ordinal in slots} & {worker.meta.name for worker in seen.workers}
-    assert not (slots and seen.going), "a set that goes makes nothing"
-    if not seen.sight.trusted:
+    assert not (slots and seen.deleting), "a NodeSet that is being deleted creates nothing"
+    if not seen.slurm.trusted:
         assert kinds(actions, UpdateHost, CancelJobs, ForgetHost) == []

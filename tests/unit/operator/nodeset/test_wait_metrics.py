@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the metrics say of workers that have to go."""
+"""Metrics of workers that are to be removed."""
 
 import pytest
 from prometheus_client import Gauge
@@ -7,7 +7,7 @@ from tests.unit.operator.made import BLIND, host, one, pod, seeing
 
 from slinky.kube.types import Key
 from slinky.operator.metrics import AWAITING, BRAKING, LONGEST_WAIT, Awaiting, Wait, kind_of_failure
-from slinky.operator.nodeset.wait_metrics import longest, reason, waits
+from slinky.operator.nodeset.wait_metrics import count_waits, longest_wait, wait_reason
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 SINCE = "scale-in 2026-11-16T11:59:00Z"
@@ -15,7 +15,7 @@ SINCE = "scale-in 2026-11-16T11:59:00Z"
 CASES = [
     ("its node has yet to stop it", {"deleting": True}, seeing(host("gpu-0", "IDLE+DRAIN")), "termination"),
     ("Slurm cannot be seen", {}, BLIND, "slurm"),
-    ("drained already", {}, seeing(host("gpu-0", "IDLE+DRAIN")), "brake"),
+    ("drained already", {}, seeing(host("gpu-0", "IDLE+DRAIN")), "deletion-limit"),
     ("work is on it", {}, seeing(host("gpu-0", "ALLOCATED+DRAIN")), "jobs"),
     ("work has not been told to stay away", {}, seeing(host("gpu-0")), "drain"),
 ]
@@ -28,9 +28,9 @@ def values(metric: Gauge) -> dict[tuple[str, ...], float]:
 @pytest.mark.parametrize(("law", "made", "sight", "found"), CASES, ids=[case[0] for case in CASES])
 def test_what_a_condemned_worker_waits_for(law: str, made: dict[str, bool], sight: SlurmSnapshot, found: str) -> None:
     worker = one(pod(pod_condemned=SINCE, **made), sight)  # type: ignore[arg-type]
-    assert reason(worker) == found
-    assert waits([worker, one(pod("gpu-1"))]) == {Wait("scale-in", found): 1}
-    assert longest([worker]) == 60
+    assert wait_reason(worker) == found
+    assert count_waits([worker, one(pod("gpu-1"))]) == {Wait("scale-in", found): 1}
+    assert longest_wait([worker]) == 60
 
 
 def test_what_no_longer_holds_is_taken_back() -> None:

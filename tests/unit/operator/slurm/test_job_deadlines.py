@@ -9,9 +9,9 @@ import pytest
 from tests.unit.operator.made import NOW, host, node_set, one, pod, seeing
 
 from slinky.api.names import metadata
-from slinky.operator.nodeset.decisions.host_metadata import mark
-from slinky.operator.nodeset.decisions.ordering import least_harm
-from slinky.operator.nodeset.workers import NEVER
+from slinky.operator.nodeset.decisions.host_metadata import pod_updates
+from slinky.operator.nodeset.decisions.ordering import removal_order
+from slinky.operator.nodeset.workers import NO_DEADLINE
 from slinky.operator.slurm.job_deadlines import AGAIN, Ending, JobDeadlines, ending, latest
 from slinky.slurm import Host, Job, JobStatus, Problem, SlurmClient, SlurmNotFound, TransportError, number
 
@@ -126,17 +126,17 @@ def test_the_pod_says_when_its_work_ends_and_is_written_only_when_that_changes()
     busy = seeing(host("gpu-0", "MIXED"))._replace(deadlines={"gpu-0": AT})
 
     def said(sight: object, **annotations: str) -> dict[str, str | None]:
-        found = mark(node_set(), one(pod(labels={metadata.POD_PROTECT: "true"}, **annotations), sight))  # type: ignore[arg-type]
-        return dict(found.annotations) if found else {}
+        worker = one(pod(labels={metadata.POD_PROTECT: "true"}, **annotations), sight)  # type: ignore[arg-type]
+        return {key: value for update in pod_updates(node_set(), worker) for key, value in update.annotations.items()}
 
     text = "2026-11-16T12:01:00Z"
     assert said(busy) == {metadata.POD_DEADLINE: text}
     assert said(busy, pod_deadline=text) == {}
-    assert said(busy._replace(deadlines={"gpu-0": math.inf})) == {metadata.POD_DEADLINE: NEVER}
+    assert said(busy._replace(deadlines={"gpu-0": math.inf})) == {metadata.POD_DEADLINE: NO_DEADLINE}
     assert said(busy._replace(deadlines={}), pod_deadline=text) == {}, "not known: what stands there stays"
     assert said(seeing(host("gpu-0")), pod_deadline=text) == {metadata.POD_DEADLINE: None}
 
 
 def test_work_whose_end_is_not_known_is_not_taken_for_work_that_ends_soon() -> None:
     busy = seeing(host("gpu-0", "MIXED"), host("gpu-1", "MIXED"))._replace(deadlines={"gpu-0": AT})
-    assert least_harm([one(pod(name), busy) for name in ("gpu-1", "gpu-0")])[0].meta.name == "gpu-0"
+    assert removal_order([one(pod(name), busy) for name in ("gpu-1", "gpu-0")])[0].meta.name == "gpu-0"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to the claims of workers: which are deleted when a set shrinks, and which go with the set. Pure.
+"""Which claims of workers are deleted after a scale-in, and which are deleted with their NodeSet. Pure.
 
-A claim is unused when its ordinal has no worker and is not about to get one. A drain alone never makes it so.
+A claim is unused if its ordinal has no worker and is not about to get one. A drain alone does not make it unused.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,40 +16,40 @@ from slinky.operator.nodeset.objects import Slot
 from slinky.operator.nodeset.workers import Worker
 
 
-def steps(
-    of: NodeSet, held: Sequence[Child], workers: Sequence[Worker], vacant: Sequence[Slot]
+def claim_actions(
+    node_set: NodeSet, claims: Sequence[Child], workers: Sequence[Worker], vacant: Sequence[Slot]
 ) -> Iterable[DeleteClaim | AdoptClaim]:
-    """What to do about the claims that a NodeSet has."""
-    policy = of.spec.persistent_volume_claim_retention_policy
+    """Delete unused claims and set the owners of the others, as the retention policy says."""
+    policy = node_set.spec.persistent_volume_claim_retention_policy
     used = {worker.ordinal for worker in workers} | {slot.ordinal for slot in vacant}
-    ordinals = _ordinals(of, held)
-    for claim in held:
+    ordinals = _ordinals(node_set, claims)
+    for claim in claims:
         if claim.metadata.deleting:
             continue
         ordinal = ordinals.get(claim.metadata.name)
-        if policy.when_scaled == "Delete" and not of.per_node and ordinal is not None and ordinal not in used:
+        if policy.when_scaled == "Delete" and not node_set.per_node and ordinal is not None and ordinal not in used:
             yield DeleteClaim(claim)
-        elif (owners := _owners(of, claim, owned=policy.when_deleted == "Delete")) is not None:
+        elif (owners := _owners(node_set, claim, owned=policy.when_deleted == "Delete")) is not None:
             yield AdoptClaim(claim, owners)
 
 
-def _ordinals(of: NodeSet, held: Iterable[Child]) -> dict[str, int]:
-    """The ordinals of claims by name; claims of nodes, and of another padding, have none."""
-    templates = [(found.get("metadata") or {}).get("name", "") for found in of.spec.volume_claim_templates]
-    found: dict[str, int] = {}
-    for claim in held:
+def _ordinals(node_set: NodeSet, claims: Iterable[Child]) -> dict[str, int]:
+    """Ordinals of claims by name; claims of DaemonSet mode and of another padding have none."""
+    templates = [(template.get("metadata") or {}).get("name", "") for template in node_set.spec.volume_claim_templates]
+    ordinals: dict[str, int] = {}
+    for claim in claims:
         for template in templates:
-            digits = claim.metadata.name.removeprefix(of.claim_name(template, ""))
-            if digits.isascii() and digits.isdigit() and of.padded(int(digits)) == digits:
-                found[claim.metadata.name] = int(digits)
-    return found
+            digits = claim.metadata.name.removeprefix(node_set.claim_name(template, ""))
+            if digits.isascii() and digits.isdigit() and node_set.padded(int(digits)) == digits:
+                ordinals[claim.metadata.name] = int(digits)
+    return ordinals
 
 
-def _owners(of: NodeSet, claim: Child, *, owned: bool) -> tuple[Piece, ...] | None:
-    """The owners the claim should have; None if it has them. Other people's stay as they are."""
+def _owners(node_set: NodeSet, claim: Child, *, owned: bool) -> tuple[Piece, ...] | None:
+    """The owners that the claim should have; None if it has them. Other owners are kept."""
     live = claim.metadata.owner_references
-    others = [owner for owner in live if owner.uid != of.metadata.uid]
+    others = [owner for owner in live if owner.uid != node_set.metadata.uid]
     if owned == (len(others) < len(live)) or (owned and any(owner.controller for owner in others)):
         return None
     kept: list[Piece] = [msgspec.to_builtins(owner) for owner in others]
-    return (*kept, NODE_SETS.owner(of)) if owned else tuple(kept)
+    return (*kept, NODE_SETS.owner(node_set)) if owned else tuple(kept)

@@ -1,121 +1,110 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who wants a host drained, what Slurm is told, and when a worker may be deleted. Pure.
+"""Why a host is drained, what the operator writes to Slurm, and when a worker may be deleted. Pure.
 
-Every drain of ours carries our prefix in its reason. A drain without it belongs to somebody else: it is honoured and
-never undone. A worker is deleted only on a fresh, positive word that nothing is on it, or by an explicit override.
+Every drain of the operator has a reason with our prefix. A drain without the prefix belongs to an administrator or to
+Slurm: the operator respects it and never undoes it. A worker is deleted only if Slurm has recently confirmed that
+nothing runs on it, or if a user overrides this.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
 
+from slinky.api.fields.drain import Drain
 from slinky.api.names import metadata
-from slinky.kube.types import Condition
 from slinky.kube.views import Node
-from slinky.operator.nodeset.objects import LEAVING
+from slinky.operator.nodeset.actions import CancelJobs, UpdateHost
+from slinky.operator.nodeset.causes import RemovalCause
+from slinky.operator.nodeset.objects import TERMINATING_REASON
 from slinky.operator.nodeset.workers import UNREGISTERED_AFTER, Worker
 from slinky.slurm import NodeUpdate
 
 LONGEST_REASON = 256
-LOST = "unregistered"
-
-_CAUSES = {
-    "scale-in": "scaled in",
-    "update": "replaced by a new revision",
-    "deletion": "deleted with its NodeSet",
-    "scaling-mode": "of another scaling mode",
-    "node": "on a node that no longer fits",
-    LOST: "not registered in Slurm",
-}
 
 
-class DrainCause(NamedTuple):
-    """Somebody wants a host drained."""
-
-    owner: str
-    text: str
-
-    @property
-    def reason(self) -> str:
-        """What Slurm is told."""
-        return clean(f"{metadata.REASON_PREFIX}{self.text}")
-
-
-def cause(worker: Worker, propagated: tuple[str, ...] = ()) -> DrainCause | None:
-    """Why this worker's host should take no new jobs, if so: its own end, its node, or a person's wish."""
+def drain_reason(worker: Worker, propagated_conditions: tuple[str, ...] = ()) -> str:
+    """Why the host should accept no new jobs: its removal, its node, or an annotation; empty if it should not drain."""
     if worker.condemned:
-        why = _CAUSES.get(worker.condemned.cause, worker.condemned.cause)
-        return DrainCause(worker.condemned.cause, f"Pod {worker.meta.key} is {why}")
+        return f"Pod {worker.meta.key} is {worker.condemned.description}"
     if worker.node is not None and worker.node.spec.unschedulable:
-        return DrainCause("node", _node_text(worker.node, propagated))
-    if worker.cordoned:
-        return DrainCause("user", f"Pod {worker.meta.key} was cordoned")
-    return None
+        return _node_reason(worker.node, propagated_conditions)
+    return f"Pod {worker.meta.key} was cordoned" if worker.cordoned else ""
 
 
-def change(worker: Worker, why: DrainCause | None) -> tuple[str, NodeUpdate] | None:
-    """What to tell Slurm about the host, with a word for it; None when it is as it should be."""
+def drain_actions(worker: Worker, reason: str) -> Iterable[UpdateHost]:
+    """Drain, undrain or resume the host, if its state in Slurm differs from what `reason` asks for."""
     host = worker.host
     if host is None:
-        return None
-    state, ours = host.state, host.reason.startswith(metadata.REASON_PREFIX)
-    if why is not None:
-        if state.draining and (not ours or host.reason == why.reason):
-            return None
-        return "drain", NodeUpdate(state=["DRAIN"], reason=why.reason)
-    if state.draining and ours and not worker.leaving:
-        return "undrain", NodeUpdate(state=["UNDRAIN"])
-    # A worker that came back after its pod was stopped: nobody else would ever take that DOWN away.
-    if state.down and host.reason == LEAVING and worker.ready:
-        return "resume", NodeUpdate(state=["RESUME"])
-    return None
+        return
+    ours, text = host.reason.startswith(metadata.REASON_PREFIX), slurm_reason(reason)
+    change: tuple[str, NodeUpdate] | None = None
+    if reason:
+        if not host.state.draining or (ours and host.reason != text):
+            change = "drain", NodeUpdate(state=["DRAIN"], reason=text)
+    elif host.state.draining and ours and not worker.terminating:
+        change = "undrain", NodeUpdate(state=["UNDRAIN"])
+    # The worker came back after its pod was stopped; nothing else would remove this DOWN.
+    elif host.state.down and host.reason == TERMINATING_REASON and worker.ready:
+        change = "resume", NodeUpdate(state=["RESUME"])
+    if change:
+        what, update = change
+        yield UpdateHost(worker.hostname, update, what, reason, expected_reason=host.reason)
 
 
-def unregistered(worker: Worker, patience: float = UNREGISTERED_AFTER) -> bool:
-    """Slurmd is well and Slurm freshly says that it has no such host, for longer than registering takes."""
-    return worker.absent and min(worker.ready_seconds, worker.absent_seconds) > patience
+def timeout_actions(drain: Drain, worker: Worker) -> Iterable[CancelJobs | UpdateHost]:
+    """End the jobs that still run on a draining host after `drain.timeout`, as `drain.onTimeout` says."""
+    limit, host = drain.timeout_seconds, worker.host
+    if limit is None or worker.condemned is None or host is None or not (host.state.draining and host.state.busy):
+        return
+    if worker.condemned.seconds(worker.now) < limit:
+        return
+    if drain.on_timeout == "Cancel":
+        yield CancelJobs(worker.hostname)
+    elif drain.on_timeout == "Requeue":
+        # Slurm requeues the batch jobs of a host that goes down.
+        yield UpdateHost(worker.hostname, NodeUpdate(state=["DOWN"], reason=slurm_reason("drain timed out")), "down")
 
 
-def _given_up(worker: Worker) -> bool:
-    """Chosen because Slurm did not know it, and it still does not."""
-    return worker.absent and worker.condemned is not None and worker.condemned.cause == LOST
+def is_unregistered(worker: Worker, after_seconds: float = UNREGISTERED_AFTER) -> bool:
+    """Whether slurmd has been ready and Slurm has not had the host for longer than a registration takes."""
+    return worker.absent and min(worker.ready_seconds, worker.absent_seconds) > after_seconds
 
 
-#: What permits the deletion of a worker, in words for its event; everything else forbids it.
+def _is_still_unregistered(worker: Worker) -> bool:
+    """Whether it was condemned because Slurm did not have the host, and Slurm still does not have it."""
+    return worker.absent and worker.condemned is not None and worker.condemned.cause == RemovalCause.UNREGISTERED
+
+
+#: What permits the deletion of a worker, with the text of its event; without one of these it is not deleted.
 PERMISSIONS: tuple[tuple[Callable[[Worker], bool], str], ...] = (
     (lambda worker: worker.pod.finished, "its containers have ended"),
-    (lambda worker: not worker.pod.spec.node_name, "it was never placed"),
-    (lambda worker: worker.meta.annotations.get(metadata.FORCE_DELETE) == "true", "forced by a person"),
-    (lambda worker: worker.drained, "drained"),
-    (lambda worker: worker.absent and not worker.ready, "Slurm does not know it and its slurmd does not answer"),
-    (_given_up, "not registered in Slurm"),
-    (unregistered, "not registered in Slurm"),
+    (lambda worker: not worker.pod.spec.node_name, "it was never scheduled to a node"),
+    (lambda worker: worker.meta.annotations.get(metadata.FORCE_DELETE) == "true", "its deletion was forced by a user"),
+    (lambda worker: worker.drained, "it is drained"),
+    (lambda worker: worker.absent and not worker.ready, "Slurm does not have it and its slurmd does not respond"),
+    (_is_still_unregistered, "it is not registered in Slurm"),
+    (is_unregistered, "it is not registered in Slurm"),
 )
 
 
-def permission(worker: Worker, *, forced: bool = False) -> str:
+def deletion_permission(worker: Worker, *, forced: bool = False) -> str:
     """Why this worker may be deleted now; empty if it may not."""
-    found = next((words for permits, words in PERMISSIONS if permits(worker)), "")
-    return found or ("forced by a person" if forced else "")
+    reason = next((text for permits, text in PERMISSIONS if permits(worker)), "")
+    return reason or ("its deletion was forced by a user" if forced else "")
 
 
-def in_maintenance(worker: Worker, reservation: str) -> bool:
-    """The host stands in this maintenance reservation now."""
-    host = worker.host
-    return host is not None and "MAINTENANCE" in host.state and host.reservation == reservation
+def slurm_reason(text: str) -> str:
+    """The reason as it is written to Slurm, with our prefix."""
+    return clean_text(f"{metadata.REASON_PREFIX}{text}")
 
 
-def clean(text: str) -> str:
-    """Text that can be a reason: one line, nothing unprintable, not too long."""
+def clean_text(text: str) -> str:
+    """Make text usable as a reason: one line, printable, not too long."""
     line = "".join(character if character.isprintable() else " " for character in text)
     return " ".join(line.split())[:LONGEST_REASON]
 
 
-def _node_text(node: Node, propagated: tuple[str, ...]) -> str:
-    if given := clean(node.metadata.annotations.get(metadata.NODE_CORDON_REASON, "")):
-        return given
-    said = [_said(found) for found in node.status.conditions if found.type in propagated and found.status == "True"]
-    return " ".join(said) or f"Node {node.metadata.name} was cordoned"
-
-
-def _said(condition: Condition) -> str:
-    return f"({condition.reason}: {condition.message})"
+def _node_reason(node: Node, propagated_conditions: tuple[str, ...]) -> str:
+    if text := clean_text(node.metadata.annotations.get(metadata.NODE_CORDON_REASON, "")):
+        return text
+    active = [item for item in node.status.conditions if item.type in propagated_conditions and item.status == "True"]
+    texts = [f"({condition.reason}: {condition.message})" for condition in active]
+    return " ".join(texts) or f"Node {node.metadata.name} was cordoned"

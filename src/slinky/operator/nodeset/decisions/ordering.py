@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which worker goes first when one must: the one whose loss does least harm. Pure.
+"""Which workers are removed first: those whose removal disturbs least. Pure.
 
-The first difference decides: not placed, not running, not ready and without a job, a lower deletion cost, known to be
-idle, an earlier end of its jobs, asked to be drained, a higher ordinal, ready more recently, made more recently.
+The first difference decides: not scheduled, not running, not ready and without a job, a lower deletion cost, known to
+be idle, an earlier end of its jobs, cordoned, a higher ordinal, ready more recently, created more recently.
 """
 
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ from slinky.operator.nodeset.workers import Worker
 _PHASES = {"Pending": 0, "Unknown": 1}
 
 
-def harm(worker: Worker) -> tuple[object, ...]:
-    """Sorts workers by how much their loss would hurt."""
+def removal_rank(worker: Worker) -> tuple[object, ...]:
+    """Sort key: workers with a lower rank are removed first."""
     return (
         bool(worker.pod.spec.node_name),
         _PHASES.get(worker.pod.status.phase, 2),
-        worker.ready or worker.busy is True,  # Slurm starts jobs on a new worker before the kubelet calls it ready
-        _cost(worker),
+        worker.ready or worker.busy is True,  # Slurm starts jobs on a new worker before the kubelet reports it ready
+        _deletion_cost(worker),
         worker.busy is not False,
         worker.deadline,
         not worker.cordoned,
@@ -30,12 +30,12 @@ def harm(worker: Worker) -> tuple[object, ...]:
     )
 
 
-def least_harm(workers: Iterable[Worker]) -> list[Worker]:
-    """Workers in the order in which they should go."""
-    return sorted(workers, key=harm)
+def removal_order(workers: Iterable[Worker]) -> list[Worker]:
+    """Workers in the order in which they should be removed."""
+    return sorted(workers, key=removal_rank)
 
 
-def _cost(worker: Worker) -> int:
+def _deletion_cost(worker: Worker) -> int:
     try:
         return int(worker.meta.annotations.get(metadata.POD_DELETION_COST, "0"))
     except ValueError:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The maintenance reservation of a scheduled update: when it is made, changed and removed. Pure.
+"""The maintenance reservation of a scheduled update: when it is created, changed and deleted. Pure.
 
-A reservation that ended is reaped by Slurm, so having made one for a start time is remembered in a condition; another
-is made only for another start time. One that repeats itself keeps the time to which Slurm has moved it, until a person
-asks for another one. While it is in force only its hosts change.
+Slurm deletes a reservation when it ends, so the condition ReservationCreated records the start time for which one was
+created; another one is created only for another start time. Slurm moves the start of a recurring reservation; the
+operator keeps that time until a user asks for another one. While a reservation is active, only its hosts change.
 """
 
 from collections.abc import Collection, Iterable, Set
+from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import ClassVar
 
 from slinky.api.fields.amounts import seconds
 from slinky.api.fields.conditions import RESERVATION_CREATED
@@ -24,103 +25,116 @@ FLAGS = ("IGNORE_JOBS", "MAINT")
 RECURRING = frozenset({"HOURLY", "DAILY", "WEEKLY", "WEEKDAY", "WEEKEND"})
 
 
-class Reserve(NamedTuple):
-    """Make the reservation, or give it these hosts."""
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Create the reservation, or change it."""
+
+    label: ClassVar[str] = "reserve"
 
     request: ReservationRequest
     start: str
 
 
-class EndReservation(NamedTuple):
-    """Remove the reservation."""
+@dataclass(frozen=True, slots=True)
+class EndReservation:
+    """Delete the reservation."""
+
+    label: ClassVar[str] = "release"
 
     name: str
 
 
-def wanted(of: NodeSet) -> bool:
-    """A scheduled update is asked for."""
-    going = of.metadata.deleting or not (of.per_node or of.spec.replicas)
-    return of.spec.update_strategy.type == "ScheduledUpdate" and not going and bool(_start(of))
+def is_wanted(node_set: NodeSet) -> bool:
+    """Whether the spec asks for a scheduled update of existing workers."""
+    removed = node_set.metadata.deleting or not (node_set.per_node or node_set.spec.replicas)
+    return node_set.spec.update_strategy.type == "ScheduledUpdate" and not removed and bool(_start(node_set))
 
 
-def finalizers(of: NodeSet, sight: SlurmSnapshot, held: Set[str]) -> Set[str]:
-    """What holds a NodeSet until it has been cleared up after, beside what somebody else put there."""
-    gone = sight.trusted and of.reservation_name not in sight.reservations
-    needed = wanted(of) or (metadata.RESERVATION_FINALIZER in held and not gone)
+def desired_finalizers(node_set: NodeSet, slurm: SlurmSnapshot, current: Set[str]) -> Set[str]:
+    """The finalizers that a NodeSet should have; those of other controllers are kept."""
+    gone = slurm.trusted and node_set.reservation_name not in slurm.reservations
+    needed = is_wanted(node_set) or (metadata.RESERVATION_FINALIZER in current and not gone)
     ours = {metadata.DRAIN_FINALIZER, metadata.RESERVATION_FINALIZER} if needed else {metadata.DRAIN_FINALIZER}
-    return (held - {metadata.RESERVATION_FINALIZER}) | ours
+    return (current - {metadata.RESERVATION_FINALIZER}) | ours
 
 
-def step(
-    of: NodeSet, workers: tuple[Worker, ...], sight: SlurmSnapshot, now: datetime
+def next_action(
+    node_set: NodeSet, workers: tuple[Worker, ...], slurm: SlurmSnapshot, now: datetime
 ) -> Reserve | EndReservation | None:
-    """What to do about the reservation now; nothing without fresh knowledge."""
-    if not sight.trusted:
+    """The next action on the reservation; None if the snapshot of Slurm is not trusted."""
+    if not slurm.trusted:
         return None
-    held = sight.reservations.get(of.reservation_name)
-    if not wanted(of):
-        return EndReservation(held.name) if held else None
+    live = slurm.reservations.get(node_set.reservation_name)
+    if not is_wanted(node_set):
+        return EndReservation(live.name) if live else None
     hosts = sorted(worker.hostname for worker in workers if worker.host is not None)
-    if not hosts or (held is None and made_for(of) == _start(of)):
+    if not hosts or (live is None and created_for(node_set) == _start(node_set)):
         return None
-    if held is None or (_moved(of, held) and not held.active(now.timestamp())):
-        return Reserve(_request(of, hosts), _start(of))
-    if _hosts(held.node_list) != hosts:
-        return Reserve(ReservationRequest(name=held.name, node_list=hosts), _start(of))
+    if live is None or (_has_changed(node_set, live) and not live.active(now.timestamp())):
+        return Reserve(_request(node_set, hosts), _start(node_set))
+    if _hosts(live.node_list) != hosts:
+        return Reserve(ReservationRequest(name=live.name, node_list=hosts), _start(node_set))
     return None
 
 
-def without(
-    of: NodeSet, gone: Collection[str], workers: Iterable[Worker], sight: SlurmSnapshot
+def release_hosts(
+    node_set: NodeSet, removed: Collection[str], workers: Iterable[Worker], slurm: SlurmSnapshot
 ) -> Reserve | EndReservation | None:
-    """Takes hosts out of the reservation, since Slurm forgets no host that is reserved; they join when they return.
+    """Take hosts out of the reservation, because Slurm does not delete a reserved host; they join when they return.
 
-    One that holds nothing else is removed instead: its update is under way. One that repeats itself is left as it is.
+    If no host would remain, the reservation is deleted: its update is in progress. A recurring reservation is left as
+    it is.
     """
-    held = sight.reservations.get(of.reservation_name) if sight.trusted else None
-    hosts = _hosts(held.node_list) if held else []
-    if held is None or not set(gone) & set(hosts):
+    live = slurm.reservations.get(node_set.reservation_name) if slurm.trusted else None
+    hosts = _hosts(live.node_list) if live else []
+    if live is None or not set(removed) & set(hosts):
         return None
-    # What is seen of the reservation may be a few seconds old and name hosts that were forgotten meanwhile.
-    there = {worker.hostname for worker in workers if worker.ready and worker.host is not None}
-    left = [host for host in hosts if host in there and host not in gone]
-    if left:
-        return Reserve(ReservationRequest(name=held.name, node_list=left), _start(of))
-    return None if RECURRING & set(held.flags) else EndReservation(held.name)
+    # The snapshot of the reservation may be a few seconds old and contain hosts that were deleted meanwhile.
+    present = {worker.hostname for worker in workers if worker.ready and worker.host is not None}
+    remaining = [host for host in hosts if host in present and host not in removed]
+    if remaining:
+        return Reserve(ReservationRequest(name=live.name, node_list=remaining), _start(node_set))
+    return None if RECURRING & set(live.flags) else EndReservation(live.name)
 
 
-def made_for(of: NodeSet) -> str:
-    """The start time for which a reservation was made, as the condition remembers it."""
-    found = find_condition(of.status.conditions, RESERVATION_CREATED)
-    return found.message if found and found.status == "True" else ""
+def created_for(node_set: NodeSet) -> str:
+    """The start time for which a reservation was created, from the condition ReservationCreated."""
+    condition = find_condition(node_set.status.conditions, RESERVATION_CREATED)
+    return condition.message if condition and condition.status == "True" else ""
 
 
-def _moved(of: NodeSet, held: Reservation) -> bool:
-    """A person has asked for another time since it was made.
+def is_in_maintenance(worker: Worker, reservation: str) -> bool:
+    """Whether the host is in this maintenance reservation now."""
+    host = worker.host
+    return host is not None and "MAINTENANCE" in host.state and host.reservation == reservation
 
-    Slurm itself moves one that repeats itself, so where such a one starts says nothing.
+
+def _has_changed(node_set: NodeSet, live: Reservation) -> bool:
+    """Whether a user has asked for another start or duration since the reservation was created.
+
+    Slurm moves the start of a recurring reservation, so its start in Slurm is not compared.
     """
-    before, lasting = made_for(of), held.end_time.whole - held.start_time.whole
-    known = before or not RECURRING & set(held.flags)
-    return bool(known and before != _start(of)) or (lasting > 0 and lasting != 60 * _minutes(of))
+    created, length = created_for(node_set), live.end_time.whole - live.start_time.whole
+    known = created or not RECURRING & set(live.flags)
+    return bool(known and created != _start(node_set)) or (length > 0 and length != 60 * _minutes(node_set))
 
 
-def _minutes(of: NodeSet) -> int:
-    return int(seconds(of.spec.update_strategy.scheduled_update.duration) // 60)
+def _minutes(node_set: NodeSet) -> int:
+    return int(seconds(node_set.spec.update_strategy.scheduled_update.duration) // 60)
 
 
-def _start(of: NodeSet) -> str:
-    return of.spec.update_strategy.scheduled_update.start_time or ""
+def _start(node_set: NodeSet) -> str:
+    return node_set.spec.update_strategy.scheduled_update.start_time or ""
 
 
-def _request(of: NodeSet, hosts: list[str]) -> ReservationRequest:
-    asked = of.spec.update_strategy.scheduled_update
+def _request(node_set: NodeSet, hosts: list[str]) -> ReservationRequest:
+    flags = node_set.spec.update_strategy.scheduled_update.flags
     return ReservationRequest(
-        name=of.reservation_name,
-        start_time=number(int(datetime.fromisoformat(_start(of)).timestamp())),
-        duration=number(_minutes(of)),
+        name=node_set.reservation_name,
+        start_time=number(int(datetime.fromisoformat(_start(node_set)).timestamp())),
+        duration=number(_minutes(node_set)),
         node_list=hosts,
-        flags=sorted({*FLAGS, *(flag.upper() for flag in asked.flags)}),
+        flags=sorted({*FLAGS, *(flag.upper() for flag in flags)}),
         users=[USER],
     )
 

@@ -1,60 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many workers there should be, which slots are empty and which workers are too many. Pure.
+"""How many workers should exist, which slots are vacant and which workers are surplus. Pure.
 
-A slot stays taken until its pod is gone, condemned or not, so no two workers ever have one name. But a worker that was
-scaled away serves nobody new, so it does not count: a set that grows again gets others beside it.
+A slot stays occupied until its pod is gone, even if the worker is condemned, so two workers never have the same name.
+A worker that is scaled in does not count as a replica, because it accepts no new jobs: a NodeSet that grows again gets
+additional workers beside it.
 """
 
 from collections.abc import Mapping, Sequence
 
 from slinky.api.fields.amounts import scaled_value
 from slinky.api.nodeset import NodeSet
-from slinky.operator.nodeset.decisions.ordering import least_harm
-from slinky.operator.nodeset.decisions.rollout import awaiting
+from slinky.operator.nodeset.causes import RemovalCause
+from slinky.operator.nodeset.decisions.ordering import removal_order
+from slinky.operator.nodeset.decisions.rollout import outdated_workers
 from slinky.operator.nodeset.objects import Slot
 from slinky.operator.nodeset.workers import Worker
 
-#: Causes of condemnation after which the slot is not filled again.
-SCALE_IN = "scale-in"
-MODE = "scaling-mode"
+#: Causes after which the slot of the worker is not filled again.
+_NOT_REPLACED = frozenset({RemovalCause.SCALE_IN, RemovalCause.SCALING_MODE})
 
 
-def target(of: NodeSet, workers: Sequence[Worker], revision: str) -> int:
-    """How many workers should exist now: more than asked for while a rolling update may surge."""
-    if not awaiting(of, workers, revision):
-        return of.spec.replicas
-    return of.spec.replicas + scaled_value(of.spec.update_strategy.rolling_update.max_surge, of.spec.replicas)
+def target_replicas(node_set: NodeSet, workers: Sequence[Worker], revision: str) -> int:
+    """How many workers should exist now: `replicas`, and up to `maxSurge` more during a rolling update."""
+    replicas = node_set.spec.replicas
+    if not outdated_workers(node_set, workers, revision):
+        return replicas
+    return replicas + scaled_value(node_set.spec.update_strategy.rolling_update.max_surge, replicas)
 
 
-def vacant(workers: Sequence[Worker], want: int, pins: Mapping[str, str]) -> list[Slot]:
-    """Slots to fill: the lowest free ordinals, each on the node where it is pinned."""
-    taken = {worker.ordinal for worker in workers}
-    missing = want - sum(not scaled_away(worker) for worker in workers)
-    found: list[Slot] = []
+def vacant_slots(workers: Sequence[Worker], target: int, pins: Mapping[str, str]) -> list[Slot]:
+    """Slots to fill: the lowest free ordinals, each on the node to which it is pinned."""
+    occupied = {worker.ordinal for worker in workers}
+    missing = target - sum(not is_scaled_in(worker) for worker in workers)
+    slots: list[Slot] = []
     ordinal = 0
-    while len(found) < missing:
-        if ordinal not in taken:
-            found.append(Slot(ordinal, node=pins.get(str(ordinal), "")))
+    while len(slots) < missing:
+        if ordinal not in occupied:
+            slots.append(Slot(ordinal, node=pins.get(str(ordinal), "")))
         ordinal += 1
-    return found
+    return slots
 
 
-def scaled_away(worker: Worker) -> bool:
-    """It was too many, and finishes its jobs."""
-    return worker.condemned is not None and worker.condemned.cause == SCALE_IN
+def is_scaled_in(worker: Worker) -> bool:
+    """Whether it was surplus and only finishes its jobs."""
+    return worker.condemned is not None and worker.condemned.cause == RemovalCause.SCALE_IN
 
 
-def surplus(workers: Sequence[Worker], want: int) -> list[Worker]:
-    """Workers that are too many: first those that have to go anyway, then those whose loss does least harm."""
-    doomed = {SCALE_IN, MODE}
+def surplus_workers(workers: Sequence[Worker], target: int) -> list[Worker]:
+    """Workers beyond the target: first those that are condemned anyway, then those whose removal disturbs least."""
     counted = [
         worker
         for worker in workers
-        if not worker.leaving and not (worker.condemned and worker.condemned.cause in doomed)
+        if not worker.terminating and not (worker.condemned and worker.condemned.cause in _NOT_REPLACED)
     ]
-    excess = len(counted) - want
+    excess = len(counted) - target
     if excess <= 0:
         return []
-    ordered = least_harm(counted)
+    ordered = removal_order(counted)
     ordered.sort(key=lambda worker: worker.condemned is None)
     return ordered[:excess]

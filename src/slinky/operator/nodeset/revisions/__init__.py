@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Revisions of a NodeSet: computing, storing, rolling back, adopting workers."""
+"""Revisions of a NodeSet: comparing, storing, rolling back, and adopting workers."""

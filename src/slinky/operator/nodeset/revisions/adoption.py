@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes over workers, and revisions of them, that have lost the NodeSet under whose name they were made.
+"""Adopts workers, and their revisions, whose NodeSet was deleted without them.
 
-So a NodeSet can be deleted with `--cascade=orphan` and made again while jobs run: its workers keep their pods, and are
-not updated if they are what the new set wants.
+So a NodeSet can be deleted with `--cascade=orphan` and created again while jobs run: its workers keep running, and are
+replaced only if they differ from what the new NodeSet specifies.
 """
 
 import asyncio
@@ -22,60 +22,60 @@ from slinky.operator.framework.context import Context
 from slinky.operator.metrics import WRITES
 from slinky.operator.nodeset.revisions.revision import REVISIONS, Revision
 
-#: So many requests at once.
-ABREAST = 16
-#: So many names in one event.
-NAMED = 5
+MAX_CONCURRENT_REQUESTS = 16
+#: How many names an event lists.
+MAX_NAMES = 5
 
 
 class Adoption:
-    """Gives orphans their set."""
+    """Adopts orphaned pods and revisions."""
 
     def __init__(self, world: Context, revisions: Cache[Revision]) -> None:
         self.world = world
         self.revisions = revisions
         world.pods.add_indexes({orphans.BY_SET: orphans.by_set})
         revisions.add_indexes({orphans.BY_SET: orphans.by_set})
-        self._limit = asyncio.Semaphore(ABREAST)
+        self._limit = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
 
-    async def adopt(self, of: NodeSet, note: Callable[..., None]) -> None:
-        """Take over what fits. Raises `Later` if the set itself is on its way out."""
-        pods = [found for found in self.world.pods.by(orphans.BY_SET, str(of.key)) if fits(of, found)]
-        kept = [found for found in self.revisions.by(orphans.BY_SET, str(of.key)) if ours(of, found)]
-        if not (pods or kept):
+    async def adopt(self, node_set: NodeSet, record_event: Callable[..., None]) -> None:
+        """Adopt matching pods and revisions. Raises `Later` if the NodeSet itself is being deleted."""
+        key = str(node_set.key)
+        pods = [pod for pod in self.world.pods.by(orphans.BY_SET, key) if matches_pod(node_set, pod)]
+        revisions = [item for item in self.revisions.by(orphans.BY_SET, key) if matches_labels(node_set, item)]
+        if not (pods or revisions):
             return
-        live = await self.world.client.find(NODE_SETS, of.key)
-        if live is None or live.metadata.uid != of.metadata.uid or live.metadata.deleting:
-            raise Later(f"NodeSet {of.key} is going")
+        live = await self.world.client.find(NODE_SETS, node_set.key)
+        if live is None or live.metadata.uid != node_set.metadata.uid or live.metadata.deleting:
+            raise Later(f"NodeSet {key} is being deleted")
         await asyncio.gather(
-            *(self._own(of, PODS, self.world.pods, found) for found in pods),
-            *(self._own(of, REVISIONS, self.revisions, found) for found in kept),
+            *(self._add_owner(node_set, PODS, self.world.pods, pod) for pod in pods),
+            *(self._add_owner(node_set, REVISIONS, self.revisions, item) for item in revisions),
         )
         if pods:
-            names = ", ".join(sorted(found.metadata.name for found in pods)[:NAMED])
-            more = f" and {len(pods) - NAMED} more" if len(pods) > NAMED else ""
-            note("AdoptedPods", f"Took over pods that had lost their NodeSet: {names}{more}")
+            names = ", ".join(sorted(pod.metadata.name for pod in pods)[:MAX_NAMES])
+            more = f" and {len(pods) - MAX_NAMES} more" if len(pods) > MAX_NAMES else ""
+            record_event("AdoptedPods", f"Adopted pods without a NodeSet: {names}{more}")
 
-    async def _own(self, of: NodeSet, resource: Any, cache: Cache[Any], found: HasMeta) -> None:
-        meta = found.metadata
+    async def _add_owner(self, node_set: NodeSet, resource: Any, cache: Cache[Any], child: HasMeta) -> None:
+        meta = child.metadata
         owners = [msgspec.to_builtins(owner) for owner in meta.owner_references]
-        # The version makes sure that nobody else has just done the same.
+        # The patch fails if the object has changed since, for example because another controller adopted it.
         identity = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-        patch = {"metadata": {**identity, "ownerReferences": [*owners, NODE_SETS.owner(of)]}}
+        patch = {"metadata": {**identity, "ownerReferences": [*owners, NODE_SETS.owner(node_set)]}}
         async with self._limit:
             WRITES.labels("patch", resource.kind).inc()
             cache.record_write(await self.world.client.patch(resource, meta.key, patch))
 
 
-def ours(of: NodeSet, found: HasMeta) -> bool:
-    """It was made for a set of this name, in this cluster."""
-    labels, cluster = found.metadata.labels, of.spec.controller_ref.name
-    return of.selector.items() <= labels.items() and labels.get(metadata.CLUSTER, cluster) == cluster
+def matches_labels(node_set: NodeSet, child: HasMeta) -> bool:
+    """Whether it was created for a NodeSet of this name in this cluster."""
+    labels, cluster = child.metadata.labels, node_set.spec.controller_ref.name
+    return node_set.selector.items() <= labels.items() and labels.get(metadata.CLUSTER, cluster) == cluster
 
 
-def fits(of: NodeSet, pod: Pod) -> bool:
-    """It could have been made by this very set: its name says so too."""
+def matches_pod(node_set: NodeSet, pod: Pod) -> bool:
+    """Whether this NodeSet could have created the pod: its name and labels match, and it has not finished."""
     name = pod.metadata.name
     per_node = pod.metadata.labels.get(metadata.SCALING_MODE) == "DaemonSet"
-    named = name.startswith(f"{of.metadata.name}-") if per_node else of.ordinal(name) is not None
-    return named and ours(of, pod) and not pod.finished
+    named = name.startswith(f"{node_set.metadata.name}-") if per_node else node_set.ordinal(name) is not None
+    return named and matches_labels(node_set, pod) and not pod.finished

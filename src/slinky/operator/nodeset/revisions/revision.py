@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a revision of workers is, and which of those that were kept is the one that is wanted. Pure.
+"""What a revision of workers is, and which stored revision belongs to the current spec. Pure.
 
-A revision is kept as a ControllerRevision: its `data` are the fields of the NodeSet that make a worker what it is, its
-annotation `CONTENTS` is a digest of the keys and files such a worker has read. Revisions are told apart by what they
-mean and never by how they are written, so neither an upgrade of the operator nor one that another operator has kept
-replaces a worker.
+A revision is stored as a ControllerRevision: its `data` are the fields of the NodeSet that determine its workers, and
+an annotation has a digest of the keys and files that its workers have read. Revisions are compared by meaning, not by
+spelling, so neither an upgrade of the operator nor a revision that another operator stored replaces a worker.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,76 +19,77 @@ from slinky.kube.types import Key, Object
 from slinky.operator.framework.diff import fingerprint
 from slinky.operator.nodeset.objects import WorkerHashes
 
-#: The fields of a NodeSet that make a worker what it is.
+#: The fields of a NodeSet that determine its workers.
 FIELDS = ("template", "slurmd", "logfile", "ssh", "extraConf", "ordinalPadding", "oversubscribeNode")
 PREVIOUS = "previous"
 
-_AMOUNTS = frozenset({"limits", "requests", "capacity"})
-#: Marks of a patch, and what a server or a typed client adds to a template by itself.
-_NOISE = frozenset({"$patch", "creationTimestamp"})
+_QUANTITIES = frozenset({"limits", "requests", "capacity"})
+#: Keys without meaning: patch directives, and what a server or a typed client adds to a template.
+_IGNORED = frozenset({"$patch", "creationTimestamp"})
 
 
 class Revision(Object, frozen=True):
-    """A kept revision."""
+    """A stored revision."""
 
     revision: int = 0
     data: Any = None
 
     @property
     def hash(self) -> str:
-        """What its workers carry."""
+        """Hash of the revision, as in the label of its workers."""
         return self.metadata.labels.get(metadata.REVISION, "")
 
     @property
     def contents(self) -> str:
-        """The digest of what its workers have read; empty if whoever kept it did not say."""
+        """Digest of the keys and files that its workers have read; empty if another operator stored it without."""
         return self.metadata.annotations.get(metadata.REVISION_CONTENTS, "")
 
 
 REVISIONS = Resource("apps/v1", "ControllerRevision", "controllerrevisions", Revision)
 
 
-def template(of: NodeSet) -> dict[str, Any]:
-    """What is kept of a NodeSet: only what was asked for, never what this release builds of it."""
-    spec = msgspec.to_builtins(of.spec)
+def template(node_set: NodeSet) -> dict[str, Any]:
+    """The stored fields of a NodeSet: only what the spec sets, not what the operator derives from it."""
+    spec = msgspec.to_builtins(node_set.spec)
     return {"spec": {field: spec[field] for field in FIELDS if field in spec}}
 
 
-def contents(hashes: WorkerHashes) -> str:
-    """A digest of the keys and files that a worker reads."""
+def contents_digest(hashes: WorkerHashes) -> str:
+    """Digest of the keys and files that a worker reads."""
     return fingerprint({"slurmKey": hashes.slurm_key, "sshd": hashes.sshd, "sssd": hashes.sssd})
 
 
-def same(one: Any, other: Any) -> bool:
-    """Two kept templates mean the same workers."""
-    return _meaning(one) == _meaning(other)
+def same_workers(first: Any, second: Any) -> bool:
+    """Whether two stored templates mean the same workers."""
+    return _normalized(first) == _normalized(second)
 
 
-def chosen(kept: Iterable[Revision], data: Any, read: str) -> Revision | None:
-    """The kept revision that is wanted; the newest, and rather one that says what its workers have read."""
-    fitting = [found for found in kept if found.contents in {"", read} and same(found.data, data)]
-    return max(fitting, key=lambda found: (bool(found.contents), found.revision), default=None)
+def find_match(stored: Iterable[Revision], data: Any, contents: str) -> Revision | None:
+    """The stored revision with this template and these contents; the newest, and preferably one with a digest."""
+    matches = [item for item in stored if item.contents in {"", contents} and same_workers(item.data, data)]
+    return max(matches, key=lambda item: (bool(item.contents), item.revision), default=None)
 
 
-def manifest(of: NodeSet, data: Any, read: str, number: int, collisions: int = 0) -> dict[str, Any]:
-    """A revision to keep; `collisions` gives it another name where the first is taken by something else."""
-    name = fingerprint({"data": data, "contents": read, "collisions": collisions})[:10]
+def build_manifest(node_set: NodeSet, data: Any, contents: str, number: int, collisions: int = 0) -> dict[str, Any]:
+    """A revision to store; `collisions` changes its name if another object has taken the first one."""
+    name = fingerprint({"data": data, "contents": contents, "collisions": collisions})[:10]
     return REVISIONS.manifest(
-        Key(of.metadata.namespace, f"{of.metadata.name}-{name}"),
+        Key(node_set.metadata.namespace, f"{node_set.metadata.name}-{name}"),
         metadata={
-            "labels": {**of.labels, metadata.REVISION: name},
-            "annotations": {metadata.REVISION_CONTENTS: read},
-            "ownerReferences": [NODE_SETS.owner(of)],
+            "labels": {**node_set.labels, metadata.REVISION: name},
+            "annotations": {metadata.REVISION_CONTENTS: contents},
+            "ownerReferences": [NODE_SETS.owner(node_set)],
         },
         revision=number,
-        data=written(data),
+        data=encode_data(data),
     )
 
 
-def written(data: Any) -> msgspec.Raw:
-    """Data as the API server itself would write them: it takes any other spelling of the same for a change.
+def encode_data(data: Any) -> msgspec.Raw:
+    """Encode data exactly as the API server does, which treats any other spelling as a change.
 
-    Whoever patches a revision, such as the garbage collector when a NodeSet is deleted alone, is refused otherwise.
+    The data of a revision is immutable, so the API server would otherwise refuse every patch of the revision, such as
+    that of the garbage collector when a NodeSet is deleted and its children are orphaned.
     """
     text = msgspec.json.encode(data, order="deterministic").decode()
     for character in "<>&\u2028\u2029":
@@ -97,86 +97,85 @@ def written(data: Any) -> msgspec.Raw:
     return msgspec.Raw(text.encode())
 
 
-def newest(kept: Iterable[Revision]) -> int:
-    """The highest number there is."""
-    return max((found.revision for found in kept), default=0)
+def highest_number(stored: Iterable[Revision]) -> int:
+    """The highest number of a stored revision."""
+    return max((item.revision for item in stored), default=0)
 
 
-def surplus(kept: Collection[Revision], used: Collection[str], limit: int) -> list[Revision]:
-    """Revisions to forget, oldest first: beyond the limit, and never one that a worker carries."""
-    idle = sorted((found for found in kept if found.hash not in used), key=lambda found: found.revision)
-    return idle[: max(0, len(idle) - limit)]
+def surplus_revisions(stored: Collection[Revision], used: Collection[str], limit: int) -> list[Revision]:
+    """Revisions to delete, oldest first: those beyond the limit, except those that a worker has."""
+    unused = sorted((item for item in stored if item.hash not in used), key=lambda item: item.revision)
+    return unused[: max(0, len(unused) - limit)]
 
 
-def current(kept: Iterable[Revision], carried: Mapping[str, int], wanted: Revision) -> str:
-    """The name of the revision that most workers still have; the wanted one, once all have it."""
-    old = [found for found in kept if carried.get(found.hash) and found.hash != wanted.hash]
-    most = max(old, key=lambda found: (carried[found.hash], found.revision), default=wanted)
-    return most.metadata.name
+def current_name(stored: Iterable[Revision], used: Mapping[str, int], update: Revision) -> str:
+    """Name of the old revision that most workers still have; of the new one once all workers have it."""
+    old = [item for item in stored if used.get(item.hash) and item.hash != update.hash]
+    return max(old, key=lambda item: (used[item.hash], item.revision), default=update).metadata.name
 
 
-def asked(kept: Collection[Revision], text: str) -> Revision | None:
-    """The revision that a person names: by its number, by its name, or the one before the newest."""
-    ordered = sorted(kept, key=lambda found: found.revision)
+def find_requested(stored: Collection[Revision], text: str) -> Revision | None:
+    """The revision that a user names: by its number, by its name, or the one before the newest."""
+    ordered = sorted(stored, key=lambda item: item.revision)
     if text == PREVIOUS:
         return ordered[-2] if len(ordered) > 1 else None
-    return next((found for found in ordered if text in {str(found.revision), found.metadata.name}), None)
+    return next((item for item in ordered if text in {str(item.revision), item.metadata.name}), None)
 
 
-def restored(of: NodeSet, data: Any) -> dict[str, Any]:
-    """The merge patch that gives a NodeSet's spec the fields of a kept template."""
-    live, wanted = template(of)["spec"], _without_noise(_spec(data))
-    return _difference(live, {field: value for field, value in wanted.items() if field in FIELDS})
+def restore_patch(node_set: NodeSet, data: Any) -> dict[str, Any]:
+    """The merge patch that gives the spec of a NodeSet the fields of a stored template."""
+    live, desired = template(node_set)["spec"], _without_ignored(_spec(data))
+    return _merge_patch(live, {field: value for field, value in desired.items() if field in FIELDS})
 
 
-def _difference(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """RFC 7386: what turns one mapping into the other."""
-    patch: dict[str, Any] = {key: None for key in live if key not in wanted}
-    for key, value in wanted.items():
-        before = live.get(key)
-        if isinstance(value, Mapping) and isinstance(before, Mapping):
-            if deeper := _difference(before, value):
-                patch[key] = deeper
-        elif value != before:
+def _merge_patch(live: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch (RFC 7386) that turns one mapping into the other."""
+    patch: dict[str, Any] = {key: None for key in live if key not in desired}
+    for key, value in desired.items():
+        old = live.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            if inner := _merge_patch(old, value):
+                patch[key] = inner
+        elif value != old:
             patch[key] = value
     return patch
 
 
 def _spec(data: Any) -> Mapping[str, Any]:
-    found = data.get("spec", data) if isinstance(data, Mapping) else {}
-    return found if isinstance(found, Mapping) else {}
+    spec = data.get("spec", data) if isinstance(data, Mapping) else {}
+    return spec if isinstance(spec, Mapping) else {}
 
 
-def _without_noise(value: Any) -> Any:
+def _without_ignored(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _without_noise(inner) for key, inner in value.items() if key not in _NOISE}
-    return [_without_noise(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _without_ignored(inner) for key, inner in value.items() if key not in _IGNORED}
+    return [_without_ignored(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _meaning(data: Any) -> dict[str, Any]:
+def _normalized(data: Any) -> dict[str, Any]:
     spec = _spec(data)
-    return {field: found for field in FIELDS if (found := _plain(spec.get(field), field))}
+    return {field: value for field in FIELDS if (value := _normalize(spec.get(field), field))}
 
 
-def _plain(value: Any, name: str = "") -> Any:
-    """A value without what says nothing, amounts by their size; false counts only where it is not the default."""
+def _normalize(value: Any, name: str = "") -> Any:
+    """Remove empty and ignored values and parse quantities; `false` is kept, because it may not be the default."""
     if isinstance(value, Mapping):
-        if name in _AMOUNTS:
-            return {key: _amount(amount) for key, amount in value.items()}
-        kept = {key: _plain(inner, key) for key, inner in value.items() if key not in _NOISE}
-        if name == "ssh" and not kept.get("enabled"):
+        if name in _QUANTITIES:
+            return {key: _quantity(amount) for key, amount in value.items()}
+        inner = {key: _normalize(item, key) for key, item in value.items() if key not in _IGNORED}
+        if name == "ssh" and not inner.get("enabled"):
             return {}
-        return {key: inner for key, inner in kept.items() if not _empty(inner)}
+        return {key: item for key, item in inner.items() if not _is_empty(item)}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_normalize(item) for item in value]
     return value
 
 
-def _empty(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, str | list | Mapping) and not value)
 
 
-def _amount(text: Any) -> Any:
+def _quantity(text: Any) -> Any:
     try:
         return Quantity.parse(text).nano
     except ValueError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the revisions of a NodeSet's workers as ControllerRevisions, and goes back to one when a person asks.
+"""Stores the revisions of a NodeSet's workers as ControllerRevisions, and rolls back to one on request.
 
-What is wanted is found among those kept, by meaning; only what was never there is written. A revision that a worker
-carries and that we have not kept is looked for once: another operator may have kept it, under labels of its own.
+The revision of the current spec is looked up among the stored ones by meaning; only a new one is written. If a worker
+has a revision that is not stored under our labels, it is searched for once: another operator may have stored it.
 """
 
 from collections import Counter
@@ -21,133 +21,138 @@ from slinky.operator.metrics import WRITES
 from slinky.operator.nodeset.revisions import revision
 from slinky.operator.nodeset.revisions.revision import REVISIONS, Revision
 
-log = Log("slinky.operator.nodeset")
+log = Log("slinky.operator.nodeset.revisions")
 
-#: Names that may be taken by something else before we give up for now.
-TRIES = 5
+#: How many names that other objects have taken are tried before the next reconcile.
+MAX_COLLISIONS = 5
 
-Note = Callable[..., None]
+RecordEvent = Callable[..., None]
 
 
-class Standing(NamedTuple):
-    """Which revision is wanted and which most workers have."""
+class RevisionStatus(NamedTuple):
+    """The revision that workers should have, and the one that most workers have."""
 
-    wanted: Revision
+    update: Revision
     current: str
     collisions: int | None
 
-    def status(self) -> dict[str, Any]:
-        """For the NodeSet's status."""
+    def fields(self) -> dict[str, Any]:
+        """Fields of the NodeSet's status."""
         return {
             "current_revision": self.current,
-            "update_revision": self.wanted.metadata.name,
+            "update_revision": self.update.metadata.name,
             "collision_count": self.collisions,
         }
 
 
 class RevisionStore:
-    """The kept revisions of all NodeSets."""
+    """The stored revisions of all NodeSets."""
 
     def __init__(self, world: Context) -> None:
         self.world = world
         self.cache = world.cache(
             REVISIONS, labels=f"{metadata.APP_COMPONENT}={SLURMD.component}", indexes={"owner": by_owner}
         )
-        self._looked: dict[str, set[str]] = {}
+        self._searched: dict[str, set[str]] = {}
 
-    def kept(self, of: NodeSet) -> list[Revision]:
+    def stored(self, node_set: NodeSet) -> list[Revision]:
         """The revisions of a NodeSet."""
-        return [found for found in self.cache.by("owner", of.metadata.uid) if not found.metadata.deleting]
+        return [item for item in self.cache.by("owner", node_set.metadata.uid) if not item.metadata.deleting]
 
-    def keep_only(self, alive: Set[str]) -> None:
-        """Remember nothing but of these NodeSets, by uid."""
-        self._looked = {uid: looked for uid, looked in self._looked.items() if uid in alive}
+    def keep_only(self, uids: Set[str]) -> None:
+        """Forget the searches for all NodeSets but these."""
+        self._searched = {uid: hashes for uid, hashes in self._searched.items() if uid in uids}
 
-    async def settle(self, of: NodeSet, read: str, carried: Counter[str]) -> Standing:
-        """The revision that workers should have, kept and numbered; `read` is the digest of what they read."""
-        for unknown in carried.keys() - {found.hash for found in self.kept(of)}:
-            await self._look_for(of, unknown)
-        kept, data = self.kept(of), revision.template(of)
-        found, collisions = revision.chosen(kept, data, read), of.status.collision_count
-        if found is None:
-            found, collisions = await self._keep(of, data, read, revision.newest(kept) + 1)
-        elif patch := _overhaul(found, kept, read):
-            found = await self._patch(found, patch)
-        return Standing(found, revision.current(self.kept(of), carried, found), collisions)
+    async def sync(self, node_set: NodeSet, contents: str, used: Counter[str]) -> RevisionStatus:
+        """Find or store the revision of the current spec; `contents` is the digest of what workers read."""
+        for unknown in used.keys() - {item.hash for item in self.stored(node_set)}:
+            await self._search(node_set, unknown)
+        stored, data = self.stored(node_set), revision.template(node_set)
+        update, collisions = revision.find_match(stored, data, contents), node_set.status.collision_count
+        if update is None:
+            update, collisions = await self._create(node_set, data, contents, revision.highest_number(stored) + 1)
+        elif patch := _refresh_patch(update, stored, contents):
+            update = await self._patch(update, patch)
+        return RevisionStatus(update, revision.current_name(self.stored(node_set), used, update), collisions)
 
-    async def prune(self, of: NodeSet, used: Collection[str]) -> None:
-        """Forget what nobody needs."""
-        for found in revision.surplus(self.kept(of), used, of.spec.revision_history_limit):
+    async def prune(self, node_set: NodeSet, used: Collection[str]) -> None:
+        """Delete old revisions beyond `revisionHistoryLimit` that no worker uses."""
+        for surplus in revision.surplus_revisions(self.stored(node_set), used, node_set.spec.revision_history_limit):
             WRITES.labels("delete", REVISIONS.kind).inc()
             try:
-                left = await self.world.client.delete(REVISIONS, found.key, uid=found.metadata.uid)
+                remaining = await self.world.client.delete(REVISIONS, surplus.key, uid=surplus.metadata.uid)
             except NotFound:
-                left = None
-            self.cache.record_deletion(found, left)
+                remaining = None
+            self.cache.record_deletion(surplus, remaining)
 
-    async def go_back(self, of: NodeSet, note: Note) -> NodeSet:
-        """Fulfil a wish for an earlier revision: the spec gets its fields and the wish goes, in one step."""
-        wish = of.metadata.annotations.get(metadata.ROLLBACK_TO)
-        if wish is None:
-            return of
-        kept = self.kept(of)
-        to = revision.asked(kept, wish)
-        if to is None:
-            there = ", ".join(str(number) for number in sorted(found.revision for found in kept)) or "none"
-            text = f"{metadata.ROLLBACK_TO}: there is no revision {wish[:80]!r}; kept are: {there}"
-            note("RollbackRevisionNotFound", f"{text}; spec.revisionHistoryLimit says how many", warning=True)
+    async def roll_back(self, node_set: NodeSet, record_event: RecordEvent) -> NodeSet:
+        """Carry out a requested rollback: one patch restores the spec and removes the annotation."""
+        request = node_set.metadata.annotations.get(metadata.ROLLBACK_TO)
+        if request is None:
+            return node_set
+        stored = self.stored(node_set)
+        target = revision.find_requested(stored, request)
+        if target is None:
+            numbers = ", ".join(str(number) for number in sorted(item.revision for item in stored)) or "none"
+            message = f"{metadata.ROLLBACK_TO}: there is no revision {request[:80]!r}; stored revisions: {numbers}"
+            record_event(
+                "RollbackRevisionNotFound", f"{message}; spec.revisionHistoryLimit limits their number", warning=True
+            )
         else:
-            note("Rollback", f"Going back to revision {to.revision}, {to.metadata.name}")
-        spec = {"spec": revision.restored(of, to.data)} if to else {}
-        meta = {"annotations": {metadata.ROLLBACK_TO: None}, "resourceVersion": of.metadata.resource_version}
+            record_event("Rollback", f"Rolling back to revision {target.revision} ({target.metadata.name})")
+        spec = {"spec": revision.restore_patch(node_set, target.data)} if target else {}
+        meta = {"annotations": {metadata.ROLLBACK_TO: None}, "resourceVersion": node_set.metadata.resource_version}
         WRITES.labels("patch", NODE_SETS.kind).inc()
-        made = await self.world.client.patch(NODE_SETS, of.key, {"metadata": meta, **spec})
-        return self.world.node_sets.record_write(made)
+        patched = await self.world.client.patch(NODE_SETS, node_set.key, {"metadata": meta, **spec})
+        return self.world.node_sets.record_write(patched)
 
-    async def _look_for(self, of: NodeSet, carried: str) -> None:
-        """Take over a revision of our workers that somebody else has kept."""
-        looked = self._looked.setdefault(of.metadata.uid, set())
-        if carried in looked:
+    async def _search(self, node_set: NodeSet, unknown: str) -> None:
+        """Label a revision of our workers that another operator has stored, so that the cache contains it."""
+        searched = self._searched.setdefault(node_set.metadata.uid, set())
+        if unknown in searched:
             return
-        there = await self.world.client.list(
-            REVISIONS, namespace=of.metadata.namespace, labels=f"{metadata.REVISION}={carried}"
+        matches = await self.world.client.list(
+            REVISIONS, namespace=node_set.metadata.namespace, labels=f"{metadata.REVISION}={unknown}"
         )
-        looked.add(carried)
-        for found in there:
-            owner = found.metadata.controller
-            if owner is not None and owner.uid == of.metadata.uid:
-                log.info("taking over a revision", revision=str(found.key))
-                await self._patch(found, {"metadata": {"labels": of.labels}})
+        searched.add(unknown)
+        for match in matches:
+            owner = match.metadata.controller
+            if owner is not None and owner.uid == node_set.metadata.uid:
+                log.info("adopting a revision of another operator", revision=str(match.key))
+                await self._patch(match, {"metadata": {"labels": node_set.labels}})
 
-    async def _keep(self, of: NodeSet, data: Any, read: str, number: int) -> tuple[Revision, int | None]:
-        collisions = of.status.collision_count or 0
-        for tried in range(TRIES):
-            made = revision.manifest(of, data, read, number, collisions + tried)
+    async def _create(self, node_set: NodeSet, data: Any, contents: str, number: int) -> tuple[Revision, int | None]:
+        collisions = node_set.status.collision_count or 0
+        for attempt in range(MAX_COLLISIONS):
+            manifest = revision.build_manifest(node_set, data, contents, number, collisions + attempt)
             WRITES.labels("create", REVISIONS.kind).inc()
             try:
-                found = self.cache.record_write(await self.world.client.create(REVISIONS, made))
+                stored = self.cache.record_write(await self.world.client.create(REVISIONS, manifest))
             except AlreadyExists:
-                found = await self.world.client.get(REVISIONS, Key(of.metadata.namespace, made["metadata"]["name"]))
-                owner = found.metadata.controller
-                # Our own, from a life whose writes the cache has not seen yet; or the name of something else.
-                if owner is None or owner.uid != of.metadata.uid or revision.chosen([found], data, read) is None:
+                key = Key(node_set.metadata.namespace, manifest["metadata"]["name"])
+                stored = await self.world.client.get(REVISIONS, key)
+                owner = stored.metadata.controller
+                # Either a revision that we stored before a restart and the cache lacks, or an unrelated object.
+                ours = owner is not None and owner.uid == node_set.metadata.uid
+                if not ours or revision.find_match([stored], data, contents) is None:
                     continue
-                self.cache.record_write(found)
-            return found, (collisions + tried) or None
-        raise Later(f"the names of {TRIES} revisions of {of.key} are taken")
+                self.cache.record_write(stored)
+            return stored, (collisions + attempt) or None
+        raise Later(f"{MAX_COLLISIONS} names for a revision of {node_set.key} are taken by other objects")
 
-    async def _patch(self, found: Revision, patch: dict[str, Any]) -> Revision:
+    async def _patch(self, stored: Revision, patch: dict[str, Any]) -> Revision:
         WRITES.labels("patch", REVISIONS.kind).inc()
-        meta = {**patch.get("metadata", {}), "uid": found.metadata.uid}
-        return self.cache.record_write(await self.world.client.patch(REVISIONS, found.key, {**patch, "metadata": meta}))
+        meta = {**patch.get("metadata", {}), "uid": stored.metadata.uid}
+        patched = await self.world.client.patch(REVISIONS, stored.key, {**patch, "metadata": meta})
+        return self.cache.record_write(patched)
 
 
-def _overhaul(found: Revision, kept: Collection[Revision], read: str) -> dict[str, Any]:
-    """One that is wanted again becomes the newest; one that did not say what its workers have read says it now."""
+def _refresh_patch(update: Revision, stored: Collection[Revision], contents: str) -> dict[str, Any]:
+    """The patch that gives a reused revision the highest number, and the digest of its contents if it lacks one."""
     patch: dict[str, Any] = {}
-    newest = revision.newest(kept)
-    if found.revision < newest or sum(other.revision == newest for other in kept) > 1:
-        patch["revision"] = newest + 1
-    if not found.contents:
-        patch["metadata"] = {"annotations": {metadata.REVISION_CONTENTS: read}}
+    highest = revision.highest_number(stored)
+    if update.revision < highest or sum(item.revision == highest for item in stored) > 1:
+        patch["revision"] = highest + 1
+    if not update.contents:
+        patch["metadata"] = {"annotations": {metadata.REVISION_CONTENTS: contents}}
     return patch

@@ -7,7 +7,7 @@ from tests.unit.operator.made import BLIND, host, node, one, pod, seeing
 from slinky.api.names import metadata
 from slinky.kube.types import Condition
 from slinky.operator.nodeset.decisions import drains
-from slinky.operator.nodeset.objects import LEAVING
+from slinky.operator.nodeset.objects import TERMINATING_REASON
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 OURS = f"{metadata.REASON_PREFIX}Pod ns/gpu-0 was cordoned"
@@ -50,11 +50,11 @@ PERMITTED: list[tuple[str, dict[str, Any], SlurmSnapshot, bool]] = [
 def test_a_worker_is_deleted_only_on_a_fresh_positive_fact(
     law: str, made: dict[str, Any], sight: SlurmSnapshot, may: bool
 ) -> None:
-    assert bool(drains.permission(one(pod(**made), sight))) is may
+    assert bool(drains.deletion_permission(one(pod(**made), sight))) is may
 
 
 CHANGES: list[tuple[str, dict[str, Any], bool, str, str, str]] = [
-    # law, pod, node cordoned, state, reason in slurm, what slurm is told
+    # law, pod, node cordoned, state, reason in slurm, the change in slurm
     ("a cordoned node drains its host", {}, True, "IDLE", "", "drain"),
     ("a cordoned pod drains its host", {"pod_cordon": "true"}, False, "MIXED", "", "drain"),
     ("a condemned worker drains its host", {"pod_condemned": "scale-in x"}, False, "IDLE", "", "drain"),
@@ -66,26 +66,27 @@ CHANGES: list[tuple[str, dict[str, Any], bool, str, str, str]] = [
     ("a drain without a reason is not ours", {}, False, "IDLE+DRAIN", "", ""),
     ("our drain without a cause is undone", {}, False, "IDLE+DRAIN", OURS, "undrain"),
     ("an undrain under way is not repeated", {}, False, "IDLE+DRAIN+UNDRAIN", OURS, ""),
-    ("a worker that came back is resumed", {}, False, "DOWN", LEAVING, "resume"),
-    ("one that is not back is not", {"ready": None}, False, "DOWN", LEAVING, ""),
+    ("a worker that came back is resumed", {}, False, "DOWN", TERMINATING_REASON, "resume"),
+    ("one that is not back is not", {"ready": None}, False, "DOWN", TERMINATING_REASON, ""),
     ("a foreign DOWN is left alone", {}, False, "DOWN", "Not responding", ""),
     ("an idle host is left alone", {}, False, "IDLE", "", ""),
 ]
 
 
-@pytest.mark.parametrize(("law", "made", "cordoned", "state", "reason", "told"), CHANGES, ids=[c[0] for c in CHANGES])
-def test_drains_have_owners(law: str, made: dict[str, Any], cordoned: bool, state: str, reason: str, told: str) -> None:
+@pytest.mark.parametrize(("law", "made", "cordoned", "state", "reason", "change"), CHANGES, ids=[c[0] for c in CHANGES])
+def test_drains_have_owners(
+    law: str, made: dict[str, Any], cordoned: bool, state: str, reason: str, change: str
+) -> None:
     worker = one(pod(**made), seeing(host(state=state, reason=reason)), on=node(cordoned=cordoned))
-    change = drains.change(worker, drains.cause(worker))
-    assert (change[0] if change else "") == told
-    if told == "drain":
-        assert change is not None
-        assert str(change[1].reason).startswith(metadata.REASON_PREFIX)
+    actions = list(drains.drain_actions(worker, drains.drain_reason(worker)))
+    assert [action.what for action in actions] == ([change] if change else [])
+    if change == "drain":
+        assert str(actions[0].change.reason).startswith(metadata.REASON_PREFIX)
 
 
-def test_without_knowledge_nothing_is_told() -> None:
+def test_an_unknown_host_is_not_changed() -> None:
     worker = one(pod(pod_cordon="true"), BLIND)
-    assert drains.change(worker, drains.cause(worker)) is None
+    assert list(drains.drain_actions(worker, drains.drain_reason(worker))) == []
 
 
 REASONS = [
@@ -103,11 +104,10 @@ REASONS = [
 @pytest.mark.parametrize(("law", "annotations", "conditions", "text"), REASONS, ids=[case[0] for case in REASONS])
 def test_the_reason_says_why_the_node_was_cordoned(law: str, annotations: Any, conditions: Any, text: str) -> None:
     on = node(cordoned=True, annotations=annotations, conditions=conditions)
-    found = drains.cause(one(pod(), BLIND, on=on), ("GpuBad",))
-    assert found == drains.DrainCause("node", text)
+    assert drains.drain_reason(one(pod(), BLIND, on=on), ("GpuBad",)) == text
 
 
 def test_a_reason_is_one_short_printable_line() -> None:
-    text = drains.DrainCause("node", "a\r\nb\t" + "x" * 500).reason
+    text = drains.slurm_reason("a\r\nb\t" + "x" * 500)
     assert text.isprintable()
     assert len(text) <= drains.LONGEST_REASON

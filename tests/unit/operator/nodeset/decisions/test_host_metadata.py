@@ -6,51 +6,61 @@ from msgspec.structs import replace
 from tests.unit.operator.made import BLIND, NOW, host, node, node_set, one, pod, seeing, snapshot
 
 from slinky.api.names import metadata
+from slinky.api.nodeset import NodeSet
 from slinky.kube.types import Condition
-from slinky.operator.nodeset import conditions
-from slinky.operator.nodeset.decisions.host_metadata import HostComment, mark, updates
-from slinky.operator.nodeset.status import counts, health, pins
+from slinky.operator.nodeset.actions import AnnotateWorker, ExecutionReport
+from slinky.operator.nodeset.decisions.host_metadata import HostComment, host_updates, pod_updates
+from slinky.operator.nodeset.status import counts, health, pins, pod_conditions
+from slinky.operator.nodeset.workers import Worker
 from slinky.slurm import NodeUpdate
+
+
+def mark(of: NodeSet, worker: Worker) -> AnnotateWorker | None:
+    return next(iter(pod_updates(of, worker)), None)
+
 
 OURS = HostComment("ns", "gpu-0", "node1", "gpu", "uid-gpu").text()
 
 
-def told(state: str = "IDLE", annotations: dict[str, str] | None = None, **more: Any) -> list[NodeUpdate]:
+def changes(state: str = "IDLE", annotations: dict[str, str] | None = None, **more: Any) -> list[NodeUpdate]:
     known: dict[str, Any] = {"comment": OURS, **more}
     seen = seeing(host("gpu-0", state, **known))
-    return [update.change for update in updates(node_set(), one(pod(), seen, on=node(annotations=annotations or {})))]
+    return [
+        update.change for update in host_updates(node_set(), one(pod(), seen, on=node(annotations=annotations or {})))
+    ]
 
 
-def test_the_comment_says_whose_the_host_is() -> None:
-    assert told() == []
-    assert [change.comment for change in told(comment="")] == [OURS]
+def test_the_comment_names_the_node_set_of_the_host() -> None:
+    assert changes() == []
+    assert [change.comment for change in changes(comment="")] == [OURS]
     assert HostComment.parse(OURS) == HostComment("ns", "gpu-0", "node1", "gpu", "uid-gpu")
     assert HostComment.parse("written by a person") is None
 
 
 def test_topology_follows_the_node_and_an_empty_one_changes_nothing() -> None:
     place = {metadata.TOPOLOGY: "default:leaf2,nvl:b1"}
-    assert [change.topology_str for change in told(annotations=place, topology="default:leaf1")] == [
+    assert [change.topology_str for change in changes(annotations=place, topology="default:leaf1")] == [
         "default:leaf2,nvl:b1"
     ]
-    assert told(annotations=place, topology="nvl:b1,default:leaf2") == []
-    assert told(topology="default:leaf1") == []
+    assert changes(annotations=place, topology="nvl:b1,default:leaf2") == []
+    assert changes(topology="default:leaf1") == []
 
 
 def test_our_features_follow_the_node_and_others_stay() -> None:
-    change = told(annotations={metadata.FEATURES: "nvlink, ib"}, features=("gpu", "k8s/old"), active_features=("gpu",))[
-        0
-    ]
+    change = changes(
+        annotations={metadata.FEATURES: "nvlink, ib"}, features=("gpu", "k8s/old"), active_features=("gpu",)
+    )[0]
     assert change.features == ["gpu", "k8s/ib", "k8s/nvlink"]
     assert change.features_act == ["gpu", "k8s/ib", "k8s/nvlink"]
     assert (
-        told(annotations={metadata.FEATURES: "ib"}, features=("k8s/ib", "gpu"), active_features=("gpu", "k8s/ib")) == []
+        changes(annotations={metadata.FEATURES: "ib"}, features=("k8s/ib", "gpu"), active_features=("gpu", "k8s/ib"))
+        == []
     )
 
 
-def test_nothing_is_told_about_a_worker_that_is_not_ready_or_not_known() -> None:
-    assert list(updates(node_set(), one(pod(ready=None), seeing(host("gpu-0"))))) == []
-    assert list(updates(node_set(), one(pod(), BLIND))) == []
+def test_the_host_of_a_worker_that_is_not_ready_or_not_known_is_not_changed() -> None:
+    assert list(host_updates(node_set(), one(pod(ready=None), seeing(host("gpu-0"))))) == []
+    assert list(host_updates(node_set(), one(pod(), BLIND))) == []
 
 
 def test_busy_workers_are_protected_and_an_unknown_one_stays_as_it_is() -> None:
@@ -90,14 +100,14 @@ def test_an_idle_worker_is_protected_on_request_until_it_is_drained(law: str, st
 
 def test_the_state_of_the_host_is_shown_on_the_pod() -> None:
     worker = one(pod(), seeing(host("gpu-0", "MIXED+DRAIN+NOT_RESPONDING", "fan")))
-    said = conditions.wanted(worker, NOW)
+    said = pod_conditions(worker, NOW)
     assert said is not None
     assert [(one["type"], one["message"]) for one in said] == [
         ("SlurmNodeStateDrain", "fan"),
         ("SlurmNodeStateMixed", "fan"),
         ("SlurmNodeStateNotResponding", "fan"),
     ]
-    assert conditions.wanted(one(pod(), BLIND), NOW) is None
+    assert pod_conditions(one(pod(), BLIND), NOW) is None
 
 
 EVERY = {
@@ -125,7 +135,7 @@ def test_every_state_comes_and_goes_and_is_written_once(words: str, shown: str) 
         made = pod()
         kept = tuple(Condition(f"SlurmNodeState{kind}", "True", message=text) for kind, text in held.items())
         made = replace(made, status=replace(made.status, conditions=(*made.status.conditions, *kept)))
-        said = conditions.wanted(one(made, seeing(host("gpu-0", state, "why"))), NOW)
+        said = pod_conditions(one(made, seeing(host("gpu-0", state, "why"))), NOW)
         return None if said is None else {found["type"].removeprefix("SlurmNodeState") for found in said}
 
     base = words.partition("+")[0].capitalize()
@@ -150,7 +160,7 @@ def test_ready_means_that_all_are_available() -> None:
     assert health(snapshot(node_set(replicas=2), [pod()], seeing(host("gpu-0")))).ready.value is False
     waiting = health(snapshot(node_set(replicas=0), [pod(pod_condemned="scale-in x")], BLIND))
     assert (waiting.progressing.value, waiting.progressing.reason) == (True, "WaitingForSlurm")
-    assert health(snapshot(node_set(), [], BLIND), braked=3).degraded.reason == "Braked"
+    assert health(snapshot(node_set(), [], BLIND), ExecutionReport(limited=3)).degraded.reason == "DeletionsLimited"
     again = [pod("gpu-0", pod_condemned="scale-in x"), pod("gpu-1", ready=None)]
     assert health(snapshot(node_set(replicas=1), again, seeing())).ready.value is False, "one that goes serves nobody"
 

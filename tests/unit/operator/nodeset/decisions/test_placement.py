@@ -6,9 +6,9 @@ from tests.unit.operator.made import node, node_set
 
 from slinky.api.names import metadata
 from slinky.kube.views import Node, Taint
-from slinky.operator.nodeset.decisions.placement import Fit, fit, slot
+from slinky.operator.nodeset.decisions.placement import NodeFit, node_fit, node_slot
 
-YES, NO, STAY = Fit(True, True), Fit(False, False), Fit(False, True)
+YES, NO, STAY = NodeFit(True, True), NodeFit(False, False), NodeFit(False, True)
 
 
 def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def expression(operator: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"key": "n", "operator": operator, "values": list(values)}]}
 
 
-CASES: list[tuple[str, dict[str, Any], Node, Fit]] = [
+CASES: list[tuple[str, dict[str, Any], Node, NodeFit]] = [
     ("any node fits an empty template", {}, node(), YES),
     ("the selector must match", {"nodeSelector": {"a": "1"}}, node(labels={"a": "2"}), NO),
     ("In", affinity(expression("In", "1", "2")), node(labels={"n": "2"}), YES),
@@ -70,10 +70,10 @@ CASES: list[tuple[str, dict[str, Any], Node, Fit]] = [
 
 
 @pytest.mark.parametrize(("law", "spec", "on", "result"), CASES, ids=[case[0] for case in CASES])
-def test_which_nodes_get_a_worker(law: str, spec: dict[str, Any], on: Node, result: Fit) -> None:
-    assert fit(node_set(scalingMode="DaemonSet", template={"spec": spec}), on) == result
+def test_which_nodes_get_a_worker(law: str, spec: dict[str, Any], on: Node, result: NodeFit) -> None:
+    assert node_fit(node_set(scalingMode="DaemonSet", template={"spec": spec}), on) == result
 
 
 def test_the_host_name_is_the_first_label_of_the_node_or_what_it_was_told() -> None:
-    assert slot(node("a.b.c")).hostname == "a"
-    assert slot(node("a.b.c", annotations={metadata.HOSTNAME_OVERRIDE: "x.y"})).hostname == "x.y"
+    assert node_slot(node("a.b.c")).hostname == "a"
+    assert node_slot(node("a.b.c", annotations={metadata.HOSTNAME_OVERRIDE: "x.y"})).hostname == "x.y"

@@ -6,8 +6,8 @@ from tests.unit.operator.made import NOW, host, node_set, one, pod, seeing, snap
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
-from slinky.operator.nodeset.actions import CondemnWorker, CreateWorker
-from slinky.operator.nodeset.decisions.reservation import EndReservation, Reserve, finalizers, step
+from slinky.operator.nodeset.actions import CondemnWorker, CreateWorker, ExecutionReport
+from slinky.operator.nodeset.decisions.reservation import EndReservation, Reserve, desired_finalizers, next_action
 from slinky.operator.nodeset.plan import plan
 from slinky.operator.nodeset.status import health
 from slinky.operator.slurm.snapshot import SlurmSnapshot
@@ -28,7 +28,7 @@ def seen(*held: Reservation) -> SlurmSnapshot:
 
 
 def next_step(of: NodeSet, sight: SlurmSnapshot) -> Reserve | EndReservation | None:
-    return step(of, (one(pod(), sight),), sight, NOW)
+    return next_action(of, (one(pod(), sight),), sight, NOW)
 
 
 def test_a_scheduled_update_reserves_its_hosts() -> None:
@@ -106,7 +106,7 @@ def test_a_healthy_worker_is_replaced_only_inside_the_window() -> None:
 
 
 def test_the_condition_remembers_the_start_time() -> None:
-    made = health(snapshot(scheduled(), [pod()], seen()), reserved=START).reserved
+    made = health(snapshot(scheduled(), [pod()], seen()), ExecutionReport(reservation_start=START)).reserved
     assert made is not None
     assert (made.value, made.message) == (True, START)
     assert health(snapshot(node_set(), [pod()], seen())).reserved is None
@@ -132,17 +132,17 @@ def test_slurm_forgets_no_host_that_is_reserved_so_it_leaves_first(
     made = [
         found for found in plan(snapshot(scheduled(START, replicas=4), pods, sight)) if isinstance(found, CreateWorker)
     ]
-    assert [found.stale for found in made] == ["gpu-0", "gpu-1"]
+    assert [found.stale_host for found in made] == ["gpu-0", "gpu-1"]
     for found in made:
-        assert type(found.freed) is (steps or type(None))
-        if isinstance(found.freed, Reserve):
-            assert found.freed.request.node_list == ["gpu-2"], "neither of them, nor one that is not there"
+        assert type(found.release) is (steps or type(None))
+        if isinstance(found.release, Reserve):
+            assert found.release.request.node_list == ["gpu-2"], "neither of them, nor one that is not there"
 
 
 def test_a_set_is_held_until_its_reservation_is_positively_gone() -> None:
     drain, held = {metadata.DRAIN_FINALIZER}, {metadata.DRAIN_FINALIZER, metadata.RESERVATION_FINALIZER}
     there, blind = seen(Reservation(NAME)), seen()._replace(trusted=False)
-    assert finalizers(node_set(), seen(), set()) == drain
-    assert finalizers(scheduled(), seen(), drain) == held
-    assert finalizers(node_set(), there, held) == finalizers(node_set(), blind, held) == held
-    assert finalizers(node_set(), seen(), {*held, "example.com/theirs"}) == {*drain, "example.com/theirs"}
+    assert desired_finalizers(node_set(), seen(), set()) == drain
+    assert desired_finalizers(scheduled(), seen(), drain) == held
+    assert desired_finalizers(node_set(), there, held) == desired_finalizers(node_set(), blind, held) == held
+    assert desired_finalizers(node_set(), seen(), {*held, "example.com/theirs"}) == {*drain, "example.com/theirs"}

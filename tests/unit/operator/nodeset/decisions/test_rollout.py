@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from tests.unit.operator.made import BLIND, REVISION, host, node_set, one, pod, seeing
 
-from slinky.operator.nodeset.decisions.rollout import budget, halted, outdated
+from slinky.operator.nodeset.decisions.rollout import is_halted, replacement_budget, workers_to_replace
 from slinky.operator.nodeset.workers import Worker
 
 
@@ -56,28 +56,28 @@ CASES: list[tuple[str, Any, list[Worker], list[str]]] = [
 
 @pytest.mark.parametrize(("law", "of", "workers", "names"), CASES, ids=[case[0] for case in CASES])
 def test_which_workers_are_replaced_next(law: str, of: Any, workers: list[Worker], names: list[str]) -> None:
-    assert [worker.meta.name for worker in outdated(of, workers, REVISION)] == names
+    assert [worker.meta.name for worker in workers_to_replace(of, workers, REVISION)] == names
 
 
 def test_with_surge_nothing_goes_before_something_came() -> None:
     of = rolling(4, maxUnavailable=0, maxSurge=1)
     four = [old(f"gpu-{n}") for n in range(4)]
-    assert outdated(of, four, REVISION) == []
-    assert len(outdated(of, [*four, new("gpu-4")], REVISION)) == 1
+    assert workers_to_replace(of, four, REVISION) == []
+    assert len(workers_to_replace(of, [*four, new("gpu-4")], REVISION)) == 1
 
 
 def test_an_update_halts_when_too_many_new_ones_fail() -> None:
     of = rolling(4, maxUnavailable=4, maxFailures=1, progressDeadlineSeconds=60)
     late, young = new("gpu-0", ready=None, age=61), new("gpu-1", ready=None, age=59)
-    assert halted(of, [late], REVISION)
-    assert not halted(of, [young], REVISION)
-    assert outdated(of, [late, old("gpu-2")], REVISION) == []
+    assert is_halted(of, [late], REVISION)
+    assert not is_halted(of, [young], REVISION)
+    assert workers_to_replace(of, [late, old("gpu-2")], REVISION) == []
 
 
 def test_a_worker_counts_only_after_it_was_ready_for_long_enough() -> None:
     of = node_set(replicas=1, minReadySeconds=30, updateStrategy={"rollingUpdate": {"maxUnavailable": 1}})
-    assert budget(of, [new("gpu-0", ready=10)]) == 0
-    assert budget(of, [new("gpu-0", ready=31)]) == 1
+    assert replacement_budget(of, [new("gpu-0", ready=10)]) == 0
+    assert replacement_budget(of, [new("gpu-0", ready=31)]) == 1
 
 
 def test_a_scheduled_update_waits_for_its_reservation() -> None:
@@ -85,6 +85,6 @@ def test_a_scheduled_update_waits_for_its_reservation() -> None:
     held = host("gpu-0", "IDLE+MAINTENANCE", reservation="SlurmOperatorMaint-gpu")
     other = host("gpu-0", "IDLE+MAINTENANCE", reservation="theirs")
     made = pod("gpu-0", revision="rev1")
-    assert len(outdated(of, [one(made, seeing(held))], REVISION)) == 1
-    assert outdated(of, [one(made, seeing(other))], REVISION) == []
-    assert outdated(of, [one(made, BLIND)], REVISION) == []
+    assert len(workers_to_replace(of, [one(made, seeing(held))], REVISION)) == 1
+    assert workers_to_replace(of, [one(made, seeing(other))], REVISION) == []
+    assert workers_to_replace(of, [one(made, BLIND)], REVISION) == []

@@ -3,8 +3,8 @@ import pytest
 from tests.unit.operator.made import REVISION, host, node_set, one, pod, seeing
 
 from slinky.api.names import metadata
-from slinky.operator.nodeset.decisions.ordering import least_harm
-from slinky.operator.nodeset.decisions.scaling import surplus, target, vacant
+from slinky.operator.nodeset.decisions.ordering import removal_order
+from slinky.operator.nodeset.decisions.scaling import surplus_workers, target_replicas, vacant_slots
 from slinky.operator.nodeset.workers import Worker
 
 
@@ -22,21 +22,21 @@ VACANT: list[tuple[str, list[str], int, list[int | None]]] = [
 
 @pytest.mark.parametrize(("law", "names", "want", "ordinals"), VACANT, ids=[case[0] for case in VACANT])
 def test_the_lowest_free_ordinals_are_filled(law: str, names: list[str], want: int, ordinals: list[int | None]) -> None:
-    assert [slot.ordinal for slot in vacant(workers(*names), want, {})] == ordinals
+    assert [slot.ordinal for slot in vacant_slots(workers(*names), want, {})] == ordinals
 
 
 def test_a_slot_is_not_filled_beside_a_worker_that_is_still_leaving() -> None:
     leaving = [one(pod("gpu-0", deleting=True)), one(pod("gpu-1", pod_condemned="update x"))]
-    assert vacant(leaving, 2, {}) == []
+    assert vacant_slots(leaving, 2, {}) == []
 
 
 def test_one_that_was_scaled_away_does_not_keep_a_set_from_growing_again() -> None:
     """Its job may take days, and until then it takes no other; its own name is free when it is gone."""
     busy = [one(pod("gpu-0", pod_condemned="scale-in x"))]
-    assert vacant(busy, 0, {}) == []
-    assert [slot.ordinal for slot in vacant(busy, 1, {})] == [1]
-    assert [slot.ordinal for slot in vacant([*busy, *workers("gpu-1")], 2, {})] == [2]
-    assert surplus([*busy, *workers("gpu-1")], 1) == []
+    assert vacant_slots(busy, 0, {}) == []
+    assert [slot.ordinal for slot in vacant_slots(busy, 1, {})] == [1]
+    assert [slot.ordinal for slot in vacant_slots([*busy, *workers("gpu-1")], 2, {})] == [2]
+    assert surplus_workers([*busy, *workers("gpu-1")], 1) == []
 
 
 ORDER = [
@@ -56,45 +56,45 @@ ORDER = [
 
 
 @pytest.mark.parametrize(("law", "first", "second"), ORDER, ids=[case[0] for case in ORDER])
-def test_the_one_whose_loss_does_least_harm_goes_first(law: str, first: object, second: object) -> None:
+def test_the_worker_whose_removal_disturbs_least_is_removed_first(law: str, first: object, second: object) -> None:
     of = [one(second), one(first)]  # type: ignore[arg-type]
-    assert least_harm(of)[0].pod == first
+    assert removal_order(of)[0].pod == first
 
 
 def test_an_idle_worker_goes_before_a_busy_one_and_before_one_that_is_not_known() -> None:
     sight = seeing(host("gpu-0", "MIXED"), host("gpu-1", "IDLE"))
-    found = least_harm([one(pod(name), sight) for name in ("gpu-0", "gpu-1", "gpu-2")])
+    found = removal_order([one(pod(name), sight) for name in ("gpu-0", "gpu-1", "gpu-2")])
     assert found[0].meta.name == "gpu-1"
 
 
 def test_a_new_worker_that_has_a_job_before_it_is_called_ready_stays() -> None:
     sight = seeing(host("gpu-0", "IDLE"), host("gpu-1", "IDLE"), host("gpu-2", "MIXED"))
-    found = least_harm([one(pod("gpu-0"), sight), one(pod("gpu-1"), sight), one(pod("gpu-2", ready=None), sight)])
+    found = removal_order([one(pod("gpu-0"), sight), one(pod("gpu-1"), sight), one(pod("gpu-2", ready=None), sight)])
     assert [worker.meta.name for worker in found] == ["gpu-1", "gpu-0", "gpu-2"]
 
 
 def test_what_was_condemned_stays_condemned() -> None:
     chosen = one(pod("gpu-0", pod_condemned="scale-in x"))
     cheaper = one(pod("gpu-1", ready=None))
-    assert surplus([chosen, cheaper], 1) == []
+    assert surplus_workers([chosen, cheaper], 1) == []
 
 
 def test_one_that_is_being_replaced_is_the_first_to_be_too_many() -> None:
     replaced, idle = one(pod("gpu-0", pod_condemned="update x")), one(pod("gpu-1", ready=None))
-    assert surplus([idle, replaced], 1) == [replaced]
+    assert surplus_workers([idle, replaced], 1) == [replaced]
 
 
 def test_an_update_may_surge_only_while_something_is_old() -> None:
     of = node_set(replicas=4, updateStrategy={"rollingUpdate": {"maxSurge": "50%"}})
     new, old = one(pod("gpu-0")), one(pod("gpu-1", revision="rev1"))
-    assert target(of, [new], REVISION) == 4
-    assert target(of, [new, old], REVISION) == 6
+    assert target_replicas(of, [new], REVISION) == 4
+    assert target_replicas(of, [new, old], REVISION) == 6
 
 
 def test_a_canary_does_not_surge_for_those_it_leaves_alone_and_a_pause_ends_the_surge() -> None:
     def surging(**rolling: object) -> int:
         of = node_set(replicas=4, updateStrategy={"rollingUpdate": {"maxSurge": 1, **rolling}})
-        return target(of, [one(pod("gpu-0", revision="rev1")), one(pod("gpu-3"))], REVISION)
+        return target_replicas(of, [one(pod("gpu-0", revision="rev1")), one(pod("gpu-3"))], REVISION)
 
     assert surging() == 5
     assert surging(partition=1) == 4
@@ -105,14 +105,14 @@ def test_a_halted_update_keeps_the_worker_that_shows_why() -> None:
     rolling = {"maxSurge": 1, "maxFailures": 1, "progressDeadlineSeconds": 60}
     of = node_set(replicas=1, updateStrategy={"rollingUpdate": rolling})
     found = [one(pod("gpu-0", revision="rev1")), one(pod("gpu-1", ready=None, age=61))]
-    assert target(of, found, REVISION) == 2
+    assert target_replicas(of, found, REVISION) == 2
 
 
 def test_a_pinned_ordinal_returns_to_its_node() -> None:
-    assert [slot.node for slot in vacant([], 2, {"0": "node7"})] == ["node7", ""]
+    assert [slot.node for slot in vacant_slots([], 2, {"0": "node7"})] == ["node7", ""]
 
 
 def test_a_cost_that_is_no_number_is_zero() -> None:
     odd, cheap = one(pod("a", pod_deletion_cost="?")), one(pod("b", pod_deletion_cost="-1"))
-    assert least_harm([odd, cheap])[0] is cheap
+    assert removal_order([odd, cheap])[0] is cheap
     assert metadata.POD_DELETION_COST in odd.meta.annotations

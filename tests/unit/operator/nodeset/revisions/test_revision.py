@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When two workers are the same, which revisions are kept, and how one goes back to them."""
+"""When two templates mean the same workers, which revisions are stored, and how a rollback restores one."""
 
 from typing import Any
 
@@ -15,23 +15,23 @@ from slinky.kube.types import ObjectMeta
 from slinky.operator.nodeset.objects import WorkerHashes
 from slinky.operator.nodeset.revisions.revision import (
     Revision,
-    asked,
-    chosen,
-    contents,
-    current,
-    manifest,
-    restored,
-    same,
-    surplus,
+    build_manifest,
+    contents_digest,
+    current_name,
+    encode_data,
+    find_match,
+    find_requested,
+    restore_patch,
+    same_workers,
+    surplus_revisions,
     template,
-    written,
 )
 
-READ = contents(WorkerHashes())
+READ = contents_digest(WorkerHashes())
 
 
 def kept(number: int, read: str = READ, **spec: Any) -> Revision:
-    made = manifest(node_set(**spec), template(node_set(**spec)), read, number)
+    made = build_manifest(node_set(**spec), template(node_set(**spec)), read, number)
     stored = {**made, "metadata": {**made["metadata"], "uid": f"uid-{number}"}}
     return msgspec.json.decode(msgspec.json.encode(stored), type=Revision)
 
@@ -39,8 +39,8 @@ def kept(number: int, read: str = READ, **spec: Any) -> Revision:
 def test_data_are_written_as_the_server_writes_them() -> None:
     data = {"spec": {"template": {"b": 1, "a": [True, None]}, "extraConf": "<a & b> \u2028 é"}}
     expected = '{"spec":{"extraConf":"\\u003ca \\u0026 b\\u003e \\u2028 é","template":{"a":[true,null],"b":1}}}'
-    assert bytes(written(data)).decode() == expected
-    assert msgspec.json.decode(written(data)) == data
+    assert bytes(encode_data(data)).decode() == expected
+    assert msgspec.json.decode(encode_data(data)) == data
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_data_are_written_as_the_server_writes_them() -> None:
     ids=str,
 )
 def test_what_makes_a_new_revision(spec: dict[str, Any]) -> None:
-    assert chosen([kept(1)], template(node_set(**spec)), READ) is None
+    assert find_match([kept(1)], template(node_set(**spec)), READ) is None
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_what_makes_a_new_revision(spec: dict[str, Any]) -> None:
     ids=str,
 )
 def test_what_does_not(spec: dict[str, Any]) -> None:
-    assert chosen([kept(1)], template(node_set(**spec)), READ) == kept(1)
+    assert find_match([kept(1)], template(node_set(**spec)), READ) == kept(1)
 
 
 @pytest.mark.parametrize(
     "hashes", [WorkerHashes(slurm_key="x"), WorkerHashes(sssd="x"), WorkerHashes(sshd="x")], ids=str
 )
 def test_what_workers_have_read_makes_a_revision_too(hashes: WorkerHashes) -> None:
-    assert chosen([kept(1)], template(node_set()), contents(hashes)) is None
+    assert find_match([kept(1)], template(node_set()), contents_digest(hashes)) is None
 
 
 def test_one_that_another_operator_has_kept_is_the_same_if_it_means_the_same() -> None:
@@ -99,35 +99,40 @@ def test_one_that_another_operator_has_kept_is_the_same_if_it_means_the_same() -
         }
     }
     foreign = Revision(ObjectMeta(name="gpu-6d4f", labels={metadata.REVISION: "6d4f"}), 1, theirs)
-    assert chosen([foreign], template(node_set(**spec)), READ) == foreign
-    assert chosen([foreign], template(node_set(**spec, extraConf="Weight=2")), READ) is None
+    assert find_match([foreign], template(node_set(**spec)), READ) == foreign
+    assert find_match([foreign], template(node_set(**spec, extraConf="Weight=2")), READ) is None
 
 
 def test_the_same_template_read_again_is_found_and_not_made_anew() -> None:
     found = [kept(1), kept(2, slurmd={"image": "x"}), kept(3, "other")]
-    assert chosen(found, template(node_set()), READ) == found[0]
+    assert find_match(found, template(node_set()), READ) == found[0]
 
 
 def test_revisions_beyond_the_limit_go_but_never_one_that_a_worker_carries() -> None:
     found = [kept(n, slurmd={"image": str(n)}) for n in range(1, 6)]
     used = {found[0].hash, found[4].hash}
-    assert [one.revision for one in surplus(found, used, 1)] == [2, 3]
-    assert [one.revision for one in surplus(found, used, 0)] == [2, 3, 4]
-    assert surplus(found, used, 3) == []
+    assert [one.revision for one in surplus_revisions(found, used, 1)] == [2, 3]
+    assert [one.revision for one in surplus_revisions(found, used, 0)] == [2, 3, 4]
+    assert surplus_revisions(found, used, 3) == []
 
 
 def test_the_current_revision_is_the_one_most_have_until_all_have_the_wanted_one() -> None:
     old, new = kept(1), kept(2, slurmd={"image": "x"})
-    assert current([old, new], {old.hash: 3, new.hash: 1}, new) == old.metadata.name
-    assert current([old, new], {new.hash: 4}, new) == new.metadata.name
-    assert current([old, new], {"never kept": 4}, new) == new.metadata.name
+    assert current_name([old, new], {old.hash: 3, new.hash: 1}, new) == old.metadata.name
+    assert current_name([old, new], {new.hash: 4}, new) == new.metadata.name
+    assert current_name([old, new], {"never kept": 4}, new) == new.metadata.name
 
 
 def test_a_person_names_a_revision_by_number_by_name_or_as_the_previous_one() -> None:
     found = [kept(7, slurmd={"image": "b"}), kept(2)]
-    assert asked(found, "previous") == asked(found, "2") == asked(found, found[1].metadata.name) == found[1]
-    assert asked(found, "3") is None
-    assert asked(found[:1], "previous") is None
+    assert (
+        find_requested(found, "previous")
+        == find_requested(found, "2")
+        == find_requested(found, found[1].metadata.name)
+        == found[1]
+    )
+    assert find_requested(found, "3") is None
+    assert find_requested(found[:1], "previous") is None
 
 
 IMAGES = st.sampled_from([None, "a", "b"])
@@ -162,8 +167,8 @@ def patched(live: Any, patch: Any) -> Any:
 @given(SPECS, SPECS)
 def test_going_back_gives_exactly_the_kept_template_and_touches_nothing_else(one: Any, other: Any) -> None:
     before, wanted = node_set(replicas=7, **one), template(node_set(**other))
-    spec = patched(msgspec.to_builtins(before.spec), restored(before, wanted))
+    spec = patched(msgspec.to_builtins(before.spec), restore_patch(before, wanted))
     after = msgspec.structs.replace(before, spec=msgspec.convert(spec, NodeSetSpec))
-    assert same(template(after), wanted)
+    assert same_workers(template(after), wanted)
     assert after.spec.replicas == 7
-    assert restored(after, wanted) == {}
+    assert restore_patch(after, wanted) == {}
