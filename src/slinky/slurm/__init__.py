@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What any program needs of Slurm."""
+"""A client for slurmrestd and a live mirror of a Slurm cluster."""
 
 from slinky.slurm.blocking import BlockingClient
 from slinky.slurm.client import SlurmClient

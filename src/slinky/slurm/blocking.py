@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client for scripts without an event loop: the same methods, called plainly.
+"""A blocking client, for scripts without an event loop.
 
-    with SyncClient("http://slurmrestd:6820", token) as slurm:
+    with BlockingClient("http://slurmrestd:6820", token) as slurm:
         print(slurm.job(42).state, slurm.accounting.account("physics"))
 
-Every coroutine method of `Client` and of its `accounting` is there and blocks until its answer is in. It
-cannot be used inside a running event loop, where the asynchronous client belongs.
+It has every method of `SlurmClient` and of its `accounting`, and each call blocks until the response is there. Inside a
+running event loop use `SlurmClient` instead. The client is not thread-safe.
 """
-
-from __future__ import annotations
 
 import asyncio
 import inspect
@@ -22,20 +20,20 @@ R = TypeVar("R")
 
 
 class BlockingProxy:
-    """An object whose coroutine methods have become plain ones."""
+    """Wraps an object so that its coroutine methods block."""
 
     def __init__(self, target: object, runner: asyncio.Runner) -> None:
         self._target = target
         self._runner = runner
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._target, name)
-        return self._plain(found) if inspect.iscoroutinefunction(found) else found
+        attribute = getattr(self._target, name)
+        return self._blocking(attribute) if inspect.iscoroutinefunction(attribute) else attribute
 
     def __dir__(self) -> list[str]:
         return dir(self._target)
 
-    def _plain(self, method: Callable[..., Coroutine[Any, Any, R]]) -> Callable[..., R]:
+    def _blocking(self, method: Callable[..., Coroutine[Any, Any, R]]) -> Callable[..., R]:
         def call(*arguments: Any, **named: Any) -> R:
             return self._runner.run(method(*arguments, **named))
 
@@ -44,7 +42,7 @@ class BlockingProxy:
 
 
 class BlockingClient(BlockingProxy):
-    """A blocking client of one Slurm cluster; arguments as for `Client`."""
+    """A blocking client of one Slurm cluster, with the arguments of `SlurmClient`."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self._client = SlurmClient(*arguments, **named)
@@ -60,6 +58,6 @@ class BlockingClient(BlockingProxy):
         self.close()
 
     def close(self) -> None:
-        """End every connection and the private event loop."""
+        """Close every connection and the event loop of the client."""
         self._runner.run(self._client.close())
         self._runner.close()

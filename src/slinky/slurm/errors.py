@@ -1,29 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: N818 - an error is named for what happened; callers read `except NotFound`
-"""What can go wrong between us and Slurm, as types that carry the decision.
+# ruff: noqa: N818 - an error is named after what happened: `except Busy`
+"""The errors of the library. The type of an error tells the caller what to do; the text is for people.
 
-Every failure of the library is a `SlurmError`; a caller matches on the type, never on a sentence. The
-numbers that slurmctld and slurmdbd report are mapped by one table, and an unknown number stays a `Rejected`
-with its number.
+Every failure is a `SlurmError`. One table maps the numbers of slurmctld and slurmdbd to types; an error with an unknown
+number is a `Rejected` that carries the number.
 
     SlurmError
-    ├── Retryable                    try again later; nothing is known
-    │   ├── Transport                no usable answer: refused, reset, timed out, hung
-    │   │   └── Malformed            an answer that is not Slurm's: a proxy's page, garbage, a truncated body
-    │   ├── Throttled                we ask too often
-    │   └── Unreachable              slurmrestd answers, slurmctld does not
-    │       └── DatabaseUnreachable  slurmrestd answers, slurmdbd does not
-    ├── Auth                         the token was refused; mint or load another
-    ├── Rejected                     Slurm understood and said no: number, source, text
-    │   ├── NotFound                 slurmctld itself says that there is no such thing
-    │   ├── Conflict                 it exists already, has ended, or changed under us
-    │   ├── Busy                     not now: nodes are taken, or a better job waits
-    │   ├── Denied                   this user may not
-    │   └── Invalid                  our request was malformed: unknown flag, wrong type
-    └── Unsupported                  this server's data parser is too old for the call
+    ├── Retryable                    try again later; it is unknown whether the request was applied
+    │   ├── TransportError           no usable response: refused, reset, timed out
+    │   │   └── Malformed            a response that is not from slurmrestd: a proxy's page, garbage, a truncated body
+    │   ├── Throttled                Slurm's rate limit was exceeded
+    │   └── SlurmctldUnreachable     slurmrestd responds, slurmctld does not
+    │       └── DatabaseUnreachable  slurmrestd responds, slurmdbd does not
+    ├── AuthError                    the token was refused; mint or load another
+    ├── Rejected                     Slurm rejected the request: number, source, text
+    │   ├── SlurmNotFound            slurmctld or slurmdbd says that the object does not exist
+    │   ├── SlurmConflict            the object exists already, has ended, or was changed meanwhile
+    │   ├── Busy                     not now: nodes are allocated, or a job of higher priority waits for them
+    │   ├── Denied                   the user lacks the permission
+    │   └── SlurmInvalid             the request is malformed: unknown flag, wrong type
+    └── Unsupported                  the server's data parser is too old for the request
 """
-
-from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
@@ -38,18 +35,18 @@ class Problem(NamedTuple):
     source: str = ""
 
     def __str__(self) -> str:
-        where = f" [{self.source}]" if self.source else ""
-        return f"{self.text or 'unexplained'} ({self.number}){where}"
+        source = f" [{self.source}]" if self.source else ""
+        return f"{self.text or 'no explanation'} ({self.number}){source}"
 
 
 class SlurmError(Exception):
-    """The root of every error that this library raises."""
+    """The base of every error that this library raises."""
 
 
 class Retryable(SlurmError):
-    """Nothing was learnt: neither that it worked nor that it did not."""
+    """The result of the request is unknown; try again later."""
 
-    #: True when the request may have been carried out although no answer came back.
+    #: Whether the request may have been applied although no response was received.
     maybe_applied: bool
 
     def __init__(self, message: str, *, maybe_applied: bool = False) -> None:
@@ -58,35 +55,35 @@ class Retryable(SlurmError):
 
 
 class TransportError(Retryable):
-    """No usable answer from slurmrestd: refused, reset, timed out or hung."""
+    """No usable response from slurmrestd: the connection was refused or reset, or the request timed out."""
 
 
 class Malformed(TransportError):
-    """Something answered, but not slurmrestd, or not in its language."""
+    """The response is not a response of slurmrestd."""
 
 
 class SlurmctldUnreachable(Retryable):
-    """slurmrestd answered that it cannot reach slurmctld."""
+    """slurmrestd cannot reach slurmctld."""
 
 
 class DatabaseUnreachable(SlurmctldUnreachable):
-    """slurmrestd answered that it cannot reach slurmdbd."""
+    """slurmrestd cannot reach slurmdbd."""
 
 
 class Throttled(Retryable):
-    """Slurm asks us to slow down; nothing was done."""
+    """Slurm's rate limit was exceeded; the request was not applied."""
 
 
 class AuthError(SlurmError):
-    """The token is missing, expired or wrongly signed, or may not act as this user."""
+    """The token is missing, expired or wrongly signed, or does not allow acting as this user."""
 
 
 class Unsupported(SlurmError):
-    """The call needs a newer data parser than the server has."""
+    """The request needs a newer data parser than the server has."""
 
 
 class Rejected(SlurmError):
-    """Slurm understood the request and refused it."""
+    """Slurm understood the request and rejected it."""
 
     def __init__(self, problem: Problem, others: Iterable[Problem] = ()) -> None:
         super().__init__(str(problem))
@@ -100,38 +97,38 @@ class Rejected(SlurmError):
 
     @property
     def source(self) -> str:
-        """Which function or JSON path complained."""
+        """The function or JSON path that reported the error."""
         return self.problem.source
 
     @property
     def text(self) -> str:
-        """Slurm's own words."""
+        """Slurm's own text."""
         return self.problem.text
 
 
 class SlurmNotFound(Rejected):
-    """slurmctld or slurmdbd itself says that there is no such thing."""
+    """slurmctld or slurmdbd says that the object does not exist."""
 
 
 class SlurmConflict(Rejected):
-    """It exists already, has ended already, or changed under us."""
+    """The object exists already, has ended, or was changed meanwhile."""
 
 
 class Busy(Rejected):
-    """Not now: nodes are taken, or a better job waits for them."""
+    """Not possible now: nodes are allocated, or a job of higher priority waits for them."""
 
 
 class Denied(Rejected):
-    """The user may not do that."""
+    """The user lacks the permission for the request."""
 
 
 class SlurmInvalid(Rejected):
-    """The request itself was malformed."""
+    """The request is malformed."""
 
 
-#: Slurm's numbers that mean more than "no". A number that is not here is a plain `Rejected`.
+#: The type of each Slurm error number. A number that is not in this table is a plain `Rejected`.
 ERROR_TYPES: dict[int, type[SlurmError]] = {
-    -1: SlurmctldUnreachable,  # unspecified: what a slurmctld that goes down in mid-answer leaves behind
+    -1: SlurmctldUnreachable,  # unspecified: slurmctld went down while it was responding
     1001: SlurmctldUnreachable,  # communication connection failure
     1002: SlurmctldUnreachable,  # message send failure
     1003: SlurmctldUnreachable,  # message receive failure
@@ -145,9 +142,9 @@ ERROR_TYPES: dict[int, type[SlurmError]] = {
     1805: Throttled,  # rate limit exceeded
     2002: Denied,  # access denied
     2003: Denied,  # group not permitted in this partition
-    2010: Denied,  # invalid user id: what a user who is no operator is told
+    2010: Denied,  # invalid user id: the response to a user who is not an operator
     2011: SlurmConflict,  # duplicate job id
-    2013: Busy,  # a better job waits
+    2013: Busy,  # a job of higher priority waits
     2015: Busy,  # partition configuration not available now
     2016: Busy,  # requested nodes are busy
     2017: SlurmNotFound,  # invalid job id
@@ -156,7 +153,7 @@ ERROR_TYPES: dict[int, type[SlurmError]] = {
     2021: SlurmConflict,  # already completing or completed
     2027: SlurmctldUnreachable,  # backup controller in standby mode
     2035: Busy,  # resources too fragmented
-    2040: Busy,  # licences currently unavailable
+    2040: Busy,  # licenses currently unavailable
     2052: Denied,  # access denied to reservation
     2053: SlurmNotFound,  # requested reservation is invalid
     2055: Busy,  # reservation is in use
@@ -195,7 +192,7 @@ ERROR_TYPES: dict[int, type[SlurmError]] = {
     9216: SlurmInvalid,  # invalid data
 }
 
-#: What a system says of a connection that failed; the numbers are its own, not Slurm's.
+#: Numbers of the operating system for a failed connection; they are not Slurm's.
 CONNECTION_ERRNOS = frozenset(
     {
         errno.EPIPE,
@@ -209,25 +206,25 @@ CONNECTION_ERRNOS = frozenset(
     }
 )
 
-#: Failures to connect: the request did not even leave slurmrestd.
+#: Failures before slurmrestd has sent the request, so it was certainly not applied.
 NEVER_SENT = frozenset({1001, 1800, 1804, 1805, 2027, 2131, 7000, 7015})
 
 
 def error_for(problems: Iterable[Problem]) -> SlurmError:
-    """The error that a refusal stands for, chosen by the first number that means something.
+    """The error for these problems; the first known number decides its type.
 
-    A refusal whose numbers are all unknown is a `Rejected`; it is never read as "not found".
+    If every number is unknown the error is a `Rejected`, never a `SlurmNotFound`.
     """
-    found = tuple(problems) or (Problem(),)
-    first = next((problem for problem in found if problem.number in ERROR_TYPES), found[0])
-    kind = ERROR_TYPES.get(first.number, DatabaseUnreachable if _cut_off(first) else Rejected)
+    entries = tuple(problems) or (Problem(),)
+    first = next((problem for problem in entries if problem.number in ERROR_TYPES), entries[0])
+    kind = ERROR_TYPES.get(first.number, DatabaseUnreachable if _is_database_connection(first) else Rejected)
     if issubclass(kind, Rejected):
-        return kind(first, (problem for problem in found if problem is not first))
+        return kind(first, (problem for problem in entries if problem is not first))
     if issubclass(kind, Retryable):
         return kind(str(first), maybe_applied=first.number not in NEVER_SENT)
     return kind(str(first))
 
 
-def _cut_off(problem: Problem) -> bool:
-    """Whether slurmrestd passes on what the system said of its connection to slurmdbd."""
+def _is_database_connection(problem: Problem) -> bool:
+    """Whether the problem is an operating system error of slurmrestd's connection to slurmdbd."""
     return problem.number in CONNECTION_ERRNOS and problem.source.startswith("slurmdb_")

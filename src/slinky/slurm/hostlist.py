@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm's hostlist notation, expanded and folded exactly.
+"""Expands and folds Slurm's hostlist notation.
 
-`expand("gpu[01-03,7]-ib,login")` gives names in Slurm's order, `fold` gives the shortest list of bracketed
-ranges for a set of names, and the two are each other's inverse. Leading zeros are part of a name and
-survive; an expansion larger than `limit` is refused before it is built, so text from outside cannot fill
-memory.
+`expand("gpu[01-03,7]-ib,login")` returns the names in Slurm's order; `fold` returns the shortest hostlist for a set
+of names; the two are inverse to each other. Leading zeros are part of a name and are kept. An expansion larger than
+`limit` is rejected before it is built, so that text from outside cannot fill the memory.
 """
-
-from __future__ import annotations
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-#: Slurm's own ceiling on nodes is 65,533; one order above that is certainly a mistake or an attack.
+#: Slurm's own limit is 65,533 nodes; a hostlist of ten times as many is a mistake or an attack.
 LIMIT = 1_000_000
 
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?\Z", re.ASCII)
@@ -24,7 +21,7 @@ _NATURAL = re.compile(r"(\d+)", re.ASCII)
 
 
 class HostlistError(ValueError):
-    """The text is not a hostlist, or expands to too many names."""
+    """The text is not a hostlist or expands to too many names."""
 
 
 def expand(text: str, *, limit: int = LIMIT) -> list[str]:
@@ -39,27 +36,27 @@ def expand(text: str, *, limit: int = LIMIT) -> list[str]:
         for part in parts:
             size *= len(part)
         if size + len(names) > limit:
-            raise HostlistError(f"hostlist expands to more than {limit} names")
+            raise HostlistError(f"the hostlist expands to more than {limit} names")
         names.extend(map("".join, product(*parts)))
     return names
 
 
 def fold(names: Iterable[str]) -> str:
-    """The hostlist that stands for exactly these names, sorted as people count and without duplicates."""
+    """The hostlist of exactly these names, in natural order and without duplicates."""
     single: set[str] = set()
     numbered: dict[tuple[str, int], set[int]] = defaultdict(set)
     for name in set(names):
         if not name or not _PLAIN.match(name):
-            raise HostlistError(f"not a host name: {name!r}")
-        found = _NUMBERED.match(name)
-        if found is None:
+            raise HostlistError(f"{name!r} is not a host name")
+        match = _NUMBERED.match(name)
+        if match is None:
             single.add(name)
         else:
-            prefix, digits = found.groups()
-            # Width 0 stands for "as many digits as it takes"; "07" and "7" are different names.
+            prefix, digits = match.groups()
+            # Width 0 means "without leading zeros"; "07" and "7" are different names.
             width = len(digits) if digits[0] == "0" and len(digits) > 1 else 0
             numbered[prefix, width].add(int(digits))
-    _absorb(numbered)
+    _merge_equal_widths(numbered)
     terms = [(name, name) for name in single]
     for (prefix, width), numbers in numbered.items():
         runs = list(_runs(sorted(numbers)))
@@ -71,14 +68,14 @@ def fold(names: Iterable[str]) -> str:
 
 
 def natural_sort_key(name: str) -> tuple[tuple[str, int, str], ...]:
-    """A sort key under which n2 comes before n10."""
+    """A sort key by which n2 comes before n10."""
     pieces = _NATURAL.split(name)
     digits = [*pieces[1::2], ""]
     return tuple((text, int(number or -1), number) for text, number in zip(pieces[0::2], digits, strict=True))
 
 
 def split_terms(text: str) -> list[str]:
-    """The comma-separated terms of a hostlist, with commas inside brackets left alone."""
+    """The comma-separated terms of a hostlist; commas inside brackets do not separate terms."""
     terms, depth, start = [], 0, 0
     for position, character in enumerate(text):
         if character == "[":
@@ -89,40 +86,40 @@ def split_terms(text: str) -> list[str]:
             terms.append(text[start:position])
             start = position + 1
         if depth not in {0, 1}:
-            raise HostlistError(f"unbalanced brackets: {text[:80]!r}")
+            raise HostlistError(f"{text[:80]!r} has unbalanced brackets")
     if depth:
-        raise HostlistError(f"unbalanced brackets: {text[:80]!r}")
+        raise HostlistError(f"{text[:80]!r} has unbalanced brackets")
     terms.append(text[start:])
     return [term.strip() for term in terms if term.strip()]
 
 
 def _parts(term: str, limit: int) -> Iterator[list[str]]:
-    """The alternatives at each place of one term: `a[1-2]b` is [a], [1, 2], [b]."""
+    """The alternatives at each position of one term: `a[1-2]b` is [a], [1, 2], [b]."""
     for index, piece in enumerate(re.split(r"[\[\]]", term)):
         if index % 2 == 0:
             if not _PLAIN.match(piece):
-                raise HostlistError(f"not a host name: {term[:80]!r}")
+                raise HostlistError(f"{term[:80]!r} is not a host name")
             yield [piece]
         else:
             yield _numbers(piece, limit)
 
 
 def _numbers(body: str, limit: int) -> list[str]:
-    """The numbers inside one pair of brackets, zero-padded as written."""
+    """The numbers inside one pair of brackets, with the leading zeros as written."""
     numbers: list[str] = []
     for item in body.split(","):
-        found = _RANGE.match(item.strip())
-        if found is None:
-            raise HostlistError(f"not a range: {item[:40]!r}")
-        first, last = found[1], found[2] or found[1]
+        match = _RANGE.match(item.strip())
+        if match is None:
+            raise HostlistError(f"{item[:40]!r} is not a range")
+        first, last = match[1], match[2] or match[1]
         if int(last) < int(first) or int(last) - int(first) >= limit - len(numbers):
-            raise HostlistError(f"range is reversed or too long: {item[:40]!r}")
+            raise HostlistError(f"the range {item[:40]!r} is reversed or too long")
         numbers.extend(f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1))
     return numbers
 
 
-def _absorb(numbered: dict[tuple[str, int], set[int]]) -> None:
-    """Move 10 into the group of 09 where both exist: within that width it is written the same."""
+def _merge_equal_widths(numbered: dict[tuple[str, int], set[int]]) -> None:
+    """Move 10 into the group of 09 if both exist: with that width it is written the same."""
     for prefix, width in [key for key in numbered if key[1]]:
         plain = numbered.get((prefix, 0))
         if plain:
@@ -134,7 +131,7 @@ def _absorb(numbered: dict[tuple[str, int], set[int]]) -> None:
 
 
 def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Consecutive stretches of a sorted list as first and last."""
+    """The first and last number of each run of consecutive numbers in a sorted list."""
     first = last = numbers[0]
     for number in numbers[1:]:
         if number != last + 1:

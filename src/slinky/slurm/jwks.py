@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens signed with a private key (RS256), and the document that lets slurmctld verify them.
+"""Mints tokens that are signed with a private key (RS256), and builds the document with which slurmctld verifies them.
 
-`AuthAltParameters=jwks=/etc/slurm/jwks.json` makes slurmctld accept tokens of every key in that document,
-so keys can be rotated: publish the new one, sign with it, then remove the old one.
+With `AuthAltParameters=jwks=/etc/slurm/jwks.json` slurmctld accepts tokens of every key in that document. To rotate
+keys, publish the new key, sign with it, then remove the old key.
 """
-
-from __future__ import annotations
 
 import json
 
@@ -27,25 +25,25 @@ def mint_rs256(
     issuer: str | None = None,
     identity: str | None = None,
 ) -> str:
-    """A token that acts as `user`, signed with a private key whose public half slurmctld knows as `kid`."""
+    """Mint a token for `user`, signed with a private key whose public half is published as `kid`."""
     header = {"alg": "RS256", "typ": "JWT", "kid": kid}
     signed = signing_input(header, build_claims(user, lifetime, now, issuer, identity))
-    return f"{signed}.{encode_base64url(_rsa(private_pem).sign(signed.encode(), PKCS1v15(), SHA256()))}"
+    return f"{signed}.{encode_base64url(_load_rsa_key(private_pem).sign(signed.encode(), PKCS1v15(), SHA256()))}"
 
 
 def build_jwks(keys: dict[str, bytes]) -> str:
-    """The document that publishes the public halves of these private keys, by key id."""
-    published = [_jwk(kid, _rsa(pem).public_key()) for kid, pem in sorted(keys.items())]
+    """The JWKS document with the public halves of these private keys, by key id."""
+    published = [_jwk(kid, _load_rsa_key(pem).public_key()) for kid, pem in sorted(keys.items())]
     return json.dumps({"keys": published}, indent=1)
 
 
-def _rsa(pem: bytes) -> RSAPrivateKey:
+def _load_rsa_key(pem: bytes) -> RSAPrivateKey:
     try:
         key = load_pem_private_key(pem, password=None)
     except (ValueError, TypeError) as error:
-        raise TokenError("not a private key in PEM form") from error
+        raise TokenError("the key is not a private key in PEM format") from error
     if not isinstance(key, RSAPrivateKey):
-        raise TokenError("RS256 needs an RSA key")
+        raise TokenError("the key is not an RSA key, which RS256 needs")
     return key
 
 
@@ -56,10 +54,10 @@ def _jwk(kid: str, key: RSAPublicKey) -> dict[str, str]:
         "kty": "RSA",
         "use": "sig",
         "kid": kid,
-        "n": _number(numbers.n),
-        "e": _number(numbers.e),
+        "n": _encode_integer(numbers.n),
+        "e": _encode_integer(numbers.e),
     }
 
 
-def _number(number: int) -> str:
+def _encode_integer(number: int) -> str:
     return encode_base64url(number.to_bytes((number.bit_length() + 7) // 8, "big"))

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm tokens: minted, read, and renewed before they end.
+"""Mints and reads Slurm tokens (JWT), and renews them before they expire.
 
-auth/jwt accepts HS256 with the shared key, minted here with the claims that `scontrol token` writes, and
-RS256 with published keys (see `jwks`, kept apart because its library costs memory). A `TokenSource` hands
-out the token to use now: fixed, from a file that something else rotates, or minted per lifetime.
+auth/jwt accepts HS256 tokens, signed with the shared key, and RS256 tokens, signed with a key whose public half is
+published. This module signs HS256 with the same claims as `scontrol token`; `jwks` signs RS256 and is a separate module
+because its library needs memory. A `TokenSource` returns the token to send now: a fixed one, one from a file that
+another program rotates, or one that is minted when needed.
 """
-
-from __future__ import annotations
 
 import hmac
 import json
@@ -20,9 +19,9 @@ from typing import Any, NamedTuple, Protocol
 
 Clock = Callable[[], float]
 
-#: Slurm keeps times in 32 bits.
-LAST_SECOND = 2**31 - 2
-#: Renewed when a fifth of the life is left, so that a slow clock or a slow server does not meet a dead token.
+#: Slurm stores times in 32 bits.
+MAX_TIME = 2**31 - 2
+#: Share of a token's lifetime after which it is renewed, so that a slow clock or server never gets an expired token.
 RENEW_AT = 0.8
 
 
@@ -31,14 +30,14 @@ class TokenError(ValueError):
 
 
 class TokenClaims(NamedTuple):
-    """What a token says of itself; nothing is verified."""
+    """The claims of a token, not verified."""
 
     user: str
     issued: int | None
     expires: int | None
 
     def expired(self, now: float) -> bool:
-        """Whether Slurm would refuse it for its age."""
+        """Whether the token has expired."""
         return self.expires is not None and now >= self.expires
 
 
@@ -51,34 +50,34 @@ def mint_token(
     issuer: str | None = None,
     identity: str | None = None,
 ) -> str:
-    """A token that acts as `user`, signed with the shared key (HS256)."""
+    """Mint a token for `user`, signed with the shared key (HS256)."""
     if len(key) < 16:
-        raise TokenError("a jwt key needs at least 16 bytes")
+        raise TokenError(f"the JWT key has {len(key)} bytes; it needs at least 16")
     signed = signing_input({"alg": "HS256", "typ": "JWT"}, build_claims(user, lifetime, now, issuer, identity))
     return f"{signed}.{encode_base64url(hmac.digest(key, signed.encode(), 'sha256'))}"
 
 
 def read_claims(token: str) -> TokenClaims:
-    """What a token claims, without verifying it. Raises `TokenError` for text that is not a token."""
+    """Read the claims of a token without verifying it. Raises `TokenError` for text that is not a token."""
     try:
-        _, middle, _ = token.split(".")
-        found = json.loads(urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
-        if not isinstance(found, dict):
-            raise TokenError("not a token")
+        _, payload, _ = token.split(".")
+        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        if not isinstance(claims, dict):
+            raise TokenError("the text is not a JWT")
     except (ValueError, UnicodeError, RecursionError) as error:
-        raise TokenError("not a token") from error
-    user = found.get("sun") or found.get("username") or ""
-    return TokenClaims(str(user), _seconds(found.get("iat")), _seconds(found.get("exp")))
+        raise TokenError("the text is not a JWT") from error
+    user = claims.get("sun") or claims.get("username") or ""
+    return TokenClaims(str(user), _seconds(claims.get("iat")), _seconds(claims.get("exp")))
 
 
 class TokenSource(Protocol):
-    """Where a client gets its token from."""
+    """Provides the token of a client."""
 
     def token(self) -> str:
         """The token to send now."""
 
     def renew(self) -> bool:
-        """The server refused the token: prepare another. False if there is no other to offer."""
+        """Prepare another token, since the server refused this one. False if there is no other token."""
 
 
 class FixedToken:
@@ -92,39 +91,39 @@ class FixedToken:
         return self._token
 
     def renew(self) -> bool:
-        """There is no other."""
+        """False: there is no other token."""
         return False
 
 
 class FileToken:
-    """A token kept in a file by somebody else; a changed file is noticed without a restart."""
+    """A token in a file that another program rotates; a changed file is read again."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        self._seen: tuple[int, int, int] | None = None
+        self._version: tuple[int, int, int] | None = None
         self._token = ""
 
     def token(self) -> str:
-        """The file's content, read again whenever the file has changed.
+        """The content of the file, read again whenever the file has changed.
 
-        Raises `TokenError` if there has never been a token to read; a file that vanishes for a moment while
-        it is being replaced keeps the last one.
+        While the file is missing, for example during its replacement, the last token is returned. Raises `TokenError`
+        if no token was ever read.
         """
         try:
             stat = self._path.stat()
-            seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-            if seen != self._seen:
-                self._token, self._seen = self._read() or self._token, seen
+            version = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            if version != self._version:
+                self._token, self._version = self._read() or self._token, version
         except OSError as error:
             if not self._token:
-                raise TokenError(f"no token in {self._path}") from error
+                raise TokenError(f"the file {self._path} has no token") from error
         if not self._token:
-            raise TokenError(f"no token in {self._path}")
+            raise TokenError(f"the file {self._path} has no token")
         return self._token
 
     def renew(self) -> bool:
-        """Read the file again; True if it now holds another token."""
-        before, self._seen = self._token, None
+        """Read the file again; True if it now has another token."""
+        before, self._version = self._token, None
         return self.token() != before
 
     def _read(self) -> str:
@@ -133,7 +132,7 @@ class FileToken:
 
 
 class MintedToken:
-    """Tokens signed on the spot and replaced before they end."""
+    """Tokens that are minted when needed and replaced before they expire."""
 
     def __init__(self, key: Callable[[], bytes], user: str, *, lifetime: float = 900, clock: Clock = time.time) -> None:
         self._key = key
@@ -144,24 +143,22 @@ class MintedToken:
         self._renew_at = 0.0
 
     def token(self) -> str:
-        """A token with at least a fifth of its life ahead."""
+        """A token with at least a fifth of its lifetime left."""
         now = self._clock()
-        # A clock that was set back must not keep us on a token from the future.
+        # After the clock was set back, a token from the future must be replaced.
         if not self._token or not self._renew_at - self._lifetime <= now < self._renew_at:
             self._token = mint_token(self._key(), self._user, lifetime=self._lifetime, now=now)
             self._renew_at = now + self._lifetime * RENEW_AT
         return self._token
 
     def renew(self) -> bool:
-        """Sign anew with the key as it is now; True if that gave another token."""
+        """Mint a token with the current key; True if it differs from the last one."""
         before, self._token = self._token, ""
         return self.token() != before
 
 
 def refresh_after(token: str, *, now: float, lifetime: float) -> float:
-    """Seconds until this token should be replaced: never negative, never more than its lifetime, zero if
-    unreadable.
-    """
+    """Seconds until this token should be replaced: between 0 and its lifetime, 0 if the token is unreadable."""
     try:
         expires = read_claims(token).expires
     except TokenError:
@@ -174,16 +171,16 @@ def refresh_after(token: str, *, now: float, lifetime: float) -> float:
 def build_claims(
     user: str, lifetime: float, now: float | None, issuer: str | None, identity: str | None
 ) -> dict[str, Any]:
-    """The claims that Slurm reads, and optionally who issued the token and how to tell it from others."""
+    """The claims that Slurm reads, and optionally the issuer (`iss`) and the identity (`jti`) of the token."""
     if not user or any(character.isspace() or not character.isprintable() for character in user):
-        raise TokenError(f"not a user name: {user!r}")
+        raise TokenError(f"{user!r} is not a user name")
     if lifetime <= 0:
-        raise TokenError("a token needs a lifetime above zero")
+        raise TokenError(f"the lifetime of a token must be above zero, not {lifetime:g} seconds")
     issued = int(time.time() if now is None else now)
-    # Slurm refuses an `exp` that is missing or not whole.
-    found = {"iat": issued, "exp": min(issued + max(1, int(lifetime)), LAST_SECOND), "sun": user}
+    # Slurm refuses an `exp` that is missing or not an integer.
+    claims = {"iat": issued, "exp": min(issued + max(1, int(lifetime)), MAX_TIME), "sun": user}
     extra = {"iss": issuer, "jti": identity}
-    return found | {name: value for name, value in extra.items() if value is not None}
+    return claims | {name: value for name, value in extra.items() if value is not None}
 
 
 def signing_input(header: dict[str, str], claims: dict[str, Any]) -> str:
@@ -192,12 +189,12 @@ def signing_input(header: dict[str, str], claims: dict[str, Any]) -> str:
 
 
 def encode_base64url(raw: bytes) -> str:
-    """URL-safe and without padding, as tokens want it."""
+    """Encode bytes as URL-safe base64 without padding, the encoding of a JWT."""
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def new_token_id() -> str:
-    """A fresh `jti`, for callers that want each token to be tellable from the next."""
+    """A new `jti`, for callers that need to distinguish tokens."""
     return str(uuid.uuid4())
 
 

@@ -328,7 +328,7 @@ async def test_slurmctld_reads_the_configuration_that_we_write(slurm: Beside, cl
         node_sets=(conf.NodeSetLine("ext", feature="ext"),),
         partitions=(conf.PartitionLine("work", "c[1-2]", 'MaxTime=60 TRESBillingWeights="CPU=1.0,Mem=0.25G"'),),
         extra="MailProg=/bin/true # none\nGresTypes=gpu",
-    ).text()
+    ).render()
     script = 'printf "%s" "$1" > /tmp/ours.conf; chmod 644 /tmp/ours.conf; SLURM_CONF=/tmp/ours.conf scontrol ping'
     assert "is UP" in slurm.exec("sh", "-c", script, "sh", text)
 

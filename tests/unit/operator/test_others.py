@@ -47,7 +47,7 @@ def test_slurmdbd_gets_its_password_through_a_secret_only() -> None:
     made = accounting_plan(accounting(), AccountingInputs("k", b"j", "", "geheim"), IMAGES)
     assert [resource for resource, _ in made.apply] == [SERVICES, SECRETS, STATEFUL_SETS]
     conf = b64decode(made.apply[1][1]["data"]["slurmdbd.conf"]).decode()
-    assert [line[0].value for line in parse(conf) if line[0].is_("StoragePass")] == ["geheim"]
+    assert [line[0].value for line in parse(conf) if line[0].has_key("StoragePass")] == ["geheim"]
     assert "geheim" not in str(made.apply[0]) + str(made.apply[2])
 
 

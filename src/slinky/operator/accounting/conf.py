@@ -25,4 +25,4 @@ def slurmdbd_conf(of: Accounting, password: str, *, jwks: bool = False) -> str:
         auth_alt_parameters=tuple(parameters),
         log_file="/dev/null",
         extra=of.spec.extra_conf,
-    ).text()
+    ).render()

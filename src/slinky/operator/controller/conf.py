@@ -60,7 +60,7 @@ def slurm_conf(
         node_sets=() if of.spec.external else tuple(_node_set(found) for found in sets),
         partitions=() if of.spec.external else tuple(_partition(s) for s in sets if s.spec.partition.enabled),
         extra=of.spec.extra_conf,
-    ).text()
+    ).render()
     if wrong := conf.find_problems(text):
         raise conf.ConfError("; ".join(wrong))
     return text
@@ -70,7 +70,7 @@ def config_data(of: Controller, slurm: str, files: Files, jwks: str = "") -> Map
     """What the ConfigMap holds; a site's own cgroup.conf replaces ours."""
     if of.spec.external:
         return {wellknown.SLURM_CONF: slurm}
-    own = {} if wellknown.CGROUP_CONF in files.config else {wellknown.CGROUP_CONF: conf.CgroupConf().text()}
+    own = {} if wellknown.CGROUP_CONF in files.config else {wellknown.CGROUP_CONF: conf.CgroupConf().render()}
     keys = {wellknown.JWKS: jwks} if jwks else {}
     return {**files.copied, wellknown.SLURM_CONF: slurm, **own, **keys}
 
@@ -123,7 +123,7 @@ def _partition(of: NodeSet) -> conf.PartitionLine:
 def _blamed(of: NodeSet, found: LineT) -> LineT:
     """A line whose fault, if it has one, is put down to its NodeSet: the sentence stands on the Controller."""
     try:
-        found.line()
+        found.to_line()
     except conf.ConfError as error:
         raise conf.ConfError(f"NodeSet {of.metadata.name}: {error}") from error
     return found

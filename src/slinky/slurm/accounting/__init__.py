@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accounting database, slurmdbd: its client and the objects it reads and writes."""
+"""The accounting database, slurmdbd: its client and its objects."""

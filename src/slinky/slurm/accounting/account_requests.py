@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accounts and users that are about to be added, each with its associations in one request."""
-
-from __future__ import annotations
+"""Requests that create accounts or users together with their associations."""
 
 from slinky.slurm.model.values import Number, Tres, Value
 
@@ -10,7 +8,7 @@ Amounts = tuple[Tres, ...]
 
 
 class AssociationSettings(Value, frozen=True, gc=False):
-    """The settings of associations that are about to be added."""
+    """The settings of new associations."""
 
     parent: str | None = None
     fairshare: int | None = None
@@ -29,7 +27,7 @@ class AssociationSettings(Value, frozen=True, gc=False):
 
 
 class AccountsCondition(Value, frozen=True, gc=False):
-    """Which accounts to add, with what, where. Slurm wants `association` even when it is empty."""
+    """The new accounts, their settings and clusters. Slurm requires `association` even if it is empty."""
 
     accounts: Words
     association: AssociationSettings
@@ -37,23 +35,21 @@ class AccountsCondition(Value, frozen=True, gc=False):
 
 
 class AccountDescription(Value, frozen=True, gc=False):
-    """Description and organisation of new accounts."""
+    """Description and organization of new accounts."""
 
     description: str
     organization: str
 
 
 class NewAccounts(Value, frozen=True, gc=False):
-    """Accounts to add together with their associations."""
+    """Accounts to create together with their associations."""
 
     association_condition: AccountsCondition
     account: AccountDescription
 
 
 class UsersCondition(Value, frozen=True, gc=False):
-    """Which users to add, to which accounts, with what, where. Slurm wants `association` even when it is
-    empty.
-    """
+    """The new users, their accounts, settings and clusters. Slurm requires `association` even if it is empty."""
 
     users: Words
     accounts: Words
@@ -63,14 +59,14 @@ class UsersCondition(Value, frozen=True, gc=False):
 
 
 class UserSettings(Value, frozen=True, gc=False):
-    """Rights and defaults of new users."""
+    """Administrator level and default account of new users."""
 
     adminlevel: Words | None = None
     defaultaccount: str | None = None
 
 
 class NewUsers(Value, frozen=True, gc=False):
-    """Users to add together with their associations."""
+    """Users to create together with their associations."""
 
     association_condition: UsersCondition
     user: UserSettings

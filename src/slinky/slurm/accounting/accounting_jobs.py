@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs as slurmdbd remembers them, and what may be added to their record."""
-
-from __future__ import annotations
+"""The job records of slurmdbd, and what can be added to them."""
 
 from slinky.slurm.model.states import JobState
 from slinky.slurm.model.values import UNSET, ExitCode, Number, Tres, Value
@@ -11,14 +9,14 @@ Amounts = tuple[Tres, ...]
 
 
 class AccountingJobState(Value, frozen=True, gc=False):
-    """The last state that was recorded of a job."""
+    """The last recorded state of a job."""
 
     current: Words = ()
     reason: str = ""
 
 
 class AccountingJobTime(Value, frozen=True, gc=False):
-    """When things happened to a job, in seconds since 1970; 0 is never."""
+    """The times of a job, in seconds since 1970; 0 means never."""
 
     submission: int = 0
     eligible: int = 0
@@ -30,22 +28,22 @@ class AccountingJobTime(Value, frozen=True, gc=False):
 
 
 class AccountingJobTres(Value, frozen=True, gc=False):
-    """What a job asked for and got."""
+    """The resources that a job requested and got."""
 
     requested: Amounts = ()
     allocated: Amounts = ()
 
 
 class AccountingJobComment(Value, frozen=True, gc=False):
-    """Remarks kept with a job."""
+    """The comments of a job."""
 
     administrator: str = ""
     job: str = ""
     system: str = ""
 
 
-class AccountingJob(Value, frozen=True, gc=False, rename={"past": "state"}):
-    """A job as the accounting database remembers it."""
+class AccountingJob(Value, frozen=True, gc=False, rename={"state_record": "state"}):
+    """A job record of the accounting database."""
 
     job_id: int
     sluid: str = ""
@@ -56,7 +54,7 @@ class AccountingJob(Value, frozen=True, gc=False, rename={"past": "state"}):
     cluster: str = ""
     partition: str = ""
     qos: str = ""
-    past: AccountingJobState = AccountingJobState()
+    state_record: AccountingJobState = AccountingJobState()
     time: AccountingJobTime = AccountingJobTime()
     exit_code: ExitCode = ExitCode()
     derived_exit_code: ExitCode = ExitCode()
@@ -72,11 +70,11 @@ class AccountingJob(Value, frozen=True, gc=False, rename={"past": "state"}):
     @property
     def state(self) -> JobState:
         """Base state and flags."""
-        return JobState.of(self.past.current)
+        return JobState.of(self.state_record.current)
 
 
 class JobOutcome(Value, frozen=True, gc=False):
-    """What may be added to the record of a job after its end (v0.0.44)."""
+    """What can be added to the record of a job after its end (v0.0.44)."""
 
     comment: AccountingJobComment | None = None
     extra: str | None = None

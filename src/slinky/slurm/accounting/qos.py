@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A quality of service and its limits, read and written alike."""
-
-from __future__ import annotations
+"""Qualities of service and their limits, in requests and responses."""
 
 from slinky.slurm.accounting.views import TresMinutes, TresPer
 from slinky.slurm.model.values import UNSET, Number, Tres, Value
@@ -18,20 +16,20 @@ class PerAccountAndUser(Value, frozen=True, gc=False):
 
 
 class ActiveJobs(Value, frozen=True, gc=False):
-    """How many jobs may be active."""
+    """Limits on active jobs."""
 
     accruing: Number = UNSET
     count: Number = UNSET
 
 
 class ActivePer(Value, frozen=True, gc=False):
-    """How many jobs may be active per account and per user."""
+    """Limits on active jobs per account and per user."""
 
     per: PerAccountAndUser = PerAccountAndUser()
 
 
 class QosJobs(Value, frozen=True, gc=False):
-    """How many jobs a QOS takes."""
+    """Limits on the number of jobs of a QOS."""
 
     count: Number = UNSET
     active_jobs: ActivePer = ActivePer()
@@ -39,7 +37,7 @@ class QosJobs(Value, frozen=True, gc=False):
 
 
 class QosTres(Value, frozen=True, gc=False):
-    """How much of each resource a QOS grants."""
+    """Limits on the resources of a QOS."""
 
     total: Amounts = ()
     minutes: TresMinutes = TresMinutes()
@@ -47,14 +45,14 @@ class QosTres(Value, frozen=True, gc=False):
 
 
 class WallPer(Value, frozen=True, gc=False):
-    """Longest run, in minutes."""
+    """Limits on run time, in minutes."""
 
     qos: Number = UNSET
     job: Number = UNSET
 
 
 class WallClock(Value, frozen=True, gc=False):
-    """Limits on time."""
+    """Limits on wall-clock time."""
 
     per: WallPer = WallPer()
 
@@ -77,7 +75,7 @@ class QosLimits(Value, frozen=True, gc=False):
 
 
 class QosPreempt(Value, frozen=True, gc=False):
-    """Whom a QOS preempts and how."""
+    """The QOS that a QOS preempts, and how."""
 
     list: Words = ()
     mode: Words = ()

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What slurmdbd keeps: accounts, users, associations, QOS, past jobs, TRES, clusters.
+"""Objects of slurmdbd: accounts, users, associations, clusters and workload characterization keys.
 
-slurmdbd takes back the very objects that it hands out, so these structs are read and written alike; a field
-left at its default is not sent. Limits are unset, a number, or infinite, as everywhere in Slurm.
+slurmdbd accepts the same objects that it returns, so these structs are used in requests and responses; a field with its
+default value is not sent. A limit is unset, a number, or infinite.
 """
-
-from __future__ import annotations
 
 from slinky.slurm.model.values import UNSET, Number, Tres, Value
 
@@ -42,7 +40,7 @@ class Account(Value, frozen=True, gc=False):
 
 
 class UserDefaults(Value, frozen=True, gc=False):
-    """What a user's jobs get when they do not say."""
+    """The defaults of a user's jobs."""
 
     account: str | None = None
     wckey: str | None = None
@@ -60,13 +58,13 @@ class User(Value, frozen=True, gc=False):
 
 
 class AssociationDefault(Value, frozen=True, gc=False):
-    """The QOS that an association's jobs get by default."""
+    """The default QOS of an association's jobs."""
 
     qos: str = ""
 
 
 class JobsPer(Value, frozen=True, gc=False):
-    """Limits on how many jobs, and for how long."""
+    """Limits on the number and duration of jobs."""
 
     count: Number = UNSET
     accruing: Number = UNSET
@@ -101,7 +99,7 @@ class TresMinutes(Value, frozen=True, gc=False):
 
 
 class TresGroup(Value, frozen=True, gc=False):
-    """Limits on what runs at once below an association."""
+    """Limits on the running jobs of an association and its children."""
 
     minutes: Amounts = ()
     active: Amounts = ()
@@ -124,7 +122,7 @@ class AssociationMax(Value, frozen=True, gc=False):
 
 
 class Association(Value, frozen=True, gc=False):
-    """What a user may use, of which account, on which cluster and partition."""
+    """The link between account, user, cluster and partition, with its limits."""
 
     account: str
     cluster: str = ""
@@ -144,7 +142,7 @@ class Association(Value, frozen=True, gc=False):
 
 
 class ClusterController(Value, frozen=True, gc=False):
-    """Where a cluster's slurmctld was last seen by slurmdbd; an empty host means that it is not connected."""
+    """The address of a cluster's slurmctld; an empty host means that it is not connected to slurmdbd."""
 
     host: str = ""
     port: int = 0

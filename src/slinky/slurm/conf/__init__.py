@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm's configuration files, built from typed models and read back before use.
+"""Builds Slurm's configuration files from typed models, and parses them back to check the result.
 
-One module per file, all on `text`, which knows the notation and lets no value add a line or a setting of
-its own.
+There is one module per file. All of them use `text`, which implements the notation and makes sure that no value can add
+a line or a setting.
 """
 
 from slinky.slurm.conf.cgroup import CgroupConf

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cgroup.conf from a typed model."""
-
-from __future__ import annotations
+"""Builds cgroup.conf from a typed model."""
 
 from slinky.slurm.conf.text import ConfError, build_line, render
 from slinky.slurm.model.values import Value
@@ -10,7 +8,7 @@ PLUGINS = ("cgroup/v1", "cgroup/v2", "autodetect", "disabled")
 
 
 class CgroupConf(Value, frozen=True, gc=False):
-    """How slurmd confines jobs; the defaults suit a container without systemd on a host with cgroup v2."""
+    """How slurmd confines jobs; the defaults are for a container without systemd on a host with cgroup v2."""
 
     plugin: str = "cgroup/v2"
     ignore_systemd: bool | None = True
@@ -21,10 +19,10 @@ class CgroupConf(Value, frozen=True, gc=False):
     enable_controllers: bool | None = None
     settings: tuple[tuple[str, str | int], ...] = ()
 
-    def text(self) -> str:
-        """The file. Raises `ConfError` for a value that must not be in it."""
+    def render(self) -> str:
+        """The text of the file. Raises `ConfError` for an invalid value."""
         if self.plugin not in PLUGINS:
-            raise ConfError(f"{self.plugin!r} is not one of {', '.join(PLUGINS)}")
+            raise ConfError(f"the cgroup plugin {self.plugin!r} is not one of {', '.join(PLUGINS)}")
         switches = {
             "IgnoreSystemd": self.ignore_systemd,
             "EnableControllers": self.enable_controllers,
@@ -33,6 +31,6 @@ class CgroupConf(Value, frozen=True, gc=False):
             "ConstrainRAMSpace": self.constrain_memory,
             "ConstrainSwapSpace": self.constrain_swap,
         }
-        chosen = [(key, "yes" if on else "no") for key, on in switches.items() if on is not None]
-        pairs: list[tuple[str, str | int]] = [("CgroupPlugin", self.plugin), *chosen, *self.settings]
+        options = [(key, "yes" if on else "no") for key, on in switches.items() if on is not None]
+        pairs: list[tuple[str, str | int]] = [("CgroupPlugin", self.plugin), *options, *self.settings]
         return render(build_line(pair) for pair in pairs)

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""slurm.conf from a typed model.
+"""Builds slurm.conf from a typed model.
 
-The model holds what a program decides (names, hosts, ports, authentication, accounting, hooks, nodes,
-partitions); a site's own text comes as `extra`, is parsed, and options that both sides set are merged.
-`problems` finds what would stop slurmctld or surprise a person before the file is rolled out.
+The model has the settings that a program decides: names, hosts, ports, authentication, accounting, hooks, nodes and
+partitions. The administrator's own text is `extra`: it is parsed, and options that both sides set are merged.
+`find_problems` finds errors of the whole file before slurmctld reads it.
 """
-
-from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from slinky.slurm.conf.text import (
     ConfError,
@@ -28,68 +26,69 @@ from slinky.slurm.model.values import Value
 
 Options = tuple[str, ...]
 
-#: Settings that hold a list of options, which a site may extend but not replace.
+#: Settings with a list of options, which `extra` may extend but not replace.
 MERGED_SETTINGS = ("SlurmctldParameters", "AuthInfo", "AuthAltParameters")
-#: Slurm's own limit; also part of file names and of database tables.
-LONGEST_CLUSTER_NAME = 40
+#: Slurm's own limit; the name is also part of file names and database tables.
+MAX_CLUSTER_NAME = 40
 
 _CLUSTER = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
 
 
 class SlurmctldHost(Value, frozen=True, gc=False):
-    """A slurmctld host, with the address under which others reach it."""
+    """The host of a slurmctld, with the address at which other daemons reach it."""
 
     name: str
     address: str | None = None
 
-    def text(self) -> str:
-        """As SlurmctldHost wants it."""
+    def render(self) -> str:
+        """The value of `SlurmctldHost`."""
         name = checked_name(self.name, "controller")
         return f"{name}({checked_name(self.address, 'address')})" if self.address else name
 
 
 class NodeLine(Value, frozen=True, gc=False):
-    """Nodes that are fixed in the file."""
+    """Nodes that are defined in the file."""
 
     names: str
     settings: tuple[tuple[str, str | int], ...] = ()
 
-    def line(self) -> Line:
-        """The line of the file."""
-        return build_line(("NodeName", _hosts(self.names)), *self.settings)
+    def to_line(self) -> Line:
+        """The line of the file. Raises `ConfError` for an invalid value."""
+        return build_line(("NodeName", _checked_nodes(self.names)), *self.settings)
 
 
 class NodeSetLine(Value, frozen=True, gc=False):
-    """A name for all nodes with a feature, or for these nodes."""
+    """A name for all nodes with a feature, or for a list of nodes."""
 
     name: str
     feature: str | None = None
     nodes: str | None = None
 
-    def line(self) -> Line:
-        """The line of the file."""
+    def to_line(self) -> Line:
+        """The line of the file. Raises `ConfError` for an invalid value."""
         if (self.feature is None) == (self.nodes is None):
             raise ConfError(f"node set {self.name} needs a feature or nodes, not both")
         feature = None if self.feature is None else checked_name(self.feature, "feature")
-        nodes = None if self.nodes is None else _hosts(self.nodes)
+        nodes = None if self.nodes is None else _checked_nodes(self.nodes)
         return build_line(("NodeSet", checked_name(self.name, "node set")), ("Feature", feature), ("Nodes", nodes))
 
 
 class PartitionLine(Value, frozen=True, gc=False):
-    """A partition over nodes or node sets; `settings` is a person's own part of the line."""
+    """A partition of nodes or node sets; `settings` is the user's own part of the line."""
 
     name: str
     nodes: str
     settings: str = ""
 
-    def line(self) -> Line:
-        """The line of the file."""
-        head = build_line(("PartitionName", checked_name(self.name, "partition")), ("Nodes", _hosts(self.nodes)))
-        return head + parse_fragment(self.settings, refuse=("PartitionName", "Nodes"))
+    def to_line(self) -> Line:
+        """The line of the file. Raises `ConfError` for an invalid value."""
+        name, nodes = checked_name(self.name, "partition"), _checked_nodes(self.nodes)
+        line = build_line(("PartitionName", name), ("Nodes", nodes))
+        return line + parse_fragment(self.settings, refuse=("PartitionName", "Nodes"))
 
 
 class SlurmConf(Value, frozen=True, gc=False):
-    """What a program decides about slurm.conf."""
+    """The settings of slurm.conf that a program decides."""
 
     cluster_name: str
     controllers: tuple[SlurmctldHost, ...]
@@ -122,41 +121,41 @@ class SlurmConf(Value, frozen=True, gc=False):
     partitions: tuple[PartitionLine, ...] = ()
     #: Further settings, each on a line of its own.
     settings: tuple[tuple[str, str | int], ...] = ()
-    #: A site's own text, kept as lines.
+    #: The administrator's own text.
     extra: str = ""
 
-    def text(self) -> str:
-        """The file. Raises `ConfError` for a value that must not be in it."""
+    def render(self) -> str:
+        """The text of the file. Raises `ConfError` for an invalid value."""
         return render(self._lines())
 
     def _lines(self) -> Iterator[Line | str]:
         yield "GENERAL"
-        yield from _each(self._general())
+        yield from _build_lines(self._general())
         yield "LOGGING"
-        yield from _each(self._logging())
+        yield from _build_lines(self._logging())
         yield "PLUGINS & PARAMETERS"
-        yield from _each(self._plugins())
+        yield from _build_lines(self._plugins())
         yield "ACCOUNTING"
-        yield from _each(self._accounting())
+        yield from _build_lines(self._accounting())
         yield "PROLOG & EPILOG"
-        yield from _each(self._hooks())
-        yield from _each(self.settings)
+        yield from _build_lines(self._hooks())
+        yield from _build_lines(self.settings)
         yield "NODES & PARTITIONS"
-        yield from (item.line() for item in self.nodes)
-        yield from (item.line() for item in self.node_sets)
-        yield from (item.line() for item in self.partitions)
-        theirs = parse(self.extra)
+        yield from (item.to_line() for item in self.nodes)
+        yield from (item.to_line() for item in self.node_sets)
+        yield from (item.to_line() for item in self.partitions)
+        extra = parse(self.extra)
         yield "EXTRA CONFIG"
-        yield from theirs
+        yield from extra
         yield "MERGED CONFIG"
-        yield from self._merged(theirs)
+        yield from merged_lines(dict(self._plugins()), extra, MERGED_SETTINGS)
 
     def _general(self) -> Iterator[tuple[str, str | int | None]]:
         yield "ClusterName", checked_cluster_name(self.cluster_name)
         yield "SlurmUser", checked_name(self.slurm_user)
         if not self.controllers:
-            raise ConfError("a cluster needs a controller")
-        yield from (("SlurmctldHost", controller.text()) for controller in self.controllers)
+            raise ConfError("a cluster needs at least one controller")
+        yield from (("SlurmctldHost", controller.render()) for controller in self.controllers)
         yield "SlurmctldPort", self.slurmctld_port
         yield "SlurmctldAddr", self.slurmctld_address and checked_name(self.slurmctld_address)
         yield "StateSaveLocation", self.state_save_location
@@ -197,24 +196,29 @@ class SlurmConf(Value, frozen=True, gc=False):
         for key, scripts in hooks.items():
             yield from ((key, checked_name(script, key)) for script in sorted(scripts))
 
-    def _merged(self, theirs: Iterable[Line]) -> Iterator[Line]:
-        """For options that a site's text also sets: one more line with both, so that neither side loses."""
-        ours = dict(self._plugins())
-        for key in MERGED_SETTINGS:
-            said = [setting.value for item in theirs for setting in item if setting.is_(key)]
-            if said:
-                yield build_line((key, merge_options(str(ours.get(key) or ""), ",".join(said))))
+
+def merged_lines(
+    settings: Mapping[str, str | int | None], extra: Iterable[Line], keys: Iterable[str]
+) -> Iterator[Line]:
+    """For each key that `extra` also sets: one more line with the options of both, so that none is lost."""
+    lines = tuple(extra)
+    for key in keys:
+        values = [setting.value for line in lines for setting in line if setting.has_key(key)]
+        if values:
+            yield build_line((key, merge_options(str(settings.get(key) or ""), ",".join(values))))
 
 
 def checked_cluster_name(text: str) -> str:
-    """A cluster name that Slurm and its database accept."""
-    if not _CLUSTER.match(text) or len(text) > LONGEST_CLUSTER_NAME:
-        raise ConfError(f"{text[:60]!r} is not a cluster name: lower case, digits, - and _, at most 40")
+    """A cluster name that Slurm and its database accept. Raises `ConfError` for any other."""
+    if not _CLUSTER.match(text) or len(text) > MAX_CLUSTER_NAME:
+        raise ConfError(
+            f"{text[:60]!r} is not a cluster name: at most {MAX_CLUSTER_NAME} lower-case letters, digits, - and _"
+        )
     return text
 
 
 def merge_options(ours: str, theirs: str) -> str:
-    """Two comma-separated option lists as one, sorted; where both name an option, ours stands."""
+    """Two comma-separated option lists as one, sorted; an option that both contain has the value of `ours`."""
     options: dict[str, str] = {}
     for text in (theirs, ours):
         for option in filter(None, (part.strip() for part in text.split(","))):
@@ -223,39 +227,39 @@ def merge_options(ours: str, theirs: str) -> str:
 
 
 def find_problems(text: str) -> list[str]:
-    """What is wrong with a slurm.conf as a whole, in words for a person; empty when nothing was found."""
+    """The problems of a slurm.conf, as text for an administrator; empty if there are none."""
     try:
         lines = parse(text)
     except ConfError as error:
         return [str(error)]
-    found = [
+    duplicates = [
         f"{kind} {name} is defined {count} times"
         for kind in ("NodeName", "PartitionName", "NodeSet")
-        for name, count in sorted(_names(lines, kind).items())
+        for name, count in sorted(_count_names(lines, kind).items())
         if count > 1
     ]
-    keys = {setting.key.lower() for item in lines for setting in item}
-    found += [f"{key} is missing" for key in ("ClusterName", "SlurmctldHost") if key.lower() not in keys]
-    return found
+    keys = {setting.key.lower() for line in lines for setting in line}
+    missing = [f"{key} is missing" for key in ("ClusterName", "SlurmctldHost") if key.lower() not in keys]
+    return duplicates + missing
 
 
-def _names(lines: Iterable[Line], kind: str) -> Counter[str]:
+def _count_names(lines: Iterable[Line], kind: str) -> Counter[str]:
     names: Counter[str] = Counter()
-    for item in lines:
-        if item[0].is_(kind) and item[0].value.upper() != "DEFAULT":
-            names.update(_expanded(item[0]))
+    for first, *_ in lines:
+        if first.has_key(kind) and first.value.upper() != "DEFAULT":
+            names.update(_expand_names(first))
     return names
 
 
-def _expanded(setting: Setting) -> list[str]:
+def _expand_names(setting: Setting) -> list[str]:
     try:
         return expand(setting.value)
     except HostlistError:
         return [setting.value]
 
 
-def _hosts(text: str) -> str:
-    """A hostlist, or ALL, or the name of a node set."""
+def _checked_nodes(text: str) -> str:
+    """A hostlist, ALL, or the name of a node set. Raises `ConfError` for any other text."""
     try:
         names = expand(checked_value(text, "nodes"))
     except HostlistError as error:
@@ -265,5 +269,5 @@ def _hosts(text: str) -> str:
     return text
 
 
-def _each(settings: Iterable[tuple[str, str | int | None]]) -> Iterator[Line]:
-    return (build_line((key, text)) for key, text in settings if text is not None)
+def _build_lines(settings: Iterable[tuple[str, str | int | None]]) -> Iterator[Line]:
+    return (build_line((key, value)) for key, value in settings if value is not None)

@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""slurmdbd.conf from a typed model. The text holds the database password: it belongs into a Secret, never a
-log.
-"""
-
-from __future__ import annotations
+"""Builds slurmdbd.conf from a typed model. The text contains the database password: never log it."""
 
 from collections.abc import Iterator
 
-from slinky.slurm.conf.slurm import Options, merge_options
+from slinky.slurm.conf.slurm import Options, merged_lines
 from slinky.slurm.conf.text import ConfError, Line, build_line, checked_name, checked_value, parse, render
 from slinky.slurm.model.values import Value
 
-MERGED = ("AuthInfo", "AuthAltParameters")
+MERGED_DBD_SETTINGS = ("AuthInfo", "AuthAltParameters")
 
 
 class SlurmdbdConf(Value, frozen=True, gc=False):
-    """What a program decides about slurmdbd.conf."""
+    """The settings of slurmdbd.conf that a program decides."""
 
     host: str
     storage_host: str
@@ -32,28 +28,25 @@ class SlurmdbdConf(Value, frozen=True, gc=False):
     auth_info: Options = ("use_client_ids",)
     log_file: str | None = None
     pid_file: str | None = None
-    #: A site's own text, kept as lines.
+    #: The administrator's own text.
     extra: str = ""
 
     def __repr__(self) -> str:
         return f"SlurmdbdConf(host={self.host!r}, storage_host={self.storage_host!r})"
 
-    def text(self) -> str:
-        """The file. Raises `ConfError` for a value that must not be in it."""
+    def render(self) -> str:
+        """The text of the file. Raises `ConfError` for an invalid value."""
         return render(self._lines())
 
     def _lines(self) -> Iterator[Line | str]:
-        ours = dict(self._settings())
+        settings = dict(self._settings())
         yield "GENERAL"
-        yield from (build_line((key, text)) for key, text in ours.items() if text is not None)
-        theirs = parse(self.extra)
+        yield from (build_line((key, value)) for key, value in settings.items() if value is not None)
+        extra = parse(self.extra)
         yield "EXTRA CONFIG"
-        yield from theirs
+        yield from extra
         yield "MERGED CONFIG"
-        for key in MERGED:
-            said = [setting.value for item in theirs for setting in item if setting.is_(key)]
-            if said:
-                yield build_line((key, merge_options(str(ours.get(key) or ""), ",".join(said))))
+        yield from merged_lines(settings, extra, MERGED_DBD_SETTINGS)
 
     def _settings(self) -> Iterator[tuple[str, str | int | None]]:
         yield "DbdHost", checked_name(self.host)
@@ -69,17 +62,17 @@ class SlurmdbdConf(Value, frozen=True, gc=False):
         yield "StoragePort", self.storage_port
         yield "StorageUser", checked_name(self.storage_user)
         yield "StorageLoc", checked_name(self.storage_database)
-        yield "StoragePass", _password(self.storage_password)
+        yield "StoragePass", _checked_password(self.storage_password)
         yield "LogFile", self.log_file
         yield "PidFile", self.pid_file
 
 
-def _password(text: str) -> str:
-    """What is wrong with a password is said without it: the words go into conditions, events and logs."""
+def _checked_password(text: str) -> str:
+    """The password. The error does not contain it, since errors are written to conditions, events and logs."""
     try:
         return checked_value(text)
     except ConfError:
         raise ConfError(
-            "the database password is empty or cannot stand in slurmdbd.conf: it must have no double quote, no control"
-            " character and no blank at its ends"
+            "the database password is empty or not valid in slurmdbd.conf: it must not contain a double quote or"
+            " a control character, nor begin or end with a blank"
         ) from None

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text form of Slurm's configuration files: lines of Key=Value, read as slurmctld reads them.
+"""The notation of Slurm's configuration files: lines of Key=Value.
 
-`parse` follows slurmctld's own rules as measured (comments end a line before it is continued, a backslash
-makes the next character an ordinary one, quotes, keys in any letter case), `render` writes only what `parse`
-gives back unchanged, and every value on the way out is checked so that none can add a line, a setting or a
-comment of its own. Includes are refused: a file that pulls in another cannot be checked here.
+`parse` follows the rules of slurmctld, as measured: a comment ends a line before it is continued, a backslash escapes
+the next character, values may be quoted, keys may have any letter case. `render` writes only text that `parse` reads
+back unchanged, and checks every value so that none can add a line, a setting or a comment. Includes are rejected,
+because the included file cannot be checked here.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,14 +13,14 @@ from typing import NamedTuple
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.]*\Z")
 _SETTING = re.compile(r'([A-Za-z0-9_.]+)\s*([-*+/]?)=\s*(?:"([^"]*)"|([^\s"]+))(?=\s|\Z)')
-#: What is left of a comment; a backslash takes the next character's meaning away, another backslash's too.
+#: The part of a line before its comment; a backslash escapes the next character, also another backslash.
 _CODE = re.compile(r"(?:[^\\#]|\\.)*\\?")
 _ESCAPED = re.compile(r"\\(.)")
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f"\u2028\u2029\x85]')
 
 
 class ConfError(ValueError):
-    """A value that must not reach a file, or text that slurmctld would not read as it was meant."""
+    """A value that must not be written to a file, or text that slurmctld would not accept."""
 
 
 class Setting(NamedTuple):
@@ -31,122 +29,119 @@ class Setting(NamedTuple):
     key: str
     value: str
 
-    def is_(self, key: str) -> bool:
-        """Whether this is the setting of that name; Slurm does not mind the letter case."""
+    def has_key(self, key: str) -> bool:
+        """Whether the setting has this key; Slurm ignores the letter case."""
         return self.key.lower() == key.lower()
 
 
 Line = tuple[Setting, ...]
 
 
-def checked_value(text: str | int, what: str = "value") -> str:
-    """A value that can stand in a file. Raises `ConfError` for one that could do more than that."""
-    found = str(text)
-    if not found.strip():
-        raise ConfError(f"{what} is empty: Slurm would take the next word for it")
-    if found != found.strip() or _FORBIDDEN.search(found):
-        raise ConfError(f"{what} {found[:60]!r} has characters that cannot stand in a configuration")
-    return found
+def checked_value(value: str | int, label: str = "value") -> str:
+    """A value that can be written to a file. Raises `ConfError` for a value that would change the file's structure."""
+    text = str(value)
+    if not text.strip():
+        raise ConfError(f"{label} is empty: Slurm would read the next word as its value")
+    if text != text.strip() or _FORBIDDEN.search(text):
+        raise ConfError(f"{label} {text[:60]!r} has characters that are not allowed in a configuration file")
+    return text
 
 
-def checked_name(text: str | int, what: str = "name") -> str:
-    """A value without white space, equals sign, comma or hash: a name that nothing can hide in."""
-    found = checked_value(text, what)
-    if re.search(r"[\s=,#'`$();&|<>\\]", found):
-        raise ConfError(f"{what} {found[:60]!r} is not a plain name")
-    return found
+def checked_name(value: str | int, label: str = "name") -> str:
+    """A value without white space and special characters, such as the name of a host."""
+    text = checked_value(value, label)
+    if re.search(r"[\s=,#'`$();&|<>\\]", text):
+        raise ConfError(f"{label} {text[:60]!r} is not a plain name")
+    return text
 
 
 def build_line(*settings: tuple[str, str | int | None]) -> Line:
-    """A line of these settings, without those that are None; keys and values are checked."""
-    made = tuple(Setting(_key(key), checked_value(text, key)) for key, text in settings if text is not None)
-    if not made:
-        raise ConfError("a line needs a setting")
-    return made
+    """A line of these settings, without those that are None. Raises `ConfError` for an invalid key or value."""
+    line = tuple(Setting(_checked_key(key), checked_value(value, key)) for key, value in settings if value is not None)
+    if not line:
+        raise ConfError("a line needs at least one setting")
+    return line
 
 
 def render(lines: Iterable[Line | str]) -> str:
-    """The text of a file; a plain string is a comment line. What was written is read back and compared."""
-    kept = list(lines)
-    text = "".join(_comment(item) if isinstance(item, str) else _written(item) for item in kept)
-    meant = [item for item in kept if not isinstance(item, str)]
-    if parse(text) != meant:
-        raise ConfError("the text does not read as it was meant")
+    """The text of a file; a string is a comment. Raises `ConfError` if the text does not parse back unchanged."""
+    items = list(lines)
+    text = "".join(_render_comment(item) if isinstance(item, str) else _render_line(item) for item in items)
+    if parse(text) != [item for item in items if not isinstance(item, str)]:
+        raise ConfError("the rendered configuration does not parse back to the same settings")
     return text
 
 
 def parse(text: str) -> list[Line]:
-    """The lines of a file. Raises `ConfError` where slurmctld would stop, and for includes."""
-    found = []
-    for raw in _logical(text):
-        bare = _ESCAPED.sub(r"\1", raw).strip()
-        if bare:
-            found.append(_settings(bare))
-    return found
+    """The lines of a file. Raises `ConfError` for text that slurmctld would not accept, and for includes."""
+    lines = []
+    for raw in _logical_lines(text):
+        unescaped = _ESCAPED.sub(r"\1", raw).strip()
+        if unescaped:
+            lines.append(_parse_settings(unescaped))
+    return lines
 
 
 def parse_fragment(text: str, *, refuse: Sequence[str] = ()) -> Line:
-    """A user's part of a line, such as `MaxTime=60 State=UP`: one line, no comment, none of the keys
-    refused.
-    """
+    """A user's part of a line, such as `MaxTime=60 State=UP`. Raises `ConfError` for comments and refused keys."""
     if re.search(r"[\n\r\\#]", text):
-        raise ConfError("a fragment is a single line without comments")
+        raise ConfError("the text must be a single line without comments")
     if re.search(r"=(\s|\Z)", text):
-        raise ConfError("a setting has no value: Slurm would take the next word for it")
-    settings = _settings(text.strip()) if text.strip() else ()
-    banned = {key.lower() for key in refuse}
+        raise ConfError("a setting has no value: Slurm would read the next word as its value")
+    settings = _parse_settings(text.strip()) if text.strip() else ()
+    refused = {key.lower() for key in refuse}
     for setting in settings:
-        if setting.key.lower() in banned:
+        if setting.key.lower() in refused:
             raise ConfError(f"{setting.key} may not be set here")
         checked_value(setting.value, setting.key)
     return settings
 
 
-def _settings(bare: str) -> Line:
-    """One logical line taken apart; every character of it must belong to a setting."""
-    if bare.split(None, 1)[0].lower() == "include":
+def _parse_settings(line: str) -> Line:
+    """The settings of one logical line; every character of it must belong to a setting."""
+    if line.split(None, 1)[0].lower() == "include":
         raise ConfError("includes are not allowed")
     settings, position = [], 0
-    while position < len(bare):
-        found = _SETTING.match(bare, position)
-        if found is None:
-            raise ConfError(f"cannot read {bare[position : position + 60]!r}")
-        key, operator, quoted, plain = found.groups()
+    while position < len(line):
+        match = _SETTING.match(line, position)
+        if match is None:
+            raise ConfError(f"cannot read {line[position : position + 60]!r} as Key=Value")
+        key, operator, quoted, plain = match.groups()
         settings.append(Setting(key + operator, plain if quoted is None else quoted))
-        position = found.end()
-        position += len(bare[position:]) - len(bare[position:].lstrip())
+        position = match.end()
+        position += len(line[position:]) - len(line[position:].lstrip())
     return tuple(settings)
 
 
-def _logical(text: str) -> list[str]:
-    """Physical lines without their comments, joined where they end in a backslash of their own."""
-    joined: list[str] = []
-    open_line = ""
+def _logical_lines(text: str) -> list[str]:
+    """The lines without their comments, joined where a line ends in an unescaped backslash."""
+    lines: list[str] = []
+    continued = ""
     for raw in text.replace("\r\n", "\n").split("\n"):
-        code = _CODE.match(raw)[0].rstrip()  # type: ignore[index] # it matches everything, if only with nothing
+        code = _CODE.match(raw)[0].rstrip()  # type: ignore[index] # the expression also matches an empty text
         if (len(code) - len(code.rstrip("\\"))) % 2:
-            open_line += code[:-1]
+            continued += code[:-1]
         else:
-            joined.append(open_line + code)
-            open_line = ""
-    return [*joined, open_line]
+            lines.append(continued + code)
+            continued = ""
+    return [*lines, continued]
 
 
-def _key(key: str) -> str:
+def _checked_key(key: str) -> str:
     if not _KEY.match(key):
         raise ConfError(f"{key[:60]!r} is not a key")
     return key
 
 
-def _comment(text: str) -> str:
-    clean = " ".join(text.split())
-    return f"# {clean.replace(chr(92), '/')}\n" if clean else "\n"
+def _render_comment(text: str) -> str:
+    comment = " ".join(text.split())
+    return f"# {comment.replace(chr(92), '/')}\n" if comment else "\n"
 
 
-def _written(settings: Line) -> str:
-    return " ".join(f"{setting.key}={_quoted(setting.value)}" for setting in settings) + "\n"
+def _render_line(line: Line) -> str:
+    return " ".join(f"{setting.key}={_quote(setting.value)}" for setting in line) + "\n"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("#", "\\#")
     return f'"{escaped}"' if re.search(r"\s", text) else escaped

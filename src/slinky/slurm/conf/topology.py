@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""topology.yaml from a typed model: trees of switches, blocks, or flat.
+"""Builds topology.yaml from a typed model: trees of switches, blocks, or flat topologies.
 
-A tree is checked before it is written (one root, no loops, every child known, no node in two leaves), since
-slurmctld refuses to start on a broken one. `specification` writes the `Topology=` of a node.
+A tree is checked before it is written (no loops, every child known, no node in two leaves), since slurmctld does not
+start with an invalid one. `topology_setting` builds the `Topology=` value of a node.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,7 +16,7 @@ from slinky.slurm.model.values import Value
 
 
 class Switch(Value, frozen=True, gc=False):
-    """A switch with nodes or with other switches below it, as hostlists; a leaf may be empty."""
+    """A switch with nodes or other switches below it, as hostlists; a leaf may be empty."""
 
     name: str
     nodes: str = ""
@@ -26,14 +24,14 @@ class Switch(Value, frozen=True, gc=False):
 
 
 class Block(Value, frozen=True, gc=False):
-    """Nodes with a fast network among them."""
+    """Nodes that share a fast network."""
 
     name: str
     nodes: str = ""
 
 
 class Topology(Value, frozen=True, gc=False):
-    """One topology: a tree if it has switches, blocks if it has blocks, else flat."""
+    """One topology: a tree if it has switches, a block topology if it has blocks, otherwise flat."""
 
     name: str
     cluster_default: bool = False
@@ -42,108 +40,111 @@ class Topology(Value, frozen=True, gc=False):
     block_sizes: tuple[int, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """As the file has it. Raises `ConfError` for a topology that slurmctld would refuse."""
+        """The entry of the file. Raises `ConfError` for a topology that slurmctld would reject."""
         head = {"topology": checked_name(self.name, "topology"), "cluster_default": self.cluster_default}
         if self.switches and self.blocks:
-            raise ConfError(f"topology {self.name} is a tree or blocks, not both")
+            raise ConfError(f"topology {self.name} has both switches and blocks")
         if self.switches:
             check_tree(self.switches)
-            return head | {"tree": {"switches": [_switch(switch) for switch in self.switches]}}
+            return head | {"tree": {"switches": [_switch_document(switch) for switch in self.switches]}}
         if self.blocks:
-            _distinct((block.name for block in self.blocks), "block")
-            _distinct((node for block in self.blocks for node in _hosts(block.nodes)), "node")
+            _check_distinct((block.name for block in self.blocks), "block")
+            _check_distinct((node for block in self.blocks for node in _expand_hosts(block.nodes)), "node")
             sizes = {"block_sizes": list(self.block_sizes)} if self.block_sizes else {}
-            return head | {"block": sizes | {"blocks": [_block(block) for block in self.blocks]}}
+            return head | {"block": sizes | {"blocks": [_block_document(block) for block in self.blocks]}}
         return head | {"flat": True}
 
 
 def render_topologies(topologies: Iterable[Topology]) -> str:
-    """The file. What was written is read back and compared."""
-    kept = tuple(topologies)
-    _distinct((topology.name for topology in kept), "topology")
-    if sum(topology.cluster_default for topology in kept) > 1:
+    """The text of the file. Raises `ConfError` for an invalid topology."""
+    entries = tuple(topologies)
+    _check_distinct((topology.name for topology in entries), "topology")
+    if sum(topology.cluster_default for topology in entries) > 1:
         raise ConfError("only one topology can be the cluster's default")
-    documents = [topology.document() for topology in kept]
-    written = yaml.safe_dump(documents, sort_keys=False, default_flow_style=False)
-    if parse_topologies(written) != kept:
-        raise ConfError("the text does not read as it was meant")
-    return f"---\n{written}"
+    documents = [topology.document() for topology in entries]
+    text = yaml.safe_dump(documents, sort_keys=False, default_flow_style=False)
+    if parse_topologies(text) != entries:
+        raise ConfError("the rendered topologies do not parse back to the same topologies")
+    return f"---\n{text}"
 
 
-def parse_topologies(written: str) -> tuple[Topology, ...]:
-    """The topologies of a file. Raises `ConfError` for anything else."""
+def parse_topologies(text: str) -> tuple[Topology, ...]:
+    """The topologies of a file. Raises `ConfError` for any other text."""
     try:
-        documents = yaml.safe_load(written)
+        documents = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfError(f"not YAML: {error}") from error
+        raise ConfError(f"the text is not YAML: {error}") from error
     if not isinstance(documents, list):
-        raise ConfError("a topology file is a list")
+        raise ConfError("the file is not a list of topologies")
     try:
-        return tuple(_topology(document) for document in documents)
+        return tuple(_parse_topology(document) for document in documents)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ConfError(f"not a topology: {error}") from error
+        raise ConfError(f"the file has an invalid topology: {error}") from error
 
 
-def topology_setting(places: Mapping[str, str]) -> str:
-    """A node's `Topology=` value, from topology name to switch or block: `default:leaf2,nvl:b1`."""
-    if not places:
-        raise ConfError("an empty topology must be left out: Slurm would take the next word for it")
-    return ",".join(
-        f"{checked_name(name, 'topology')}:{checked_name(place, 'place')}" for name, place in places.items()
-    )
+def topology_setting(units: Mapping[str, str]) -> str:
+    """The `Topology=` value of a node, from topology name to switch or block: `default:leaf2,nvl:b1`."""
+    if not units:
+        raise ConfError("an empty topology must be left out: Slurm would read the next word as its value")
+    pairs = ((checked_name(name, "topology"), checked_name(unit, "switch or block")) for name, unit in units.items())
+    return ",".join(f"{name}:{unit}" for name, unit in pairs)
 
 
 def check_tree(switches: Iterable[Switch]) -> None:
-    """Raise `ConfError` unless these switches form one tree with every node in one leaf."""
-    kept = tuple(switches)
-    names = _distinct((switch.name for switch in kept), "switch")
-    below: dict[str, str] = {}
-    for switch in kept:
+    """Raise `ConfError` for switches that form no tree, or that have a node in two leaves."""
+    entries = tuple(switches)
+    names = _check_distinct((switch.name for switch in entries), "switch")
+    parents: dict[str, str] = {}
+    for switch in entries:
         if switch.nodes and switch.children:
-            raise ConfError(f"switch {switch.name} has nodes or switches below it, not both")
-        for child in _hosts(switch.children):
+            raise ConfError(f"switch {switch.name} has both nodes and switches below it")
+        for child in _expand_hosts(switch.children):
             if child not in names:
-                raise ConfError(f"switch {switch.name} leads to {child}, which is not there")
-            if child in below:
-                raise ConfError(f"switch {child} hangs under {below[child]} and {switch.name}")
-            below[child] = switch.name
-    _distinct((node for switch in kept for node in _hosts(switch.nodes)), "node")
+                raise ConfError(f"switch {switch.name} has the child {child}, which does not exist")
+            if child in parents:
+                raise ConfError(f"switch {child} is below both {parents[child]} and {switch.name}")
+            parents[child] = switch.name
+    _check_distinct((node for switch in entries for node in _expand_hosts(switch.nodes)), "node")
     for name in names:
-        seen = {name}
-        while name in below:
-            name = below[name]  # noqa: PLW2901 - climbing
-            if name in seen:
-                raise ConfError(f"switch {name} is below itself")
-            seen.add(name)
+        _check_no_loop(name, parents)
 
 
-def _switch(switch: Switch) -> dict[str, str]:
-    found = {"switch": checked_name(switch.name, "switch"), "nodes": switch.nodes, "children": switch.children}
-    return {key: text for key, text in found.items() if text}
+def _check_no_loop(name: str, parents: Mapping[str, str]) -> None:
+    visited = {name}
+    while name in parents:
+        name = parents[name]
+        if name in visited:
+            raise ConfError(f"switch {name} is below itself")
+        visited.add(name)
 
 
-def _block(block: Block) -> dict[str, str]:
-    found = {"block": checked_name(block.name, "block"), "nodes": block.nodes}
-    return {key: text for key, text in found.items() if text}
+def _switch_document(switch: Switch) -> dict[str, str]:
+    fields = {"switch": checked_name(switch.name, "switch"), "nodes": switch.nodes, "children": switch.children}
+    return {key: text for key, text in fields.items() if text}
 
 
-def _hosts(hostlist: str) -> list[str]:
+def _block_document(block: Block) -> dict[str, str]:
+    fields = {"block": checked_name(block.name, "block"), "nodes": block.nodes}
+    return {key: text for key, text in fields.items() if text}
+
+
+def _expand_hosts(hostlist: str) -> list[str]:
     try:
         return [checked_name(name, "host") for name in expand(hostlist)]
     except HostlistError as error:
         raise ConfError(str(error)) from error
 
 
-def _distinct(names: Iterable[str], what: str) -> set[str]:
-    seen: set[str] = set()
+def _check_distinct(names: Iterable[str], label: str) -> set[str]:
+    distinct: set[str] = set()
     for name in names:
-        if name in seen:
-            raise ConfError(f"{what} {name} appears twice")
-        seen.add(name)
-    return seen
+        if name in distinct:
+            raise ConfError(f"{label} {name} appears twice")
+        distinct.add(name)
+    return distinct
 
 
-def _topology(document: Mapping[str, Any]) -> Topology:
+def _parse_topology(document: Mapping[str, Any]) -> Topology:
     tree = (document.get("tree") or {}).get("switches") or ()
     block = document.get("block") or {}
     return Topology(

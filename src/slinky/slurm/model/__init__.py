@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects that slurmctld reads and writes: views, requests, responses, states, small values."""
+"""The objects of slurmctld: views, requests, responses, states and common values."""

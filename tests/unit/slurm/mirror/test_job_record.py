@@ -70,8 +70,8 @@ def test_an_accounting_record_counts_only_for_the_same_job() -> None:
 
 
 def test_a_job_unknown_to_slurmctld_is_lost_unless_accounting_has_its_end() -> None:
-    ended = AccountingJob(7, sluid="s1", past=AccountingJobState(("CANCELLED",)))
-    running = AccountingJob(7, sluid="s1", past=AccountingJobState(("RUNNING",)))
+    ended = AccountingJob(7, sluid="s1", state_record=AccountingJobState(("CANCELLED",)))
+    running = AccountingJob(7, sluid="s1", state_record=AccountingJobState(("RUNNING",)))
     assert with_departure(record(RUNNING), None).lost
     assert with_departure(record(RUNNING), running).lost
     result = with_departure(record(RUNNING), ended)
