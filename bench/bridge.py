@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How quick the bridge is: `make bench-bridge`, or `python -m bench.bridge` with smaller numbers.
+"""Measures the performance of the bridge: `make bench-bridge`, or `python -m bench.bridge` with smaller numbers.
 
-A real API server without kubelets, a real Slurm with external nodes, the bridge in a process of its own; this process
-makes pods and watches them. Each line is one promise of docs/bridge/performance.md, with the limit it is held to; where
-the limit is a ratio, the floor is the same calls in a bare loop in the same run. All share the machine.
+A real API server without kubelets, a real Slurm with external nodes, and the bridge in a process of its own; this
+process creates pods and watches them. Each figure belongs to docs/bridge/performance.md and is printed with its limit;
+if the limit is a ratio, the floor is the same calls in a plain loop in the same run. All processes share the machine.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from bench.bridge_cluster import JOB, NAMESPACE, SCHEDULER, BenchCluster, for_each, wait_until
 from bench.bridge_process import BridgeProcess
-from bench.bridge_stage import JOB, NAMESPACE, SCHEDULER, Stage, many, until
 from slinky.bridge import names
 from slinky.bridge.state.views import POD_GROUPS
 from slinky.kube import NAMESPACES, NODES, Key, connect
@@ -35,13 +35,13 @@ from slinky.slurm import JobRequest, JobSelection, MintedToken
 from slinky.slurm import SlurmClient as Slurm
 
 RESULTS = Path(__file__).parent / "results" / "bridge.json"
-#: Gangs and their floors, in turns: what takes a third of a second on two cores takes half as long again the next time.
+#: Number of gangs, each with its floor: on two cores, equal runs of a third of a second differ by half.
 GANGS = 15
 SPARE = {names.OPTION + "partition": "dyn"}
 
 
-class Line(NamedTuple):
-    """One measured promise."""
+class Figure(NamedTuple):
+    """One measured figure with its limit."""
 
     what: str
     value: float
@@ -51,169 +51,176 @@ class Line(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Whether it is kept."""
+        """Whether the limit is kept."""
         return self.limit is None or self.value < self.limit
 
 
 class Bench:
-    """The lines, one after the other, on one stage."""
+    """Measures the figures one after the other on one cluster."""
 
-    def __init__(self, stage: Stage, bridge: BridgeProcess, given: argparse.Namespace) -> None:
-        self.stage, self.bridge, self.given = stage, bridge, given
-        self.lines: list[Line] = []
+    def __init__(self, cluster: BenchCluster, bridge: BridgeProcess, options: argparse.Namespace) -> None:
+        self.cluster, self.bridge, self.options = cluster, bridge, options
+        self.figures: list[Figure] = []
         self.calls: dict[str, int] = {}
 
-    def note(self, what: str, value: float, unit: str, limit: float | None = None, floor: float | None = None) -> None:
-        """Keep and show a line."""
-        self.lines.append(Line(what, round(value, 3), unit, limit, floor if floor is None else round(floor, 3)))
-        print(row(self.lines[-1]), flush=True)
+    def report(
+        self, name: str, value: float, unit: str, limit: float | None = None, floor: float | None = None
+    ) -> None:
+        """Store and print a figure."""
+        self.figures.append(Figure(name, round(value, 3), unit, limit, floor if floor is None else round(floor, 3)))
+        print(format_row(self.figures[-1]), flush=True)
 
     async def run(self) -> None:
-        """Every line of the table, or those that were asked for."""
+        """Measure all figures, or those of `--only`."""
         await self.register()
-        for what in self.given.only or ("single", "burst", "gang", "cordon", "waiting"):
-            await getattr(self, what)()
+        for part in self.options.only or ("single", "burst", "gang", "cordon", "waiting"):
+            await getattr(self, part)()
 
     async def register(self) -> None:
-        """The nodes become hosts."""
+        """Create nodes and wait until their hosts are registered."""
         began = time.monotonic()
-        ext = await self.stage.add_nodes("n", self.given.nodes, "ext")
-        spare = await self.stage.add_nodes("s", 2, "dyn")
-        await self.stage.hosts(lambda host: host.state.idle and host.comment, [*ext, *spare])
-        self.note(f"{len(ext)} nodes made and registered", time.monotonic() - began, "s")
+        ext = await self.cluster.add_nodes("n", self.options.nodes, "ext")
+        spare = await self.cluster.add_nodes("s", 2, "dyn")
+        await self.cluster.hosts(lambda host: host.state.idle and host.comment, [*ext, *spare])
+        self.report(f"{len(ext)} nodes made and registered", time.monotonic() - began, "s")
         await asyncio.sleep(6)
 
     async def single(self) -> None:
-        """One pod after the other on an idle cluster."""
-        taken = [await self._one(f"one-{number}") for number in range(self.given.rounds)]
-        await self.stage.ended([f"one-{number}" for number in range(self.given.rounds)])
-        bare = [await self.stage.floor_pod(f"floor-{number}") for number in range(self.given.rounds)]
-        await self._clear_floor(self.given.rounds)
-        floor = statistics.median(bare) * 1000
-        self.note("1 pod, create -> bound, p50", statistics.median(taken) * 1000, "ms", 150, floor)
-        self.note("1 pod, create -> bound, p99", statistics.quantiles(taken, n=100)[98] * 1000, "ms", 1000)
+        """Create one pod after the other on an idle cluster."""
+        seconds = [await self._create_and_bind(f"one-{number}") for number in range(self.options.rounds)]
+        await self.cluster.end_pods([f"one-{number}" for number in range(self.options.rounds)])
+        floor_seconds = [await self.cluster.floor_pod(f"floor-{number}") for number in range(self.options.rounds)]
+        await self._clear_floor(self.options.rounds)
+        floor = statistics.median(floor_seconds) * 1000
+        self.report("1 pod, create -> bound, p50", statistics.median(seconds) * 1000, "ms", 150, floor)
+        self.report("1 pod, create -> bound, p99", statistics.quantiles(seconds, n=100)[98] * 1000, "ms", 1000)
 
     async def _clear_floor(self, count: int) -> None:
-        """Remove what a floor left, and wait until the bridge knows that its hosts are free: while jobs move it reads a
-        list of a thousand hosts seldom, and until then it would queue what could start at once.
+        """Remove pods and jobs of a floor, and wait until the bridge has read that the hosts are idle.
+
+        While jobs change, the bridge rarely reads a list of a thousand hosts; until then it would queue jobs that could
+        start at once.
         """
-        await self.stage.clear_floor(count)
-        await self.stage.hosts(lambda host: host.state.idle, (f"n-{number}" for number in range(self.given.nodes)))
-        free = time.monotonic()
+        await self.cluster.clear_floor(count)
+        await self.cluster.hosts(lambda host: host.state.idle, (f"n-{number}" for number in range(self.options.nodes)))
+        idle_since = time.monotonic()
 
-        def known() -> bool:
-            return any(call.kind == "GET nodes/" and call.at - call.seconds > free for call in self.bridge.calls(free))
+        def is_read() -> bool:
+            return any(
+                call.kind == "GET nodes/" and call.at - call.seconds > idle_since
+                for call in self.bridge.calls(idle_since)
+            )
 
-        await until(known, every=0.5)
+        await wait_until(is_read, every=0.5)
 
-    async def _one(self, name: str, **meta: dict[str, str]) -> float:
+    async def _create_and_bind(self, name: str, **meta: dict[str, str]) -> float:
         began = time.monotonic()
-        await self.stage.pod(name, **meta)
-        await self.stage.seen(self.stage.bound, [name])
-        return self.stage.bound[name] - began
+        await self.cluster.pod(name, **meta)
+        await self.cluster.wait_for(self.cluster.bound, [name])
+        return self.cluster.bound[name] - began
 
     async def burst(self) -> None:
-        """A node's worth of pods at once, then the end of half of them by Slurm."""
-        count = self.given.nodes
-        floor = await self.stage.floor_pods(count)
-        bare = await self.stage.floor_deletes(f"floor-{number}" for number in range(count // 2))
+        """Create a pod for every node at once, then cancel half of the jobs."""
+        count = self.options.nodes
+        floor = await self.cluster.floor_pods(count)
+        floor_seconds = await self.cluster.floor_deletes(f"floor-{number}" for number in range(count // 2))
         await self._clear_floor(count)
-        wanted = [f"burst-{number}" for number in range(count)]
+        pods = [f"burst-{number}" for number in range(count)]
         began = time.monotonic()
-        await many(wanted, self.stage.pod)
-        await self.stage.seen(self.stage.bound, wanted)
-        taken = max(self.stage.bound[name] for name in wanted) - began
-        self.note(f"{count} pods, create -> bound", taken, "s", 1.5 * floor, floor)
+        await for_each(pods, self.cluster.pod)
+        await self.cluster.wait_for(self.cluster.bound, pods)
+        seconds = max(self.cluster.bound[name] for name in pods) - began
+        self.report(f"{count} pods, create -> bound", seconds, "s", 1.5 * floor, floor)
         queued = sum("job/submit" in call.path for call in self.bridge.calls(began))
-        self.note("... of them queued, since Slurm seemed to have no room", queued, "")
-        await self.scancel(wanted[: count // 2], bare)
-        await self.stage.ended(wanted)
+        self.report("... of them queued, since Slurm seemed to have no room", queued, "")
+        await self.scancel(pods[: count // 2], floor_seconds)
+        await self.cluster.end_pods(pods)
 
-    async def scancel(self, wanted: list[str], floor: float) -> None:
-        """One scancel for many running jobs; the floor is what as many bare deletions took."""
+    async def scancel(self, pods: list[str], floor: float) -> None:
+        """Cancel many running jobs with one request; the floor is the time of as many deletions in a plain loop."""
         await asyncio.sleep(10)
         jobs = [
             pod.metadata.labels[names.JOB_LABEL]
-            for name in wanted
-            if (pod := self.stage.pods.get(Key(NAMESPACE, name)))
+            for name in pods
+            if (pod := self.cluster.pods.get(Key(NAMESPACE, name)))
         ]
         began = time.monotonic()
-        await self.stage.slurm.cancel_many(JobSelection(jobs=jobs))
-        await self.stage.seen(self.stage.leaving, wanted)
-        taken = [self.stage.leaving[name] - began for name in wanted]
-        self.note(f"{len(jobs)} running, scancel -> deleted, p95", statistics.quantiles(taken, n=20)[18], "s", 2)
-        self.note(f"{len(jobs)} running, scancel -> deleted, last", max(taken), "s", floor=floor)
+        await self.cluster.slurm.cancel_many(JobSelection(jobs=jobs))
+        await self.cluster.wait_for(self.cluster.leaving, pods)
+        seconds = [self.cluster.leaving[name] - began for name in pods]
+        self.report(f"{len(jobs)} running, scancel -> deleted, p95", statistics.quantiles(seconds, n=20)[18], "s", 2)
+        self.report(f"{len(jobs)} running, scancel -> deleted, last", max(seconds), "s", floor=floor)
 
     async def gang(self) -> None:
-        """A gang, a node for each pod: from Slurm's answer to the last binding. Short, so the middle one of a few."""
-        count = self.given.gang
-        turns = [await self._gang(f"gang{turn}", count) for turn in range(GANGS)]
-        floor, taken, since_made = (statistics.median(column) for column in zip(*turns, strict=True))
-        self.note(f"gang of {count}, allocation -> all bound", taken, "s", 1.5 * floor, floor)
-        self.note(f"gang of {count}, last created -> all bound", since_made, "s")
+        """Create gangs with a node for each pod: median time from Slurm's response to the last binding."""
+        count = self.options.gang
+        rounds = [await self._gang(f"gang{round_}", count) for round_ in range(GANGS)]
+        floor, seconds, since_creation = (statistics.median(column) for column in zip(*rounds, strict=True))
+        self.report(f"gang of {count}, allocation -> all bound", seconds, "s", 1.5 * floor, floor)
+        self.report(f"gang of {count}, last created -> all bound", since_creation, "s")
 
     async def _gang(self, name: str, count: int) -> tuple[float, float, float]:
-        """Seconds of its floor, of the bindings after the allocation, and from the last pod to the last binding."""
-        floor = await self.stage.floor_binds([f"n-{number}" for number in range(count)])
-        await self.stage.clear_binds(count)
-        await self.stage.kube.create(POD_GROUPS, POD_GROUPS.manifest(Key(NAMESPACE, name), spec={"minMember": count}))
-        wanted = [f"{name}-{number}" for number in range(count)]
+        """Seconds of the floor, from allocation to last binding, and from last creation to last binding."""
+        floor = await self.cluster.floor_binds([f"n-{number}" for number in range(count)])
+        await self.cluster.clear_binds(count)
+        await self.cluster.kube.create(POD_GROUPS, POD_GROUPS.manifest(Key(NAMESPACE, name), spec={"minMember": count}))
+        pods = [f"{name}-{number}" for number in range(count)]
         label = {names.POD_GROUP_LABEL: name}
         began = time.monotonic()
-        await many(wanted, lambda pod: self.stage.pod(pod, labels=label))
-        made = time.monotonic()
-        await self.stage.seen(self.stage.bound, wanted)
-        last = max(self.stage.bound[pod] for pod in wanted)
+        await for_each(pods, lambda pod: self.cluster.pod(pod, labels=label))
+        created = time.monotonic()
+        await self.cluster.wait_for(self.cluster.bound, pods)
+        last = max(self.cluster.bound[pod] for pod in pods)
         (allocated,) = [call for call in self.bridge.calls(began) if "job/allocate" in call.path]
-        await self.stage.ended(wanted)
-        return floor, last - allocated.at, last - made
+        await self.cluster.end_pods(pods)
+        return floor, last - allocated.at, last - created
 
     async def cordon(self) -> None:
-        """Every node is cordoned: until the last host drains."""
-        wanted = [f"n-{number}" for number in range(self.given.nodes)]
+        """Cordon every node, until the last host is drained."""
+        nodes = [f"n-{number}" for number in range(self.options.nodes)]
         closed = {"spec": {"unschedulable": True}}
         began = time.monotonic()
-        await many(wanted, lambda name: self.stage.kube.patch(NODES, Key("", name), closed))
+        await for_each(nodes, lambda name: self.cluster.kube.patch(NODES, Key("", name), closed))
         floor = time.monotonic() - began
-        await self.stage.hosts(lambda host: host.state.draining, wanted)
+        await self.cluster.hosts(lambda host: host.state.draining, nodes)
         drains = [call for call in self.bridge.calls(began) if call.method == "POST" and "node" in call.path]
         last = max(call.at for call in drains) - began
-        self.note(f"{len(wanted)} nodes, last one cordoned -> all drained", last - floor, "s", 5)
-        self.note(f"{len(wanted)} nodes, first one cordoned -> all drained", last, "s", floor=floor)
-        self.note("... calls to Slurm for that", len(drains), "")
+        self.report(f"{len(nodes)} nodes, last one cordoned -> all drained", last - floor, "s", 5)
+        self.report(f"{len(nodes)} nodes, first one cordoned -> all drained", last, "s", floor=floor)
+        self.report("... calls to Slurm for that", len(drains), "")
         opened = {"spec": {"unschedulable": False}}
-        await many(wanted, lambda name: self.stage.kube.patch(NODES, Key("", name), opened))
-        await self.stage.hosts(lambda host: host.state.idle and not host.state.draining, wanted)
+        await for_each(nodes, lambda name: self.cluster.kube.patch(NODES, Key("", name), opened))
+        await self.cluster.hosts(lambda host: host.state.idle and not host.state.draining, nodes)
         await asyncio.sleep(6)
 
     async def waiting(self) -> None:
-        """What pods cost that wait for nodes, and how soon one starts that need not."""
-        count, nodes = self.given.pods, self.given.nodes
-        whole = {"nodes": str(nodes), "minimum_nodes": nodes, "maximum_nodes": nodes}
-        await self.stage.slurm.allocate(msgspec.structs.replace(JOB, **whole))
-        wanted = [f"wait-{number}" for number in range(count)]
+        """Load of waiting pods, and how soon a pod starts that need not wait."""
+        count, nodes = self.options.pods, self.options.nodes
+        size = {"nodes": str(nodes), "minimum_nodes": nodes, "maximum_nodes": nodes}
+        await self.cluster.slurm.allocate(msgspec.structs.replace(JOB, **size))
+        pods = [f"wait-{number}" for number in range(count)]
         began = time.monotonic()
-        await many(wanted, self.stage.pod)
-        await self.stage.seen(self.stage.labelled, wanted)
-        self.note(f"{count} pods made and queued", time.monotonic() - began, "s")
-        await self._settled()
+        await for_each(pods, self.cluster.pod)
+        await self.cluster.wait_for(self.cluster.labelled, pods)
+        self.report(f"{count} pods made and queued", time.monotonic() - began, "s")
+        await self._wait_until_quiet()
         began, used = time.monotonic(), self.bridge.cpu
-        await asyncio.sleep(self.given.minute)
+        await asyncio.sleep(self.options.minute)
         seconds = time.monotonic() - began
         cpu, calls = self.bridge.cpu - used, self.bridge.calls(began)
         self.calls = dict(Counter(call.kind for call in calls).most_common())
-        self.note(f"{count} pending, Slurm calls a minute", len(calls) * 60 / seconds, "", 120)
-        self.note(f"{count} pending, of a core", 100 * cpu / seconds, "%", 10)
-        self.note(f"{count} pending, memory", self.bridge.memory, "MB", 250)
-        quick = [await self._spare(f"small-{number}") for number in range(10)]
-        self.note(f"{count} pending, a new small pod starts, slowest of 10", max(quick), "s", 2)
-        freed = [await self._freed(f"wait-{number}") for number in range(10)]
-        slurm, ours = (max(column) for column in zip(*freed, strict=True))
-        self.note(f"{count} pending, Slurm starts one of them -> bound, slowest of 10", ours, "s", 2)
-        self.note(f"{count} pending, one of them may start -> Slurm starts it, slowest of 10", slurm, "s")
+        self.report(f"{count} pending, Slurm calls a minute", len(calls) * 60 / seconds, "", 120)
+        self.report(f"{count} pending, of a core", 100 * cpu / seconds, "%", 10)
+        self.report(f"{count} pending, memory", self.bridge.memory, "MB", 250)
+        starts = [await self._start_small_pod(f"small-{number}") for number in range(10)]
+        self.report(f"{count} pending, a new small pod starts, slowest of 10", max(starts), "s", 2)
+        releases = [await self._start_pending_pod(f"wait-{number}") for number in range(10)]
+        slurm, bridge = (max(column) for column in zip(*releases, strict=True))
+        self.report(f"{count} pending, Slurm starts one of them -> bound, slowest of 10", bridge, "s", 2)
+        self.report(f"{count} pending, one of them may start -> Slurm starts it, slowest of 10", slurm, "s")
 
-    async def _settled(self) -> None:
-        """Wait until the bridge has nothing left to say about a wave of pods, and asks no more for it."""
+    async def _wait_until_quiet(self) -> None:
+        """Wait until the bridge has written all conditions of new pods and sends few requests."""
         async with asyncio.timeout(600):
             while True:
                 began, used = time.monotonic(), self.bridge.cpu
@@ -221,38 +228,40 @@ class Bench:
                 if self.bridge.cpu - used < 0.5 and len(self.bridge.calls(began)) < 30:
                     return
 
-    async def _spare(self, name: str) -> float:
-        taken = await self._one(name, annotations=SPARE)
-        await self.stage.succeed(name)
+    async def _start_small_pod(self, name: str) -> float:
+        seconds = await self._create_and_bind(name, annotations=SPARE)
+        await self.cluster.succeed(name)
         await asyncio.sleep(3)
-        return taken
+        return seconds
 
-    async def _freed(self, name: str) -> tuple[float, float]:
-        """A waiting job gets a free node: seconds until slurmctld starts it, and from then until its pod is bound."""
-        job, began = self.stage.job_of(name), time.monotonic()
-        await self.stage.slurm.update_job(int(job), JobRequest(partition="dyn"))
-        while not (await self.stage.slurm.job_states([job]))[0].state.running:  # noqa: ASYNC110 - nobody tells us
+    async def _start_pending_pod(self, name: str) -> tuple[float, float]:
+        """Give a pending job an idle node: seconds until slurmctld starts it, and from then until its pod is bound."""
+        job, began = self.cluster.job_of(name), time.monotonic()
+        await self.cluster.slurm.update_job(int(job), JobRequest(partition="dyn"))
+        while not (await self.cluster.slurm.job_states([job]))[0].state.running:  # noqa: ASYNC110 - Slurm sends no event
             await asyncio.sleep(0.05)
         started = time.monotonic()
-        await self.stage.seen(self.stage.bound, [name], 60)
-        taken = started - began, max(0.0, self.stage.bound[name] - started)
-        await self.stage.succeed(name)
+        await self.cluster.wait_for(self.cluster.bound, [name], 60)
+        seconds = started - began, max(0.0, self.cluster.bound[name] - started)
+        await self.cluster.succeed(name)
         await asyncio.sleep(3)
-        return taken
+        return seconds
 
 
-def row(line: Line) -> str:
-    """A line of the table."""
-    limit = "" if line.limit is None else f"< {line.limit:.3g}"
-    ratio = "" if not line.floor else f"{line.value / line.floor:.2f}x"
-    mark = "" if line.limit is None else "met" if line.met else "MISSED"
-    figures = f"{line.value:>9.3f} {line.unit:<2} | {limit:>7} | {line.floor or '':>8} | {ratio:>6} | {mark:<6}"
-    return f"| {line.what:<58} | {figures} |"
+def format_row(figure: Figure) -> str:
+    """A row of the printed table."""
+    limit = "" if figure.limit is None else f"< {figure.limit:.3g}"
+    ratio = "" if not figure.floor else f"{figure.value / figure.floor:.2f}x"
+    verdict = "" if figure.limit is None else "met" if figure.met else "MISSED"
+    figures = (
+        f"{figure.value:>9.3f} {figure.unit:<2} | {limit:>7} | {figure.floor or '':>8} | {ratio:>6} | {verdict:<6}"
+    )
+    return f"| {figure.what:<58} | {figures} |"
 
 
 @contextlib.asynccontextmanager
-async def staged(lab: Lab, folder: Path) -> AsyncIterator[tuple[Stage, BridgeProcess]]:
-    """An API server of our own, and the bridge between it and the lab's Slurm."""
+async def start_bridge(lab: Lab, folder: Path) -> AsyncIterator[tuple[BenchCluster, BridgeProcess]]:
+    """Start an API server, and the bridge between it and the Slurm of the lab."""
     key = lab.slurm.jwt_key
     (folder / "key").write_bytes(key)
     settings = {
@@ -264,24 +273,24 @@ async def staged(lab: Lab, folder: Path) -> AsyncIterator[tuple[Stage, BridgePro
     }
     (folder / "settings.yaml").write_text(json.dumps(settings))
     with PlainPlane.running() as plane:
-        await _define(plane, plane.plane.binaries.parent / "manifests" / "podgroup-crds.yaml")
+        await _apply_crd(plane, plane.plane.binaries.parent / "manifests" / "podgroup-crds.yaml")
         async with (
             connect(plane.kubeconfig, manager="bench") as kube,
             Slurm(lab.slurm.url, MintedToken(lambda: key, "slurm")) as slurm,
         ):
             await kube.apply(NAMESPACES, NAMESPACES.manifest(Key("", "kube-system")), manager="bench")
             await kube.create(NAMESPACES, NAMESPACES.manifest(Key("", NAMESPACE)))
-            stage = Stage(kube, slurm)
-            watching = asyncio.create_task(stage.runtime.run())
-            await stage.pods.wait_synced(60)
+            cluster = BenchCluster(kube, slurm)
+            watching = asyncio.create_task(cluster.runtime.run())
+            await cluster.pods.wait_synced(60)
             try:
                 with BridgeProcess(folder, folder / "settings.yaml", plane.kubeconfig) as bridge:
-                    yield stage, bridge
+                    yield cluster, bridge
             finally:
                 watching.cancel()
 
 
-async def _define(plane: PlainPlane, crd: Path) -> None:
+async def _apply_crd(plane: PlainPlane, crd: Path) -> None:
     command = [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), "apply", "--server-side", "-f", str(crd)]
     wait = [*command[:3], "wait", "--for=condition=Established", "crd/podgroups.scheduling.x-k8s.io"]
     for argv in (command, wait):
@@ -289,11 +298,11 @@ async def _define(plane: PlainPlane, crd: Path) -> None:
         assert await done.wait() == 0
 
 
-async def measure(lab: Lab, given: argparse.Namespace) -> Bench:
-    """Every line, on a stage of its own."""
+async def measure(lab: Lab, options: argparse.Namespace) -> Bench:
+    """Measure all figures on a new cluster."""
     with tempfile.TemporaryDirectory(prefix="slinky-bench-") as folder:
-        async with staged(lab, Path(folder)) as (stage, bridge):
-            bench = Bench(stage, bridge, given)
+        async with start_bridge(lab, Path(folder)) as (cluster, bridge):
+            bench = Bench(cluster, bridge, options)
             try:
                 await bench.run()
             except BaseException:
@@ -303,28 +312,30 @@ async def measure(lab: Lab, given: argparse.Namespace) -> Bench:
 
 
 def main() -> int:
-    """Measure, print, keep."""
+    """Measure and print the figures, and store the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lab", default="", help="a lab with Slurm beside that runs already")
+    parser.add_argument("--lab", default="", help="name of a running lab with Slurm")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--gang", type=int, default=256)
     parser.add_argument("--pods", type=int, default=10_000, help="waiting pods")
     parser.add_argument("--rounds", type=int, default=100, help="pods one after the other")
     parser.add_argument("--minute", type=float, default=60, help="seconds to watch waiting pods")
-    parser.add_argument("--only", nargs="*", help="single, burst, gang, cordon, waiting; nothing is kept then")
-    given = parser.parse_args()
-    options = bringup.LabOptions(name="bench-bridge", nodes=0, slurm="beside", slurm_nodes=0, owner=os.getpid())
-    lab = Lab.find(given.lab) if given.lab else bringup.up(options, Progress())
+    parser.add_argument(
+        "--only", nargs="*", help="single, burst, gang, cordon, waiting; the results are not stored then"
+    )
+    options = parser.parse_args()
+    lab_options = bringup.LabOptions(name="bench-bridge", nodes=0, slurm="beside", slurm_nodes=0, owner=os.getpid())
+    lab = Lab.find(options.lab) if options.lab else bringup.up(lab_options, Progress())
     try:
-        bench = asyncio.run(measure(lab, given))
+        bench = asyncio.run(measure(lab, options))
     finally:
-        if not given.lab:
+        if not options.lab:
             bringup.down(lab.name)
-    if not given.only:
-        found = {"lines": [line._asdict() for line in bench.lines], "calls while waiting": bench.calls}
-        RESULTS.write_text(json.dumps(found, indent=2) + "\n")
+    if not options.only:
+        results = {"lines": [figure._asdict() for figure in bench.figures], "calls while waiting": bench.calls}
+        RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     print(json.dumps(bench.calls))
-    return 0 if all(line.met for line in bench.lines) else 1
+    return 0 if all(figure.met for figure in bench.figures) else 1
 
 
 if __name__ == "__main__":

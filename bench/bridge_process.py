@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bridge as a process of its own, so that its CPU and memory are its own, with a journal of its calls to Slurm.
+"""Runs the bridge in a process of its own, to measure its CPU and memory, with a log of its requests to Slurm.
 
-    python -m bench.bridge_process SETTINGS KUBECONFIG JOURNAL
+    python -m bench.bridge_process SETTINGS KUBECONFIG REQUEST_LOG
 
-It is the bridge that `slinky bridge` runs; only the journal is added: a line for each call with the moment of its
-answer on the machine's monotonic clock, method, path, status and seconds.
+It is the bridge that `slinky bridge` runs; only the log is added: a line for each call with the time of its
+response on the machine's monotonic clock, method, path, status and seconds.
 """
 
 import re
@@ -37,23 +37,30 @@ class Call(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it asked for, whichever job or host it named."""
+        """Method and path without the names of jobs and hosts."""
         path = re.sub(r"/(slurm|slurmdb)/v[\d.]+/", "", self.path)
         return f"{self.method} {NAMED.sub('/{}', path)}"
 
 
 class BridgeProcess:
-    """A running bridge and what it has done."""
+    """A running bridge, its requests, CPU time and memory."""
 
     def __init__(self, folder: Path, settings: Path, kubeconfig: Path) -> None:
-        self._journal, self._log = folder / "journal", folder / "bridge.log"
-        self._argv = [sys.executable, "-m", "bench.bridge_process", str(settings), str(kubeconfig), str(self._journal)]
+        self._request_log, self._log = folder / "requests", folder / "bridge.log"
+        self._argv = [
+            sys.executable,
+            "-m",
+            "bench.bridge_process",
+            str(settings),
+            str(kubeconfig),
+            str(self._request_log),
+        ]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._journal.write_text("")
-        with self._log.open("ab") as words:
-            self._process = subprocess.Popen(self._argv, stdout=words, stderr=words)
+        self._request_log.write_text("")
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(self._argv, stdout=output, stderr=output)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -62,8 +69,8 @@ class BridgeProcess:
             self._process.wait(30)
 
     def calls(self, since: float = 0.0) -> list[Call]:
-        """Calls to Slurm that were answered since a moment."""
-        rows = (line.split() for line in self._journal.read_text().splitlines())
+        """Calls to Slurm that were answered since a time."""
+        rows = (line.split() for line in self._request_log.read_text().splitlines())
         return [call for row in rows if len(row) == 5 and (call := _read(row)).at >= since]
 
     @property
@@ -93,14 +100,14 @@ def _read(row: list[str]) -> Call:
 async def main(health: Health) -> None:
     """Run the bridge until a signal."""
     settings, _ = config.load(Path(sys.argv[1]))
-    with Path(sys.argv[3]).open("a", buffering=1) as journal:  # noqa: ASYNC230
+    with Path(sys.argv[3]).open("a", buffering=1) as request_log:  # noqa: ASYNC230
 
-        def note(call: RequestRecord) -> None:
-            journal.write(f"{time.monotonic():.6f} {call.method} {call.path} {call.status} {call.seconds:.6f}\n")
+        def record(call: RequestRecord) -> None:
+            request_log.write(f"{time.monotonic():.6f} {call.method} {call.path} {call.status} {call.seconds:.6f}\n")
 
         async with (
             connect(sys.argv[2], manager="slurm-bridge") as kube,
-            SlurmClient(settings.slurm_rest_api, token_source(settings), observe=note) as slurm,
+            SlurmClient(settings.slurm_rest_api, token_source(settings), observe=record) as slurm,
         ):
             await (await assemble(settings, kube, slurm, health=health)).run()
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm as the scheduler of chosen pods. `app.py` wires the phases together; start reading at `decide.py`."""
+"""Slurm as the scheduler of pods. `app.py` builds the bridge from its parts; start reading at `lifecycle/decide.py`."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a workload: decide what to do next, submit, place, bind, recover, release."""
+"""The life of a workload: decide, submit, place, bind, recover, release."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes nodes as Slurm hosts: descriptions, drains, removal."""
+"""Kubernetes nodes as Slurm hosts: register, drain, replace and remove hosts, report their state."""
