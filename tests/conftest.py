@@ -1,26 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests share: one plain control plane and one lab per session, a namespace per test.
+"""Fixtures that tests share: one bare control plane and one lab per test process, a namespace per test.
 
-Everything is real. What is not prepared is a failure, never a skip. The lab belongs to the test process: however that
-ends, the lab goes with it.
+All daemons are real. A component that is not prepared is a failure, never a skip. Which lab a folder uses:
+
+| folder | fixture | what it brings up |
+| --- | --- | --- |
+| tests/e2e | `lab` | two nodes and Slurm, 15 s on an idle machine |
+| tests/integration/{bridge,slurm} | `slurm` | Slurm: of `lab` if that is up, otherwise of a lab without nodes |
+| tests/integration/{api,kube,operator,bridge}, tests/chart | `plane` | etcd and kube-apiserver, 3 s |
+
+`make test` starts tests/e2e first, so that the integration tests find a lab in both processes.
 """
 
-import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import pytest
 from hypothesis import settings
+from tests.support.labs import SessionLabs
 
-from slinky.lab import bringup
-from slinky.lab.bringup import LabOptions
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.lab import Lab
-from slinky.lab.progress import Progress
 from slinky.lab.slurm.cluster import Beside
 
-# A busy machine is no failure: no test asserts a time, and none of hypothesis' examples does.
+# Examples have no deadline: a busy machine is no failure, and no test asserts a duration.
 settings.register_profile("slinky", deadline=None)
 settings.load_profile("slinky")
 
@@ -29,44 +32,48 @@ MakeLab = Callable[..., Lab]
 
 @pytest.fixture(scope="session")
 def plane() -> Iterator[PlainPlane]:
-    """Etcd and kube-apiserver, nothing else; for tests that must not disturb others, see `own_plane`."""
-    with PlainPlane.running() as running:
-        yield running
+    """Etcd and kube-apiserver; a test that breaks its control plane uses `own_plane`."""
+    with PlainPlane.running() as plane:
+        yield plane
 
 
 @pytest.fixture
 def own_plane() -> Iterator[PlainPlane]:
     """A control plane that the test may break."""
-    with PlainPlane.running() as running:
-        yield running
+    with PlainPlane.running() as plane:
+        yield plane
 
 
 @pytest.fixture(scope="session")
-def make_lab() -> Iterator[MakeLab]:
-    """Makes labs that end with the session; each has a name of its own."""
-    made: list[Lab] = []
-
-    def make(**wanted: object) -> Lab:
-        options = LabOptions(name=f"test-{secrets.token_hex(3)}", owner=os.getpid(), **wanted)  # type: ignore[arg-type]
-        made.append(bringup.up(options, Progress()))
-        return made[-1]
-
-    with ExitStack() as stack:
-        yield make
-        for lab in made:
-            stack.callback(bringup.down, lab.name)
+def session_labs() -> Iterator[SessionLabs]:
+    """The labs of this test process; they end with the session."""
+    labs = SessionLabs()
+    yield labs
+    labs.end()
 
 
 @pytest.fixture(scope="session")
-def lab(make_lab: MakeLab) -> Lab:
-    """The shared lab: two real nodes and a Slurm beside them. Tests leave it as they found it."""
-    return make_lab(nodes=2, slurm="beside")
+def make_lab(session_labs: SessionLabs) -> MakeLab:
+    """Brings up another lab, for a test that breaks its lab."""
+    return session_labs.make
 
 
 @pytest.fixture(scope="session")
-def slurm(lab: Lab) -> Beside:
-    """The Slurm of the shared lab."""
-    return lab.slurm
+def lab(session_labs: SessionLabs) -> Lab:
+    """The shared lab: two real nodes and Slurm. Tests restore what they change."""
+    return session_labs.shared(nodes=2)
+
+
+@pytest.fixture(scope="session")
+def slurm_lab(session_labs: SessionLabs) -> Lab:
+    """The shared lab of tests that need no nodes."""
+    return session_labs.shared(nodes=0)
+
+
+@pytest.fixture(scope="session")
+def slurm(slurm_lab: Lab) -> Beside:
+    """Slurm for tests that need no nodes. Tests restore what they change."""
+    return slurm_lab.slurm
 
 
 @pytest.fixture

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one way in which tests wait: a check is repeated until it is true, and a failure shows its last answer.
+"""How tests wait: a check is repeated until it is true, and a failure shows its last answer.
 
 A check may return something false, raise `AssertionError`, or raise one of the errors in `PASSING`: each means "not
 yet". The time limits only end tests that have failed already; no test asserts how long something takes.
 """
 
 import asyncio
+import inspect
 import subprocess
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 from slinky.kube import NotFound
 from slinky.lab.errors import LabError
@@ -27,14 +28,18 @@ PAUSE = 0.05
 QUIET = 1.5
 
 
-async def eventually(check: Callable[[], Awaitable[T]], what: str, seconds: float = LIMIT) -> T:
-    """The first true answer of an asynchronous check."""
+@overload
+async def eventually(check: Callable[[], Awaitable[T]], what: str, seconds: float = LIMIT) -> T: ...
+@overload
+async def eventually(check: Callable[[], bool], what: str, seconds: float = LIMIT) -> bool: ...
+async def eventually(check: Callable[[], Any], what: str, seconds: float = LIMIT) -> Any:
+    """The first true answer of a check, asynchronous or not, while the event loop runs on."""
     end = time.monotonic() + seconds
     last: object
     while True:
         begin = time.monotonic()
         try:
-            last = answer = await check()
+            last = answer = await _answer(check)
         except PASSING as error:
             last = error
         else:
@@ -46,7 +51,7 @@ async def eventually(check: Callable[[], Awaitable[T]], what: str, seconds: floa
 
 
 def until(check: Callable[[], T], what: str, seconds: float = LIMIT) -> T:
-    """The first true answer of a blocking check."""
+    """The first true answer of a check, for tests without an event loop."""
     end = time.monotonic() + seconds
     last: object
     while True:
@@ -63,16 +68,21 @@ def until(check: Callable[[], T], what: str, seconds: float = LIMIT) -> T:
         time.sleep(_pause(begin))
 
 
-async def quiescent(observe: Callable[[], Awaitable[object]], what: str, seconds: float = LIMIT) -> None:
+async def quiescent(observe: Callable[[], object], what: str, seconds: float = LIMIT) -> None:
     """Wait until an observation, such as a count of writes, has not changed for `QUIET` seconds."""
     end = time.monotonic() + seconds
-    last, since = await observe(), time.monotonic()
+    last, since = await _answer(observe), time.monotonic()
     while time.monotonic() - since < QUIET:
         if time.monotonic() >= end:
             raise AssertionError(f"{what} was not quiescent within {seconds:.0f} s; last: {last!r}")
         await asyncio.sleep(PAUSE)
-        if (now := await observe()) != last:
+        if (now := await _answer(observe)) != last:
             last, since = now, time.monotonic()
+
+
+async def _answer(check: Callable[[], Any]) -> Any:
+    answer = check()
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _pause(begin: float) -> float:

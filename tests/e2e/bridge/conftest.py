@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bridge over the shared lab, installed by its chart: real kubelets, containers, controllers and Slurm."""
+"""The bridge in the shared lab, installed by its chart: real kubelets, containers, controllers and Slurm."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.e2e.bridge.stage import Stage
+from tests.e2e.bridge.bridge_site import BridgeSite
+from tests.support.waiting import eventually
 
 from slinky.bridge import names
-from slinky.bridge.state.views import OUR_PODS
 from slinky.kube import KubeClient, connect
 from slinky.lab.demo.chart_site import Site, image
 from slinky.lab.lab import Lab
@@ -24,8 +23,8 @@ ANNOTATIONS = {names.PARTITIONS_ANNOTATION: "ext", names.TOPOLOGY_ANNOTATION: "d
 
 
 def values(lab: Lab) -> dict[str, Any]:
-    """Two bridges of which one leads, admission with its own certificates, and native ends of jobs."""
-    # The bridge lives on the very nodes that it taints.
+    """Two bridges of which one leads, admission with its own certificates, and the completer."""
+    # The bridge runs on the nodes that it taints.
     tolerations = [{"key": names.MANAGED_TAINT, "operator": "Exists"}]
     return {
         "fullnameOverride": RELEASE,
@@ -65,40 +64,40 @@ async def ctld(lab: Lab) -> AsyncIterator[Slurm]:
 @pytest.fixture(scope="module")
 async def bridge(lab: Lab, ctld: Slurm) -> AsyncIterator[str]:
     """The bridge with both nodes in Slurm; its scheduler name. The lab is left as it was."""
-    site = Site(lab)
-    site.load_slinky(Progress(quiet=True))
+    charts = Site(lab)
+    charts.load_slinky(Progress(quiet=True))
     lab.kubectl("create", "namespace", SPACE)
     lab.kubectl("label", "namespace", SPACE, "pod-security.kubernetes.io/enforce=restricted")
     token = f"--from-literal=jwt={lab.slurm.token(lifespan=86400)}"
     lab.kubectl("create", "secret", "generic", "token", "-n", SPACE, token)
-    site.helm("install", RELEASE, "slurm-bridge", SPACE, values(lab))
+    charts.helm("install", RELEASE, "slurm-bridge", SPACE, values(lab))
     lab.kubectl("annotate", "node", *NODES, *(f"{key}={value}" for key, value in ANNOTATIONS.items()))
     lab.kubectl("label", "node", *NODES, f"{names.EXTERNAL_LABEL}=")
-    await _hosts(ctld, set(NODES))
+    await wait_hosts(ctld, set(NODES))
     yield SCHEDULER
     lab.kubectl("label", "node", *NODES, f"{names.EXTERNAL_LABEL}-")
-    await _hosts(ctld, set())
-    site.uninstall(RELEASE, SPACE)
+    await wait_hosts(ctld, set())
+    charts.uninstall(RELEASE, SPACE)
     lab.kubectl("delete", "namespace", SPACE)
     lab.kubectl("annotate", "node", *NODES, *(f"{key}-" for key in ANNOTATIONS))
 
 
-async def _hosts(ctld: Slurm, wanted: set[str]) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            listing = await ctld.nodes()
-            found = {host.name for host in (listing.items if listing else ()) if host.name in NODES}
-            if found == wanted:
-                return
-            await asyncio.sleep(0.2)
+async def wait_hosts(ctld: Slurm, names: set[str]) -> None:
+    """Wait until exactly these nodes of the lab are hosts in Slurm."""
+
+    async def registered() -> bool:
+        listing = await ctld.nodes()
+        hosts = {host.name for host in (listing.items if listing else ())} & set(NODES)
+        assert hosts == names, hosts
+        return True
+
+    await eventually(registered, f"hosts {sorted(names)}")
 
 
 @pytest.fixture
-async def stage(lab: Lab, kube: KubeClient, ctld: Slurm, namespace: str, bridge: str) -> AsyncIterator[Stage]:
+async def site(lab: Lab, kube: KubeClient, ctld: Slurm, namespace: str, bridge: str) -> AsyncIterator[BridgeSite]:
     """A namespace whose pods are gone afterwards."""
-    yield Stage(lab, kube, ctld, namespace, bridge)
+    site = BridgeSite(lab, kube, ctld, namespace, bridge)
+    yield site
     lab.kubectl("delete", "pods,jobs,jobsets,leaderworkersets", "--all", "-n", namespace, "--wait=false")
-    for _ in range(300):
-        if not await kube.list(OUR_PODS, namespace=namespace):
-            break
-        await asyncio.sleep(0.2)
+    await site.wait_no_pods()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices on real kubelets: the lab's driver refuses to prepare a device twice, and containers tell what they see."""
+"""Devices on real kubelets: the lab's driver refuses to prepare a device twice, and containers print their devices."""
 
-import asyncio
 import contextlib
 import json
 from typing import Any
 
-from tests.e2e.bridge.stage import Stage, running, succeeded, template
+from tests.e2e.bridge.bridge_site import BridgeSite, running, template
+from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS
@@ -14,69 +14,64 @@ from slinky.slurm import SlurmError
 
 GANG = {names.OPTION + "gang": "true"}
 SHARED = {names.OPTION + "exclusive": "false"}
-SEES = "echo $GPU_DEVICES; sleep 60"
+PRINT_DEVICES = "echo $GPU_DEVICES; sleep 600"
 
 
-def claim(scheduled: Stage, name: str, **exactly: Any) -> list[dict[str, str]]:
-    """A claim of GPUs, and how a pod names it."""
+def claim(site: BridgeSite, name: str, **exactly: Any) -> list[dict[str, str]]:
+    """A claim of GPUs; returns the field of a pod that refers to it."""
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", **exactly}}
-    scheduled.apply("resource.k8s.io/v1", "ResourceClaim", name, {"devices": {"requests": [request]}})
+    site.apply("resource.k8s.io/v1", "ResourceClaim", name, {"devices": {"requests": [request]}})
     return [{"name": "device", "resourceClaimName": name}]
 
 
-def sees(scheduled: Stage, pod: str) -> set[str]:
-    return set(scheduled.lab.kubectl("logs", pod, "-n", scheduled.namespace).strip().split(","))
+async def printed_devices(site: BridgeSite, pod: str) -> set[str]:
+    return set((await site.wait_log(pod)).strip().split(","))
 
 
-async def test_pods_of_a_gang_share_the_devices_of_one_claim(stage: Stage) -> None:
+async def test_pods_of_a_gang_share_the_devices_of_one_claim(site: BridgeSite) -> None:
     model = 'device.attributes["gpu.example.com"].model == "LAB-80G"'
-    wanted = claim(stage, "ours", count=3, selectors=[{"cel": {"expression": model}}])
+    claims = claim(site, "ours", count=3, selectors=[{"cel": {"expression": model}}])
     container = {"resources": {"claims": [{"name": "device"}]}}
     spec = {
         "parallelism": 2,
         "completions": 2,
-        "template": {"spec": template(stage.scheduler, SEES, container=container, resourceClaims=wanted)},
+        "template": {"spec": template(site.scheduler, PRINT_DEVICES, container=container, resourceClaims=claims)},
     }
-    stage.apply("batch/v1", "Job", "j", spec, annotations={**GANG, names.OPTION + "pods-per-node": "2"})
-    pods = await stage.pods(2, running, "run together")
-    (job,) = await stage.jobs(pods)
+    site.apply("batch/v1", "Job", "j", spec, annotations={**GANG, names.OPTION + "pods-per-node": "2"})
+    pods = await site.wait_pods(2, running, "run together")
+    (job,) = await site.jobs(pods)
     assert "gres/gpu:gpu.example.com:3" in job.tres_per_node
-    first, second = (sees(stage, pod.metadata.name) for pod in pods)
+    first, second = [await printed_devices(site, pod.metadata.name) for pod in pods]
     assert first == second
     assert len(first) == 3
 
 
-async def test_devices_go_from_pod_to_pod_and_no_kubelet_sees_one_twice(stage: Stage) -> None:
-    """Ten pods want 15 GPUs of 8, some of their jobs are cancelled; every start is a driver's yes."""
-    mine = {"resources": {"limits": {"example.com/gpu": "2", "cpu": "50m", "memory": "16Mi"}}}
+async def test_devices_go_from_pod_to_pod_and_no_kubelet_sees_one_twice(site: BridgeSite) -> None:
+    """Ten pods request 15 GPUs of 8, and three of their jobs are cancelled; the driver accepts every start."""
     for number in range(10):
-        gpus = {"limits": {**mine["resources"]["limits"], "example.com/gpu": str(1 + number % 2)}}
-        spec = template(stage.scheduler, "echo $GPU_DEVICES; sleep 2", container={"resources": gpus})
-        stage.apply("v1", "Pod", f"p{number}", spec, annotations=SHARED)
-    cancelled = 0
-    async with asyncio.timeout(240):
-        while True:
-            pods = await stage.kube.list(OUR_PODS, namespace=stage.namespace)
-            if cancelled < 3 and (some := [pod for pod in pods if running(pod) and not pod.metadata.deleting]):
-                with contextlib.suppress(SlurmError):  # it may just have ended by itself
-                    await stage.ctld.cancel(int(some[0].metadata.labels[names.JOB_LABEL]))
-                    cancelled += 1
-            left = [pod for pod in pods if not succeeded(pod) and pod.status.phase != "Failed"]
-            if not left:
-                break
-            await asyncio.sleep(0.3)
+        limits = {"example.com/gpu": str(1 + number % 2), "cpu": "50m", "memory": "16Mi"}
+        spec = template(site.scheduler, "sleep 2", container={"resources": {"limits": limits}})
+        site.apply("v1", "Pod", f"p{number}", spec, annotations=SHARED)
+    cancelled: set[str] = set()
+
+    async def all_ended() -> bool:
+        pods = await site.kube.list(OUR_PODS, namespace=site.namespace)
+        for pod in [pod for pod in pods if running(pod) and not pod.metadata.deleting][: 3 - len(cancelled)]:
+            with contextlib.suppress(SlurmError):  # the job may just have ended by itself
+                await site.ctld.cancel(int(pod.metadata.labels[names.JOB_LABEL]))
+                cancelled.add(pod.metadata.uid)
+        return all(pod.status.phase in ("Succeeded", "Failed") for pod in pods)
+
+    await eventually(all_ended, "the end of every pod")
     assert cancelled
-    events = json.loads(stage.lab.kubectl("get", "events", "-n", stage.namespace, "-o", "json"))["items"]
-    trouble = [
+    events = json.loads(site.lab.kubectl("get", "events", "-n", site.namespace, "-o", "json"))["items"]
+    failures = [
         event["message"] for event in events if event["reason"] in {"FailedPrepareDynamicResources", "FailedBinding"}
     ]
-    assert not trouble
-    for _ in range(100):
-        if not [
-            one for one in await stage.kube.list(RESOURCE_CLAIMS, namespace=stage.namespace) if one.status.allocation
-        ]:
-            break
-        await asyncio.sleep(0.2)
-    assert not [
-        one for one in await stage.kube.list(RESOURCE_CLAIMS, namespace=stage.namespace) if one.status.allocation
-    ]
+    assert not failures
+
+    async def nothing_allocated() -> bool:
+        claims = await site.kube.list(RESOURCE_CLAIMS, namespace=site.namespace)
+        return not [claim for claim in claims if claim.status.allocation]
+
+    await eventually(nothing_allocated, "no allocated claim")

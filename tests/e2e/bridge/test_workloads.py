@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of workload, made by its real controller, on real nodes, through the bridge that our chart installs."""
+"""Every kind of workload, created by its real controller, on real nodes, with the bridge that its chart installs."""
 
 import asyncio
 import json
-import time
 from typing import Any
 
 import pytest
+from tests.e2e.bridge.bridge_site import BridgeSite, condition_text, running, succeeded, template
 from tests.e2e.bridge.conftest import MANAGED, NODES, SCHEDULER, SPACE
-from tests.e2e.bridge.stage import Stage, running, said, succeeded, template
+from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.lab.errors import LabError
@@ -17,194 +17,197 @@ from slinky.lab.kubernetes.node import VOLUMES
 GANG = {names.OPTION + "gang": "true"}
 
 
-def ended(pods: dict[str, str], stage: Stage) -> dict[str, str]:
-    """State and exit code of jobs in accounting, by the pod they stood for."""
-    told = stage.lab.slurm.exec("sacct", "-anXP", "-o", "JobID,State,ExitCode", "-j", ",".join(pods.values()))
-    found = {job: f"{state.split()[0]} {code}" for job, state, code in (line.split("|") for line in told.splitlines())}
-    return {name: found.get(job, "") for name, job in pods.items()}
+def outcomes(pods: dict[str, str], site: BridgeSite) -> dict[str, str]:
+    """State and exit code of jobs in accounting, by the name of their pod."""
+    output = site.lab.slurm.exec("sacct", "-anXP", "-o", "JobID,State,ExitCode", "-j", ",".join(pods.values()))
+    rows = [line.split("|") for line in output.splitlines()]
+    by_job = {job: f"{state.split()[0]} {code}" for job, state, code in rows}
+    return {name: by_job.get(job, "") for name, job in pods.items()}
 
 
-async def test_what_becomes_of_a_pod_becomes_of_its_job(stage: Stage) -> None:
+async def test_what_becomes_of_a_pod_becomes_of_its_job(site: BridgeSite) -> None:
     shared = {names.OPTION + "exclusive": "false"}
     for name, command in {"good": "exit 0", "bad": "exit 3", "withdrawn": "sleep 600"}.items():
         small = {"resources": {"requests": {"cpu": "100m", "memory": "16Mi"}}}
-        stage.apply("v1", "Pod", name, template(stage.scheduler, command, container=small), annotations=shared)
-    pods = await stage.pods(3, lambda pod: pod.status.phase in ("Running", "Succeeded", "Failed"), "start")
+        site.apply("v1", "Pod", name, template(site.scheduler, command, container=small), annotations=shared)
+    pods = await site.wait_pods(3, lambda pod: pod.status.phase in ("Running", "Succeeded", "Failed"), "start")
     jobs = {pod.metadata.name: pod.metadata.labels[names.JOB_LABEL] for pod in pods}
-    stage.lab.kubectl("delete", "pod", "withdrawn", "-n", stage.namespace)
-    wanted = {"good": "COMPLETED 0:0", "bad": "FAILED 3:0", "withdrawn": "CANCELLED 0:0"}
-    end = time.monotonic() + 60
-    while (found := ended(jobs, stage)) != wanted:
-        assert time.monotonic() < end, found
-        await asyncio.sleep(0.5)
+    site.lab.kubectl("delete", "pod", "withdrawn", "-n", site.namespace)
+
+    async def recorded() -> bool:
+        current = await asyncio.to_thread(outcomes, jobs, site)
+        assert current == {"good": "COMPLETED 0:0", "bad": "FAILED 3:0", "withdrawn": "CANCELLED 0:0"}
+        return True
+
+    await eventually(recorded, "the outcome of each pod in accounting")
 
 
-async def test_another_replica_takes_over_when_the_leader_is_gone(stage: Stage) -> None:
+async def test_another_replica_takes_over_when_the_leader_is_gone(site: BridgeSite) -> None:
     def leader() -> str:
-        return stage.lab.kubectl("get", "lease", SCHEDULER, "-n", SPACE, "-o", "jsonpath={.spec.holderIdentity}")
+        return site.lab.kubectl("get", "lease", SCHEDULER, "-n", SPACE, "-o", "jsonpath={.spec.holderIdentity}")
 
     former = leader()
     for name in ("a", "b", "late"):
-        stage.pod(name)
-    await stage.pods(3, lambda pod: names.JOB_LABEL in pod.metadata.labels, "be submitted")
-    # The last nine characters are the process's own.
-    stage.lab.kubectl("delete", "pod", former[:-9], "-n", SPACE, "--grace-period=0", "--force")
-    stage.lab.kubectl("delete", "pod", "a", "-n", stage.namespace, "--wait=false")
-    pods = await stage.pods(2, running, "run", 120)
+        site.create_pod(name)
+    await site.wait_pods(3, lambda pod: names.JOB_LABEL in pod.metadata.labels, "be submitted")
+    # The identity is the name of the pod and nine characters for the process.
+    site.lab.kubectl("delete", "pod", former[:-9], "-n", SPACE, "--grace-period=0", "--force")
+    site.lab.kubectl("delete", "pod", "a", "-n", site.namespace, "--wait=false")
+    pods = await site.wait_pods(2, running, "run")
     assert leader() != former
-    assert len(await stage.jobs(pods)) == 2
-    stage.lab.kubectl("rollout", "status", f"deployment/{SPACE}-scheduler", "-n", SPACE, "--timeout=280s")
+    assert len(await site.jobs(pods)) == 2
+    site.lab.kubectl("rollout", "status", f"deployment/{SPACE}-scheduler", "-n", SPACE, "--timeout=280s")
 
 
-async def test_pods_of_a_managed_namespace_are_handed_over_and_checked(stage: Stage) -> None:
-    stage.lab.kubectl("label", "namespace", stage.namespace, f"{MANAGED}=yes")
+async def test_pods_of_a_managed_namespace_are_handed_over_and_checked(site: BridgeSite) -> None:
+    site.lab.kubectl("label", "namespace", site.namespace, f"{MANAGED}=yes")
     spec = template("default-scheduler", "exit 0")
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
-    stage.lab.kubectl("create", "-n", stage.namespace, "-f", "-", input=json.dumps(document))
-    (pod,) = await stage.pods(1, succeeded, "end")
-    assert pod.spec.scheduler_name == stage.scheduler
+    site.lab.kubectl("create", "-n", site.namespace, "-f", "-", input=json.dumps(document))
+    (pod,) = await site.wait_pods(1, succeeded, "end")
+    assert pod.spec.scheduler_name == site.scheduler
     document["metadata"] = {"name": "q", "annotations": {names.OPTION + "timelimit": "soon"}}
     with pytest.raises(LabError, match="timelimit"):
-        stage.lab.kubectl("create", "-n", stage.namespace, "-f", "-", input=json.dumps(document))
+        site.lab.kubectl("create", "-n", site.namespace, "-f", "-", input=json.dumps(document))
 
 
-async def test_a_batch_job_has_a_slurm_job_per_pod_and_options_from_itself(stage: Stage) -> None:
-    spec = {"parallelism": 2, "completions": 2, "template": {"spec": template(stage.scheduler, "sleep 2")}}
-    stage.apply("batch/v1", "Job", "j", spec, annotations={names.OPTION + "job-name": "chosen"})
-    pods = await stage.pods(2, succeeded, "end")
-    jobs = await stage.jobs(pods)
+async def test_a_batch_job_has_a_slurm_job_per_pod_and_options_from_itself(site: BridgeSite) -> None:
+    spec = {"parallelism": 2, "completions": 2, "template": {"spec": template(site.scheduler, "sleep 2")}}
+    site.apply("batch/v1", "Job", "j", spec, annotations={names.OPTION + "job-name": "chosen"})
+    pods = await site.wait_pods(2, succeeded, "end")
+    jobs = await site.jobs(pods)
     assert [job.name for job in jobs] == ["chosen", "chosen"]
 
 
-async def test_a_batch_job_can_give_up_when_somebody_cancels_its_slurm_job(stage: Stage) -> None:
+async def test_a_batch_job_can_give_up_when_somebody_cancels_its_slurm_job(site: BridgeSite) -> None:
     rules = [
         {"action": "FailJob", "onPodConditions": [{"type": names.ENDED, "status": "True"}]},
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
-    pod = template(stage.scheduler, "trap 'sleep 1; exit 1' TERM; sleep 600 & wait", terminationGracePeriodSeconds=20)
-    stage.apply("batch/v1", "Job", "j", {"podFailurePolicy": {"rules": rules}, "template": {"spec": pod}})
-    (job,) = await stage.jobs(await stage.pods(1, running, "run"))
-    await stage.ctld.cancel(job.job_id)
-    stage.lab.kubectl("wait", "--for=condition=Failed", "--timeout=60s", "job/j", "-n", stage.namespace)
+    pod = template(site.scheduler, "trap 'sleep 1; exit 1' TERM; sleep 600 & wait", terminationGracePeriodSeconds=20)
+    site.apply("batch/v1", "Job", "j", {"podFailurePolicy": {"rules": rules}, "template": {"spec": pod}})
+    (job,) = await site.jobs(await site.wait_pods(1, running, "run"))
+    await site.ctld.cancel(job.job_id)
+    site.lab.kubectl("wait", "--for=condition=Failed", "--timeout=60s", "job/j", "-n", site.namespace)
     why = "jsonpath={.status.conditions[?(@.type=='Failed')].reason} {.status.failed}"
-    assert stage.lab.kubectl("get", "job", "j", "-n", stage.namespace, "-o", why) == "PodFailurePolicy 1"
+    assert site.lab.kubectl("get", "job", "j", "-n", site.namespace, "-o", why) == "PodFailurePolicy 1"
 
 
-async def test_an_indexed_batch_job_can_be_a_gang_with_ranks_in_slurms_order(stage: Stage) -> None:
+async def test_an_indexed_batch_job_can_be_a_gang_with_ranks_in_slurms_order(site: BridgeSite) -> None:
     spec = {
         "parallelism": 2,
         "completions": 2,
         "completionMode": "Indexed",
-        "template": {"spec": template(stage.scheduler, "sleep 5")},
+        "template": {"spec": template(site.scheduler, "sleep 600")},
     }
-    stage.apply("batch/v1", "Job", "j", spec, annotations=GANG)
-    pods = await stage.pods(2, running, "run together")
-    (job,) = await stage.jobs(pods)
+    site.apply("batch/v1", "Job", "j", spec, annotations=GANG)
+    pods = await site.wait_pods(2, running, "run together")
+    (job,) = await site.jobs(pods)
     assert job.node_count.whole == 2
-    order = [node.node for node in await stage.ctld.resources(job.job_id)]
+    order = [node.node for node in await site.ctld.resources(job.job_id)]
     by_rank = sorted(pods, key=lambda pod: pod.metadata.annotations[names.JOB_INDEX])
     assert [pod.spec.node_name for pod in by_rank] == order
 
 
-async def test_a_gang_with_more_completions_than_pods_at_once_comes_to_its_end(stage: Stage) -> None:
-    spec = {"parallelism": 2, "completions": 3, "template": {"spec": template(stage.scheduler, "sleep 1")}}
-    stage.apply("batch/v1", "Job", "j", spec, annotations=GANG)
-    await stage.pods(3, succeeded, "end", 120)
+async def test_a_gang_with_more_completions_than_pods_at_once_comes_to_its_end(site: BridgeSite) -> None:
+    spec = {"parallelism": 2, "completions": 3, "template": {"spec": template(site.scheduler, "sleep 1")}}
+    site.apply("batch/v1", "Job", "j", spec, annotations=GANG)
+    await site.wait_pods(3, succeeded, "end")
 
 
-async def test_several_pods_of_a_gang_share_each_node(stage: Stage) -> None:
+async def test_several_pods_of_a_gang_share_each_node(site: BridgeSite) -> None:
     spec = {
         "parallelism": 4,
         "completions": 4,
         "completionMode": "Indexed",
-        "template": {"spec": template(stage.scheduler, "sleep 5")},
+        "template": {"spec": template(site.scheduler, "sleep 600")},
     }
-    stage.apply("batch/v1", "Job", "j", spec, annotations={**GANG, names.OPTION + "pods-per-node": "2"})
-    pods = await stage.pods(4, running, "run together")
-    (job,) = await stage.jobs(pods)
+    site.apply("batch/v1", "Job", "j", spec, annotations={**GANG, names.OPTION + "pods-per-node": "2"})
+    pods = await site.wait_pods(4, running, "run together")
+    (job,) = await site.jobs(pods)
     assert job.node_count.whole == 2
     assert sorted(pod.spec.node_name for pod in pods) == ["node1", "node1", "node2", "node2"]
 
 
-async def test_a_pod_group_starts_whole_or_not_at_all(stage: Stage) -> None:
-    stage.apply("scheduling.x-k8s.io/v1alpha1", "PodGroup", "g", {"minMember": 2})
+async def test_a_pod_group_starts_whole_or_not_at_all(site: BridgeSite) -> None:
+    site.apply("scheduling.x-k8s.io/v1alpha1", "PodGroup", "g", {"minMember": 2})
     label = {names.POD_GROUP_LABEL: "g"}
-    stage.pod("a", labels=label)
-    await stage.pods(1, lambda pod: said(pod).startswith("GangIncomplete: 1 of 2"), "wait for the other")
-    stage.pod("b", labels=label)
-    pods = await stage.pods(2, running, "run together")
-    (job,) = await stage.jobs(pods)
+    site.create_pod("a", labels=label)
+    await site.wait_pods(1, lambda pod: condition_text(pod).startswith("GangIncomplete: 1 of 2"), "wait for the other")
+    site.create_pod("b", labels=label)
+    pods = await site.wait_pods(2, running, "run together")
+    (job,) = await site.jobs(pods)
     assert job.node_count.whole == 2
 
 
-async def test_a_native_pod_group_starts_whole(stage: Stage) -> None:
+async def test_a_native_pod_group_starts_whole(site: BridgeSite) -> None:
     spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
-    stage.apply("scheduling.k8s.io/v1alpha2", "PodGroup", "n", spec)
+    site.apply("scheduling.k8s.io/v1alpha2", "PodGroup", "n", spec)
     for name in ("a", "b"):
-        stage.pod(name, schedulingGroup={"podGroupName": "n"})
-    pods = await stage.pods(2, running, "run together")
-    (job,) = await stage.jobs(pods)
+        site.create_pod(name, schedulingGroup={"podGroupName": "n"})
+    pods = await site.wait_pods(2, running, "run together")
+    (job,) = await site.jobs(pods)
     assert (job.name, job.node_count.whole) == ("n", 2)
     wait = ("--for=condition=PodGroupScheduled", "--timeout=10s")
-    stage.lab.kubectl("wait", *wait, "podgroups.v1alpha2.scheduling.k8s.io/n", "-n", stage.namespace)
+    site.lab.kubectl("wait", *wait, "podgroups.v1alpha2.scheduling.k8s.io/n", "-n", site.namespace)
 
 
-async def test_a_leader_worker_set_has_one_job_per_group(stage: Stage) -> None:
+async def test_a_leader_worker_set_has_one_job_per_group(site: BridgeSite) -> None:
     spec = {
         "replicas": 1,
         "leaderWorkerTemplate": {
             "size": 2,
-            "workerTemplate": {"spec": {**template(stage.scheduler, "sleep 60"), "restartPolicy": "Always"}},
+            "workerTemplate": {"spec": {**template(site.scheduler, "sleep 600"), "restartPolicy": "Always"}},
         },
     }
-    stage.apply("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", spec)
-    pods = await stage.pods(2, running, "run together")
-    (job,) = await stage.jobs(pods)
+    site.apply("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", spec)
+    pods = await site.wait_pods(2, running, "run together")
+    (job,) = await site.jobs(pods)
     assert (job.name, job.node_count.whole) == ("l-0", 2)
     leader = min(pods, key=lambda pod: pod.metadata.labels[names.LWS_WORKER])
-    assert leader.spec.node_name == (await stage.ctld.resources(job.job_id))[0].node
+    assert leader.spec.node_name == (await site.ctld.resources(job.job_id))[0].node
 
 
-def sized(scheduler: str, memory: str, command: str = "sleep 20") -> dict[str, Any]:
-    """A pod spec that asks for so much memory."""
+def sized(scheduler: str, memory: str, command: str = "sleep 600") -> dict[str, Any]:
+    """A pod spec that requests so much memory."""
     return template(scheduler, command, container={"resources": {"requests": {"cpu": "100m", "memory": memory}}})
 
 
-async def together(stage: Stage) -> None:
-    """Two pods of different size run as the components of one job, each on the node of its own."""
-    pods = await stage.pods(2, running, "run together", 120)
+async def assert_one_hetjob(site: BridgeSite) -> None:
+    """Two pods of different size run as the components of one job, each on its own node."""
+    pods = await site.wait_pods(2, running, "run together")
     (first,) = {pod.metadata.labels[names.JOB_LABEL] for pod in pods}
-    components = await stage.ctld.job_components(first)
+    components = await site.ctld.job_components(first)
     assert [job.node_count.whole for job in components] == [1, 1]
-    granted = [node.node for job in components for node in await stage.ctld.resources(job.job_id)]
+    granted = [node.node for job in components for node in await site.ctld.resources(job.job_id)]
     assert sorted(pod.spec.node_name for pod in pods) == sorted(granted) == ["node1", "node2"]
 
 
-async def test_a_leader_and_workers_of_different_size_are_one_heterogeneous_job(stage: Stage) -> None:
+async def test_a_leader_and_workers_of_different_size_are_one_heterogeneous_job(site: BridgeSite) -> None:
     roles = {
-        "leaderTemplate": {"spec": {**sized(stage.scheduler, "96Mi"), "restartPolicy": "Always"}},
-        "workerTemplate": {"spec": {**sized(stage.scheduler, "32Mi"), "restartPolicy": "Always"}},
+        "leaderTemplate": {"spec": {**sized(site.scheduler, "96Mi"), "restartPolicy": "Always"}},
+        "workerTemplate": {"spec": {**sized(site.scheduler, "32Mi"), "restartPolicy": "Always"}},
     }
     spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, **roles}}
-    stage.apply("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "mixed", spec)
-    await together(stage)
+    site.apply("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "mixed", spec)
+    await assert_one_hetjob(site)
 
 
-async def test_replicated_jobs_of_different_size_are_one_heterogeneous_job(stage: Stage) -> None:
+async def test_replicated_jobs_of_different_size_are_one_heterogeneous_job(site: BridgeSite) -> None:
     jobs = [
-        {"name": name, "replicas": 1, "template": {"spec": {"template": {"spec": sized(stage.scheduler, memory)}}}}
+        {"name": name, "replicas": 1, "template": {"spec": {"template": {"spec": sized(site.scheduler, memory)}}}}
         for name, memory in (("driver", "96Mi"), ("worker", "32Mi"))
     ]
-    stage.apply("jobset.x-k8s.io/v1alpha2", "JobSet", "mixed", {"replicatedJobs": jobs}, annotations=GANG)
-    await together(stage)
+    site.apply("jobset.x-k8s.io/v1alpha2", "JobSet", "mixed", {"replicatedJobs": jobs}, annotations=GANG)
+    await assert_one_hetjob(site)
 
 
-async def test_a_pod_group_of_mixed_pods_is_one_heterogeneous_job(stage: Stage) -> None:
-    stage.apply("scheduling.x-k8s.io/v1alpha1", "PodGroup", "mixed", {"minMember": 2})
+async def test_a_pod_group_of_mixed_pods_is_one_heterogeneous_job(site: BridgeSite) -> None:
+    site.apply("scheduling.x-k8s.io/v1alpha1", "PodGroup", "mixed", {"minMember": 2})
     for name, memory in (("big", "96Mi"), ("small", "32Mi")):
         label = {names.POD_GROUP_LABEL: "mixed"}
-        stage.apply("v1", "Pod", name, sized(stage.scheduler, memory), labels=label)
-    await together(stage)
+        site.apply("v1", "Pod", name, sized(site.scheduler, memory), labels=label)
+    await assert_one_hetjob(site)
 
 
 def job_set(scheduler: str) -> dict[str, Any]:
@@ -212,29 +215,27 @@ def job_set(scheduler: str) -> dict[str, Any]:
     return {"replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": inner}}]}
 
 
-async def test_a_jobset_has_a_job_per_pod_or_is_a_gang_if_it_says_so(stage: Stage) -> None:
-    stage.apply("jobset.x-k8s.io/v1alpha2", "JobSet", "s", job_set(stage.scheduler))
-    assert len(await stage.jobs(await stage.pods(2, succeeded, "end"))) == 2
-    stage.lab.kubectl("delete", "jobset", "s", "-n", stage.namespace)
-    await stage.pods(0, succeeded, "leave")
-    stage.apply("jobset.x-k8s.io/v1alpha2", "JobSet", "s", job_set(stage.scheduler), annotations=GANG)
-    (job,) = await stage.jobs(await stage.pods(2, succeeded, "end"))
+async def test_a_jobset_has_a_job_per_pod_or_is_a_gang_if_it_says_so(site: BridgeSite) -> None:
+    site.apply("jobset.x-k8s.io/v1alpha2", "JobSet", "s", job_set(site.scheduler))
+    assert len(await site.jobs(await site.wait_pods(2, succeeded, "end"))) == 2
+    site.lab.kubectl("delete", "jobset", "s", "-n", site.namespace)
+    await site.wait_no_pods()
+    site.apply("jobset.x-k8s.io/v1alpha2", "JobSet", "s", job_set(site.scheduler), annotations=GANG)
+    (job,) = await site.jobs(await site.wait_pods(2, succeeded, "end"))
     assert job.name == "s"
 
 
-async def test_a_pod_sees_exactly_the_devices_that_slurm_granted(stage: Stage) -> None:
+async def test_a_pod_sees_exactly_the_devices_that_slurm_granted(site: BridgeSite) -> None:
     shared = {names.OPTION + "exclusive": "false"}
     gpus = {"limits": {"example.com/gpu": "2", "cpu": "500m", "memory": "64Mi"}}
     for name in ("a", "b"):
-        spec = template(stage.scheduler, "env | grep -i gpu; sleep 60", container={"resources": gpus})
-        stage.apply(
-            "v1", "Pod", name, {**spec, "nodeSelector": {"kubernetes.io/hostname": "node1"}}, annotations=shared
-        )
-    pods = await stage.pods(2, running, "run")
+        spec = template(site.scheduler, "env | grep -i gpu; sleep 600", container={"resources": gpus})
+        site.apply("v1", "Pod", name, {**spec, "nodeSelector": {"kubernetes.io/hostname": "node1"}}, annotations=shared)
+    pods = await site.wait_pods(2, running, "run")
     seen: dict[str, set[str]] = {}
-    for pod, job in zip(sorted(pods, key=lambda p: p.metadata.name), await stage.jobs(pods), strict=True):
-        log = stage.lab.kubectl("logs", pod.metadata.name, "-n", stage.namespace)
-        (granted,) = await stage.ctld.resources(int(pod.metadata.labels[names.JOB_LABEL]))
+    for pod, job in zip(sorted(pods, key=lambda p: p.metadata.name), await site.jobs(pods), strict=True):
+        log = await site.wait_log(pod.metadata.name, "gpu-")
+        (granted,) = await site.ctld.resources(int(pod.metadata.labels[names.JOB_LABEL]))
         assert granted.gres[0].count == 2
         first, _, last = (granted.gres[0].index or "").partition("-")
         seen[pod.metadata.name] = {f"gpu-{i}" for i in range(int(first), int(last or first) + 1)}
@@ -242,34 +243,34 @@ async def test_a_pod_sees_exactly_the_devices_that_slurm_granted(stage: Stage) -
     assert not seen["a"] & seen["b"]
 
 
-async def test_a_claim_that_a_pod_names_is_filled_by_slurm(stage: Stage) -> None:
+async def test_a_claim_that_a_pod_names_is_filled_by_slurm(site: BridgeSite) -> None:
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "count": 1}}
-    stage.apply("resource.k8s.io/v1", "ResourceClaimTemplate", "one", {"spec": {"devices": {"requests": [request]}}})
+    site.apply("resource.k8s.io/v1", "ResourceClaimTemplate", "one", {"spec": {"devices": {"requests": [request]}}})
     container = {"resources": {"claims": [{"name": "device"}]}}
     claims = [{"name": "device", "resourceClaimTemplateName": "one"}]
-    stage.pod("p", "env | grep -i gpu; sleep 60", container=container, resourceClaims=claims)
-    (pod,) = await stage.pods(1, running, "run")
-    (job,) = await stage.jobs([pod])
+    site.create_pod("p", "env | grep -i gpu; sleep 600", container=container, resourceClaims=claims)
+    (pod,) = await site.wait_pods(1, running, "run")
+    (job,) = await site.jobs([pod])
     assert "gres/gpu:gpu.example.com:1" in job.tres_per_node
-    assert "gpu-" in stage.lab.kubectl("logs", "p", "-n", stage.namespace)
+    await site.wait_log("p", "gpu-")
 
 
-async def test_a_volume_that_waits_for_its_first_pod_is_made_where_slurm_put_it(stage: Stage) -> None:
+async def test_a_volume_that_waits_for_its_first_pod_is_made_where_slurm_put_it(site: BridgeSite) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
-    stage.apply("v1", "PersistentVolumeClaim", "v", claim)
+    site.apply("v1", "PersistentVolumeClaim", "v", claim)
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "v"}}]
     mounts = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
-    stage.pod("p", "echo hello > /data/x", container=mounts, volumes=volumes)
-    (first,) = await stage.pods(1, succeeded, "end")
-    stage.lab.kubectl("delete", "pod", "p", "-n", stage.namespace)
-    stage.pod("q", "grep hello /data/x", container=mounts, volumes=volumes)
-    (second,) = await stage.pods(1, succeeded, "end")
+    site.create_pod("p", "echo hello > /data/x", container=mounts, volumes=volumes)
+    (first,) = await site.wait_pods(1, succeeded, "end")
+    site.lab.kubectl("delete", "pod", "p", "-n", site.namespace)
+    site.create_pod("q", "grep hello /data/x", container=mounts, volumes=volumes)
+    (second,) = await site.wait_pods(1, succeeded, "end")
     assert first.spec.node_name == second.spec.node_name
 
 
-async def test_a_local_volume_is_reserved_for_the_pod_that_slurm_puts_beside_it(stage: Stage) -> None:
-    name, place = stage.namespace, NODES[1]
-    match = {"key": "kubernetes.io/hostname", "operator": "In", "values": [place]}
+async def test_a_local_volume_is_reserved_for_the_pod_that_slurm_puts_beside_it(site: BridgeSite) -> None:
+    name, node = site.namespace, NODES[1]
+    match = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
     common = {"accessModes": ["ReadWriteOnce"], "storageClassName": name}
     volume = {
         **common,
@@ -282,16 +283,16 @@ async def test_a_local_volume_is_reserved_for_the_pod_that_slurm_puts_beside_it(
         {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, **kind},
         {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": volume},
     ):
-        stage.lab.kubectl("apply", "-f", "-", input=json.dumps(document))
+        site.lab.kubectl("apply", "-f", "-", input=json.dumps(document))
     try:
-        stage.apply("v1", "PersistentVolumeClaim", "v", {**common, "resources": {"requests": {"storage": "1Mi"}}})
+        site.apply("v1", "PersistentVolumeClaim", "v", {**common, "resources": {"requests": {"storage": "1Mi"}}})
         volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "v"}}]
-        stage.pod(
+        site.create_pod(
             "p", "test -d /data", container={"volumeMounts": [{"name": "data", "mountPath": "/data"}]}, volumes=volumes
         )
-        (pod,) = await stage.pods(1, succeeded, "end")
-        assert pod.spec.node_name == place
+        (pod,) = await site.wait_pods(1, succeeded, "end")
+        assert pod.spec.node_name == node
     finally:
-        stage.lab.kubectl("delete", "pod", "p", "-n", stage.namespace, "--ignore-not-found")
-        stage.lab.kubectl("delete", "pvc", "v", "-n", stage.namespace, "--ignore-not-found")
-        stage.lab.kubectl("delete", "pv,storageclass", name, "--ignore-not-found")
+        site.lab.kubectl("delete", "pod", "p", "-n", site.namespace, "--ignore-not-found")
+        site.lab.kubectl("delete", "pvc", "v", "-n", site.namespace, "--ignore-not-found")
+        site.lab.kubectl("delete", "pv,storageclass", name, "--ignore-not-found")

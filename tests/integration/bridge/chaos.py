@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the randomized test: a real bridge process to kill, hands for kubelets and controllers, and an observer.
+"""Parts of the randomized test: a bridge process to kill, a simulation of kubelets and controllers, and a checker.
 
-The observer knows nothing of the bridge: it has watches and a slurmrestd client of its own, reads claims and jobs by
-itself, and judges every event.
+The checker shares no code with the bridge: it has its own watches and slurmrestd client, reads claims and jobs itself,
+and checks the invariants at every event.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from tests.integration.bridge.rack import Rack
+from tests.integration.bridge.device_stage import DeviceStage
+from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
@@ -27,19 +28,19 @@ from slinky.lab.kubernetes.bare_plane import WITH_US, PlainPlane
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import Job, SlurmError
 
-#: Of every node.
+#: CPUs of every node.
 CPUS = 16
-WHOLE_CLAIMS = RESOURCE_CLAIMS.viewed_as(Unstructured)
+CLAIMS = RESOURCE_CLAIMS.viewed_as(Unstructured)
 
 
-class Process:
-    """The bridge as the command starts it, to be killed at any moment."""
+class BridgeProcess:
+    """The bridge as the command starts it."""
 
-    def __init__(self, made: Rack, plane: PlainPlane, slurm: Beside, folder: Path) -> None:
+    def __init__(self, stage: DeviceStage, plane: PlainPlane, slurm: Beside, folder: Path) -> None:
         key, self._config, self._log = folder / "jwt", folder / "config.yaml", folder / "bridge.log"
         key.write_bytes(slurm.jwt_key)
         settings = msgspec.structs.replace(
-            made.stage.settings, slurm_rest_api=slurm.url, jwt_key_file=str(key), not_ready_seconds=3600
+            stage.settings, slurm_rest_api=slurm.url, jwt_key_file=str(key), not_ready_seconds=3600
         )
         self._config.write_text(json.dumps(msgspec.to_builtins(settings)))
         self._env = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
@@ -50,7 +51,7 @@ class Process:
             self._health = f"127.0.0.1:{probe.getsockname()[1]}"
 
     def start(self) -> None:
-        """Start it, unless it runs."""
+        """Start the process, unless it runs."""
         if self._child is None:
             addresses = ["--health-addr", self._health, "--metrics-addr", "0"]
             argv = [sys.executable, "-m", "slinky.cli", "bridge", "--config", str(self._config), *addresses]
@@ -58,249 +59,254 @@ class Process:
                 self._child = subprocess.Popen([*WITH_US, *argv], env=self._env, stdout=out, stderr=out)
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """Kill the process."""
         if self._child is not None:
             self._child.kill()
             self._child.wait()
             self.kills += 1
             self._child = None
 
-    async def ready(self) -> None:
-        """Wait until it knows both sides."""
-        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
-            while True:
-                self.alive()
-                with contextlib.suppress(aiohttp.ClientError):
-                    async with session.get(f"http://{self._health}/readyz") as answer:
-                        if answer.status == 200:
-                            return
-                await asyncio.sleep(0.05)
+    async def wait_ready(self) -> None:
+        """Wait until the bridge reports that it is ready."""
+        async with aiohttp.ClientSession() as session:
 
-    def alive(self) -> None:
-        """It must not have ended by itself."""
-        assert self._child is None or self._child.poll() is None, self.tail()
+            async def ready() -> bool:
+                self.assert_alive()
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with session.get(f"http://{self._health}/readyz") as response:
+                        return response.status == 200
+                return False
+
+            await eventually(ready, "the readiness of the bridge")
+
+    def assert_alive(self) -> None:
+        """Fail if the process has ended by itself."""
+        if self._child is not None and self._child.poll() is not None:
+            raise RuntimeError(f"the bridge ended by itself: {self.tail()}")
 
     def tail(self) -> str:
-        """Its last words."""
+        """The end of its log."""
         return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
 
 
-def devices(claim: Unstructured) -> set[str]:
-    """What a claim holds, read from its own words: devices by name, CPUs of groups by number."""
-    found = ((claim.status or {}).get("allocation") or {}).get("devices", {})
-    held: set[str] = set()
-    for result in found.get("results", ()):
+def device_names(claim: Unstructured) -> set[str]:
+    """What is allocated to a claim: devices by name, CPUs of grouped devices by number."""
+    allocation = ((claim.status or {}).get("allocation") or {}).get("devices", {})
+    devices: set[str] = set()
+    for result in allocation.get("results", ()):
         if "shareID" not in result:
-            held.add(f"{result['driver']}/{result['pool']}/{result['device']}")
+            devices.add(f"{result['driver']}/{result['pool']}/{result['device']}")
             continue
-        (setting,) = [one for one in found["config"] if result["request"] in one["requests"]]
-        for part in setting["opaque"]["parameters"]["cpuConfig"]["cpuset"].split(","):
+        (config,) = [config for config in allocation["config"] if result["request"] in config["requests"]]
+        for part in config["opaque"]["parameters"]["cpuConfig"]["cpuset"].split(","):
             first, _, last = part.partition("-")
-            held |= {f"{result['driver']}/{result['pool']}/{n}" for n in range(int(first), int(last or first) + 1)}
-    return held
+            devices |= {f"{result['driver']}/{result['pool']}/{n}" for n in range(int(first), int(last or first) + 1)}
+    return devices
 
 
-def users(claim: Unstructured) -> dict[str, str]:
-    """The pods that may use a claim: uid to name."""
+def consumers(claim: Unstructured) -> dict[str, str]:
+    """The pods for which a claim is reserved: uid to name."""
     return {user["uid"]: user["name"] for user in (claim.status or {}).get("reservedFor") or ()}
 
 
-class Observer:
-    """Judges what everybody can see."""
+class InvariantChecker:
+    """Checks that no device is allocated twice and that pods, jobs and claims agree."""
 
-    def __init__(self, made: Rack) -> None:
-        self.made, self.stage = made, made.stage
-        self.runtime = Runtime(made.client)
-        self.pods = self.runtime.cache(OUR_PODS, namespace=made.stage.namespace)
-        self.claims = self.runtime.cache(WHOLE_CLAIMS, namespace=made.stage.namespace)
+    def __init__(self, stage: DeviceStage) -> None:
+        self.stage = stage
+        self.runtime = Runtime(stage.client)
+        self.pods = self.runtime.cache(OUR_PODS, namespace=stage.namespace)
+        self.claims = self.runtime.cache(CLAIMS, namespace=stage.namespace)
         self.claims.listen(self._claim_changed)
-        self.wrongs: list[str] = []
+        self.violations: list[str] = []
         self.cancelled: set[int] = set()  # by the test, not by the bridge
-        self.looks = 0
+        self.checks = 0
         self.events = 0
 
     def _claim_changed(self, _old: Unstructured | None, new: Unstructured | None) -> None:
         self.events += 1
         if new is None:
             return
-        mine = devices(new)
+        mine = device_names(new)
         for other in self.claims:
-            if other.metadata.uid != new.metadata.uid and (twice := mine & devices(other)):
-                self.wrongs.append(f"{sorted(twice)} are held by {new.key} and {other.key}")
+            if other.metadata.uid != new.metadata.uid and (twice := mine & device_names(other)):
+                self.violations.append(f"{sorted(twice)} are held by {new.key} and {other.key}")
 
     async def jobs(self) -> list[Job]:
-        """Every job of this bridge, dead or alive, at one moment."""
+        """Every job of this bridge, ended ones included."""
         listing = await self.stage.slurm.jobs()
-        mark = f'"bridge":"{self.stage.settings.bridge_name}"'
-        return [job for job in (listing.items if listing else ()) if mark in job.admin_comment]
+        bridge = f'"bridge":"{self.stage.settings.bridge_name}"'
+        return [job for job in (listing.items if listing else ()) if bridge in job.admin_comment]
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Compare Slurm's jobs with the pods."""
-        found = await self.jobs()
-        self.looks += 1
-        live = [job for job in found if job.state.live]
+        jobs = await self.jobs()
+        self.checks += 1
+        live = [job for job in jobs if job.state.live]
         owner: dict[str, int] = {}
         for job in live:
             for pod in json.loads(job.admin_comment)["pods"]:
                 if pod in owner:
-                    self.wrongs.append(f"{pod} has two live jobs, {owner[pod]} and {job.job_id}")
+                    self.violations.append(f"{pod} has two live jobs, {owner[pod]} and {job.job_id}")
                 owner[pod] = job.job_id
-        over = {str(job.job_id) for job in found if not job.state.live} - {str(job) for job in self.cancelled}
-        for job_id in over:
-            await self._ended(job_id)
+        ended = {str(job.job_id) for job in jobs if not job.state.live} - {str(job) for job in self.cancelled}
+        for job_id in ended:
+            await self._check_ended(job_id)
         for job in live:
             if job.state.running:
-                await self._running(job)
+                await self._check_running(job)
 
-    async def _ended(self, job: str) -> None:
-        """A job that the bridge ended must not have pods whose containers may run: asked after the job was seen."""
+    async def _check_ended(self, job: str) -> None:
+        """A job that the bridge has ended must have no pod whose containers may run; pods are read after the job."""
         for known in [pod for pod in self.pods if pod.metadata.labels.get(names.JOB_LABEL) == job]:
-            pod = await self.stage.find(known.metadata.name)
+            pod = await self.stage.find_pod(known.metadata.name)
             if pod is None or pod.metadata.uid != known.metadata.uid:
                 continue
             running = pod.spec.node_name and pod.status.phase not in {"Succeeded", "Failed"}
             if running and pod.metadata.labels.get(names.JOB_LABEL) == job:
-                self.wrongs.append(f"job {job} has ended and {pod.key} is {pod.status.phase}")
+                self.violations.append(f"job {job} has ended and {pod.key} is {pod.status.phase}")
 
-    async def _running(self, job: Job) -> None:
-        """What pods of a job hold is what Slurm gave to it, on the nodes that it gave."""
+    async def _check_running(self, job: Job) -> None:
+        """Pods of a job use only nodes and devices that Slurm granted to the job."""
         try:
-            given = {found.node: found for found in await self.stage.slurm.resources(job.job_id)}
+            granted = {node.node: node for node in await self.stage.slurm.resources(job.job_id)}
         except SlurmError:
-            return  # it ended meanwhile
+            return  # the job has just ended
         label = str(job.job_id)
         for pod in [pod for pod in self.pods if pod.metadata.labels.get(names.JOB_LABEL) == label]:
             if not pod.spec.node_name or pod.status.phase in {"Succeeded", "Failed"}:
                 continue
-            if pod.spec.node_name not in given:
-                self.wrongs.append(f"{pod.key} runs on {pod.spec.node_name}, which job {label} does not have")
+            if pod.spec.node_name not in granted:
+                self.violations.append(f"{pod.key} runs on {pod.spec.node_name}, which job {label} does not have")
                 continue
-            allowed = granted(self.made, given[pod.spec.node_name])
+            allowed = granted_devices(self.stage, granted[pod.spec.node_name])
             for claim in self.claims:
-                if pod.metadata.uid in users(claim) and (more := devices(claim) - allowed):
-                    self.wrongs.append(f"{claim.key} of {pod.key} holds {sorted(more)} beyond job {label}")
+                if pod.metadata.uid in consumers(claim) and (more := device_names(claim) - allowed):
+                    self.violations.append(f"{claim.key} of {pod.key} holds {sorted(more)} beyond job {label}")
 
     async def watch(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
-            await self.look()
+            await self.check()
             await asyncio.sleep(0.1)
 
-    def judge(self) -> None:
-        """Fail on anything seen so far."""
-        assert not self.wrongs, "\n".join(dict.fromkeys(self.wrongs))
+    def assert_no_violation(self) -> None:
+        """Fail if an invariant was violated so far."""
+        assert not self.violations, "\n".join(dict.fromkeys(self.violations))
 
 
-def granted(made: Rack, found: Any) -> set[str]:
-    """Slurm's grant in the names that the rack gave to its devices: GPU i is `gpu-i`, core c is CPUs c and c + 8."""
+def granted_devices(stage: DeviceStage, node: Any) -> set[str]:
+    """Slurm's grant as names of devices: GPU i is `gpu-i`, core c is CPUs c and c + 8."""
     allowed: set[str] = set()
-    for gres in found.gres:
+    for gres in node.gres:
         for part in filter(None, (gres.index or "").split(",")):
             first, _, last = part.partition("-")
-            allowed |= {f"{made.gpu}/{found.node}/gpu-{n}" for n in range(int(first), int(last or first) + 1)}
-    value = int(found.core_bitmap, 16)
+            allowed |= {f"{stage.gpu}/{node.node}/gpu-{n}" for n in range(int(first), int(last or first) + 1)}
+    value = int(node.core_bitmap, 16)
     for core in (bit for bit in range(value.bit_length()) if value >> bit & 1):
-        allowed |= {f"{made.cpu}/{found.node}/cpudev{cpu:03}" for cpu in (core, core + 8)}
+        allowed |= {f"{stage.cpu}/{node.node}/cpudev{cpu:03}" for cpu in (core, core + 8)}
     return allowed
 
 
-class Hands:
-    """Does what kubelets, the claim controller and the garbage collector do, each in its own time."""
+class KubeletSimulation:
+    """Does what kubelets, the claim controller and the garbage collector do, with random delays."""
 
-    def __init__(self, seen: Observer, chance: random.Random) -> None:
-        self.seen, self.stage, self.chance = seen, seen.stage, chance
-        self.prepared: dict[str, str] = {}  # device to the uid of the pod that has it on its node
-        self.leaving: dict[str, int] = {}  # rounds that a pod takes to stop
-        self.finish: set[str] = set()  # pods that are to end by themselves
-        self.started = self.given = 0
+    def __init__(self, checker: InvariantChecker, rng: random.Random) -> None:
+        self.checker, self.stage, self.random = checker, checker.stage, rng
+        self.prepared: dict[str, str] = {}  # device to the uid of its pod
+        self.leaving: dict[str, int] = {}  # rounds until a deleted pod stops
+        self.finish: set[str] = set()  # pods that succeed in the next round
+        self.started = self.prepared_count = 0
 
-    async def work(self) -> None:
-        """Work until cancelled."""
+    async def run(self) -> None:
+        """Run until cancelled."""
         while True:
-            for pod in list(self.seen.pods):
+            for pod in list(self.checker.pods):
                 try:
-                    await self._pod(pod)
+                    await self._run_pod(pod)
                 except (NotFound, Conflict, AlreadyExists):
                     continue
-            await self._claims()
+            await self._collect_claims()
             await asyncio.sleep(0.1)
 
-    async def _pod(self, pod: WorkloadPod) -> None:
+    async def _run_pod(self, pod: WorkloadPod) -> None:
         uid, name, phase = pod.metadata.uid, pod.metadata.name, pod.status.phase
         if not pod.spec.node_name:
             if pod.metadata.deleting and names.FINALIZER not in pod.metadata.finalizers:
-                await self.stage.delete(name, grace=0)
+                await self.stage.delete_pod(name, grace=0)
             return
         if phase == "Pending" and not pod.metadata.deleting:
-            self._admit(pod)
+            self._check_fits(pod)
             self._prepare(pod)
             self.started += 1
-            await self.stage.phase(name, "Running")
+            await self.stage.report_phase(name, "Running")
         elif phase in {"Succeeded", "Failed"}:
             self._unprepare(uid)
             if pod.metadata.deleting:
-                await self.stage.delete(name, grace=0)
+                await self.stage.delete_pod(name, grace=0)
         elif pod.metadata.deleting:
-            left = self.leaving.setdefault(uid, self.chance.randrange(8))
+            left = self.leaving.setdefault(uid, self.random.randrange(8))
             self.leaving[uid] = left - 1
             if left <= 0:
                 self._unprepare(uid)
-                await self.stage.phase(name, "Failed", 137)
+                await self.stage.report_phase(name, "Failed", 137)
         elif phase == "Running" and name in self.finish:
             self._unprepare(uid)
-            await self.stage.phase(name, "Succeeded", 0)
+            await self.stage.report_phase(name, "Succeeded", 0)
 
-    def _admit(self, pod: WorkloadPod) -> None:
-        """A kubelet turns a pod away that does not fit beside what is still there."""
-        there = [
-            one
-            for one in self.seen.pods
-            if one.spec.node_name == pod.spec.node_name and one.status.phase not in {"Succeeded", "Failed"}
+    def _check_fits(self, pod: WorkloadPod) -> None:
+        """A kubelet rejects a pod that does not fit beside the pods on its node."""
+        neighbours = [
+            other
+            for other in self.checker.pods
+            if other.spec.node_name == pod.spec.node_name and other.status.phase not in {"Succeeded", "Failed"}
         ]
         used = sum(
-            int(container.resources.requests.get("cpu", 0)) for one in there for container in one.spec.containers
+            int(container.resources.requests.get("cpu", 0))
+            for other in neighbours
+            for container in other.spec.containers
         )
         if used > CPUS:
-            self.seen.wrongs.append(f"{pod.spec.node_name} has {CPUS} CPUs, {pod.key} makes it {used}")
+            self.checker.violations.append(f"{pod.spec.node_name} has {CPUS} CPUs, {pod.key} makes it {used}")
 
     def _prepare(self, pod: WorkloadPod) -> None:
-        """Take the devices of the pod's claims, as a driver does; one that another pod has is a wrong."""
+        """Prepare the devices of the pod's claims, as a driver does; a device of another pod is a violation."""
         uid = pod.metadata.uid
-        mine = [claim for claim in self.seen.claims if uid in users(claim)]
-        wants = any("/" in name for one in pod.spec.containers for name in one.resources.limits)
-        if (wants or pod.spec.resource_claims) and not mine:
-            self.seen.wrongs.append(f"{pod.key} was bound without its devices")
+        mine = [claim for claim in self.checker.claims if uid in consumers(claim)]
+        extended = any("/" in name for container in pod.spec.containers for name in container.resources.limits)
+        if (extended or pod.spec.resource_claims) and not mine:
+            self.checker.violations.append(f"{pod.key} was bound without its devices")
         for claim in mine:
-            for device in devices(claim):
-                self.given += 1
+            for device in device_names(claim):
+                self.prepared_count += 1
                 if pod.spec.node_name not in device:
-                    self.seen.wrongs.append(f"{pod.key} on {pod.spec.node_name} was given {device}")
+                    self.checker.violations.append(f"{pod.key} on {pod.spec.node_name} was given {device}")
                 holder = self.prepared.setdefault(device, uid)
                 if holder != uid:
-                    self.seen.wrongs.append(f"{device} is prepared for {pod.key} while {holder} still has it")
+                    self.checker.violations.append(f"{device} is prepared for {pod.key} while {holder} still has it")
 
     def _unprepare(self, uid: str) -> None:
         self.prepared = {device: holder for device, holder in self.prepared.items() if holder != uid}
 
-    async def _claims(self) -> None:
-        alive = {pod.metadata.uid for pod in self.seen.pods if pod.status.phase not in {"Succeeded", "Failed"}}
-        there = {pod.metadata.uid for pod in self.seen.pods}
-        for claim in list(self.seen.claims):
+    async def _collect_claims(self) -> None:
+        alive = {pod.metadata.uid for pod in self.checker.pods if pod.status.phase not in {"Succeeded", "Failed"}}
+        there = {pod.metadata.uid for pod in self.checker.pods}
+        for claim in list(self.checker.claims):
             owners = [owner.uid for owner in claim.metadata.owner_references]
-            consumers = users(claim)
+            pods = consumers(claim)
             try:
                 if owners and not there & set(owners):
                     now = await self.stage.client.list(OUR_PODS, namespace=self.stage.namespace)
                     if not {pod.metadata.uid for pod in now} & set(owners):
                         await self.stage.client.delete(RESOURCE_CLAIMS, claim.key)
-                elif not owners and consumers and not alive & set(consumers):
-                    await self._free(claim, consumers)
+                elif not owners and pods and not alive & set(pods):
+                    await self._deallocate(claim, pods)
             except (NotFound, Conflict):
                 continue
 
-    async def _free(self, claim: Unstructured, consumers: dict[str, str]) -> None:
-        for uid, name in consumers.items():
-            pod = await self.stage.find(name)
+    async def _deallocate(self, claim: Unstructured, pods: dict[str, str]) -> None:
+        for uid, name in pods.items():
+            pod = await self.stage.find_pod(name)
             if pod and pod.metadata.uid == uid and pod.status.phase not in {"Succeeded", "Failed"}:
                 return
         meta = {"resourceVersion": claim.metadata.resource_version}
@@ -308,12 +314,12 @@ class Hands:
         await self.stage.client.patch(RESOURCE_CLAIMS, claim.key, body, subresource="status")
 
 
-async def unclaimed(seen: Observer) -> bool:
-    """Nothing is left: no pod, no live job, no claim that holds anything or that nobody owns."""
-    listed = await seen.stage.client.list(WHOLE_CLAIMS, namespace=seen.stage.namespace)
-    pods = await seen.stage.client.list(OUR_PODS, namespace=seen.stage.namespace)
-    live = [job.job_id for job in await seen.jobs() if job.state.live]
-    left = [claim.key for claim in listed if devices(claim) or claim.metadata.owner_references]
+async def is_nothing_left(checker: InvariantChecker) -> bool:
+    """No pod, no live job, no claim with an allocation or an owner."""
+    listed = await checker.stage.client.list(CLAIMS, namespace=checker.stage.namespace)
+    pods = await checker.stage.client.list(OUR_PODS, namespace=checker.stage.namespace)
+    live = [job.job_id for job in await checker.jobs() if job.state.live]
+    left = [claim.key for claim in listed if device_names(claim) or claim.metadata.owner_references]
     assert (pods, live, left) == ([], [], []), (
         [(pod.key, pod.status.phase, pod.metadata.finalizers) for pod in pods],
         live,

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One client for each side per session, a scene per test."""
+"""One client for the API server and one for Slurm per session, a stage per test."""
 
 import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.integration.bridge.scene import Scene, scene
+from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage
 
 from slinky.kube import NAMESPACES, AlreadyExists, Key, KubeClient, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
@@ -16,7 +16,7 @@ from slinky.slurm import SlurmClient as Slurm
 
 @pytest.fixture(scope="session")
 async def kube(plane: PlainPlane) -> AsyncIterator[KubeClient]:
-    """A client of the plain control plane."""
+    """A client of the bare control plane."""
     async with connect(plane.kubeconfig, manager="slurm-bridge") as client:
         with contextlib.suppress(AlreadyExists):
             await client.create(NAMESPACES, NAMESPACES.manifest(Key("", "kube-system")))
@@ -31,19 +31,19 @@ async def ctld(slurm: Beside) -> AsyncIterator[Slurm]:
 
 
 @pytest.fixture
-async def stage(kube: KubeClient, ctld: Slurm) -> AsyncIterator[Scene]:
+async def stage(kube: KubeClient, ctld: Slurm) -> AsyncIterator[BridgeStage]:
     """A running bridge with one node."""
-    async with scene(kube, ctld) as made:
-        await made.start()
-        await made.node()
-        yield made
+    async with bridge_stage(kube, ctld) as stage:
+        await stage.start()
+        await stage.add_node()
+        yield stage
 
 
 @pytest.fixture
-async def trio(kube: KubeClient, ctld: Slurm) -> AsyncIterator[Scene]:
+async def three_nodes(kube: KubeClient, ctld: Slurm) -> AsyncIterator[BridgeStage]:
     """A running bridge with three nodes."""
-    async with scene(kube, ctld) as made:
-        await made.start()
+    async with bridge_stage(kube, ctld) as stage:
+        await stage.start()
         for number in (1, 2, 3):
-            await made.node(number)
-        yield made
+            await stage.add_node(number)
+        yield stage

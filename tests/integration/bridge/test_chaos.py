@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No device and no core is ever held twice, whatever happens and whenever the bridge is killed.
+"""No device and no core is ever allocated twice, whatever happens and whenever the bridge is killed.
 
-A seeded run of random steps on a real API server and a real slurmctld, against the real process. An observer judges
-every event; at the end everything must have converged with nothing left behind. `SLINKY_SEED` repeats a run,
-`SLINKY_STEPS` makes it longer.
+A seeded run of random steps on a real API server and a real slurmctld, against the bridge as a process. A checker
+tests the invariants at every event; at the end nothing may be left behind. `SLINKY_SEED` repeats a run, `SLINKY_STEPS`
+makes it longer.
 """
 
 import asyncio
@@ -14,14 +14,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.bridge.chaos import CPUS, Hands, Observer, Process, unclaimed
-from tests.integration.bridge.rack import Rack, exactly, gpus, rack, single_cpus
-from tests.integration.bridge.scene import eventually
+from tests.integration.bridge.bridge_stage import SHARED
+from tests.integration.bridge.chaos import CPUS, BridgeProcess, InvariantChecker, KubeletSimulation, is_nothing_left
+from tests.integration.bridge.device_stage import DeviceStage, device_stage, exactly, gpus, same_limits, single_cpus
+from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.state.views import BATCH_JOBS
-from slinky.kube import NODES, Key, KubeClient, NotFound
+from slinky.kube import Key, KubeClient, NotFound
 from slinky.kube.conditions import find_condition
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside
@@ -30,19 +31,25 @@ from slinky.slurm import SlurmError
 
 SEEDS = [int(os.environ["SLINKY_SEED"])] if "SLINKY_SEED" in os.environ else [1]
 STEPS = int(os.environ.get("SLINKY_STEPS", "60"))
-SHARED = {names.OPTION + "exclusive": "false"}
 
 
-class Play:
-    """The steps that can happen, each at random."""
+class RandomSteps:
+    """Random steps of users, kubelets and administrators."""
 
-    def __init__(self, made: Rack, seen: Observer, hands: Hands, bridge: Process, chance: random.Random) -> None:
-        self.made, self.stage, self.seen, self.hands = made, made.stage, seen, hands
-        self.bridge, self.chance, self.count = bridge, chance, 0
+    def __init__(
+        self,
+        stage: DeviceStage,
+        checker: InvariantChecker,
+        kubelets: KubeletSimulation,
+        bridge: BridgeProcess,
+        rng: random.Random,
+    ) -> None:
+        self.stage, self.checker, self.kubelets = stage, checker, kubelets
+        self.bridge, self.random, self.count = bridge, rng, 0
 
     @property
     def steps(self) -> list[tuple[int, Callable[[], Awaitable[None]]]]:
-        """How likely what is."""
+        """Weights and steps."""
         return [
             (30, self.single),
             (10, self.gang),
@@ -55,110 +62,111 @@ class Play:
         ]
 
     async def step(self) -> None:
-        """Do one thing, then wait for a moment that is never the same."""
+        """Do one step, then pause for a random time."""
         weights, choices = zip(*self.steps, strict=True)
-        await self.chance.choices(choices, weights)[0]()
-        await asyncio.sleep(self.chance.random() * 0.4)
-        if self.chance.random() < 0.2:
+        await self.random.choices(choices, weights)[0]()
+        await asyncio.sleep(self.random.random() * 0.4)
+        if self.random.random() < 0.2:
             await self.catch_up()
-        self.bridge.alive()
-        self.seen.judge()
+        self.bridge.assert_alive()
+        self.checker.assert_no_violation()
 
     async def catch_up(self) -> None:
-        """Let the bridge see everything once, however slow the machine is: nothing happens to pods nobody looks at."""
-        await self.bridge.ready()
+        """Wait until the bridge has reconciled every pod once: on a slow machine it would fall behind the steps."""
+        await self.bridge.wait_ready()
 
-        async def looked_at() -> bool:
-            there = [pod for pod in self.seen.pods if not pod.spec.node_name and not pod.metadata.deleting]
-            return all(find_condition(pod.status.conditions, names.SCHEDULED) for pod in there)
+        async def reconciled() -> bool:
+            waiting = [pod for pod in self.checker.pods if not pod.spec.node_name and not pod.metadata.deleting]
+            return all(find_condition(pod.status.conditions, names.SCHEDULED) for pod in waiting)
 
-        await eventually(looked_at, "a word on every pod", 60)
+        await eventually(reconciled, "a condition on every pod")
 
     def name(self) -> str:
         self.count += 1
         return f"p{self.count}"
 
-    def wish(self) -> dict[str, dict[str, str]]:
-        amounts = self.chance.choice(
+    def resources(self) -> dict[str, dict[str, str]]:
+        amounts = self.random.choice(
             [
-                {self.made.resource: str(self.chance.randint(1, 3))},
-                {names.DEVICE_CLASS_PREFIX + self.made.cpu: str(self.chance.randint(1, 7))},
-                {self.made.resource: "1", names.DEVICE_CLASS_PREFIX + self.made.cpu: "3"},
-                {"cpu": str(self.chance.randint(2, 12))},
+                {self.stage.gpu_resource: str(self.random.randint(1, 3))},
+                {names.DEVICE_CLASS_PREFIX + self.stage.cpu: str(self.random.randint(1, 7))},
+                {self.stage.gpu_resource: "1", names.DEVICE_CLASS_PREFIX + self.stage.cpu: "3"},
+                {"cpu": str(self.random.randint(2, 12))},
             ]
         )
-        return {"requests": amounts, "limits": amounts}
+        return same_limits(amounts)
 
     async def single(self) -> None:
-        annotations = SHARED if self.chance.random() < 0.8 else {}
-        await self.stage.pod(self.name(), annotations=annotations, **self.wish())
+        annotations = SHARED if self.random.random() < 0.8 else {}
+        await self.stage.create_pod(self.name(), annotations=annotations, **self.resources())
 
     async def gang(self) -> None:
-        size, name = self.chance.randint(2, 3), f"g{self.count}"
+        size, name = self.random.randint(2, 3), f"g{self.count}"
         options = {
             names.OPTION + "gang": "true",
-            names.OPTION + "pods-per-node": str(self.chance.randint(1, 2)),
+            names.OPTION + "pods-per-node": str(self.random.randint(1, 2)),
             **SHARED,
         }
-        template = {"spec": {**self.stage.manifest("x")["spec"], "restartPolicy": "Never"}}
+        template = {"spec": {**self.stage.pod_manifest("x")["spec"], "restartPolicy": "Never"}}
         spec = {"parallelism": size, "completions": size, "template": template}
         key = Key(self.stage.namespace, name)
         await self.stage.client.create(
             BATCH_JOBS, BATCH_JOBS.manifest(key, metadata={"annotations": options}, spec=spec)
         )
-        wish = self.wish()
+        resources = self.resources()
         for _ in range(size):
-            await self.stage.pod(self.name(), labels={names.JOB_NAME: name}, **wish)
+            await self.stage.create_pod(self.name(), labels={names.JOB_NAME: name}, **resources)
 
     async def claimed(self) -> None:
-        """A pod with a claim of its own, now and then one that an earlier pod has already."""
-        if self.count == 0 or self.chance.random() < 0.7:
+        """A pod with a new claim, or sometimes with the claim of an earlier pod."""
+        if self.count == 0 or self.random.random() < 0.7:
             self.count += 1
-            await self.made.claim(f"c{self.count}", exactly(self.made.gpu, count=self.chance.randint(1, 2)))
-        listed = sorted(claim.metadata.name for claim in self.seen.claims if not claim.metadata.owner_references)
-        name = self.chance.choice(listed) if listed else f"c{self.count}"
-        await self.stage.pod(self.name(), annotations=SHARED, resourceClaims=[{"name": "g", "resourceClaimName": name}])
+            await self.stage.create_claim(f"c{self.count}", exactly(self.stage.gpu, count=self.random.randint(1, 2)))
+        listed = sorted(claim.metadata.name for claim in self.checker.claims if not claim.metadata.owner_references)
+        name = self.random.choice(listed) if listed else f"c{self.count}"
+        await self.stage.create_pod(
+            self.name(), annotations=SHARED, resourceClaims=[{"name": "g", "resourceClaimName": name}]
+        )
 
     async def remove(self) -> None:
-        if found := self._some():
+        if pod := self._choose():
             with contextlib.suppress(NotFound):
-                await self.stage.delete(found)
+                await self.stage.delete_pod(pod)
 
     async def complete(self) -> None:
-        if found := self._some("Running"):
-            self.hands.finish.add(found)
+        if pod := self._choose("Running"):
+            self.kubelets.finish.add(pod)
 
-    def _some(self, *phases: str) -> str:
-        found = sorted(pod.metadata.name for pod in self.seen.pods if not phases or pod.status.phase in phases)
-        return self.chance.choice(found) if found else ""
+    def _choose(self, *phases: str) -> str:
+        pods = sorted(pod.metadata.name for pod in self.checker.pods if not phases or pod.status.phase in phases)
+        return self.random.choice(pods) if pods else ""
 
     async def cancel(self) -> None:
-        live = [job for job in await self.seen.jobs() if job.state.live]
+        live = [job for job in await self.checker.jobs() if job.state.live]
         if live:
-            job = self.chance.choice(live)
-            self.seen.cancelled.add(job.job_id)
+            job = self.random.choice(live)
+            self.checker.cancelled.add(job.job_id)
             with contextlib.suppress(SlurmError):
                 await self.stage.slurm.cancel(job.job_id)
 
     async def kill(self) -> None:
         self.bridge.kill()
-        await asyncio.sleep(self.chance.random() * 0.5)
+        await asyncio.sleep(self.random.random() * 0.5)
         self.bridge.start()
-        if self.chance.random() < 0.8:  # else the next one comes while it still looks around
-            await self.bridge.ready()
+        if self.random.random() < 0.8:  # else the next step comes while it still starts
+            await self.bridge.wait_ready()
 
     async def cordon(self) -> None:
-        name, off = self.chance.choice(self.stage.nodes), self.chance.random() < 0.4
-        await self.stage.client.patch(NODES, Key("", name), {"spec": {"unschedulable": off}})
+        await self.stage.cordon(self.random.choice(self.stage.nodes), self.random.random() < 0.4)
 
-    async def clear(self) -> None:
-        """Let everything end."""
+    async def end(self) -> None:
+        """Delete every pod."""
         for name in self.stage.nodes:
-            await self.stage.client.patch(NODES, Key("", name), {"spec": {"unschedulable": None}})
+            await self.stage.cordon(name, False)
         self.bridge.start()
-        for pod in list(self.seen.pods):
+        for pod in list(self.checker.pods):
             with contextlib.suppress(NotFound):
-                await self.stage.delete(pod.metadata.name)
+                await self.stage.delete_pod(pod.metadata.name)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -166,41 +174,40 @@ async def test_no_device_or_core_is_held_twice(
     seed: int, kube: KubeClient, ctld: Slurm, plane: PlainPlane, slurm: Beside, tmp_path: Path
 ) -> None:
     print(f"repeat with SLINKY_SEED={seed}")
-    chance = random.Random(seed)  # noqa: S311 -- a play, not a secret
-    profile = {"device_profiles": lambda made: (DeviceProfile(driver=made.cpu, cores=True),)}
-    async with rack(kube, ctld, **profile) as made:
-        bridge = Process(made, plane, slurm, tmp_path)
-        await made.device_class(made.gpu)
-        await made.device_class(made.cpu)
-        seen = Observer(made)
-        hands = Hands(seen, random.Random(seed + 1))  # noqa: S311
-        tasks = [asyncio.create_task(work()) for work in (seen.runtime.run, seen.watch, hands.work)]
-        play = Play(made, seen, hands, bridge, chance)
+    profile = {"device_profiles": lambda stage: (DeviceProfile(driver=stage.cpu, cores=True),)}
+    async with device_stage(kube, ctld, **profile) as stage:
+        bridge = BridgeProcess(stage, plane, slurm, tmp_path)
+        await stage.create_device_class(stage.gpu)
+        await stage.create_device_class(stage.cpu)
+        checker = InvariantChecker(stage)
+        kubelets = KubeletSimulation(checker, random.Random(seed + 1))  # noqa: S311
+        tasks = [asyncio.create_task(run()) for run in (checker.runtime.run, checker.watch, kubelets.run)]
+        steps = RandomSteps(stage, checker, kubelets, bridge, random.Random(seed))  # noqa: S311
         try:
             bridge.start()
             for number in (1, 2):
-                node = f"{made.stage.name}-{number}"
-                await made.publish(node, made.gpu, gpus(4))
-                await made.publish(node, made.cpu, single_cpus(made.cpu, 8, threads=2))
-                await made.stage.node(number, amounts={"cpu": str(CPUS)}, seconds=60)
+                node = f"{stage.name}-{number}"
+                await stage.publish(node, stage.gpu, gpus(4))
+                await stage.publish(node, stage.cpu, single_cpus(stage.cpu, 8, threads=2))
+                await stage.add_node(number, amounts={"cpu": str(CPUS)})
             for _ in range(STEPS):
-                await play.step()
-            await play.clear()
-            await eventually(lambda: unclaimed(seen), "the end of everything", 90)
-            await seen.look()
-            seen.judge()
+                await steps.step()
+            await steps.end()
+            await eventually(lambda: is_nothing_left(checker), "nothing left")
+            await checker.check()
+            checker.assert_no_violation()
             done = {
                 "kills": bridge.kills,
-                "cancelled": len(seen.cancelled),
-                "started": hands.started,
-                "devices": hands.given,
-                "looks": seen.looks,
-                "events": seen.events,
+                "cancelled": len(checker.cancelled),
+                "started": kubelets.started,
+                "devices": kubelets.prepared_count,
+                "checks": checker.checks,
+                "events": checker.events,
             }
             print(done)
-            # A run in which little happens proves little.
+            # A run proves something only if enough happens.
             assert all(done.values()), done
-            assert hands.started >= STEPS // 6, done
+            assert kubelets.started >= STEPS // 6, done
         except BaseException:
             print(bridge.tail())
             raise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chart: a real Helm renders it, a real API server takes it, and its rights are enough and no more."""
+"""The chart of the bridge: Helm renders it, a real API server accepts it, and its RBAC rules are sufficient."""
 
 import asyncio
 import base64
@@ -14,7 +14,8 @@ import msgspec
 import pytest
 import yaml
 from tests.chart.helm import CHARTS, Helm, Objects, Refused, one, program
-from tests.integration.bridge.scene import Scene, eventually, scene
+from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage, cancel
+from tests.support.waiting import eventually
 
 from slinky.api import Token
 from slinky.bridge import config, names
@@ -64,7 +65,7 @@ RICH: dict[str, Any] = {
         "priorityClasses": {"urgent": {"qos": "high"}},
     },
 }
-#: What is wrong, and what Helm says of it.
+#: Wrong values, and what Helm says about them.
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"schedulr": {}}, "'schedulr' not allowed"),
     ({"scheduler": {"replicas": 2}}, "/scheduler'.*'replicas' not allowed"),
@@ -110,17 +111,19 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 
 
 def settings_of(objects: Objects) -> config.BridgeSettings:
-    """The configuration file, which nothing in it may puzzle."""
+    """The bridge settings in the rendered configuration file, which must all be known."""
     settings, unknown = config.parse(one(objects, "ConfigMap")["data"]["config.yaml"])
     assert unknown == ()
     return settings
 
 
 async def apply(client: KubeClient, objects: Objects, *, dry_run: bool = False) -> None:
-    for found in objects:
-        version, plural, namespaced = PATHS[found["kind"]]
-        resource: Resource[Unstructured] = Resource(version, found["kind"], plural, Unstructured, namespaced=namespaced)
-        await client.apply(resource, found, manager="helm", dry_run=dry_run)
+    for manifest in objects:
+        version, plural, namespaced = PATHS[manifest["kind"]]
+        resource: Resource[Unstructured] = Resource(
+            version, manifest["kind"], plural, Unstructured, namespaced=namespaced
+        )
+        await client.apply(resource, manifest, manager="helm", dry_run=dry_run)
 
 
 def test_familiar_values_work_unchanged(helm: Helm) -> None:
@@ -133,17 +136,17 @@ def test_familiar_values_work_unchanged(helm: Helm) -> None:
 @pytest.mark.parametrize("values", [{}, RICH], ids=["smallest", "rich"])
 async def test_the_api_server_takes_every_object(helm: Helm, kube: KubeClient, values: dict[str, Any]) -> None:
     objects = helm.render("slurm-bridge", values, space="kube-system")
-    await apply(kube, [found for found in objects if found["kind"] != "Token"], dry_run=True)
+    await apply(kube, [manifest for manifest in objects if manifest["kind"] != "Token"], dry_run=True)
 
 
 def test_two_replicas_come_with_a_leader_and_budgets(helm: Helm) -> None:
     objects = helm.render("slurm-bridge", {"scheduler": {"leaderElect": False}})
-    assert [found["spec"]["replicas"] for found in objects if found["kind"] == "Deployment"] == [2, 2]
-    assert len([found for found in objects if found["kind"] == "PodDisruptionBudget"]) == 2
+    assert [manifest["spec"]["replicas"] for manifest in objects if manifest["kind"] == "Deployment"] == [2, 2]
+    assert len([manifest for manifest in objects if manifest["kind"] == "PodDisruptionBudget"]) == 2
     assert settings_of(objects).leader_elect
     alone = {"scheduler": {"replicaCount": 1, "leaderElect": False}, "admission": {"replicas": 1}}
     objects = helm.render("slurm-bridge", alone)
-    assert not [found for found in objects if found["kind"] == "PodDisruptionBudget"]
+    assert not [manifest for manifest in objects if manifest["kind"] == "PodDisruptionBudget"]
     assert not settings_of(objects).leader_elect
 
 
@@ -173,13 +176,13 @@ def test_everything_configurable_reaches_the_configuration(helm: Helm) -> None:
     assert conf[:3] == ["ClusterName=hpc", "SlurmctldHost=slurmctld0(a.example)", "SlurmctldHost=slurmctld1(b.example)"]
 
 
-@pytest.mark.parametrize(("values", "said"), WRONG, ids=[str(values) for values, _ in WRONG])
+@pytest.mark.parametrize(("values", "message"), WRONG, ids=[str(values) for values, _ in WRONG])
 def test_a_wrong_value_is_refused_by_its_name(
-    helm: Helm, plane: PlainPlane, tmp_path: Path, values: dict[str, Any], said: str
+    helm: Helm, plane: PlainPlane, tmp_path: Path, values: dict[str, Any], message: str
 ) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump(values))
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(Refused, match=message):
         helm.into(plane.kubeconfig, "install", "slurm-bridge", "--values", str(file), space="default")
 
 
@@ -194,7 +197,7 @@ def test_a_wrong_value_is_refused_by_its_name(
 )
 def test_certificates_have_one_keeper(helm: Helm, values: dict[str, Any], kinds: set[str], argument: str) -> None:
     objects = helm.render("slurm-bridge", {"admission": values})
-    assert {found["kind"] for found in objects} & {"Secret", "Issuer", "Certificate"} == kinds
+    assert {manifest["kind"] for manifest in objects} & {"Secret", "Issuer", "Certificate"} == kinds
     pod = one(objects, "Deployment", "slurm-slurm-bridge-admission")["spec"]["template"]["spec"]
     assert argument in pod["containers"][0]["args"]
     hooks = one(objects, "ValidatingWebhookConfiguration")["webhooks"]
@@ -206,13 +209,13 @@ async def test_pods_meet_the_restricted_standard(helm: Helm, kube: KubeClient) -
     space = Key("", f"br-{secrets.token_hex(3)}")
     await kube.create(NAMESPACES, NAMESPACES.manifest(space, metadata={"labels": labels}))
     objects = helm.render("slurm-bridge", RICH, space=space.name)
-    for found in objects:
-        if found["kind"] == "ServiceAccount":
-            await apply(kube, [found])
-    for found in objects:
-        if found["kind"] == "Deployment":
-            pod = {"apiVersion": "v1", "kind": "Pod", **found["spec"]["template"]}
-            pod["metadata"] = {"name": found["metadata"]["name"], "namespace": space.name}
+    for manifest in objects:
+        if manifest["kind"] == "ServiceAccount":
+            await apply(kube, [manifest])
+    for manifest in objects:
+        if manifest["kind"] == "Deployment":
+            pod = {"apiVersion": "v1", "kind": "Pod", **manifest["spec"]["template"]}
+            pod["metadata"] = {"name": manifest["metadata"]["name"], "namespace": space.name}
             body = json.dumps(pod).encode()
             await kube.send("POST", f"/api/v1/namespaces/{space.name}/pods?dryRun=All", body=body)
     loose = {"name": "c", "image": "x"}
@@ -225,8 +228,8 @@ async def test_pods_meet_the_restricted_standard(helm: Helm, kube: KubeClient) -
 async def as_bridge(kube: KubeClient, plane: PlainPlane, objects: Objects, folder: Path) -> AsyncIterator[KubeClient]:
     """A client with the rights that the chart gives to the bridge, and no others."""
     wanted = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
-    await apply(kube, [found for found in objects if found["kind"] in wanted])
-    accounts = (found["metadata"]["name"] for found in objects if found["kind"] == "ServiceAccount")
+    await apply(kube, [manifest for manifest in objects if manifest["kind"] in wanted])
+    accounts = (manifest["metadata"]["name"] for manifest in objects if manifest["kind"] == "ServiceAccount")
     name = next(name for name in accounts if name.endswith("-scheduler"))
     path = f"/api/v1/namespaces/kube-system/serviceaccounts/{name}/token"
     answer = json.loads(await kube.send("POST", path, body=b'{"spec": {}}'))
@@ -246,24 +249,20 @@ async def limited(helm: Helm, kube: KubeClient, plane: PlainPlane, tmp_path: Pat
 
 
 async def test_the_rights_of_the_chart_are_enough(kube: KubeClient, limited: KubeClient, ctld: Slurm) -> None:
-    async with scene(kube, ctld) as stage:
+    async with bridge_stage(kube, ctld) as stage:
         everything, stage.client = stage.client, limited
         await stage.start()
         stage.client = everything
-        await stage.node()
-        await stage.pod()
-        await stage.bound()
-        job = await stage.job_of()
-        await stage.phase("p", "Running")
-        await stage.says("p", "Allocated")
+        await stage.add_node()
+        await stage.create_pod()
+        await stage.wait_bound()
+        job = await stage.wait_job()
+        await stage.report_phase("p", "Running")
+        await stage.wait_reason("p", "Allocated")
         await stage.slurm.cancel(job.job_id)
-        await eventually(lambda: _leaving(stage), "the eviction")
-        await stage.stopped("p")
-        await stage.gone("p")
-
-
-async def _leaving(stage: Scene) -> bool:
-    return (await stage.get()).metadata.deleting
+        await stage.wait_evicted("p", "SlurmJobCancelled", final=True)
+        await stage.report_stopped("p")
+        await stage.wait_gone("p")
 
 
 def by_address(manifest: dict[str, Any], port: int, authority: bytes) -> dict[str, Any]:
@@ -275,19 +274,19 @@ def by_address(manifest: dict[str, Any], port: int, authority: bytes) -> dict[st
     return manifest
 
 
-Answers = Callable[[Scene], contextlib.AbstractAsyncContextManager[asyncio.Task[None]]]
+StartAdmission = Callable[[BridgeStage], contextlib.AbstractAsyncContextManager[asyncio.Task[None]]]
 
 
 @pytest.fixture
-def answers(
+def start_admission(
     helm: Helm, kube: KubeClient, plane: PlainPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Answers:
-    """Admission for a scene, as the chart registers it: the process that answers, until it is cancelled."""
+) -> StartAdmission:
+    """Starts admission for a stage, as the chart registers it; yields its task."""
     monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig))
     Authority(tmp_path, "ca").issue("tls", "admission", hosts=["127.0.0.1"])
 
     @contextlib.asynccontextmanager
-    async def admission(managed: Scene) -> AsyncIterator[asyncio.Task[None]]:
+    async def admission(managed: BridgeStage) -> AsyncIterator[asyncio.Task[None]]:
         values = {
             "schedulerConfig": {"schedulerName": managed.settings.scheduler_name},
             "admission": {"managedNamespaces": [managed.namespace]},
@@ -295,45 +294,39 @@ def answers(
         objects = helm.render("slurm-bridge", values, space="kube-system")
         port, bundle = free_port(), (tmp_path / "ca.crt").read_bytes()
         server = asyncio.create_task(webhook.main(settings_of(objects), tmp_path, port=port))
-        hooks = [found for found in objects if "webhooks" in found]
+        hooks = [manifest for manifest in objects if "webhooks" in manifest]
         try:
             await apply(kube, [by_address(hook, port, bundle) for hook in hooks])
 
-            async def posing() -> bool:
+            async def admission_answers() -> bool:
                 with contextlib.suppress(ServerError):
                     try:
-                        await managed.pod("posing", labels={names.JOB_LABEL: "7"})
+                        await managed.create_pod("probe", labels={names.JOB_LABEL: "7"})
                     except Invalid as error:
                         return "set by the scheduler alone" in str(error)
-                    await managed.delete("posing", grace=0)  # the API server has not heard of admission yet
+                    await managed.delete_pod("probe", grace=0)  # the API server does not call admission yet
                 return False
 
-            await eventually(posing, "admission to answer")
+            await eventually(admission_answers, "an answer of admission")
             yield server
         finally:
             for hook in hooks:
                 version, plural, _ = PATHS[hook["kind"]]
                 await kube.send("DELETE", f"/apis/{version}/{plural}/{hook['metadata']['name']}")
-            await ended(server)
+            await cancel(server)
 
     return admission
 
 
-async def ended(server: asyncio.Task[None]) -> None:
-    server.cancel()
-    with contextlib.suppress(asyncio.CancelledError, BaseExceptionGroup):
-        await server
-
-
 async def test_admission_hands_pods_over_and_leaves_others_alone(
-    kube: KubeClient, ctld: Slurm, answers: Answers
+    kube: KubeClient, ctld: Slurm, start_admission: StartAdmission
 ) -> None:
-    async with scene(kube, ctld) as managed, scene(kube, ctld) as other, answers(managed):
+    async with bridge_stage(kube, ctld) as managed, bridge_stage(kube, ctld) as other, start_admission(managed):
         for stage, scheduler in ((managed, managed.settings.scheduler_name), (other, "default-scheduler")):
-            plain = stage.manifest("plain")
+            plain = stage.pod_manifest("plain")
             plain["spec"].pop("schedulerName")
             assert (await kube.create(OUR_PODS, plain)).spec.scheduler_name == scheduler
-        template = {"spec": {**other.manifest("x")["spec"], "restartPolicy": "Never"}}
+        template = {"spec": {**other.pod_manifest("x")["spec"], "restartPolicy": "Never"}}
         meta = {"annotations": {names.OPTION + "timelimit": "soon"}}
         with pytest.raises(Invalid, match="timelimit"):
             key = Key(other.namespace, "j")
@@ -341,31 +334,34 @@ async def test_admission_hands_pods_over_and_leaves_others_alone(
 
 
 async def test_the_job_of_a_pod_is_written_by_the_bridge_alone_and_without_admission_it_goes_on(
-    kube: KubeClient, limited: KubeClient, ctld: Slurm, answers: Answers
+    kube: KubeClient, limited: KubeClient, ctld: Slurm, start_admission: StartAdmission
 ) -> None:
-    async with scene(kube, ctld) as managed, scene(kube, ctld) as other, answers(managed) as server:
+    async with (
+        bridge_stage(kube, ctld) as managed,
+        bridge_stage(kube, ctld) as other,
+        start_admission(managed) as server,
+    ):
         managed.client = limited
         await managed.start()
         managed.client = kube
-        await managed.node()
-        await managed.pod()
-        key = (await managed.bound()).key
-        await managed.phase("p", "Running")
-        job = await managed.job_of()
-        for mark in ({"labels": {names.JOB_LABEL: "7"}}, {"annotations": {names.SLUID_ANNOTATION: "s7"}}):
+        await managed.add_node()
+        await managed.create_pod()
+        key = (await managed.wait_bound()).key
+        await managed.report_phase("p", "Running")
+        job = await managed.wait_job()
+        for metadata in ({"labels": {names.JOB_LABEL: "7"}}, {"annotations": {names.SLUID_ANNOTATION: "s7"}}):
             with pytest.raises(Invalid, match="set by the scheduler alone"):
-                await kube.patch(OUR_PODS, key, {"metadata": mark})
-            # What a new job for a running pod needs, since the old one is lost.
-            body, path = json.dumps({"metadata": mark}).encode(), f"/api/v1/namespaces/{key.namespace}/pods/{key.name}"
+                await kube.patch(OUR_PODS, key, {"metadata": metadata})
+            # The bridge itself may: it labels a running pod anew when its job is lost.
+            body, path = (
+                json.dumps({"metadata": metadata}).encode(),
+                f"/api/v1/namespaces/{key.namespace}/pods/{key.name}",
+            )
             await limited.send("PATCH", path, {"dryRun": "All"}, body, content=MERGE)
-        await ended(server)
-        await other.pod()  # nobody else notices
+        await cancel(server)
+        await other.create_pod()  # other namespaces do not need admission
         with pytest.raises(ServerError, match="failed calling webhook"):
-            await managed.pod("late")
-        await managed.phase("p", "Succeeded", 0)
-        await managed.state(job, "CANCELLED")
-
-        async def let_go() -> bool:
-            return names.FINALIZER not in (await managed.get()).metadata.finalizers
-
-        await eventually(let_go, "the end of our hold")
+            await managed.create_pod("late")
+        await managed.report_phase("p", "Succeeded", 0)
+        await managed.wait_state(job, "CANCELLED")
+        await managed.wait_released()

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that run slurmd and a kubelet: pods and ordinary jobs side by side, by Slurm's count of what is free."""
+"""Nodes that run slurmd and a kubelet: pods and native jobs share a host, and Slurm counts both."""
 
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.integration.bridge.scene import Scene, eventually, scene
+from tests.integration.bridge.bridge_stage import SHARED, BridgeStage, bridge_stage
+from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.kube import NODES, Key, KubeClient
@@ -13,49 +15,49 @@ from slinky.slurm import SlurmClient as Slurm
 from slinky.slurm import SlurmError
 
 HOST = "c1"
-SHARED = {names.OPTION + "exclusive": "false"}
 SMALL = {"cpu": "1", "memory": "64Mi"}
 
 
 @pytest.fixture
-async def hybrid(kube: KubeClient, ctld: Slurm) -> AsyncIterator[Scene]:
-    """A bridge over one node, which is a host with a slurmd and another name in Slurm."""
-    async with scene(kube, ctld, partition="work") as stage:
+async def hybrid(kube: KubeClient, ctld: Slurm) -> AsyncIterator[BridgeStage]:
+    """A running bridge with one node, whose host has a slurmd and another name."""
+    async with bridge_stage(kube, ctld, partition="work") as stage:
         await stage.start()
         name = f"{stage.name}-1"
-        meta = {"labels": {names.HOST_LABEL: HOST}}
-        await kube.create(NODES, NODES.manifest(Key("", name), metadata=meta))
+        labels = {names.HOST_LABEL: HOST}
+        await kube.create(NODES, NODES.manifest(Key("", name), metadata={"labels": labels}))
         stage.nodes.append(name)
-        await stage.ready(name, amounts={"cpu": "2", "memory": "1000Mi"})
+        await stage.report_node(name, amounts={"cpu": "2", "memory": "1000Mi"})
         yield stage
 
 
-async def test_pods_and_native_jobs_share_a_node(hybrid: Scene, slurm: Beside) -> None:
+async def test_pods_and_native_jobs_share_a_node(hybrid: BridgeStage, slurm: Beside) -> None:
     command = ["sbatch", "--parsable", "--output=/dev/null", "--nodelist", HOST, "--ntasks", "1", "--mem", "100"]
     native = slurm.exec(*command, user="alice", input="#!/bin/sh\nsleep 600\n").strip()
     try:
-        job = await hybrid.state(await hybrid.slurm.job(native), "RUNNING")
-        await hybrid.pod("beside", annotations=SHARED, requests=SMALL)
-        assert (await hybrid.bound("beside")).spec.node_name == hybrid.nodes[0]
-        ours = await hybrid.job_of("beside")
-        assert (ours.nodes, job.nodes) == (HOST, HOST)
-        # Both CPUs are taken now: one by each side.
-        await hybrid.pod("third", annotations=SHARED, requests=SMALL)
-        await hybrid.pod("whole")
-        assert (await hybrid.job_of("third")).state.pending
-        assert (await hybrid.job_of("whole")).state.pending
+        job = await hybrid.wait_state(await hybrid.slurm.job(native), "RUNNING")
+        await hybrid.create_pod("beside", annotations=SHARED, requests=SMALL)
+        assert (await hybrid.wait_bound("beside")).spec.node_name == hybrid.nodes[0]
+        pod_job = await hybrid.wait_job("beside")
+        assert (pod_job.nodes, job.nodes) == (HOST, HOST)
+        # Both CPUs are in use now: one by the native job, one by the pod.
+        await hybrid.create_pod("third", annotations=SHARED, requests=SMALL)
+        await hybrid.create_pod("whole")
+        assert (await hybrid.wait_job("third")).state.pending
+        assert (await hybrid.wait_job("whole")).state.pending
         assert (await hybrid.slurm.job(native)).state.running
         await hybrid.slurm.cancel(native)
-        await hybrid.bound("third", 60)
-        assert not (await hybrid.get("whole")).spec.node_name
+        await hybrid.wait_bound("third")
+        assert not (await hybrid.get_pod("whole")).spec.node_name
         for name in ("beside", "third"):
-            await hybrid.phase(name, "Succeeded", 0)
-        await hybrid.bound("whole", 60)
+            await hybrid.report_phase(name, "Succeeded", 0)
+        await hybrid.wait_bound("whole")
     finally:
-        await _cancelled(hybrid, native)
+        with contextlib.suppress(SlurmError):  # the test has cancelled it already
+            await hybrid.slurm.cancel(native)
 
 
-async def test_a_host_with_a_slurmd_is_never_made_or_removed(hybrid: Scene) -> None:
+async def test_a_host_with_a_slurmd_is_never_made_or_removed(hybrid: BridgeStage) -> None:
     async def tainted() -> bool:
         taints = (await hybrid.get_node(hybrid.nodes[0])).spec.taints
         return any(taint.key == names.MANAGED_TAINT for taint in taints)
@@ -63,22 +65,15 @@ async def test_a_host_with_a_slurmd_is_never_made_or_removed(hybrid: Scene) -> N
     await eventually(tainted, "the taint")
     before = await hybrid.slurm.node(HOST)
     assert "EXTERNAL" not in before.state
-    await hybrid.client.patch(NODES, Key("", hybrid.nodes[0]), {"spec": {"unschedulable": True}})
+    await hybrid.cordon(hybrid.nodes[0])
 
-    async def drained(wanted: bool) -> bool:
-        return ("DRAIN" in (await hybrid.slurm.node(HOST)).state) is wanted
+    async def draining(expected: bool) -> bool:
+        return (await hybrid.slurm.node(HOST)).state.draining is expected
 
-    await eventually(lambda: drained(True), "the drain")
-    await hybrid.client.patch(NODES, Key("", hybrid.nodes[0]), {"spec": {"unschedulable": False}})
-    await eventually(lambda: drained(False), "the end of the drain")
+    await eventually(lambda: draining(True), "the drain")
+    await hybrid.cordon(hybrid.nodes[0], False)
+    await eventually(lambda: draining(False), "the end of the drain")
     await hybrid.client.delete(NODES, Key("", hybrid.nodes[0]))
-    await hybrid.pod("p")
-    await hybrid.says("p", "SlurmRefused")  # no host of the partition is a node any more
+    await hybrid.create_pod("p")
+    await hybrid.wait_reason("p", "SlurmRefused")  # no host of the partition is a node any more
     assert (await hybrid.slurm.node(HOST)).cpus == before.cpus
-
-
-async def _cancelled(stage: Scene, job: str) -> None:
-    try:
-        await stage.slurm.cancel(job)
-    except SlurmError:
-        return

@@ -1,41 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Daemons that go away and come back: slurmrestd, the API server, a token that ends, a node that is poisoned."""
+"""Outages and their end: slurmrestd, the API server, an expired token, a host that slurmctld gave up."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.bridge.scene import Scene, eventually, scene
-from tests.integration.bridge.test_failures import runs, settled
-from tests.integration.bridge.test_gangs import batch_job
+from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage, create_namespace
+from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.state.views import OUR_PODS
 from slinky.bridge.state.views.native import native_groups
-from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, AlreadyExists, Key, KubeClient, connect
+from slinky.kube import NAMESPACES, NODES, AlreadyExists, Key, KubeClient, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import FileToken
 from slinky.slurm import SlurmClient as Slurm
 
 
-async def test_a_slurmrestd_that_dies_costs_no_pod_and_what_waited_goes_on(stage: Scene, slurm: Beside) -> None:
-    await runs(stage)
-    job = await stage.job_of()
+async def test_a_slurmrestd_that_dies_costs_no_pod_and_what_waited_goes_on(stage: BridgeStage, slurm: Beside) -> None:
+    await stage.run_pod()
+    job = await stage.wait_job()
     await asyncio.to_thread(slurm.stop, "slurmrestd")
     try:
-        await stage.pod("late")
-        await stage.says("late", "SlurmUnreachable")
-        await stage.phase("p", "Succeeded", 0)
-        await settled(1)
-        assert not (await stage.get()).metadata.deleting
-        assert names.FINALIZER in (await stage.get()).metadata.finalizers  # nobody could end its job yet
+        await stage.create_pod("late")
+        await stage.wait_reason("late", "SlurmUnreachable")
+        await stage.report_phase("p", "Succeeded", 0)
+        await stage.quiet()
+        assert not (await stage.get_pod()).metadata.deleting
+        assert names.FINALIZER in (await stage.get_pod()).metadata.finalizers  # its job could not be ended yet
     finally:
         await asyncio.to_thread(slurm.start, "slurmrestd")
-    await stage.state(job, "CANCELLED")
-    await stage.bound("late", 60)
+    await stage.wait_state(job, "CANCELLED")
+    await stage.wait_bound("late")
 
 
 async def test_a_token_that_ends_stops_the_bridge_only_until_there_is_another(
@@ -43,117 +42,115 @@ async def test_a_token_that_ends_stops_the_bridge_only_until_there_is_another(
 ) -> None:
     file = tmp_path / "token"
     file.write_text(slurm.token("slurm", 3600))
-    async with Slurm(slurm.url, FileToken(file)) as through, scene(kube, through) as stage:
+    async with Slurm(slurm.url, FileToken(file)) as client, bridge_stage(kube, client) as stage:
         await stage.start()
-        await stage.node()
+        await stage.add_node()
         stage.slurm = ctld
-        await runs(stage)
+        await stage.run_pod()
         file.write_text(slurm.token("slurm", -60))
-        await stage.pod("late")
-        await stage.says("late", "SlurmUnreachable")
-        assert not (await stage.get()).metadata.deleting
+        await stage.create_pod("late")
+        await stage.wait_reason("late", "SlurmUnreachable")
+        assert not (await stage.get_pod()).metadata.deleting
         file.write_text(slurm.token("slurm", 3600))
-        await stage.phase("p", "Succeeded", 0)
-        await stage.bound("late", 60)
+        await stage.report_phase("p", "Succeeded", 0)
+        await stage.wait_bound("late")
 
 
 @pytest.fixture(scope="module")
-def elsewhere() -> object:
-    """Another cluster, which may be broken."""
-    with PlainPlane.running() as running:
-        yield running
+def other_plane() -> Iterator[PlainPlane]:
+    """Another cluster, which tests may break."""
+    with PlainPlane.running() as plane:
+        yield plane
 
 
 @pytest.fixture
-async def abroad(elsewhere: PlainPlane) -> AsyncIterator[KubeClient]:
+async def other_kube(other_plane: PlainPlane) -> AsyncIterator[KubeClient]:
     """A client of the other cluster."""
-    async with connect(elsewhere.kubeconfig, manager="slurm-bridge") as client:
+    async with connect(other_plane.kubeconfig, manager="slurm-bridge") as client:
         with contextlib.suppress(AlreadyExists):
             await client.create(NAMESPACES, NAMESPACES.manifest(Key("", "kube-system")))
         yield client
 
 
 async def test_two_clusters_with_the_same_names_on_one_slurm_leave_each_other_alone(
-    kube: KubeClient, abroad: KubeClient, ctld: Slurm
+    kube: KubeClient, other_kube: KubeClient, ctld: Slurm
 ) -> None:
     same = {"scheduler_name": "same-name"}
-    async with scene(kube, ctld, **same) as here:
-        # The very same namespace, pod and scheduler; only the clusters differ.
-        there = Scene(abroad, ctld, here.namespace, **same)
-        await abroad.create(NAMESPACES, NAMESPACES.manifest(Key("", there.namespace)))
-        await abroad.create(SERVICE_ACCOUNTS, SERVICE_ACCOUNTS.manifest(Key(there.namespace, "default")))
+    async with bridge_stage(kube, ctld, **same) as here:
+        # The same namespace, pod and scheduler name; only the clusters differ.
+        there = BridgeStage(other_kube, ctld, await create_namespace(other_kube, here.namespace), **same)
         try:
             await here.start()
             await there.start()
-            await here.node(1)
-            await there.node(2)
+            await here.add_node(1)
+            await there.add_node(2)
             for stage in (here, there):
-                await runs(stage)
-            ours, theirs = await here.job_of(), await there.job_of()
+                await stage.run_pod()
+            ours, theirs = await here.wait_job(), await there.wait_job()
             assert ours.sluid != theirs.sluid
             for stage in (here, there):
                 await stage.crash()
                 await stage.start()
-            await settled()
+                await stage.settle()
             for stage, job in ((here, ours), (there, theirs)):
                 assert (await stage.slurm.job(job.sluid)).state.running
-                assert not (await stage.get()).metadata.deleting
+                assert not (await stage.get_pod()).metadata.deleting
                 assert not (await stage.slurm.node(stage.nodes[0])).state.draining
-            await here.phase("p", "Succeeded", 0)
-            await here.state(ours, "CANCELLED")
+            await here.report_phase("p", "Succeeded", 0)
+            await here.wait_state(ours, "CANCELLED")
             assert (await ctld.job(theirs.sluid)).state.running
-            # A node of theirs has the name of a host of ours, which is free now: it is not the same machine.
-            await there.node(1, host=False)
-            field = f"involvedObject.name={here.nodes[0]},reason=HostTaken"
-            await eventually(lambda: abroad.list(EVENTS, fields=field), "an event on the node")
-            await there.pod("next")
-            await there.says("next", "Resources")
-            assert not (await there.get("next")).spec.node_name
+            # A node of the other cluster has the name of a host of ours, which is free now: it is another machine.
+            await there.add_node(1, host=False)
+            await there.wait_event(here.nodes[0], "HostTaken")
+            await there.create_pod("next")
+            await there.wait_reason("next", "Resources")
+            assert not (await there.get_pod("next")).spec.node_name
         finally:
-            await there.clear()
+            await there.clean_up()
 
 
-async def test_an_api_server_that_restarts_is_met_again(elsewhere: PlainPlane, abroad: KubeClient, ctld: Slurm) -> None:
-    async with scene(abroad, ctld) as stage:
-        await stage.start()
-        await stage.node()
-        await runs(stage)
-        await stage.pod("waiting")
-        waiting = await stage.job_of("waiting")
-        job = await stage.job_of()
-        await asyncio.to_thread(elsewhere.stop_apiserver)
-        await ctld.cancel(job.job_id)  # something happens while nobody can be told
-        await settled(2)
-        await asyncio.to_thread(elsewhere.start_apiserver)
+async def test_an_api_server_that_restarts_is_met_again(
+    other_plane: PlainPlane, other_kube: KubeClient, ctld: Slurm
+) -> None:
+    async with bridge_stage(other_kube, ctld) as stage:
+        bridge = await stage.start()
+        await stage.add_node()
+        await stage.run_pod()
+        await stage.create_pod("waiting")
+        waiting = await stage.wait_job("waiting")
+        job = await stage.wait_job()
+        await asyncio.to_thread(other_plane.stop_apiserver)
+        await ctld.cancel(job.job_id)  # a change that the bridge cannot write down yet
+        await bridge.mirror.refresh(deadline=60)  # the bridge knows of it
+        await asyncio.to_thread(other_plane.start_apiserver)
 
         async def leaving() -> bool:
-            return (await stage.get()).metadata.deleting
+            return (await stage.get_pod()).metadata.deleting
 
-        await eventually(leaving, "the pod to hear of the end of its job", 60)
-        await stage.stopped("p")
-        await stage.bound("waiting", 60)
-        assert (await stage.job_of("waiting")).sluid == waiting.sluid
+        await eventually(leaving, "the eviction of the pod")
+        await stage.report_stopped("p")
+        await stage.wait_bound("waiting")
+        assert (await stage.wait_job("waiting")).sluid == waiting.sluid
         assert len(await stage.jobs()) == 1
 
 
-async def test_groups_of_the_same_name_elsewhere_are_strangers(stage: Scene) -> None:
-    await stage.node(2)
+async def test_groups_of_the_same_name_elsewhere_are_strangers(stage: BridgeStage) -> None:
+    await stage.add_node(2)
     groups = native_groups(["v1alpha2"])
     assert groups is not None
     other = f"{stage.namespace}-x"
-    await stage.client.create(NAMESPACES, NAMESPACES.manifest(Key("", other)))
-    await stage.client.create(SERVICE_ACCOUNTS, SERVICE_ACCOUNTS.manifest(Key(other, "default")))
+    await create_namespace(stage.client, other)
     for namespace in (stage.namespace, other):
         spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
         await stage.client.create(groups, groups.manifest(Key(namespace, "g"), spec=spec))
-    await stage.pod("a", schedulingGroup={"podGroupName": "g"})
-    stranger = stage.manifest("b", schedulingGroup={"podGroupName": "g"})
+    await stage.create_pod("a", schedulingGroup={"podGroupName": "g"})
+    stranger = stage.pod_manifest("b", schedulingGroup={"podGroupName": "g"})
     stranger["metadata"]["namespace"] = other
     await stage.client.create(OUR_PODS, stranger)
-    assert "1 of 2" in await stage.says("a", "GangIncomplete")
-    await stage.pod("c", schedulingGroup={"podGroupName": "g"})
+    assert "1 of 2" in await stage.wait_reason("a", "GangIncomplete")
+    await stage.create_pod("c", schedulingGroup={"podGroupName": "g"})
     for name in ("a", "c"):
-        await stage.bound(name)
+        await stage.wait_bound(name)
     (job,) = await stage.jobs()
     assert job.node_count.whole == 2
     alone = await stage.client.get(OUR_PODS, Key(other, "b"))
@@ -161,32 +158,27 @@ async def test_groups_of_the_same_name_elsewhere_are_strangers(stage: Scene) -> 
     await stage.client.delete(OUR_PODS, alone.key, grace=0)
 
 
-async def test_a_node_deleted_under_a_running_gang_costs_only_its_own_pod(stage: Scene) -> None:
-    await stage.node(2)
-    label = await batch_job(stage, 2)
+async def test_a_node_deleted_under_a_running_gang_costs_only_its_own_pod(stage: BridgeStage) -> None:
+    await stage.add_node(2)
+    label = await stage.create_batch_job(2)
     for name in ("a", "b"):
-        await stage.pod(name, labels=label, terminationGracePeriodSeconds=1)
-    places = {name: (await stage.bound(name)).spec.node_name for name in ("a", "b")}
+        await stage.create_pod(name, labels=label, terminationGracePeriodSeconds=1)
+    places = {name: (await stage.wait_bound(name)).spec.node_name for name in ("a", "b")}
     for name in places:
-        await stage.phase(name, "Running")
-    job = await stage.job_of("a")
+        await stage.report_phase(name, "Running")
+    job = await stage.wait_job("a")
     await stage.client.delete(NODES, Key("", places["a"]))
 
     async def drained() -> bool:
         return (await stage.slurm.node(places["a"])).state.draining
 
     await eventually(drained, "the drain of the host without a node")
-    await stage.delete("a")  # as Kubernetes does with pods of nodes that are gone
-
-    async def let_go() -> bool:
-        found = await stage.find("a")
-        return found is None or names.FINALIZER not in found.metadata.finalizers
-
-    await eventually(let_go, "the pod to be let go")
-    assert not (await stage.get("b")).metadata.deleting
+    await stage.delete_pod("a")  # as Kubernetes does with pods of nodes that are gone
+    await stage.wait_released("a")
+    assert not (await stage.get_pod("b")).metadata.deleting
     assert (await stage.slurm.job(job.sluid)).state.running
-    await stage.phase("b", "Succeeded", 0)
-    await stage.state(job, "CANCELLED")
+    await stage.report_phase("b", "Succeeded", 0)
+    await stage.wait_state(job, "CANCELLED")
 
     async def removed() -> bool:
         listing = await stage.slurm.nodes()
@@ -195,38 +187,38 @@ async def test_a_node_deleted_under_a_running_gang_costs_only_its_own_pod(stage:
     await eventually(removed, "the host to leave with its node")
 
 
-async def test_a_label_that_names_a_forgotten_job_is_no_dead_end(stage: Scene) -> None:
+async def test_a_label_that_names_a_forgotten_job_is_no_dead_end(stage: BridgeStage) -> None:
     await stage.crash()
-    # As after MinJobAge: the job was purged, and neither slurmctld nor accounting has ever heard of it.
-    await stage.pod(labels={names.JOB_LABEL: "3999999"})
+    # As after MinJobAge: slurmctld has purged the job, and accounting does not have it either.
+    await stage.create_pod(labels={names.JOB_LABEL: "3999999"})
     await stage.start()
-    await stage.bound("p", 60)
-    assert (await stage.job_of()).job_id != 3999999
+    await stage.wait_bound("p")
+    assert (await stage.wait_job()).job_id != 3999999
 
 
-async def test_a_poisoned_host_is_registered_anew_once_it_is_empty(stage: Scene) -> None:
-    await runs(stage)
-    job = await stage.job_of()
+async def test_a_poisoned_host_is_registered_anew_once_it_is_empty(stage: BridgeStage) -> None:
+    await stage.run_pod()
+    job = await stage.wait_job()
     before = (await stage.slurm.node(stage.nodes[0])).comment
-    # A signal makes slurmctld look for a slurmd that is not there; it never trusts the host again.
+    # A signal makes slurmctld contact a slurmd that does not exist; it marks the host NOT_RESPONDING for good.
     await stage.slurm.cancel(job.job_id, signal="TERM")
 
-    async def poisoned() -> bool:
+    async def not_responding() -> bool:
         return "NOT_RESPONDING" in (await stage.slurm.node(stage.nodes[0])).state
 
-    await eventually(poisoned, "the host to be poisoned", 60)
+    await eventually(not_responding, "the host to be NOT_RESPONDING")
 
     async def draining() -> bool:
         found = await stage.slurm.node(stage.nodes[0])
         return found.state.draining and found.reason.startswith(names.DRAIN_PREFIX)
 
-    await eventually(draining, "the drain of the poisoned host")
-    assert (await stage.slurm.job(job.sluid)).state.running  # its pod works on undisturbed
-    assert not (await stage.get()).metadata.deleting
-    await stage.phase("p", "Succeeded", 0)
+    await eventually(draining, "the drain of the host")
+    assert (await stage.slurm.job(job.sluid)).state.running  # its pod keeps running
+    assert not (await stage.get_pod()).metadata.deleting
+    await stage.report_phase("p", "Succeeded", 0)
 
     async def anew() -> bool:
         found = await stage.slurm.node(stage.nodes[0])
         return found.comment == before and not found.state.draining and "NOT_RESPONDING" not in found.state
 
-    await eventually(anew, "the host to be registered anew", 60)
+    await eventually(anew, "the host to be registered anew")

@@ -80,7 +80,7 @@ async def test_objects_are_let_in_refused_and_changed_also_after_a_rotation(
         await configure(certificate)
         number = 0
         while not isinstance(refused := await create(f"probe-{number}", "no"), str):
-            number += 1  # the server takes a moment to notice its new webhook
+            number += 1  # the server takes a moment to restart_on_new_kinds its new webhook
         assert "the test says no" in refused
         changed = await create("changed", "change")
         assert isinstance(changed, ConfigMap)

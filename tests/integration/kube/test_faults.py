@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad luck on a real API server: nothing is lost, nothing is invented, no connection stays dirty."""
+"""Faults between watches and a real API server: no event is lost, no absence invented, no connection left dirty."""
 
 import asyncio
 import contextlib
@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.integration.kube.apiserver_proxy import ApiServerProxy
 from tests.integration.kube.objects import config_map, pod
-from tests.integration.kube.proxy import Proxy
-from tests.integration.kube.test_watch import following, until
+from tests.integration.kube.test_watch import following
+from tests.support.waiting import eventually
 
 from slinky.kube import (
     CONFIG_MAPS,
@@ -51,9 +52,9 @@ async def reached(access: Access) -> AsyncIterator[KubeClient]:
 
 
 @contextlib.asynccontextmanager
-async def through_proxy(plane: PlainPlane) -> AsyncIterator[tuple[Proxy, KubeClient]]:
+async def through_proxy(plane: PlainPlane) -> AsyncIterator[tuple[ApiServerProxy, KubeClient]]:
     async with (
-        Proxy(plane.url, plane.ca).running() as proxy,
+        ApiServerProxy(plane.url, plane.ca).running() as proxy,
         reached(Access(proxy.url, StaticBearerToken(plane.token))) as client,
     ):
         yield proxy, client
@@ -71,8 +72,8 @@ async def write_some(client: KubeClient, namespace: str, rounds: int) -> None:
 
 async def agrees(client: KubeClient, cache: Cache[ConfigMap], namespace: str) -> None:
     """The cache becomes equal to what a fresh list says."""
-    truth = {found.key: found for found in await client.list(CONFIG_MAPS, namespace=namespace)}
-    await until(lambda: {found.key: found for found in cache} == truth)
+    expected = {item.key: item for item in await client.list(CONFIG_MAPS, namespace=namespace)}
+    await eventually(lambda: {item.key: item for item in cache} == expected, "a cache equal to the list")
 
 
 @pytest.mark.parametrize("cut", ["time", "bytes"])
@@ -98,7 +99,7 @@ async def test_a_restart_of_the_server_is_survived(plane: PlainPlane, client: Ku
         before = len(cache)
         await asyncio.to_thread(plane.stop_apiserver)
         await asyncio.sleep(0.2)
-        assert len(cache) == before  # no answer is no absence
+        assert len(cache) == before  # an unreachable server is no absence
         await asyncio.to_thread(plane.start_apiserver)
         await client.delete(CONFIG_MAPS, Key(namespace, "c-0"))
         await client.create(CONFIG_MAPS, config_map(namespace, "after"))
@@ -128,7 +129,7 @@ async def test_a_forgotten_history_is_listed_anew(client: KubeClient, namespace:
     watch._version = "1"  # long before anything the server still remembers
     async with asyncio.TaskGroup() as family:
         task = family.create_task(watch.run())
-        await until(lambda: cache.synced and Key(namespace, "a") in cache)
+        await eventually(lambda: cache.synced and Key(namespace, "a") in cache, "the object in the cache")
         task.cancel()
 
 
@@ -176,9 +177,7 @@ async def establish(client: KubeClient, definition: dict[str, Any], resource: Re
             return True
         return False
 
-    async with asyncio.timeout(30):
-        while not await served():  # noqa: ASYNC110 -- the server has no other way to say so
-            await asyncio.sleep(0.05)
+    await eventually(served, f"the kind {resource.kind}")
 
 
 async def test_an_object_of_an_unexpected_shape_stops_nothing(client: KubeClient, namespace: str) -> None:
@@ -206,9 +205,9 @@ async def test_an_object_of_an_unexpected_shape_stops_nothing(client: KubeClient
         with pytest.raises(Unreadable, match="bad"):
             cache.get(bad)
         await client.create(LOOSE, LOOSE.manifest(good, spec={"size": 1}))
-        await until(lambda: good in cache)
+        await eventually(lambda: good in cache, "the good object in the cache")
         await client.patch(LOOSE, bad, {"spec": {"size": 2}})
-        await until(lambda: bad not in cache.undecodable and len(cache) == 2)
+        await eventually(lambda: bad not in cache.undecodable and len(cache) == 2, "both objects in the cache")
         task.cancel()
     assert UNDECODABLE_OBJECTS.labels(LOOSE.name)._value.get() == counted + 1
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Meta as Bounds
 from tests.integration.kube.objects import pod
 from tests.integration.kube.test_faults import establish
-from tests.integration.kube.test_watch import until
+from tests.support.waiting import eventually
 
 from slinky.kube import (
     LEASES,
@@ -184,7 +184,7 @@ async def test_a_kind_that_comes_later_is_noticed(client: KubeClient, namespace:
         return "Late" if served.find(group, "Late") else ""
 
     watching = asyncio.ensure_future(restart_on_new_kinds(client, news, every=0.05))
-    await until(lambda: looks > 2)
+    await eventually(lambda: looks > 2, "three reads of discovery")
     assert not watching.done()
     await establish(client, later, Resource(f"{group}/v1", "Late", "lates", Object))
     async with asyncio.timeout(30):
@@ -275,11 +275,11 @@ async def test_two_candidates_with_mad_clocks_elect_one(client: KubeClient, name
 
     tasks = {name: asyncio.ensure_future(candidate(name)) for name in ("one", "two")}
     try:
-        await until(lambda: bool(leading))
+        await eventually(lambda: bool(leading), "a leader")
         first = turns[0]
         assert (await client.get(LEASES, lease)).spec.holder_identity == first
         tasks[first].cancel()
-        await until(lambda: len(turns) == 2)
+        await eventually(lambda: len(turns) == 2, "the second leader")
         assert turns[1] != first
     finally:
         for task in tasks.values():

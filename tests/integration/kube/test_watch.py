@@ -4,11 +4,13 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from tests.integration.kube.objects import config_map
+from tests.support.request_counts import count_writes
+from tests.support.waiting import eventually
 
 from slinky.kube import (
     CONFIG_MAPS,
@@ -23,16 +25,8 @@ from slinky.kube import (
     Watch,
     by_label,
 )
-from slinky.kube.metrics import REQUESTS
 
 pytestmark = pytest.mark.plane
-
-
-async def until(condition: Callable[[], bool], deadline: float = 30.0) -> None:
-    """Wait for a condition on this loop; the deadline only ends a test that has failed already."""
-    async with asyncio.timeout(deadline):
-        while not condition():  # noqa: ASYNC110 -- conditions of many kinds, none with an event of its own
-            await asyncio.sleep(0.01)
 
 
 @contextlib.asynccontextmanager
@@ -57,9 +51,9 @@ async def test_a_cache_shows_what_is_there_and_what_changes(
         assert cache.keys() == [Key(namespace, "old")]
         await client.create(CONFIG_MAPS, config_map(namespace, "new"))
         await client.patch(CONFIG_MAPS, Key(namespace, "old"), {"data": {"x": "2"}})
-        await until(lambda: len(cache) == 2 and {"x": "2"} in [found.data for found in cache])
+        await eventually(lambda: len(cache) == 2 and {"x": "2"} in [item.data for item in cache], "both changes")
         await client.delete(CONFIG_MAPS, Key(namespace, "old"))
-        await until(lambda: cache.get(Key(namespace, "old")) is None)
+        await eventually(lambda: cache.get(Key(namespace, "old")) is None, "the deletion")
 
 
 async def test_a_controller_reconciles_until_done(client: KubeClient, namespace: str) -> None:
@@ -81,7 +75,7 @@ async def test_a_controller_reconciles_until_done(client: KubeClient, namespace:
     running = asyncio.ensure_future(runtime.run())
     try:
         await client.create(CONFIG_MAPS, config_map(namespace, "a"))
-        await until(lambda: any(found.data.get("state") == "done" for found in cache))
+        await eventually(lambda: any(item.data.get("state") == "done" for item in cache), "the write in the cache")
     finally:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -104,8 +98,8 @@ async def test_a_converged_system_led_by_one_writes_nothing(client: KubeClient, 
         return RequeueAfter(0.05)
 
     async def each_at_rest(times: int) -> None:
-        """A write may be seen before it is answered, and counts when answered: so rounds, which wait for it, tell."""
-        await until(lambda: len(at_rest) == 5 and min(at_rest.values()) >= times)
+        """Wait for reconciles of each object in its final state; a reconcile ends after its write is counted."""
+        await eventually(lambda: len(at_rest) == 5 and min(at_rest.values()) >= times, f"{times} reconciles at rest")
 
     controller = ControlLoop("test", reconcile)
     controller.watch(cache)
@@ -118,19 +112,10 @@ async def test_a_converged_system_led_by_one_writes_nothing(client: KubeClient, 
     running = asyncio.ensure_future(runtime.run(lead=election.lead))
     try:
         await each_at_rest(1)
-        before = writes()
+        before = count_writes()
         await each_at_rest(5)
-        assert writes() == before
+        assert count_writes() == before
     finally:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
-
-
-def writes() -> float:
-    samples = (sample for family in REQUESTS.collect() for sample in family.samples)
-    return sum(
-        sample.value
-        for sample in samples
-        if sample.name.endswith("_total") and sample.labels["method"] not in ("GET", "WATCH")
-    )

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+from tests.support.job_requests import external_job
+from tests.support.waiting import eventually
 
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import (
@@ -34,21 +36,7 @@ from slinky.slurm import (
     wait_status,
 )
 from slinky.slurm.accounting import account_requests, accounting_jobs, qos, views
-
-EXTERNAL = JobRequest(
-    name="pod",
-    partition="ext",
-    account="lab",
-    flags=["EXTERNAL_JOB"],
-    current_working_directory="/tmp",
-    tasks=1,
-    memory_per_node=number(100),
-    time_limit=number(60),
-)
-
-
-def external(**changes: object) -> JobRequest:
-    return msgspec.structs.replace(EXTERNAL, **changes)
+from slinky.slurm.accounting.accounting_jobs import AccountingJob
 
 
 @pytest.fixture
@@ -87,7 +75,7 @@ async def test_the_newest_version_is_negotiated(client: SlurmClient) -> None:
 
 
 async def test_a_job_lives_and_ends(clean: SlurmClient) -> None:
-    made = await clean.allocate(external(tres_per_node="gres/gpu:h100:2", comment="uid-1"))
+    made = await clean.allocate(external_job(tres_per_node="gres/gpu:h100:2", comment="uid-1"))
     job = await clean.job(made.job_id)
     assert job.state.running
     assert job.comment == "uid-1"
@@ -118,14 +106,14 @@ async def test_a_batch_job_runs_and_can_be_requeued(clean: SlurmClient) -> None:
 
 
 async def test_a_heterogeneous_job_shows_its_components(clean: SlurmClient) -> None:
-    made = await clean.submit(external(hold=True), external(hold=True, name="second"))
+    made = await clean.submit(external_job(hold=True), external_job(hold=True, name="second"))
     components = await clean.job_components(made.job_id)
     assert [job.het_job_offset.whole for job in components] == [0, 1]
     assert components[0].het_job_id.whole == made.job_id
 
 
 async def test_jobs_are_cancelled_in_bulk_and_refusals_are_named(clean: SlurmClient) -> None:
-    made = [(await clean.submit(external(hold=True))).job_id for _ in range(3)]
+    made = [(await clean.submit(external_job(hold=True))).job_id for _ in range(3)]
     refused = await clean.cancel_many(JobSelection(jobs=[*map(str, made), "999999"]))
     assert [(problem.number, problem.source) for problem in refused] == [(2017, "999999")]
     states = await clean.job_states(made)
@@ -142,21 +130,21 @@ async def test_slurm_s_refusals_have_types(clean: SlurmClient, slurm: Beside) ->
         (clean.delete_nodes("nowhere"), SlurmNotFound),
         (clean.create_node(node_conf("k001", State="EXTERNAL")), SlurmConflict),
         (clean.submit(JobRequest(flags=["NO_SUCH_FLAG"])), SlurmInvalid),
-        (clean.allocate(external(partition="nowhere")), Rejected),
-        (clean.allocate(external(memory_per_node=number(10**9))), Rejected),
+        (clean.allocate(external_job(partition="nowhere")), Rejected),
+        (clean.allocate(external_job(memory_per_node=number(10**9))), Rejected),
     ):
         with pytest.raises(kind):
             await refused
     async with SlurmClient(slurm.url, slurm.token("alice")) as alice:
         with pytest.raises(Denied):
             await alice.update_node("k001", NodeUpdate(comment="mine"))
-        held = await clean.submit(external(hold=True))
+        held = await clean.submit(external_job(hold=True))
         with pytest.raises(Denied):
             await alice.cancel(held.job_id)
 
 
 async def test_a_full_cluster_says_busy_at_once(clean: SlurmClient) -> None:
-    whole = external(nodes="4", tasks=4, shared=["none"])
+    whole = external_job(nodes="4", tasks=4, shared=["none"])
     await clean.allocate(whole)
     with pytest.raises(Busy):
         await clean.allocate(whole)
@@ -164,15 +152,15 @@ async def test_a_full_cluster_says_busy_at_once(clean: SlurmClient) -> None:
 
 async def test_a_job_id_of_our_choice_makes_creation_idempotent(clean: SlurmClient) -> None:
     chosen = 800_000 + int(time.time()) % 100_000
-    made = await clean.submit(external(job_id=chosen, user_id="alice", hold=True))
+    made = await clean.submit(external_job(job_id=chosen, user_id="alice", hold=True))
     assert made.job_id == chosen
     with pytest.raises(SlurmConflict):
-        await clean.submit(external(job_id=chosen, user_id="alice", hold=True))
+        await clean.submit(external_job(job_id=chosen, user_id="alice", hold=True))
     await clean.cancel(chosen)
 
 
 async def test_a_field_that_slurm_ignores_is_a_warning(clean: SlurmClient) -> None:
-    made = await clean.submit(external(hold=True))
+    made = await clean.submit(external_job(hold=True))
     body = JobRequest(script="#!/bin/sh\n")
     assert isinstance(await clean.update_job(made.job_id, body), tuple)
 
@@ -276,19 +264,17 @@ async def test_accounts_users_and_qos_come_and_go(clean: SlurmClient) -> None:
 
 
 async def test_the_outcome_of_a_job_can_be_recorded(clean: SlurmClient) -> None:
-    made = await clean.allocate(external(time_limit=INFINITE))
+    made = await clean.allocate(external_job(time_limit=INFINITE))
     sluid = (await clean.job(made.job_id)).sluid
     await clean.cancel(made.job_id)
-    deadline = time.monotonic() + 15
-    while True:
-        try:
-            record = await clean.accounting.job(made.job_id)
-            if record.state.ended:
-                break
-        except SlurmNotFound:
-            pass
-        assert time.monotonic() < deadline
-    assert record.sluid == sluid
+
+    async def ended() -> AccountingJob:
+        record = await clean.accounting.job(made.job_id)
+        assert record.sluid == sluid
+        assert record.state.ended
+        return record
+
+    await eventually(ended, "the end of the job in accounting")
     for status, code in ((wait_status(3), 3), (wait_status(0, signal=9), 137), (wait_status(0), 0)):
         outcome = accounting_jobs.JobOutcome(extra="{}", derived_exit_code=status)
         await clean.accounting.write_outcome(made.job_id, outcome)
@@ -301,7 +287,7 @@ async def test_the_outcome_of_a_job_can_be_recorded(clean: SlurmClient) -> None:
 
 async def test_a_service_token_acts_for_users(slurm: Beside) -> None:
     async with SlurmClient(slurm.url, slurm.token(), user="alice") as client:
-        made = await client.submit(external(hold=True))
+        made = await client.submit(external_job(hold=True))
         assert (await client.job(made.job_id)).user_name == "alice"
         await client.cancel(made.job_id)
     async with SlurmClient(slurm.url, slurm.token("alice"), user="slurm") as client:

@@ -81,7 +81,7 @@ class Document:
         return {(method.upper(), path) for path, methods in self.content["paths"].items() for method in methods}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def documents(slurm: Beside) -> dict[DataParserVersion, Document]:
     command = ["env", "SLURM_CONF=/dev/null", "slurmrestd", "--generate-openapi-spec"]
     parts = ["-s", "slurmctld,slurmdbd", "-d"]

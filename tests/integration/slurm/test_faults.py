@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad luck, on the real daemons: no fault loses an event, and none invents an absence."""
+"""Faults between the mirror and the real daemons: no fault loses an event, and none is taken for an absence."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.integration.slurm.faults import (
+from tests.integration.slurm.test_mirror import becomes, next_change
+from tests.support.job_requests import external_job
+from tests.support.slurmrestd_proxy import (
     Fault,
-    FaultProxy,
+    SlurmrestdProxy,
     empty,
     errors_in_200,
     garbage,
     hung,
-    only,
+    on_path,
     page,
     truncated,
 )
-from tests.integration.slurm.test_client import external
-from tests.integration.slurm.test_mirror import PATIENCE, becomes, until
+from tests.support.waiting import LIMIT, eventually
 
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import (
@@ -33,7 +34,6 @@ from slinky.slurm import (
     PollingIntervals,
     Presence,
     Rejected,
-    Retryable,
     SlurmClient,
     SlurmctldUnreachable,
     SlurmError,
@@ -68,7 +68,7 @@ FAULTS: dict[str, tuple[Fault, type[SlurmError]]] = {
 
 
 @pytest.fixture
-async def cautious(proxy: FaultProxy, slurm: Beside) -> AsyncIterator[SlurmClient]:
+async def cautious(proxy: SlurmrestdProxy, slurm: Beside) -> AsyncIterator[SlurmClient]:
     """A client behind the fault proxy that does not wait long."""
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
     async with SlurmClient(proxy.url, tokens, deadline=2) as client:
@@ -76,16 +76,16 @@ async def cautious(proxy: FaultProxy, slurm: Beside) -> AsyncIterator[SlurmClien
         yield client
 
 
-async def settled(mirror: Mirror, *, sighted: bool) -> None:
-    """Wait until the mirror sees, or sees no more."""
-    async with asyncio.timeout(PATIENCE):
+async def wait_reachable(mirror: Mirror, *, reachable: bool) -> None:
+    """Wait until the mirror reaches Slurm, or reaches it no more."""
+    async with asyncio.timeout(LIMIT):
         with mirror.subscribe(ObjectKind.MIRROR) as feed:
-            while (mirror.fault is None) is not sighted:
+            while (mirror.fault is None) is not reachable:
                 await feed.next()
 
 
 @pytest.mark.parametrize("name", FAULTS)
-async def test_no_fault_is_an_absence(name: str, cautious: SlurmClient, proxy: FaultProxy) -> None:
+async def test_no_fault_is_an_absence(name: str, cautious: SlurmClient, proxy: SlurmrestdProxy) -> None:
     proxy.fault, kind = FAULTS[name]
     for question in (cautious.job(1), cautious.node("k001"), cautious.nodes(), cautious.job_states()):
         with pytest.raises(SlurmError) as caught:
@@ -96,16 +96,16 @@ async def test_no_fault_is_an_absence(name: str, cautious: SlurmClient, proxy: F
 
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_blind_mirror_knows_that_it_is_blind_and_misses_nothing(
-    name: str, cautious: SlurmClient, client: SlurmClient, proxy: FaultProxy
+    name: str, cautious: SlurmClient, client: SlurmClient, proxy: SlurmrestdProxy
 ) -> None:
-    made = await client.allocate(external())
+    made = await client.allocate(external_job())
     async with Mirror(cautious, intervals=LIVELY) as mirror:
         mirror.track(made.job_id)
         await mirror.synced()
         nodes = set(mirror.nodes)
         with mirror.subscribe(ObjectKind.JOB, ObjectKind.NODE) as feed:
             proxy.fault = FAULTS[name][0]
-            await settled(mirror, sighted=False)
+            await wait_reachable(mirror, reachable=False)
             await client.cancel(made.job_id)
             assert set(mirror.nodes) == nodes
             assert mirror.nodes.presence("k001", within=0.0) is Presence.UNKNOWN
@@ -113,25 +113,28 @@ async def test_a_blind_mirror_knows_that_it_is_blind_and_misses_nothing(
             assert mirror.lookup_job(made.job_id, within=0.0).presence is Presence.UNKNOWN
             assert absences(feed) == []
             proxy.fault = None
-            await settled(mirror, sighted=True)
-            await until(feed, becomes(made.job_id, "CANCELLED"))
+            await wait_reachable(mirror, reachable=True)
+            await next_change(feed, becomes(made.job_id, "CANCELLED"))
         assert set(mirror.nodes) == nodes
 
 
 def absences(feed: Feed) -> list[str]:
-    """What a feed has to tell that somebody could take for an absence."""
+    """Changes in a feed that a reader could take for an absence."""
     return [change.key for change in feed._queue.values() if change.after is None]
 
 
-async def test_an_empty_node_list_takes_no_node_away(cautious: SlurmClient, proxy: FaultProxy) -> None:
+async def test_an_empty_node_list_takes_no_node_away(cautious: SlurmClient, proxy: SlurmrestdProxy) -> None:
     async with Mirror(cautious, intervals=LIVELY) as mirror:
         await mirror.synced()
         nodes = set(mirror.nodes)
         with mirror.subscribe(ObjectKind.NODE) as feed:
-            proxy.fault = only("/nodes/", empty("nodes"))
-            async with asyncio.timeout(PATIENCE):
-                while not mirror.nodes.unconfirmed_loss or mirror.nodes.unconfirmed_loss.observations < 3:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
+            proxy.fault = on_path("/nodes/", empty("nodes"))
+
+            def read_three_times() -> bool:
+                doubt = mirror.nodes.unconfirmed_loss
+                return doubt is not None and doubt.observations >= 3
+
+            await eventually(read_three_times, "three empty lists")
             assert set(mirror.nodes) == nodes
             assert mirror.nodes.presence("k001") is Presence.UNKNOWN
             assert mirror.nodes.unconfirmed_loss is not None
@@ -142,20 +145,24 @@ async def test_an_empty_node_list_takes_no_node_away(cautious: SlurmClient, prox
             assert mirror.nodes.unconfirmed_loss is None
 
 
-async def test_an_empty_job_list_ends_no_job(cautious: SlurmClient, client: SlurmClient, proxy: FaultProxy) -> None:
-    made = [(await client.submit(external(hold=True))).job_id for _ in range(8)]
+async def test_an_empty_job_list_ends_no_job(
+    cautious: SlurmClient, client: SlurmClient, proxy: SlurmrestdProxy
+) -> None:
+    made = [(await client.submit(external_job(hold=True))).job_id for _ in range(8)]
     try:
         async with Mirror(cautious, intervals=LIVELY) as mirror:
             for job in made:
                 mirror.track(job)
             with mirror.subscribe(ObjectKind.JOB) as feed:
-                await until(feed, becomes(made[-1], "PENDING"))
+                await next_change(feed, becomes(made[-1], "PENDING"))
                 await mirror.refresh()
-                proxy.fault = only("/jobs/state/", empty("jobs"))
-                async with asyncio.timeout(PATIENCE):
-                    while not mirror.jobs.unconfirmed_loss:
-                        mirror.request_refresh()
-                        await asyncio.sleep(0.05)
+                proxy.fault = on_path("/jobs/state/", empty("jobs"))
+
+                def doubted() -> bool:
+                    mirror.request_refresh()
+                    return bool(mirror.jobs.unconfirmed_loss)
+
+                await eventually(doubted, "doubt in the empty list")
                 assert mirror.lookup_job(made[0]).presence is Presence.UNKNOWN
                 assert absences(feed) == []
                 proxy.fault = None
@@ -166,16 +173,16 @@ async def test_an_empty_job_list_ends_no_job(cautious: SlurmClient, client: Slur
 
 
 async def test_one_job_that_a_list_lacks_is_looked_up_before_it_is_called_gone(
-    cautious: SlurmClient, client: SlurmClient, proxy: FaultProxy
+    cautious: SlurmClient, client: SlurmClient, proxy: SlurmrestdProxy
 ) -> None:
-    made = await client.submit(external(hold=True))
+    made = await client.submit(external_job(hold=True))
     async with Mirror(cautious, intervals=LIVELY, all_jobs=False) as mirror:
         with mirror.subscribe(ObjectKind.JOB) as feed:
             mirror.track(made.job_id)
-            await until(feed, becomes(made.job_id, "PENDING"))
-            proxy.fault = only("/jobs/state/", empty("jobs"))
+            await next_change(feed, becomes(made.job_id, "PENDING"))
+            proxy.fault = on_path("/jobs/state/", empty("jobs"))
             await mirror.refresh()
-            assert proxy.hits
+            assert proxy.faults
             assert mirror.lookup_job(made.job_id).presence is Presence.PRESENT
             assert len(feed) == 0
     await client.cancel(made.job_id)
@@ -194,7 +201,7 @@ async def test_a_mirror_whose_token_expires_goes_on_with_the_next_one(slurm: Bes
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm", lifetime=2)
     async with SlurmClient(slurm.url, tokens) as client, Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
-        await asyncio.sleep(3)
+        await asyncio.sleep(3)  # longer than the life of the first token
         await mirror.refresh()
         assert mirror.fault is None
 
@@ -204,7 +211,7 @@ async def test_without_slurmdbd_only_accounting_fails(slurm: Beside, client: Slu
     try:
         with pytest.raises(DatabaseUnreachable):
             await client.accounting.accounts()
-        made = await client.allocate(external())
+        made = await client.allocate(external_job())
         await client.cancel(made.job_id)
     finally:
         slurm.start("slurmdbd")
@@ -212,7 +219,7 @@ async def test_without_slurmdbd_only_accounting_fails(slurm: Beside, client: Slu
 
 
 async def test_without_accounting_only_partitions_are_out_of_sight(slurm: Beside, client: SlurmClient) -> None:
-    """Partitions are told with the help of slurmdbd; a cluster without accounting works on."""
+    """Slurmctld needs slurmdbd to list partitions; everything else works without accounting."""
     async with Mirror(client, intervals=LIVELY) as mirror, contextlib.AsyncExitStack() as later:
         await mirror.synced()
         known = set(mirror.partitions)
@@ -224,45 +231,43 @@ async def test_without_accounting_only_partitions_are_out_of_sight(slurm: Beside
             await newcomer.synced()
             assert not newcomer.partitions.synced
             assert set(newcomer.nodes) == set(mirror.nodes)
-            await asyncio.sleep(2 * LIVELY.partitions)
+            await mirror.refresh()
             await mirror.refresh()
             assert mirror.fault is newcomer.fault is None
             assert mirror.nodes.presence("k001") is Presence.PRESENT
             assert set(mirror.partitions) == known
         finally:
             slurm.start("slurmdbd")
-        async with asyncio.timeout(PATIENCE):
-            while not newcomer.partitions.synced:  # noqa: ASYNC110 - a table has no event of its own
-                await asyncio.sleep(0.05)
+        await eventually(lambda: newcomer.partitions.synced, "partitions of the new mirror")
         assert set(newcomer.partitions) == known
 
 
 async def test_without_slurmrestd_the_mirror_is_blind_and_then_sees_again(slurm: Beside, client: SlurmClient) -> None:
     async with Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
-        made = await client.allocate(external())
+        made = await client.allocate(external_job())
         mirror.track(made.job_id)
         with mirror.subscribe(ObjectKind.JOB) as feed:
-            await until(feed, becomes(made.job_id, "RUNNING"))
+            await next_change(feed, becomes(made.job_id, "RUNNING"))
             slurm.stop("slurmrestd")
             try:
                 with pytest.raises(TransportError):
                     await client.ping()
-                await settled(mirror, sighted=False)
+                await wait_reachable(mirror, reachable=False)
                 assert mirror.nodes.presence("k001", within=0.0) is Presence.UNKNOWN
                 slurm.exec("scancel", str(made.job_id))
             finally:
                 slurm.start("slurmrestd")
-            await settled(mirror, sighted=True)
-            await until(feed, becomes(made.job_id, "CANCELLED"))
+            await wait_reachable(mirror, reachable=True)
+            await next_change(feed, becomes(made.job_id, "CANCELLED"))
 
 
 async def test_without_slurmctld_nothing_is_known_and_nothing_is_lost(slurm: Beside, client: SlurmClient) -> None:
-    made = await client.submit(external(hold=True))
+    made = await client.submit(external_job(hold=True))
     async with Mirror(client, intervals=LIVELY) as mirror:
         mirror.track(made.job_id)
         with mirror.subscribe(ObjectKind.JOB, ObjectKind.NODE) as feed:
-            await until(feed, becomes(made.job_id, "PENDING"))
+            await next_change(feed, becomes(made.job_id, "PENDING"))
             await mirror.synced()
             nodes = set(mirror.nodes)
             slurm.stop("slurmctld", signal=15)
@@ -272,17 +277,17 @@ async def test_without_slurmctld_nothing_is_known_and_nothing_is_lost(slurm: Bes
                 with pytest.raises(SlurmctldUnreachable):
                     await client.cancel(made.job_id)
                 assert not await client.up()
-                await settled(mirror, sighted=False)
+                await wait_reachable(mirror, reachable=False)
                 assert mirror.lookup_job(made.job_id, within=0.0).presence is Presence.UNKNOWN
                 assert absences(feed) == []
             finally:
                 slurm.start("slurmctld")
-            await settled(mirror, sighted=True)
+            await wait_reachable(mirror, reachable=True)
             await mirror.refresh()
             assert set(mirror.nodes) == nodes
             assert mirror.lookup_job(made.job_id).presence is Presence.PRESENT
             await client.cancel(made.job_id)
-            await until(feed, becomes(made.job_id, "CANCELLED"))
+            await next_change(feed, becomes(made.job_id, "CANCELLED"))
 
 
 async def test_a_job_lost_in_a_crash_is_not_taken_for_the_one_that_got_its_id(
@@ -291,23 +296,23 @@ async def test_a_job_lost_in_a_crash_is_not_taken_for_the_one_that_got_its_id(
     async with Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
         for _ in range(12):
-            made = await client.submit(external(hold=True, comment="first"))
+            made = await client.submit(external_job(hold=True, comment="first"))
             mirror.track(made.job_id)
             with mirror.subscribe(ObjectKind.JOB) as feed:
-                change = await until(feed, becomes(made.job_id, "PENDING"))
+                change = await next_change(feed, becomes(made.job_id, "PENDING"))
             sluid = change.after.sluid
             slurm.stop("slurmctld", signal=9)
             slurm.start("slurmctld")
-            second = await retried(client)
+            second = await submit_when_possible(client)
             if second == made.job_id:
                 break
             mirror.forget(made.job_id)
         else:
             pytest.fail("slurmctld saved its state in time, twelve times in a row")
         assert (await client.job(second)).sluid != sluid
-        async with asyncio.timeout(PATIENCE):
-            while mirror.lookup_job(made.job_id, sluid).presence is not Presence.ABSENT:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await eventually(
+            lambda: mirror.lookup_job(made.job_id, sluid).presence is Presence.ABSENT, "the absence of the job"
+        )
         record = mirror.lookup_job(made.job_id, sluid).record
         assert record is not None
         assert record.lost
@@ -316,10 +321,10 @@ async def test_a_job_lost_in_a_crash_is_not_taken_for_the_one_that_got_its_id(
     await client.cancel_many(JobSelection(user_name="slurm"))
 
 
-async def retried(client: SlurmClient) -> int:
-    """Submit as soon as slurmctld takes jobs again."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            with contextlib.suppress(Retryable):
-                return (await client.submit(external(hold=True, comment="second"))).job_id
-            await asyncio.sleep(0.2)
+async def submit_when_possible(client: SlurmClient) -> int:
+    """Submit a job as soon as slurmctld accepts jobs again."""
+
+    async def submit() -> int:
+        return (await client.submit(external_job(hold=True, comment="second"))).job_id
+
+    return await eventually(submit, "a submission")

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mirror on the real daemons while all is well."""
+"""The mirror on the real daemons, without faults."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
-from tests.integration.slurm.test_client import external
+from tests.support.job_requests import external_job
+from tests.support.waiting import LIMIT
 
 from slinky.lab.lab import Lab
 from slinky.lab.slurm.cluster import Beside
@@ -28,24 +29,24 @@ from slinky.slurm import (
 )
 from slinky.slurm.mirror.job_tracker import MANY_ENDS
 
-PATIENCE = 30.0
 
-
-async def until(feed: Feed, wanted: Callable[[Change], bool]) -> Change:
-    """The first change that is wanted; what comes before is passed over."""
-    async with asyncio.timeout(PATIENCE):
+async def next_change(feed: Feed, matches: Callable[[Change], bool]) -> Change:
+    """The next change that matches; the feed loses the changes before it."""
+    async with asyncio.timeout(LIMIT):
         while True:
             change = await feed.next()
-            if wanted(change):
+            if matches(change):
                 return change
 
 
 def becomes(key: object, base: str) -> Callable[[Change], bool]:
-    def wanted(change: Change) -> bool:
+    """Matches the change of an object to a state."""
+
+    def matches(change: Change) -> bool:
         after = change.after
         return change.key == str(key) and after is not None and after.state.base == base
 
-    return wanted
+    return matches
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ async def test_the_first_sight_is_told_like_every_other(client: SlurmClient) -> 
     mirror = Mirror(client)
     with mirror.subscribe(ObjectKind.MIRROR) as feed:
         async with mirror:
-            assert await until(feed, lambda change: change.after is None)
+            assert await next_change(feed, lambda change: change.after is None)
             assert mirror.nodes.synced
             assert mirror.reservations.synced
 
@@ -77,9 +78,9 @@ async def test_everything_is_seen(mirror: Mirror) -> None:
 
 async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: SlurmClient) -> None:
     with mirror.subscribe(ObjectKind.JOB) as feed:
-        made = await client.submit(external(tres_per_node="gres/gpu:h100:2", comment="uid"))
+        made = await client.submit(external_job(tres_per_node="gres/gpu:h100:2", comment="uid"))
         mirror.track(made.job_id)
-        started = (await until(feed, becomes(made.job_id, "RUNNING"))).after
+        started = (await next_change(feed, becomes(made.job_id, "RUNNING"))).after
         assert isinstance(started, JobRecord)
         assert started.detail is not None
         assert started.detail.comment == "uid"
@@ -89,7 +90,7 @@ async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: S
         assert mirror.lookup_job(made.job_id, started.sluid).presence is Presence.PRESENT
         assert mirror.lookup_job(made.job_id, "another").presence is Presence.UNKNOWN
         await client.cancel(made.job_id)
-        ended = (await until(feed, becomes(made.job_id, "CANCELLED"))).after
+        ended = (await next_change(feed, becomes(made.job_id, "CANCELLED"))).after
         assert isinstance(ended, JobRecord)
         assert ended.detail is not None
         assert ended.detail.state.ended
@@ -97,7 +98,7 @@ async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: S
 
 
 async def test_a_job_that_was_just_made_can_be_read_at_once(mirror: Mirror, client: SlurmClient) -> None:
-    made = await client.allocate(external(comment="uid"))
+    made = await client.allocate(external_job(comment="uid"))
     await mirror.read_job(made.job_id)
     found = mirror.jobs[str(made.job_id)]
     assert found.state.running
@@ -108,40 +109,40 @@ async def test_a_job_that_was_just_made_can_be_read_at_once(mirror: Mirror, clie
 async def test_a_crowd_of_ends_is_told_whole_and_in_the_end_with_all_there_is_to_know(
     mirror: Mirror, client: SlurmClient
 ) -> None:
-    made = [str((await client.submit(external(hold=True))).job_id) for _ in range(3 * MANY_ENDS)]
+    made = [str((await client.submit(external_job(hold=True))).job_id) for _ in range(3 * MANY_ENDS)]
     with mirror.subscribe(ObjectKind.JOB) as feed:
         for job in made:
             await mirror.read_job(job)
         await client.cancel_many(JobSelection(jobs=made))
         for job in made:
             if not mirror.jobs[job].state.ended:
-                await until(feed, becomes(job, "CANCELLED"))
+                await next_change(feed, becomes(job, "CANCELLED"))
         while not all((detail := mirror.jobs[job].detail) and detail.state.ended for job in made):
-            await until(feed, lambda change: change.key in made)
+            await next_change(feed, lambda change: change.key in made)
 
 
 async def test_a_waiting_job_that_is_cancelled_by_somebody_else_is_told(
     mirror: Mirror, client: SlurmClient, slurm: Beside
 ) -> None:
-    made = await client.submit(external(hold=True))
+    made = await client.submit(external_job(hold=True))
     with mirror.subscribe(ObjectKind.JOB) as feed:
         mirror.track(made.job_id)
-        await until(feed, becomes(made.job_id, "PENDING"))
+        await next_change(feed, becomes(made.job_id, "PENDING"))
         slurm.exec("scancel", str(made.job_id))
-        await until(feed, becomes(made.job_id, "CANCELLED"))
+        await next_change(feed, becomes(made.job_id, "CANCELLED"))
 
 
 async def test_jobs_that_nobody_tracks_are_told_too(mirror: Mirror, slurm: Beside) -> None:
     with mirror.subscribe(ObjectKind.JOB) as feed:
         out = slurm.exec("sbatch", "--parsable", "-A", "lab", "-D", "/tmp", "--wrap", "true", user="alice")
-        await until(feed, becomes(out.strip(), "COMPLETED"))
+        await next_change(feed, becomes(out.strip(), "COMPLETED"))
 
 
 async def test_drains_are_told(mirror: Mirror, client: SlurmClient) -> None:
     with mirror.subscribe(ObjectKind.NODE) as feed:
         await client.update_node("k003", NodeUpdate(state=["DRAIN"], reason="test: drain"))
         mirror.request_refresh(nodes=True)
-        drained = (await until(feed, lambda change: change.key == "k003")).after
+        drained = (await next_change(feed, lambda change: change.key == "k003")).after
         assert drained.state.drained
         assert drained.reason == "test: drain"
         await client.update_node("k003", NodeUpdate(state=["RESUME"]))
@@ -153,10 +154,10 @@ async def test_nodes_that_come_and_go_are_told(mirror: Mirror, client: SlurmClie
     with mirror.subscribe(ObjectKind.NODE) as feed:
         slurm.add_external_nodes(2, prefix="m")
         mirror.request_refresh(nodes=True)
-        await until(feed, becomes("m001", "IDLE"))
+        await next_change(feed, becomes("m001", "IDLE"))
         await client.delete_nodes("m001", "m002")
         mirror.request_refresh(nodes=True)
-        await until(feed, lambda change: change.key == "m001" and change.after is None)
+        await next_change(feed, lambda change: change.key == "m001" and change.after is None)
     assert mirror.nodes.presence("m001") is Presence.ABSENT
 
 
@@ -169,32 +170,32 @@ async def test_a_reservation_is_told(client: SlurmClient, slurm: Beside) -> None
                 "scontrol", "create", "reservation", "ReservationName=r1", "StartTime=now+1hour",
                 "Duration=10", "Nodes=k001", "Users=slurm",
             )  # fmt: skip
-            await until(feed, lambda change: change.key == "r1" and change.after is not None)
+            await next_change(feed, lambda change: change.key == "r1" and change.after is not None)
             slurm.exec("scontrol", "delete", "reservation", "r1")
-            await until(feed, lambda change: change.key == "r1" and change.after is None)
+            await next_change(feed, lambda change: change.key == "r1" and change.after is None)
 
 
 async def test_only_tracked_jobs_are_asked_for_when_that_is_wanted(client: SlurmClient) -> None:
-    other = await client.submit(external(hold=True))
+    other = await client.submit(external_job(hold=True))
     async with Mirror(client, all_jobs=False) as mirror:
         await mirror.synced()
-        made = await client.submit(external(hold=True))
+        made = await client.submit(external_job(hold=True))
         with mirror.subscribe(ObjectKind.JOB) as feed:
             mirror.track(made.job_id)
-            await until(feed, becomes(made.job_id, "PENDING"))
+            await next_change(feed, becomes(made.job_id, "PENDING"))
         assert str(other.job_id) not in mirror.jobs
     await client.cancel_many(JobSelection(jobs=[str(made.job_id), str(other.job_id)]))
 
 
-async def test_a_ring_makes_the_mirror_look_at_once(client: SlurmClient, slurm: Beside, lab: Lab) -> None:
+async def test_a_ring_makes_the_mirror_look_at_once(client: SlurmClient, slurm: Beside, slurm_lab: Lab) -> None:
     lazy = PollingIntervals(statistics=300, idle_jobs=300, active_jobs=300, nodes=300, partitions=300)
-    here = lab.network.host
+    here = slurm_lab.network.host
     async with Mirror(client, intervals=lazy) as mirror, Doorbell(mirror.request_refresh, host=here) as bell:
         await mirror.synced()
         with mirror.subscribe(ObjectKind.JOB) as feed:
-            made = await client.allocate(external())
+            made = await client.allocate(external_job())
             slurm.exec("bash", "-c", f"echo rung > /dev/udp/{here}/{bell.port}")
-            await until(feed, becomes(made.job_id, "RUNNING"))
+            await next_change(feed, becomes(made.job_id, "RUNNING"))
     await client.cancel(made.job_id)
 
 
@@ -211,22 +212,22 @@ async def test_an_idle_mirror_never_reads_a_list_of_jobs_in_full(slurm: Beside) 
 async def test_the_reason_of_a_waiting_job_is_kept_fresh(client: SlurmClient) -> None:
     intervals = PollingIntervals(pending_job=0.1, idle_jobs=0.2, active_jobs=0.1)
     async with Mirror(client, intervals=intervals) as mirror:
-        made = await client.submit(external(hold=True, priority=number(0)))
+        made = await client.submit(external_job(hold=True, priority=number(0)))
         with mirror.subscribe(ObjectKind.JOB) as feed:
             mirror.track(made.job_id)
-            await until(feed, becomes(made.job_id, "PENDING"))
-            await client.update_job(made.job_id, external(comment="changed", flags=None, hold=True))
-            await until(feed, lambda change: change.after.detail.comment == "changed")
+            await next_change(feed, becomes(made.job_id, "PENDING"))
+            await client.update_job(made.job_id, external_job(comment="changed", flags=None, hold=True))
+            await next_change(feed, lambda change: change.after.detail.comment == "changed")
     await client.cancel(made.job_id)
 
 
 async def test_heterogeneous_jobs_are_followed_like_others(mirror: Mirror, client: SlurmClient) -> None:
-    made = [await client.submit(external(hold=True), external(hold=True)) for _ in range(7)]
+    made = [await client.submit(external_job(hold=True), external_job(hold=True)) for _ in range(7)]
     with mirror.subscribe(ObjectKind.JOB) as feed:
         for job in made:
             mirror.track(job.job_id)
-        await until(feed, becomes(made[-1].job_id, "PENDING"))
+        await next_change(feed, becomes(made[-1].job_id, "PENDING"))
         await mirror.refresh()
         assert mirror.nodes.unconfirmed_loss is None
         await client.cancel(made[0].job_id)
-        await until(feed, becomes(made[0].job_id, "CANCELLED"))
+        await next_change(feed, becomes(made[0].job_id, "CANCELLED"))

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The built-in gang API in each version: v1alpha2 as this Kubernetes serves it, v1beta1 as the next one does.
 
-The second is served by definitions whose fields are those of the next release's own types. A server does not let
-others define kinds in a group of its own, so they stand in another group; all else is as it will be.
+Custom resources with the fields of the next release's types serve v1beta1. They are in another API group, because a
+server refuses custom resources in a group of its own.
 """
 
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.integration.bridge.scene import Scene, eventually, scene
+from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage
+from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.state.views import native
@@ -65,8 +66,8 @@ GROUP_SPEC = {
 }
 
 
-async def gang(stage: Scene, version: str, source: dict[str, Any], templates: list[dict[str, Any]]) -> None:
-    """A group of two below a Workload that has an option; it starts whole, with that option."""
+async def run_gang(stage: BridgeStage, version: str, source: dict[str, Any], templates: list[dict[str, Any]]) -> None:
+    """Run a group of two pods whose Workload has an option: both start together, and the job has the option."""
     groups = native_groups([version])
     assert groups is not None
     options = {"annotations": {names.OPTION + "comment": f"by {version}"}}
@@ -77,11 +78,11 @@ async def gang(stage: Scene, version: str, source: dict[str, Any], templates: li
     )
     spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, **source}
     await stage.client.create(groups, groups.manifest(Key(stage.namespace, "g"), spec=spec))
-    await stage.pod("a", schedulingGroup={"podGroupName": "g"})
-    assert "1 of 2" in await stage.says("a", "GangIncomplete")
-    await stage.pod("b", schedulingGroup={"podGroupName": "g"})
+    await stage.create_pod("a", schedulingGroup={"podGroupName": "g"})
+    assert "1 of 2" in await stage.wait_reason("a", "GangIncomplete")
+    await stage.create_pod("b", schedulingGroup={"podGroupName": "g"})
     for pod in ("a", "b"):
-        await stage.bound(pod)
+        await stage.wait_bound(pod)
     (job,) = await stage.jobs()
     assert (job.name, job.node_count.whole, job.comment) == ("g", 2, f"by {version}")
 
@@ -92,13 +93,13 @@ async def gang(stage: Scene, version: str, source: dict[str, Any], templates: li
     await eventually(placed, "the group to be marked as scheduled")
 
 
-async def test_a_group_of_this_release(stage: Scene) -> None:
+async def test_a_group_of_this_release(stage: BridgeStage) -> None:
     assert stage.bridge is not None
     assert stage.bridge.cluster.group_kinds["NativeGroup"].version == "v1alpha2"
-    await stage.node(2)
+    await stage.add_node(2)
     template = {"name": "t", "schedulingPolicy": {"gang": {"minCount": 2}}}
     source = {"podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}}
-    await gang(stage, "v1alpha2", source, [template])
+    await run_gang(stage, "v1alpha2", source, [template])
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ async def next_release(kube: KubeClient, monkeypatch: pytest.MonkeyPatch) -> Asy
         found = await discover(kube)
         return {"v1beta1"} == set(found.versions(NEXT, "PodGroup")) == set(found.versions(NEXT, "Workload"))
 
-    await eventually(served, "the kinds of the next release", 30)
+    await eventually(served, "the kinds of the next release")
     monkeypatch.setattr(native, "GROUP", NEXT)
     yield
     for document in made:
@@ -124,12 +125,12 @@ async def next_release(kube: KubeClient, monkeypatch: pytest.MonkeyPatch) -> Asy
 
 @pytest.mark.usefixtures("next_release")
 async def test_a_group_of_the_next_release(kube: KubeClient, ctld: Slurm) -> None:
-    async with scene(kube, ctld) as stage:
+    async with bridge_stage(kube, ctld) as stage:
         bridge = await stage.start()
         assert bridge.cluster.group_kinds["NativeGroup"].version == "v1beta1"
-        await stage.node(1)
-        await stage.node(2)
-        await gang(stage, "v1beta1", {"workloadRef": {"workloadName": "w", "templateName": "t"}}, [{"name": "t"}])
+        await stage.add_node(1)
+        await stage.add_node(2)
+        await run_gang(stage, "v1beta1", {"workloadRef": {"workloadName": "w", "templateName": "t"}}, [{"name": "t"}])
         groups = native_groups(["v1beta1"])
         assert groups is not None
         for name, spec in (
@@ -137,8 +138,8 @@ async def test_a_group_of_the_next_release(kube: KubeClient, ctld: Slurm) -> Non
             ("near", {"schedulingConstraints": {"topology": [{"key": "rack"}]}}),
         ):
             await kube.create(groups, groups.manifest(Key(stage.namespace, name), spec=spec))
-            await stage.pod(f"in-{name}", schedulingGroup={"podGroupName": name})
-            assert "not supported" in await stage.says(f"in-{name}", "NotSupported")
+            await stage.create_pod(f"in-{name}", schedulingGroup={"podGroupName": name})
+            assert "not supported" in await stage.wait_reason(f"in-{name}", "NotSupported")
 
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1beta1"])

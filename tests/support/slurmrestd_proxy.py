@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy in front of the real slurmrestd that can misbehave in every way that was seen in the field."""
+"""A proxy in front of the real slurmrestd that fails in each of the ways that were seen in the field."""
 
 import asyncio
 import json
@@ -14,15 +14,20 @@ from slinky.slurm.transport.http import HttpTransport
 Fault = Callable[[web.BaseRequest], Awaitable[web.StreamResponse | None]]
 
 
-class FaultProxy:
-    """Passes requests on, unless the fault of the moment answers them."""
+class SlurmrestdProxy:
+    """Forwards requests, unless `fault` answers them.
+
+    `loses_response` chooses requests that slurmrestd carries out but whose response the client never gets.
+    """
 
     def __init__(self, upstream: str) -> None:
         self._transport = HttpTransport(upstream)
         self._runner = web.ServerRunner(web.Server(self._handle), handle_signals=False, shutdown_timeout=0.1)
         self.fault: Fault | None = None
+        self.loses_response: Callable[[web.BaseRequest], bool] = lambda _: False
         self.url = ""
-        self.hits = 0
+        self.requests: list[tuple[str, str]] = []
+        self.faults = 0
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()
@@ -37,30 +42,31 @@ class FaultProxy:
         await self._transport.close()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.requests.append((request.method, request.path))
         body = await request.read()
-        if self.fault is not None:
-            answer = await self.fault(request)
-            if answer is not None:
-                self.hits += 1
-                return answer
-        kept = {name: value for name, value in request.headers.items() if name.upper().startswith("X-SLURM")}
+        if self.fault is not None and (response := await self.fault(request)) is not None:
+            self.faults += 1
+            return response
+        headers = {name: value for name, value in request.headers.items() if name.upper().startswith("X-SLURM")}
         reply = await self._transport.send(
-            request.method, request.raw_path, headers=kept, body=body or None, deadline=60
+            request.method, request.raw_path, headers=headers, body=body or None, deadline=60
         )
+        if self.loses_response(request) and request.transport is not None:
+            request.transport.close()
         return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type)
 
 
-def only(part: str, fault: Fault) -> Fault:
-    """A fault that strikes only paths with this part."""
+def on_path(part: str, fault: Fault) -> Fault:
+    """A fault on requests whose path contains `part`."""
 
-    async def chosen(request: web.BaseRequest) -> web.StreamResponse | None:
+    async def answer(request: web.BaseRequest) -> web.StreamResponse | None:
         return await fault(request) if part in request.path else None
 
-    return chosen
+    return answer
 
 
 def page(status: int, text: str, content_type: str = "text/plain") -> Fault:
-    """An answer that is not Slurm's."""
+    """A response that does not come from slurmrestd."""
 
     async def answer(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(status=status, text=text, content_type=content_type)
@@ -78,7 +84,7 @@ def garbage() -> Fault:
 
 
 def truncated() -> Fault:
-    """An answer that breaks off."""
+    """A response that is shorter than its length says."""
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "1000", "Content-Type": "application/json"})
@@ -92,7 +98,7 @@ def truncated() -> Fault:
 
 
 def hung() -> Fault:
-    """No answer, ever."""
+    """No response, ever."""
 
     async def answer(_: web.BaseRequest) -> web.StreamResponse:
         await asyncio.sleep(3600)
@@ -102,7 +108,7 @@ def hung() -> Fault:
 
 
 def errors_in_200(number: int = 0) -> Fault:
-    """A success that carries an error and a null list."""
+    """Status 200 with an error and null lists."""
 
     async def answer(_: web.BaseRequest) -> web.StreamResponse:
         body = {
@@ -117,7 +123,7 @@ def errors_in_200(number: int = 0) -> Fault:
 
 
 def empty(key: str) -> Fault:
-    """A list that is empty where it was full."""
+    """An empty list instead of a full one."""
 
     async def answer(_: web.BaseRequest) -> web.StreamResponse:
         body = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy that breaks things: plain HTTP in, TLS to the real API server, faults in between."""
+"""A proxy that injects faults: it takes plain HTTP and speaks TLS to the real API server."""
 
 import asyncio
 import contextlib
@@ -9,10 +9,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 Fault = Callable[[int], int | float | None]
-"""For the nth connection: cut after so many bytes (int) or seconds (float) of answer, or not (None)."""
+"""For connection number n: cut it after so many bytes (int) or seconds (float) of the response, or not (None)."""
 
 
-class Proxy:
+class ApiServerProxy:
     """Forwards bytes between a client and the API server."""
 
     def __init__(self, upstream: str, ca: Path) -> None:
@@ -26,7 +26,7 @@ class Proxy:
         self.url = ""
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator["Proxy"]:
+    async def running(self) -> AsyncIterator["ApiServerProxy"]:
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         try:

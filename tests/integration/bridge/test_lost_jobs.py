@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that Slurm loses while their pods run: the pods keep their nodes, and evictions are rate limited.
+
+The loss is real: slurmctld restarts with an older copy of its state, as after a restored backup or a crash.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from signal import SIGTERM
+
+import pytest
+from tests.conftest import MakeLab
+from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage
+from tests.integration.bridge.test_hetjobs import create_mixed_gang
+from tests.support.job_requests import external_job
+from tests.support.waiting import eventually
+
+from slinky.bridge import names
+from slinky.bridge.nodes import reconciler
+from slinky.kube import KubeClient
+from slinky.kube.conditions import find_condition
+from slinky.lab.slurm.cluster import Beside
+from slinky.slurm import Host, Listing, MintedToken, NodeUpdate, expand
+from slinky.slurm import SlurmClient as Slurm
+
+STATE, COPY = "/var/lib/slurm/ctld", "/var/lib/slurm/copy"
+
+
+class SlurmctldState:
+    """The state files of slurmctld. Each method stops slurmctld in an orderly way and starts it again."""
+
+    def __init__(self, slurm: Beside) -> None:
+        self._slurm = slurm
+
+    async def save(self) -> None:
+        """Save a copy."""
+        await self._run_while_stopped(f"rm -rf {COPY}; cp -a {STATE} {COPY}")
+
+    async def restore(self) -> None:
+        """Go back to the saved copy: slurmctld loses every later job and change."""
+        await self._run_while_stopped(f"rm -rf {STATE}; cp -a {COPY} {STATE}")
+
+    async def wipe(self) -> None:
+        """Delete all of it."""
+        await self._run_while_stopped(f"find {STATE} -mindepth 1 -delete")
+
+    async def _run_while_stopped(self, command: str) -> None:
+        def run() -> None:
+            self._slurm.stop("slurmctld", SIGTERM)
+            self._slurm.exec("sh", "-ec", command)
+            self._slurm.start("slurmctld")
+
+        await asyncio.to_thread(run)
+
+
+@pytest.fixture
+async def two_nodes(kube: KubeClient, ctld: Slurm) -> AsyncIterator[BridgeStage]:
+    """A running bridge with two nodes that may evict one pod whose job is lost."""
+    async with bridge_stage(kube, ctld, lost_pods_evicted=1) as stage:
+        await stage.start()
+        await stage.add_node(1)
+        await stage.add_node(2)
+        yield stage
+
+
+async def run_two_pods(stage: BridgeStage) -> None:
+    for name in ("a", "b"):
+        await stage.run_pod(name)
+
+
+async def occupy(stage: BridgeStage, host: str) -> int:
+    """Start a job of another user on a host."""
+    request = external_job(name="occupant", nodes="1", shared=("none",), required_nodes=(host,))
+    return (await stage.slurm.allocate(request)).job_id
+
+
+async def test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes(two_nodes: BridgeStage, slurm: Beside) -> None:
+    state = SlurmctldState(slurm)
+    await state.save()
+    await run_two_pods(two_nodes)
+    await two_nodes.create_pod("waiting")
+    old = {name: await two_nodes.wait_job(name) for name in ("a", "b", "waiting")}
+    await state.restore()
+
+    async def replaced() -> bool:
+        pods = {name: await two_nodes.get_pod(name) for name in old}
+        assert all(names.JOB_LABEL in pod.metadata.labels for pod in pods.values())
+        jobs = {name: await two_nodes.slurm.job(pod.metadata.labels[names.JOB_LABEL]) for name, pod in pods.items()}
+        # slurmctld reuses ids after a loss, but never a SLUID.
+        assert all(jobs[name].sluid != old[name].sluid for name in old)
+        assert jobs["waiting"].state.pending
+        return all(jobs[name].nodes == pods[name].spec.node_name and jobs[name].state.running for name in ("a", "b"))
+
+    await eventually(replaced, "a new job for every pod")
+    pods = [await two_nodes.get_pod(name) for name in old]
+    assert not [(pod.metadata.name, pod.status.conditions) for pod in pods if pod.metadata.deleting]
+    assert len(await two_nodes.jobs()) == 3
+    job = await two_nodes.wait_job("a")
+    await two_nodes.report_phase("a", "Succeeded", 0)
+    await two_nodes.wait_state(job, "CANCELLED")
+    await two_nodes.wait_bound("waiting")
+
+
+async def test_running_pods_of_a_lost_mixed_gang_get_a_job_for_each_role(
+    three_nodes: BridgeStage, slurm: Beside
+) -> None:
+    """And keep it if the bridge crashes before it has labelled the pods."""
+    state, pods = SlurmctldState(slurm), [f"w-{number}" for number in range(3)]
+    await state.save()
+    await create_mixed_gang(three_nodes)
+    for pod in pods:
+        await three_nodes.wait_bound(pod)
+        await three_nodes.report_phase(pod, "Running")
+    old = (await three_nodes.wait_job("w-0")).sluid
+    await state.restore()
+
+    async def replaced() -> list[str]:
+        found = [await three_nodes.get_pod(pod) for pod in pods]
+        assert not any(pod.metadata.deleting for pod in found)
+        jobs = [await three_nodes.slurm.job(pod.metadata.labels[names.JOB_LABEL]) for pod in found]
+        assert all(job.state.running and job.sluid != old for job in jobs)
+        assert jobs[0].nodes == found[0].spec.node_name
+        assert jobs[1].sluid == jobs[2].sluid != jobs[0].sluid
+        assert expand(jobs[1].nodes) == sorted(pod.spec.node_name for pod in found[1:])
+        return [job.sluid for job in jobs]
+
+    jobs = await eventually(replaced, "a new job for each role")
+    await three_nodes.crash()
+    lost = {"labels": {names.JOB_LABEL: "3999998"}, "annotations": {names.SLUID_ANNOTATION: None}}
+    for pod in pods[1:]:
+        await three_nodes.patch_pod(pod, {"metadata": lost})
+    await three_nodes.start()
+    assert await eventually(replaced, "the same jobs again") == jobs
+    assert len(await three_nodes.jobs()) == 2
+    for pod in pods:
+        await three_nodes.report_phase(pod, "Succeeded", 0)
+
+    async def over() -> bool:
+        return await three_nodes.jobs() == []
+
+    await eventually(over, "the end of both jobs")
+
+
+async def test_a_lost_job_is_replaced_on_every_node_where_a_pod_is_left(two_nodes: BridgeStage, slurm: Beside) -> None:
+    state = SlurmctldState(slurm)
+    await state.save()
+    label = await two_nodes.create_batch_job(4, options={names.OPTION + "pods-per-node": "2"})
+    at: dict[str, list[str]] = {}
+    for number in range(4):
+        await two_nodes.create_pod(f"g-{number}", labels=label)
+    for number in range(4):
+        at.setdefault((await two_nodes.wait_bound(f"g-{number}")).spec.node_name, []).append(f"g-{number}")
+        await two_nodes.report_phase(f"g-{number}", "Running")
+    old = (await two_nodes.wait_job("g-0")).sluid
+    left = [there.pop() for there in at.values()]
+    for (ended,) in at.values():
+        await two_nodes.report_phase(ended, "Succeeded", 0)
+    await state.restore()
+
+    async def replaced() -> bool:
+        jobs = [await two_nodes.wait_job(name) for name in left]
+        assert not any([(await two_nodes.get_pod(name)).metadata.deleting for name in left])
+        assert {job.sluid for job in jobs} != {old}
+        return all(job.state.running and set(expand(job.nodes)) == set(two_nodes.nodes) for job in jobs)
+
+    await eventually(replaced, "one new job on both nodes")
+
+
+async def test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time(two_nodes: BridgeStage, slurm: Beside) -> None:
+    state = SlurmctldState(slurm)
+    await state.save()
+    await run_two_pods(two_nodes)
+    await two_nodes.crash()
+    await state.restore()
+    taken = [await occupy(two_nodes, host) for host in two_nodes.nodes]
+    try:
+        await two_nodes.start()
+
+        async def current_reasons() -> dict[str, str]:
+            conditions = {
+                name: find_condition((await two_nodes.get_pod(name)).status.conditions, names.SCHEDULED)
+                for name in ("a", "b")
+            }
+            reasons = {name: condition.reason if condition else "" for name, condition in conditions.items()}
+            assert set(reasons.values()) == {"SlurmJobLost", "EvictionLimited"}, reasons
+            return reasons
+
+        reasons = await eventually(current_reasons, "one pod evicted, one kept by the rate limit")
+        gone, kept = sorted(reasons, key=lambda name: reasons[name] == "EvictionLimited")
+        await two_nodes.wait_evicted(gone, "SlurmJobLost")
+        assert not (await two_nodes.get_pod(kept)).metadata.deleting
+        for job in taken:
+            assert (await two_nodes.slurm.job(job)).state.running  # the bridge leaves the jobs of others alone
+    finally:
+        for job in taken:
+            await two_nodes.slurm.cancel(job)
+
+
+async def test_a_pod_stays_while_its_node_is_refused_for_another_reason_than_other_work(
+    two_nodes: BridgeStage, slurm: Beside
+) -> None:
+    """A refusal alone does not prove that another job has the node: here it drains."""
+    state = SlurmctldState(slurm)
+    await state.save()
+    await run_two_pods(two_nodes)
+    await two_nodes.crash()
+    await state.restore()
+    host = (await two_nodes.get_pod("a")).spec.node_name
+    await two_nodes.slurm.update_node(host, NodeUpdate(state=["DRAIN"], reason="a bad fan"))
+    await two_nodes.start()
+
+    async def kept() -> bool:
+        pod = await two_nodes.get_pod("a")
+        assert not pod.metadata.deleting
+        condition = find_condition(pod.status.conditions, names.SCHEDULED)
+        return condition is not None and condition.reason == "LostJobNotReplaced"
+
+    await eventually(kept, "reason LostJobNotReplaced on a")
+    await two_nodes.slurm.update_node(host, NodeUpdate(state=["UNDRAIN"]))
+
+    async def replaced() -> bool:
+        assert not (await two_nodes.get_pod("a")).metadata.deleting
+        job = await two_nodes.wait_job("a")
+        return job.nodes == host and job.state.running
+
+    await eventually(replaced, "a new job on its node")
+
+
+async def test_hosts_are_registered_again_when_slurm_has_forgotten_every_one(
+    kube: KubeClient, make_lab: MakeLab
+) -> None:
+    """The bridge distrusts an empty list of hosts, but it may add what is missing."""
+    slurm = make_lab(nodes=0, slurm="beside", slurm_nodes=0).slurm
+    async with (
+        Slurm(slurm.url, MintedToken(lambda: slurm.jwt_key, "slurm")) as ctld,
+        bridge_stage(kube, ctld) as stage,
+    ):
+        await stage.start()
+        hosts = {await stage.add_node(1), await stage.add_node(2)}
+        await SlurmctldState(slurm).wipe()
+
+        async def back() -> bool:
+            listing = await ctld.nodes()
+            return {host.name for host in (listing.items if listing else ())} == hosts
+
+        await eventually(back, "both hosts again")
+        await stage.create_pod("after")
+        await stage.wait_bound("after")
+
+
+async def test_a_host_that_is_lost_before_it_was_seen_is_made_again(
+    kube: KubeClient, ctld: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mirror never had the host, so it reports no loss."""
+    read = ctld.nodes
+    lost: list[str] = []
+
+    async def without_changes(since: int | None = None) -> Listing[Host] | None:
+        return await read(since=since) if lost or since is None else None
+
+    monkeypatch.setattr(ctld, "nodes", without_changes)
+    monkeypatch.setattr(reconciler, "REGISTERED_RETRY", 3.0)
+    monkeypatch.setattr(reconciler, "UNKNOWN_RETRY", 3600.0)
+    async with bridge_stage(kube, ctld) as stage:
+        await stage.start()
+        name = await stage.add_node(1)
+        await stage.quiet()
+        await ctld.delete_nodes(name)
+        lost.append(name)
+
+        async def back() -> bool:
+            return (await ctld.node(name)).state.idle
+
+        await eventually(back, "the host again")

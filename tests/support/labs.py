@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The labs of one test process. Labs end with the process, however it ends, because it owns them."""
+
+import os
+import secrets
+
+from slinky.lab import bringup
+from slinky.lab.bringup import LabOptions
+from slinky.lab.lab import Lab
+from slinky.lab.progress import Progress
+
+
+class SessionLabs:
+    """Brings up labs and shares one of them among the tests of the process."""
+
+    def __init__(self) -> None:
+        self._labs: list[Lab] = []
+        self._shared: list[Lab] = []
+
+    def make(self, **options: object) -> Lab:
+        """A lab of its own; `options` are those of `LabOptions`."""
+        name = f"test-{secrets.token_hex(3)}"
+        lab = bringup.up(LabOptions(name=name, owner=os.getpid(), **options), Progress())  # type: ignore[arg-type]
+        self._labs.append(lab)
+        return lab
+
+    def shared(self, nodes: int) -> Lab:
+        """A lab with Slurm and at least so many nodes, if possible one that is up already."""
+        for lab in self._shared:
+            if lab.facts.nodes >= nodes:
+                return lab
+        self._shared.append(self.make(nodes=nodes, slurm="beside"))
+        return self._shared[-1]
+
+    def end(self) -> None:
+        """End every lab, even if one of them fails to end."""
+        errors = []
+        for lab in self._labs:
+            try:
+                bringup.down(lab.name)
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise ExceptionGroup("labs that did not end", errors)
