@@ -18,7 +18,7 @@ async def client(plane: PlainPlane) -> AsyncIterator[KubeClient]:
 
 @pytest.fixture
 async def namespace(client: KubeClient) -> str:
-    """A namespace of its own for each test; the plane is thrown away, so nobody cleans it up."""
+    """A namespace per test; it ends with the control plane."""
     name = f"t-{secrets.token_hex(4)}"
     await client.create(NAMESPACES, {"metadata": {"name": name}})
     return name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small objects for tests."""
+"""Manifests of small objects."""
 
 from typing import Any
 

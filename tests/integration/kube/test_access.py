@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics behind the real API server's word."""
+"""Metrics for those whom the real API server authorizes."""
 
 import aiohttp
 import msgspec
@@ -47,8 +47,8 @@ async def test_metrics_are_read_over_tls_by_those_who_may(
 ) -> None:
     stranger, reader = [await token(client, namespace, name) for name in ("stranger", "reader")]
     await allow(client, namespace, "reader")
-    door = serve_metrics(Health(), host="127.0.0.1", port=0, kubeconfig=str(plane.kubeconfig))
-    async with door as port, aiohttp.ClientSession() as session:
+    server = serve_metrics(Health(), host="127.0.0.1", port=0, kubeconfig=str(plane.kubeconfig))
+    async with server as port, aiohttp.ClientSession() as session:
 
         async def status(path: str = "/metrics", **headers: str) -> int:
             url = f"https://127.0.0.1:{port}{path}"

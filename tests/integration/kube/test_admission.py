@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real API server asks our admission server."""
+"""A real API server calls the admission server."""
 
 import base64
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.kube.objects import config_map
+from tests.support.waiting import eventually
 from tests.unit.kube.pki import self_signed
 
 from slinky.kube import (
@@ -45,14 +47,14 @@ def webhook(url: str, ca: bytes, namespace: str) -> dict[str, Any]:
     }
 
 
-async def judge(ask: AdmissionRequest) -> AdmissionResponse:
-    match ask.new(ConfigMap).data.get("say"):
+async def review(request: AdmissionRequest) -> AdmissionResponse:
+    match request.new(ConfigMap).data.get("answer"):
         case "no":
             return deny("the test says no")
         case "bug":
             raise ZeroDivisionError
         case "change":
-            return AdmissionResponse(patch=({"op": "add", "path": "/data/added", "value": ask.user_info.username},))
+            return AdmissionResponse(patch=({"op": "add", "path": "/data/added", "value": request.user_info.username},))
     return AdmissionResponse(warnings=("mind the gap",))
 
 
@@ -63,25 +65,27 @@ async def test_objects_are_let_in_refused_and_changed_also_after_a_rotation(
     (tmp_path / "crt").write_bytes(certificate)
     (tmp_path / "key").write_bytes(key)
     clock, kind = ManualClock(), hooks("MutatingWebhookConfiguration")
-    app = application({"/judge": judge})
+    app = application({"/review": review})
     async with serve(app, tmp_path / "crt", tmp_path / "key", host="127.0.0.1", port=0, clock=clock) as port:
-        url = f"https://127.0.0.1:{port}/judge"
+        url = f"https://127.0.0.1:{port}/review"
 
         async def configure(ca: bytes) -> None:
             hook = webhook(url, ca, namespace)
             await client.apply(kind, kind.manifest(Key("", namespace), webhooks=[hook]))
 
-        async def create(name: str, say: str) -> ConfigMap | str:
+        async def create(name: str, answer: str) -> ConfigMap | str:
             try:
-                return await client.create(CONFIG_MAPS, config_map(namespace, name, {"say": say}))
+                return await client.create(CONFIG_MAPS, config_map(namespace, name, {"answer": answer}))
             except ApiError as error:
                 return str(error)
 
         await configure(certificate)
-        number = 0
-        while not isinstance(refused := await create(f"probe-{number}", "no"), str):
-            number += 1  # the server takes a moment to restart_on_new_kinds its new webhook
-        assert "the test says no" in refused
+        numbers = itertools.count()
+
+        async def refused() -> bool:  # the server takes a moment to call its new webhook
+            return "the test says no" in str(await create(f"probe-{next(numbers)}", "no"))
+
+        await eventually(refused, "a refusal by the webhook")
         changed = await create("changed", "change")
         assert isinstance(changed, ConfigMap)
         assert changed.data["added"] == "kubernetes-admin"
@@ -91,7 +95,10 @@ async def test_objects_are_let_in_refused_and_changed_also_after_a_rotation(
         (tmp_path / "key").write_bytes(new_key)
         await clock.advance(6.0)
         await configure(new_certificate)
-        while isinstance(found := await create("rotated", "change"), str):
-            assert "certificate" in found  # until the server has noticed the new bundle
-        assert found.data["added"] == "kubernetes-admin"
+
+        async def trusted() -> bool:  # the server takes a moment to read the new bundle
+            rotated = await create("rotated", "change")
+            return isinstance(rotated, ConfigMap) and rotated.data["added"] == "kubernetes-admin"
+
+        await eventually(trusted, "a call with the new certificate")
     await client.delete(kind, Key("", namespace))

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.plane
 
 
 async def test_what_was_created_can_be_read(client: KubeClient, namespace: str) -> None:
-    made = await client.create(CONFIG_MAPS, config_map(namespace, "a", {"x": "1"}))
+    created = await client.create(CONFIG_MAPS, config_map(namespace, "a", {"x": "1"}))
     read = await client.get(CONFIG_MAPS, Key(namespace, "a"))
-    assert read == made
+    assert read == created
     assert read.data == {"x": "1"}
 
 
@@ -89,31 +89,31 @@ async def test_replacing_an_old_version_is_a_conflict(client: KubeClient, namesp
 
 
 async def test_status_is_written_apart_from_spec(client: KubeClient, namespace: str) -> None:
-    made = await client.create(DEPLOYMENTS, deployment(namespace, "a", replicas=3))
-    written = await client.apply_status(DEPLOYMENTS, made.key, {"replicas": 2, "readyReplicas": 1})
+    created = await client.create(DEPLOYMENTS, deployment(namespace, "a", replicas=3))
+    written = await client.apply_status(DEPLOYMENTS, created.key, {"replicas": 2, "readyReplicas": 1})
     assert (written.status.ready_replicas, written.spec.replicas) == (1, 3)
 
 
 async def test_scale_is_read_and_set(client: KubeClient, namespace: str) -> None:
-    made = await client.create(DEPLOYMENTS, deployment(namespace, "a", replicas=3))
-    assert (await client.scale(DEPLOYMENTS, made.key)).spec.replicas == 3
-    assert (await client.set_scale(DEPLOYMENTS, made.key, 5)).spec.replicas == 5
-    assert (await client.get(DEPLOYMENTS, made.key)).spec.replicas == 5
+    created = await client.create(DEPLOYMENTS, deployment(namespace, "a", replicas=3))
+    assert (await client.scale(DEPLOYMENTS, created.key)).spec.replicas == 3
+    assert (await client.set_scale(DEPLOYMENTS, created.key, 5)).spec.replicas == 5
+    assert (await client.get(DEPLOYMENTS, created.key)).spec.replicas == 5
 
 
 async def test_deletion_honours_its_preconditions(client: KubeClient, namespace: str) -> None:
-    made = await client.create(CONFIG_MAPS, config_map(namespace, "a"))
+    created = await client.create(CONFIG_MAPS, config_map(namespace, "a"))
     with pytest.raises(Conflict):
-        await client.delete(CONFIG_MAPS, made.key, uid="somebody-else")
-    assert await client.delete(CONFIG_MAPS, made.key, uid=made.metadata.uid) is None
-    assert await client.find(CONFIG_MAPS, made.key) is None
+        await client.delete(CONFIG_MAPS, created.key, uid="somebody-else")
+    assert await client.delete(CONFIG_MAPS, created.key, uid=created.metadata.uid) is None
+    assert await client.find(CONFIG_MAPS, created.key) is None
 
 
 async def test_an_object_that_lingers_comes_back_from_delete(client: KubeClient, namespace: str) -> None:
     held = config_map(namespace, "a")
     held["metadata"]["finalizers"] = ["test.slinky/hold"]
-    made = await client.create(CONFIG_MAPS, held)
-    lingering = await client.delete(CONFIG_MAPS, made.key)
+    created = await client.create(CONFIG_MAPS, held)
+    lingering = await client.delete(CONFIG_MAPS, created.key)
     assert lingering is not None
     assert lingering.metadata.deleting
 
@@ -129,23 +129,23 @@ async def test_a_pod_that_ran_nowhere_is_gone_at_once_and_another_lingers(client
 
 
 async def test_a_pod_is_bound_once(client: KubeClient, namespace: str) -> None:
-    made = await client.create(PODS, pod(namespace, "a"))
-    await client.bind(made.key, "node-1", uid=made.metadata.uid)
-    assert (await client.get(PODS, made.key)).spec.node_name == "node-1"
+    created = await client.create(PODS, pod(namespace, "a"))
+    await client.bind(created.key, "node-1", uid=created.metadata.uid)
+    assert (await client.get(PODS, created.key)).spec.node_name == "node-1"
     with pytest.raises(Conflict):
-        await client.bind(made.key, "node-2", uid=made.metadata.uid)
+        await client.bind(created.key, "node-2", uid=created.metadata.uid)
 
 
 async def test_binding_another_pod_of_the_same_name_is_refused(client: KubeClient, namespace: str) -> None:
-    made = await client.create(PODS, pod(namespace, "a"))
+    created = await client.create(PODS, pod(namespace, "a"))
     with pytest.raises(Conflict):
-        await client.bind(made.key, "node-1", uid="somebody-else")
+        await client.bind(created.key, "node-1", uid="somebody-else")
 
 
 async def test_an_evicted_pod_is_asked_to_go(client: KubeClient, namespace: str) -> None:
-    made = await client.create(PODS, pod(namespace, "a"))
-    await client.evict(made.key, uid=made.metadata.uid)
-    found = await client.find(PODS, made.key)
+    created = await client.create(PODS, pod(namespace, "a"))
+    await client.evict(created.key, uid=created.metadata.uid)
+    found = await client.find(PODS, created.key)
     assert found is None or found.metadata.deleting
 
 

@@ -34,7 +34,7 @@ from slinky.kube import (
     connect,
 )
 from slinky.kube.auth import BearerTokenFile, StaticBearerToken
-from slinky.kube.metrics import UNDECODABLE_OBJECTS, WATCH_STARTS
+from slinky.kube.metrics import UNDECODABLE_OBJECTS, WATCH_ENDS, WATCH_STARTS
 from slinky.kube.tls import Pem
 from slinky.kube.transport import AioTransport
 from slinky.lab.kubernetes.bare_plane import PlainPlane
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.plane
 
 
 @contextlib.asynccontextmanager
-async def reached(access: Access) -> AsyncIterator[KubeClient]:
+async def open_client(access: Access) -> AsyncIterator[KubeClient]:
     transport = AioTransport(access)
     try:
         yield KubeClient(transport)
@@ -55,7 +55,7 @@ async def reached(access: Access) -> AsyncIterator[KubeClient]:
 async def through_proxy(plane: PlainPlane) -> AsyncIterator[tuple[ApiServerProxy, KubeClient]]:
     async with (
         ApiServerProxy(plane.url, plane.ca).running() as proxy,
-        reached(Access(proxy.url, StaticBearerToken(plane.token))) as client,
+        open_client(Access(proxy.url, StaticBearerToken(plane.token))) as client,
     ):
         yield proxy, client
 
@@ -70,10 +70,15 @@ async def write_some(client: KubeClient, namespace: str, rounds: int) -> None:
             await client.delete(CONFIG_MAPS, Key(namespace, name))
 
 
-async def agrees(client: KubeClient, cache: Cache[ConfigMap], namespace: str) -> None:
-    """The cache becomes equal to what a fresh list says."""
+async def wait_equal(client: KubeClient, cache: Cache[ConfigMap], namespace: str) -> None:
+    """Wait until the cache equals a new list."""
     expected = {item.key: item for item in await client.list(CONFIG_MAPS, namespace=namespace)}
     await eventually(lambda: {item.key: item for item in cache} == expected, "a cache equal to the list")
+
+
+def count_watch_ends() -> float:
+    samples = [sample for metric in WATCH_ENDS.collect() for sample in metric.samples]
+    return sum(sample.value for sample in samples if sample.labels.get("resource") == CONFIG_MAPS.name)
 
 
 @pytest.mark.parametrize("cut", ["time", "bytes"])
@@ -88,7 +93,7 @@ async def test_a_watch_that_is_cut_again_and_again_ends_up_right(
             cache.listen(lambda old, new: absent.append(old.key) if new is None and old else None)
             while proxy.connections <= 3:  # until the stream was really cut a few times
                 await write_some(client, namespace, 60)
-            await agrees(client, cache, namespace)
+            await wait_equal(client, cache, namespace)
         # An absence is only ever concluded for what was deleted: rounds 3, 10, 17 ... of 20 names.
         assert {key.name for key in absent} <= {f"c-{number % 20}" for number in range(60) if number % 7 == 3}
 
@@ -97,18 +102,19 @@ async def test_a_restart_of_the_server_is_survived(plane: PlainPlane, client: Ku
     await write_some(client, namespace, 10)
     async with following(client, namespace) as cache:
         before = len(cache)
+        ends = count_watch_ends()
         await asyncio.to_thread(plane.stop_apiserver)
-        await asyncio.sleep(0.2)
+        await eventually(lambda: count_watch_ends() > ends, "the end of the watch")
         assert len(cache) == before  # an unreachable server is no absence
         await asyncio.to_thread(plane.start_apiserver)
         await client.delete(CONFIG_MAPS, Key(namespace, "c-0"))
         await client.create(CONFIG_MAPS, config_map(namespace, "after"))
-        await agrees(client, cache, namespace)
+        await wait_equal(client, cache, namespace)
 
 
 async def test_a_rotated_server_certificate_is_trusted_when_its_file_is(own_plane: PlainPlane) -> None:
     access = Access(own_plane.url, StaticBearerToken(own_plane.token), ca=Pem(own_plane.ca))
-    async with reached(access) as ours:
+    async with open_client(access) as ours:
         await ours.create(NAMESPACES, {"metadata": {"name": "before"}})
         old = own_plane.ca.read_bytes()
 
@@ -126,9 +132,9 @@ async def test_a_forgotten_history_is_listed_anew(client: KubeClient, namespace:
     await client.create(CONFIG_MAPS, config_map(namespace, "a"))
     cache: Cache[ConfigMap] = Cache(CONFIG_MAPS)
     watch = Watch(client, CONFIG_MAPS, cache, namespace=namespace)
-    watch._version = "1"  # long before anything the server still remembers
-    async with asyncio.TaskGroup() as family:
-        task = family.create_task(watch.run())
+    watch._version = "1"  # older than the history that the server keeps
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(watch.run())
         await eventually(lambda: cache.synced and Key(namespace, "a") in cache, "the object in the cache")
         task.cancel()
 
@@ -146,15 +152,15 @@ async def test_a_busy_server_is_waited_for(plane: PlainPlane, namespace: str) ->
 
 async def test_a_disruption_budget_refuses_an_eviction(client: KubeClient, namespace: str) -> None:
     labels = {"app": "kept"}
-    made = await client.create(PODS, pod(namespace, "a", labels=labels, nodeName="n1"))
+    created = await client.create(PODS, pod(namespace, "a", labels=labels, nodeName="n1"))
     ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    await client.patch(PODS, made.key, {"status": ready}, subresource="status")
+    await client.patch(PODS, created.key, {"status": ready}, subresource="status")
     budget = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", Object)
     spec = {"minAvailable": 1, "selector": {"matchLabels": labels}}
     await client.create(budget, budget.manifest(Key(namespace, "a"), spec=spec))
     with pytest.raises(TooManyRequests):
-        await client.evict(made.key)
-    assert not (await client.get(PODS, made.key)).metadata.deleting
+        await client.evict(created.key)
+    assert not (await client.get(PODS, created.key)).metadata.deleting
 
 
 class LooseSpec(View, frozen=True):
@@ -199,8 +205,8 @@ async def test_an_object_of_an_unexpected_shape_stops_nothing(client: KubeClient
     )
     cache: Cache[Loose] = Cache(LOOSE)
     counted = UNDECODABLE_OBJECTS.labels(LOOSE.name)._value.get()
-    async with asyncio.TaskGroup() as family:
-        task = family.create_task(Watch(client, LOOSE, cache, namespace=namespace).run())
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(Watch(client, LOOSE, cache, namespace=namespace).run())
         await cache.wait_synced(30.0)
         with pytest.raises(Unreadable, match="bad"):
             cache.get(bad)
@@ -237,13 +243,13 @@ async def test_a_rotated_token_is_taken_up_and_the_watch_goes_on(
     file = tmp_path / "token"
     file.write_text(await mint("one"))
     access = Access(plane.url, BearerTokenFile(file, fresh=3600.0), ca=Pem(plane.ca))
-    async with reached(access) as robot, following(robot, namespace) as cache:
+    async with open_client(access) as robot, following(robot, namespace) as cache:
         file.write_text(await mint("two"))
         await client.delete(secrets, Key(namespace, "one"))
         await asyncio.sleep(0.1)
         for number in range(3):
             await robot.create(CONFIG_MAPS, config_map(namespace, f"n-{number}"))
-        await agrees(client, cache, namespace)
+        await wait_equal(client, cache, namespace)
 
 
 async def test_cancelled_requests_leave_no_dirty_connection(client: KubeClient, namespace: str) -> None:
@@ -261,10 +267,10 @@ async def test_cancelled_requests_leave_no_dirty_connection(client: KubeClient, 
         found = await client.get(CONFIG_MAPS, Key(namespace, f"c-{number % 10}"))
         assert (found.metadata.name, len(found.data["x"])) == (f"c-{number % 10}", 20_000 * (number % 10))
 
-    async with asyncio.TaskGroup() as family:
+    async with asyncio.TaskGroup() as tasks:
         for number in range(150):
-            family.create_task(impatient(number))
-            family.create_task(patient(number))
+            tasks.create_task(impatient(number))
+            tasks.create_task(patient(number))
 
 
 async def test_a_server_without_streaming_lists_is_followed_all_the_same() -> None:
@@ -274,5 +280,5 @@ async def test_a_server_without_streaming_lists_is_followed_all_the_same() -> No
             listed = WATCH_STARTS.labels(CONFIG_MAPS.name, "list")._value.get()
             async with following(ours, "default") as cache:
                 await write_some(ours, "default", 10)
-                await agrees(ours, cache, "default")
+                await wait_equal(ours, cache, "default")
             assert WATCH_STARTS.labels(CONFIG_MAPS.name, "list")._value.get() == listed + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What we generate, as a real API server takes it: definitions, quantities, leases, events, discovery."""
+"""Generated definitions, quantities, leases, events and discovery on a real API server."""
 
 import asyncio
 import random
@@ -47,7 +47,7 @@ class Ref(View, frozen=True):
 
 
 class SetSpec(View, frozen=True):
-    """What is wanted."""
+    """The desired state."""
 
     __rules__ = (rule("self.mode != 'Daemon' || self.replicas == 1", "a Daemon has one replica"),)
 
@@ -62,7 +62,7 @@ class SetSpec(View, frozen=True):
 
 
 class SetStatus(View, frozen=True):
-    """What there is."""
+    """The observed state."""
 
     replicas: int = 0
     selector: str = ""
@@ -104,8 +104,8 @@ async def sets(client: KubeClient) -> Resource[Set]:
 
 
 async def test_the_server_fills_in_our_defaults(client: KubeClient, namespace: str, sets: Resource[Set]) -> None:
-    made = await client.create(sets, a_set(namespace, container={"any": {"thing": [1, "two"]}}))
-    assert made.spec == SetSpec(Ref("x"), container={"any": {"thing": [1, "two"]}})
+    created = await client.create(sets, a_set(namespace, container={"any": {"thing": [1, "two"]}}))
+    assert created.spec == SetSpec(Ref("x"), container={"any": {"thing": [1, "two"]}})
 
 
 @pytest.mark.parametrize(
@@ -128,21 +128,21 @@ async def test_the_server_enforces_our_rules(
 
 
 async def test_what_is_immutable_stays(client: KubeClient, namespace: str, sets: Resource[Set]) -> None:
-    made = await client.create(sets, a_set(namespace))
+    created = await client.create(sets, a_set(namespace))
     with pytest.raises(Invalid, match="ref is immutable"):
-        await client.patch(sets, made.key, {"spec": {"ref": {"name": "y"}}})
+        await client.patch(sets, created.key, {"spec": {"ref": {"name": "y"}}})
 
 
 async def test_status_and_scale_work_on_our_kind(client: KubeClient, namespace: str, sets: Resource[Set]) -> None:
-    made = await client.create(sets, a_set(namespace))
+    created = await client.create(sets, a_set(namespace))
     now = datetime.now(UTC)
-    ready = with_condition((), "Ready", True, "AllUp", "all is well", generation=made.metadata.generation, now=now)
+    ready = with_condition((), "Ready", True, "AllUp", "all is well", generation=created.metadata.generation, now=now)
     status = {"replicas": 1, "selector": "a=b", "conditions": condition_manifests(ready)}
-    written = await client.apply_status(sets, made.key, status)
+    written = await client.apply_status(sets, created.key, status)
     assert written.status == SetStatus(1, "a=b", ready)
-    again = await client.apply_status(sets, made.key, status)
+    again = await client.apply_status(sets, created.key, status)
     assert again.metadata.resource_version == written.metadata.resource_version
-    scale = await client.set_scale(sets, made.key, 4)
+    scale = await client.set_scale(sets, created.key, 4)
     assert (scale.spec.replicas, scale.status.replicas, scale.status.selector) == (4, 1, "a=b")
 
 
@@ -178,12 +178,12 @@ async def test_a_kind_that_comes_later_is_noticed(client: KubeClient, namespace:
     later = definition(group, "v1", "Late", "lates", spec=SetSpec, status=SetStatus)
     looks = 0
 
-    def news(served: Discovery) -> str:
+    def new_kinds(served: Discovery) -> str:
         nonlocal looks
         looks += 1
         return "Late" if served.find(group, "Late") else ""
 
-    watching = asyncio.ensure_future(restart_on_new_kinds(client, news, every=0.05))
+    watching = asyncio.ensure_future(restart_on_new_kinds(client, new_kinds, every=0.05))
     await eventually(lambda: looks > 2, "three reads of discovery")
     assert not watching.done()
     await establish(client, later, Resource(f"{group}/v1", "Late", "lates", Object))
@@ -236,8 +236,8 @@ async def test_quantities_are_written_as_the_server_writes_them(client: KubeClie
     texts = [text for text in texts if Quantity.parse(text) < Quantity.of(2**63 - 1)]
     volumes = [{"name": f"v{i}", "emptyDir": {"sizeLimit": text}} for i, text in enumerate(texts)]
     view = PODS.viewed_as(Unstructured)
-    made = await client.create(view, pod(namespace, "a", volumes=volumes), dry_run=True)
-    stored = [volume["emptyDir"]["sizeLimit"] for volume in made.spec["volumes"]]
+    created = await client.create(view, pod(namespace, "a", volumes=volumes), dry_run=True)
+    stored = [volume["emptyDir"]["sizeLimit"] for volume in created.spec["volumes"]]
     for text, kept in zip(texts, stored, strict=False):
         # The server keeps some texts as they came; those that it rewrote, it rewrote as we do.
         assert kept in (text, canonical(text))
@@ -245,7 +245,7 @@ async def test_quantities_are_written_as_the_server_writes_them(client: KubeClie
     assert sum(kept != text for text, kept in zip(texts, stored, strict=False)) > 30
 
 
-class Jumpy(SystemClock):
+class JumpingClock(SystemClock):
     """A wall clock that jumps by days."""
 
     def __init__(self) -> None:
@@ -256,11 +256,11 @@ class Jumpy(SystemClock):
 
 
 async def test_two_candidates_with_mad_clocks_elect_one(client: KubeClient, namespace: str) -> None:
-    terms = LeaseTiming(duration=3.0, give_up=2.0, every=0.2)
+    timing = LeaseTiming(duration=3.0, give_up=2.0, every=0.2)
     lease, leading, turns = Key(namespace, "lease"), set[str](), list[str]()
 
     async def candidate(name: str) -> None:
-        mad = KubeClient(client.transport, clock=Jumpy())
+        candidate_client = KubeClient(client.transport, clock=JumpingClock())
 
         async def work() -> None:
             leading.add(name)
@@ -271,7 +271,7 @@ async def test_two_candidates_with_mad_clocks_elect_one(client: KubeClient, name
             finally:
                 leading.discard(name)
 
-        await Election(mad, lease, name, timing=terms).lead(work)
+        await Election(candidate_client, lease, name, timing=timing).lead(work)
 
     tasks = {name: asyncio.ensure_future(candidate(name)) for name in ("one", "two")}
     try:
@@ -288,17 +288,17 @@ async def test_two_candidates_with_mad_clocks_elect_one(client: KubeClient, name
 
 
 async def test_events_are_written_and_counted_up(client: KubeClient, namespace: str) -> None:
-    made = await client.create(PODS, pod(namespace, "a"))
+    created = await client.create(PODS, pod(namespace, "a"))
     recorder = EventRecorder(client, "test")
     for _ in range(2):
-        recorder.record(PODS.reference(made), "Waiting", "Waiting for 3 jobs.", warning=True)
+        recorder.record(PODS.reference(created), "Waiting", "Waiting for 3 jobs.", warning=True)
         await recorder.flush()
-    events = Resource("v1", "Event", "events", Noted)
-    (found,) = await client.list(events, namespace=namespace, fields=f"involvedObject.uid={made.metadata.uid}")
+    events = Resource("v1", "Event", "events", CountedEvent)
+    (found,) = await client.list(events, namespace=namespace, fields=f"involvedObject.uid={created.metadata.uid}")
     assert (found.count, found.type, found.reason) == (2, "Warning", "Waiting")
 
 
-class Noted(Object, frozen=True):
+class CountedEvent(Object, frozen=True):
     count: int = 0
     type: str = ""
     reason: str = ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cache that follows a real API server stays equal to it, whatever happens on the way."""
+"""Caches, watches and controllers on a real API server."""
 
 import asyncio
 import contextlib
@@ -33,8 +33,8 @@ pytestmark = pytest.mark.plane
 async def following(client: KubeClient, namespace: str, **options: Any) -> AsyncIterator[Cache[Any]]:
     cache = Cache(CONFIG_MAPS, indexes={"app": by_label("app")})
     watch = Watch(client, CONFIG_MAPS, cache, namespace=namespace, **options)
-    async with asyncio.TaskGroup() as family:
-        task = family.create_task(watch.run())
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(watch.run())
         try:
             await cache.wait_synced(30.0)
             yield cache

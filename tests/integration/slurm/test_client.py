@@ -37,6 +37,7 @@ from slinky.slurm import (
 )
 from slinky.slurm.accounting import account_requests, accounting_jobs, qos, views
 from slinky.slurm.accounting.accounting_jobs import AccountingJob
+from slinky.slurm.model.partitions import Partition
 
 
 @pytest.fixture
@@ -75,21 +76,21 @@ async def test_the_newest_version_is_negotiated(client: SlurmClient) -> None:
 
 
 async def test_a_job_lives_and_ends(clean: SlurmClient) -> None:
-    made = await clean.allocate(external_job(tres_per_node="gres/gpu:h100:2", comment="uid-1"))
-    job = await clean.job(made.job_id)
+    submitted = await clean.allocate(external_job(tres_per_node="gres/gpu:h100:2", comment="uid-1"))
+    job = await clean.job(submitted.job_id)
     assert job.state.running
     assert job.comment == "uid-1"
     assert await clean.job(job.sluid) == job
-    (place,) = await clean.resources(made.job_id)
+    (place,) = await clean.resources(submitted.job_id)
     assert place.node == job.nodes
     assert [conf.gres.parse_indices(gres.index or "") for gres in place.gres] == [(0, 1)]
-    assert [status.state.base for status in await clean.job_states([made.job_id])] == ["RUNNING"]
-    assert await clean.update_job(made.job_id, JobRequest(comment="uid-2", time_limit=number(30))) == ()
-    assert (await clean.job(made.job_id)).time_limit.value == 30
+    assert [status.state.base for status in await clean.job_states([submitted.job_id])] == ["RUNNING"]
+    assert await clean.update_job(submitted.job_id, JobRequest(comment="uid-2", time_limit=number(30))) == ()
+    assert (await clean.job(submitted.job_id)).time_limit.value == 30
     await clean.cancel(job.sluid)
-    assert (await clean.job(made.job_id)).state.base == "CANCELLED"
+    assert (await clean.job(submitted.job_id)).state.base == "CANCELLED"
     with pytest.raises(SlurmConflict):
-        await clean.update_job(made.job_id, JobRequest(comment="too late"))
+        await clean.update_job(submitted.job_id, JobRequest(comment="too late"))
 
 
 async def test_a_batch_job_runs_and_can_be_requeued(clean: SlurmClient) -> None:
@@ -98,25 +99,25 @@ async def test_a_batch_job_runs_and_can_be_requeued(clean: SlurmClient) -> None:
         name="batch", script=script, partition="work", account="lab",
         environment=["PATH=/bin:/usr/bin"], current_working_directory="/tmp", hold=True,
     )  # fmt: skip
-    made = await clean.submit(job)
-    assert (await clean.job(made.job_id)).state.pending
+    submitted = await clean.submit(job)
+    assert (await clean.job(submitted.job_id)).state.pending
     with pytest.raises(Rejected):
-        await clean.requeue([made.job_id])
-    await clean.cancel(made.job_id)
+        await clean.requeue([submitted.job_id])
+    await clean.cancel(submitted.job_id)
 
 
 async def test_a_heterogeneous_job_shows_its_components(clean: SlurmClient) -> None:
-    made = await clean.submit(external_job(hold=True), external_job(hold=True, name="second"))
-    components = await clean.job_components(made.job_id)
+    submitted = await clean.submit(external_job(hold=True), external_job(hold=True, name="second"))
+    components = await clean.job_components(submitted.job_id)
     assert [job.het_job_offset.whole for job in components] == [0, 1]
-    assert components[0].het_job_id.whole == made.job_id
+    assert components[0].het_job_id.whole == submitted.job_id
 
 
 async def test_jobs_are_cancelled_in_bulk_and_refusals_are_named(clean: SlurmClient) -> None:
-    made = [(await clean.submit(external_job(hold=True))).job_id for _ in range(3)]
-    refused = await clean.cancel_many(JobSelection(jobs=[*map(str, made), "999999"]))
+    jobs = [(await clean.submit(external_job(hold=True))).job_id for _ in range(3)]
+    refused = await clean.cancel_many(JobSelection(jobs=[*map(str, jobs), "999999"]))
     assert [(problem.number, problem.source) for problem in refused] == [(2017, "999999")]
-    states = await clean.job_states(made)
+    states = await clean.job_states(jobs)
     assert [status.state.base for status in states] == ["CANCELLED"] * 3
 
 
@@ -152,17 +153,17 @@ async def test_a_full_cluster_says_busy_at_once(clean: SlurmClient) -> None:
 
 async def test_a_job_id_of_our_choice_makes_creation_idempotent(clean: SlurmClient) -> None:
     chosen = 800_000 + int(time.time()) % 100_000
-    made = await clean.submit(external_job(job_id=chosen, user_id="alice", hold=True))
-    assert made.job_id == chosen
+    submitted = await clean.submit(external_job(job_id=chosen, user_id="alice", hold=True))
+    assert submitted.job_id == chosen
     with pytest.raises(SlurmConflict):
         await clean.submit(external_job(job_id=chosen, user_id="alice", hold=True))
     await clean.cancel(chosen)
 
 
 async def test_a_field_that_slurm_ignores_is_a_warning(clean: SlurmClient) -> None:
-    made = await clean.submit(external_job(hold=True))
+    submitted = await clean.submit(external_job(hold=True))
     body = JobRequest(script="#!/bin/sh\n")
-    assert isinstance(await clean.update_job(made.job_id, body), tuple)
+    assert isinstance(await clean.update_job(submitted.job_id, body), tuple)
 
 
 async def test_nodes_come_change_and_go(clean: SlurmClient) -> None:
@@ -210,10 +211,8 @@ async def test_reservations_come_and_go(clean: SlurmClient) -> None:
 
 
 async def test_partitions_come_and_go(clean: SlurmClient, slurm: Beside) -> None:
-    node = (await clean.partition("ext")).nodes
-    made = msgspec.structs.replace(await clean.partition("work"), name="fresh")
-    assert node.configured == "k[001-004]"
-    await clean.write_partitions(msgspec.convert({"name": "fresh", "nodes": {"configured": "c1"}}, type(made)))
+    assert (await clean.partition("ext")).nodes.configured == "k[001-004]"
+    await clean.write_partitions(msgspec.convert({"name": "fresh", "nodes": {"configured": "c1"}}, Partition))
     try:
         assert (await clean.partition("fresh")).nodes.configured == "c1"
     finally:
@@ -264,12 +263,12 @@ async def test_accounts_users_and_qos_come_and_go(clean: SlurmClient) -> None:
 
 
 async def test_the_outcome_of_a_job_can_be_recorded(clean: SlurmClient) -> None:
-    made = await clean.allocate(external_job(time_limit=INFINITE))
-    sluid = (await clean.job(made.job_id)).sluid
-    await clean.cancel(made.job_id)
+    submitted = await clean.allocate(external_job(time_limit=INFINITE))
+    sluid = (await clean.job(submitted.job_id)).sluid
+    await clean.cancel(submitted.job_id)
 
     async def ended() -> AccountingJob:
-        record = await clean.accounting.job(made.job_id)
+        record = await clean.accounting.job(submitted.job_id)
         assert record.sluid == sluid
         assert record.state.ended
         return record
@@ -277,19 +276,19 @@ async def test_the_outcome_of_a_job_can_be_recorded(clean: SlurmClient) -> None:
     await eventually(ended, "the end of the job in accounting")
     for status, code in ((wait_status(3), 3), (wait_status(0, signal=9), 137), (wait_status(0), 0)):
         outcome = accounting_jobs.JobOutcome(extra="{}", derived_exit_code=status)
-        await clean.accounting.write_outcome(made.job_id, outcome)
-        assert (await clean.accounting.job(made.job_id)).derived_exit_code.code == code
+        await clean.accounting.write_outcome(submitted.job_id, outcome)
+        assert (await clean.accounting.job(submitted.job_id)).derived_exit_code.code == code
     with pytest.raises(SlurmNotFound):
         await clean.accounting.write_outcome(2**26, outcome)
     recent = await clean.accounting.jobs(start_time=int(time.time()) - 3600, users=["slurm"])
-    assert made.job_id in {job.job_id for job in recent}
+    assert submitted.job_id in {job.job_id for job in recent}
 
 
 async def test_a_service_token_acts_for_users(slurm: Beside) -> None:
     async with SlurmClient(slurm.url, slurm.token(), user="alice") as client:
-        made = await client.submit(external_job(hold=True))
-        assert (await client.job(made.job_id)).user_name == "alice"
-        await client.cancel(made.job_id)
+        submitted = await client.submit(external_job(hold=True))
+        assert (await client.job(submitted.job_id)).user_name == "alice"
+        await client.cancel(submitted.job_id)
     async with SlurmClient(slurm.url, slurm.token("alice"), user="slurm") as client:
         with pytest.raises(AuthError):
             await client.licenses()

@@ -98,23 +98,23 @@ async def test_no_fault_is_an_absence(name: str, cautious: SlurmClient, proxy: S
 async def test_a_blind_mirror_knows_that_it_is_blind_and_misses_nothing(
     name: str, cautious: SlurmClient, client: SlurmClient, proxy: SlurmrestdProxy
 ) -> None:
-    made = await client.allocate(external_job())
+    submitted = await client.allocate(external_job())
     async with Mirror(cautious, intervals=LIVELY) as mirror:
-        mirror.track(made.job_id)
+        mirror.track(submitted.job_id)
         await mirror.synced()
         nodes = set(mirror.nodes)
         with mirror.subscribe(ObjectKind.JOB, ObjectKind.NODE) as feed:
             proxy.fault = FAULTS[name][0]
             await wait_reachable(mirror, reachable=False)
-            await client.cancel(made.job_id)
+            await client.cancel(submitted.job_id)
             assert set(mirror.nodes) == nodes
             assert mirror.nodes.presence("k001", within=0.0) is Presence.UNKNOWN
             assert mirror.nodes.presence("nowhere", within=0.0) is Presence.UNKNOWN
-            assert mirror.lookup_job(made.job_id, within=0.0).presence is Presence.UNKNOWN
+            assert mirror.lookup_job(submitted.job_id, within=0.0).presence is Presence.UNKNOWN
             assert absences(feed) == []
             proxy.fault = None
             await wait_reachable(mirror, reachable=True)
-            await next_change(feed, becomes(made.job_id, "CANCELLED"))
+            await next_change(feed, becomes(submitted.job_id, "CANCELLED"))
         assert set(mirror.nodes) == nodes
 
 
@@ -148,13 +148,13 @@ async def test_an_empty_node_list_takes_no_node_away(cautious: SlurmClient, prox
 async def test_an_empty_job_list_ends_no_job(
     cautious: SlurmClient, client: SlurmClient, proxy: SlurmrestdProxy
 ) -> None:
-    made = [(await client.submit(external_job(hold=True))).job_id for _ in range(8)]
+    jobs = [(await client.submit(external_job(hold=True))).job_id for _ in range(8)]
     try:
         async with Mirror(cautious, intervals=LIVELY) as mirror:
-            for job in made:
+            for job in jobs:
                 mirror.track(job)
             with mirror.subscribe(ObjectKind.JOB) as feed:
-                await next_change(feed, becomes(made[-1], "PENDING"))
+                await next_change(feed, becomes(jobs[-1], "PENDING"))
                 await mirror.refresh()
                 proxy.fault = on_path("/jobs/state/", empty("jobs"))
 
@@ -163,29 +163,29 @@ async def test_an_empty_job_list_ends_no_job(
                     return bool(mirror.jobs.unconfirmed_loss)
 
                 await eventually(doubted, "doubt in the empty list")
-                assert mirror.lookup_job(made[0]).presence is Presence.UNKNOWN
+                assert mirror.lookup_job(jobs[0]).presence is Presence.UNKNOWN
                 assert absences(feed) == []
                 proxy.fault = None
                 await mirror.refresh()
-                assert mirror.lookup_job(made[0]).presence is Presence.PRESENT
+                assert mirror.lookup_job(jobs[0]).presence is Presence.PRESENT
     finally:
-        await client.cancel_many(JobSelection(jobs=[str(job) for job in made]))
+        await client.cancel_many(JobSelection(jobs=[str(job) for job in jobs]))
 
 
 async def test_one_job_that_a_list_lacks_is_looked_up_before_it_is_called_gone(
     cautious: SlurmClient, client: SlurmClient, proxy: SlurmrestdProxy
 ) -> None:
-    made = await client.submit(external_job(hold=True))
+    submitted = await client.submit(external_job(hold=True))
     async with Mirror(cautious, intervals=LIVELY, all_jobs=False) as mirror:
         with mirror.subscribe(ObjectKind.JOB) as feed:
-            mirror.track(made.job_id)
-            await next_change(feed, becomes(made.job_id, "PENDING"))
+            mirror.track(submitted.job_id)
+            await next_change(feed, becomes(submitted.job_id, "PENDING"))
             proxy.fault = on_path("/jobs/state/", empty("jobs"))
             await mirror.refresh()
             assert proxy.faults
-            assert mirror.lookup_job(made.job_id).presence is Presence.PRESENT
+            assert mirror.lookup_job(submitted.job_id).presence is Presence.PRESENT
             assert len(feed) == 0
-    await client.cancel(made.job_id)
+    await client.cancel(submitted.job_id)
 
 
 async def test_an_expired_token_is_an_auth_error_everywhere(slurm: Beside) -> None:
@@ -211,8 +211,8 @@ async def test_without_slurmdbd_only_accounting_fails(slurm: Beside, client: Slu
     try:
         with pytest.raises(DatabaseUnreachable):
             await client.accounting.accounts()
-        made = await client.allocate(external_job())
-        await client.cancel(made.job_id)
+        submitted = await client.allocate(external_job())
+        await client.cancel(submitted.job_id)
     finally:
         slurm.start("slurmdbd")
     assert await client.accounting.accounts()
@@ -245,49 +245,49 @@ async def test_without_accounting_only_partitions_are_out_of_sight(slurm: Beside
 async def test_without_slurmrestd_the_mirror_is_blind_and_then_sees_again(slurm: Beside, client: SlurmClient) -> None:
     async with Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
-        made = await client.allocate(external_job())
-        mirror.track(made.job_id)
+        submitted = await client.allocate(external_job())
+        mirror.track(submitted.job_id)
         with mirror.subscribe(ObjectKind.JOB) as feed:
-            await next_change(feed, becomes(made.job_id, "RUNNING"))
+            await next_change(feed, becomes(submitted.job_id, "RUNNING"))
             slurm.stop("slurmrestd")
             try:
                 with pytest.raises(TransportError):
                     await client.ping()
                 await wait_reachable(mirror, reachable=False)
                 assert mirror.nodes.presence("k001", within=0.0) is Presence.UNKNOWN
-                slurm.exec("scancel", str(made.job_id))
+                slurm.exec("scancel", str(submitted.job_id))
             finally:
                 slurm.start("slurmrestd")
             await wait_reachable(mirror, reachable=True)
-            await next_change(feed, becomes(made.job_id, "CANCELLED"))
+            await next_change(feed, becomes(submitted.job_id, "CANCELLED"))
 
 
 async def test_without_slurmctld_nothing_is_known_and_nothing_is_lost(slurm: Beside, client: SlurmClient) -> None:
-    made = await client.submit(external_job(hold=True))
+    submitted = await client.submit(external_job(hold=True))
     async with Mirror(client, intervals=LIVELY) as mirror:
-        mirror.track(made.job_id)
+        mirror.track(submitted.job_id)
         with mirror.subscribe(ObjectKind.JOB, ObjectKind.NODE) as feed:
-            await next_change(feed, becomes(made.job_id, "PENDING"))
+            await next_change(feed, becomes(submitted.job_id, "PENDING"))
             await mirror.synced()
             nodes = set(mirror.nodes)
             slurm.stop("slurmctld", signal=15)
             try:
                 with pytest.raises(SlurmctldUnreachable):
-                    await client.job(made.job_id)
+                    await client.job(submitted.job_id)
                 with pytest.raises(SlurmctldUnreachable):
-                    await client.cancel(made.job_id)
+                    await client.cancel(submitted.job_id)
                 assert not await client.up()
                 await wait_reachable(mirror, reachable=False)
-                assert mirror.lookup_job(made.job_id, within=0.0).presence is Presence.UNKNOWN
+                assert mirror.lookup_job(submitted.job_id, within=0.0).presence is Presence.UNKNOWN
                 assert absences(feed) == []
             finally:
                 slurm.start("slurmctld")
             await wait_reachable(mirror, reachable=True)
             await mirror.refresh()
             assert set(mirror.nodes) == nodes
-            assert mirror.lookup_job(made.job_id).presence is Presence.PRESENT
-            await client.cancel(made.job_id)
-            await next_change(feed, becomes(made.job_id, "CANCELLED"))
+            assert mirror.lookup_job(submitted.job_id).presence is Presence.PRESENT
+            await client.cancel(submitted.job_id)
+            await next_change(feed, becomes(submitted.job_id, "CANCELLED"))
 
 
 async def test_a_job_lost_in_a_crash_is_not_taken_for_the_one_that_got_its_id(
@@ -296,24 +296,24 @@ async def test_a_job_lost_in_a_crash_is_not_taken_for_the_one_that_got_its_id(
     async with Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
         for _ in range(12):
-            made = await client.submit(external_job(hold=True, comment="first"))
-            mirror.track(made.job_id)
+            submitted = await client.submit(external_job(hold=True, comment="first"))
+            mirror.track(submitted.job_id)
             with mirror.subscribe(ObjectKind.JOB) as feed:
-                change = await next_change(feed, becomes(made.job_id, "PENDING"))
+                change = await next_change(feed, becomes(submitted.job_id, "PENDING"))
             sluid = change.after.sluid
             slurm.stop("slurmctld", signal=9)
             slurm.start("slurmctld")
             second = await submit_when_possible(client)
-            if second == made.job_id:
+            if second == submitted.job_id:
                 break
-            mirror.forget(made.job_id)
+            mirror.forget(submitted.job_id)
         else:
             pytest.fail("slurmctld saved its state in time, twelve times in a row")
         assert (await client.job(second)).sluid != sluid
         await eventually(
-            lambda: mirror.lookup_job(made.job_id, sluid).presence is Presence.ABSENT, "the absence of the job"
+            lambda: mirror.lookup_job(submitted.job_id, sluid).presence is Presence.ABSENT, "the absence of the job"
         )
-        record = mirror.lookup_job(made.job_id, sluid).record
+        record = mirror.lookup_job(submitted.job_id, sluid).record
         assert record is not None
         assert record.lost
         assert not record.state.ended

@@ -51,9 +51,9 @@ def becomes(key: object, base: str) -> Callable[[Change], bool]:
 
 @pytest.fixture
 async def mirror(client: SlurmClient) -> AsyncIterator[Mirror]:
-    async with Mirror(client) as made:
-        await made.synced()
-        yield made
+    async with Mirror(client) as mirror:
+        await mirror.synced()
+        yield mirror
     await client.cancel_many(JobSelection(user_name="slurm"))
 
 
@@ -78,29 +78,29 @@ async def test_everything_is_seen(mirror: Mirror) -> None:
 
 async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: SlurmClient) -> None:
     with mirror.subscribe(ObjectKind.JOB) as feed:
-        made = await client.submit(external_job(tres_per_node="gres/gpu:h100:2", comment="uid"))
-        mirror.track(made.job_id)
-        started = (await next_change(feed, becomes(made.job_id, "RUNNING"))).after
+        submitted = await client.submit(external_job(tres_per_node="gres/gpu:h100:2", comment="uid"))
+        mirror.track(submitted.job_id)
+        started = (await next_change(feed, becomes(submitted.job_id, "RUNNING"))).after
         assert isinstance(started, JobRecord)
         assert started.detail is not None
         assert started.detail.comment == "uid"
         assert started.sluid == started.detail.sluid
         assert started.resources is not None
         assert [(gres.count, gres.index) for gres in started.resources[0].gres] == [(2, "0-1")]
-        assert mirror.lookup_job(made.job_id, started.sluid).presence is Presence.PRESENT
-        assert mirror.lookup_job(made.job_id, "another").presence is Presence.UNKNOWN
-        await client.cancel(made.job_id)
-        ended = (await next_change(feed, becomes(made.job_id, "CANCELLED"))).after
+        assert mirror.lookup_job(submitted.job_id, started.sluid).presence is Presence.PRESENT
+        assert mirror.lookup_job(submitted.job_id, "another").presence is Presence.UNKNOWN
+        await client.cancel(submitted.job_id)
+        ended = (await next_change(feed, becomes(submitted.job_id, "CANCELLED"))).after
         assert isinstance(ended, JobRecord)
         assert ended.detail is not None
         assert ended.detail.state.ended
-    mirror.forget(made.job_id)
+    mirror.forget(submitted.job_id)
 
 
 async def test_a_job_that_was_just_made_can_be_read_at_once(mirror: Mirror, client: SlurmClient) -> None:
-    made = await client.allocate(external_job(comment="uid"))
-    await mirror.read_job(made.job_id)
-    found = mirror.jobs[str(made.job_id)]
+    submitted = await client.allocate(external_job(comment="uid"))
+    await mirror.read_job(submitted.job_id)
+    found = mirror.jobs[str(submitted.job_id)]
     assert found.state.running
     assert found.sluid
     assert found.resources
@@ -109,27 +109,27 @@ async def test_a_job_that_was_just_made_can_be_read_at_once(mirror: Mirror, clie
 async def test_a_crowd_of_ends_is_told_whole_and_in_the_end_with_all_there_is_to_know(
     mirror: Mirror, client: SlurmClient
 ) -> None:
-    made = [str((await client.submit(external_job(hold=True))).job_id) for _ in range(3 * MANY_ENDS)]
+    jobs = [str((await client.submit(external_job(hold=True))).job_id) for _ in range(3 * MANY_ENDS)]
     with mirror.subscribe(ObjectKind.JOB) as feed:
-        for job in made:
+        for job in jobs:
             await mirror.read_job(job)
-        await client.cancel_many(JobSelection(jobs=made))
-        for job in made:
+        await client.cancel_many(JobSelection(jobs=jobs))
+        for job in jobs:
             if not mirror.jobs[job].state.ended:
                 await next_change(feed, becomes(job, "CANCELLED"))
-        while not all((detail := mirror.jobs[job].detail) and detail.state.ended for job in made):
-            await next_change(feed, lambda change: change.key in made)
+        while not all((detail := mirror.jobs[job].detail) and detail.state.ended for job in jobs):
+            await next_change(feed, lambda change: change.key in jobs)
 
 
 async def test_a_waiting_job_that_is_cancelled_by_somebody_else_is_told(
     mirror: Mirror, client: SlurmClient, slurm: Beside
 ) -> None:
-    made = await client.submit(external_job(hold=True))
+    submitted = await client.submit(external_job(hold=True))
     with mirror.subscribe(ObjectKind.JOB) as feed:
-        mirror.track(made.job_id)
-        await next_change(feed, becomes(made.job_id, "PENDING"))
-        slurm.exec("scancel", str(made.job_id))
-        await next_change(feed, becomes(made.job_id, "CANCELLED"))
+        mirror.track(submitted.job_id)
+        await next_change(feed, becomes(submitted.job_id, "PENDING"))
+        slurm.exec("scancel", str(submitted.job_id))
+        await next_change(feed, becomes(submitted.job_id, "CANCELLED"))
 
 
 async def test_jobs_that_nobody_tracks_are_told_too(mirror: Mirror, slurm: Beside) -> None:
@@ -179,12 +179,12 @@ async def test_only_tracked_jobs_are_asked_for_when_that_is_wanted(client: Slurm
     other = await client.submit(external_job(hold=True))
     async with Mirror(client, all_jobs=False) as mirror:
         await mirror.synced()
-        made = await client.submit(external_job(hold=True))
+        submitted = await client.submit(external_job(hold=True))
         with mirror.subscribe(ObjectKind.JOB) as feed:
-            mirror.track(made.job_id)
-            await next_change(feed, becomes(made.job_id, "PENDING"))
+            mirror.track(submitted.job_id)
+            await next_change(feed, becomes(submitted.job_id, "PENDING"))
         assert str(other.job_id) not in mirror.jobs
-    await client.cancel_many(JobSelection(jobs=[str(made.job_id), str(other.job_id)]))
+    await client.cancel_many(JobSelection(jobs=[str(submitted.job_id), str(other.job_id)]))
 
 
 async def test_a_ring_makes_the_mirror_look_at_once(client: SlurmClient, slurm: Beside, slurm_lab: Lab) -> None:
@@ -193,10 +193,10 @@ async def test_a_ring_makes_the_mirror_look_at_once(client: SlurmClient, slurm: 
     async with Mirror(client, intervals=lazy) as mirror, Doorbell(mirror.request_refresh, host=here) as bell:
         await mirror.synced()
         with mirror.subscribe(ObjectKind.JOB) as feed:
-            made = await client.allocate(external_job())
+            submitted = await client.allocate(external_job())
             slurm.exec("bash", "-c", f"echo rung > /dev/udp/{here}/{bell.port}")
-            await next_change(feed, becomes(made.job_id, "RUNNING"))
-    await client.cancel(made.job_id)
+            await next_change(feed, becomes(submitted.job_id, "RUNNING"))
+    await client.cancel(submitted.job_id)
 
 
 async def test_an_idle_mirror_never_reads_a_list_of_jobs_in_full(slurm: Beside) -> None:
@@ -212,22 +212,22 @@ async def test_an_idle_mirror_never_reads_a_list_of_jobs_in_full(slurm: Beside) 
 async def test_the_reason_of_a_waiting_job_is_kept_fresh(client: SlurmClient) -> None:
     intervals = PollingIntervals(pending_job=0.1, idle_jobs=0.2, active_jobs=0.1)
     async with Mirror(client, intervals=intervals) as mirror:
-        made = await client.submit(external_job(hold=True, priority=number(0)))
+        submitted = await client.submit(external_job(hold=True, priority=number(0)))
         with mirror.subscribe(ObjectKind.JOB) as feed:
-            mirror.track(made.job_id)
-            await next_change(feed, becomes(made.job_id, "PENDING"))
-            await client.update_job(made.job_id, external_job(comment="changed", flags=None, hold=True))
+            mirror.track(submitted.job_id)
+            await next_change(feed, becomes(submitted.job_id, "PENDING"))
+            await client.update_job(submitted.job_id, external_job(comment="changed", flags=None, hold=True))
             await next_change(feed, lambda change: change.after.detail.comment == "changed")
-    await client.cancel(made.job_id)
+    await client.cancel(submitted.job_id)
 
 
 async def test_heterogeneous_jobs_are_followed_like_others(mirror: Mirror, client: SlurmClient) -> None:
-    made = [await client.submit(external_job(hold=True), external_job(hold=True)) for _ in range(7)]
+    jobs = [await client.submit(external_job(hold=True), external_job(hold=True)) for _ in range(7)]
     with mirror.subscribe(ObjectKind.JOB) as feed:
-        for job in made:
+        for job in jobs:
             mirror.track(job.job_id)
-        await next_change(feed, becomes(made[-1].job_id, "PENDING"))
+        await next_change(feed, becomes(jobs[-1].job_id, "PENDING"))
         await mirror.refresh()
         assert mirror.nodes.unconfirmed_loss is None
-        await client.cancel(made[0].job_id)
-        await next_change(feed, becomes(made[0].job_id, "CANCELLED"))
+        await client.cancel(jobs[0].job_id)
+        await next_change(feed, becomes(jobs[0].job_id, "CANCELLED"))
