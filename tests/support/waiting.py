@@ -29,7 +29,7 @@ QUIET = 1.5
 
 
 @overload
-async def eventually(check: Callable[[], Awaitable[T]], what: str, seconds: float = LIMIT) -> T: ...
+async def eventually(check: Callable[[], Awaitable[T | None]], what: str, seconds: float = LIMIT) -> T: ...
 @overload
 async def eventually(check: Callable[[], bool], what: str, seconds: float = LIMIT) -> bool: ...
 async def eventually(check: Callable[[], Any], what: str, seconds: float = LIMIT) -> Any:
@@ -50,7 +50,7 @@ async def eventually(check: Callable[[], Any], what: str, seconds: float = LIMIT
         await asyncio.sleep(_pause(begin))
 
 
-def until(check: Callable[[], T], what: str, seconds: float = LIMIT) -> T:
+def until(check: Callable[[], T | None], what: str, seconds: float = LIMIT) -> T:
     """The first true answer of a check, for tests without an event loop."""
     end = time.monotonic() + seconds
     last: object
@@ -77,6 +77,18 @@ async def quiescent(observe: Callable[[], object], what: str, seconds: float = L
             raise AssertionError(f"{what} was not quiescent within {seconds:.0f} s; last: {last!r}")
         await asyncio.sleep(PAUSE)
         if (now := await _answer(observe)) != last:
+            last, since = now, time.monotonic()
+
+
+def until_quiescent(observe: Callable[[], object], what: str, seconds: float = LIMIT) -> None:
+    """The same as `quiescent`, for tests without an event loop."""
+    end = time.monotonic() + seconds
+    last, since = observe(), time.monotonic()
+    while time.monotonic() - since < QUIET:
+        if time.monotonic() >= end:
+            raise AssertionError(f"{what} was not quiescent within {seconds:.0f} s; last: {last!r}")
+        time.sleep(PAUSE)
+        if (now := observe()) != last:
             last, since = now, time.monotonic()
 
 

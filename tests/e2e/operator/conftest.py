@@ -1,41 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-import secrets
-import subprocess
-import sys
+"""One site per file, which each file fills by its function `build`; a failed test gives the next one a new site."""
+
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import ModuleType
 
 import pytest
-from tests.e2e.operator.site import Operator, Site, cluster, until
+from tests.e2e.operator.site import OperatorSite, operator_site
+from tests.support.shared_stage import SharedStage, lend
 
 from slinky.lab.lab import Lab
 
 
-@pytest.fixture(scope="module")
-def site(lab: Lab) -> Iterator[Site]:
-    """A namespace with the manifests of a cluster."""
-    crds = subprocess.run([sys.executable, "-m", "slinky.api.crds"], capture_output=True, text=True, check=True)
-    lab.kubectl("apply", "--server-side", "-f", "-", input=crds.stdout)
-    name = f"op-{secrets.token_hex(3)}"
-    lab.kubectl("create", "namespace", name)
-    yield Site(lab, name)
-    lab.kubectl("delete", "namespace", name, "--wait=false")
+@contextmanager
+def built_site(lab: Lab, folder: Path, module: ModuleType) -> Iterator[OperatorSite]:
+    """A site that the function `build` of the test file has filled."""
+    with operator_site(lab, folder) as site:
+        module.build(site)
+        yield site
 
 
 @pytest.fixture(scope="module")
-def operator(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """The operator, working in that namespace only."""
-    found = Operator(site.lab, site.namespace, tmp_path_factory.mktemp("operator") / "log")
-    found.start()
-    yield found
-    # While the operator lives: it holds what has workers by finalizers until they are drained, or somebody forces it.
-    site.kubectl("annotate", "nodesets", "--all", "--overwrite", "nodeset.slinky.slurm.net/force-delete=true")
-    site.kubectl("delete", "nodesets,controllers,restapis,accountings", "--all", "--timeout=240s")
-    found.stop()
+def shared_site(
+    request: pytest.FixtureRequest, lab: Lab, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SharedStage[OperatorSite]]:
+    shared = SharedStage(partial(built_site, lab, tmp_path_factory.mktemp("operator"), request.module))
+    yield shared
+    shared.close()
 
 
-@pytest.fixture(scope="module")
-def slurm_site(site: Site, operator: Operator) -> Site:
-    """The cluster, up."""
-    site.apply(*cluster())
-    until(lambda: site.settled(2), "two workers", 120)
-    return site
+@pytest.fixture
+def site(request: pytest.FixtureRequest, shared_site: SharedStage[OperatorSite]) -> Iterator[OperatorSite]:
+    """The site of this file, with its cluster running."""
+    yield from lend(shared_site, request.node)

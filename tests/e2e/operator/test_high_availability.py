@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two slurmctld on two nodes: when the primary's node is out of use the standby takes over, and jobs live on."""
+"""Two slurmctld on two nodes: the standby takes over from a primary that cannot run, and jobs continue."""
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.e2e.operator.site import Operator, Site, cluster, until
+from tests.e2e.operator.site import OperatorSite, cluster
+from tests.support.waiting import until
 
 from slinky.lab.kubernetes.node import SHARED
 
@@ -38,91 +37,79 @@ def claim(name: str, volume: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
 
 
-@pytest.fixture(scope="module")
-def shared(site: Site) -> Iterator[str]:
-    """A claim that pods on any node may mount at once."""
+def build(site: OperatorSite) -> None:
     volume = f"{site.namespace}-shared"
     owned = ("install", "--directory", f"--owner={SLURM_UID}", f"--group={SLURM_UID}", f"{SHARED}/{volume}")
     site.lab.node_machine("node1").run(owned)
-    site.apply(shared_volume(volume), claim("shared", volume))
-    yield "shared"
-    site.lab.kubectl("delete", "persistentvolume", volume, "--wait=false")
-
-
-@pytest.fixture(scope="module")
-def pair(site: Site, shared: str, operator: Operator) -> Site:
     manifests = cluster(ha={"enabled": True, "backups": 1})
-    spec = next(found["spec"] for found in manifests if found["kind"] == "Controller")
-    spec["persistence"] = {"existingClaim": shared}
+    spec = next(item["spec"] for item in manifests if item["kind"] == "Controller")
+    spec["persistence"] = {"existingClaim": "shared"}
     spec["extraConf"] += "SlurmctldTimeout=10\n"
-    site.apply(*manifests)
-    until(lambda: site.settled(2), "two workers", 180)
-    return site
+    site.apply(shared_volume(volume), claim("shared", volume), *manifests)
+    site.wait_workers(2)
+    until(lambda: ready_controllers(site) == [PRIMARY], "a primary that serves and a standby")
 
 
-def ready(site: Site) -> list[str]:
+def ready_controllers(site: OperatorSite) -> list[str]:
     def is_ready(pod: dict[str, Any]) -> bool:
-        return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
+        conditions = pod["status"].get("conditions", [])
+        return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
 
     return [name for name, pod in site.pods("slurmctld").items() if is_ready(pod)]
 
 
-def placed(site: Site) -> dict[str, str]:
-    """Where the controllers run; nothing until both do."""
-    found = {name: pod["spec"].get("nodeName", "") for name, pod in site.pods("slurmctld").items()}
-    return found if len(found) == 2 and all(found.values()) else {}
+def controller_nodes(site: OperatorSite) -> dict[str, str]:
+    """The nodes of the controllers; empty until both are scheduled."""
+    nodes = {name: pod["spec"].get("nodeName", "") for name, pod in site.pods("slurmctld").items()}
+    return nodes if len(nodes) == 2 and all(nodes.values()) else {}
 
 
-def asked(site: Site, pod: str, *argv: str) -> str:
+def run_on(site: OperatorSite, pod: str, *argv: str) -> str:
     return site.kubectl("exec", pod, "-c", "slurmctld", "--", *argv, check=False)
 
 
-def test_a_standby_takes_over_and_gives_back(pair: Site) -> None:
-    until(lambda: ready(pair) == [PRIMARY], "a primary in charge and a standby", 60)
-    nodes = until(lambda: placed(pair), "both placed", 60)
+def test_a_standby_takes_over_and_the_primary_takes_back(site: OperatorSite) -> None:
+    nodes = until(lambda: controller_nodes(site), "a node for both controllers")
     assert set(nodes.values()) == {"node1", "node2"}
-    node = nodes[PRIMARY]
-    job = pair.job("g-0")
-    # The primary goes and finds no place to come back to: the other node has its standby.
-    pair.lab.kubectl("cordon", node)
+    job = site.start_job("g-0")
+    # The primary cannot be scheduled again: its node is cordoned, and the other node has the standby.
+    site.lab.kubectl("cordon", nodes[PRIMARY])
     try:
-        pair.kubectl("delete", "pod", PRIMARY, "--wait=false")
-        until(lambda: ready(pair) == [STANDBY], "the standby in charge, and the Service leading to it", 120)
-        until(lambda: "RUNNING" in asked(pair, STANDBY, "squeue", "-h", "-j", job, "-o", "%T"), "the job there", 90)
+        site.kubectl("delete", "pod", PRIMARY, "--wait=false")
+        until(lambda: ready_controllers(site) == [STANDBY], "the standby as the endpoint of the Service")
+        until(lambda: "RUNNING" in run_on(site, STANDBY, "squeue", "-h", "-j", job, "-o", "%T"), "the job")
     finally:
-        pair.lab.kubectl("uncordon", node)
-    until(lambda: ready(pair) == [PRIMARY], "the primary again", 180)
-    assert set(pair.states()) == {"g-0", "g-1"}
-    assert pair.job_state(job) == "RUNNING"
-    # The standby had saved and ended before the primary read; "Old state possible" is what it says otherwise.
-    assert f"{STANDBY}.slurm-controller-internal" in told_to_end(pair)
-    words = ("logs", STANDBY, "-c", "slurmctld", "--previous")
-    gone = until(lambda: pair.kubectl(*words, check=False), "the standby back in its place")
-    assert "Saving all slurm state" in gone
-    assert "Old state possible" not in gone + pair.kubectl("logs", STANDBY, "-c", "slurmctld")
-    pair.release(job, "gpu-0")
-    pair.completed(job)
+        site.lab.kubectl("uncordon", nodes[PRIMARY])
+    until(lambda: ready_controllers(site) == [PRIMARY], "the primary")
+    until(lambda: set(site.host_states()) == {"g-0", "g-1"}, "the hosts")
+    assert site.job_state(job) == "RUNNING"
+    # The standby saved its state and ended before the primary read it; otherwise the log has "Old state possible".
+    assert f"{STANDBY}.slurm-controller-internal" in takeover_line(site)
+    previous = ("logs", STANDBY, "-c", "slurmctld", "--previous")
+    log = until(lambda: site.kubectl(*previous, check=False), "the restarted standby")
+    assert "Saving all slurm state" in log
+    assert "Old state possible" not in log + site.kubectl("logs", STANDBY, "-c", "slurmctld")
+    site.finish_job(job, "gpu-0")
 
 
-def test_both_get_a_changed_configuration(pair: Site) -> None:
-    """A StatefulSet alone would wait for ever for the new standby to be ready."""
-    until(lambda: ready(pair) == [PRIMARY], "a primary in charge and a standby", 60)
-    before = {name: pod["metadata"]["uid"] for name, pod in pair.pods("slurmctld").items()}
-    conf = pair.get("controller", "slurm")["spec"]["extraConf"]
-    spec = {"spec": {"extraConf": f"{conf}FirstJobId=5000\n"}}
-    pair.kubectl("patch", "controller", "slurm", "--type=merge", "-p", json.dumps(spec))
+def test_both_controllers_get_a_changed_configuration(site: OperatorSite) -> None:
+    """A StatefulSet alone would wait for ever until the new standby is ready."""
+    before = site.uids("slurmctld")
+    conf = site.get("controller", "slurm")["spec"]["extraConf"]
+    site.patch("controller", "slurm", extraConf=f"{conf}FirstJobId=5000\n")
 
-    def replaced() -> bool:
-        now = {name: pod["metadata"]["uid"] for name, pod in pair.pods("slurmctld").items()}
-        return now.keys() == before.keys() and not set(now.values()) & set(before.values())
+    def is_replaced() -> bool:
+        uids = site.uids("slurmctld")
+        return uids.keys() == before.keys() and not set(uids.values()) & set(before.values())
 
-    until(replaced, "two new controllers", 240)
-    until(lambda: ready(pair) == [PRIMARY], "the primary in charge again", 180)
-    until(lambda: "5000" in asked(pair, PRIMARY, "sh", "-c", "scontrol show config | grep FirstJobId"), "the setting")
-    until(lambda: set(pair.states()) == {"g-0", "g-1"}, "the workers", 60)
+    until(is_replaced, "two new controllers")
+    until(lambda: ready_controllers(site) == [PRIMARY], "the primary")
+    show = ("sh", "-c", "scontrol show config | grep FirstJobId")
+    until(lambda: "5000" in run_on(site, PRIMARY, *show), "the setting")
+    until(lambda: set(site.host_states()) == {"g-0", "g-1"}, "the hosts")
 
 
-def told_to_end(site: Site) -> str:
-    """What the primary said about the controller that served in its place."""
+def takeover_line(site: OperatorSite) -> str:
+    """The line of the primary's log about the controller that served in its place."""
     lines = site.kubectl("logs", PRIMARY, "-c", "slurmctld").splitlines()
     return next(line for line in lines if line.startswith("takeover: "))

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers between a real API server without kubelets and a real Slurm, with hands for what kubelets and slurmd do."""
+"""The operator on a real API server without kubelets: alone, or with a real Slurm and simulated workers.
+
+`OperatorStage` is a namespace in which the operator works. `SlurmStage` has a cluster whose slurmrestd is a real one;
+its operator is a process of its own behind a `FaultProxy`, and the stage does what kubelets and slurmd would do.
+"""
 
 import asyncio
 import base64
 import contextlib
 import secrets
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.integration.operator import rights
-from tests.integration.operator.gates import Gates, Lives
+from tests.integration.operator import chart_credentials
+from tests.integration.operator.fault_proxy import FaultProxy, ForkedOperator
+from tests.support.waiting import eventually, quiescent
 
 from slinky.api.controller import CONTROLLERS
 from slinky.api.names import metadata
@@ -20,104 +24,206 @@ from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.names.wellknown import SLURMRESTD_PORT
 from slinky.api.nodeset import NODE_SETS
 from slinky.api.restapi import REST_APIS
-from slinky.kube import NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, Key, KubeClient, NotFound, Pod, Resource, connect
+from slinky.kube import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    Key,
+    KubeClient,
+    NotFound,
+    Pod,
+    Resource,
+    connect,
+)
 from slinky.kube.views import Unstructured
 from slinky.lab.kubernetes.bare_plane import PlainPlane, free_port
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Host, MintedToken, SlurmError, node_conf
-from slinky.slurm import SlurmClient as Slurm
-from slinky.slurm import SlurmNotFound as NoSuchHost
+from slinky.operator.metrics import WRITES
+from slinky.slurm import Host, MintedToken, SlurmClient, SlurmError, SlurmNotFound, node_conf
 
-WORKERS = "app.kubernetes.io/name=slurmd"
+KEYS = {
+    "slurmKeyRef": {"name": "slurm-key", "key": "slurm.key"},
+    "jwtKeyRef": {"name": "jwt-key", "key": "jwt.key"},
+    # A size that the API server does not store as it was written.
+    "persistence": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}},
+}
+REF = {"name": "slurm"}
+WORKERS = f"{metadata.APP_NAME}=slurmd"
+#: An image with which a simulated worker never becomes ready.
 BAD = "bad"
 
 
-class Stage:
-    """One namespace with one cluster. `wrongs` are deletions of workers that Slurm had not drained."""
+class OperatorStage:
+    """A namespace in which the operator works."""
 
-    def __init__(self, client: KubeClient, slurm: Slurm, gates: Gates, namespace: str) -> None:
+    def __init__(self, client: KubeClient, namespace: str) -> None:
         self.client = client
-        self.slurm = slurm
-        self.gates = gates
         self.namespace = namespace
-        self.prefix = f"{namespace}-"
-        self.uids: set[str] = set()
-        self.most = 0
-        self.least_ready = 10**6  # since somebody set it
-        self.wrongs: list[str] = []
 
-    # --- what people do
-
-    async def cluster(self, jwt_key: bytes, address: str) -> None:
-        """A Controller, and a RestApi whose slurmrestd is at this address."""
+    async def create_namespace(self) -> None:
+        """Create the namespace and its service account, which the controller-manager creates in a real cluster."""
         await self.client.create(NAMESPACES, {"metadata": {"name": self.namespace}})
         await self.client.create(SERVICE_ACCOUNTS, SERVICE_ACCOUNTS.manifest(Key(self.namespace, "default")))
+
+    async def find(self, resource: Resource[Any], name: str) -> Unstructured | None:
+        return await self.client.find(resource.viewed_as(Unstructured), Key(self.namespace, name))
+
+    async def get(self, resource: Resource[Any], name: str) -> Unstructured:
+        """The object, once it exists."""
+        found = await eventually(lambda: self.find(resource, name), f"{resource.kind} {name}")
+        assert found is not None
+        return found
+
+    async def names(self, resource: Resource[Any]) -> list[str]:
+        items = await self.client.list(resource.viewed_as(Unstructured), namespace=self.namespace)
+        return sorted(item.metadata.name for item in items)
+
+    async def apply(
+        self, resource: Resource[Any], name: str, *, labels: dict[str, str] | None = None, **body: Any
+    ) -> None:
+        """Server-side apply as a user."""
+        manifest = resource.manifest(Key(self.namespace, name), metadata={"labels": labels or {}}, **body)
+        await self.client.apply(resource.viewed_as(Unstructured), manifest, manager="tester")
+
+    async def secret(self, name: str, **data: str) -> None:
+        await self.apply(SECRETS, name, stringData=data)
+
+    async def config(self, name: str, **data: str) -> None:
+        await self.apply(CONFIG_MAPS, name, data=data)
+
+    async def create_keys(self) -> None:
+        """The Secrets that `KEYS` refers to."""
+        await self.secret("slurm-key", **{"slurm.key": "k" * 64})
+        await self.secret("jwt-key", **{"jwt.key": "j" * 32})
+
+    async def apply_controller(self, labels: dict[str, str] | None = None, **spec: Any) -> None:
+        await self.apply(CONTROLLERS, "slurm", labels=labels, spec={**KEYS, **spec})
+
+    async def condition(self, resource: Resource[Any], name: str, condition: str) -> tuple[str, str]:
+        """Status and reason of a condition."""
+        found = await self.find(resource, name)
+        conditions = ((found.status if found else None) or {}).get("conditions", ())
+        return next(((one["status"], one["reason"]) for one in conditions if one["type"] == condition), ("", ""))
+
+    async def wait_condition(
+        self, resource: Resource[Any], name: str, condition: str, status: str, reason: str
+    ) -> None:
+        """Wait until a condition has this status and reason."""
+
+        async def is_reported() -> bool:
+            return await self.condition(resource, name, condition) == (status, reason)
+
+        await eventually(is_reported, f"condition {condition} of {resource.kind} {name} with reason {reason}")
+
+    async def wait_deleted(self, resource: Resource[Any], name: str) -> None:
+        async def is_deleted() -> bool:
+            return await self.find(resource, name) is None
+
+        await eventually(is_deleted, f"deletion of {resource.kind} {name}")
+
+    async def wait_names(self, resource: Resource[Any], *names: str) -> None:
+        """Wait until the namespace has exactly these objects of a kind."""
+
+        async def exist() -> bool:
+            return await self.names(resource) == sorted(names)
+
+        await eventually(exist, f"{resource.kind} {', '.join(names)}")
+
+    def writes(self) -> float:
+        """How often the operator has written to Kubernetes."""
+        samples = [sample for metric in WRITES.collect() for sample in metric.samples]
+        return sum(sample.value for sample in samples if sample.name.endswith("_total"))
+
+    async def quiescent(self) -> None:
+        """Wait until the operator has stopped writing."""
+
+        async def observe() -> float:
+            return self.writes()
+
+        await quiescent(observe, "the operator's writes")
+
+
+class SlurmStage(OperatorStage):
+    """A namespace with one cluster of simulated workers.
+
+    `undrained_deletions` are workers that were deleted although Slurm had not drained them.
+    """
+
+    def __init__(self, client: KubeClient, slurm: SlurmClient, proxy: FaultProxy, namespace: str) -> None:
+        super().__init__(client, namespace)
+        self.slurm = slurm
+        self.proxy = proxy
+        self.prefix = f"{namespace}-"
+        self.uids: set[str] = set()
+        self.most_pods = 0
+        self.least_ready = 10**6  # since a test has set it
+        self.undrained_deletions: list[str] = []
+
+    # What users do -------------------------------------------------------------------------------------------------
+
+    async def create_cluster(self, jwt_key: bytes, address: str) -> None:
+        """A Controller, and a RestApi whose slurmrestd is at this address."""
+        await self.create_namespace()
         for name, value in (("slurm", b"k" * 64), ("jwt", jwt_key)):
             await self.apply(SECRETS, f"{name}-key", data={f"{name}.key": base64.b64encode(value).decode()})
-        refs = {f"{name}KeyRef": {"name": f"{name}-key", "key": f"{name}.key"} for name in ("slurm", "jwt")}
-        disk = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        await self.apply(CONTROLLERS, "slurm", spec={**refs, "persistence": disk})
-        await self.apply(REST_APIS, "slurm", spec={"controllerRef": {"name": "slurm"}})
+        await self.apply_controller()
+        await self.apply(REST_APIS, "slurm", spec={"controllerRef": REF})
         pod = {"containers": [{"name": "slurmrestd", "image": "x"}]}
-        await self.apply(PODS, "slurmrestd", metadata={"labels": SLURMRESTD.labels("slurm")}, spec=pod)
+        await self.apply(PODS, "slurmrestd", labels=SLURMRESTD.labels("slurm"), spec=pod)
         status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [_true("Ready")]}
         await self.client.patch(PODS, Key(self.namespace, "slurmrestd"), {"status": status}, subresource="status")
 
-    async def workers(self, replicas: int, image: str = "v1", **spec: Any) -> None:
-        """Want these workers."""
-        made = {
-            "controllerRef": {"name": "slurm"},
+    async def apply_workers(self, replicas: int, image: str = "v1", **spec: Any) -> None:
+        fields = {
+            "controllerRef": REF,
             "replicas": replicas,
             "slurmd": {"image": image},
             "template": {"spec": {"hostname": self.prefix}},
             **spec,
         }
-        await self.apply(NODE_SETS, "gpu", spec=made)
+        await self.apply(NODE_SETS, "gpu", spec=fields)
 
-    async def apply(self, resource: Resource[Any], name: str, **body: Any) -> None:
-        """Server-side apply, as a person."""
-        manifest = resource.manifest(Key(self.namespace, name), **body)
-        await self.client.apply(resource.viewed_as(Unstructured), manifest, manager="tester")
-
-    # --- what can be seen
+    # What users see ------------------------------------------------------------------------------------------------
 
     async def pods(self) -> dict[str, Pod]:
         """The workers' pods by name."""
-        found = await self.client.list(PODS, namespace=self.namespace, labels=WORKERS)
-        return {pod.metadata.name: pod for pod in found}
+        pods = await self.client.list(PODS, namespace=self.namespace, labels=WORKERS)
+        return {pod.metadata.name: pod for pod in pods}
+
+    async def pod_uids(self) -> set[str]:
+        return {pod.metadata.uid for pod in (await self.pods()).values()}
 
     async def host(self, number: int) -> Host | None:
-        """A worker as Slurm has it."""
-        with contextlib.suppress(NoSuchHost):
+        """The host of a worker in Slurm."""
+        with contextlib.suppress(SlurmNotFound):
             return await self.slurm.node(f"{self.prefix}{number}")
         return None
 
-    async def condition(self, kind: str) -> tuple[str, str]:
-        """Status and reason of a condition of the NodeSet."""
-        found = await self.client.find(NODE_SETS.viewed_as(Unstructured), Key(self.namespace, "gpu"))
-        said = ((found.status if found else None) or {}).get("conditions", ())
-        return next(((one["status"], one["reason"]) for one in said if one["type"] == kind), ("", ""))
-
-    async def settled(self, replicas: int, image: str = "v1") -> bool:
-        """So many workers of this image, ready, known to Slurm as idle, and the NodeSet says so."""
+    async def has_workers(self, replicas: int, image: str = "v1") -> bool:
+        """Whether so many workers with this image are ready, idle in Slurm, and reported by the NodeSet."""
         pods = await self.pods()
         if len(pods) != replicas or any(pod.metadata.deleting for pod in pods.values()):
             return False
         for name in pods:
-            host = await self.host(int(name.rpartition("-")[2]))
+            host = await self.host(_ordinal(name))
             if host is None or not host.state.idle or host.state.draining:
                 return False
         whole = await self.client.list(PODS.viewed_as(Unstructured), namespace=self.namespace, labels=WORKERS)
         if {pod.spec["containers"][0]["image"] for pod in whole} - {image}:
             return False
-        wanted = {"Ready": "True", "Progressing": "False", "SlurmReachable": "True"}
-        return {kind: (await self.condition(kind))[0] for kind in wanted} == wanted
+        statuses = {"Ready": "True", "Progressing": "False", "SlurmReachable": "True"}
+        return {kind: (await self.condition(NODE_SETS, "gpu", kind))[0] for kind in statuses} == statuses
 
-    async def picture(self) -> dict[str, Any]:
-        """Everything that matters of this namespace, without what differs from run to run."""
+    async def wait_workers(self, replicas: int, image: str = "v1") -> None:
+        await eventually(lambda: self.has_workers(replicas, image), f"{replicas} workers with image {image}")
+
+    async def summary(self) -> dict[str, Any]:
+        """The state of the cluster, without what differs from run to run."""
         pods = await self.pods()
-        hosts = {name: await self.host(int(name.rpartition("-")[2])) for name in pods}
-        found = await self.client.find(NODE_SETS.viewed_as(Unstructured), Key(self.namespace, "gpu"))
+        hosts = {name: await self.host(_ordinal(name)) for name in pods}
+        found = await self.find(NODE_SETS, "gpu")
         status = (found.status or {}) if found else {}
         return {
             "pods": {name: bool(pod.metadata.annotations.get(metadata.POD_CONDEMNED)) for name, pod in pods.items()},
@@ -125,72 +231,72 @@ class Stage:
             "hosts": {name: sorted(host.state.flags) if host else None for name, host in hosts.items()},
             "conditions": {one["type"]: one["status"] for one in status.get("conditions", ())},
             "counts": {name: status.get(name) for name in ("replicas", "readyReplicas", "updatedReplicas")},
-            "made": len(self.uids),
+            "created": len(self.uids),
         }
 
-    # --- what kubelets and slurmd do
+    # What kubelets and slurmd do -----------------------------------------------------------------------------------
 
-    async def live(self) -> None:
-        """Place, start, register and stop workers, for ever."""
+    async def simulate_workers(self) -> None:
+        """Bind, start, register and stop workers, for ever."""
         while True:
             pods = await self.pods()
-            self.most = max(self.most, len(pods))
-            self.least_ready = min(
-                self.least_ready, sum(pod.ready and not pod.metadata.deleting for pod in pods.values())
-            )
+            self.most_pods = max(self.most_pods, len(pods))
+            ready = sum(pod.ready and not pod.metadata.deleting for pod in pods.values())
+            self.least_ready = min(self.least_ready, ready)
             for pod in pods.values():
                 with contextlib.suppress(NotFound, SlurmError):
-                    await self._step(pod)
+                    await self._advance(pod)
             await asyncio.sleep(0.05)
 
-    async def _step(self, pod: Pod) -> None:
-        meta, host = pod.metadata, f"{self.prefix}{pod.metadata.name.rpartition('-')[2]}"
+    async def _advance(self, pod: Pod) -> None:
+        meta, host = pod.metadata, f"{self.prefix}{_ordinal(pod.metadata.name)}"
         if meta.deleting:
             if pod.ready and not (await self.slurm.node(host)).state.drained:
-                self.wrongs.append(meta.name)
+                self.undrained_deletions.append(meta.name)
             await self.client.delete(PODS, meta.key, grace=0)
         elif not pod.spec.node_name:
             self.uids.add(meta.uid)
             await self.client.bind(meta.key, "nowhere", uid=meta.uid)
-        elif not pod.ready and not await self._is_bad(meta.key):
+        elif not pod.ready and not await self._has_bad_image(meta.key):
             await self.register(host)
             status = {"phase": "Running", "podIP": "10.0.0.9", "conditions": [_true("Ready")]}
             await self.client.patch(PODS, meta.key, {"status": status}, subresource="status")
 
-    async def _is_bad(self, key: Key) -> bool:
+    async def _has_bad_image(self, key: Key) -> bool:
         whole = await self.client.get(PODS.viewed_as(Unstructured), key)
         return bool(whole.spec["containers"][0]["image"] == BAD)
 
     async def register(self, host: str) -> None:
-        """Make a host known to Slurm, as its slurmd would."""
+        """Create a host in Slurm, as the registration of a slurmd does."""
         try:
             await self.slurm.node(host)
-        except NoSuchHost:
+        except SlurmNotFound:
             shape: dict[str, str | int] = {"CPUs": 2, "RealMemory": 1000, "State": "EXTERNAL", "Feature": "ext"}
             await self.slurm.create_node(node_conf(host, NodeAddr="127.0.0.1", **shape))
 
-    async def clear(self) -> None:
-        """Leave nothing behind in Slurm."""
+    async def remove_hosts(self) -> None:
+        """Delete all hosts of this stage from Slurm."""
         listed = await self.slurm.nodes()
-        ours = [host.name for host in (listed.items if listed else ()) if host.name.startswith(self.prefix)]
-        if ours:
-            await self.slurm.delete_nodes(*ours)
+        hosts = [host.name for host in (listed.items if listed else ()) if host.name.startswith(self.prefix)]
+        if hosts:
+            await self.slurm.delete_nodes(*hosts)
 
 
 @contextlib.asynccontextmanager
-async def stage(plane: PlainPlane, slurm: Beside, folder: Path, **settings: Any) -> AsyncIterator[Stage]:
-    """A cluster with an operator, which sees both servers through gates only."""
-    namespace, gates = f"st-{secrets.token_hex(3)}", Gates()
+async def slurm_stage(plane: PlainPlane, slurm: Beside, folder: Path, **settings: Any) -> AsyncIterator[SlurmStage]:
+    """A cluster whose operator reaches the API server and slurmrestd through a `FaultProxy` only."""
+    namespace, proxy = f"st-{secrets.token_hex(3)}", FaultProxy()
     address = f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(250)}.{secrets.randbelow(250) + 2}"
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(connect(str(plane.kubeconfig)))
-        ctld = await stack.enter_async_context(Slurm(slurm.url, MintedToken(lambda: slurm.jwt_key, "slurm")))
-        token = {"Authorization": f"Bearer {rights.token(plane)}"}
-        kube = await stack.enter_async_context(gates.before("kube", plane.url, headers=token))
-        await stack.enter_async_context(gates.before("slurm", slurm.url, address, SLURMRESTD_PORT))
+        token = MintedToken(lambda: slurm.jwt_key, "slurm")
+        slurm_client = await stack.enter_async_context(SlurmClient(slurm.url, token))
+        headers = {"Authorization": f"Bearer {chart_credentials.token(plane)}"}
+        kube_url = await stack.enter_async_context(proxy.serve("kube", plane.url, headers=headers))
+        await stack.enter_async_context(proxy.serve("slurm", slurm.url, address, SLURMRESTD_PORT))
         config = folder / f"{namespace}.kubeconfig"
-        config.write_text(yaml.safe_dump(_kubeconfig(kube)))
-        gates.lives = Lives(
+        config.write_text(yaml.safe_dump(_kubeconfig(kube_url)))
+        proxy.operator = ForkedOperator(
             {
                 "kubeconfig": str(config),
                 "namespaces": [namespace],
@@ -202,28 +308,22 @@ async def stage(plane: PlainPlane, slurm: Beside, folder: Path, **settings: Any)
             },
             folder / f"{namespace}.log",
         )
-        stack.callback(gates.lives.close)
-        made = Stage(client, ctld, gates, namespace)
-        await made.cluster(slurm.jwt_key, address)
-        hands = asyncio.create_task(made.live())
-        gates.lives.begin()
+        stack.callback(proxy.operator.close)
+        stage = SlurmStage(client, slurm_client, proxy, namespace)
+        await stage.create_cluster(slurm.jwt_key, address)
+        simulation = asyncio.create_task(stage.simulate_workers())
+        proxy.operator.start()
         try:
-            yield made
+            yield stage
         finally:
-            hands.cancel()
-            await asyncio.gather(hands, return_exceptions=True)
-            gates.lives.kill()
-            await made.clear()
+            simulation.cancel()
+            await asyncio.gather(simulation, return_exceptions=True)
+            proxy.operator.kill()
+            await stage.remove_hosts()
 
 
-async def until(check: Callable[[], Awaitable[Any]], what: str, seconds: float = 60) -> Any:
-    """What `check` returns, once that is something."""
-    end = time.monotonic() + seconds
-    while True:
-        if found := await check():
-            return found
-        assert time.monotonic() < end, f"{what} did not come true in {seconds:.0f} s"
-        await asyncio.sleep(0.2)
+def _ordinal(pod: str) -> int:
+    return int(pod.rpartition("-")[2])
 
 
 def _true(kind: str) -> dict[str, str]:

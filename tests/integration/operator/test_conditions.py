@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All six kinds speak of themselves in the same way, on a real API server."""
+"""All six kinds report the same five conditions, on a real API server."""
 
 from typing import Any
 
 import pytest
-from tests.integration.operator.conftest import Desk
-from tests.integration.operator.test_objects import KEYS, REF
+from tests.integration.operator.stage import KEYS, REF, OperatorStage
+from tests.support.waiting import eventually
 
 from slinky.api.accounting import ACCOUNTINGS
 from slinky.api.controller import CONTROLLERS
@@ -17,7 +17,7 @@ from slinky.kube import Resource
 
 pytestmark = pytest.mark.plane
 
-FIVE = {"Ready", "Progressing", "Degraded", "SlurmReachable", "ConfigSynced"}
+CONDITIONS = {"Ready", "Progressing", "Degraded", "SlurmReachable", "ConfigSynced"}
 LOCKED = {"slurmKeyRef": KEYS["slurmKeyRef"], "jwtKeyRef": KEYS["jwtKeyRef"]}
 SPECS: tuple[tuple[Resource[Any], str, dict[str, Any]], ...] = (
     (CONTROLLERS, "slurm", KEYS),
@@ -33,38 +33,40 @@ SPECS: tuple[tuple[Resource[Any], str, dict[str, Any]], ...] = (
 )
 
 
-async def test_every_kind_says_the_same_five_things_before_and_after_it_can_work(desk: Desk) -> None:
-    async def said(degraded: str) -> bool:
-        """All kinds speak of their newest generation, in sentences, and are degraded or not."""
+async def test_every_kind_reports_the_same_five_conditions_before_and_after_it_can_work(stage: OperatorStage) -> None:
+    async def is_reported(degraded: str) -> bool:
+        """Whether all kinds report their newest generation, in sentences, and the given status of Degraded."""
         for resource, name, _ in SPECS:
-            found = await desk.get(resource, name)
-            conditions = {one["type"]: one for one in (found.status or {}).get("conditions", ())}
-            if not conditions.keys() >= FIVE or conditions["Degraded"]["status"] != degraded:
+            item = await stage.get(resource, name)
+            conditions = {condition["type"]: condition for condition in (item.status or {}).get("conditions", ())}
+            if not conditions.keys() >= CONDITIONS or conditions["Degraded"]["status"] != degraded:
                 return False
-            generations = {one["observedGeneration"] for one in conditions.values()}
-            assert all(len(one["message"]) > 8 and one["reason"] for one in conditions.values()), (name, conditions)
-            if generations != {found.metadata.generation} or found.status["observedGeneration"] not in generations:
+            generations = {condition["observedGeneration"] for condition in conditions.values()}
+            for condition in conditions.values():
+                assert len(condition["message"]) > 8, (name, conditions)
+                assert condition["reason"], (name, conditions)
+            if generations != {item.metadata.generation} or item.status["observedGeneration"] not in generations:
                 return False
         return True
 
-    # Slurm can be had from outside, so a RestApi alone is not blocked by a missing Controller; here it waits for one.
+    # A RestApi may refer to a Slurm outside of Kubernetes, so a missing Controller does not block it.
     for resource, name, spec in SPECS[1:2] + SPECS[3:]:
-        await desk.apply(resource, name, spec=spec)
-    await desk.apply(CONTROLLERS, "slurm", spec=KEYS)
+        await stage.apply(resource, name, spec=spec)
+    await stage.apply(CONTROLLERS, "slurm", spec=KEYS)
 
-    async def blocked() -> bool:
+    async def is_blocked() -> bool:
         for resource, name in ((CONTROLLERS, "slurm"), (ACCOUNTINGS, "slurm"), (TOKENS, "t"), (LOGIN_SETS, "login")):
-            found = await desk.get(resource, name)
-            conditions = {one["type"]: one for one in (found.status or {}).get("conditions", ())}
-            if not conditions.keys() >= FIVE or conditions["Degraded"]["reason"] != "ReferenceMissing":
+            item = await stage.get(resource, name)
+            conditions = {condition["type"]: condition for condition in (item.status or {}).get("conditions", ())}
+            if not conditions.keys() >= CONDITIONS or conditions["Degraded"]["reason"] != "ReferenceMissing":
                 return False
             assert conditions["ConfigSynced"]["status"] == "False"
         return True
 
-    await desk.until(blocked, "five conditions that say what is missing", 30)
-    await desk.secret("slurm-key", **{"slurm.key": "k" * 64})
-    await desk.secret("jwt-key", **{"jwt.key": "j" * 32})
-    await desk.secret("db", password="p")
-    await desk.secret("sssd", **{"sssd.conf": "[sssd]"})
-    await desk.apply(REST_APIS, "slurm", spec={"controllerRef": REF})
-    await desk.until(lambda: said("False"), "five conditions of every kind", 30)
+    await eventually(is_blocked, "five conditions that name the missing reference")
+    await stage.secret("slurm-key", **{"slurm.key": "k" * 64})
+    await stage.secret("jwt-key", **{"jwt.key": "j" * 32})
+    await stage.secret("db", password="p")
+    await stage.secret("sssd", **{"sssd.conf": "[sssd]"})
+    await stage.apply(REST_APIS, "slurm", spec={"controllerRef": REF})
+    await eventually(lambda: is_reported("False"), "five conditions of every kind")

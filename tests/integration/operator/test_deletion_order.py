@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything is asked to go at once; what others stand on goes last."""
+"""All objects of a cluster are deleted at once; those that others refer to are removed last."""
 
 from typing import Any
 
 import pytest
-from tests.integration.operator.conftest import Desk
-from tests.integration.operator.test_objects import KEYS, REF, controller, secrets
+from tests.integration.operator.stage import KEYS, REF, OperatorStage
+from tests.support.waiting import eventually
 
 from slinky.api.accounting import ACCOUNTINGS
 from slinky.api.controller import CONTROLLERS
@@ -24,71 +24,68 @@ ORDER: tuple[tuple[Resource[Any], str], ...] = (
 )
 
 
-async def site(desk: Desk) -> None:
+async def create_cluster(stage: OperatorStage) -> None:
     """A cluster with a worker that runs, as far as the API server knows."""
-    await secrets(desk)
-    await desk.secret("db", password="p")
+    await stage.create_keys()
+    await stage.secret("db", password="p")
     storage = {"host": "db", "passwordKeyRef": {"name": "db", "key": "password"}}
     names = {name: KEYS[name] for name in ("slurmKeyRef", "jwtKeyRef")}
-    await desk.apply(ACCOUNTINGS, "slurm", spec={**names, "storageConfig": storage})
-    await controller(desk, accountingRef=REF)
-    await desk.apply(REST_APIS, "slurm", spec={"controllerRef": REF})
-    await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})
-    await desk.get(PODS, "gpu-0")
-    await desk.client.bind(Key(desk.namespace, "gpu-0"), "some-node")
+    await stage.apply(ACCOUNTINGS, "slurm", spec={**names, "storageConfig": storage})
+    await stage.apply_controller(accountingRef=REF)
+    await stage.apply(REST_APIS, "slurm", spec={"controllerRef": REF})
+    await stage.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})
+    await stage.get(PODS, "gpu-0")
+    await stage.client.bind(Key(stage.namespace, "gpu-0"), "some-node")
     for resource, name in ORDER:
 
-        async def held(resource: Resource[Any] = resource, name: str = name) -> bool:
-            found = await desk.get(resource, name)
-            return bool({metadata.USE_FINALIZER, metadata.DRAIN_FINALIZER} & set(found.metadata.finalizers))
+        async def has_finalizer(resource: Resource[Any] = resource, name: str = name) -> bool:
+            item = await stage.get(resource, name)
+            return bool({metadata.USE_FINALIZER, metadata.DRAIN_FINALIZER} & set(item.metadata.finalizers))
 
-        await desk.until(held, f"the finalizer of {resource.kind}")
-
-
-async def left(desk: Desk) -> list[str]:
-    return [resource.kind for resource, name in ORDER if await desk.find(resource, name)]
+        await eventually(has_finalizer, f"the finalizer of {resource.kind}")
 
 
-async def test_a_cluster_waits_for_workers_of_which_nothing_is_known(desk: Desk) -> None:
-    await site(desk)
+async def remaining_kinds(stage: OperatorStage) -> list[str]:
+    return [resource.kind for resource, name in ORDER if await stage.find(resource, name)]
+
+
+async def test_a_deleted_cluster_waits_for_workers_whose_state_is_unknown(stage: OperatorStage) -> None:
+    await create_cluster(stage)
     for resource, name in ORDER:
-        await desk.client.delete(resource, Key(desk.namespace, name))
+        await stage.client.delete(resource, Key(stage.namespace, name))
 
-    async def said() -> bool:
-        found = await desk.client.send("GET", f"/api/v1/namespaces/{desk.namespace}/events")
-        return b"goes when these are gone: workers of NodeSet gpu" in found and b"Controller slurm" in found
+    async def is_reported() -> bool:
+        item = await stage.client.send("GET", f"/api/v1/namespaces/{stage.namespace}/events")
+        return b"goes when these are gone: workers of NodeSet gpu" in item and b"Controller slurm" in item
 
-    await desk.until(said, "a word about the wait")
-    assert await left(desk) == ["Accounting", "Controller", "RestApi", "NodeSet"]
-    assert await desk.find(PODS, "gpu-0")
-    # A person says that it may go; there is no kubelet to end it, so it is taken away for good.
+    await eventually(is_reported, "the event about the wait")
+    assert await remaining_kinds(stage) == ["Accounting", "Controller", "RestApi", "NodeSet"]
+    assert await stage.find(PODS, "gpu-0")
+    # The user forces the deletion. Without a kubelet the test removes the pod.
     force = {"metadata": {"annotations": {"nodeset.slinky.slurm.net/force-delete": "true"}}}
-    await desk.client.patch(NODE_SETS, Key(desk.namespace, "gpu"), force)
+    await stage.client.patch(NODE_SETS, Key(stage.namespace, "gpu"), force)
 
-    async def condemned() -> bool:
-        found = await desk.find(PODS, "gpu-0")
-        return found is None or found.metadata.deleting
+    async def is_deleting() -> bool:
+        item = await stage.find(PODS, "gpu-0")
+        return item is None or item.metadata.deleting
 
-    await desk.until(condemned, "the worker's end")
-    await desk.client.delete(PODS, Key(desk.namespace, "gpu-0"), grace=0)
+    await eventually(is_deleting, "deletion of the worker")
+    await stage.client.delete(PODS, Key(stage.namespace, "gpu-0"), grace=0)
 
-    async def gone() -> bool:
-        return await left(desk) == []
+    async def is_empty() -> bool:
+        return await remaining_kinds(stage) == []
 
-    await desk.until(gone, "the end of everything", 30)
+    await eventually(is_empty, "removal of all objects")
 
 
-async def test_one_of_two_rest_apis_goes_at_once(desk: Desk) -> None:
-    await site(desk)
-    await desk.apply(REST_APIS, "other", spec={"controllerRef": REF})
+async def test_one_of_two_rest_apis_is_deleted_at_once(stage: OperatorStage) -> None:
+    await create_cluster(stage)
+    await stage.apply(REST_APIS, "other", spec={"controllerRef": REF})
 
-    async def known() -> bool:
-        return metadata.USE_FINALIZER in (await desk.get(REST_APIS, "other")).metadata.finalizers
+    async def is_in_use() -> bool:
+        return metadata.USE_FINALIZER in (await stage.get(REST_APIS, "other")).metadata.finalizers
 
-    await desk.until(known, "the other one")
-    await desk.client.delete(REST_APIS, Key(desk.namespace, "slurm"))
+    await eventually(is_in_use, "the finalizer of the other RestApi")
+    await stage.client.delete(REST_APIS, Key(stage.namespace, "slurm"))
 
-    async def gone() -> bool:
-        return await desk.find(REST_APIS, "slurm") is None
-
-    await desk.until(gone, "its end")
+    await stage.wait_deleted(REST_APIS, "slurm")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A JWT key is replaced on a real API server; the test plays slurmctld, which knows what it was started with."""
+"""A JWT key is replaced on a real API server; the test simulates slurmctld, which uses the files of its last start."""
 
 import json
 from base64 import b64decode
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import jwt
 import pytest
-from tests.integration.operator.conftest import Desk
-from tests.integration.operator.test_objects import KEYS, controller, secrets
+from tests.integration.operator.stage import KEYS, OperatorStage
+from tests.support.waiting import eventually
 
 from slinky.api.names import metadata
 from slinky.api.token import TOKENS
@@ -22,7 +22,7 @@ OLD, NEW = b"j" * 32, b"n" * 32
 
 
 class Slurmctld(NamedTuple):
-    """What it has read."""
+    """A simulated slurmctld with the files that it read at its start."""
 
     key: bytes
     published: list[dict[str, Any]]
@@ -30,54 +30,54 @@ class Slurmctld(NamedTuple):
 
     def accepts(self, token: bytes) -> bool:
         kid = jwt.get_unverified_header(token).get("kid")
-        found = [one for one in self.published if one["kid"] == kid]
-        if not found:
+        keys = [key for key in self.published if key["kid"] == kid]
+        if not keys:
             return Signer(self.key).signed(token)
-        return bool(jwt.decode(token, jwt.PyJWK(found[0]).key, algorithms=["RS256"]))
+        return bool(jwt.decode(token, jwt.PyJWK(keys[0]).key, algorithms=["RS256"]))
 
 
-async def started(desk: Desk, before: Slurmctld | None) -> Slurmctld:
-    """The daemon, started anew if its StatefulSet asks for that."""
-    workload = await desk.get(STATEFUL_SETS, "slurm-controller")
+async def restart_if_changed(stage: OperatorStage, before: Slurmctld | None) -> Slurmctld:
+    """The daemon, started again if the template of its StatefulSet has changed."""
+    workload = await stage.get(STATEFUL_SETS, "slurm-controller")
     wanted = workload.spec["template"]["metadata"]["annotations"]
     if before is not None and wanted == before.started_for:
         return before
-    ring, config = await desk.get(SECRETS, "jwt-key-jwt-keyring"), await desk.get(CONFIG_MAPS, "slurm-config")
-    pod = Key(desk.namespace, "slurm-controller-0")
+    ring, config = await stage.get(SECRETS, "jwt-key-jwt-keyring"), await stage.get(CONFIG_MAPS, "slurm-config")
+    pod = Key(stage.namespace, "slurm-controller-0")
     spec = {"containers": [{"name": "slurmctld", "image": "x"}]}
     meta = {"labels": LABELS, "annotations": wanted}
-    await desk.client.apply(PODS, PODS.manifest(pod, metadata=meta, spec=spec), manager="player")
+    await stage.client.apply(PODS, PODS.manifest(pod, metadata=meta, spec=spec), manager="simulation")
     status: dict[str, Any] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    await desk.client.patch(PODS, pod, {"status": status}, subresource="status")
+    await stage.client.patch(PODS, pod, {"status": status}, subresource="status")
     counts = {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}
     status = {**counts, "observedGeneration": workload.metadata.generation}
-    await desk.client.patch(STATEFUL_SETS, workload.key, {"status": status}, subresource="status")
+    await stage.client.patch(STATEFUL_SETS, workload.key, {"status": status}, subresource="status")
     document = json.loads(config.data.get("jwks.json", '{"keys": []}'))
     assert bool(document["keys"]) == ("jwks=/etc/slurm/jwks.json" in config.data["slurm.conf"])
     return Slurmctld(b64decode(ring.data["jwt.key"]), document["keys"], wanted)
 
 
-async def test_every_token_is_accepted_whatever_slurmctld_has_read(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk)
-    await desk.apply(TOKENS, "t", spec={"jwtKeyRef": KEYS["jwtKeyRef"], "username": "alice", "lifetime": "1h"})
-    await desk.get(SECRETS, "t-jwt-alice")
-    daemon, algorithms = await started(desk, None), ["HS256"]
-    await desk.rest()
-    daemon = await started(desk, daemon)
+async def test_every_token_is_accepted_whatever_slurmctld_has_read(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply_controller()
+    await stage.apply(TOKENS, "t", spec={"jwtKeyRef": KEYS["jwtKeyRef"], "username": "alice", "lifetime": "1h"})
+    await stage.get(SECRETS, "t-jwt-alice")
+    daemon, algorithms = await restart_if_changed(stage, None), ["HS256"]
+    await stage.quiescent()
+    daemon = await restart_if_changed(stage, daemon)
     assert daemon.key == OLD
-    await desk.secret("jwt-key", **{"jwt.key": NEW.decode()})
+    await stage.secret("jwt-key", **{"jwt.key": NEW.decode()})
 
-    async def landed() -> bool:
+    async def is_rotated() -> bool:
         nonlocal daemon
-        token = b64decode((await desk.get(SECRETS, "t-jwt-alice")).data["SLURM_JWT"])
+        token = b64decode((await stage.get(SECRETS, "t-jwt-alice")).data["SLURM_JWT"])
         assert daemon.accepts(token), algorithms
         algorithm = jwt.get_unverified_header(token)["alg"]
         if algorithm != algorithms[-1]:
             algorithms.append(algorithm)
-        daemon = await started(desk, daemon)
+        daemon = await restart_if_changed(stage, daemon)
         return daemon.key == NEW and Signer(NEW).signed(token) and not daemon.published
 
-    await desk.until(landed, "the end of the rotation", 120)
+    await eventually(is_rotated, "the end of the rotation")
     assert algorithms == ["HS256", "RS256", "HS256"], "over the bridge and back"
-    assert sorted((await desk.get(SECRETS, "jwt-key-jwt-keyring")).data) == ["jwt.key"], "no key is left behind"
+    assert sorted((await stage.get(SECRETS, "jwt-key-jwt-keyring")).data) == ["jwt.key"], "no key is left behind"

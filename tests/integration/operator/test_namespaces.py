@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A namespace that goes with everything in it, and comes back with everything in it."""
+"""A namespace is deleted with all objects in it, and created again with the same objects."""
 
 from typing import Any
 
 import msgspec
 import pytest
-from tests.integration.operator.conftest import Desk
-from tests.integration.operator.test_objects import REF, controller, secrets
+from tests.integration.operator.stage import REF, OperatorStage
+from tests.support.waiting import eventually
 
 from slinky.api.controller import CONTROLLERS
 from slinky.api.nodeset import NODE_SETS
@@ -30,38 +30,38 @@ EVERYTHING: tuple[Resource[Any], ...] = (
 )  # fmt: skip
 
 
-async def test_a_namespace_made_again_gets_its_cluster_again(desk: Desk) -> None:
-    seen: set[str] = set()
+async def test_a_namespace_that_is_created_again_gets_its_cluster_again(stage: OperatorStage) -> None:
+    uids: set[str] = set()
     for _ in range(2):
-        await secrets(desk)
-        await controller(desk)
-        await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 2})
+        await stage.create_keys()
+        await stage.apply_controller()
+        await stage.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 2})
         for name in ("gpu-0", "gpu-1"):
-            pod = await desk.get(PODS, name)
-            assert pod.metadata.uid not in seen
-            seen.add(pod.metadata.uid)
-        await desk.get(STATEFUL_SETS, "slurm-controller")
-        await desk.rest()
-        await remove(desk)
-        await desk.client.create(NAMESPACES, {"metadata": {"name": desk.namespace}})
-        await desk.client.create(SERVICE_ACCOUNTS, SERVICE_ACCOUNTS.manifest(Key(desk.namespace, "default")))
+            pod = await stage.get(PODS, name)
+            assert pod.metadata.uid not in uids
+            uids.add(pod.metadata.uid)
+        await stage.get(STATEFUL_SETS, "slurm-controller")
+        await stage.quiescent()
+        await delete_namespace(stage)
+        await stage.client.create(NAMESPACES, {"metadata": {"name": stage.namespace}})
+        await stage.client.create(SERVICE_ACCOUNTS, SERVICE_ACCOUNTS.manifest(Key(stage.namespace, "default")))
 
 
-async def remove(desk: Desk) -> None:
-    """What the namespace controller does, which is not here: empty the namespace, then let it go."""
-    await desk.client.delete(NAMESPACES, Key("", desk.namespace))
+async def delete_namespace(stage: OperatorStage) -> None:
+    """Do the work of the namespace controller: empty the namespace, then remove its finalizer."""
+    await stage.client.delete(NAMESPACES, Key("", stage.namespace))
 
-    async def empty() -> bool:
+    async def is_empty() -> bool:
         for resource in EVERYTHING:
-            await desk.client.delete_all(resource, namespace=desk.namespace, grace=0)
-        return not any([await desk.names(resource) for resource in EVERYTHING])
+            await stage.client.delete_all(resource, namespace=stage.namespace, grace=0)
+        return not any([await stage.names(resource) for resource in EVERYTHING])
 
-    await desk.until(empty, "an empty namespace", 30)
-    path = NAMESPACES.path(Key("", desk.namespace), subresource="finalize")
-    manifest = NAMESPACES.manifest(Key("", desk.namespace), spec={"finalizers": []})
-    await desk.client.send("PUT", path, body=msgspec.json.encode(manifest))
+    await eventually(is_empty, "an empty namespace")
+    path = NAMESPACES.path(Key("", stage.namespace), subresource="finalize")
+    manifest = NAMESPACES.manifest(Key("", stage.namespace), spec={"finalizers": []})
+    await stage.client.send("PUT", path, body=msgspec.json.encode(manifest))
 
-    async def gone() -> bool:
-        return await desk.client.find(NAMESPACES, Key("", desk.namespace)) is None
+    async def is_deleted() -> bool:
+        return await stage.client.find(NAMESPACES, Key("", stage.namespace)) is None
 
-    await desk.until(gone, "the end of the namespace")
+    await eventually(is_deleted, "deletion of the namespace")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator writes on a real API server."""
+"""The objects that the operator writes on a real API server."""
 
 from typing import Any
 
 import pytest
-from tests.integration.operator.conftest import Desk, writes
+from tests.integration.operator.stage import KEYS, REF, OperatorStage
+from tests.support.waiting import eventually
 
 from slinky.api.controller import CONTROLLERS
 from slinky.api.loginset import LOGIN_SETS
@@ -17,160 +18,131 @@ from slinky.kube.views import Unstructured
 
 pytestmark = pytest.mark.plane
 
-KEYS = {
-    "slurmKeyRef": {"name": "slurm-key", "key": "slurm.key"},
-    "jwtKeyRef": {"name": "jwt-key", "key": "jwt.key"},
-    # A size that the server does not store as it was written.
-    "persistence": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}},
-}
-REF = {"name": "slurm"}
 
-
-async def secrets(desk: Desk) -> None:
-    await desk.secret("slurm-key", **{"slurm.key": "k" * 64})
-    await desk.secret("jwt-key", **{"jwt.key": "j" * 32})
-
-
-async def controller(desk: Desk, labels: dict[str, str] | None = None, **spec: Any) -> None:
-    await desk.apply(CONTROLLERS, "slurm", labels=labels, spec={**KEYS, **spec})
-
-
-async def hashes(desk: Desk) -> dict[str, str]:
-    found = await desk.get(STATEFUL_SETS, "slurm-controller")
+async def hashes(stage: OperatorStage) -> dict[str, str]:
+    found = await stage.get(STATEFUL_SETS, "slurm-controller")
     annotations: dict[str, str] = found.spec["template"]["metadata"]["annotations"]
     return annotations
 
 
-async def test_a_cluster_is_made_and_then_left_alone(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk)
-    await desk.apply(REST_APIS, "slurm", spec={"controllerRef": REF})
-    await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 3})
-    await desk.secret("sssd", **{"sssd.conf": "[sssd]"})
-    await desk.apply(
+async def test_a_cluster_is_made_and_then_left_alone(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply_controller()
+    await stage.apply(REST_APIS, "slurm", spec={"controllerRef": REF})
+    await stage.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 3})
+    await stage.secret("sssd", **{"sssd.conf": "[sssd]"})
+    await stage.apply(
         LOGIN_SETS, "login", spec={"controllerRef": REF, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
     )
-    await desk.get(DEPLOYMENTS, "login")
-    await desk.get(DEPLOYMENTS, "slurm-restapi")
+    await stage.get(DEPLOYMENTS, "login")
+    await stage.get(DEPLOYMENTS, "slurm-restapi")
 
-    async def three() -> bool:
-        return await desk.names(PODS) == ["gpu-0", "gpu-1", "gpu-2"]
-
-    await desk.until(three, "three workers")
-    assert await desk.names(SERVICES) == [
+    await stage.wait_names(PODS, "gpu-0", "gpu-1", "gpu-2")
+    assert await stage.names(SERVICES) == [
         "login", "slurm-controller", "slurm-controller-internal", "slurm-restapi", "slurm-workers-slurm",
     ]  # fmt: skip
-    await desk.rest()
-    before = writes()
-    # A touch of every object makes the operator look again at all of them, and find nothing to do.
+    await stage.quiescent()
+    before = stage.writes()
+    # A touch of every object makes the operator reconcile all of them; it must find nothing to do.
     touched: tuple[Resource[Any], ...] = (CONTROLLERS, REST_APIS, NODE_SETS, LOGIN_SETS)
     for resource, name in zip(touched, ("slurm", "slurm", "gpu", "login"), strict=True):
         touch = {"metadata": {"annotations": {"kubectl.kubernetes.io/x": "y"}}}
-        await desk.client.patch(resource, Key(desk.namespace, name), touch)
-    await desk.rest()
-    assert writes() == before
+        await stage.client.patch(resource, Key(stage.namespace, name), touch)
+    await stage.quiescent()
+    assert stage.writes() == before
 
 
-async def test_what_is_missing_is_said_and_then_taken_up_at_once(desk: Desk) -> None:
-    await desk.secret("slurm-key", **{"slurm.key": "k" * 64})
-    await controller(desk)
+async def test_what_is_missing_is_said_and_then_taken_up_at_once(stage: OperatorStage) -> None:
+    await stage.secret("slurm-key", **{"slurm.key": "k" * 64})
+    await stage.apply_controller()
 
-    async def blocked() -> bool:
-        return await desk.condition(CONTROLLERS, "slurm", "Degraded") == ("True", "ReferenceMissing")
-
-    await desk.until(blocked, "the condition")
-    await desk.secret("jwt-key", **{"jwt.key": "j" * 32})
-    await desk.get(STATEFUL_SETS, "slurm-controller")
+    await stage.wait_condition(CONTROLLERS, "slurm", "Degraded", "True", "ReferenceMissing")
+    await stage.secret("jwt-key", **{"jwt.key": "j" * 32})
+    await stage.get(STATEFUL_SETS, "slurm-controller")
 
 
-async def test_bad_configuration_is_refused_before_it_reaches_slurmctld(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk)
-    good = (await desk.get(CONFIG_MAPS, "slurm-config")).data
-    await controller(desk, extraConf="PartitionName=a Nodes=ALL\nPartitionName=a Nodes=ALL")
+async def test_bad_configuration_is_refused_before_it_reaches_slurmctld(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply_controller()
+    good = (await stage.get(CONFIG_MAPS, "slurm-config")).data
+    await stage.apply_controller(extraConf="PartitionName=a Nodes=ALL\nPartitionName=a Nodes=ALL")
 
-    async def refused() -> bool:
-        return await desk.condition(CONTROLLERS, "slurm", "Degraded") == ("True", "InvalidConfig")
-
-    await desk.until(refused, "the refusal")
-    assert (await desk.get(CONFIG_MAPS, "slurm-config")).data == good
+    await stage.wait_condition(CONTROLLERS, "slurm", "Degraded", "True", "InvalidConfig")
+    assert (await stage.get(CONFIG_MAPS, "slurm-config")).data == good
 
 
-async def test_every_reference_rolls_slurmctld(desk: Desk) -> None:
-    await secrets(desk)
-    await desk.config("extra", **{"gres.conf": "AutoDetect=off"})
-    await controller(desk, configFileRefs=[{"name": "extra"}])
-    seen = await hashes(desk)
+async def test_every_reference_rolls_slurmctld(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.config("extra", **{"gres.conf": "AutoDetect=off"})
+    await stage.apply_controller(configFileRefs=[{"name": "extra"}])
+    current = await hashes(stage)
     for change in (
-        desk.config("extra", **{"gres.conf": "AutoDetect=nvml"}),
-        desk.secret("slurm-key", **{"slurm.key": "x" * 64}),
-        desk.secret("jwt-key", **{"jwt.key": "y" * 32}),
+        stage.config("extra", **{"gres.conf": "AutoDetect=nvml"}),
+        stage.secret("slurm-key", **{"slurm.key": "x" * 64}),
+        stage.secret("jwt-key", **{"jwt.key": "y" * 32}),
     ):
         await change
 
-        async def rolled(before: dict[str, str] = seen) -> dict[str, str] | None:
-            now = await hashes(desk)
+        async def is_changed(before: dict[str, str] = current) -> dict[str, str] | None:
+            now = await hashes(stage)
             return now if now != before else None
 
-        seen = await desk.until(rolled, "a new hash")
+        current = await eventually(is_changed, "a new hash")
 
 
-async def test_a_label_that_leaves_the_owner_leaves_its_children(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk, labels={"team": "a"})
+async def test_a_label_that_leaves_the_owner_leaves_its_children(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply_controller(labels={"team": "a"})
 
-    async def labelled() -> bool:
-        return (await desk.get(SERVICES, "slurm-controller")).metadata.labels.get("team") == "a"
+    async def has_label() -> bool:
+        return (await stage.get(SERVICES, "slurm-controller")).metadata.labels.get("team") == "a"
 
-    await desk.until(labelled, "the label")
-    await controller(desk)
+    await eventually(has_label, "the label")
+    await stage.apply_controller()
 
-    async def plain() -> bool:
-        return "team" not in (await desk.get(SERVICES, "slurm-controller")).metadata.labels
+    async def has_no_label() -> bool:
+        return "team" not in (await stage.get(SERVICES, "slurm-controller")).metadata.labels
 
-    await desk.until(plain, "its end")
-
-
-async def test_what_somebody_changes_is_put_right_and_what_they_delete_comes_back(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk)
-    key = Key(desk.namespace, "slurm-controller")
-    made = await desk.get(SERVICES, key.name)
-    await desk.client.patch(SERVICES, key, {"spec": {"selector": {metadata.APP_NAME: "evil"}}})
-
-    async def right() -> bool:
-        return bool((await desk.get(SERVICES, key.name)).spec["selector"][metadata.APP_NAME] == "slurmctld")
-
-    await desk.until(right, "the selector")
-    await desk.client.delete(SERVICES, key)
-
-    async def back() -> bool:
-        found = await desk.find(SERVICES, key.name)
-        return found is not None and found.metadata.uid != made.metadata.uid
-
-    await desk.until(back, "the Service")
+    await eventually(has_no_label, "removal of the label")
 
 
-async def test_what_somebody_else_made_under_our_name_is_left_alone(desk: Desk) -> None:
+async def test_what_somebody_changes_is_put_right_and_what_they_delete_comes_back(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply_controller()
+    key = Key(stage.namespace, "slurm-controller")
+    created = await stage.get(SERVICES, key.name)
+    await stage.client.patch(SERVICES, key, {"spec": {"selector": {metadata.APP_NAME: "evil"}}})
+
+    async def is_repaired() -> bool:
+        return bool((await stage.get(SERVICES, key.name)).spec["selector"][metadata.APP_NAME] == "slurmctld")
+
+    await eventually(is_repaired, "the selector")
+    await stage.client.delete(SERVICES, key)
+
+    async def is_created_again() -> bool:
+        found = await stage.find(SERVICES, key.name)
+        return found is not None and found.metadata.uid != created.metadata.uid
+
+    await eventually(is_created_again, "the Service")
+
+
+async def test_what_somebody_else_made_under_our_name_is_left_alone(stage: OperatorStage) -> None:
     """A LoginSet gives its own name to a Service: applied over, another's would lead to sshd and go with the set."""
-    await secrets(desk)
-    await controller(desk)
-    await desk.secret("sssd", **{"sssd.conf": "[sssd]"})
+    await stage.create_keys()
+    await stage.apply_controller()
+    await stage.secret("sssd", **{"sssd.conf": "[sssd]"})
     theirs = {"selector": {"app": "shop"}, "ports": [{"name": "web", "port": 80}]}
-    await desk.apply(SERVICES, "shop", spec=theirs)
-    before = await desk.get(SERVICES, "shop")
+    await stage.apply(SERVICES, "shop", spec=theirs)
+    before = await stage.get(SERVICES, "shop")
     login = {"controllerRef": REF, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
-    await desk.apply(LOGIN_SETS, "shop", spec=login)
+    await stage.apply(LOGIN_SETS, "shop", spec=login)
 
-    async def said() -> bool:
-        return await desk.condition(LOGIN_SETS, "shop", "Degraded") == ("True", "NameTaken")
-
-    await desk.until(said, "the condition")
-    assert (await desk.get(SERVICES, "shop")).metadata.resource_version == before.metadata.resource_version
+    await stage.wait_condition(LOGIN_SETS, "shop", "Degraded", "True", "NameTaken")
+    assert (await stage.get(SERVICES, "shop")).metadata.resource_version == before.metadata.resource_version
 
 
-async def test_a_stateful_set_of_another_shape_is_replaced(desk: Desk) -> None:
-    await secrets(desk)
+async def test_a_stateful_set_of_another_shape_is_replaced(stage: OperatorStage) -> None:
+    await stage.create_keys()
     old = {
         "serviceName": "slurm-controller",
         "selector": {"matchLabels": {metadata.APP_NAME: "slurmctld", metadata.APP_INSTANCE: "slurm"}},
@@ -180,182 +152,169 @@ async def test_a_stateful_set_of_another_shape_is_replaced(desk: Desk) -> None:
         },
     }
     labels = {metadata.APP_NAME: "slurmctld", metadata.APP_INSTANCE: "slurm", metadata.APP_COMPONENT: "controller"}
-    await desk.apply(STATEFUL_SETS, "slurm-controller", labels=labels, spec=old)
-    await controller(desk)
+    await stage.apply(STATEFUL_SETS, "slurm-controller", labels=labels, spec=old)
+    await stage.apply_controller()
 
-    assert (await replaced(desk, serviceName="slurm-controller-internal")).spec["replicas"] == 1
+    assert (await wait_replaced(stage, serviceName="slurm-controller-internal")).spec["replicas"] == 1
 
 
-async def replaced(desk: Desk, **fields: Any) -> Unstructured:
-    """The StatefulSet once it has these fields, which needs another one."""
+async def wait_replaced(stage: OperatorStage, **fields: Any) -> Unstructured:
+    """The StatefulSet once it has these fields, which only another StatefulSet can have."""
 
-    async def finalized() -> Unstructured | None:
-        # Without a controller-manager nobody else takes the orphan finalizer away.
-        found = await desk.get(STATEFUL_SETS, "slurm-controller")
+    async def remove_finalizers() -> Unstructured | None:
+        # The controller-manager, which is not part of this test, would remove the orphan finalizer.
+        found = await stage.get(STATEFUL_SETS, "slurm-controller")
         if found.metadata.finalizers:
-            await desk.client.patch(STATEFUL_SETS, found.key, {"metadata": {"finalizers": None}})
+            await stage.client.patch(STATEFUL_SETS, found.key, {"metadata": {"finalizers": None}})
         return found if fields.items() <= found.spec.items() else None
 
-    made: Unstructured = await desk.until(finalized, "the new one", 20)
-    return made
+    created: Unstructured = await eventually(remove_finalizers, "another StatefulSet")
+    return created
 
 
-async def test_standbys_can_be_asked_for_later(desk: Desk) -> None:
-    """What another operator, or the server, has said about rolling updates is refused beside ours."""
-    await secrets(desk)
+async def test_standbys_can_be_asked_for_later(stage: OperatorStage) -> None:
+    """The rolling-update fields of another field manager are refused beside our update strategy."""
+    await stage.create_keys()
     shared = {"enabled": True, "existingClaim": "shared"}
-    await controller(desk, persistence=shared)
-    key = Key(desk.namespace, "slurm-controller")
-    await desk.get(STATEFUL_SETS, key.name)
+    await stage.apply_controller(persistence=shared)
+    key = Key(stage.namespace, "slurm-controller")
+    await stage.get(STATEFUL_SETS, key.name)
     rolling = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}}
-    await desk.client.apply(STATEFUL_SETS, STATEFUL_SETS.manifest(key, spec=rolling), manager="another")
-    await controller(desk, persistence=shared, ha={"enabled": True})
-    assert (await replaced(desk, podManagementPolicy="Parallel")).spec["updateStrategy"] == {"type": "OnDelete"}
+    await stage.client.apply(STATEFUL_SETS, STATEFUL_SETS.manifest(key, spec=rolling), manager="another")
+    await stage.apply_controller(persistence=shared, ha={"enabled": True})
+    assert (await wait_replaced(stage, podManagementPolicy="Parallel")).spec["updateStrategy"] == {"type": "OnDelete"}
 
 
-async def test_what_the_server_refuses_is_said_and_replaces_nothing(desk: Desk) -> None:
+async def test_what_the_server_refuses_is_said_and_replaces_nothing(stage: OperatorStage) -> None:
     """Its claim is of another spelling than the server's, which is no reason to make the StatefulSet anew."""
-    await secrets(desk)
-    await controller(desk)
-    before = await desk.get(STATEFUL_SETS, "slurm-controller")
-    await controller(desk, slurmctld={"ports": [{"name": "x", "containerPort": 0}]})
+    await stage.create_keys()
+    await stage.apply_controller()
+    before = await stage.get(STATEFUL_SETS, "slurm-controller")
+    await stage.apply_controller(slurmctld={"ports": [{"name": "x", "containerPort": 0}]})
 
-    async def said() -> bool:
-        return (await desk.condition(CONTROLLERS, "slurm", "Degraded"))[0] == "True"
+    async def is_reported() -> bool:
+        return (await stage.condition(CONTROLLERS, "slurm", "Degraded"))[0] == "True"
 
-    await desk.until(said, "the refusal")
-    after = await desk.get(STATEFUL_SETS, "slurm-controller")
+    await eventually(is_reported, "the refusal")
+    after = await stage.get(STATEFUL_SETS, "slurm-controller")
     assert (after.metadata.uid, after.metadata.deleting) == (before.metadata.uid, False)
 
 
-async def test_another_way_to_replace_login_hosts_can_be_chosen_later(desk: Desk) -> None:
+async def test_another_way_to_replace_login_hosts_can_be_chosen_later(stage: OperatorStage) -> None:
     """The server fills in how to roll, and refuses that beside another way."""
-    await secrets(desk)
-    await controller(desk)
-    await desk.secret("sssd", **{"sssd.conf": "[sssd]"})
+    await stage.create_keys()
+    await stage.apply_controller()
+    await stage.secret("sssd", **{"sssd.conf": "[sssd]"})
     login = {"controllerRef": REF, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
-    await desk.apply(LOGIN_SETS, "login", spec=login)
-    await desk.get(DEPLOYMENTS, "login")
-    await desk.apply(LOGIN_SETS, "login", spec={**login, "strategy": {"type": "Recreate"}})
+    await stage.apply(LOGIN_SETS, "login", spec=login)
+    await stage.get(DEPLOYMENTS, "login")
+    await stage.apply(LOGIN_SETS, "login", spec={**login, "strategy": {"type": "Recreate"}})
 
-    async def chosen() -> bool:
-        return bool((await desk.get(DEPLOYMENTS, "login")).spec["strategy"] == {"type": "Recreate"})
+    async def has_strategy() -> bool:
+        return bool((await stage.get(DEPLOYMENTS, "login")).spec["strategy"] == {"type": "Recreate"})
 
-    await desk.until(chosen, "the other way")
+    await eventually(has_strategy, "the other strategy")
 
 
-async def test_what_the_incumbent_made_without_labels_is_taken_over(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk)
-    cluster = (await desk.get(CONTROLLERS, "slurm")).metadata
+async def test_what_the_incumbent_made_without_labels_is_taken_over(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply_controller()
+    cluster = (await stage.get(CONTROLLERS, "slurm")).metadata
     owner = {"apiVersion": CONTROLLERS.api_version, "kind": "Controller", "name": "slurm", "uid": cluster.uid}
     old = {"clusterIP": "None", "ports": [{"name": "old", "port": 6818}], "selector": {"old": "old"}}
     name = "slurm-workers-slurm"
-    manifest = SERVICES.manifest(Key(desk.namespace, name), metadata={"ownerReferences": [owner]}, spec=old)
-    await desk.client.create(SERVICES, manifest)
-    await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})
+    manifest = SERVICES.manifest(Key(stage.namespace, name), metadata={"ownerReferences": [owner]}, spec=old)
+    await stage.client.create(SERVICES, manifest)
+    await stage.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})
 
-    async def ours() -> bool:
-        return bool((await desk.get(SERVICES, name)).spec["selector"].get(metadata.CLUSTER) == "slurm")
+    async def has_selector() -> bool:
+        return bool((await stage.get(SERVICES, name)).spec["selector"].get(metadata.CLUSTER) == "slurm")
 
-    await desk.until(ours, "our selector")
+    await eventually(has_selector, "our selector")
 
 
-async def test_host_keys_are_made_once(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk)
-    await desk.secret("sssd", **{"sssd.conf": "[sssd]"})
+async def test_host_keys_are_made_once(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply_controller()
+    await stage.secret("sssd", **{"sssd.conf": "[sssd]"})
     login = {"controllerRef": REF, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
-    await desk.apply(LOGIN_SETS, "login", spec=login)
-    first = await desk.get(SECRETS, "login-ssh-host-keys")
-    await desk.apply(LOGIN_SETS, "login", spec={**login, "extraSshdConfig": "Banner none"})
-    await desk.rest()
-    assert (await desk.get(SECRETS, "login-ssh-host-keys")).metadata.resource_version == first.metadata.resource_version
+    await stage.apply(LOGIN_SETS, "login", spec=login)
+    first = await stage.get(SECRETS, "login-ssh-host-keys")
+    await stage.apply(LOGIN_SETS, "login", spec={**login, "extraSshdConfig": "Banner none"})
+    await stage.quiescent()
+    assert (
+        await stage.get(SECRETS, "login-ssh-host-keys")
+    ).metadata.resource_version == first.metadata.resource_version
 
 
-async def test_a_token_follows_its_key(desk: Desk) -> None:
-    await secrets(desk)
-    await desk.apply(TOKENS, "t", spec={"jwtKeyRef": KEYS["jwtKeyRef"], "username": "alice", "lifetime": "1h"})
-    first = (await desk.get(SECRETS, "t-jwt-alice")).data
-    await desk.rest()
-    assert (await desk.get(SECRETS, "t-jwt-alice")).data == first
-    await desk.secret("jwt-key", **{"jwt.key": "n" * 32})
+async def test_a_token_follows_its_key(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply(TOKENS, "t", spec={"jwtKeyRef": KEYS["jwtKeyRef"], "username": "alice", "lifetime": "1h"})
+    first = (await stage.get(SECRETS, "t-jwt-alice")).data
+    await stage.quiescent()
+    assert (await stage.get(SECRETS, "t-jwt-alice")).data == first
+    await stage.secret("jwt-key", **{"jwt.key": "n" * 32})
 
-    async def signed_anew() -> bool:
-        return bool((await desk.get(SECRETS, "t-jwt-alice")).data != first)
+    async def is_replaced() -> bool:
+        return bool((await stage.get(SECRETS, "t-jwt-alice")).data != first)
 
-    await desk.until(signed_anew, "a token of the new key")
-    assert await desk.condition(TOKENS, "t", "Ready") == ("True", "Issued")
+    await eventually(is_replaced, "a token of the new key")
+    assert await stage.condition(TOKENS, "t", "Ready") == ("True", "Issued")
 
 
-async def test_a_token_takes_over_what_slurm_operator_made_and_leaves_other_secrets_alone(desk: Desk) -> None:
-    await secrets(desk)
-    await desk.secret("mine", password="keep")
-    await desk.secret("t-jwt-alice", SLURM_JWT="of slurm-operator")
-    signer = await desk.get(SECRETS, "jwt-key")
+async def test_a_token_takes_over_what_slurm_operator_made_and_leaves_other_secrets_alone(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.secret("mine", password="keep")
+    await stage.secret("t-jwt-alice", SLURM_JWT="of slurm-operator")
+    signer = await stage.get(SECRETS, "jwt-key")
     owner = {"apiVersion": "v1", "kind": "Secret", "name": "jwt-key", "uid": signer.metadata.uid, "controller": True}
-    left = Key(desk.namespace, "t-jwt-alice")
-    await desk.client.patch(SECRETS, left, {"metadata": {"ownerReferences": [owner]}})
+    secret = Key(stage.namespace, "t-jwt-alice")
+    await stage.client.patch(SECRETS, secret, {"metadata": {"ownerReferences": [owner]}})
     spec = {"jwtKeyRef": KEYS["jwtKeyRef"], "username": "alice"}
-    await desk.apply(TOKENS, "t", spec=spec)
-    await desk.apply(TOKENS, "greedy", spec={**spec, "secretRef": {"name": "mine", "key": "SLURM_JWT"}})
+    await stage.apply(TOKENS, "t", spec=spec)
+    await stage.apply(TOKENS, "greedy", spec={**spec, "secretRef": {"name": "mine", "key": "SLURM_JWT"}})
 
-    async def taken_over() -> bool:
-        found = await desk.get(SECRETS, left.name)
-        fresh = await desk.condition(TOKENS, "t", "Ready") == ("True", "Issued")
+    async def is_owned() -> bool:
+        found = await stage.get(SECRETS, secret.name)
+        fresh = await stage.condition(TOKENS, "t", "Ready") == ("True", "Issued")
         return fresh and [one.kind for one in found.metadata.owner_references] == ["Token"]
 
-    await desk.until(taken_over, "the Secret in the hands of its Token")
+    await eventually(is_owned, "a Secret that its Token owns")
 
-    async def refused() -> bool:
-        return await desk.condition(TOKENS, "greedy", "Degraded") == ("True", "SecretTaken")
-
-    await desk.until(refused, "the refusal")
-    mine = await desk.get(SECRETS, "mine")
+    await stage.wait_condition(TOKENS, "greedy", "Degraded", "True", "SecretTaken")
+    mine = await stage.get(SECRETS, "mine")
     assert list(mine.data) == ["password"]
     assert not mine.metadata.owner_references
 
 
-async def test_a_set_made_again_under_its_name_gets_its_workers(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk)
+async def test_a_set_made_again_under_its_name_gets_its_workers(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply_controller()
     for _ in range(2):
-        await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 2})
+        await stage.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 2})
 
-        async def both() -> bool:
-            return await desk.names(PODS) == ["gpu-0", "gpu-1"]
-
-        await desk.until(both, "two workers")
-        await desk.client.delete(NODE_SETS, Key(desk.namespace, "gpu"))
-
-        async def gone() -> bool:
-            return await desk.find(NODE_SETS, "gpu") is None
+        await stage.wait_names(PODS, "gpu-0", "gpu-1")
+        await stage.client.delete(NODE_SETS, Key(stage.namespace, "gpu"))
 
         # Workers that were never placed need no drain, so the set can go although nothing is known of Slurm.
-        await desk.until(gone, "the set's end", 20)
+        await stage.wait_deleted(NODE_SETS, "gpu")
 
 
-async def test_a_set_goes_at_once_when_its_cluster_goes(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk)
-    await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})
-    await desk.get(PODS, "gpu-0")
-    await desk.client.delete(CONTROLLERS, Key(desk.namespace, "slurm"))
-    await desk.client.delete(NODE_SETS, Key(desk.namespace, "gpu"))
+async def test_a_set_goes_at_once_when_its_cluster_goes(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply_controller()
+    await stage.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})
+    await stage.get(PODS, "gpu-0")
+    await stage.client.delete(CONTROLLERS, Key(stage.namespace, "slurm"))
+    await stage.client.delete(NODE_SETS, Key(stage.namespace, "gpu"))
 
-    async def gone() -> bool:
-        return await desk.find(NODE_SETS, "gpu") is None
-
-    await desk.until(gone, "the set's end")
+    await stage.wait_deleted(NODE_SETS, "gpu")
 
 
-async def test_references_stay_in_their_namespace(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk)
-    await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": {"name": "../slurm"}, "replicas": 1})
+async def test_references_stay_in_their_namespace(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply_controller()
+    await stage.apply(NODE_SETS, "gpu", spec={"controllerRef": {"name": "../slurm"}, "replicas": 1})
 
-    async def blocked() -> bool:
-        return await desk.condition(NODE_SETS, "gpu", "Degraded") == ("True", "ControllerMissing")
-
-    await desk.until(blocked, "the condition")
-    assert await desk.names(PODS) == []
+    await stage.wait_condition(NODE_SETS, "gpu", "Degraded", "True", "ControllerMissing")
+    assert await stage.names(PODS) == []

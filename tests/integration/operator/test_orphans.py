@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that are deleted without their children, and made again. The garbage collector is played by the test."""
+"""Objects that are deleted without their children and created again; the test does the garbage collector's work."""
 
 from typing import Any
 
 import pytest
-from tests.integration.operator.conftest import Desk
-from tests.integration.operator.test_history import carried, revisions, rolled_out, status, workers
-from tests.integration.operator.test_objects import controller, secrets
+from tests.integration.operator.stage import OperatorStage
+from tests.integration.operator.test_revisions import apply_workers, revisions, status, used_hashes, wait_rolled_out
+from tests.support.waiting import eventually
 
 from slinky.api.controller import CONTROLLERS
 from slinky.api.nodeset import NODE_SETS
@@ -20,99 +20,100 @@ pytestmark = pytest.mark.plane
 OURS = "slinky.slurm.net"
 
 
-async def let_go(desk: Desk, resource: Resource[Any], name: str) -> None:
-    """Wait until the operator does not hold an object that somebody deleted without its children."""
+async def wait_released(stage: OperatorStage, resource: Resource[Any], name: str) -> None:
+    """Wait until the operator has removed its finalizers from an object that was deleted without its children."""
 
-    async def free() -> bool:
-        return not any(OURS in held for held in (await desk.get(resource, name)).metadata.finalizers)
+    async def is_released() -> bool:
+        return not any(OURS in held for held in (await stage.get(resource, name)).metadata.finalizers)
 
-    await desk.until(free, f"{resource.kind} {name} to be let go")
+    await eventually(is_released, f"{resource.kind} {name} without finalizers")
 
 
-async def delete_alone(desk: Desk, resource: Resource[Any], name: str, *children: Resource[Any]) -> None:
-    """Delete an object, and do what the garbage collector does for one whose children are to stay."""
-    key = Key(desk.namespace, name)
-    uid = (await desk.get(resource, name)).metadata.uid
-    await desk.client.delete(resource, key, propagation="Orphan")
-    await let_go(desk, resource, name)
+async def delete_without_children(
+    stage: OperatorStage, resource: Resource[Any], name: str, *children: Resource[Any]
+) -> None:
+    """Delete an object, and do what the garbage collector does when its children are to stay."""
+    key = Key(stage.namespace, name)
+    uid = (await stage.get(resource, name)).metadata.uid
+    await stage.client.delete(resource, key, propagation="Orphan")
+    await wait_released(stage, resource, name)
     for kind in children:
-        for child in await desk.client.list(kind, namespace=desk.namespace):
+        for child in await stage.client.list(kind, namespace=stage.namespace):
             if any(owner.uid == uid for owner in child.metadata.owner_references):
                 without = {"metadata": {"ownerReferences": [{"$patch": "delete", "uid": uid}]}}
-                await desk.client.patch(kind, child.metadata.key, without, kind=STRATEGIC)
-    await desk.client.patch(resource, key, {"metadata": {"finalizers": []}})
+                await stage.client.patch(kind, child.metadata.key, without, kind=STRATEGIC)
+    await stage.client.patch(resource, key, {"metadata": {"finalizers": []}})
 
 
-async def uids(desk: Desk) -> dict[str, str]:
-    return {pod.metadata.name: pod.metadata.uid for pod in await desk.client.list(PODS, namespace=desk.namespace)}
+async def uids(stage: OperatorStage) -> dict[str, str]:
+    return {pod.metadata.name: pod.metadata.uid for pod in await stage.client.list(PODS, namespace=stage.namespace)}
 
 
-async def test_workers_outlive_their_set_and_are_taken_over_by_the_next(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk)
+async def test_workers_outlive_their_node_set_and_are_adopted_by_the_next(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply_controller()
     wanted = {"slurmd": {"image": "x", "env": [{"value": "<a & b>", "name": "A"}]}, "revisionHistoryLimit": 3}
-    await workers(desk, **wanted, extraConf="Weight=1")
-    await rolled_out(desk, 1)
-    await workers(desk, **wanted, extraConf="Weight=2")
-    newest = await rolled_out(desk, 2)
-    await desk.rest()
-    before, config = await uids(desk), await desk.get(CONFIG_MAPS, "slurm-config")
-    await delete_alone(desk, NODE_SETS, "gpu", PODS, REVISIONS)
+    await apply_workers(stage, **wanted, extraConf="Weight=1")
+    await wait_rolled_out(stage, 1)
+    await apply_workers(stage, **wanted, extraConf="Weight=2")
+    newest = await wait_rolled_out(stage, 2)
+    await stage.quiescent()
+    before, config = await uids(stage), await stage.get(CONFIG_MAPS, "slurm-config")
+    await delete_without_children(stage, NODE_SETS, "gpu", PODS, REVISIONS)
 
-    async def said() -> bool:
-        return await desk.condition(CONTROLLERS, "slurm", "Degraded") == ("True", "WorkersOrphaned")
+    await stage.wait_condition(CONTROLLERS, "slurm", "Degraded", "True", "WorkersOrphaned")
+    assert (await stage.get(CONFIG_MAPS, "slurm-config")).metadata.resource_version == config.metadata.resource_version
+    assert await uids(stage) == before
+    await apply_workers(stage, **wanted, extraConf="Weight=2")
+    uid = (await stage.get(NODE_SETS, "gpu")).metadata.uid
 
-    await desk.until(said, "a word about lost workers")
-    assert (await desk.get(CONFIG_MAPS, "slurm-config")).metadata.resource_version == config.metadata.resource_version
-    assert await uids(desk) == before
-    await workers(desk, **wanted, extraConf="Weight=2")
-    uid = (await desk.get(NODE_SETS, "gpu")).metadata.uid
-
-    async def taken_over() -> bool:
-        pods = await desk.client.list(PODS, namespace=desk.namespace)
+    async def is_adopted() -> bool:
+        pods = await stage.client.list(PODS, namespace=stage.namespace)
         return all([owner.uid for owner in pod.metadata.owner_references] == [uid] for pod in pods)
 
-    await desk.until(taken_over, "a new owner")
-    await desk.rest()
-    assert await uids(desk) == before
-    assert await carried(desk) == {newest.hash}
-    assert set(await revisions(desk)) == {1, 2}
-    assert (await status(desk))["currentRevision"] == newest.metadata.name
-    assert (await desk.condition(CONTROLLERS, "slurm", "Degraded"))[1] != "WorkersOrphaned"
-    assert (await desk.get(CONFIG_MAPS, "slurm-config")).metadata.resource_version == config.metadata.resource_version
+    await eventually(is_adopted, "a new owner")
+    await stage.quiescent()
+    assert await uids(stage) == before
+    assert await used_hashes(stage) == {newest.hash}
+    assert set(await revisions(stage)) == {1, 2}
+    assert (await status(stage))["currentRevision"] == newest.metadata.name
+    assert (await stage.condition(CONTROLLERS, "slurm", "Degraded"))[1] != "WorkersOrphaned"
+    assert (await stage.get(CONFIG_MAPS, "slurm-config")).metadata.resource_version == config.metadata.resource_version
 
 
-async def test_a_controller_waits_until_lost_workers_are_gone(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk)
-    await workers(desk, replicas=1)
-    await desk.get(PODS, "gpu-0")
-    await desk.rest()
-    await delete_alone(desk, NODE_SETS, "gpu", PODS, REVISIONS)
-    await desk.client.delete(PODS, Key(desk.namespace, "gpu-0"), grace=0)
+async def test_a_controller_waits_until_orphaned_workers_are_deleted(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply_controller()
+    await apply_workers(stage, replicas=1)
+    await stage.get(PODS, "gpu-0")
+    await stage.quiescent()
+    await delete_without_children(stage, NODE_SETS, "gpu", PODS, REVISIONS)
+    await stage.client.delete(PODS, Key(stage.namespace, "gpu-0"), grace=0)
 
-    async def relieved() -> bool:
-        return (await desk.condition(CONTROLLERS, "slurm", "Degraded"))[1] not in ("", "WorkersOrphaned")
+    async def is_unblocked() -> bool:
+        return (await stage.condition(CONTROLLERS, "slurm", "Degraded"))[1] not in ("", "WorkersOrphaned")
 
-    await desk.until(relieved, "the end of the wait")
+    await eventually(is_unblocked, "another reason of the condition")
 
 
-async def test_a_controller_that_is_deleted_alone_goes_at_once_and_is_made_again_around_its_daemons(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk)
-    await workers(desk)
-    workload = await desk.get(STATEFUL_SETS, "slurm-controller")
-    await desk.get(PODS, "gpu-1")
-    await desk.rest()
-    before = await uids(desk)
-    await delete_alone(desk, CONTROLLERS, "slurm", STATEFUL_SETS, CONFIG_MAPS)
-    await controller(desk)
+async def test_a_controller_that_is_deleted_alone_is_created_again_around_its_daemons(
+    stage: OperatorStage,
+) -> None:
+    await stage.create_keys()
+    await stage.apply_controller()
+    await apply_workers(stage)
+    workload = await stage.get(STATEFUL_SETS, "slurm-controller")
+    await stage.get(PODS, "gpu-1")
+    await stage.quiescent()
+    before = await uids(stage)
+    await delete_without_children(stage, CONTROLLERS, "slurm", STATEFUL_SETS, CONFIG_MAPS)
+    await stage.apply_controller()
 
-    async def owned() -> bool:
-        uid = (await desk.get(CONTROLLERS, "slurm")).metadata.uid
-        found = await desk.get(STATEFUL_SETS, "slurm-controller")
+    async def is_adopted() -> bool:
+        uid = (await stage.get(CONTROLLERS, "slurm")).metadata.uid
+        found = await stage.get(STATEFUL_SETS, "slurm-controller")
         return [owner.uid for owner in found.metadata.owner_references] == [uid]
 
-    await desk.until(owned, "a new owner")
-    assert (await desk.get(STATEFUL_SETS, "slurm-controller")).metadata.uid == workload.metadata.uid
-    assert await uids(desk) == before
+    await eventually(is_adopted, "a new owner")
+    assert (await stage.get(STATEFUL_SETS, "slurm-controller")).metadata.uid == workload.metadata.uid
+    assert await uids(stage) == before

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all workers of a cluster share, and what blocks them, on a real API server."""
+"""The objects that all workers of a cluster share, and references that block workers, on a real API server."""
 
 import pytest
-from tests.integration.operator.conftest import Desk
-from tests.integration.operator.test_objects import REF, controller, secrets
+from tests.integration.operator.stage import REF, OperatorStage
+from tests.support.waiting import eventually
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS
@@ -13,19 +13,19 @@ from slinky.kube.views import DISRUPTION_BUDGETS
 pytestmark = pytest.mark.plane
 
 
-async def test_what_workers_share_is_kept_right_whoever_made_it(desk: Desk) -> None:
-    """Left behind by another operator: without labels, without our owner, of another shape."""
+async def test_what_workers_share_is_repaired_whoever_created_it(stage: OperatorStage) -> None:
+    """Another operator left them: without labels, without our owner, with other fields."""
     old = {"clusterIP": "None", "selector": {metadata.APP_NAME: "slurmd"}, "ports": [{"name": "old", "port": 1}]}
-    await desk.apply(SERVICES, "slurm-workers-slurm", spec=old)
-    await desk.apply(DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm", spec={"maxUnavailable": 5})
-    await secrets(desk)
-    await controller(desk)
-    await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})
+    await stage.apply(SERVICES, "slurm-workers-slurm", spec=old)
+    await stage.apply(DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm", spec={"maxUnavailable": 5})
+    await stage.create_keys()
+    await stage.apply_controller()
+    await stage.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})
 
-    async def right() -> bool:
+    async def is_repaired() -> bool:
         service, budget = (
-            await desk.get(SERVICES, "slurm-workers-slurm"),
-            await desk.get(DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm"),
+            await stage.get(SERVICES, "slurm-workers-slurm"),
+            await stage.get(DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm"),
         )
         ports = {port["port"] for port in service.spec["ports"]}
         return (
@@ -37,32 +37,29 @@ async def test_what_workers_share_is_kept_right_whoever_made_it(desk: Desk) -> N
             and budget.spec["selector"]["matchLabels"][metadata.POD_PROTECT] == "true"
         )
 
-    await desk.until(right, "the right Service and budget")
-    await desk.client.patch(
-        DISRUPTION_BUDGETS, Key(desk.namespace, "slurm-workers-pdb-slurm"), {"spec": {"minAvailable": 0}}
+    await eventually(is_repaired, "the Service and the budget")
+    await stage.client.patch(
+        DISRUPTION_BUDGETS, Key(stage.namespace, "slurm-workers-pdb-slurm"), {"spec": {"minAvailable": 0}}
     )
-    await desk.until(right, "the budget put right")
+    await eventually(is_repaired, "the repaired budget")
 
 
-async def test_a_worker_that_cannot_be_built_is_said_and_not_half_made(desk: Desk) -> None:
-    await secrets(desk)
-    await controller(desk)
+async def test_a_worker_that_cannot_be_built_is_reported_and_not_created(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.apply_controller()
     ssh = {"enabled": True, "sssdConfRef": {"name": "not-there", "key": "sssd.conf"}}
-    await desk.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1, "ssh": ssh})
+    await stage.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1, "ssh": ssh})
 
-    async def said() -> bool:
-        return await desk.condition(NODE_SETS, "gpu", "Degraded") == ("True", "ReferenceMissing")
-
-    await desk.until(said, "the condition")
-    assert await desk.names(PODS) == []
-    await desk.secret("not-there", **{"sssd.conf": "[sssd]"})
-    pod = await desk.get(PODS, "gpu-0")
+    await stage.wait_condition(NODE_SETS, "gpu", "Degraded", "True", "ReferenceMissing")
+    assert await stage.names(PODS) == []
+    await stage.secret("not-there", **{"sssd.conf": "[sssd]"})
+    pod = await stage.get(PODS, "gpu-0")
     first = pod.metadata.labels[metadata.REVISION]
-    # What such a worker has read is part of what it is: another sssd.conf makes another worker.
-    await desk.secret("not-there", **{"sssd.conf": "[sssd]\ndebug_level = 1"})
+    # sssd.conf is part of the revision of such a worker: another file replaces the worker.
+    await stage.secret("not-there", **{"sssd.conf": "[sssd]\ndebug_level = 1"})
 
-    async def rolled() -> bool:
-        found = await desk.find(PODS, "gpu-0")
+    async def is_replaced() -> bool:
+        found = await stage.find(PODS, "gpu-0")
         return found is not None and found.metadata.labels[metadata.REVISION] != first
 
-    await desk.until(rolled, "a worker with the new file", 20)
+    await eventually(is_replaced, "a worker with the new file")

@@ -183,6 +183,11 @@ def kubelet(node: LabNode) -> dict[str, object]:
         "nodeLeaseDurationSeconds": 8,
         "nodeStatusReportFrequency": "1m",
         "nodeStatusUpdateFrequency": "2s",
+        # Changed Secrets and ConfigMaps reach running pods within seconds and not within a minute and a half.
+        "syncFrequency": "5s",
+        # A container that fails again is restarted after two seconds and not after ten to three hundred.
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
+        "featureGates": {"KubeletCrashLoopBackOffMax": True},
         "maxPods": 200,
     }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator of these tests has the rights that its chart gives it, and no others."""
+"""Credentials with the permissions that the chart gives the operator, and no others."""
 
 import functools
 import subprocess
@@ -11,21 +11,21 @@ from tests.chart.helm import Helm, program
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 SPACE, ACCOUNT = "slinky-rights", "slurm-operator"
-GIVEN = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+RBAC_KINDS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
 
 @functools.cache
 def token(plane: PlainPlane) -> str:
-    """What proves that it is the chart's account."""
+    """A token of the service account of the chart."""
     objects = Helm(program(), plane.folder / "helm").render("slurm-operator", {}, ACCOUNT, SPACE)
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
-    given = [home, *(item for item in objects if item["kind"] in GIVEN)]
-    _kubectl(plane, "apply", "--server-side", "-f", "-", given=yaml.safe_dump_all(given))
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
+    manifests = [namespace, *(item for item in objects if item["kind"] in RBAC_KINDS)]
+    _kubectl(plane, "apply", "--server-side", "-f", "-", input=yaml.safe_dump_all(manifests))
     return _kubectl(plane, "create", "token", ACCOUNT, "-n", SPACE, "--duration=24h").strip()
 
 
 def kubeconfig(plane: PlainPlane) -> Path:
-    """The same as a file."""
+    """A kubeconfig file with that token."""
     settings = yaml.safe_load(plane.kubeconfig.read_text())
     settings["users"][0]["user"] = {"token": token(plane)}
     path = plane.folder / "operator.kubeconfig"
@@ -33,6 +33,6 @@ def kubeconfig(plane: PlainPlane) -> Path:
     return path
 
 
-def _kubectl(plane: PlainPlane, *words: str, given: str = "") -> str:
+def _kubectl(plane: PlainPlane, *words: str, input: str = "") -> str:
     argv = [str(plane.kubectl), f"--kubeconfig={plane.kubeconfig}", *words]
-    return subprocess.run(argv, input=given, text=True, check=True, capture_output=True).stdout
+    return subprocess.run(argv, input=input, text=True, check=True, capture_output=True).stdout

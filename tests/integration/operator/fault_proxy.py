@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gates in front of the API server and of slurmrestd that see every write, and an operator that can die at each.
+"""Proxies in front of the API server and of slurmrestd that see every write, and an operator that they can kill.
 
-A gate forwards. With `deadly` set, it carries out each write that it has never seen, tells nobody, and kills the
-operator with -9: the next one has to make do with what is there.
+A proxy forwards requests. With `kills_operator` set, it carries out each write that it sees for the first time, returns
+no answer, kills the operator with SIGKILL and starts another one, which has to continue from the state on the servers.
 """
 
 import asyncio
@@ -24,87 +24,88 @@ from aiohttp import web
 from slinky.lab.kubernetes.bare_plane import WITH_US
 
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
-#: What differs between two lives that do the same.
-FLEETING = re.compile(
+#: What differs between two runs that write the same.
+VOLATILE = re.compile(
     r"\d{4}-\d\d-\d\dT[\d:.]+Z?|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22,}|\"resourceVersion\":\"\d+\"", re.ASCII
 )
-ZYGOTE = """
+#: A process that has imported everything and forks an operator for each line of settings; it prints the process ids.
+FORK_SERVER = """
 import json, os, signal, sys
 import msgspec, uvloop
 from slinky.observe.log import setup
 from slinky.observe.process import run
 from slinky.operator.app import main
-from slinky.operator.settings import Settings
+from slinky.operator.settings import OperatorSettings
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         setup()
-        settings = msgspec.json.decode(line, type=Settings)
+        settings = msgspec.json.decode(line, type=OperatorSettings)
         os._exit(run(lambda health: main(settings, health), [(settings.host, settings.port)]))
     print(pid, flush=True)
 """
 
 
-Meanwhile = Callable[[web.Request], Awaitable[None]]
-"""What somebody else does while a write is on its way."""
+BeforeWrite = Callable[[web.Request], Awaitable[None]]
+"""Called with each write before it is forwarded."""
 
 
-class Lives:
-    """The operator as a real process, again and again: forked from one that has everything imported already."""
+class ForkedOperator:
+    """The operator as a process that starts fast, because a server that has imported everything forks it."""
 
     def __init__(self, settings: Mapping[str, Any], log: Path) -> None:
         self.port = settings["port"]
-        self._line = json.dumps(settings).encode() + b"\n"
+        self._settings = json.dumps(settings).encode() + b"\n"
         self._log = log.open("ab")
-        argv = [*WITH_US, sys.executable, "-c", ZYGOTE]
-        self._zygote = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log)
+        argv = [*WITH_US, sys.executable, "-c", FORK_SERVER]
+        self._server = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log)
         self.pid = 0
-        self.count = 0
+        self.starts = 0
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start an operator."""
-        assert self._zygote.stdin
-        assert self._zygote.stdout
-        self._zygote.stdin.write(self._line)
-        self._zygote.stdin.flush()
-        self.pid = int(self._zygote.stdout.readline())
-        self.count += 1
+        assert self._server.stdin
+        assert self._server.stdout
+        self._server.stdin.write(self._settings)
+        self._server.stdin.flush()
+        self.pid = int(self._server.stdout.readline())
+        self.starts += 1
 
     def kill(self) -> None:
-        """End it as an out-of-memory killer would."""
+        """End the operator with SIGKILL, and wait until its port is free."""
         with contextlib.suppress(ProcessLookupError):
             while self.pid:
                 os.kill(self.pid, signal.SIGKILL)
-                time.sleep(0.002)  # until it is gone, and its port is free
+                time.sleep(0.002)
         self.pid = 0
 
     def close(self) -> None:
-        """End everything."""
+        """End the operator and the server."""
         self.kill()
-        self._zygote.kill()
-        self._zygote.communicate()
+        self._server.kill()
+        self._server.communicate()
         self._log.close()
 
 
-class Gates:
-    """Two servers and who goes through."""
+class FaultProxy:
+    """The proxies of one operator, by name, and the faults that they cause."""
 
     def __init__(self) -> None:
-        self.lives: Lives | None = None
-        self.deadly = False
-        self.closed: set[str] = set()  # names of gates, or parts of paths behind them
-        self.boundaries: set[str] = set()
-        self.meanwhile: Meanwhile | None = None
-        self.delays: dict[str, float] = {}  # seconds that questions wait at a gate, by its name
-        self._turn = asyncio.Lock()
+        self.operator: ForkedOperator | None = None
+        self.kills_operator = False
+        self.closed: set[str] = set()  # names of proxies, or parts of paths behind them, that get no answer
+        self.writes: set[str] = set()  # after which the operator was killed
+        self.before_write: BeforeWrite | None = None
+        self.delays: dict[str, float] = {}  # seconds that reads wait, by the name of the proxy
+        self._lock = asyncio.Lock()
 
     @contextlib.asynccontextmanager
-    async def before(
+    async def serve(
         self, name: str, target: str, host: str = "127.0.0.1", port: int = 0, **more: Any
     ) -> AsyncIterator[str]:
-        """A gate in front of `target`; its address."""
+        """Run a proxy in front of `target`; its URL."""
         headers, context = more.get("headers", {}), more.get("ssl")
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=context or False)) as session:
 
@@ -130,7 +131,7 @@ class Gates:
         request: web.Request,
     ) -> web.StreamResponse:
         if any(part in f"{name}{request.path}" for part in self.closed):
-            return _cut(request)
+            return _abort(request)
         if request.method not in WRITES:
             await asyncio.sleep(self.delays.get(name, 0))
         body = await request.read()
@@ -140,38 +141,38 @@ class Gates:
         )
         if request.method not in WRITES or "/events" in request.path:
             async with call as answer:
-                return await _passed(request, answer)
-        if self.meanwhile:
-            await self.meanwhile(request)
-        life = self.lives.pid if self.lives else 0
-        async with self._turn:
-            if self.lives and life != self.lives.pid:
+                return await _forward(request, answer)
+        if self.before_write:
+            await self.before_write(request)
+        sender = self.operator.pid if self.operator else 0
+        async with self._lock:
+            if self.operator and sender != self.operator.pid:
                 call.close()
-                return _cut(request)  # it died before this was sent
+                return _abort(request)  # the sender was killed before this was forwarded
             async with call as answer:
-                found = await answer.read()
-            write = f"{request.method} {request.path} {FLEETING.sub('', body.decode(errors='replace'))}"
-            if self.deadly and self.lives and write not in self.boundaries:
-                self.boundaries.add(write)
-                self.lives.kill()
-                self.lives.begin()
-                return _cut(request)
-        return web.Response(status=answer.status, body=found, headers=_kind(answer))
+                content = await answer.read()
+            write = f"{request.method} {request.path} {VOLATILE.sub('', body.decode(errors='replace'))}"
+            if self.kills_operator and self.operator and write not in self.writes:
+                self.writes.add(write)
+                self.operator.kill()
+                self.operator.start()
+                return _abort(request)
+        return web.Response(status=answer.status, body=content, headers=_content_type(answer))
 
 
-def _kind(answer: aiohttp.ClientResponse) -> dict[str, str]:
+def _content_type(answer: aiohttp.ClientResponse) -> dict[str, str]:
     return {"Content-Type": answer.headers.get("Content-Type", "application/json")}
 
 
-def _cut(request: web.Request) -> web.Response:
-    """No answer at all."""
+def _abort(request: web.Request) -> web.Response:
+    """Close the connection without an answer."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=502)
 
 
-async def _passed(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    response = web.StreamResponse(status=answer.status, headers=_kind(answer))
+async def _forward(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    response = web.StreamResponse(status=answer.status, headers=_content_type(answer))
     await response.prepare(request)
     with contextlib.suppress(ConnectionResetError, aiohttp.ClientError):
         async for chunk in answer.content.iter_any():

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The charts on an empty Kubernetes: a user's work over ssh, upgrades and removal, while jobs run."""
+
+import json
+import os
+import secrets
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.e2e.operator.chart_site import (
+    CPU,
+    EXAMPLES,
+    LOGIN,
+    PASSWORD,
+    USER,
+    ChartSite,
+    in_background,
+    password_secret,
+)
+from tests.e2e.operator.site import restore_nodes
+from tests.support.shared_stage import SharedStage, lend
+from tests.support.waiting import until
+
+from slinky.api.names import metadata
+from slinky.lab import bringup
+from slinky.lab.bringup import LabOptions
+from slinky.lab.demo.chart_site import OPERATOR_SPACE, RELEASE, SPACE
+from slinky.lab.prepare.images import reference
+from slinky.lab.progress import Progress
+
+pytestmark = pytest.mark.lab
+
+TOKEN = f"{RELEASE}-token-mine-jwt-slurm"
+
+
+@contextmanager
+def chart_site() -> Iterator[ChartSite]:
+    """A lab with nothing in it but the operator, the database and the user's workstation."""
+    options = LabOptions(name=f"charts-{secrets.token_hex(3)}", owner=os.getpid(), slurm="beside", gpus=0)
+    lab = bringup.up(options, Progress())
+    try:
+        site = ChartSite(lab)
+        site.install_operator()
+        yield site
+    finally:
+        bringup.down(lab.name)
+
+
+@pytest.fixture(scope="module")
+def shared_chart_site() -> Iterator[SharedStage[ChartSite]]:
+    shared = SharedStage(chart_site)
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def operator_only(request: pytest.FixtureRequest, shared_chart_site: SharedStage[ChartSite]) -> Iterator[ChartSite]:
+    """The site, with or without its cluster."""
+    yield from lend(shared_chart_site, request.node)
+
+
+@pytest.fixture
+def site(operator_only: ChartSite) -> ChartSite:
+    """The site with its cluster ready."""
+    operator_only.ensure_cluster()
+    return operator_only
+
+
+def test_a_user_submits_over_ssh_and_accounting_has_the_job(site: ChartSite) -> None:
+    assert site.ssh_output("getent", "-s", "sss", "passwd", USER).startswith(f"{USER}:")
+    hosts = site.ssh_output("srun", "--chdir=/tmp", "-N2", "hostname").split()
+    assert sorted(hosts) == ["cpu-0", "cpu-1"]
+    job = site.ssh_output("sbatch", "--parsable", "--chdir=/tmp", "-o", "/dev/null", "-N2", "--wrap=srun id -un")
+    site.wait_accounted(job)
+    assert site.ssh_output("sacct", "-nXP", "-j", job, "-o", "user,nnodes") == f"{USER}|2"
+
+
+def test_workers_let_in_users_with_a_job_there(site: ChartSite) -> None:
+    host = f"cpu-0.slurm-workers-{RELEASE}"
+    assert site.ssh("true", to=host, check=False).returncode != 0
+    job, pod = site.submit_job("-w", "cpu-0")
+    assert site.ssh_output("hostname", to=host) == "cpu-0"
+    site.finish_job(job, pod)
+
+
+def test_workers_are_found_by_their_short_names(site: ChartSite) -> None:
+    assert site.ssh_output("getent", "hosts", "cpu-0").split()[1].startswith(f"cpu-0.slurm-workers-{RELEASE}.")
+
+
+def test_a_reconfiguration_restarts_no_container(site: ChartSite) -> None:
+    label = f"{metadata.APP_NAME} in (login, slurmd, slurmctld)"
+    counts = ("get", "pods", "-l", label, "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}")
+    before = site.kubectl(*counts)
+    site.slurm("scontrol", "reconfigure")
+    # slurmctld notifies all daemons, those of login hosts too; they restart themselves inside their containers.
+    logs = ("logs", f"deploy/{LOGIN}", "-c", "login")
+    until(lambda: "reconfigure requested" in site.kubectl(*logs), "the reconfiguration of sackd")
+    assert len(site.ssh_output("srun", "--chdir=/tmp", "-N2", "hostname").split()) == 2
+    assert site.kubectl(*counts) == before
+
+
+def test_the_password_is_nowhere_but_in_secrets(site: ChartSite) -> None:
+    text = site.kubectl("get", "cm,sts,deploy,pods,accountings,events", "-o", "yaml")
+    assert PASSWORD not in text
+    assert "$(secret)" not in text
+
+
+def test_a_changed_password_reaches_slurmdbd(site: ChartSite) -> None:
+    pod = f"{RELEASE}-accounting-0"
+    before = site.uids("slurmdbd")[pod]
+    password = f"another; one {secrets.token_hex(2)}"
+    site.sql(f"set password = password('{password}')")
+    site.password = password
+    site.apply_all([password_secret(password)])
+    until(lambda: site.uids("slurmdbd").get(pod, before) != before, "another slurmdbd")
+    until(lambda: not site.ssh("sacct", "-nX", check=False).returncode, "an answer of slurmdbd")
+
+
+def test_a_token_opens_the_rest_api_and_is_replaced_in_time(site: ChartSite) -> None:
+    def token() -> str:
+        return b64decode(site.get("secret", TOKEN)["data"]["SLURM_JWT"]).decode()
+
+    first = token()
+    url = f"http://{RELEASE}-restapi:6820/slurm/v0.0.44/nodes/"
+    answer = json.loads(site.slurm("curl", "-s", "-H", f"X-SLURM-USER-TOKEN: {first}", url))
+    assert {"cpu-0", "cpu-1"} <= {node["name"] for node in answer["nodes"]}
+    until(lambda: token() != first, "another token")
+
+
+def test_helm_test_asks_every_part(site: ChartSite) -> None:
+    assert site.charts.run_helm("test", "slurm-operator", space=OPERATOR_SPACE).count("Succeeded") == 2
+
+
+def test_metrics_need_the_permission_to_read_them(site: ChartSite) -> None:
+    url = f"https://slurm-operator.{OPERATOR_SPACE}:8080/metrics"
+    for account in ("reader", "stranger"):
+        site.kubectl("create", "serviceaccount", account)
+    role = "--clusterrole=slurm-operator-metrics-reader"
+    site.lab.kubectl("create", "clusterrolebinding", "reader", role, f"--serviceaccount={SPACE}:reader")
+    assert site.fetch(url) == "401"
+    assert site.fetch(url, "stranger") == "403"
+    assert "slinky_operator_" in site.fetch(url, "reader")
+
+
+def test_an_upgrade_of_the_cluster_replaces_workers_after_their_jobs(site: ChartSite) -> None:
+    image = "slurmd-next"
+    for machine in site.lab.machines():
+        if machine.name.startswith("node"):
+            machine.run(["ctr", "-n", "k8s.io", "images", "tag", "--force", reference("slurmd"), reference(image)])
+    jobs = [site.submit_job("-w", host) for host in ("cpu-0", "cpu-1")]
+    before = site.uids()
+    site.cluster("upgrade", slurmd=image, restapi={"replicas": 2})
+    until(lambda: "drng" in site.slurm("sinfo", "-h", "-N", "-p", "cpu", "-o", "%t"), "the first drain")
+    assert site.uids() == before
+    for job, pod in jobs:
+        assert site.job_state(job) == "RUNNING"
+        site.finish_job(job, pod)
+
+    def is_replaced() -> bool:
+        images = [pod["spec"]["containers"][0]["image"] for pod in site.workers().values()]
+        return images == [reference(image)] * 2
+
+    until(is_replaced, "workers with the new image")
+    site.wait_ready({"restapi": RELEASE, "nodeset": CPU})
+
+
+def test_workers_come_with_jobs_and_go_without(site: ChartSite) -> None:
+    """The autoscaler of Kubernetes scales a NodeSet by a metric of the real Slurm."""
+    site.kubectl("create", "configmap", "slurm-metrics", f"--from-file={EXAMPLES}/autoscaling/adapter.py")
+    for name in ("adapter", "hpa"):
+        site.lab.kubectl("apply", "-f", str(EXAMPLES / f"autoscaling/{name}.yaml"))
+    until(lambda: not site.workers("burst"), "a NodeSet without workers")
+    job = site.ssh_output("sbatch", "--parsable", "-p", "burst", "--chdir=/tmp", "-o", "/dev/null", "--wrap=true")
+    site.wait_accounted(job)
+    until(lambda: not site.workers("burst"), "a NodeSet without workers again")
+    events = site.kubectl("get", "events", "--field-selector=involvedObject.kind=HorizontalPodAutoscaler")
+    assert "SuccessfulRescale" in events
+    site.kubectl("delete", "hpa", "burst")
+    site.lab.kubectl("delete", "-f", str(EXAMPLES / "autoscaling/adapter.yaml"), "--wait=false")
+
+
+def test_a_killed_slurmctld_ends_no_job(site: ChartSite) -> None:
+    job, pod = site.submit_job()
+
+    def restarts() -> int:
+        statuses = site.pods("slurmctld")[site.controller_pod]["status"]["containerStatuses"]
+        return sum(status["restartCount"] for status in statuses if status["name"] == "slurmctld" and status["ready"])
+
+    before = restarts()
+    site.slurm("pkill", "-9", "slurmctld", check=False)
+    until(lambda: restarts() > before, "the restart of slurmctld")
+    until(lambda: site.job_state(job) == "RUNNING", "the job")
+    site.finish_job(job, pod)
+
+
+def test_an_upgrade_or_the_absence_of_the_operator_ends_no_job(site: ChartSite) -> None:
+    job, pod = site.submit_job()
+    before = site.uids()
+    site.operator("upgrade", logLevel="debug")
+    site.wait_ready({"nodeset": CPU})
+    assert site.uids() == before
+    assert site.job_state(job) == "RUNNING"
+    site.charts.uninstall("slurm-operator", OPERATOR_SPACE)
+    assert len(site.ssh_output("srun", "--chdir=/tmp", "-N2", "--overlap", "hostname").split()) == 2
+    assert site.job_state(job) == "RUNNING"
+    site.finish_job(job, pod)
+    site.operator("install")
+    site.wait_ready({"nodeset": CPU})
+    assert site.uids() == before
+
+
+def test_removing_the_cluster_waits_for_its_job(site: ChartSite) -> None:
+    job, pod = site.submit_job()
+    with in_background(site.remove_cluster) as removal:
+        until(lambda: list(site.workers()) == [pod], "deletion of the idle worker")
+        assert site.job_state(job) == "RUNNING"
+        assert not removal.done()
+        site.release_job(job, pod)
+    # slurmdbd is deleted after it has written the end of the job.
+    table = f"{SPACE}_{RELEASE}_job_table"
+    completed = "3"
+    statement = f"select state, exit_code from slurm_acct_db.{table} where id_job={job}"  # noqa: S608 - no foreign text
+    assert site.sql(statement).split() == [completed, "0"]
+    daemons = ("get", "pods", "-l", f"{metadata.APP_NAME} in (slurmd, slurmctld, slurmdbd)")
+    until(lambda: not site.kubectl(*daemons).strip(), "deletion of the last pod")
+
+
+def test_workers_join_a_slurm_outside_of_kubernetes(operator_only: ChartSite) -> None:
+    lab, example = operator_only.lab, EXAMPLES / "hybrid.yaml"
+    # That Slurm has a tree of switches and runs a job only on hosts below one leaf.
+    lab.kubectl("annotate", "node", "--all", f"{metadata.TOPOLOGY}=default:leaf1")
+    operator_only.install_example("hybrid", example)
+    operator_only.wait_ready({"controller": "outside", "restapi": "outside", "nodeset": "cloud"}, "hybrid")
+    step = ("srun", "-p", "all", "-w", "cloud-[0-1]", "-N2", "--chdir=/tmp", "hostname")
+    assert sorted(lab.slurm.exec(*step, user=USER).split()) == ["cloud-0", "cloud-1"]
+    until(lambda: not lab.slurm.exec("squeue", "-h"), "the end of the job on both hosts")
+    lab.kubectl("delete", "-n", "hybrid", "-f", str(example), "--timeout=280s")
+    restore_nodes(lab)
