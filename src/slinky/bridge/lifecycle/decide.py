@@ -88,7 +88,7 @@ def _submit(
         if (left := _settle_time(snapshot, pods)) > 0:
             plan.retry_after(left)
             return
-        hint = f" {snapshot.root.hint}." if snapshot.root.hint else ""
+        hint = f"{snapshot.root.hint}." if snapshot.root.hint else ""
         text = Reason.GANG_INCOMPLETE.text(count=count, needed=snapshot.root.min_members, hint=hint)
         plan.add(actions.WriteCondition(pods, text))
         return

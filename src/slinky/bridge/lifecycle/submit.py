@@ -147,7 +147,7 @@ class Submitter:
                 f"Slurm job {job} has {len(components)} components, but its pods need {len(job_spec.requests)}"
             )
         if problem := identity.update_obstacle(self._registry.signature_of(job), job_spec.requests):
-            raise JobOutgrown(f"Slurm job {job} is pending and {problem}")
+            raise JobOutgrown(f"Slurm job {job} {problem}")
         signed = identity.sign(job_spec.requests, job_spec.roles, self._registry.bridge, str(workload))
         try:
             # The first component comes last: its signature marks the update of all components as complete.

@@ -70,7 +70,7 @@ class Reason(Enum):
         "GroupMissing", "The object that created or groups the pod is not visible yet: {problem}."
     )
     GANG_INCOMPLETE = ReasonRow(
-        "GangIncomplete", "{count} of {needed} pods of the gang exist; all start together or none.{hint}"
+        "GangIncomplete", "{count} of {needed} pods of the gang exist; all start together or none. {hint}"
     )
     INVALID_OPTION = ReasonRow(
         "InvalidOption",
@@ -98,8 +98,13 @@ class Reason(Enum):
     GANG_SHRUNK = ReasonRow(
         "GangIncomplete", "{count} of {needed} pods of the gang are left; Slurm job {job} is cancelled.", "", _WARNING
     )
-    GANG_RESHAPED = ReasonRow("GangReshaped", "{problem}. The bridge replaces the job.")
-    JOB_OUTGROWN = ReasonRow("JobOutgrown", "{problem}. The bridge replaces the job.")
+    GANG_RESHAPED = ReasonRow(
+        "GangReshaped", "The gang has other roles than its pending job: {problem}. The bridge replaces the job."
+    )
+    JOB_OUTGROWN = ReasonRow(
+        "JobOutgrown",
+        "The pending job cannot be updated to what the pods request now: {problem}. The bridge replaces the job.",
+    )
     UPDATE_REFUSED = ReasonRow(
         "SlurmRefused",
         "Slurm rejected the change of Slurm job {job}, which stays pending as it was. {explanation}",
@@ -186,12 +191,14 @@ class Reason(Enum):
         subject=Subject.NODE,
     )
     DEVICES_UNCLEAR = ReasonRow(
-        "DevicesUnclear", "The node is not registered in Slurm: {problem}", "", _WARNING, subject=Subject.NODE
+        "DevicesUnclear", "The node is not registered in Slurm. {problem}", "", _WARNING, subject=Subject.NODE
     )
     BAD_NODE = ReasonRow(
         "BadNode", "The node cannot be registered in Slurm: {problem}.", "", _WARNING, subject=Subject.NODE
     )
-    SIZE_REFUSED = ReasonRow("SizeRefused", "{problem}", "", _WARNING, subject=Subject.NODE)
+    SIZE_REFUSED = ReasonRow(
+        "SizeRefused", "Slurm did not accept the size of the node. {problem}", "", _WARNING, subject=Subject.NODE
+    )
     DEVICES_DIFFER = ReasonRow(
         "DevicesDiffer",
         "Slurm has {slurm} where the drivers of the node offer {drivers}; their claims are rejected until both agree.",
@@ -426,7 +433,11 @@ def _pending_rows() -> list[str]:
 
 def _reason_rows(subject: Subject) -> list[str]:
     rows = sorted((r.value for r in Reason if r.value.subject is subject), key=lambda row: row.token)
-    return [f"| `{row.token}` | {_shown(f'{row.sentence} {row.step}')} | {row.severity.value} |" for row in rows]
+    return [f"| `{row.token}` | {_shown(f'{row.sentence} {row.step}')} | {_effect(row)} |" for row in rows]
+
+
+def _effect(row: ReasonRow) -> str:
+    return f"{row.severity.value}; the pod ends" if row.ends_pod else row.severity.value
 
 
 def _shown(template: str) -> str:

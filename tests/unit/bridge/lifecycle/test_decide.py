@@ -20,8 +20,8 @@ PENDING = ObservedJob(JobKnowledge.LIVE, record("7", "PENDING", reason="Resource
 RUNNING = ObservedJob(JobKnowledge.LIVE, record("7", "RUNNING", hosts=("n1",)))
 
 
-def over(*words: str, lost: bool = False) -> ObservedJob:
-    return ObservedJob(JobKnowledge.OVER, record("7", *words, lost=lost))
+def over(*flags: str, lost: bool = False) -> ObservedJob:
+    return ObservedJob(JobKnowledge.OVER, record("7", *flags, lost=lost))
 
 
 def plan(
@@ -48,11 +48,11 @@ def test_a_gated_or_deleted_pod_is_not_submitted() -> None:
     assert plan(pod(deleted="2026-06-01T12:00:00Z")).actions == []
 
 
-@pytest.mark.parametrize("there", [1, 2, 3])
-def test_a_gang_is_submitted_completely_or_not_at_all(there: int) -> None:
-    pods = [pod(f"p-{i}") for i in range(there)]
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_gang_is_submitted_completely_or_not_at_all(count: int) -> None:
+    pods = [pod(f"p-{i}") for i in range(count)]
     result = plan(*pods, workload=GROUP, root=WorkloadRoot(min_members=3))
-    assert kinds(result) == (["SubmitJob"] if there == 3 else ["WriteCondition"])
+    assert kinds(result) == (["SubmitJob"] if count == 3 else ["WriteCondition"])
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def test_a_gang_is_reported_as_incomplete_once_no_pod_is_added(newest: str, left
 
 @pytest.mark.parametrize("young", [True, False])
 def test_a_pod_whose_root_is_not_visible_waits_and_is_reported_if_that_lasts(young: bool) -> None:
-    missing = ConditionText(False, "GroupMissing", "Job j, which made the pod, has not been seen yet.")
-    newcomer = pod(made="2026-06-01T11:59:59Z" if young else "2026-06-01T11:00:00Z")
-    result = decide.decide(WorkloadSnapshot(SINGLE, [newcomer], {}, None, NOW, missing))
+    missing = ConditionText(False, "GroupMissing", "Job j, which created the pod, is not visible yet.")
+    new_pod = pod(made="2026-06-01T11:59:59Z" if young else "2026-06-01T11:00:00Z")
+    result = decide.decide(WorkloadSnapshot(SINGLE, [new_pod], {}, None, NOW, missing))
     assert (result.actions, result.again) == (
-        ([], 1.0) if young else ([actions.WriteCondition((newcomer,), missing)], None)
+        ([], 1.0) if young else ([actions.WriteCondition((new_pod,), missing)], None)
     )
 
 
@@ -271,8 +271,13 @@ def test_the_end_of_a_job_is_written_once_to_a_pod_that_is_being_deleted() -> No
     soon = "2026-06-01T12:00:30Z"
     (action,) = plan(pod(job="7", node="n1", phase="Running", deleted=soon), job=over("CANCELLED")).actions
     assert isinstance(action, actions.ExplainEnd)
-    told = {"type": names.SCHEDULED, "status": "False", "reason": action.text.reason, "message": action.text.message}
-    leaving = pod(job="7", node="n1", phase="Running", deleted=soon, status={"conditions": [told]})
+    condition = {
+        "type": names.SCHEDULED,
+        "status": "False",
+        "reason": action.text.reason,
+        "message": action.text.message,
+    }
+    leaving = pod(job="7", node="n1", phase="Running", deleted=soon, status={"conditions": [condition]})
     assert plan(leaving, job=over("CANCELLED")).actions == []
 
 

@@ -64,9 +64,9 @@ def gang(
         needing({"cpu": cpu}, name, spec={"nodeName": f"n{number}"}, job="7")
         for number, (name, cpu) in enumerate((("leader", "4"), ("w-1", "1"), ("w-2", "1")), 1)
     )
-    held = {f"uid-{name}": {GresKind("gpu", "x"): count} for name, count in (claims or {}).items()}
+    devices = {f"uid-{name}": {GresKind("gpu", "x"): count} for name, count in (claims or {}).items()}
     return build_job_spec(
-        GANG, WorkloadRoot(options or {}), pods, JobContext(BridgeSettings(), devices_by_pod=held)
+        GANG, WorkloadRoot(options or {}), pods, JobContext(BridgeSettings(), devices_by_pod=devices)
     ), pods
 
 

@@ -23,8 +23,8 @@ class FakeMirror:
     def listen(self, listener: Any) -> None:
         self.notify = listener
 
-    def host(self, name: str, *words: str, partition: str = "ext") -> None:
-        before, after = self.nodes.get(name), Host(name, words=words, partitions=(partition,))
+    def host(self, name: str, *flags: str, partition: str = "ext") -> None:
+        before, after = self.nodes.get(name), Host(name, words=flags, partitions=(partition,))
         self.nodes[name] = after
         self.notify(Change(ObjectKind.NODE, name, before, after))
 
@@ -46,10 +46,10 @@ def test_a_job_fits_where_enough_hosts_are_idle() -> None:
     assert not mirror.forecast.would_start(request(partition="other"))
 
 
-@pytest.mark.parametrize("words", [("ALLOCATED",), ("IDLE", "DRAIN"), ("DOWN",), ("MIXED",)])
-def test_only_idle_and_schedulable_hosts_count(words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("flags", [("ALLOCATED",), ("IDLE", "DRAIN"), ("DOWN",), ("MIXED",)])
+def test_only_idle_and_schedulable_hosts_count(flags: tuple[str, ...]) -> None:
     mirror = FakeMirror("n1")
-    mirror.host("n1", *words)
+    mirror.host("n1", *flags)
     assert not mirror.forecast.would_start(request())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many equal changes become few requests, and nobody's fault is another's."""
+"""Equal changes are sent as few requests, and a rejected host does not affect the others."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ OPEN = NodeUpdate(state=("UNDRAIN",))
 
 
 class Slurm:
-    """Takes changes, except of hosts it does not know."""
+    """Accepts changes, except of hosts it does not know."""
 
     def __init__(self, *unknown: str) -> None:
         self.unknown = set(unknown)
@@ -28,14 +28,14 @@ class Slurm:
             raise Rejected(Problem(2018, "no such node"))
 
 
-async def drained(slurm: Slurm, *hosts: str) -> list[Any]:
+async def drain(slurm: Slurm, *hosts: str) -> list[Any]:
     batcher = UpdateBatcher(slurm.update_nodes)
     return await asyncio.gather(*(batcher.submit(host, DRAIN) for host in hosts), return_exceptions=True)
 
 
-async def test_those_who_come_while_a_request_is_under_way_share_the_next() -> None:
+async def test_hosts_that_arrive_during_a_request_share_the_next() -> None:
     slurm = Slurm()
-    assert await drained(slurm, *(f"n{number}" for number in range(100))) == [None] * 100
+    assert await drain(slurm, *(f"n{number}" for number in range(100))) == [None] * 100
     assert [len(hosts) for hosts, _ in slurm.requests] == [1, 99]
 
 
@@ -48,13 +48,13 @@ async def test_different_changes_are_never_mixed() -> None:
         assert {changes[int(host[1:])] for host in hosts} == {change}
 
 
-async def test_a_host_that_is_refused_does_not_keep_others_from_their_change() -> None:
+async def test_a_rejected_host_does_not_prevent_the_change_of_others() -> None:
     slurm = Slurm("bad")
-    results = await drained(slurm, "n0", "n1", "bad", "n2")
+    results = await drain(slurm, "n0", "n1", "bad", "n2")
     assert [type(result) for result in results] == [type(None), type(None), Rejected, type(None)]
 
 
-async def test_those_who_joined_one_that_was_given_up_hear_of_it() -> None:
+async def test_hosts_of_a_cancelled_batch_get_an_error() -> None:
     slurm = Slurm()
     batcher = UpdateBatcher(slurm.update_nodes)
     first = asyncio.create_task(batcher.submit("n0", DRAIN))

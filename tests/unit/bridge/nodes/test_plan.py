@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is done for nodes and hosts, and which hosts are never changed."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from tests.unit.bridge.build import GPU_DRIVER, cpu_singles, gpus, node
@@ -28,18 +28,18 @@ TAINT = {"key": names.MANAGED_TAINT, "value": names.SCHEDULER, "effect": "NoExec
 
 def labelled(**more: Any) -> Node:
     """A node that is labelled as external and converged."""
-    given: dict[str, Any] = {"labels": LABEL, "taints": [TAINT], "conditions": [OPEN]}
-    return node(**{**given, **more})
+    defaults: dict[str, Any] = {"labels": LABEL, "taints": [TAINT], "conditions": [OPEN]}
+    return node(**{**defaults, **more})
 
 
-def host(*words: str, **more: Any) -> Host:
-    given: dict[str, Any] = {"comment": COMMENT, "cpus": 4, "real_memory": 8192, **more}
-    return Host("n1", words=words or ("IDLE", "EXTERNAL", "DYNAMIC_NORM"), **given)
+def host(*flags: str, **more: Any) -> Host:
+    fields: dict[str, Any] = {"comment": COMMENT, "cpus": 4, "real_memory": 8192, **more}
+    return Host("n1", words=flags or ("IDLE", "EXTERNAL", "DYNAMIC_NORM"), **fields)
 
 
-def plan(found: Node | None, host_: Host | None, **more: Any) -> list[actions.Action]:
+def plan(subject: Node | None, host_: Host | None, **more: Any) -> list[actions.Action]:
     presence = more.pop("presence", Presence.ABSENT if host_ is None else Presence.PRESENT)
-    return node_plan.plan(NodeFacts("n1", found, host_, presence, SIGNATURE, partitions=("ext",), **more))
+    return node_plan.plan(NodeFacts("n1", subject, host_, presence, SIGNATURE, partitions=("ext",), **more))
 
 
 def test_a_labelled_node_is_registered_with_a_literal_address() -> None:
@@ -52,15 +52,15 @@ def test_a_labelled_node_is_registered_with_a_literal_address() -> None:
 
 def test_a_node_without_a_literal_address_is_reported_and_never_registered() -> None:
     for addresses in ([], [{"type": "InternalIP", "address": "n1.local"}], [{"type": "Hostname", "address": "n1"}]):
-        (found,) = plan(node(labels=LABEL, addresses=addresses), None)
-        assert isinstance(found, actions.ReportProblem)
+        (action,) = plan(node(labels=LABEL, addresses=addresses), None)
+        assert isinstance(action, actions.ReportProblem)
 
 
 @pytest.mark.parametrize(
-    "found", [None, node(), node(labels=LABEL, ready=False)], ids=["no node", "no label", "not ready"]
+    "subject", [None, node(), node(labels=LABEL, ready=False)], ids=["no node", "no label", "not ready"]
 )
-def test_other_nodes_are_not_registered(found: Node | None) -> None:
-    assert plan(found, None) == []
+def test_other_nodes_are_not_registered(subject: Node | None) -> None:
+    assert plan(subject, None) == []
 
 
 def test_an_unknown_partition_or_an_injected_setting_is_reported() -> None:
@@ -68,8 +68,8 @@ def test_an_unknown_partition_or_an_injected_setting_is_reported() -> None:
         {names.PARTITIONS_ANNOTATION: "nope"},
         {names.TOPOLOGY_ANNOTATION: "leaf1 State=DOWN"},
     ):
-        (found,) = plan(node(labels=LABEL, annotations=annotations), None)
-        assert isinstance(found, actions.ReportProblem)
+        (action,) = plan(node(labels=LABEL, annotations=annotations), None)
+        assert isinstance(action, actions.ReportProblem)
 
 
 def test_a_converged_node_needs_nothing() -> None:
@@ -77,15 +77,15 @@ def test_a_converged_node_needs_nothing() -> None:
 
 
 def test_nothing_is_done_while_slurm_is_not_known() -> None:
-    for found in (None, labelled(), labelled(unschedulable=True)):
-        assert plan(found, host(), presence=Presence.UNKNOWN) == []
-        assert plan(found, None, presence=Presence.UNKNOWN) == []
+    for subject in (None, labelled(), labelled(unschedulable=True)):
+        assert plan(subject, host(), presence=Presence.UNKNOWN) == []
+        assert plan(subject, None, presence=Presence.UNKNOWN) == []
 
 
 def test_a_needed_change_is_recognized_from_the_last_known_state() -> None:
-    def needs_change(found: Node | None, host_: Host | None) -> bool:
+    def needs_change(subject: Node | None, host_: Host | None) -> bool:
         return node_plan.needs_change_in_slurm(
-            NodeFacts("n1", found, host_, Presence.UNKNOWN, SIGNATURE, partitions=("ext",))
+            NodeFacts("n1", subject, host_, Presence.UNKNOWN, SIGNATURE, partitions=("ext",))
         )
 
     assert needs_change(labelled(unschedulable=True), host())
@@ -107,9 +107,9 @@ def test_a_cordon_drains_and_its_end_undrains() -> None:
 
 @pytest.mark.parametrize("reason", ["disk broken", "", "Not slurm-bridge: really"])
 def test_a_drain_by_others_is_never_undone(reason: str) -> None:
-    found = plan(labelled(), host("IDLE", "DRAIN", "EXTERNAL", reason=reason))
-    assert actions.UndrainHost() not in found
-    (report,) = found
+    result = plan(labelled(), host("IDLE", "DRAIN", "EXTERNAL", reason=reason))
+    assert actions.UndrainHost() not in result
+    (report,) = result
     assert isinstance(report, actions.ReportHostState)
     assert not report.text.status
 
@@ -136,8 +136,8 @@ def test_hosts_without_the_signature_are_never_drained_or_removed(host_: Host) -
 
 def test_hosts_of_another_bridge_are_left_to_it() -> None:
     theirs = host(comment="slurm-bridge cluster/bridge-2 uid", cpus=1)
-    for found in (labelled(), labelled(unschedulable=True), labelled(taints=[]), None):
-        assert plan(found, theirs) == []
+    for subject in (labelled(), labelled(unschedulable=True), labelled(taints=[]), None):
+        assert plan(subject, theirs) == []
 
 
 def test_a_host_of_another_cluster_that_blocks_a_node_is_reported() -> None:
@@ -148,9 +148,9 @@ def test_a_host_of_another_cluster_that_blocks_a_node_is_reported() -> None:
 
 
 def test_an_existing_external_host_of_a_labelled_node_is_signed() -> None:
-    (found,) = plan(labelled(), host(comment=""))
-    assert isinstance(found, actions.ChangeHost)
-    assert found.change.comment == COMMENT
+    (action,) = plan(labelled(), host(comment=""))
+    assert isinstance(action, actions.ChangeHost)
+    assert action.change.comment == COMMENT
 
 
 def test_a_size_that_slurm_does_not_accept_is_reported_and_not_sent_again() -> None:
@@ -238,12 +238,12 @@ def test_cpus_of_a_driver_are_registered_with_their_cores(cpus: str, shape: str)
     assert "Gres" not in created.conf
 
 
-@pytest.mark.parametrize("place", ["default:leaf2", ""])
-def test_features_and_topology_follow_their_annotations(place: str) -> None:
-    given = {names.PARTITIONS_ANNOTATION: "ext", **({names.TOPOLOGY_ANNOTATION: place} if place else {})}
-    found = plan(labelled(annotations=given), host(features=("old",), topology="default:leaf1"))
+@pytest.mark.parametrize("topology", ["default:leaf2", ""])
+def test_features_and_topology_follow_their_annotations(topology: str) -> None:
+    annotations = {names.PARTITIONS_ANNOTATION: "ext", **({names.TOPOLOGY_ANNOTATION: topology} if topology else {})}
+    result = plan(labelled(annotations=annotations), host(features=("old",), topology="default:leaf1"))
     same = NodeUpdate(features=("ext",), features_act=("ext",))
-    assert found == [actions.ChangeHost(same), actions.ChangeHost(NodeUpdate(topology_str=place))]
+    assert result == [actions.ChangeHost(same), actions.ChangeHost(NodeUpdate(topology_str=topology))]
 
 
 def test_the_taint_effect_is_configurable() -> None:
@@ -260,3 +260,8 @@ def test_a_hybrid_node_is_tainted_and_drained_but_never_registered_or_replaced()
     slurmd = host("IDLE", comment="", cpus=99)
     assert plan(node(conditions=[OPEN]), slurmd) == [actions.SetTaint(on=True)]
     assert isinstance(plan(node(unschedulable=True, conditions=[OPEN]), slurmd)[0], actions.DrainHost)
+
+
+def test_the_labels_of_actions_in_metrics_are_stable() -> None:
+    labels = [kind.label for kind in get_args(actions.Action)]
+    assert labels == ["create", "amend", "drain", "undrain", "delete", "taint", "report", "complain"]

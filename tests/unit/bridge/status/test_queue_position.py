@@ -25,11 +25,11 @@ def test_positions_follow_priority_then_age_in_each_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ahead", "words"),
+    ("ahead", "expected"),
     [(0, "Position 1 "), (9, "Position 10 "), (10, "More than 9 "), (99, "More than 9 "), (100, "More than 99 ")],
 )
-def test_the_first_ten_positions_are_exact_and_others_are_rounded(ahead: int, words: str) -> None:
-    assert queue_position.position_text(ahead).startswith(words)
+def test_the_first_ten_positions_are_exact_and_others_are_rounded(ahead: int, expected: str) -> None:
+    assert queue_position.position_text(ahead).startswith(expected)
 
 
 async def test_only_jobs_whose_position_text_changed_are_notified() -> None:
@@ -58,7 +58,7 @@ async def test_only_jobs_whose_position_text_changed_are_notified() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "fields", "words"),
+    ("reason", "fields", "expected"),
     [
         ("Dependency", {"dependency": "afterany:7(unfulfilled)"}, "afterany:7"),
         ("Licenses", {"licenses": "matlab:2"}, "matlab:2"),
@@ -70,9 +70,9 @@ async def test_only_jobs_whose_position_text_changed_are_notified() -> None:
         ("Resources", {"start_time": number(1_800_000_000)}, "Expected to start at 2027-01-15T08:00:00Z"),
     ],
 )
-def test_the_text_of_a_pending_pod_names_what_blocks_it(reason: str, fields: dict[str, Any], words: str) -> None:
+def test_the_text_of_a_pending_pod_names_what_blocks_it(reason: str, fields: dict[str, Any], expected: str) -> None:
     text = conditions.pending_text(pending(5, state_reason=reason, **fields), "Position 2.")
-    assert words in text.message
+    assert expected in text.message
     assert "Slurm job 5 is PENDING." in text.message
     assert "Position 2." in text.message
     assert text.reason == reason
