@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make an external node, place a placeholder job on it now, see what it was granted, and clean up.
+"""Create an external node, start a placeholder job on it, print the allocated resources, and clean up.
 
-Needs SLURM_URL and the SLURM_JWT of an operator, and a partition `ext` whose nodes have the feature `ext`.
+Needs SLURM_URL, the SLURM_JWT of a Slurm operator, and a partition `ext` of the nodes with the feature `ext`.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from slinky.slurm import Busy, JobRequest, SlurmClient, node_conf, number
 
 
 async def main() -> None:
-    """The example."""
+    """Run the example."""
     async with SlurmClient(os.environ["SLURM_URL"], os.environ["SLURM_JWT"]) as slurm:
         line = node_conf("example1", NodeAddr="127.0.0.1", CPUs=4, RealMemory=1000, State="EXTERNAL", Feature="ext")
         await slurm.create_node(line)
@@ -24,15 +24,15 @@ async def main() -> None:
                 required_nodes=["example1"],
                 tasks=1,
                 memory_per_node=number(100),
-                comment="uid-of-my-own",
+                comment="my-workload-uid",
             )
             try:
                 job = await slurm.allocate(request)
             except Busy as error:
-                print("not now:", error)
+                print("cannot start now:", error)
                 return
-            for place in await slurm.resources(job.job_id):
-                print(place.node, place.core_bitmap, place.mem_alloc)
+            for resources in await slurm.resources(job.job_id):
+                print(resources.node, resources.core_bitmap, resources.mem_alloc)
             await slurm.cancel(job.job_id)
         finally:
             await slurm.delete_nodes("example1")

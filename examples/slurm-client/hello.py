@@ -8,7 +8,7 @@ from slinky.slurm import JobRequest, Mirror, ObjectKind, SlurmClient
 
 
 async def main() -> None:
-    """The example."""
+    """Run the example."""
     async with SlurmClient(os.environ["SLURM_URL"], os.environ["SLURM_JWT"]) as slurm, Mirror(slurm) as mirror:
         with mirror.subscribe(ObjectKind.JOB) as feed:
             request = JobRequest(

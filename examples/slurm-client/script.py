@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes are drained, and why: a script without an event loop. Needs SLURM_URL and SLURM_JWT."""
+"""Print the draining Slurm nodes by reason, without an event loop. Needs SLURM_URL and SLURM_JWT."""
 
 import os
 
@@ -7,9 +7,9 @@ from slinky.slurm import BlockingClient, fold
 
 with BlockingClient(os.environ["SLURM_URL"], os.environ["SLURM_JWT"]) as slurm:
     reasons: dict[str, list[str]] = {}
-    for node in slurm.nodes().items:
-        if node.state.draining:
-            reasons.setdefault(node.reason, []).append(node.name)
+    for host in slurm.nodes().items:
+        if host.state.draining:
+            reasons.setdefault(host.reason, []).append(host.name)
     for reason, names in reasons.items():
         print(f"{fold(names)}: {reason}")
-    print(f"{sum(map(len, reasons.values()))} nodes drain")
+    print(f"{sum(map(len, reasons.values()))} nodes are draining")

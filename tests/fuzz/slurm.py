@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coverage-guided fuzzing of all that reads text from outside: `python tests/fuzz/slurm.py`, with atheris.
+"""Coverage-guided fuzzing of every parser of text from outside: `python tests/fuzz/slurm.py`, with atheris.
 
-Each reader must end in a value or in its own error type, for any input.
+For any input, each parser must return a value or raise its own error type.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ with atheris.instrument_imports():
     from slinky.slurm.transport.decode import RawResponse, parse_response
     from slinky.slurm.transport.response_guard import remaining_bytes
 
-TEXT: tuple[Callable[[str], object], ...] = (
+TEXT_PARSERS: tuple[Callable[[str], object], ...] = (
     lambda text: expand(text, limit=10_000),
     parse,
     parse_fragment,
@@ -26,21 +26,21 @@ TEXT: tuple[Callable[[str], object], ...] = (
     topology.parse_topologies,
     read_claims,
 )
-EXPECTED = (SlurmError, HostlistError, ConfError, TokenError)
+EXPECTED_ERRORS = (SlurmError, HostlistError, ConfError, TokenError)
 
 
-def one(data: bytes) -> None:
-    """Show one input to every reader."""
+def run_parsers(data: bytes) -> None:
+    """Pass one input to every parser."""
     remaining_bytes(data)
     for kind in (JobsResponse, NodesResponse, StatesResponse):
-        with contextlib.suppress(*EXPECTED):
+        with contextlib.suppress(*EXPECTED_ERRORS):
             parse_response(RawResponse(200, "application/json", data), kind)
     text = data.decode("utf-8", "replace")
-    for reader in TEXT:
-        with contextlib.suppress(*EXPECTED):
-            reader(text)
+    for parser in TEXT_PARSERS:
+        with contextlib.suppress(*EXPECTED_ERRORS):
+            parser(text)
 
 
 if __name__ == "__main__":
-    atheris.Setup(sys.argv, one)
+    atheris.Setup(sys.argv, run_parsers)
     atheris.Fuzz()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An HTTP server that answers by script: for shapes that a healthy slurmrestd cannot be made to send."""
+"""An HTTP server with scripted responses, for responses that a healthy slurmrestd never sends."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -8,30 +8,30 @@ from typing import Any
 
 from aiohttp import web
 
-Answering = Callable[[Any], web.StreamResponse]
+Handler = Callable[[Any], web.StreamResponse]
 
 META = {"slurm": {"release": "26.05.5", "cluster": "lab"}}
 
 
-def answer(status: int = 200, /, **content: Any) -> web.Response:
-    """An answer in slurmrestd's envelope."""
+def respond(status: int = 200, /, **content: Any) -> web.Response:
+    """A response in slurmrestd's envelope."""
     body = {"meta": META, "errors": [], "warnings": [], **content}
     return web.Response(status=status, body=json.dumps(body).encode(), content_type="application/json")
 
 
-def failure(status: int, number: int, source: str = "here") -> web.Response:
-    """An error in slurmrestd's envelope."""
-    return answer(status, errors=[{"error_number": number, "error": "text", "source": source}])
+def respond_error(status: int, number: int, source: str = "here") -> web.Response:
+    """An error response in slurmrestd's envelope."""
+    return respond(status, errors=[{"error_number": number, "error": "text", "source": source}])
 
 
-def pong(responding: bool = True) -> web.Response:
-    """The answer of `/ping/`."""
-    return answer(pings=[{"hostname": "ctl", "responding": responding, "primary": True}])
+def respond_ping(responding: bool = True) -> web.Response:
+    """The response of `/ping/`."""
+    return respond(pings=[{"hostname": "ctl", "responding": responding, "primary": True}])
 
 
 @asynccontextmanager
-async def serving(script: Answering) -> AsyncIterator[str]:
-    """The base URL of a server that answers by this script."""
+async def serve(script: Handler) -> AsyncIterator[str]:
+    """Run a server that responds with `script`; yields its base URL."""
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         await request.read()

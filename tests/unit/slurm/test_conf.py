@@ -86,22 +86,22 @@ def test_text_is_read_as_slurmctld_reads_it(text: str, lines: list[tuple[tuple[s
 
 
 @pytest.mark.parametrize("text", ["A", "A=", "=1", "Include /etc/passwd", 'A="x'])
-def test_what_slurmctld_would_not_read_is_refused(text: str) -> None:
+def test_text_that_slurmctld_would_not_accept_is_rejected(text: str) -> None:
     with pytest.raises(ConfError):
         parse(text)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["A", "Nodes", "X_1"]), st.text(min_size=1, max_size=12)), min_size=1))
-def test_what_was_written_reads_as_it_was_meant_or_is_refused(pairs: list[tuple[str, str]]) -> None:
+def test_rendered_text_parses_back_unchanged_or_is_rejected(pairs: list[tuple[str, str]]) -> None:
     try:
-        made = build_line(*pairs)
+        model = build_line(*pairs)
     except ConfError:
         return
-    assert parse(render([made])) == [made]
+    assert parse(render([model])) == [model]
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_parsed_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     try:
         lines = parse(text)
     except ConfError:
@@ -121,7 +121,7 @@ def test_a_fragment_adds_no_line(text: str) -> None:
 
 
 @pytest.mark.parametrize("bad", INJECTIONS)
-def test_no_name_can_smuggle_anything_into_slurm_conf(bad: str) -> None:
+def test_no_name_can_add_a_setting_to_slurm_conf(bad: str) -> None:
     for changes in (
         {"controllers": (SlurmctldHost(bad),)},
         {"controllers": (SlurmctldHost("a", bad or "x y"),)},
@@ -150,12 +150,12 @@ def test_no_name_can_smuggle_anything_into_slurm_conf(bad: str) -> None:
         "A=1\\",
     ],
 )
-def test_no_partition_text_can_smuggle_anything_into_slurm_conf(bad: str) -> None:
+def test_no_partition_text_can_add_a_line_to_slurm_conf(bad: str) -> None:
     with pytest.raises(ConfError):
         conf(partitions=(PartitionLine("p", "n", bad),)).render()
 
 
-def test_slurm_conf_says_what_the_model_says() -> None:
+def test_slurm_conf_has_the_settings_of_the_model() -> None:
     text = conf(
         auth_alt_parameters=("jwt_key=/etc/slurm/jwt.key",),
         slurmctld_parameters=("enable_configless",),
@@ -175,7 +175,7 @@ def test_slurm_conf_says_what_the_model_says() -> None:
     assert find_problems(text) == []
 
 
-def test_options_of_both_sides_are_merged_and_ours_win() -> None:
+def test_options_of_model_and_extra_text_are_merged_and_the_model_wins() -> None:
     text = conf(
         slurmctld_parameters=("enable_configless", "timeout=5"),
         extra="slurmctldparameters=power_save_interval=3,timeout=9\nGresTypes=gpu",
@@ -184,18 +184,18 @@ def test_options_of_both_sides_are_merged_and_ours_win() -> None:
     assert merge_options("", "b,a") == "a,b"
 
 
-def test_a_site_s_text_that_slurmctld_would_not_read_is_refused() -> None:
+def test_extra_text_that_slurmctld_would_not_accept_is_rejected() -> None:
     with pytest.raises(ConfError):
         conf(extra="this is not a setting").render()
 
 
 @pytest.mark.parametrize("bad", ["", "UPPER", "a" * 41, "-a", "a.b", "a b"])
-def test_a_cluster_name_must_please_the_database(bad: str) -> None:
+def test_a_cluster_name_must_be_valid_for_the_database(bad: str) -> None:
     with pytest.raises(ConfError):
         checked_cluster_name(bad)
 
 
-def test_duplicates_are_found_before_slurmctld_finds_them() -> None:
+def test_duplicate_definitions_are_found() -> None:
     text = "ClusterName=a\nNodeName=n[1-3]\nNodeName=n2\nPartitionName=p Nodes=n1\nPartitionName=p Nodes=n2\n"
     assert find_problems(text) == [
         "NodeName n2 is defined 2 times",
@@ -205,11 +205,11 @@ def test_duplicates_are_found_before_slurmctld_finds_them() -> None:
     assert find_problems("nonsense") == ["cannot read 'nonsense' as Key=Value"]
 
 
-def test_the_database_password_may_have_odd_characters_but_is_never_shown() -> None:
-    made = SlurmdbdConf("dbd", "db", "slurm", "p#s w'd\\x", extra="AuthInfo=cred_expire=5")
-    assert settings(made.render())["StoragePass"] == ["p#s w'd\\x"]
-    assert settings(made.render())["AuthInfo"][-1] == "cred_expire=5,use_client_ids"
-    assert "w'd" not in repr(made)
+def test_the_database_password_may_have_special_characters_and_is_never_printed() -> None:
+    model = SlurmdbdConf("dbd", "db", "slurm", "p#s w'd\\x", extra="AuthInfo=cred_expire=5")
+    assert settings(model.render())["StoragePass"] == ["p#s w'd\\x"]
+    assert settings(model.render())["AuthInfo"][-1] == "cred_expire=5,use_client_ids"
+    assert "w'd" not in repr(model)
     with pytest.raises(ConfError):
         SlurmdbdConf("dbd", "db", "slurm", "a\nStorageUser=root").render()
 
@@ -234,7 +234,7 @@ def test_devices_always_name_their_nodes() -> None:
         ("", []),
     ],
 )
-def test_device_notation_is_understood(text: str, found: list[tuple[str, str, int, tuple[int, ...]]]) -> None:
+def test_the_device_notation_is_parsed(text: str, found: list[tuple[str, str, int, tuple[int, ...]]]) -> None:
     assert [(item.name, item.type, item.count, item.indices) for item in parse_devices(text)] == found
 
 
@@ -247,13 +247,13 @@ def test_cgroup_conf_takes_only_plugins_that_exist() -> None:
 TREE = (Switch("root", children="leaf[1-2]"), Switch("leaf1", nodes="c[1-2]"), Switch("leaf2"))
 
 
-def test_topologies_are_read_back_as_they_were_written() -> None:
-    made = (
+def test_topologies_parse_back_unchanged() -> None:
+    model = (
         Topology("tree", cluster_default=True, switches=TREE),
         Topology("nvl", blocks=(Block("b1", "n[1-4]"), Block("b2")), block_sizes=(4, 8)),
         Topology("flat"),
     )
-    assert topology.parse_topologies(topology.render_topologies(made)) == made
+    assert topology.parse_topologies(topology.render_topologies(model)) == model
 
 
 @pytest.mark.parametrize(
@@ -268,18 +268,18 @@ def test_topologies_are_read_back_as_they_were_written() -> None:
         (Switch("a\nb"),),
     ],
 )
-def test_a_tree_that_slurmctld_would_refuse_is_not_written(switches: tuple[Switch, ...]) -> None:
+def test_a_tree_that_slurmctld_would_reject_is_not_rendered(switches: tuple[Switch, ...]) -> None:
     with pytest.raises(ConfError):
         topology.render_topologies([Topology("t", switches=switches)])
 
 
 @pytest.mark.parametrize("text", ["{", "a: 1", "- 1", "- {}", "- topology: x\n  tree: 3", "- tree: {}"])
-def test_what_is_not_a_topology_is_refused(text: str) -> None:
+def test_text_that_is_not_a_topology_is_rejected(text: str) -> None:
     with pytest.raises(ConfError):
         topology.parse_topologies(text)
 
 
-def test_a_node_s_place_is_never_empty() -> None:
+def test_the_topology_setting_of_a_node_is_never_empty() -> None:
     assert topology_setting({"default": "leaf2", "nvl": "b1"}) == "default:leaf2,nvl:b1"
     with pytest.raises(ConfError):
         topology_setting({})
@@ -288,7 +288,7 @@ def test_a_node_s_place_is_never_empty() -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "a b", "x State=DOWN", "a\nb", "a=b"])
-def test_a_node_line_holds_one_setting_per_value(bad: str) -> None:
+def test_a_node_line_has_one_setting_per_value(bad: str) -> None:
     assert node_conf("k1", CPUs=2, Topology="default:a") == "NodeName=k1 CPUs=2 Topology=default:a"
     with pytest.raises(ValueError, match="is not valid"):
         node_conf("k1", Topology=bad)
@@ -297,6 +297,6 @@ def test_a_node_line_holds_one_setting_per_value(bad: str) -> None:
 
 
 @pytest.mark.parametrize("password", ["a\\b", "a\\", "\\\\", "a\\#b", "it's a $(secret) #1"])
-def test_a_password_is_read_as_it_is(password: str) -> None:
+def test_a_password_is_parsed_back_unchanged(password: str) -> None:
     text = SlurmdbdConf(host="h", storage_host="db", storage_user="u", storage_password=password).render()
     assert settings(text)["StoragePass"] == [password]

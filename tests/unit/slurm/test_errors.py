@@ -33,33 +33,33 @@ from slinky.slurm.errors import (
         (7000, DatabaseUnreachable),
     ],
 )
-def test_a_number_has_a_meaning(number: int, kind: type[SlurmError]) -> None:
+def test_a_number_has_an_error_type(number: int, kind: type[SlurmError]) -> None:
     assert type(error_for([Problem(number, "text", "source")])) is kind
 
 
 @given(st.integers().filter(lambda number: number not in ERROR_TYPES))
-def test_an_unknown_number_is_a_refusal_and_never_an_absence(number: int) -> None:
+def test_an_unknown_number_is_rejected_and_never_not_found(number: int) -> None:
     error = error_for([Problem(number, "text", "source")])
     assert type(error) is Rejected
     assert (error.number, error.text, error.source) == (number, "text", "source")
 
 
-def test_the_first_meaningful_number_decides_and_the_others_are_kept() -> None:
+def test_the_first_known_number_decides_and_the_others_are_kept() -> None:
     error = error_for([Problem(0, "wrapper"), Problem(2017, "no such job"), Problem(9, "more")])
     assert isinstance(error, SlurmNotFound)
     assert [other.number for other in error.others] == [0, 9]
 
 
-def test_a_refusal_without_any_word_is_still_an_error() -> None:
+def test_an_error_without_text_is_still_an_error() -> None:
     assert type(error_for([])) is Rejected
 
 
-def test_nothing_that_may_be_retried_is_a_refusal() -> None:
+def test_no_retryable_error_is_a_rejection() -> None:
     for kind in ERROR_TYPES.values():
         assert not (issubclass(kind, Retryable) and issubclass(kind, Rejected))
 
 
-def test_a_lost_answer_may_hide_a_deed_but_a_refused_connection_cannot() -> None:
+def test_a_lost_response_may_be_applied_but_a_refused_connection_cannot() -> None:
     lost, refused = error_for([Problem(1802)]), error_for([Problem(1800)])
     assert isinstance(lost, SlurmctldUnreachable)
     assert lost.maybe_applied

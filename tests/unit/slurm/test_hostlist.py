@@ -30,12 +30,12 @@ def test_a_hostlist_expands_in_the_order_of_slurm(text: str, names: list[str]) -
 @pytest.mark.parametrize(
     "text", ["a[1-", "a]1[", "a[[1]]", "a[x]", "a[3-1]", "a[]", "a b", "a[1-2]]", "a[1-999999999]"]
 )
-def test_what_is_not_a_hostlist_is_refused(text: str) -> None:
+def test_text_that_is_not_a_hostlist_is_rejected(text: str) -> None:
     with pytest.raises(HostlistError):
         expand(text)
 
 
-def test_an_expansion_is_refused_before_it_fills_memory() -> None:
+def test_a_large_expansion_is_rejected_before_it_is_built() -> None:
     with pytest.raises(HostlistError):
         expand(",".join(["a[1-1000]b[1-1000]"] * 10))
     with pytest.raises(HostlistError):
@@ -63,18 +63,18 @@ def test_folding_loses_nothing_and_adds_nothing(names: list[str]) -> None:
 
 @settings(max_examples=30)
 @given(st.lists(NAMES, min_size=1, max_size=40))
-def test_the_oracle_reads_what_we_fold(names: list[str]) -> None:
+def test_clustershell_expands_what_fold_returns(names: list[str]) -> None:
     assert set(NodeSet(fold(names))) == set(names)
 
 
 @settings(max_examples=30)
 @given(st.lists(NAMES, min_size=1, max_size=40))
-def test_we_read_what_the_oracle_folds(names: list[str]) -> None:
+def test_expand_reads_what_clustershell_folds(names: list[str]) -> None:
     assert set(expand(str(NodeSet.fromlist(names)))) == set(names)
 
 
 @given(st.text(max_size=60))
-def test_any_text_expands_or_is_refused(text: str) -> None:
+def test_any_text_expands_or_is_rejected(text: str) -> None:
     try:
         names = expand(text, limit=1000)
     except HostlistError:

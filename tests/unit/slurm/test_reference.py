@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slinky.slurm import BlockingClient, SlurmClient
+from slinky.slurm import BlockingClient, Mirror, SlurmClient
 from slinky.slurm import __all__ as public
 from slinky.slurm.accounting.client import AccountingClient
 from slinky.slurm.reference import render_page
@@ -42,11 +42,19 @@ def test_every_sample_parses_and_its_imports_resolve(page: str, sample: str) -> 
         assert not missing, f"{page} imports {missing} from {node.module}"
 
 
-@pytest.mark.parametrize(("page", "sample"), [row for row in SAMPLES if row[0] == str(PAGE)])
-def test_a_sample_uses_only_public_names(page: str, sample: str) -> None:
-    names = {node.id for node in ast.walk(ast.parse(sample)) if isinstance(node, ast.Name)}
-    unknown = {name for name in names if name[0].isupper()} - set(public)
+@pytest.mark.parametrize(("page", "sample"), SAMPLES)
+def test_a_sample_imports_every_class_that_it_uses(page: str, sample: str) -> None:
+    tree = ast.parse(sample)
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    unknown = {name for name in names if name[0].isupper()} - imported - {"None"}
     assert not unknown, f"{page} uses {sorted(unknown)}"
+
+
+def test_every_attribute_of_the_mirror_that_the_page_names_exists() -> None:
+    mirror = Mirror(SlurmClient("http://127.0.0.1:1", "token"))
+    missing = [name for name in re.findall(r"mirror\.(\w+)", PAGE.read_text()) if not hasattr(mirror, name)]
+    assert not missing
 
 
 @pytest.mark.parametrize("name", ENDPOINTS)

@@ -32,14 +32,14 @@ class Clock:
         return self.now
 
 
-def test_a_minted_token_says_what_scontrol_says() -> None:
+def test_a_minted_token_has_the_claims_of_scontrol() -> None:
     token = mint_token(KEY, "alice", lifetime=600, now=1000.9)
     assert jwt.get_unverified_header(token) == {"alg": "HS256", "typ": "JWT"}
     found = jwt.decode(token, KEY, algorithms=["HS256"], options={"verify_exp": False, "verify_iat": False})
     assert found == {"iat": 1000, "exp": 1600, "sun": "alice"}
 
 
-def test_times_are_whole_and_within_what_slurm_can_count() -> None:
+def test_times_are_integers_within_32_bits() -> None:
     found = read_claims(mint_token(KEY, "alice", lifetime=1e12, now=1000))
     assert found.expires == MAX_TIME
     assert read_claims(mint_token(KEY, "alice", lifetime=0.2, now=1000)).expires == 1001
@@ -51,14 +51,14 @@ def test_a_token_needs_a_user(user: str) -> None:
         mint_token(KEY, user)
 
 
-def test_a_weak_key_or_a_dead_lifetime_is_refused() -> None:
+def test_a_short_key_or_a_lifetime_of_zero_is_rejected() -> None:
     with pytest.raises(TokenError):
         mint_token(b"short", "alice")
     with pytest.raises(TokenError):
         mint_token(KEY, "alice", lifetime=0)
 
 
-def test_a_published_key_verifies_what_its_private_half_signed() -> None:
+def test_a_published_key_verifies_tokens_of_its_private_key() -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     token = mint_rs256(pem, "alice", kid="one", now=1000)
@@ -72,7 +72,7 @@ def test_a_published_key_verifies_what_its_private_half_signed() -> None:
         mint_rs256(b"nonsense", "alice", kid="one")
 
 
-def test_a_minted_token_is_replaced_before_it_ends() -> None:
+def test_a_minted_token_is_replaced_before_it_expires() -> None:
     clock = Clock()
     source = MintedToken(lambda: KEY, "alice", lifetime=100, clock=clock)
     first = source.token()
@@ -92,7 +92,7 @@ def test_a_clock_set_back_does_not_keep_a_token_from_the_future() -> None:
     assert source.token() != first
 
 
-def test_renewal_takes_the_key_as_it_is_now() -> None:
+def test_renewal_uses_the_current_key() -> None:
     keys = [b"a" * 32]
     source = MintedToken(lambda: keys[-1], "alice", clock=Clock())
     source.token()
@@ -102,7 +102,7 @@ def test_renewal_takes_the_key_as_it_is_now() -> None:
     jwt.decode(source.token(), keys[-1], algorithms=["HS256"], options={"verify_exp": False})
 
 
-def test_a_rotated_file_is_noticed_and_a_missing_one_is_survived(tmp_path: Path) -> None:
+def test_a_rotated_file_is_read_again_and_a_missing_file_keeps_the_token(tmp_path: Path) -> None:
     path = tmp_path / "token"
     with pytest.raises(TokenError):
         FileToken(path).token()
@@ -124,7 +124,7 @@ def test_the_next_refresh_is_never_negative_and_never_beyond_the_lifetime(age: f
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_a_token_or_refused(text: str) -> None:
+def test_any_text_is_a_token_or_rejected(text: str) -> None:
     for candidate in (text, f"a.{text}.b"):
         with contextlib.suppress(TokenError):
             read_claims(candidate)

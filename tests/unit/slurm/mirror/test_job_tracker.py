@@ -142,3 +142,37 @@ async def test_without_exact_resources_one_request_gives_the_nodes() -> None:
     assert ctld.asked == 0
     assert await tracker.read_job("1")
     assert ctld.asked == 1
+
+
+async def test_a_job_that_is_forgotten_while_it_is_read_stays_forgotten() -> None:
+    ctld = Ctld()
+    tracker = tracker_for(ctld)
+    tracker.track("1", "")
+    ctld.released.clear()
+    reading = asyncio.create_task(tracker.read())
+    await asyncio.sleep(0.01)
+    tracker.forget("1")
+    ctld.released.set()
+    await reading
+    assert "1" not in tracker.table
+    assert tracker.lookup("1").presence is Presence.UNKNOWN
+    ctld.states = ()
+    assert await tracker.read()
+    assert "1" not in tracker.table
+
+
+async def test_a_lost_job_is_absent_by_id_and_by_sluid_until_it_is_forgotten() -> None:
+    ctld = Ctld()
+    tracker = tracker_for(ctld)
+    tracker.track("1", "")
+    assert await tracker.read_job("1")
+    ctld.current, ctld.states = None, ()
+    await tracker.read()
+    for sluid in ("", "old"):
+        presence, record = tracker.lookup("1", sluid)
+        assert presence is Presence.ABSENT
+        assert record is not None
+        assert record.lost
+    assert tracker.lookup("1", "another").presence is Presence.UNKNOWN
+    tracker.forget("1")
+    assert tracker.lookup("1", "old").presence is Presence.UNKNOWN

@@ -9,7 +9,7 @@ WORDS = st.lists(st.from_regex(r"[A-Z_]{1,12}", fullmatch=True), max_size=4)
 
 
 @pytest.mark.parametrize("base", sorted(JOB_ENDED))
-def test_an_end_is_an_end(base: str) -> None:
+def test_every_end_state_counts_as_ended(base: str) -> None:
     assert JobState.of([base]).ended
     assert not JobState.of([base]).live
 
@@ -27,7 +27,7 @@ def test_an_end_is_an_end(base: str) -> None:
         [],
     ],
 )
-def test_a_job_that_may_still_hold_or_want_nodes_has_not_ended(words: list[str]) -> None:
+def test_a_job_that_may_still_have_or_need_nodes_has_not_ended(words: list[str]) -> None:
     assert JobState.of(words).live
 
 
@@ -57,7 +57,7 @@ def test_an_unknown_word_never_drains_a_node(words: list[str]) -> None:
         (["DRAIN"], False),
     ],
 )
-def test_drained_means_draining_and_surely_empty(words: list[str], drained: bool) -> None:
+def test_drained_means_draining_without_jobs(words: list[str], drained: bool) -> None:
     assert NodeState.of(words).drained is drained
 
 
@@ -77,11 +77,11 @@ def test_every_flag_of_a_job_is_kept(flag: str) -> None:
     assert not state.unknown
 
 
-def test_unknown_words_are_passed_through() -> None:
+def test_unknown_words_are_kept() -> None:
     assert JobState.of(["RUNNING", "LEVITATING"]).unknown == {"LEVITATING"}
 
 
-def test_states_are_shared_and_compare_by_meaning() -> None:
+def test_equal_states_share_one_instance_and_compare_by_value() -> None:
     assert JobState.of(["RUNNING"]) is JobState.of(("RUNNING",))
     assert NodeState.of(["IDLE", "DRAIN", "CLOUD"]) == NodeState.of(["CLOUD", "idle", "DRAIN"])
     assert JobState.of(["RUNNING"]) != NodeState.of(["RUNNING"])
@@ -95,6 +95,6 @@ def test_a_configuring_job_runs_but_is_not_ready() -> None:
 
 
 @pytest.mark.parametrize("flag", ["DRAIN", "NOT_RESPONDING", "MAINTENANCE", "POWERED_DOWN", "FAIL"])
-def test_no_work_is_placed_on_a_closed_node(flag: str) -> None:
+def test_an_unschedulable_flag_makes_a_node_unschedulable(flag: str) -> None:
     assert NodeState.of(["IDLE"]).schedulable
     assert not NodeState.of(["IDLE", flag]).schedulable

@@ -27,13 +27,13 @@ SECOND = b"HTTP/1.1 404 NOT FOUND\r\nConnection: Close\r\nContent-Length: 3\r\n\
         (b"x" * 70_000, math.inf),
     ],
 )
-def test_only_a_closing_answer_of_known_length_has_an_end(head: bytes, left: float | None) -> None:
+def test_only_a_closing_response_of_known_length_has_an_end(head: bytes, left: float | None) -> None:
     assert remaining_bytes(head) == left
 
 
 @settings(max_examples=20)
 @given(st.lists(st.integers(1, len(CLOSING) + 4 + len(SECOND)), max_size=4).map(sorted))
-async def test_the_second_answer_of_slurmrestd_is_dropped_however_it_arrives(cuts: list[int]) -> None:
+async def test_the_second_response_of_slurmrestd_is_dropped_however_it_arrives(cuts: list[int]) -> None:
     whole = CLOSING + b"12345" + SECOND
     edges = [0, *cuts, len(whole)]
 
@@ -52,7 +52,7 @@ async def test_the_second_answer_of_slurmrestd_is_dropped_however_it_arrives(cut
     assert (reply.status, reply.body) == (404, b"12345")
 
 
-async def test_a_parser_that_has_paused_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_paused_parser_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Aiohttp does that with no data at all, after long answers that came faster than they were read."""
     passed: list[bytes] = []
     monkeypatch.setattr(ResponseHandler, "data_received", lambda _, data: passed.append(data))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 from aiohttp import web
-from tests.unit.slurm.scripted import answer, failure, pong, serving
+from tests.unit.slurm.scripted import respond, respond_error, respond_ping, serve
 
 from slinky.slurm import (
     AuthError,
@@ -30,8 +30,8 @@ def refuses(request: web.Request) -> web.Response:
     return web.Response(status=404, text="Unable to find requested URL endpoint. Please query ...")
 
 
-class Turns:
-    """A token source with so many tokens to offer."""
+class TokenSequence:
+    """A token source that offers these tokens one after the other."""
 
     def __init__(self, *tokens: str) -> None:
         self.tokens = list(tokens)
@@ -47,32 +47,32 @@ class Turns:
 
 
 @pytest.mark.parametrize("newest", list(DataParserVersion))
-async def test_the_newest_version_that_both_know_is_spoken(newest: DataParserVersion) -> None:
+async def test_the_newest_version_that_both_sides_support_is_used(newest: DataParserVersion) -> None:
     served = {str(version) for version in DataParserVersion if version <= newest}
 
     def script(request: web.Request) -> web.Response:
-        return pong() if request.path.split("/")[2] in served else refuses(request)
+        return respond_ping() if request.path.split("/")[2] in served else refuses(request)
 
-    async with serving(script) as url, SlurmClient(url, TOKEN) as client:
+    async with serve(script) as url, SlurmClient(url, TOKEN) as client:
         assert await client.version() is newest
         assert client.session.server.cluster == "lab"
 
 
-async def test_a_server_that_is_too_old_is_named_so() -> None:
-    async with serving(refuses) as url, SlurmClient(url, TOKEN) as client:
+async def test_a_server_that_is_too_old_is_unsupported() -> None:
+    async with serve(refuses) as url, SlurmClient(url, TOKEN) as client:
         with pytest.raises(Unsupported):
             await client.ping()
 
 
 async def test_a_proxy_s_404_is_not_taken_for_an_old_server() -> None:
     page = web.Response(status=404, text="default backend")
-    async with serving(lambda _: page) as url, SlurmClient(url, TOKEN) as client:
+    async with serve(lambda _: page) as url, SlurmClient(url, TOKEN) as client:
         with pytest.raises(Malformed):
             await client.version()
 
 
-async def test_what_needs_a_newer_version_says_so_without_asking() -> None:
-    async with serving(lambda _: pong()) as url, SlurmClient(url, TOKEN, version=DataParserVersion.V43) as client:
+async def test_a_request_that_needs_a_newer_version_is_not_sent() -> None:
+    async with serve(lambda _: respond_ping()) as url, SlurmClient(url, TOKEN, version=DataParserVersion.V43) as client:
         with pytest.raises(Unsupported, match=r"v0\.0\.44"):
             await client.create_node("NodeName=x")
 
@@ -83,13 +83,13 @@ async def test_a_refused_token_is_renewed_once() -> None:
     def script(request: web.Request) -> web.Response:
         token = request.headers["X-SLURM-USER-TOKEN"]
         seen.append(token)
-        return answer(licenses=[]) if token == "good" else failure(511, 1007)
+        return respond(licenses=[]) if token == "good" else respond_error(511, 1007)
 
-    async with serving(script) as url:
-        async with SlurmClient(url, Turns("bad", "good"), version=V45) as client:
+    async with serve(script) as url:
+        async with SlurmClient(url, TokenSequence("bad", "good"), version=V45) as client:
             assert await client.licenses() == ()
         assert seen == ["bad", "good"]
-        async with SlurmClient(url, Turns("bad"), version=V45) as client:
+        async with SlurmClient(url, TokenSequence("bad"), version=V45) as client:
             with pytest.raises(AuthError):
                 await client.licenses()
 
@@ -101,10 +101,10 @@ async def test_while_slurmctld_is_down_only_the_cheap_probe_is_sent() -> None:
     def script(request: web.Request) -> web.Response:
         asked.append(request.path.rsplit("/", 2)[-2])
         if asked[-1] == "ping":
-            return pong(up)
-        return answer(licenses=[]) if up else failure(502, 1800)
+            return respond_ping(up)
+        return respond(licenses=[]) if up else respond_error(502, 1800)
 
-    async with serving(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
+    async with serve(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
         clock = [0.0]
         client.session._monotonic = lambda: clock[0]
         for _ in range(4):
@@ -116,13 +116,13 @@ async def test_while_slurmctld_is_down_only_the_cheap_probe_is_sent() -> None:
         assert asked == ["licenses", "ping", "ping", "licenses"]
 
 
-async def test_a_cancel_forbidden_by_a_dead_slurmctld_says_nothing_of_our_rights() -> None:
+async def test_a_cancel_forbidden_while_slurmctld_is_down_means_unreachable() -> None:
     for up, kind in ((False, SlurmctldUnreachable), (True, Exception)):
 
         def script(request: web.Request, up: bool = up) -> web.Response:
-            return pong(up) if "ping" in request.path else failure(403, 1)
+            return respond_ping(up) if "ping" in request.path else respond_error(403, 1)
 
-        async with serving(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
+        async with serve(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
             with pytest.raises(kind) as caught:
                 await client.cancel(1)
             assert isinstance(caught.value, SlurmctldUnreachable) is not up
@@ -131,24 +131,25 @@ async def test_a_cancel_forbidden_by_a_dead_slurmctld_says_nothing_of_our_rights
 @pytest.mark.parametrize(
     ("token", "kind"), [("expired", AuthError), ("refused", AuthError), ("fine", DatabaseUnreachable)]
 )
-async def test_a_database_outage_may_be_a_bad_token_in_disguise(token: str, kind: type[Exception]) -> None:
+async def test_a_reported_database_outage_may_be_a_refused_token(token: str, kind: type[Exception]) -> None:
     def script(request: web.Request) -> web.Response:
         if "slurmdb" in request.path:
-            return failure(502, 7000)
-        return failure(511, 1007) if token == "refused" else answer(licenses=[])
+            return respond_error(502, 7000)
+        return respond_error(511, 1007) if token == "refused" else respond(licenses=[])
 
-    sent = mint_token(b"k" * 32, "slurm", lifetime=10, now=1000) if token == "expired" else TOKEN
-    async with serving(script) as url, SlurmClient(url, sent, version=V45) as client:
+    minted = mint_token(b"k" * 32, "slurm", lifetime=10, now=1000)
+    now = 1010.0 if token == "expired" else 1009.0
+    async with serve(script) as url, SlurmClient(url, minted, version=V45, clock=lambda: now) as client:
         with pytest.raises(kind):
             await client.accounting.accounts()
 
 
-async def test_absent_nodes_and_reservations_are_told_from_other_failures() -> None:
+async def test_absent_nodes_and_reservations_differ_from_other_failures() -> None:
     def script(request: web.Request) -> web.Response:
         source = "_dump_nodes" if request.path.endswith("gone") else "elsewhere"
-        return failure(200, 0, source)
+        return respond_error(200, 0, source)
 
-    async with serving(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
+    async with serve(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
         with pytest.raises(SlurmNotFound):
             await client.node("gone")
         with pytest.raises(Exception, match="text") as caught:
@@ -156,8 +157,8 @@ async def test_absent_nodes_and_reservations_are_told_from_other_failures() -> N
         assert not isinstance(caught.value, SlurmNotFound)
 
 
-async def test_an_answer_without_its_list_is_not_an_empty_list() -> None:
-    async with serving(lambda _: answer()) as url, SlurmClient(url, TOKEN, version=V45) as client:
+async def test_a_response_without_its_list_is_not_an_empty_list() -> None:
+    async with serve(lambda _: respond()) as url, SlurmClient(url, TOKEN, version=V45) as client:
         for question in (client.nodes, client.jobs, client.job_states, client.partitions, client.licenses):
             with pytest.raises(Malformed):
                 await question()
@@ -165,8 +166,8 @@ async def test_an_answer_without_its_list_is_not_an_empty_list() -> None:
             await client.submit(JobRequest(name="x"))
 
 
-async def test_another_cluster_behind_the_same_address_is_not_listened_to() -> None:
-    async with serving(lambda _: answer(nodes=[])) as url, SlurmClient(url, TOKEN, version=V45) as client:
+async def test_responses_of_another_cluster_at_the_same_address_are_errors() -> None:
+    async with serve(lambda _: respond(nodes=[])) as url, SlurmClient(url, TOKEN, version=V45) as client:
         client.session.expected_cluster = "lab"
         assert await client.nodes() is not None
         client.session.expected_cluster = "production"
@@ -175,26 +176,26 @@ async def test_another_cluster_behind_the_same_address_is_not_listened_to() -> N
 
 
 async def test_unchanged_lists_are_none() -> None:
-    unchanged = answer(jobs=[], last_update={"set": True, "number": 0})
+    unchanged = respond(jobs=[], last_update={"set": True, "number": 0})
 
     def script(request: web.Request) -> web.StreamResponse:
         return unchanged if "jobs" in request.path else web.Response(status=304)
 
-    async with serving(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
+    async with serve(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
         assert await client.nodes(since=5) is None
         assert await client.jobs(since=5) is None
 
 
 async def test_a_cancel_that_failed_with_a_200_raises() -> None:
     status = [{"error": {"code": 2002, "string": "Access denied"}, "step_id": "7"}]
-    async with serving(lambda _: answer(status=status)) as url, SlurmClient(url, TOKEN, version=V45) as client:
+    async with serve(lambda _: respond(status=status)) as url, SlurmClient(url, TOKEN, version=V45) as client:
         with pytest.raises(Denied):
             await client.cancel(7)
         assert [problem.source for problem in await client.cancel_many(JobSelection(jobs=["7"]))] == ["7"]
 
 
-async def test_a_bulk_call_without_a_selection_never_leaves() -> None:
-    async with serving(lambda _: web.Response(status=500)) as url, SlurmClient(url, TOKEN) as client:
+async def test_a_bulk_call_without_a_selection_is_not_sent() -> None:
+    async with serve(lambda _: web.Response(status=500)) as url, SlurmClient(url, TOKEN) as client:
         with pytest.raises(ValueError, match="selection"):
             await client.cancel_many(JobSelection(signal="KILL"))
         with pytest.raises(ValueError, match="filter"):
@@ -212,16 +213,16 @@ async def test_allocate_never_waits_and_names_are_safe_in_paths() -> None:
 
     def script(request: web.Request) -> web.Response:
         seen.append((request.method, request.raw_path))
-        return answer(job_id=3)
+        return respond(job_id=3)
 
-    async with serving(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
+    async with serve(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
         await client.allocate(JobRequest(name="x"))
         await client.delete_nodes("k1", "k2", "../../x")
     assert seen[1] == ("DELETE", "/slurm/v0.0.45/node/..%2F..%2Fx%2Ck%5B1-2%5D")
 
 
-async def test_a_connection_that_is_refused_changed_nothing() -> None:
-    async with serving(lambda _: pong()) as url:
+async def test_a_refused_connection_has_applied_nothing() -> None:
+    async with serve(lambda _: respond_ping()) as url:
         pass
     async with SlurmClient(url, TOKEN, version=V45) as client:
         with pytest.raises(TransportError) as caught:
@@ -229,9 +230,9 @@ async def test_a_connection_that_is_refused_changed_nothing() -> None:
         assert not caught.value.maybe_applied
 
 
-async def test_every_exchange_can_be_observed() -> None:
+async def test_every_request_can_be_observed() -> None:
     seen: list[RequestRecord] = []
-    async with serving(lambda _: pong()) as url, SlurmClient(url, TOKEN, observe=seen.append) as client:
+    async with serve(lambda _: respond_ping()) as url, SlurmClient(url, TOKEN, observe=seen.append) as client:
         await client.version()
     assert [(exchange.method, exchange.path, exchange.status) for exchange in seen] == [
         ("GET", "/slurm/v0.0.45/ping/", 200)

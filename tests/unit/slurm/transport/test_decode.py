@@ -14,18 +14,18 @@ from slinky.slurm.transport.decode import RawResponse, cancel_failures, decode_i
 META = {"slurm": {"release": "26.05.5", "cluster": "lab"}}
 
 
-def reply(code: int = 200, /, **content: Any) -> RawResponse:
+def raw_response(code: int = 200, /, **content: Any) -> RawResponse:
     return RawResponse(code, "application/json", json.dumps({"meta": META, **content}).encode())
 
 
-def trouble(number: int, text: str = "text") -> dict[str, Any]:
+def error_entry(number: int, text: str = "text") -> dict[str, Any]:
     return {"error_number": number, "error": text, "description": "", "source": "here"}
 
 
 @pytest.mark.parametrize(
     ("status", "content_type", "body"),
     [
-        (404, "text/plain", b"404 page not found"),
+        (404, "text/plain", b"404 page not decoded"),
         (404, "text/html", b"<html>Not Found</html>"),
         (404, "application/json", b'{"message": "no route"}'),
         (200, "text/html", b"<html>Please log in</html>"),
@@ -41,64 +41,66 @@ def trouble(number: int, text: str = "text") -> dict[str, Any]:
         (200, "application/json", b"[" * 100_000),
     ],
 )
-def test_a_stranger_s_answer_is_never_an_absence(status: int, content_type: str, body: bytes) -> None:
+def test_a_response_of_another_server_is_never_an_absence(status: int, content_type: str, body: bytes) -> None:
     with pytest.raises(Malformed):
         parse_response(RawResponse(status, content_type, body), JobsResponse)
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind"),
+    ("response", "kind"),
     [
-        (reply(404, errors=[trouble(2017)]), SlurmNotFound),
-        (reply(200, errors=[trouble(2017)]), SlurmNotFound),
-        (reply(511, errors=[trouble(1007)]), AuthError),
-        (reply(511, errors=[trouble(0)]), AuthError),
-        (reply(502, errors=[trouble(1800)]), SlurmctldUnreachable),
-        (reply(503, errors=[]), SlurmctldUnreachable),
-        (reply(500, errors=[]), Rejected),
-        (reply(200, errors=[trouble(0, "strange")]), Rejected),
+        (raw_response(404, errors=[error_entry(2017)]), SlurmNotFound),
+        (raw_response(200, errors=[error_entry(2017)]), SlurmNotFound),
+        (raw_response(511, errors=[error_entry(1007)]), AuthError),
+        (raw_response(511, errors=[error_entry(0)]), AuthError),
+        (raw_response(502, errors=[error_entry(1800)]), SlurmctldUnreachable),
+        (raw_response(503, errors=[]), SlurmctldUnreachable),
+        (raw_response(500, errors=[]), Rejected),
+        (raw_response(200, errors=[error_entry(0, "strange")]), Rejected),
         (RawResponse(401, "text/plain", b"Authentication failure"), AuthError),
     ],
 )
-def test_an_error_is_read_whatever_the_status(answer: RawResponse, kind: type[SlurmError]) -> None:
+def test_an_error_is_read_whatever_the_status(response: RawResponse, kind: type[SlurmError]) -> None:
     with pytest.raises(kind):
-        parse_response(answer, JobsResponse)
+        parse_response(response, JobsResponse)
 
 
 def test_a_missing_list_is_not_an_empty_list() -> None:
     for content in ({}, {"nodes": None}):
-        answer = parse_response(reply(**content), NodesResponse)
+        response = parse_response(raw_response(**content), NodesResponse)
         with pytest.raises(Malformed):
-            require(answer.nodes, "nodes")
-    assert require(parse_response(reply(nodes=[]), NodesResponse).nodes, "nodes") == ()
+            require(response.nodes, "nodes")
+    assert require(parse_response(raw_response(nodes=[]), NodesResponse).nodes, "nodes") == ()
 
 
 def test_warnings_are_read() -> None:
-    answer = parse_response(reply(warnings=[{"description": "Ignoring unknown field", "source": "#/job/x"}]), Response)
-    assert [str(caution) for caution in answer.problems_from_warnings] == ["Ignoring unknown field (0) [#/job/x]"]
+    response = parse_response(
+        raw_response(warnings=[{"description": "Ignoring unknown field", "source": "#/job/x"}]), Response
+    )
+    assert [str(problem) for problem in response.problems_from_warnings] == ["Ignoring unknown field (0) [#/job/x]"]
 
 
-def test_a_cancel_that_failed_with_a_200_is_seen() -> None:
-    refusals = [
+def test_a_cancel_that_failed_with_a_200_is_found() -> None:
+    entries = [
         {"error": {"code": 2017, "string": "Invalid job id"}, "step_id": "7"},
         {"error": {"code": 0}, "step_id": "8"},
     ]
-    refused = cancel_failures(parse_response(reply(status=refusals), CancelResponse))
-    assert [(problem.number, problem.source) for problem in refused] == [(2017, "7")]
+    failures = cancel_failures(parse_response(raw_response(status=entries), CancelResponse))
+    assert [(problem.number, problem.source) for problem in failures] == [(2017, "7")]
 
 
-def test_unknown_fields_and_states_of_a_newer_slurm_are_no_obstacle() -> None:
+def test_unknown_fields_and_states_of_a_newer_slurm_are_accepted() -> None:
     jobs = [{"job_id": "1", "state": ["RUNNING", "LEVITATING"], "mood": "good"}]
-    (found,) = parse_response(reply(jobs=jobs, novelty=1), StatesResponse).jobs or ()
-    assert found.state.running
-    assert found.state.unknown == {"LEVITATING"}
+    (decoded,) = parse_response(raw_response(jobs=jobs, novelty=1), StatesResponse).jobs or ()
+    assert decoded.state.running
+    assert decoded.state.unknown == {"LEVITATING"}
 
 
-async def test_a_long_list_is_decoded_whole() -> None:
+async def test_a_long_list_is_decoded_completely() -> None:
     nodes = [{"name": f"n{index}", "state": ["IDLE"]} for index in range(1001)]
-    raw = require(parse_response(reply(nodes=nodes), RawNodes).nodes, "nodes")
-    found = await decode_in_slices(raw, Host)
-    assert [node.name for node in found] == [node["name"] for node in nodes]
+    raw = require(parse_response(raw_response(nodes=nodes), RawNodes).nodes, "nodes")
+    decoded = await decode_in_slices(raw, Host)
+    assert [node.name for node in decoded] == [node["name"] for node in nodes]
 
 
 JSON = st.recursive(
@@ -133,12 +135,12 @@ JSON = st.recursive(
     st.sampled_from(["application/json", "text/plain", ""]),
     JSON | st.binary(max_size=80),
 )
-def test_any_bytes_become_an_answer_or_a_typed_error(status: int, content_type: str, content: Any) -> None:
+def test_any_bytes_become_a_response_or_a_typed_error(status: int, content_type: str, content: Any) -> None:
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
     try:
-        answer = parse_response(RawResponse(status, content_type, body), JobsResponse)
+        response = parse_response(RawResponse(status, content_type, body), JobsResponse)
     except SlurmError:
         return
     assert status == 200
-    assert answer.meta is not None
-    assert not answer.errors
+    assert response.meta is not None
+    assert not response.errors
