@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's own Go programs, and the plain control plane."""
+"""The lab's own Go programs, and the bare control plane."""
 
 import io
 import socket

@@ -178,11 +178,11 @@ async def test_nodes_come_change_and_go(clean: SlurmClient) -> None:
         await clean.update_nodes(names[1:], NodeUpdate(weight=number(7), features=["a"], features_act=["a"]))
         listing = await clean.nodes()
         assert listing is not None
-        found = {node.name: node for node in listing.items if node.name in names}
-        assert found["t01"].state.drained
-        assert (found["t01"].reason, found["t01"].comment) == ("test: drain", "c")
-        assert found["t03"].weight == 7
-        assert found["t03"].features == ("a",)
+        hosts = {node.name: node for node in listing.items if node.name in names}
+        assert hosts["t01"].state.drained
+        assert (hosts["t01"].reason, hosts["t01"].comment) == ("test: drain", "c")
+        assert hosts["t03"].weight == 7
+        assert hosts["t03"].features == ("a",)
         assert await clean.nodes(since=listing.at + 60) is None
     finally:
         await clean.delete_nodes(*names)
@@ -197,10 +197,10 @@ async def test_reservations_come_and_go(clean: SlurmClient) -> None:
     )  # fmt: skip
     await clean.write_reservation(request)
     try:
-        found = await clean.reservation("maint")
-        assert found.node_list == "k001"
-        assert {"MAINT", "SPEC_NODES"} <= set(found.flags)
-        assert not found.active(time.time())
+        reservation = await clean.reservation("maint")
+        assert reservation.node_list == "k001"
+        assert {"MAINT", "SPEC_NODES"} <= set(reservation.flags)
+        assert not reservation.active(time.time())
         await clean.write_reservation(ReservationRequest(name="maint", duration=number(20)))
         listing = await clean.reservations()
         assert listing is not None
@@ -223,10 +223,10 @@ async def test_partitions_come_and_go(clean: SlurmClient, slurm: Beside) -> None
 
 
 async def test_the_configuration_tells_which_start_it_is_of(clean: SlurmClient) -> None:
-    found = await clean.conf()
-    assert found.settings["ClusterName"] == "lab"
-    assert found.meta.boot_time > 0
-    assert found.meta.slurm_version.startswith("26.")
+    configuration = await clean.conf()
+    assert configuration.settings["ClusterName"] == "lab"
+    assert configuration.meta.boot_time > 0
+    assert configuration.meta.slurm_version.startswith("26.")
 
 
 async def test_reconfigure_works(clean: SlurmClient) -> None:
@@ -241,15 +241,15 @@ async def test_accounts_users_and_qos_come_and_go(clean: SlurmClient) -> None:
         account_requests.AccountDescription("pods", "k8s"),
     )
     await database.add_accounts(new)
-    await database.add_accounts(new)  # found as wanted: no error
+    await database.add_accounts(new)  # it exists as requested: no error
     try:
         users = account_requests.UsersCondition(("bob",), ("k8s",), account_requests.AssociationSettings())
         await database.add_users(account_requests.NewUsers(users, account_requests.UserSettings(("None",))))
         cap = qos.QosTres(per=views.TresPer(user=(Tres("cpu", count=4),)))
         limits = qos.QosLimits(max=qos.QosMax(tres=cap))
         await database.write_qos(qos.Qos("pods", priority=number(10), limits=limits))
-        (found,) = (await database.qos_by_name("pods")).limits.max.tres.per.user
-        assert (found.type, found.count) == ("cpu", 4)
+        (limit,) = (await database.qos_by_name("pods")).limits.max.tres.per.user
+        assert (limit.type, limit.count) == ("cpu", 4)
         (association,) = await database.associations(account="k8s", user="bob")
         await database.write_associations(msgspec.structs.replace(association, qos=("normal", "pods")))
         (association,) = await database.associations(account="k8s", user="bob")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every path and field that the library names, held against what the installed slurmrestd prints."""
+"""Every path and field that the library names exists in the OpenAPI document of the installed slurmrestd."""
 
 import json
 import types
@@ -90,7 +90,7 @@ def documents(slurm: Beside) -> dict[DataParserVersion, Document]:
 
 def mismatches(document: Document, struct: type[msgspec.Struct], schema: dict[str, Any]) -> list[str]:
     """Fields of a struct that a schema does not have, or has with another type."""
-    found = []
+    differences = []
     hints = typing.get_type_hints(struct)
     for field in msgspec.structs.fields(struct):
         if (struct, field.name) in ELSEWHERE:
@@ -98,10 +98,10 @@ def mismatches(document: Document, struct: type[msgspec.Struct], schema: dict[st
         where = f"{struct.__name__}.{field.name}"
         part = schema.get("properties", {}).get(field.encode_name)
         if part is None:
-            found.append(f"{where}: no {field.encode_name}")
+            differences.append(f"{where}: no {field.encode_name}")
         else:
-            found += disagreement(document, where, hints[field.name], document.resolve(part))
-    return found
+            differences += disagreement(document, where, hints[field.name], document.resolve(part))
+    return differences
 
 
 def disagreement(document: Document, where: str, hint: Any, part: dict[str, Any]) -> list[str]:
@@ -149,8 +149,8 @@ def test_no_field_changes_its_type_between_versions(
     documents: dict[DataParserVersion, Document], struct: type[msgspec.Struct], version: DataParserVersion
 ) -> None:
     document = documents[version]
-    found = mismatches(document, struct, document.schema(SCHEMAS[struct]))
-    assert [text for text in found if ": no " not in text] == []
+    differences = mismatches(document, struct, document.schema(SCHEMAS[struct]))
+    assert [text for text in differences if ": no " not in text] == []
 
 
 def test_every_state_word_is_known(documents: dict[DataParserVersion, Document]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples run as they are printed."""
+"""The examples of the Slurm client run as they are."""
 
 import asyncio
 import os

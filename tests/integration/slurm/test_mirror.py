@@ -100,10 +100,10 @@ async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: S
 async def test_a_job_that_was_just_made_can_be_read_at_once(mirror: Mirror, client: SlurmClient) -> None:
     submitted = await client.allocate(external_job(comment="uid"))
     await mirror.read_job(submitted.job_id)
-    found = mirror.jobs[str(submitted.job_id)]
-    assert found.state.running
-    assert found.sluid
-    assert found.resources
+    record = mirror.jobs[str(submitted.job_id)]
+    assert record.state.running
+    assert record.sluid
+    assert record.resources
 
 
 async def test_a_crowd_of_ends_is_told_whole_and_in_the_end_with_all_there_is_to_know(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens as slurmctld sees them."""
+"""Tokens that slurmctld accepts and refuses."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,17 +14,17 @@ from slinky.slurm.jwks import build_jwks, mint_rs256
 from slinky.slurm.tokens import read_claims
 
 PUBLISH = 'printf "%s" "$1" > /etc/slurm/jwks.json; chmod 644 /etc/slurm/jwks.json'
-KEEP = "cp -p /etc/slurm/slurm.conf /tmp/was"
+SAVE = "cp -p /etc/slurm/slurm.conf /tmp/saved.conf"
 ACCEPT = "sed -i 's#^AuthAltParameters=.*#&,jwks=/etc/slurm/jwks.json#' /etc/slurm/slurm.conf"
-RESTORE = "cp -p /tmp/was /etc/slurm/slurm.conf; rm /etc/slurm/jwks.json"
+RESTORE = "cp -p /tmp/saved.conf /etc/slurm/slurm.conf; rm /etc/slurm/jwks.json"
 
 
 @pytest.fixture
 def published(slurm: Beside) -> Iterator[bytes]:
-    """A private key whose public half slurmctld has been told."""
+    """A private key whose public key slurmctld accepts."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    slurm.exec("sh", "-c", f"{PUBLISH}; {KEEP}; {ACCEPT}", "sh", build_jwks({"one": pem}))
+    slurm.exec("sh", "-c", f"{PUBLISH}; {SAVE}; {ACCEPT}", "sh", build_jwks({"one": pem}))
     slurm.stop("slurmctld", signal=15)
     slurm.start("slurmctld")
     yield pem
@@ -43,11 +43,11 @@ async def test_slurmctld_accepts_tokens_of_published_keys_and_no_others(slurm: B
 
 def test_we_read_what_scontrol_mints(slurm: Beside) -> None:
     printed = slurm.exec("scontrol", "token", "username=alice", "lifespan=600")
-    found = read_claims(printed.strip().removeprefix("SLURM_JWT="))
-    assert found.user == "alice"
-    assert found.expires is not None
-    assert found.issued is not None
-    assert found.expires - found.issued == 600
+    claims = read_claims(printed.strip().removeprefix("SLURM_JWT="))
+    assert claims.user == "alice"
+    assert claims.expires is not None
+    assert claims.issued is not None
+    assert claims.expires - claims.issued == 600
 
 
 async def test_a_token_that_is_replaced_in_its_file_is_taken_up_without_a_restart(
