@@ -46,7 +46,7 @@ async def test_pods_of_a_gang_share_the_devices_of_one_claim(site: BridgeSite) -
     assert len(first) == 3
 
 
-async def test_devices_go_from_pod_to_pod_and_no_kubelet_sees_one_twice(site: BridgeSite) -> None:
+async def test_devices_pass_from_pod_to_pod_and_are_never_prepared_twice(site: BridgeSite) -> None:
     """Ten pods request 15 GPUs of 8, and three of their jobs are cancelled; the driver accepts every start."""
     for number in range(10):
         limits = {"example.com/gpu": str(1 + number % 2), "cpu": "50m", "memory": "16Mi"}

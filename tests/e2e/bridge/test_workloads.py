@@ -25,7 +25,7 @@ def outcomes(pods: dict[str, str], site: BridgeSite) -> dict[str, str]:
     return {name: by_job.get(job, "") for name, job in pods.items()}
 
 
-async def test_what_becomes_of_a_pod_becomes_of_its_job(site: BridgeSite) -> None:
+async def test_a_job_ends_with_the_outcome_of_its_pod(site: BridgeSite) -> None:
     shared = {names.OPTION + "exclusive": "false"}
     for name, command in {"good": "exit 0", "bad": "exit 3", "withdrawn": "sleep 600"}.items():
         small = {"resources": {"requests": {"cpu": "100m", "memory": "16Mi"}}}
@@ -59,7 +59,7 @@ async def test_another_replica_takes_over_when_the_leader_is_gone(site: BridgeSi
     site.lab.kubectl("rollout", "status", f"deployment/{SPACE}-scheduler", "-n", SPACE, "--timeout=280s")
 
 
-async def test_pods_of_a_managed_namespace_are_handed_over_and_checked(site: BridgeSite) -> None:
+async def test_pods_of_a_managed_namespace_get_the_scheduler_and_are_validated(site: BridgeSite) -> None:
     site.lab.kubectl("label", "namespace", site.namespace, f"{MANAGED}=yes")
     spec = template("default-scheduler", "exit 0")
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
@@ -79,7 +79,7 @@ async def test_a_batch_job_has_a_slurm_job_per_pod_and_options_from_itself(site:
     assert [job.name for job in jobs] == ["chosen", "chosen"]
 
 
-async def test_a_batch_job_can_give_up_when_somebody_cancels_its_slurm_job(site: BridgeSite) -> None:
+async def test_a_batch_job_can_fail_when_its_slurm_job_is_cancelled(site: BridgeSite) -> None:
     rules = [
         {"action": "FailJob", "onPodConditions": [{"type": names.ENDED, "status": "True"}]},
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -243,7 +243,7 @@ async def test_a_pod_sees_exactly_the_devices_that_slurm_granted(site: BridgeSit
     assert not seen["a"] & seen["b"]
 
 
-async def test_a_claim_that_a_pod_names_is_filled_by_slurm(site: BridgeSite) -> None:
+async def test_a_claim_of_a_pod_is_allocated_by_slurm(site: BridgeSite) -> None:
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "count": 1}}
     site.apply("resource.k8s.io/v1", "ResourceClaimTemplate", "one", {"spec": {"devices": {"requests": [request]}}})
     container = {"resources": {"claims": [{"name": "device"}]}}
@@ -255,7 +255,7 @@ async def test_a_claim_that_a_pod_names_is_filled_by_slurm(site: BridgeSite) -> 
     await site.wait_log("p", "gpu-")
 
 
-async def test_a_volume_that_waits_for_its_first_pod_is_made_where_slurm_put_it(site: BridgeSite) -> None:
+async def test_a_volume_that_waits_for_its_first_pod_is_provisioned_on_its_node(site: BridgeSite) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
     site.apply("v1", "PersistentVolumeClaim", "v", claim)
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "v"}}]
@@ -268,7 +268,7 @@ async def test_a_volume_that_waits_for_its_first_pod_is_made_where_slurm_put_it(
     assert first.spec.node_name == second.spec.node_name
 
 
-async def test_a_local_volume_is_reserved_for_the_pod_that_slurm_puts_beside_it(site: BridgeSite) -> None:
+async def test_a_local_volume_is_reserved_for_the_pod_on_its_node(site: BridgeSite) -> None:
     name, node = site.namespace, NODES[1]
     match = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
     common = {"accessModes": ["ReadWriteOnce"], "storageClassName": name}

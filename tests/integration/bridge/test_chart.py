@@ -134,12 +134,12 @@ def test_familiar_values_work_unchanged(helm: Helm) -> None:
 
 
 @pytest.mark.parametrize("values", [{}, RICH], ids=["smallest", "rich"])
-async def test_the_api_server_takes_every_object(helm: Helm, kube: KubeClient, values: dict[str, Any]) -> None:
+async def test_the_api_server_accepts_every_object(helm: Helm, kube: KubeClient, values: dict[str, Any]) -> None:
     objects = helm.render("slurm-bridge", values, space="kube-system")
     await apply(kube, [manifest for manifest in objects if manifest["kind"] != "Token"], dry_run=True)
 
 
-def test_two_replicas_come_with_a_leader_and_budgets(helm: Helm) -> None:
+def test_two_replicas_have_leader_election_and_disruption_budgets(helm: Helm) -> None:
     objects = helm.render("slurm-bridge", {"scheduler": {"leaderElect": False}})
     assert [manifest["spec"]["replicas"] for manifest in objects if manifest["kind"] == "Deployment"] == [2, 2]
     assert len([manifest for manifest in objects if manifest["kind"] == "PodDisruptionBudget"]) == 2
@@ -150,7 +150,7 @@ def test_two_replicas_come_with_a_leader_and_budgets(helm: Helm) -> None:
     assert not settings_of(objects).leader_elect
 
 
-def test_the_example_of_values_is_a_good_one(helm: Helm) -> None:
+def test_the_example_values_are_valid(helm: Helm) -> None:
     example = CHARTS.parent / "examples" / "bridge" / "values.yaml"
     settings = settings_of(helm.render("slurm-bridge", yaml.safe_load(example.read_text())))
     policy.check_policy(settings.policy, settings.priority_classes)
@@ -195,7 +195,9 @@ def test_a_wrong_value_is_refused_by_its_name(
     ],
     ids=["own", "cert-manager", "given"],
 )
-def test_certificates_have_one_keeper(helm: Helm, values: dict[str, Any], kinds: set[str], argument: str) -> None:
+def test_certificates_come_from_exactly_one_source(
+    helm: Helm, values: dict[str, Any], kinds: set[str], argument: str
+) -> None:
     objects = helm.render("slurm-bridge", {"admission": values})
     assert {manifest["kind"] for manifest in objects} & {"Secret", "Issuer", "Certificate"} == kinds
     pod = one(objects, "Deployment", "slurm-slurm-bridge-admission")["spec"]["template"]["spec"]
@@ -248,7 +250,7 @@ async def limited(helm: Helm, kube: KubeClient, plane: PlainPlane, tmp_path: Pat
         yield client
 
 
-async def test_the_rights_of_the_chart_are_enough(kube: KubeClient, limited: KubeClient, ctld: Slurm) -> None:
+async def test_the_rbac_rules_of_the_chart_are_sufficient(kube: KubeClient, limited: KubeClient, ctld: Slurm) -> None:
     async with bridge_stage(kube, ctld) as stage:
         everything, stage.client = stage.client, limited
         await stage.start()
@@ -318,7 +320,7 @@ def start_admission(
     return admission
 
 
-async def test_admission_hands_pods_over_and_leaves_others_alone(
+async def test_admission_assigns_the_scheduler_in_managed_namespaces_only(
     kube: KubeClient, ctld: Slurm, start_admission: StartAdmission
 ) -> None:
     async with bridge_stage(kube, ctld) as managed, bridge_stage(kube, ctld) as other, start_admission(managed):
@@ -333,7 +335,7 @@ async def test_admission_hands_pods_over_and_leaves_others_alone(
             await kube.create(BATCH_JOBS, BATCH_JOBS.manifest(key, metadata=meta, spec={"template": template}))
 
 
-async def test_the_job_of_a_pod_is_written_by_the_bridge_alone_and_without_admission_it_goes_on(
+async def test_only_the_bridge_labels_pods_with_jobs_and_it_works_without_admission(
     kube: KubeClient, limited: KubeClient, ctld: Slurm, start_admission: StartAdmission
 ) -> None:
     async with (

@@ -25,7 +25,7 @@ async def wait_message(stage: BridgeStage, name: str, *parts: str) -> None:
     await eventually(has_parts, f"{parts} in the condition of {name}")
 
 
-async def test_a_waiting_pod_tells_job_state_reason_place_and_expected_start(stage: BridgeStage) -> None:
+async def test_a_waiting_pod_shows_job_state_reason_position_and_expected_start(stage: BridgeStage) -> None:
     await stage.create_pod("first", annotations={OPTION + "timelimit": "10"})
     await stage.wait_bound("first")
     await stage.create_pod("second", annotations={OPTION + "timelimit": "10"})
@@ -46,7 +46,7 @@ async def test_a_waiting_pod_tells_job_state_reason_place_and_expected_start(sta
     assert events & {"Resources", "Priority", "Pending"}
 
 
-async def test_a_pod_names_what_blocks_it(stage: BridgeStage, slurm: Beside) -> None:
+async def test_a_waiting_pod_shows_what_blocks_its_job(stage: BridgeStage, slurm: Beside) -> None:
     await stage.create_pod("first")
     first = await stage.wait_job("first")
     await stage.create_pod("after", annotations={OPTION + "dependency": f"afterany:{first.job_id}"})
@@ -65,7 +65,7 @@ async def test_a_pod_names_what_blocks_it(stage: BridgeStage, slurm: Beside) -> 
     await wait_message(stage, "second", "is PENDING", "Position ")
 
 
-async def test_a_suspended_job_keeps_its_pod_and_says_so_until_it_is_resumed(stage: BridgeStage, slurm: Beside) -> None:
+async def test_a_suspended_job_keeps_its_pod_and_the_pod_shows_it(stage: BridgeStage, slurm: Beside) -> None:
     await stage.create_pod()
     await stage.wait_bound()
     await stage.report_phase("p", "Running")
@@ -97,7 +97,7 @@ async def test_an_unbound_pod_of_a_suspended_job_starts_when_it_is_resumed(stage
     await stage.wait_bound("second")
 
 
-async def test_a_pod_that_demands_what_slurm_cannot_give_says_so_and_gets_no_job(stage: BridgeStage) -> None:
+async def test_a_pod_with_an_unsupported_field_shows_it_and_gets_no_job(stage: BridgeStage) -> None:
     term = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}
     rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     await stage.create_pod(affinity={"podAntiAffinity": rule})

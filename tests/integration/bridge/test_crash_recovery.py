@@ -84,7 +84,7 @@ async def run_gang(stage: DeviceStage, pods: list[str]) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_bridge_killed_at_any_step_is_carried_on_by_the_next(
+async def test_a_bridge_that_crashes_at_any_write_is_continued_by_the_next(
     stage: DeviceStage, plane: PlainPlane, slurm: Beside, after: bool
 ) -> None:
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm")

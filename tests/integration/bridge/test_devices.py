@@ -67,7 +67,7 @@ async def _released(stage: DeviceStage, pod: str) -> bool:
     return not any(claim.metadata.name.startswith(f"{pod}-extended") for claim in claims)
 
 
-async def test_a_node_that_is_no_host_keeps_nobody_from_devices(gpu_stage: DeviceStage) -> None:
+async def test_a_node_that_is_no_host_does_not_block_devices(gpu_stage: DeviceStage) -> None:
     """Slurm refuses a job that names an unknown host, and the node of a control plane is no host."""
     stranger = Key("", f"{gpu_stage.name}-stranger")
     await gpu_stage.client.create(NODES, NODES.manifest(stranger))
@@ -77,7 +77,7 @@ async def test_a_node_that_is_no_host_keeps_nobody_from_devices(gpu_stage: Devic
     await gpu_stage.client.delete(NODES, stranger)
 
 
-async def test_of_alternatives_the_first_that_some_node_has_is_given(gpu_stage: DeviceStage) -> None:
+async def test_the_first_alternative_that_some_node_has_is_allocated(gpu_stage: DeviceStage) -> None:
     options = [
         {"name": "best", "deviceClassName": await gpu_stage.create_device_class(f"best.{gpu_stage.gpu}")},
         {"name": "many", "deviceClassName": gpu_stage.gpu, "count": 8},
@@ -95,7 +95,7 @@ async def test_of_alternatives_the_first_that_some_node_has_is_given(gpu_stage: 
     assert [list(config.requests) for config in allocation.devices.config] == [["g/few"]]
 
 
-async def test_a_device_that_another_claim_holds_is_told_and_waited_for(gpu_stage: DeviceStage) -> None:
+async def test_a_pod_waits_for_a_device_of_another_claim_and_shows_it(gpu_stage: DeviceStage) -> None:
     await gpu_stage.create_claim("foreign", exactly(gpu_stage.gpu))
     await gpu_stage.allocate("foreign", gpu_stage.gpu, gpu_stage.nodes[0], "gpu-0")
     await gpu_stage.create_pod("all", requests={gpu_stage.gpu_resource: "4"}, limits={gpu_stage.gpu_resource: "4"})
@@ -105,7 +105,7 @@ async def test_a_device_that_another_claim_holds_is_told_and_waited_for(gpu_stag
     await gpu_stage.wait_bound("all")
 
 
-async def test_a_job_that_ends_before_its_pods_start_frees_what_they_claimed(gpu_stage: DeviceStage) -> None:
+async def test_a_job_that_ends_before_its_pods_start_frees_their_devices(gpu_stage: DeviceStage) -> None:
     await gpu_stage.create_claim("foreign", exactly(gpu_stage.gpu))
     await gpu_stage.allocate("foreign", gpu_stage.gpu, gpu_stage.nodes[0], "gpu-1")
     amount = {gpu_stage.gpu_resource: "2"}
@@ -132,7 +132,7 @@ async def _are_allocated(stage: DeviceStage, count: int) -> bool:
     return sum(len(allocated_devices(claim)) for claim in claims if claim.metadata.name != "foreign") == count
 
 
-async def test_a_claim_of_ones_own_is_filled_with_its_settings_and_protected(gpu_stage: DeviceStage) -> None:
+async def test_a_users_claim_is_allocated_with_its_configuration_and_protected(gpu_stage: DeviceStage) -> None:
     index = f'device.attributes["{gpu_stage.gpu}"].index >= 0'
     setting = {"opaque": {"driver": gpu_stage.gpu, "parameters": {"sharing": "mps"}}}
     await gpu_stage.create_claim(
@@ -180,7 +180,7 @@ async def test_pods_of_one_gang_share_a_claim_on_one_node(gpu_stage: DeviceStage
         ({"capacity": {"requests": {"{gpu}/memory": "10Gi"}}}, "Slurm gives whole devices"),
     ],
 )
-async def test_what_slurm_cannot_honour_is_refused_on_the_pod(
+async def test_an_unsupported_claim_is_refused_on_the_pod(
     gpu_stage: DeviceStage, request_: dict[str, Any], message: str
 ) -> None:
     if "adminAccess" in request_:
@@ -201,7 +201,7 @@ def _filled(value: Any, gpu: str) -> Any:
     return value.replace("{gpu}", gpu) if isinstance(value, str) else value
 
 
-async def test_types_by_attribute_and_classes_by_expression(kube: KubeClient, ctld: Slurm) -> None:
+async def test_gres_types_come_from_an_attribute_and_classes_from_expressions(kube: KubeClient, ctld: Slurm) -> None:
     by_model = {"device_profiles": lambda stage: (DeviceProfile(driver=stage.gpu, type_attribute="model"),)}
     async with device_stage(kube, ctld, **by_model) as stage:
         model = f'device.driver == "{stage.gpu}" && device.attributes["{stage.gpu}"].model'
@@ -220,7 +220,7 @@ async def test_types_by_attribute_and_classes_by_expression(kube: KubeClient, ct
             assert await stage.devices_of(name) == expected
 
 
-async def test_parts_of_a_gpu_are_given_only_beside_parts(kube: KubeClient, ctld: Slurm) -> None:
+async def test_partitions_of_a_gpu_are_not_allocated_beside_the_whole_gpu(kube: KubeClient, ctld: Slurm) -> None:
     def part(name: str, *slices: int) -> dict[str, Any]:
         uses = {f"slice-{number}": {"value": "1"} for number in slices}
         attributes = {"profile": {"string": f"{len(slices)}g"}, "index": {"int": slices[0]}}
@@ -287,7 +287,7 @@ async def test_cores_become_cpus_of_a_claim_and_more_than_32_need_groups(kube: K
         assert "33 CPUs" in await stage.wait_reason("refused", "InvalidOption")
 
 
-async def test_a_node_whose_devices_change_is_registered_anew(gpu_stage: DeviceStage) -> None:
+async def test_a_node_whose_devices_change_is_registered_again(gpu_stage: DeviceStage) -> None:
     node = gpu_stage.nodes[0]
     before = (await gpu_stage.slurm.node(node)).comment
     amount = {gpu_stage.gpu_resource: "1"}
@@ -305,7 +305,7 @@ async def _draining(stage: DeviceStage, host: str) -> bool:
     return (await stage.slurm.node(host)).state.draining
 
 
-async def test_on_a_shared_node_nobody_takes_the_place_of_a_pod_that_still_stops(gpu_stage: DeviceStage) -> None:
+async def test_on_a_shared_node_a_pod_waits_for_the_resources_of_a_stopping_pod(gpu_stage: DeviceStage) -> None:
     """A kubelet counts a pod until its containers are gone, and would reject the next pod for good."""
     amount = {"cpu": "3"}
     await gpu_stage.create_pod("first", requests=amount, annotations=SHARED)

@@ -54,7 +54,7 @@ async def restart_slurmctld(slurm: Beside) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_slurm_out_of_sight_costs_no_pod(proxied: ProxiedStage, fault: str) -> None:
+async def test_an_unreachable_slurm_costs_no_pod(proxied: ProxiedStage, fault: str) -> None:
     stage, proxy = proxied
     await stage.run_pod()
     proxy.fault = FAULTS[fault]
@@ -69,7 +69,7 @@ async def test_a_slurm_out_of_sight_costs_no_pod(proxied: ProxiedStage, fault: s
     assert names.FINALIZER not in (await stage.get_pod("p")).metadata.finalizers
 
 
-async def test_without_accounting_pods_come_and_go_and_their_outcome_is_told_later(
+async def test_without_accounting_pods_run_and_their_outcome_is_recorded_later(
     stage: BridgeStage, slurm: Beside
 ) -> None:
     await asyncio.to_thread(slurm.stop, "slurmdbd")
@@ -88,7 +88,7 @@ async def test_without_accounting_pods_come_and_go_and_their_outcome_is_told_lat
     await eventually(recorded, "the outcome in accounting")
 
 
-async def test_a_submission_nobody_heard_of_is_adopted_and_not_repeated(proxied: ProxiedStage) -> None:
+async def test_a_submission_whose_response_is_lost_is_adopted_and_not_repeated(proxied: ProxiedStage) -> None:
     stage, proxy = proxied
     losses = iter([True])
     proxy.loses_response = lambda request: "/job/" in request.path and request.method == "POST" and next(losses, False)
@@ -101,7 +101,7 @@ async def test_a_submission_nobody_heard_of_is_adopted_and_not_repeated(proxied:
     assert len(await stage.jobs()) == 1
 
 
-async def test_waiting_costs_next_to_nothing(proxied: ProxiedStage) -> None:
+async def test_waiting_pods_cost_few_requests(proxied: ProxiedStage) -> None:
     stage, proxy = proxied
     await stage.run_pod()
     for number in range(20):
@@ -150,7 +150,7 @@ async def test_after_a_crash_of_slurmctld_every_pod_has_a_live_job_again(stage: 
 
 
 @pytest.mark.parametrize("written", [False, True], ids=["id", "sluid"])
-async def test_an_id_that_means_somebody_elses_job_is_dropped(stage: BridgeStage, written: bool) -> None:
+async def test_a_label_with_the_id_of_a_foreign_job_is_ignored(stage: BridgeStage, written: bool) -> None:
     """Nor does the bridge trust a SLUID annotation as long as it has not bound the pod itself."""
     foreign = (await stage.slurm.submit(external_job(name="foreign", hold=True))).job_id
     annotations = {names.SLUID_ANNOTATION: (await stage.slurm.job(foreign)).sluid} if written else {}
@@ -165,7 +165,7 @@ async def test_an_id_that_means_somebody_elses_job_is_dropped(stage: BridgeStage
         await stage.slurm.cancel(foreign)
 
 
-async def test_a_job_that_failed_before_its_pod_was_bound_is_not_followed_there(stage: BridgeStage) -> None:
+async def test_a_pod_is_not_bound_to_the_node_of_a_failed_job(stage: BridgeStage) -> None:
     await stage.run_pod("first")
     job = await stage.start_waiting_job_while_down("first", "second")
     await stage.slurm.update_node(stage.nodes[0], NodeUpdate(state=("DOWN",), reason="test"))
@@ -194,7 +194,7 @@ async def test_a_rewritten_comment_costs_no_pod(stage: BridgeStage) -> None:
     await stage.wait_state(job, "CANCELLED")
 
 
-async def test_a_new_pod_under_an_old_name_gets_a_job_of_its_own(stage: BridgeStage) -> None:
+async def test_a_new_pod_with_an_old_name_gets_its_own_job(stage: BridgeStage) -> None:
     await stage.run_pod()
     old = await stage.wait_job()
     await stage.patch_pod("p", {"metadata": {"finalizers": None}})
@@ -222,7 +222,7 @@ async def test_a_dead_kubelet_does_not_hold_its_job_for_ever(kube: KubeClient, c
         await stage.wait_released()
 
 
-async def test_a_pod_of_a_removed_node_is_given_up(stage: BridgeStage) -> None:
+async def test_a_deleted_pod_of_a_removed_node_is_released(stage: BridgeStage) -> None:
     await stage.create_pod(terminationGracePeriodSeconds=1)
     await stage.wait_bound()
     await stage.report_phase("p", "Running")
@@ -232,21 +232,21 @@ async def test_a_pod_of_a_removed_node_is_given_up(stage: BridgeStage) -> None:
     await stage.wait_state(job, "CANCELLED")
 
 
-async def test_a_node_that_fails_in_slurm_sends_its_pods_away(stage: BridgeStage) -> None:
+async def test_pods_of_a_host_that_fails_in_slurm_are_evicted(stage: BridgeStage) -> None:
     await stage.run_pod()
     await stage.slurm.update_node(stage.nodes[0], NodeUpdate(state=("DOWN",), reason="test"))
     await stage.wait_evicted("p", "SlurmNodeFailed")
     await stage.slurm.update_node(stage.nodes[0], NodeUpdate(state=("RESUME",)))
 
 
-async def test_the_time_limit_sends_a_pod_away_with_its_reason(stage: BridgeStage) -> None:
+async def test_the_time_limit_evicts_a_pod_with_the_reason(stage: BridgeStage) -> None:
     await stage.run_pod()
     job = await stage.wait_job()
     await stage.slurm.update_job(job.job_id, JobRequest(end_time=int(time.time()) + 1))
     await stage.wait_evicted("p", "SlurmJobTimeout", final=True)
 
 
-async def test_a_preempted_pod_leaves_and_the_other_waits_for_the_empty_node(stage: BridgeStage) -> None:
+async def test_a_preempted_pod_is_evicted_and_the_other_waits_for_the_empty_node(stage: BridgeStage) -> None:
     as_alice = {OPTION + "user-id": "alice", OPTION + "account": "lab"}
     await stage.create_pod("low", annotations={**as_alice, OPTION + "qos": "normal"})
     await stage.wait_bound("low")
@@ -259,7 +259,7 @@ async def test_a_preempted_pod_leaves_and_the_other_waits_for_the_empty_node(sta
     await stage.wait_bound("high")
 
 
-async def test_two_bridges_on_one_slurm_leave_each_other_alone(kube: KubeClient, ctld: Slurm) -> None:
+async def test_two_bridges_on_one_slurm_do_not_disturb_each_other(kube: KubeClient, ctld: Slurm) -> None:
     async with bridge_stage(kube, ctld) as first, bridge_stage(kube, ctld) as second:
         await first.start()
         await first.add_node()
@@ -278,7 +278,7 @@ async def test_two_bridges_on_one_slurm_leave_each_other_alone(kube: KubeClient,
             assert not (await stage.slurm.node(stage.nodes[0])).state.draining
 
 
-async def test_a_node_that_does_not_suit_any_more_is_given_back(stage: BridgeStage) -> None:
+async def test_a_node_that_became_infeasible_is_given_back(stage: BridgeStage) -> None:
     await stage.run_pod("first")
     await stage.create_pod("second")
     await stage.wait_reason("second", "Resources")
@@ -294,7 +294,7 @@ async def test_a_node_that_does_not_suit_any_more_is_given_back(stage: BridgeSta
     await stage.client.patch(NODES, Key("", stage.nodes[0]), {"spec": {"taints": []}})
 
 
-async def test_a_host_deleted_behind_a_waiting_job_kills_nothing(stage: BridgeStage, slurm: Beside) -> None:
+async def test_deleting_a_host_that_a_waiting_job_excludes_costs_no_pod(stage: BridgeStage, slurm: Beside) -> None:
     first, other = stage.nodes[0], await stage.add_node(2)
     for name, node in (("p", first), ("q", other)):
         await stage.create_pod(name, nodeSelector={"kubernetes.io/hostname": node})

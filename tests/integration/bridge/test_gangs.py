@@ -29,7 +29,7 @@ async def test_a_gang_waits_for_its_last_pod_and_then_has_one_job(stage: BridgeS
     assert job.node_count.whole == 2
 
 
-async def test_a_member_that_fails_costs_nobody_else_and_its_successor_gets_a_job_of_its_own(
+async def test_a_failed_gang_member_costs_no_other_and_its_successor_gets_its_own_job(
     stage: BridgeStage,
 ) -> None:
     job = await stage.run_gang_of_two()
@@ -64,7 +64,7 @@ async def test_every_pod_of_a_gang_is_bound_by_one_request(stage: BridgeStage, m
     assert sorted(bindings) == [f"/api/v1/namespaces/{stage.namespace}/pods/{name}/binding" for name in ("a", "b")]
 
 
-async def test_a_pod_that_had_a_job_alone_joins_a_gang_that_is_known_later(stage: BridgeStage) -> None:
+async def test_a_pod_with_its_own_job_joins_a_gang_that_is_created_later(stage: BridgeStage) -> None:
     await stage.add_node(2)
     await stage.create_pod("blocker")
     await stage.wait_bound("blocker")
@@ -84,7 +84,7 @@ async def test_a_pod_that_had_a_job_alone_joins_a_gang_that_is_known_later(stage
         await stage.wait_state(alone, "CANCELLED")
 
 
-async def test_a_waiting_gang_that_loses_a_pod_is_withdrawn_and_comes_back_whole(stage: BridgeStage) -> None:
+async def test_a_waiting_gang_that_loses_a_pod_is_withdrawn_until_it_is_complete(stage: BridgeStage) -> None:
     label = await stage.create_batch_job(2)
     await stage.add_node(2)
     await stage.create_pod("blocker")
@@ -134,7 +134,7 @@ async def test_no_pod_of_a_gang_starts_before_all_have_their_volumes(stage: Brid
     assert (await stage.wait_bound("b")).spec.node_name == node
 
 
-async def test_a_gang_keeps_its_job_when_its_root_goes_before_its_pods(stage: BridgeStage) -> None:
+async def test_a_gang_keeps_its_job_when_its_batch_job_is_deleted_before_its_pods(stage: BridgeStage) -> None:
     """A deleted batch job is gone at once, but its pods keep their nodes until their containers have stopped."""
     job = await stage.run_gang_of_two()
     key = Key(stage.namespace, "j")
@@ -155,7 +155,9 @@ async def test_a_gang_keeps_its_job_when_its_root_goes_before_its_pods(stage: Br
     await stage.wait_state(job, "CANCELLED", "COMPLETED")
 
 
-async def test_a_gang_keeps_its_job_when_its_root_goes_before_its_binding_is_seen(stage: BridgeStage) -> None:
+async def test_a_gang_keeps_its_job_when_its_batch_job_is_deleted_before_its_binding_is_watched(
+    stage: BridgeStage,
+) -> None:
     """The watch may deliver the end of the batch job before the job label, which comes with the binding."""
     job = await stage.run_gang_of_two()
     assert stage.bridge is not None
@@ -175,7 +177,7 @@ async def test_a_gang_keeps_its_job_when_its_root_goes_before_its_binding_is_see
     stock.pods, stock.groups["Job"] = seen, watched
 
 
-async def test_a_pod_waits_until_what_made_it_is_seen(stage: BridgeStage) -> None:
+async def test_a_pod_waits_until_the_watch_has_its_owner(stage: BridgeStage) -> None:
     """Watches of different kinds are independent: the pods of a batch job may arrive before the batch job."""
     await stage.add_node(2)
     assert stage.bridge is not None
@@ -196,7 +198,7 @@ async def test_a_pod_waits_until_what_made_it_is_seen(stage: BridgeStage) -> Non
     assert job.node_count.whole == 2
 
 
-async def test_a_job_stays_until_the_last_pod_of_it_wherever_that_belongs_now(stage: BridgeStage) -> None:
+async def test_a_job_stays_until_its_last_pod_even_if_that_left_the_gang(stage: BridgeStage) -> None:
     job = await stage.run_gang_of_two()
     await stage.patch_pod("a", {"metadata": {"labels": {names.JOB_NAME: None}}})
     await stage.delete_pod("b")

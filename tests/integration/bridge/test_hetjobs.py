@@ -67,7 +67,7 @@ async def test_a_waiting_mixed_gang_follows_changes_survives_a_crash_and_is_with
     await three_nodes.wait_state(rest, "CANCELLED")
 
 
-async def test_a_component_that_somebody_cancels_takes_the_whole_gang_along(three_nodes: BridgeStage) -> None:
+async def test_a_cancelled_component_ends_the_whole_gang(three_nodes: BridgeStage) -> None:
     leader, rest = await create_mixed_gang(three_nodes)
     for number in range(3):
         await three_nodes.wait_bound(f"w-{number}")

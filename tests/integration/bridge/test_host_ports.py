@@ -30,7 +30,7 @@ async def test_two_pods_with_one_host_port_never_share_a_node(stage: BridgeStage
     assert (await stage.wait_bound("c")).spec.node_name == nodes[0]
 
 
-async def test_a_waiting_job_is_told_of_a_port_that_is_free_again(stage: BridgeStage) -> None:
+async def test_a_waiting_job_may_use_a_host_whose_port_is_free_again(stage: BridgeStage) -> None:
     await stage.add_node(2)
     await stage.client.create(OUR_PODS, pod_with_port(stage, "a", 8080))
     node = (await stage.wait_bound("a")).spec.node_name
@@ -44,7 +44,7 @@ async def test_a_waiting_job_is_told_of_a_port_that_is_free_again(stage: BridgeS
     assert (await stage.wait_job("b")).job_id == job.job_id  # it has kept its position in the queue
 
 
-async def test_a_port_of_somebody_elses_pod_keeps_ours_away(stage: BridgeStage) -> None:
+async def test_a_host_port_of_a_foreign_pod_is_respected(stage: BridgeStage) -> None:
     free = await stage.add_node(2)
     taken = pod_with_port(stage, "daemon", 9100, nodeName=stage.nodes[0])
     taken["spec"]["schedulerName"] = "another"

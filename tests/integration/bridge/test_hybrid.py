@@ -57,7 +57,7 @@ async def test_pods_and_native_jobs_share_a_node(hybrid: BridgeStage, slurm: Bes
             await hybrid.slurm.cancel(native)
 
 
-async def test_a_host_with_a_slurmd_is_never_made_or_removed(hybrid: BridgeStage) -> None:
+async def test_a_host_with_a_slurmd_is_never_created_or_deleted(hybrid: BridgeStage) -> None:
     async def tainted() -> bool:
         taints = (await hybrid.get_node(hybrid.nodes[0])).spec.taints
         return any(taint.key == names.MANAGED_TAINT for taint in taints)

@@ -166,7 +166,7 @@ async def test_a_lost_job_is_replaced_on_every_node_where_a_pod_is_left(two_node
     await eventually(replaced, "one new job on both nodes")
 
 
-async def test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time(two_nodes: BridgeStage, slurm: Beside) -> None:
+async def test_evictions_of_pods_whose_nodes_have_other_jobs_are_limited(two_nodes: BridgeStage, slurm: Beside) -> None:
     state = SlurmctldState(slurm)
     await state.save()
     await run_two_pods(two_nodes)
@@ -196,7 +196,7 @@ async def test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time(two_nodes:
             await two_nodes.slurm.cancel(job)
 
 
-async def test_a_pod_stays_while_its_node_is_refused_for_another_reason_than_other_work(
+async def test_a_pod_stays_while_its_node_is_refused_without_another_job_on_it(
     two_nodes: BridgeStage, slurm: Beside
 ) -> None:
     """A refusal alone does not prove that another job has the node: here it drains."""
@@ -226,9 +226,7 @@ async def test_a_pod_stays_while_its_node_is_refused_for_another_reason_than_oth
     await eventually(replaced, "a new job on its node")
 
 
-async def test_hosts_are_registered_again_when_slurm_has_forgotten_every_one(
-    kube: KubeClient, make_lab: MakeLab
-) -> None:
+async def test_hosts_are_registered_again_when_slurm_has_lost_all_of_them(kube: KubeClient, make_lab: MakeLab) -> None:
     """The bridge distrusts an empty list of hosts, but it may add what is missing."""
     slurm = make_lab(nodes=0, slurm="beside", slurm_nodes=0).slurm
     async with (
@@ -248,7 +246,7 @@ async def test_hosts_are_registered_again_when_slurm_has_forgotten_every_one(
         await stage.wait_bound("after")
 
 
-async def test_a_host_that_is_lost_before_it_was_seen_is_made_again(
+async def test_a_host_that_is_lost_before_the_mirror_had_it_is_registered_again(
     kube: KubeClient, ctld: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mirror never had the host, so it reports no loss."""

@@ -74,7 +74,7 @@ async def test_a_cordon_does_not_wait_for_the_next_list_of_hosts(stage: BridgeSt
     await wait_host(stage, "DRAIN")
 
 
-async def test_a_crowd_of_nodes_is_registered_drained_and_opened_whole(stage: BridgeStage) -> None:
+async def test_many_nodes_are_registered_drained_and_resumed_together(stage: BridgeStage) -> None:
     await asyncio.gather(*(stage.add_node(number) for number in range(2, 22)))
 
     async def all_are(draining: bool) -> bool:
@@ -88,7 +88,7 @@ async def test_a_crowd_of_nodes_is_registered_drained_and_opened_whole(stage: Br
         await eventually(partial(all_are, cordoned), f"every host to have draining {cordoned}")
 
 
-async def test_somebody_elses_drain_stays_and_shows_on_the_node(stage: BridgeStage) -> None:
+async def test_an_administrators_drain_stays_and_shows_on_the_node(stage: BridgeStage) -> None:
     await stage.slurm.update_node(stage.nodes[0], NodeUpdate(state=("DRAIN",), reason="disk broken"))
 
     async def has_condition() -> bool:
@@ -102,7 +102,7 @@ async def test_somebody_elses_drain_stays_and_shows_on_the_node(stage: BridgeSta
     assert (await wait_host(stage, "DRAIN")).reason == "disk broken"
 
 
-async def test_a_silent_node_is_drained_and_opened_again(kube: KubeClient, ctld: Slurm) -> None:
+async def test_a_node_that_is_not_ready_is_drained_until_it_is_ready(kube: KubeClient, ctld: Slurm) -> None:
     async with bridge_stage(kube, ctld, not_ready_seconds=1) as stage:
         await stage.start()
         name = await stage.add_node()
@@ -112,7 +112,7 @@ async def test_a_silent_node_is_drained_and_opened_again(kube: KubeClient, ctld:
         await wait_host(stage, without=("DRAIN",))
 
 
-async def test_a_silent_node_gets_no_pod_until_it_answers(kube: KubeClient, ctld: Slurm) -> None:
+async def test_a_node_that_is_not_ready_gets_no_pod(kube: KubeClient, ctld: Slurm) -> None:
     async with bridge_stage(kube, ctld, not_ready_seconds=3600) as stage:
         await stage.start()
         name = await stage.add_node()
@@ -126,7 +126,7 @@ async def test_a_silent_node_gets_no_pod_until_it_answers(kube: KubeClient, ctld
         assert (await stage.wait_job()).sluid == job.sluid
 
 
-async def test_a_cordoned_node_gets_no_pod_of_a_job_that_had_it(stage: BridgeStage) -> None:
+async def test_a_cordoned_node_gets_no_pod_even_if_its_job_runs_there(stage: BridgeStage) -> None:
     await stage.create_pod("first")
     await stage.wait_bound("first")
     job = await stage.start_waiting_job_while_down("first", "second")
@@ -139,12 +139,12 @@ async def test_a_cordoned_node_gets_no_pod_of_a_job_that_had_it(stage: BridgeSta
     await stage.wait_bound("second")
 
 
-async def test_a_host_leaves_with_its_node(stage: BridgeStage) -> None:
+async def test_a_host_is_deleted_with_its_node(stage: BridgeStage) -> None:
     await stage.client.delete(NODES, Key("", stage.nodes[0]))
     await wait_host_deleted(stage)
 
 
-async def test_a_host_with_work_leaves_only_when_the_work_is_done(stage: BridgeStage) -> None:
+async def test_a_host_with_jobs_is_deleted_only_when_they_have_ended(stage: BridgeStage) -> None:
     await stage.create_pod()
     await stage.wait_bound()
     await stage.client.patch(NODES, Key("", stage.nodes[0]), {"metadata": {"labels": {names.EXTERNAL_LABEL: None}}})
@@ -155,7 +155,7 @@ async def test_a_host_with_work_leaves_only_when_the_work_is_done(stage: BridgeS
     await wait_host_deleted(stage)
 
 
-async def test_a_node_that_grew_is_registered_anew(stage: BridgeStage) -> None:
+async def test_a_node_that_grew_is_registered_again(stage: BridgeStage) -> None:
     await stage.report_node(stage.nodes[0], amounts={"cpu": "8"})
 
     async def bigger() -> bool:
@@ -172,7 +172,7 @@ async def annotate_topology(stage: BridgeStage, spec: str | None) -> None:
     await stage.client.patch(NODES, Key("", stage.nodes[0]), {"metadata": {"annotations": annotations}})
 
 
-async def test_the_place_of_a_host_follows_its_annotation_and_is_cleared_with_it(stage: BridgeStage) -> None:
+async def test_the_topology_of_a_host_follows_the_annotation_of_its_node(stage: BridgeStage) -> None:
     for spec in ("default:leaf2", None, "default:leaf1"):
         await annotate_topology(stage, spec)
 
@@ -182,14 +182,14 @@ async def test_the_place_of_a_host_follows_its_annotation_and_is_cleared_with_it
         await eventually(there, f"topology {spec} of the host")
 
 
-async def test_a_place_that_slurm_does_not_know_is_told_and_keeps_no_cordon_from_counting(stage: BridgeStage) -> None:
+async def test_an_unknown_topology_is_reported_and_does_not_block_a_cordon(stage: BridgeStage) -> None:
     await annotate_topology(stage, "nowhere:leaf1")
     await stage.wait_event(stage.nodes[0], "SlurmRefused")
     await stage.cordon(stage.nodes[0])
     await wait_host(stage, "DRAIN")
 
 
-async def test_hosts_of_others_are_left_alone(stage: BridgeStage) -> None:
+async def test_foreign_hosts_are_not_touched(stage: BridgeStage) -> None:
     name = f"{stage.name}-foreign"
     await stage.slurm.create_node(
         f"NodeName={name} NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=EXTERNAL Topology=default:leaf1"

@@ -20,7 +20,9 @@ from slinky.slurm import FileToken
 from slinky.slurm import SlurmClient as Slurm
 
 
-async def test_a_slurmrestd_that_dies_costs_no_pod_and_what_waited_goes_on(stage: BridgeStage, slurm: Beside) -> None:
+async def test_a_restart_of_slurmrestd_costs_no_pod_and_waiting_pods_continue(
+    stage: BridgeStage, slurm: Beside
+) -> None:
     await stage.run_pod()
     job = await stage.wait_job()
     await asyncio.to_thread(slurm.stop, "slurmrestd")
@@ -37,7 +39,7 @@ async def test_a_slurmrestd_that_dies_costs_no_pod_and_what_waited_goes_on(stage
     await stage.wait_bound("late")
 
 
-async def test_a_token_that_ends_stops_the_bridge_only_until_there_is_another(
+async def test_an_expired_token_stops_the_bridge_only_until_it_is_replaced(
     kube: KubeClient, ctld: Slurm, slurm: Beside, tmp_path: Path
 ) -> None:
     file = tmp_path / "token"
@@ -72,7 +74,7 @@ async def other_kube(other_plane: PlainPlane) -> AsyncIterator[KubeClient]:
         yield client
 
 
-async def test_two_clusters_with_the_same_names_on_one_slurm_leave_each_other_alone(
+async def test_two_clusters_with_the_same_names_on_one_slurm_do_not_disturb_each_other(
     kube: KubeClient, other_kube: KubeClient, ctld: Slurm
 ) -> None:
     same = {"scheduler_name": "same-name"}
@@ -109,7 +111,7 @@ async def test_two_clusters_with_the_same_names_on_one_slurm_leave_each_other_al
             await there.clean_up()
 
 
-async def test_an_api_server_that_restarts_is_met_again(
+async def test_the_bridge_continues_after_a_restart_of_the_api_server(
     other_plane: PlainPlane, other_kube: KubeClient, ctld: Slurm
 ) -> None:
     async with bridge_stage(other_kube, ctld) as stage:
@@ -134,7 +136,7 @@ async def test_an_api_server_that_restarts_is_met_again(
         assert len(await stage.jobs()) == 1
 
 
-async def test_groups_of_the_same_name_elsewhere_are_strangers(stage: BridgeStage) -> None:
+async def test_groups_of_the_same_name_in_other_namespaces_are_separate(stage: BridgeStage) -> None:
     await stage.add_node(2)
     groups = native_groups(["v1alpha2"])
     assert groups is not None
@@ -158,7 +160,7 @@ async def test_groups_of_the_same_name_elsewhere_are_strangers(stage: BridgeStag
     await stage.client.delete(OUR_PODS, alone.key, grace=0)
 
 
-async def test_a_node_deleted_under_a_running_gang_costs_only_its_own_pod(stage: BridgeStage) -> None:
+async def test_a_node_deleted_below_a_running_gang_costs_only_its_own_pod(stage: BridgeStage) -> None:
     await stage.add_node(2)
     label = await stage.create_batch_job(2)
     for name in ("a", "b"):
@@ -187,7 +189,7 @@ async def test_a_node_deleted_under_a_running_gang_costs_only_its_own_pod(stage:
     await eventually(removed, "the host to leave with its node")
 
 
-async def test_a_label_that_names_a_forgotten_job_is_no_dead_end(stage: BridgeStage) -> None:
+async def test_a_pod_whose_label_names_a_purged_job_gets_a_new_job(stage: BridgeStage) -> None:
     await stage.crash()
     # As after MinJobAge: slurmctld has purged the job, and accounting does not have it either.
     await stage.create_pod(labels={names.JOB_LABEL: "3999999"})
@@ -196,7 +198,7 @@ async def test_a_label_that_names_a_forgotten_job_is_no_dead_end(stage: BridgeSt
     assert (await stage.wait_job()).job_id != 3999999
 
 
-async def test_a_poisoned_host_is_registered_anew_once_it_is_empty(stage: BridgeStage) -> None:
+async def test_a_host_that_does_not_respond_is_registered_again_once_it_is_empty(stage: BridgeStage) -> None:
     await stage.run_pod()
     job = await stage.wait_job()
     before = (await stage.slurm.node(stage.nodes[0])).comment

@@ -60,7 +60,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_a_pod_gets_the_only_node_that_suits_it(stage: BridgeStage, case: str) -> None:
+async def test_a_pod_gets_the_only_feasible_node(stage: BridgeStage, case: str) -> None:
     spec, number = CASES[case]
     await stage.create_pod(case, annotations=SHARED, requests={"cpu": "100m", "memory": "16Mi"}, **spec)
     assert (await stage.wait_bound(case)).spec.node_name == stage.nodes[number - 1]
@@ -127,7 +127,7 @@ async def test_a_claim_that_waits_for_its_pod_gets_a_local_volume_of_the_pods_no
     await stage.client.delete(STORAGE_CLASSES, Key("", name))
 
 
-async def test_a_priority_class_means_in_slurm_what_the_settings_say(stage: BridgeStage, slurm: Beside) -> None:
+async def test_a_priority_class_sets_the_slurm_priority_of_the_settings(stage: BridgeStage, slurm: Beside) -> None:
     await stage.client.create(PRIORITY_CLASSES, PRIORITY_CLASSES.manifest(Key("", "test-urgent"), value=1000))
     manifest = stage.pod_manifest(
         "urgent", annotations={names.OPTION + "hold": "true"}, priorityClassName="test-urgent"

@@ -29,7 +29,7 @@ async def test_a_pod_gets_a_job_and_its_node(stage: BridgeStage) -> None:
     assert stage.nodes[0] in await stage.wait_reason("p", "Allocated")
 
 
-async def test_the_end_of_a_pod_ends_its_job_with_the_truth_in_accounting(stage: BridgeStage) -> None:
+async def test_the_end_of_a_pod_ends_its_job_and_records_the_outcome(stage: BridgeStage) -> None:
     await stage.create_pod()
     await stage.wait_bound()
     job = await stage.wait_job()
@@ -59,7 +59,7 @@ async def test_a_deleted_pod_keeps_its_job_until_its_containers_are_gone(stage: 
     await stage.wait_gone("p")
 
 
-async def test_a_pod_that_waits_says_why_and_starts_when_it_can(stage: BridgeStage) -> None:
+async def test_a_waiting_pod_shows_the_reason_and_starts_later(stage: BridgeStage) -> None:
     await stage.create_pod("first")
     await stage.wait_bound("first")
     await stage.create_pod("second")
@@ -68,7 +68,7 @@ async def test_a_pod_that_waits_says_why_and_starts_when_it_can(stage: BridgeSta
     await stage.wait_bound("second")
 
 
-async def test_a_pod_deleted_while_it_waits_takes_its_job_along(stage: BridgeStage) -> None:
+async def test_deleting_a_waiting_pod_cancels_its_job(stage: BridgeStage) -> None:
     await stage.create_pod("first")
     await stage.wait_bound("first")
     await stage.create_pod("second")
@@ -78,7 +78,7 @@ async def test_a_pod_deleted_while_it_waits_takes_its_job_along(stage: BridgeSta
     await stage.wait_state(job, "CANCELLED")
 
 
-async def test_a_cancelled_job_takes_its_pod_along_with_the_reason(stage: BridgeStage) -> None:
+async def test_cancelling_a_job_evicts_its_pod_with_the_reason(stage: BridgeStage) -> None:
     await stage.create_pod()
     await stage.wait_bound()
     job = await stage.wait_job()
@@ -133,7 +133,7 @@ async def test_options_reach_the_job_and_follow_changes_while_it_waits(stage: Br
     assert [found.job_id for found in await stage.jobs()].count(job.job_id) == 1
 
 
-async def test_a_change_that_slurm_refuses_is_told_and_the_job_waits_as_it_was(stage: BridgeStage) -> None:
+async def test_a_change_that_slurm_refuses_is_shown_and_leaves_the_job_unchanged(stage: BridgeStage) -> None:
     await stage.create_pod("first")
     await stage.wait_bound("first")
     await stage.create_pod("second")
@@ -147,7 +147,7 @@ async def test_a_change_that_slurm_refuses_is_told_and_the_job_waits_as_it_was(s
     assert (await stage.wait_job("second")).job_id == job.job_id
 
 
-async def test_an_option_that_is_taken_back_is_gone_from_the_job_as_well(stage: BridgeStage) -> None:
+async def test_a_removed_option_is_removed_from_the_job(stage: BridgeStage) -> None:
     await stage.create_pod(annotations={OPTION + "begin": "2099-01-01T00:00:00Z"})
     held = await stage.wait_job()
     taken_back = {"metadata": {"annotations": {OPTION + "begin": None}}}
@@ -157,7 +157,7 @@ async def test_an_option_that_is_taken_back_is_gone_from_the_job_as_well(stage: 
     assert (await stage.wait_job()).job_id != held.job_id
 
 
-async def test_an_option_that_cannot_be_used_is_told_and_mended(stage: BridgeStage) -> None:
+async def test_an_invalid_option_is_shown_and_can_be_corrected(stage: BridgeStage) -> None:
     await stage.create_pod(annotations={OPTION + "timelimit": "soon"})
     assert "timelimit" in await stage.wait_reason("p", "InvalidOption")
     await stage.client.patch(
@@ -174,12 +174,12 @@ async def test_an_option_that_cannot_be_used_is_told_and_mended(stage: BridgeSta
         ("gres", "gres/gpu:x:9", ""),
     ],
 )
-async def test_a_refused_job_says_what_to_change(stage: BridgeStage, option: str, value: str, words: str) -> None:
+async def test_a_refused_job_shows_what_to_change(stage: BridgeStage, option: str, value: str, words: str) -> None:
     await stage.create_pod(annotations={OPTION + option: value})
     assert words in await stage.wait_reason("p", "SlurmRefused")
 
 
-async def test_nodes_that_do_not_suit_are_left_out(stage: BridgeStage) -> None:
+async def test_infeasible_nodes_are_excluded(stage: BridgeStage) -> None:
     blue = await stage.add_node(2, labels={"colour": "blue"})
     await stage.create_pod("picky", nodeSelector={"colour": "blue"})
     assert (await stage.wait_bound("picky")).spec.node_name == blue
@@ -187,7 +187,7 @@ async def test_nodes_that_do_not_suit_are_left_out(stage: BridgeStage) -> None:
     assert "No node" in await stage.wait_reason("choosy", "SlurmRefused")
 
 
-async def test_a_waiting_job_is_told_of_a_node_that_suits_now(stage: BridgeStage) -> None:
+async def test_a_waiting_job_may_use_a_node_that_became_feasible(stage: BridgeStage) -> None:
     await stage.add_node(2, labels={"colour": "blue"})
     await stage.add_node(3, labels={"colour": "red"})
     for name in ("first", "second"):
@@ -209,7 +209,7 @@ async def test_a_gated_pod_waits_without_a_job(stage: BridgeStage) -> None:
     await stage.wait_bound()
 
 
-async def test_the_next_owner_of_a_whole_node_waits_until_it_is_empty(stage: BridgeStage) -> None:
+async def test_an_exclusive_pod_waits_until_its_node_is_empty(stage: BridgeStage) -> None:
     await stage.create_pod("first")
     await stage.wait_bound("first")
     await stage.report_phase("first", "Running")
@@ -237,7 +237,7 @@ async def test_a_crashed_bridge_adopts_its_jobs_and_never_submits_twice(stage: B
     await stage.wait_bound("second")
 
 
-async def test_a_job_whose_pod_vanished_while_nobody_looked_is_cancelled(stage: BridgeStage) -> None:
+async def test_a_job_whose_pod_vanished_while_the_bridge_was_down_is_cancelled(stage: BridgeStage) -> None:
     await stage.create_pod()
     await stage.wait_bound()
     job = await stage.wait_job()

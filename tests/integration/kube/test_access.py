@@ -42,7 +42,7 @@ async def allow(client: KubeClient, namespace: str, name: str) -> None:
 ROLES = ("ClusterRole", "ClusterRoleBinding")
 
 
-async def test_metrics_are_read_over_tls_by_those_who_may(
+async def test_metrics_are_served_over_tls_to_authorized_readers(
     plane: PlainPlane, client: KubeClient, namespace: str
 ) -> None:
     stranger, reader = [await token(client, namespace, name) for name in ("stranger", "reader")]

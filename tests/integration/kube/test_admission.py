@@ -58,7 +58,7 @@ async def review(request: AdmissionRequest) -> AdmissionResponse:
     return AdmissionResponse(warnings=("mind the gap",))
 
 
-async def test_objects_are_let_in_refused_and_changed_also_after_a_rotation(
+async def test_objects_are_admitted_refused_and_changed_also_after_a_rotation(
     client: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
     (certificate, key), (new_certificate, new_key) = self_signed("one"), self_signed("two")

@@ -53,7 +53,7 @@ async def test_applying_the_same_manifest_twice_changes_nothing(client: KubeClie
     assert second.metadata.resource_version == first.metadata.resource_version
 
 
-async def test_two_managers_conflict_unless_one_insists(client: KubeClient, namespace: str) -> None:
+async def test_two_managers_conflict_unless_one_forces(client: KubeClient, namespace: str) -> None:
     await client.apply(CONFIG_MAPS, config_map(namespace, "a", {"x": "1"}), manager="one")
     other = config_map(namespace, "a", {"x": "2"})
     with pytest.raises(Conflict) as refused:
@@ -109,7 +109,7 @@ async def test_deletion_honours_its_preconditions(client: KubeClient, namespace:
     assert await client.find(CONFIG_MAPS, created.key) is None
 
 
-async def test_an_object_that_lingers_comes_back_from_delete(client: KubeClient, namespace: str) -> None:
+async def test_delete_returns_an_object_that_has_finalizers(client: KubeClient, namespace: str) -> None:
     held = config_map(namespace, "a")
     held["metadata"]["finalizers"] = ["test.slinky/hold"]
     created = await client.create(CONFIG_MAPS, held)
@@ -118,7 +118,7 @@ async def test_an_object_that_lingers_comes_back_from_delete(client: KubeClient,
     assert lingering.metadata.deleting
 
 
-async def test_a_pod_that_ran_nowhere_is_gone_at_once_and_another_lingers(client: KubeClient, namespace: str) -> None:
+async def test_an_unbound_pod_is_deleted_at_once_and_a_bound_pod_gracefully(client: KubeClient, namespace: str) -> None:
     unplaced = await client.create(PODS, pod(namespace, "a"))
     assert await client.delete(PODS, unplaced.key) is None
     placed = await client.create(PODS, pod(namespace, "b"))
@@ -142,7 +142,7 @@ async def test_binding_another_pod_of_the_same_name_is_refused(client: KubeClien
         await client.bind(created.key, "node-1", uid="somebody-else")
 
 
-async def test_an_evicted_pod_is_asked_to_go(client: KubeClient, namespace: str) -> None:
+async def test_an_evicted_pod_is_deleted(client: KubeClient, namespace: str) -> None:
     created = await client.create(PODS, pod(namespace, "a"))
     await client.evict(created.key, uid=created.metadata.uid)
     found = await client.find(PODS, created.key)

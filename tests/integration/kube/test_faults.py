@@ -82,7 +82,7 @@ def count_watch_ends() -> float:
 
 
 @pytest.mark.parametrize("cut", ["time", "bytes"])
-async def test_a_watch_that_is_cut_again_and_again_ends_up_right(
+async def test_a_watch_that_is_cut_repeatedly_becomes_consistent(
     plane: PlainPlane, client: KubeClient, namespace: str, cut: str
 ) -> None:
     dice = random.Random(7)  # noqa: S311
@@ -98,7 +98,7 @@ async def test_a_watch_that_is_cut_again_and_again_ends_up_right(
         assert {key.name for key in absent} <= {f"c-{number % 20}" for number in range(60) if number % 7 == 3}
 
 
-async def test_a_restart_of_the_server_is_survived(plane: PlainPlane, client: KubeClient, namespace: str) -> None:
+async def test_a_watch_survives_a_restart_of_the_server(plane: PlainPlane, client: KubeClient, namespace: str) -> None:
     await write_some(client, namespace, 10)
     async with following(client, namespace) as cache:
         before = len(cache)
@@ -128,7 +128,7 @@ async def test_a_rotated_server_certificate_is_trusted_when_its_file_is(own_plan
         assert (await ours.get(NAMESPACES, Key("", "before"))).metadata.name == "before"
 
 
-async def test_a_forgotten_history_is_listed_anew(client: KubeClient, namespace: str) -> None:
+async def test_an_expired_resource_version_leads_to_a_new_list(client: KubeClient, namespace: str) -> None:
     await client.create(CONFIG_MAPS, config_map(namespace, "a"))
     cache: Cache[ConfigMap] = Cache(CONFIG_MAPS)
     watch = Watch(client, CONFIG_MAPS, cache, namespace=namespace)
@@ -139,7 +139,7 @@ async def test_a_forgotten_history_is_listed_anew(client: KubeClient, namespace:
         task.cancel()
 
 
-async def test_a_busy_server_is_waited_for(plane: PlainPlane, namespace: str) -> None:
+async def test_requests_to_a_busy_server_are_retried(plane: PlainPlane, namespace: str) -> None:
     busy = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     async with through_proxy(plane) as (proxy, shaky):
         proxy.canned = [busy]
@@ -186,7 +186,7 @@ async def establish(client: KubeClient, definition: dict[str, Any], resource: Re
     await eventually(served, f"the kind {resource.kind}")
 
 
-async def test_an_object_of_an_unexpected_shape_stops_nothing(client: KubeClient, namespace: str) -> None:
+async def test_an_undecodable_object_does_not_stop_a_watch(client: KubeClient, namespace: str) -> None:
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
     spec = {
@@ -218,7 +218,7 @@ async def test_an_object_of_an_unexpected_shape_stops_nothing(client: KubeClient
     assert UNDECODABLE_OBJECTS.labels(LOOSE.name)._value.get() == counted + 1
 
 
-async def test_a_rotated_token_is_taken_up_and_the_watch_goes_on(
+async def test_a_rotated_token_is_used_and_the_watch_continues(
     plane: PlainPlane, client: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
     accounts = Resource("v1", "ServiceAccount", "serviceaccounts", Object)
@@ -273,7 +273,7 @@ async def test_cancelled_requests_leave_no_dirty_connection(client: KubeClient, 
             tasks.create_task(patient(number))
 
 
-async def test_a_server_without_streaming_lists_is_followed_all_the_same() -> None:
+async def test_a_server_without_streaming_lists_can_be_watched() -> None:
     with PlainPlane.running(flags=["--feature-gates=WatchList=false"]) as old:
         async with connect(old.kubeconfig) as ours:
             await ours.create(CONFIG_MAPS, config_map("default", "a"))

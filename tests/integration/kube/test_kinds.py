@@ -127,7 +127,7 @@ async def test_the_server_enforces_our_rules(
         await client.create(sets, a_set(namespace, **spec))
 
 
-async def test_what_is_immutable_stays(client: KubeClient, namespace: str, sets: Resource[Set]) -> None:
+async def test_an_immutable_field_cannot_be_changed(client: KubeClient, namespace: str, sets: Resource[Set]) -> None:
     created = await client.create(sets, a_set(namespace))
     with pytest.raises(Invalid, match="ref is immutable"):
         await client.patch(sets, created.key, {"spec": {"ref": {"name": "y"}}})
@@ -173,7 +173,7 @@ async def test_the_server_is_asked_what_it_serves(client: KubeClient, sets: Reso
     assert found.find("", "Pod", "v2") is None
 
 
-async def test_a_kind_that_comes_later_is_noticed(client: KubeClient, namespace: str) -> None:
+async def test_a_kind_that_is_installed_later_is_discovered(client: KubeClient, namespace: str) -> None:
     group = f"{namespace}.slinky.dev"
     later = definition(group, "v1", "Late", "lates", spec=SetSpec, status=SetStatus)
     looks = 0
@@ -255,7 +255,7 @@ class JumpingClock(SystemClock):
         return super().now() + timedelta(days=self._dice.randrange(-9, 9))
 
 
-async def test_two_candidates_with_mad_clocks_elect_one(client: KubeClient, namespace: str) -> None:
+async def test_two_candidates_with_wrong_clocks_elect_one_leader(client: KubeClient, namespace: str) -> None:
     timing = LeaseTiming(duration=3.0, give_up=2.0, every=0.2)
     lease, leading, turns = Key(namespace, "lease"), set[str](), list[str]()
 

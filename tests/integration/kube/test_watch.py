@@ -43,7 +43,7 @@ async def following(client: KubeClient, namespace: str, **options: Any) -> Async
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "paged"])
-async def test_a_cache_shows_what_is_there_and_what_changes(
+async def test_a_cache_has_existing_objects_and_their_changes(
     client: KubeClient, namespace: str, streaming: bool
 ) -> None:
     await client.create(CONFIG_MAPS, config_map(namespace, "old", {"x": "1"}))
@@ -83,7 +83,7 @@ async def test_a_controller_reconciles_until_done(client: KubeClient, namespace:
     assert Key(namespace, "a") in rounds
 
 
-async def test_a_converged_system_led_by_one_writes_nothing(client: KubeClient, namespace: str) -> None:
+async def test_a_converged_controller_writes_nothing(client: KubeClient, namespace: str) -> None:
     runtime = Runtime(client)
     cache = runtime.cache(CONFIG_MAPS, namespace=namespace)
     at_rest: Counter[Key] = Counter()

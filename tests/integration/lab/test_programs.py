@@ -20,11 +20,13 @@ def go() -> golang.Go:
     return golang.go(ArtifactInventory.of().store, Progress(io.StringIO()))
 
 
-def test_the_go_programs_are_vetted_and_keep_their_own_laws() -> None:
+def test_the_go_programs_pass_vet_and_their_own_tests() -> None:
     go().check()
 
 
-def test_an_unreachable_proxy_is_named_with_the_way_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_module_proxy_is_reported_with_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GOPROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("GOMODCACHE", str(tmp_path))
     with pytest.raises(LabError, match="what was compiled is kept"):
@@ -40,7 +42,7 @@ def test_the_plain_control_plane_needs_no_privilege() -> None:
     assert done.stdout.startswith("https://127.0.0.1:"), done.stderr
 
 
-def test_what_was_stored_outlives_an_api_server(own_plane: PlainPlane) -> None:
+def test_objects_survive_a_restart_of_the_api_server(own_plane: PlainPlane) -> None:
     def kubectl(*argv: str) -> str:
         command = [str(own_plane.kubectl), f"--kubeconfig={own_plane.kubeconfig}", *argv]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -50,7 +52,7 @@ def test_what_was_stored_outlives_an_api_server(own_plane: PlainPlane) -> None:
     assert "kept" in kubectl("get", "namespaces")
 
 
-def test_a_taken_port_is_told_with_the_words_of_the_daemon() -> None:
+def test_a_port_in_use_is_reported_with_the_message_of_the_daemon() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -121,7 +121,7 @@ async def test_jobs_are_cancelled_in_bulk_and_refusals_are_named(clean: SlurmCli
     assert [status.state.base for status in states] == ["CANCELLED"] * 3
 
 
-async def test_slurm_s_refusals_have_types(clean: SlurmClient, slurm: Beside) -> None:
+async def test_refusals_of_slurm_have_types(clean: SlurmClient, slurm: Beside) -> None:
     for refused, kind in (
         (clean.job(999999), SlurmNotFound),
         (clean.cancel(999999), SlurmNotFound),
@@ -144,7 +144,7 @@ async def test_slurm_s_refusals_have_types(clean: SlurmClient, slurm: Beside) ->
             await alice.cancel(held.job_id)
 
 
-async def test_a_full_cluster_says_busy_at_once(clean: SlurmClient) -> None:
+async def test_a_full_cluster_is_reported_at_once(clean: SlurmClient) -> None:
     whole = external_job(nodes="4", tasks=4, shared=["none"])
     await clean.allocate(whole)
     with pytest.raises(Busy):
@@ -222,7 +222,7 @@ async def test_partitions_come_and_go(clean: SlurmClient, slurm: Beside) -> None
             await old.delete_partition("fresh")
 
 
-async def test_the_configuration_tells_which_start_it_is_of(clean: SlurmClient) -> None:
+async def test_the_configuration_has_the_boot_time(clean: SlurmClient) -> None:
     configuration = await clean.conf()
     assert configuration.settings["ClusterName"] == "lab"
     assert configuration.meta.boot_time > 0

@@ -153,7 +153,7 @@ def test_no_field_changes_its_type_between_versions(
     assert [text for text in differences if ": no " not in text] == []
 
 
-def test_every_state_word_is_known(documents: dict[DataParserVersion, Document]) -> None:
+def test_every_state_is_known(documents: dict[DataParserVersion, Document]) -> None:
     document = documents[NEWEST]
     job = document.resolve(document.schema("job_info")["properties"]["job_state"])
     node = document.resolve(document.schema("node")["properties"]["state"])

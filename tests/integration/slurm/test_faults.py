@@ -95,7 +95,7 @@ async def test_no_fault_is_an_absence(name: str, cautious: SlurmClient, proxy: S
 
 
 @pytest.mark.parametrize("name", FAULTS)
-async def test_a_blind_mirror_knows_that_it_is_blind_and_misses_nothing(
+async def test_a_mirror_without_slurm_knows_it_and_loses_no_change(
     name: str, cautious: SlurmClient, client: SlurmClient, proxy: SlurmrestdProxy
 ) -> None:
     submitted = await client.allocate(external_job())
@@ -172,7 +172,7 @@ async def test_an_empty_job_list_ends_no_job(
         await client.cancel_many(JobSelection(jobs=[str(job) for job in jobs]))
 
 
-async def test_one_job_that_a_list_lacks_is_looked_up_before_it_is_called_gone(
+async def test_a_job_missing_from_a_list_is_read_before_it_counts_as_absent(
     cautious: SlurmClient, client: SlurmClient, proxy: SlurmrestdProxy
 ) -> None:
     submitted = await client.submit(external_job(hold=True))
@@ -197,7 +197,7 @@ async def test_an_expired_token_is_an_auth_error_everywhere(slurm: Beside) -> No
                     await question
 
 
-async def test_a_mirror_whose_token_expires_goes_on_with_the_next_one(slurm: Beside) -> None:
+async def test_a_mirror_whose_token_expires_continues_with_the_next_token(slurm: Beside) -> None:
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm", lifetime=2)
     async with SlurmClient(slurm.url, tokens) as client, Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
@@ -218,7 +218,7 @@ async def test_without_slurmdbd_only_accounting_fails(slurm: Beside, client: Slu
     assert await client.accounting.accounts()
 
 
-async def test_without_accounting_only_partitions_are_out_of_sight(slurm: Beside, client: SlurmClient) -> None:
+async def test_without_accounting_only_partitions_are_unreadable(slurm: Beside, client: SlurmClient) -> None:
     """Slurmctld needs slurmdbd to list partitions; everything else works without accounting."""
     async with Mirror(client, intervals=LIVELY) as mirror, contextlib.AsyncExitStack() as later:
         await mirror.synced()
@@ -242,7 +242,7 @@ async def test_without_accounting_only_partitions_are_out_of_sight(slurm: Beside
         assert set(newcomer.partitions) == known
 
 
-async def test_without_slurmrestd_the_mirror_is_blind_and_then_sees_again(slurm: Beside, client: SlurmClient) -> None:
+async def test_a_mirror_recovers_from_an_outage_of_slurmrestd(slurm: Beside, client: SlurmClient) -> None:
     async with Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
         submitted = await client.allocate(external_job())
@@ -262,7 +262,9 @@ async def test_without_slurmrestd_the_mirror_is_blind_and_then_sees_again(slurm:
             await next_change(feed, becomes(submitted.job_id, "CANCELLED"))
 
 
-async def test_without_slurmctld_nothing_is_known_and_nothing_is_lost(slurm: Beside, client: SlurmClient) -> None:
+async def test_an_outage_of_slurmctld_makes_everything_unknown_and_loses_nothing(
+    slurm: Beside, client: SlurmClient
+) -> None:
     submitted = await client.submit(external_job(hold=True))
     async with Mirror(client, intervals=LIVELY) as mirror:
         mirror.track(submitted.job_id)
@@ -290,9 +292,7 @@ async def test_without_slurmctld_nothing_is_known_and_nothing_is_lost(slurm: Bes
             await next_change(feed, becomes(submitted.job_id, "CANCELLED"))
 
 
-async def test_a_job_lost_in_a_crash_is_not_taken_for_the_one_that_got_its_id(
-    slurm: Beside, client: SlurmClient
-) -> None:
+async def test_a_lost_job_is_not_confused_with_the_job_that_reuses_its_id(slurm: Beside, client: SlurmClient) -> None:
     async with Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
         for _ in range(12):

@@ -57,7 +57,7 @@ async def mirror(client: SlurmClient) -> AsyncIterator[Mirror]:
     await client.cancel_many(JobSelection(user_name="slurm"))
 
 
-async def test_the_first_sight_is_told_like_every_other(client: SlurmClient) -> None:
+async def test_the_first_contact_is_published_like_every_other_change(client: SlurmClient) -> None:
     mirror = Mirror(client)
     with mirror.subscribe(ObjectKind.MIRROR) as feed:
         async with mirror:
@@ -66,7 +66,7 @@ async def test_the_first_sight_is_told_like_every_other(client: SlurmClient) -> 
             assert mirror.reservations.synced
 
 
-async def test_everything_is_seen(mirror: Mirror) -> None:
+async def test_the_mirror_has_hosts_partitions_and_reservations(mirror: Mirror) -> None:
     assert {"c1", "c2", "k001", "k004"} <= set(mirror.nodes)
     assert {"all", "work", "ext"} <= set(mirror.partitions)
     assert mirror.reservations.synced
@@ -76,7 +76,7 @@ async def test_everything_is_seen(mirror: Mirror) -> None:
     assert mirror.nodes.presence("nowhere") is Presence.ABSENT
 
 
-async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: SlurmClient) -> None:
+async def test_changes_of_a_tracked_job_are_published_from_start_to_end(mirror: Mirror, client: SlurmClient) -> None:
     with mirror.subscribe(ObjectKind.JOB) as feed:
         submitted = await client.submit(external_job(tres_per_node="gres/gpu:h100:2", comment="uid"))
         mirror.track(submitted.job_id)
@@ -97,7 +97,7 @@ async def test_a_tracked_job_is_told_from_start_to_end(mirror: Mirror, client: S
     mirror.forget(submitted.job_id)
 
 
-async def test_a_job_that_was_just_made_can_be_read_at_once(mirror: Mirror, client: SlurmClient) -> None:
+async def test_a_new_job_can_be_read_at_once(mirror: Mirror, client: SlurmClient) -> None:
     submitted = await client.allocate(external_job(comment="uid"))
     await mirror.read_job(submitted.job_id)
     record = mirror.jobs[str(submitted.job_id)]
@@ -106,9 +106,7 @@ async def test_a_job_that_was_just_made_can_be_read_at_once(mirror: Mirror, clie
     assert record.resources
 
 
-async def test_a_crowd_of_ends_is_told_whole_and_in_the_end_with_all_there_is_to_know(
-    mirror: Mirror, client: SlurmClient
-) -> None:
+async def test_many_ends_at_once_are_all_published_with_full_detail(mirror: Mirror, client: SlurmClient) -> None:
     jobs = [str((await client.submit(external_job(hold=True))).job_id) for _ in range(3 * MANY_ENDS)]
     with mirror.subscribe(ObjectKind.JOB) as feed:
         for job in jobs:
@@ -121,7 +119,7 @@ async def test_a_crowd_of_ends_is_told_whole_and_in_the_end_with_all_there_is_to
             await next_change(feed, lambda change: change.key in jobs)
 
 
-async def test_a_waiting_job_that_is_cancelled_by_somebody_else_is_told(
+async def test_the_cancellation_of_a_waiting_job_by_others_is_published(
     mirror: Mirror, client: SlurmClient, slurm: Beside
 ) -> None:
     submitted = await client.submit(external_job(hold=True))
@@ -132,13 +130,13 @@ async def test_a_waiting_job_that_is_cancelled_by_somebody_else_is_told(
         await next_change(feed, becomes(submitted.job_id, "CANCELLED"))
 
 
-async def test_jobs_that_nobody_tracks_are_told_too(mirror: Mirror, slurm: Beside) -> None:
+async def test_changes_of_untracked_jobs_are_published(mirror: Mirror, slurm: Beside) -> None:
     with mirror.subscribe(ObjectKind.JOB) as feed:
         out = slurm.exec("sbatch", "--parsable", "-A", "lab", "-D", "/tmp", "--wrap", "true", user="alice")
         await next_change(feed, becomes(out.strip(), "COMPLETED"))
 
 
-async def test_drains_are_told(mirror: Mirror, client: SlurmClient) -> None:
+async def test_drains_are_published(mirror: Mirror, client: SlurmClient) -> None:
     with mirror.subscribe(ObjectKind.NODE) as feed:
         await client.update_node("k003", NodeUpdate(state=["DRAIN"], reason="test: drain"))
         mirror.request_refresh(nodes=True)
@@ -150,7 +148,7 @@ async def test_drains_are_told(mirror: Mirror, client: SlurmClient) -> None:
     assert mirror.nodes["k003"].state.schedulable
 
 
-async def test_nodes_that_come_and_go_are_told(mirror: Mirror, client: SlurmClient, slurm: Beside) -> None:
+async def test_new_and_deleted_hosts_are_published(mirror: Mirror, client: SlurmClient, slurm: Beside) -> None:
     with mirror.subscribe(ObjectKind.NODE) as feed:
         slurm.add_external_nodes(2, prefix="m")
         mirror.request_refresh(nodes=True)
@@ -161,7 +159,7 @@ async def test_nodes_that_come_and_go_are_told(mirror: Mirror, client: SlurmClie
     assert mirror.nodes.presence("m001") is Presence.ABSENT
 
 
-async def test_a_reservation_is_told(client: SlurmClient, slurm: Beside) -> None:
+async def test_reservations_are_published(client: SlurmClient, slurm: Beside) -> None:
     intervals = msgspec.structs.replace(PollingIntervals(), partitions=0.2)
     async with Mirror(client, intervals=intervals) as mirror:
         await mirror.synced()
@@ -175,7 +173,7 @@ async def test_a_reservation_is_told(client: SlurmClient, slurm: Beside) -> None
             await next_change(feed, lambda change: change.key == "r1" and change.after is None)
 
 
-async def test_only_tracked_jobs_are_asked_for_when_that_is_wanted(client: SlurmClient) -> None:
+async def test_a_mirror_can_read_tracked_jobs_only(client: SlurmClient) -> None:
     other = await client.submit(external_job(hold=True))
     async with Mirror(client, all_jobs=False) as mirror:
         await mirror.synced()
@@ -187,7 +185,9 @@ async def test_only_tracked_jobs_are_asked_for_when_that_is_wanted(client: Slurm
     await client.cancel_many(JobSelection(jobs=[str(submitted.job_id), str(other.job_id)]))
 
 
-async def test_a_ring_makes_the_mirror_look_at_once(client: SlurmClient, slurm: Beside, slurm_lab: Lab) -> None:
+async def test_a_doorbell_ring_makes_the_mirror_read_at_once(
+    client: SlurmClient, slurm: Beside, slurm_lab: Lab
+) -> None:
     lazy = PollingIntervals(statistics=300, idle_jobs=300, active_jobs=300, nodes=300, partitions=300)
     here = slurm_lab.network.host
     async with Mirror(client, intervals=lazy) as mirror, Doorbell(mirror.request_refresh, host=here) as bell:
@@ -209,7 +209,7 @@ async def test_an_idle_mirror_never_reads_a_list_of_jobs_in_full(slurm: Beside) 
     assert paths <= {"ping/", "diag/", "jobs/state/", "nodes/", "partitions/", "reservations/"}
 
 
-async def test_the_reason_of_a_waiting_job_is_kept_fresh(client: SlurmClient) -> None:
+async def test_the_detail_of_a_waiting_job_is_refreshed(client: SlurmClient) -> None:
     intervals = PollingIntervals(pending_job=0.1, idle_jobs=0.2, active_jobs=0.1)
     async with Mirror(client, intervals=intervals) as mirror:
         submitted = await client.submit(external_job(hold=True, priority=number(0)))

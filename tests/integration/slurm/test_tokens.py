@@ -41,7 +41,7 @@ async def test_slurmctld_accepts_tokens_of_published_keys_and_no_others(slurm: B
             await client.nodes()
 
 
-def test_we_read_what_scontrol_mints(slurm: Beside) -> None:
+def test_tokens_of_scontrol_can_be_read(slurm: Beside) -> None:
     printed = slurm.exec("scontrol", "token", "username=alice", "lifespan=600")
     claims = read_claims(printed.strip().removeprefix("SLURM_JWT="))
     assert claims.user == "alice"
@@ -50,9 +50,7 @@ def test_we_read_what_scontrol_mints(slurm: Beside) -> None:
     assert claims.expires - claims.issued == 600
 
 
-async def test_a_token_that_is_replaced_in_its_file_is_taken_up_without_a_restart(
-    slurm: Beside, tmp_path: Path
-) -> None:
+async def test_a_token_replaced_in_its_file_is_used_without_a_restart(slurm: Beside, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("not.a.token")
     async with SlurmClient(slurm.url, FileToken(path)) as client:

@@ -27,9 +27,9 @@ class Failure(NamedTuple):
     known: tuple[str, ...] = ()
 
 
-KILLED = "test_a_bridge_killed_at_any_step_is_carried_on_by_the_next"
-UNREACHABLE = "test_a_slurm_out_of_sight_costs_no_pod"
-SUCCESSOR = "test_a_member_that_fails_costs_nobody_else_and_its_successor_gets_a_job_of_its_own"
+KILLED = "test_a_bridge_that_crashes_at_any_write_is_continued_by_the_next"
+UNREACHABLE = "test_an_unreachable_slurm_costs_no_pod"
+SUCCESSOR = "test_a_failed_gang_member_costs_no_other_and_its_successor_gets_its_own_job"
 
 #: The tables of the page, by title.
 TABLE: dict[str, tuple[Failure, ...]] = {
@@ -39,7 +39,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The job ends; outcome, exit code and reason are in accounting.",
             "The finalizer is removed.",
             (
-                "test_the_end_of_a_pod_ends_its_job_with_the_truth_in_accounting",
+                "test_the_end_of_a_pod_ends_its_job_and_records_the_outcome",
                 "test_the_outcome_of_pods_is_the_worst_that_happened_to_any_of_them",
             ),
             ("6.1",),
@@ -48,7 +48,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The same with the completer.",
             "COMPLETED 0:0 or FAILED 3:0; CANCELLED if the pod was deleted.",
             "The finalizer is removed.",
-            ("test_what_becomes_of_a_pod_becomes_of_its_job",),
+            ("test_a_job_ends_with_the_outcome_of_its_pod",),
             ("6.1",),
         ),
         Failure(
@@ -75,21 +75,21 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "A waiting pod is deleted.",
             "The job is cancelled at once.",
             "The pod is removed at once.",
-            ("test_a_pod_deleted_while_it_waits_takes_its_job_along",),
+            ("test_deleting_a_waiting_pod_cancels_its_job",),
             ("6.4",),
         ),
         Failure(
             "A pod object is removed by force while the bridge is down.",
             "The job is cancelled when the bridge starts.",
             "-",
-            ("test_a_job_whose_pod_vanished_while_nobody_looked_is_cancelled",),
+            ("test_a_job_whose_pod_vanished_while_the_bridge_was_down_is_cancelled",),
             ("6.5",),
         ),
         Failure(
             "A new pod has the name of an old one.",
             "The old job is cancelled, and a new one is submitted.",
             "-",
-            ("test_a_new_pod_under_an_old_name_gets_a_job_of_its_own",),
+            ("test_a_new_pod_with_an_old_name_gets_its_own_job",),
             ("6.5", "11.4.3"),
         ),
         Failure(
@@ -103,13 +103,13 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "A node object is removed.",
             "The host is drained, and removed once it is idle.",
             "The finalizers of its deleted pods are removed.",
-            ("test_a_pod_of_a_removed_node_is_given_up", "test_a_host_leaves_with_its_node"),
+            ("test_a_deleted_pod_of_a_removed_node_is_released", "test_a_host_is_deleted_with_its_node"),
         ),
         Failure(
             "A node of a running gang is removed.",
             "The job continues with the other pods; the host is removed after the job.",
             "Only the pod of that node ends.",
-            ("test_a_node_deleted_under_a_running_gang_costs_only_its_own_pod",),
+            ("test_a_node_deleted_below_a_running_gang_costs_only_its_own_pod",),
         ),
         Failure(
             "A group contains a finished, deleted or foreign pod.",
@@ -126,7 +126,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Two namespaces have a group of the same name.",
             "Each group has its own job.",
             "The groups are independent.",
-            ("test_groups_of_the_same_name_elsewhere_are_strangers",),
+            ("test_groups_of_the_same_name_in_other_namespaces_are_separate",),
             ("11.4.4",),
         ),
         Failure(
@@ -134,7 +134,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The job stays until the last container has stopped.",
             "The pods have their grace period, also across a restart of the bridge.",
             (
-                "test_a_gang_keeps_its_job_when_its_root_goes_before_its_pods",
+                "test_a_gang_keeps_its_job_when_its_batch_job_is_deleted_before_its_pods",
                 "test_a_pod_with_the_job_of_a_gang_stays_in_it_when_its_root_is_gone",
             ),
         ),
@@ -142,13 +142,13 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Pods of a running gang are moved to another group.",
             "The job stays until the last of them has ended.",
             "The pods keep running.",
-            ("test_a_job_stays_until_the_last_pod_of_it_wherever_that_belongs_now",),
+            ("test_a_job_stays_until_its_last_pod_even_if_that_left_the_gang",),
         ),
         Failure(
             "A pod is visible before the object that created it.",
             "No job is submitted yet.",
             "The pod waits, with the reason `GroupMissing` if that lasts.",
-            ("test_a_pod_waits_until_what_made_it_is_seen",),
+            ("test_a_pod_waits_until_the_watch_has_its_owner",),
         ),
     ),
     "Jobs end": (
@@ -158,8 +158,8 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The pod is deleted with the reason (also as DisruptionTarget) and an event; pods of the next job on the "
             "node wait until it has stopped.",
             (
-                "test_a_cancelled_job_takes_its_pod_along_with_the_reason",
-                "test_the_next_owner_of_a_whole_node_waits_until_it_is_empty",
+                "test_cancelling_a_job_evicts_its_pod_with_the_reason",
+                "test_an_exclusive_pod_waits_until_its_node_is_empty",
             ),
             ("6.7", "11.4.14"),
         ),
@@ -174,13 +174,13 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "`scancel` of one component of a mixed gang.",
             "The other components end when their containers have stopped.",
             "All pods of the gang are deleted.",
-            ("test_a_component_that_somebody_cancels_takes_the_whole_gang_along",),
+            ("test_a_cancelled_component_ends_the_whole_gang",),
         ),
         Failure(
             "The time limit is reached.",
             "TIMEOUT.",
             "The pod is deleted with the reason.",
-            ("test_the_time_limit_sends_a_pod_away_with_its_reason",),
+            ("test_the_time_limit_evicts_a_pod_with_the_reason",),
             ("6.9",),
         ),
         Failure(
@@ -189,8 +189,8 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The pod has the condition `SlurmJobEnded`; with a podFailurePolicy for it, the batch job fails and "
             "creates no other pod.",
             (
-                "test_a_batch_job_can_give_up_when_somebody_cancels_its_slurm_job",
-                "test_the_time_limit_sends_a_pod_away_with_its_reason",
+                "test_a_batch_job_can_fail_when_its_slurm_job_is_cancelled",
+                "test_the_time_limit_evicts_a_pod_with_the_reason",
             ),
             ("6.7", "6.9"),
         ),
@@ -199,7 +199,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "PREEMPTED in both cases: Slurm never requeues external jobs.",
             "The pod is deleted with the reason; pods of the preempting job wait for the node.",
             (
-                "test_a_preempted_pod_leaves_and_the_other_waits_for_the_empty_node",
+                "test_a_preempted_pod_is_evicted_and_the_other_waits_for_the_empty_node",
                 "test_running_pods_of_an_ended_job_are_evicted_with_its_reason",
             ),
             ("6.10", "6.11"),
@@ -209,7 +209,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "SUSPENDED; preemption by suspension does nothing to external jobs.",
             "Running containers continue, pods without a node wait; the reason is `Suspended` until it is resumed.",
             (
-                "test_a_suspended_job_keeps_its_pod_and_says_so_until_it_is_resumed",
+                "test_a_suspended_job_keeps_its_pod_and_the_pod_shows_it",
                 "test_an_unbound_pod_of_a_suspended_job_starts_when_it_is_resumed",
             ),
             ("6.12",),
@@ -218,7 +218,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Preemption with a grace time.",
             "slurmctld marks the host as not responding (see below); use GraceTime=0.",
             "The grace period of the pod applies, from the end of the job on.",
-            ("test_a_poisoned_host_is_registered_anew_once_it_is_empty",),
+            ("test_a_host_that_does_not_respond_is_registered_again_once_it_is_empty",),
             ("6.13",),
         ),
         Failure(
@@ -227,7 +227,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The pods are submitted again, unless the end was deliberate.",
             (
                 "test_a_job_that_ended_before_its_pods_started_is_submitted_again",
-                "test_a_job_that_failed_before_its_pod_was_bound_is_not_followed_there",
+                "test_a_pod_is_not_bound_to_the_node_of_a_failed_job",
             ),
             ("6.14", "11.4.7"),
         ),
@@ -245,7 +245,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The job of a waiting pod is purged or unknown.",
             "-",
             "The pod is submitted again.",
-            ("test_a_label_that_names_a_forgotten_job_is_no_dead_end",),
+            ("test_a_pod_whose_label_names_a_purged_job_gets_a_new_job",),
             ("6.25", "11.4.10"),
         ),
         Failure(
@@ -255,7 +255,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "minutes.",
             (
                 "test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes",
-                "test_pods_whose_nodes_were_given_away_leave_a_few_at_a_time",
+                "test_evictions_of_pods_whose_nodes_have_other_jobs_are_limited",
             ),
             ("6.23",),
         ),
@@ -273,7 +273,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "slurmctld rejects the new job for another reason (host drained, account missing, partition down).",
             "The submission is repeated.",
             "The pods keep running with the reason `LostJobNotReplaced`.",
-            ("test_a_pod_stays_while_its_node_is_refused_for_another_reason_than_other_work",),
+            ("test_a_pod_stays_while_its_node_is_refused_without_another_job_on_it",),
             ("6.23",),
         ),
         Failure(
@@ -289,14 +289,14 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "A Slurm node goes down.",
             "NODE_FAIL.",
             "The pod is deleted with the reason.",
-            ("test_a_node_that_fails_in_slurm_sends_its_pods_away",),
+            ("test_pods_of_a_host_that_fails_in_slurm_are_evicted",),
             ("6.16",),
         ),
         Failure(
             "A Kubernetes node is not ready.",
             "The host is drained after `notReadySeconds`, and undrained when the node is ready.",
             "-",
-            ("test_a_silent_node_is_drained_and_opened_again",),
+            ("test_a_node_that_is_not_ready_is_drained_until_it_is_ready",),
             ("6.17",),
         ),
         Failure(
@@ -312,7 +312,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The taint follows.",
             (
                 "test_a_node_that_changed_its_size_is_replaced_once_empty_and_not_undrained_meanwhile",
-                "test_a_host_with_work_leaves_only_when_the_work_is_done",
+                "test_a_host_with_jobs_is_deleted_only_when_they_have_ended",
             ),
             ("11.4.15", "11.4.16"),
         ),
@@ -320,14 +320,14 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "An administrator drains a host.",
             "The bridge never undoes the drain.",
             "The node has the condition `SlurmAvailable=False`.",
-            ("test_somebody_elses_drain_stays_and_shows_on_the_node",),
+            ("test_an_administrators_drain_stays_and_shows_on_the_node",),
             ("6.19",),
         ),
         Failure(
             "An allocated node no longer suits its pods (taint, volume, size, host port).",
             "The job is cancelled.",
             "The pods get the reason `NodeUnsuitable` and are submitted again.",
-            ("test_a_node_that_does_not_suit_any_more_is_given_back",),
+            ("test_a_node_that_became_infeasible_is_given_back",),
             ("6.20",),
         ),
         Failure(
@@ -335,8 +335,8 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The job is cancelled once the host is drained.",
             "The pods wait with the reason `NodeNotReady`; they start there if the node recovers, otherwise elsewhere.",
             (
-                "test_a_silent_node_gets_no_pod_until_it_answers",
-                "test_a_cordoned_node_gets_no_pod_of_a_job_that_had_it",
+                "test_a_node_that_is_not_ready_gets_no_pod",
+                "test_a_cordoned_node_gets_no_pod_even_if_its_job_runs_there",
             ),
             ("6.17", "6.18", "6.20"),
         ),
@@ -346,7 +346,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Two pods with the same host port never share a node.",
             (
                 "test_two_pods_with_one_host_port_never_share_a_node",
-                "test_a_port_of_somebody_elses_pod_keeps_ours_away",
+                "test_a_host_port_of_a_foreign_pod_is_respected",
             ),
         ),
         Failure(
@@ -354,8 +354,8 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The pending job is updated, and keeps its position.",
             "The pod starts there.",
             (
-                "test_a_waiting_job_is_told_of_a_node_that_suits_now",
-                "test_a_waiting_job_is_told_of_a_port_that_is_free_again",
+                "test_a_waiting_job_may_use_a_node_that_became_feasible",
+                "test_a_waiting_job_may_use_a_host_whose_port_is_free_again",
             ),
         ),
         Failure(
@@ -371,19 +371,19 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Another claim still uses an allocated device.",
             "The job keeps its nodes and waits.",
             "The pod has the reason `DevicesHeld`, and starts when the device is free.",
-            ("test_a_device_that_another_claim_holds_is_told_and_waited_for",),
+            ("test_a_pod_waits_for_a_device_of_another_claim_and_shows_it",),
         ),
         Failure(
             "A job ends before its pods are bound, after their devices were claimed.",
             "-",
             "The devices are free at once.",
-            ("test_a_job_that_ends_before_its_pods_start_frees_what_they_claimed",),
+            ("test_a_job_that_ends_before_its_pods_start_frees_their_devices",),
         ),
         Failure(
             "The devices of a node change while pods run.",
             "The host is drained, and registered again once it is idle.",
             "The pods stay.",
-            ("test_a_node_whose_devices_change_is_registered_anew",),
+            ("test_a_node_whose_devices_change_is_registered_again",),
         ),
         Failure(
             "The bridge is killed at random moments, together with cancellations, cordons and deletions.",
@@ -402,7 +402,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Somebody signals an external job, and slurmctld marks the host as not responding.",
             "The host is drained, and registered again once it is idle.",
             "The pod keeps running.",
-            ("test_a_poisoned_host_is_registered_anew_once_it_is_empty",),
+            ("test_a_host_that_does_not_respond_is_registered_again_once_it_is_empty",),
         ),
     ),
     "Daemons and networks": (
@@ -410,14 +410,14 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "slurmrestd is down, unreachable or does not answer.",
             "-",
             "No pod is deleted and no finalizer removed; the bridge continues when slurmrestd is back.",
-            ("test_a_slurmrestd_that_dies_costs_no_pod_and_what_waited_goes_on", f"{UNREACHABLE}[hang]"),
+            ("test_a_restart_of_slurmrestd_costs_no_pod_and_waiting_pods_continue", f"{UNREACHABLE}[hang]"),
             ("6.21",),
         ),
         Failure(
             "slurmdbd or its database is down.",
             "Scheduling continues; outcomes are recorded when slurmdbd is back.",
             "Pods start and end; nodes with partitions of their own are registered when slurmdbd is back.",
-            ("test_without_accounting_pods_come_and_go_and_their_outcome_is_told_later",),
+            ("test_without_accounting_pods_run_and_their_outcome_is_recorded_later",),
         ),
         Failure(
             "A proxy answers 404.",
@@ -430,14 +430,14 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The token expires or is rejected.",
             "-",
             "Nothing is done until there is another token, which is read without a restart.",
-            ("test_a_token_that_ends_stops_the_bridge_only_until_there_is_another", f"{UNREACHABLE}[401]"),
+            ("test_an_expired_token_stops_the_bridge_only_until_it_is_replaced", f"{UNREACHABLE}[401]"),
             ("6.26",),
         ),
         Failure(
             "The response to a submission is lost.",
             "There is one job, which the bridge finds by its signature.",
             "-",
-            ("test_a_submission_nobody_heard_of_is_adopted_and_not_repeated",),
+            ("test_a_submission_whose_response_is_lost_is_adopted_and_not_repeated",),
             ("11.4.11",),
         ),
         Failure(
@@ -457,14 +457,14 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "A host is removed, then slurmctld restarts.",
             "The jobs survive: hosts are excluded, never required.",
             "-",
-            ("test_a_host_deleted_behind_a_waiting_job_kills_nothing",),
+            ("test_deleting_a_host_that_a_waiting_job_excludes_costs_no_pod",),
             ("6.24",),
         ),
         Failure(
             "The API server restarts.",
             "-",
             "Everything that happened in the meantime is handled when it is back.",
-            ("test_an_api_server_that_restarts_is_met_again",),
+            ("test_the_bridge_continues_after_a_restart_of_the_api_server",),
         ),
         Failure(
             "The bridge is killed before or after any step (submit, label, claim, bind, end, finalizer).",
@@ -491,14 +491,14 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Pods end while the bridge is down.",
             "Their jobs end when the bridge starts.",
             "Their finalizers stay until then.",
-            (KILLED, "test_a_job_whose_pod_vanished_while_nobody_looked_is_cancelled"),
+            (KILLED, "test_a_job_whose_pod_vanished_while_the_bridge_was_down_is_cancelled"),
             ("6.29",),
         ),
         Failure(
             "The admission webhook is down.",
             "Jobs of pods that end are ended.",
             "No new pods of the bridge can be created; existing pods continue, other pods are not affected.",
-            ("test_the_job_of_a_pod_is_written_by_the_bridge_alone_and_without_admission_it_goes_on",),
+            ("test_only_the_bridge_labels_pods_with_jobs_and_it_works_without_admission",),
             ("6.27",),
         ),
     ),
@@ -508,21 +508,21 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The submission is rejected.",
             "The pod has the reason `SlurmRefused` with the next step; the bridge tries again every minute and on "
             "changes.",
-            ("test_a_refused_job_says_what_to_change",),
+            ("test_a_refused_job_shows_what_to_change",),
             ("6.30",),
         ),
         Failure(
             "A job can never fit.",
             "The submission is rejected.",
             "The pod has the reason `SlurmRefused`.",
-            ("test_nodes_that_do_not_suit_are_left_out",),
+            ("test_infeasible_nodes_are_excluded",),
             ("6.31",),
         ),
         Failure(
             "An option is invalid.",
             "Nothing is submitted.",
             "Admission rejects it; a pod that exists has the reason `InvalidOption` until it is corrected.",
-            ("test_an_option_that_cannot_be_used_is_told_and_mended", "test_options_are_checked_on_owners_too"),
+            ("test_an_invalid_option_is_shown_and_can_be_corrected", "test_options_are_checked_on_owners_too"),
             ("11.4.18",),
         ),
         Failure(
@@ -531,7 +531,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Admission rejects it; a pod that exists has the reason `NotSupported`.",
             (
                 "test_what_slurm_cannot_honour_or_would_pose_as_another_is_refused",
-                "test_a_pod_that_demands_what_slurm_cannot_give_says_so_and_gets_no_job",
+                "test_a_pod_with_an_unsupported_field_shows_it_and_gets_no_job",
             ),
         ),
         Failure(
@@ -554,14 +554,14 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Two bridges use one Slurm.",
             "Each has its own jobs and hosts.",
             "-",
-            ("test_two_bridges_on_one_slurm_leave_each_other_alone",),
+            ("test_two_bridges_on_one_slurm_do_not_disturb_each_other",),
             ("6.32", "11.4.2"),
         ),
         Failure(
             "Two clusters with the same names use one Slurm.",
             "Each has its own jobs and hosts.",
             "A node whose host belongs to the other cluster has an event `HostTaken` and gets no pods.",
-            ("test_two_clusters_with_the_same_names_on_one_slurm_leave_each_other_alone",),
+            ("test_two_clusters_with_the_same_names_on_one_slurm_do_not_disturb_each_other",),
             ("6.32", "11.4.2"),
         ),
         Failure(
@@ -575,7 +575,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Slurm reuses a job id for a foreign job.",
             "The foreign job is never changed.",
             "The pod is submitted again.",
-            ("test_an_id_that_means_somebody_elses_job_is_dropped",),
+            ("test_a_label_with_the_id_of_a_foreign_job_is_ignored",),
             ("11.4.10",),
         ),
         Failure(
@@ -585,7 +585,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             (
                 "test_what_ties_a_pod_to_its_job_can_only_be_taken_off_and_only_before_it_runs",
                 "test_a_placed_pod_knows_its_job_unless_the_job_names_others",
-                "test_an_id_that_means_somebody_elses_job_is_dropped[name]",
+                "test_a_label_with_the_id_of_a_foreign_job_is_ignored[name]",
             ),
             ("11.4.1",),
         ),
@@ -599,7 +599,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Many pods wait.",
             "Fewer than four requests a second in total, and no list of jobs.",
             "-",
-            ("test_waiting_costs_next_to_nothing",),
+            ("test_waiting_pods_cost_few_requests",),
         ),
     ),
 }
