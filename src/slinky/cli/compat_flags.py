@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags as existing installations pass them to programs in Go.
+"""Accepts the flags of slurm-operator, which is written in Go, so that its Deployments start these commands too.
 
-A switch may be given as `--switch=true`, and flags that have no meaning here are dropped with a word about it, so that
-a Deployment that was written for the incumbent starts.
+A boolean flag may be given as `--flag=true`. Flags without a meaning here are ignored with a message.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import typer
 from typer.core import TyperCommand, TyperOption
 
-#: Flags that mean nothing here, and whether they take a value; one that a command knows itself is not meant.
-FORMER: Mapping[str, bool] = {
+#: Flags that are ignored by commands without a flag of that name, and whether they take a value.
+IGNORED_FLAGS: Mapping[str, bool] = {
     "--enable-http2": False,
     "--leader-elect": False,
     "--leader-elect-namespace": True,
@@ -21,32 +20,34 @@ FORMER: Mapping[str, bool] = {
     "--zap-stacktrace-level": True,
     "--zap-time-encoding": True,
 }
-#: Their levels that have another name here; a number above 0 means ever more details.
-LEVEL, LEVELS = "--zap-log-level", {"warn": "warning", "panic": "error", "0": "info"}
+#: The flag of the log level in slurm-operator.
+ZAP_LEVEL = "--zap-log-level"
+#: Log levels of slurm-operator that have another name here; a number above 0 means debug.
+ZAP_LEVELS = {"warn": "warning", "panic": "error", "0": "info"}
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 
 
 class CompatFlags(TyperCommand):
-    """A command that takes them."""
+    """A command that also accepts the flags of slurm-operator."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Put them into our words, then parse."""
+        """Translate the flags of slurm-operator, then parse."""
         options = [param for param in self.params if isinstance(param, TyperOption)]
         known = {name for option in options for name in option.opts}
         switches = {name: option.secondary_opts for option in options if option.is_flag for name in option.opts}
-        return super().parse_args(ctx, list(_ours(args, known, switches)))
+        return super().parse_args(ctx, list(_translate(args, known, switches)))
 
 
-def _ours(args: Iterable[str], known: set[str], switches: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    rest = iter(args)
-    for arg in rest:
-        name, given, value = arg.partition("=")
-        if name in FORMER and name not in known:
-            typer.echo(f"slinky: {name} means nothing here and is ignored", err=True)
-            if FORMER[name] and not given:
-                next(rest, None)
-        elif name == LEVEL:
-            yield f"--log-level={_level(value if given else next(rest, ''))}"
+def _translate(args: Iterable[str], known: set[str], switches: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    remaining = iter(args)
+    for arg in remaining:
+        name, has_value, value = arg.partition("=")
+        if name in IGNORED_FLAGS and name not in known:
+            typer.echo(f"slinky: the flag {name} has no effect and is ignored", err=True)
+            if IGNORED_FLAGS[name] and not has_value:
+                next(remaining, None)
+        elif name == ZAP_LEVEL:
+            yield f"--log-level={_log_level(value if has_value else next(remaining, ''))}"
         elif name in switches and value.lower() in TRUE:
             yield name
         elif name in switches and value.lower() in FALSE:
@@ -55,5 +56,5 @@ def _ours(args: Iterable[str], known: set[str], switches: Mapping[str, Sequence[
             yield arg
 
 
-def _level(said: str) -> str:
-    return LEVELS.get(said) or ("debug" if said.isdigit() else said)
+def _log_level(zap_level: str) -> str:
+    return ZAP_LEVELS.get(zap_level) or ("debug" if zap_level.isdigit() else zap_level)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The long-running verbs: `slinky operator`, `webhook`, `bridge` and `bridge-admission`.
+"""The long-running commands: `slinky operator`, `webhook`, `bridge` and `bridge-admission`.
 
-They take the flags that existing installations pass, turn them into settings, and leave the rest to the package.
+Each turns its flags into settings and runs its package. `operator` and `webhook` also accept the flags of
+slurm-operator.
 """
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,112 +17,78 @@ from slinky.bridge import config as bridge_config
 from slinky.bridge.admission import server as bridge_webhook
 from slinky.cli.compat_flags import CompatFlags
 from slinky.cli.output import explained
+from slinky.cli.settings_flags import build_settings, with_settings
 from slinky.kube import Key
 from slinky.kube.metrics_auth import metrics_server
 from slinky.observe import log
 from slinky.observe.process import Address, Main, ServerFactory, run_process
 from slinky.observe.profile import profile_server
 from slinky.operator import app as operator_app
-from slinky.operator.build.images import Images
 from slinky.operator.settings import OperatorSettings
 from slinky.webhook import server as webhook_server
 
-Health = Annotated[str, typer.Option("--health-addr", help="Where /healthz and /readyz answer, as HOST:PORT.")]
-Metrics = Annotated[str, typer.Option("--metrics-addr", help="Where /metrics answers, as HOST:PORT; 0 turns it off.")]
-Secure = Annotated[
-    bool, typer.Option("--metrics-secure", help="Serve metrics over TLS, to those whom RBAC allows to get /metrics.")
+Health = Annotated[str, typer.Option("--health-addr", help="Address of /healthz and /readyz, as HOST:PORT.")]
+Metrics = Annotated[
+    str, typer.Option("--metrics-addr", help="Address of /metrics, as HOST:PORT; 0 disables the metrics server.")
 ]
-Level = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
-Config = Annotated[Path, typer.Option("--config", help="The configuration file.")]
-Workers = Annotated[int, typer.Option(help="How many objects of that kind are worked on at once.", min=1)]
-WORKERS = 4
+Secure = Annotated[
+    bool,
+    typer.Option("--metrics-secure", help="Serve metrics over TLS, to clients that RBAC allows to get /metrics."),
+]
+Level = Annotated[str, typer.Option("--log-level", help="Log level: debug, info, warning or error.")]
+Config = Annotated[Path, typer.Option("--config", help="Configuration file.")]
+Namespace = Annotated[
+    str, typer.Option("--namespace", help="Namespace of the Service and of the Secret with the certificates.")
+]
+Certificates = Annotated[
+    Path | None,
+    typer.Option(
+        "--certificates",
+        help="Folder with tls.crt and tls.key that another program renews; by default the webhook manages its own.",
+    ),
+]
 
 
+@with_settings(OperatorSettings)
 def operator(
     health_addr: Health = ":8081",
     metrics_addr: Metrics = ":8080",
     metrics_secure: Secure = False,
     log_level: Level = "info",
-    leader_elect: Annotated[
-        bool, typer.Option(help="Work only while holding the leader Lease; for several replicas.")
-    ] = False,
-    leader_elect_namespace: Annotated[str, typer.Option(help="Namespace of the Lease; the pod's own if empty.")] = "",
     profile: Annotated[bool, typer.Option(help="Serve /debug/stacks and /debug/profile.")] = False,
-    profile_addr: Annotated[str, typer.Option(help="Where these answer, as HOST:PORT.")] = f"localhost:{PROFILE_PORT}",
-    namespaces: Annotated[str, typer.Option(help="Namespaces to work in, separated by commas; all if empty.")] = "",
-    propagated_node_conditions: Annotated[
-        str, typer.Option(help="Node conditions, separated by commas, to name in drain reasons.")
-    ] = "",
-    image: Annotated[
-        str, typer.Option(help="Image for daemons without one; {daemon} becomes slurmctld and so on.")
-    ] = "",
-    pod_addresses: Annotated[
-        bool, typer.Option(help="Reach slurmrestd by pod address, not by Service: from outside.")
-    ] = False,
-    kubeconfig: Annotated[
-        str, typer.Option(help="A kubeconfig; else $KUBECONFIG, the service account, ~/.kube/config.")
-    ] = "",
-    trial_seconds: Annotated[
-        float, typer.Option(help="Longest delay by the trial of a configuration; 0: no trial.")
-    ] = 120,
-    key_settle: Annotated[float, typer.Option(help="Seconds that a changed key takes to reach every pod.")] = 90,
-    key_retire: Annotated[
-        float, typer.Option(help="Seconds until credentials signed with an old key have expired.")
-    ] = 300,
-    accounting_workers: Workers = WORKERS,
-    controller_workers: Workers = WORKERS,
-    loginset_workers: Workers = WORKERS,
-    nodeset_workers: Workers = WORKERS,
-    restapi_workers: Workers = WORKERS,
-    token_workers: Workers = WORKERS,
-    slurmclient_workers: Workers = WORKERS,
+    profile_addr: Annotated[
+        str, typer.Option(help="Address of /debug/stacks and /debug/profile, as HOST:PORT.")
+    ] = f"localhost:{PROFILE_PORT}",
+    **fields: Any,
 ) -> None:
     """Run Slurm clusters on Kubernetes."""
-    settings = OperatorSettings(
-        namespaces=_listed(namespaces),
-        propagated_node_conditions=_listed(propagated_node_conditions),
-        leader_elect=leader_elect,
-        leader_elect_namespace=leader_elect_namespace,
-        images=Images(image) if image else Images(),
-        pod_addresses=pod_addresses,
-        kubeconfig=kubeconfig,
-        trial_seconds=trial_seconds,
-        key_settle=key_settle,
-        key_retire=key_retire,
-        workers={
-            "accounting": accounting_workers,
-            "controller": controller_workers,
-            "loginset": loginset_workers,
-            "nodeset": nodeset_workers,
-            "restapi": restapi_workers,
-            "token": token_workers,
-            "slurmclient": slurmclient_workers,
-        },
-    )
+    settings = build_settings(OperatorSettings, fields)
     servers = (health_addr, metrics_addr)
     more = [profile_server(*_address(profile_addr, "--profile-addr"))] if profile else []
     _serve(lambda health: operator_app.main(settings, health), log_level, *servers, secure=metrics_secure, more=more)
 
 
 def webhook(
-    server_addr: Annotated[str, typer.Option(help="Where the API server calls the webhook, as HOST:PORT.")] = ":9443",
+    server_addr: Annotated[
+        str, typer.Option(help="Address at which the API server calls the webhook, as HOST:PORT.")
+    ] = ":9443",
     health_addr: Health = ":8081",
     metrics_addr: Metrics = "0",
     metrics_secure: Secure = False,
     log_level: Level = "info",
-    namespace: Annotated[str, typer.Option(help="Namespace of the Secret and the Service.")] = "slinky",
-    service: Annotated[str, typer.Option(help="The Service in front of the webhook.")] = "slurm-operator-webhook",
+    namespace: Annotated[
+        str, typer.Option(help="Namespace of the Service and of the Secret with the certificates.")
+    ] = "slinky",
+    service: Annotated[str, typer.Option(help="Service of the webhook.")] = "slurm-operator-webhook",
     configuration: Annotated[
-        str, typer.Option(help="Name of the webhook configurations whose CA bundle is kept up to date.")
+        str, typer.Option(help="Name of the webhook configurations whose CA bundle the webhook updates.")
     ] = ("slurm-operator-webhook"),
-    secret: Annotated[str, typer.Option(help="Secret in which self-managed certificates are kept.")] = (
+    secret: Annotated[str, typer.Option(help="Secret of the certificates that the webhook manages itself.")] = (
         "slurm-operator-webhook-ca"  # noqa: S107 - a name
     ),
-    certificates: Annotated[
-        Path | None, typer.Option(help="Folder with tls.crt and tls.key that somebody else renews.")
-    ] = None,
+    certificates: Certificates = None,
 ) -> None:
-    """Check and complete our kinds before they are stored."""
+    """Validate and default the operator's kinds when they are created or changed."""
     address = _address(server_addr, "--server-addr")
     settings = webhook_server.WebhookSettings(
         namespace=namespace,
@@ -139,29 +106,29 @@ def webhook(
 def bridge(
     config: Config, health_addr: Health = ":8081", metrics_addr: Metrics = ":8080", log_level: Level = "info"
 ) -> None:
-    """Make Slurm the scheduler of chosen pods."""
+    """Schedule selected pods with Slurm."""
     settings = _bridge_settings(config)
     _serve(lambda health: bridge_app.main(settings, health), log_level, health_addr, metrics_addr)
 
 
 def bridge_admission(
     config: Config,
-    certificates: Annotated[
-        Path | None, typer.Option(help="Folder with tls.crt and tls.key that somebody else renews.")
-    ] = None,
-    namespace: Annotated[str, typer.Option(help="Namespace of the Secret and the Service.")] = "slurm",
+    certificates: Certificates = None,
+    namespace: Annotated[
+        str, typer.Option(help="Namespace of the Service and of the Secret with the certificates.")
+    ] = "slurm",
     name: Annotated[str, typer.Option(help="Name of the Service and of the webhook configurations.")] = (
         "slurm-bridge-admission"
     ),
-    secret: Annotated[str, typer.Option(help="Secret in which self-managed certificates are kept.")] = (
+    secret: Annotated[str, typer.Option(help="Secret of the certificates that the webhook manages itself.")] = (
         "slurm-bridge-admission-tls"  # noqa: S107 - a name
     ),
-    port: Annotated[int, typer.Option(help="The port on which the API server calls the webhook.")] = 9443,
+    port: Annotated[int, typer.Option(help="Port at which the API server calls the webhook.")] = 9443,
     health_addr: Health = ":8081",
     metrics_addr: Metrics = "0",
     log_level: Level = "info",
 ) -> None:
-    """Check the options of pods that Slurm will schedule."""
+    """Validate the options of pods that Slurm schedules."""
     settings = _bridge_settings(config)
     own = bridge_webhook.ManagedCertificates(Key(namespace, name), Key(namespace, secret), name)
     _serve(
@@ -173,31 +140,32 @@ def bridge_admission(
 
 
 def mount(app: typer.Typer) -> None:
-    """Add the verbs to the command."""
-    for verb in (operator, webhook, bridge, bridge_admission):
-        kind = CompatFlags if verb in (operator, webhook) else None
-        app.command(verb.__name__.replace("_", "-"), cls=kind)(verb)
+    """Add the commands to `slinky`."""
+    for command in (operator, webhook, bridge, bridge_admission):
+        command_class = CompatFlags if command in (operator, webhook) else None
+        app.command(command.__name__.replace("_", "-"), cls=command_class)(command)
 
 
 def _serve(
     main: Main, level: str, health: str, metrics: str, *, secure: bool = False, more: Iterable[ServerFactory] = ()
 ) -> None:
     flags = {"--health-addr": health, "--metrics-addr": metrics}
-    found = {flag: _address(door, flag) for flag, door in flags.items() if door != "0"}
-    guard = found.pop("--metrics-addr", None) if secure else None
-    if guard is not None and guard in found.values():
-        raise typer.BadParameter("metrics need a port of their own to be secure", param_hint="--metrics-addr")
+    addresses = {flag: _address(address, flag) for flag, address in flags.items() if address != "0"}
+    secure_address = addresses.pop("--metrics-addr", None) if secure else None
+    if secure_address is not None and secure_address in addresses.values():
+        raise typer.BadParameter("secure metrics need a port of their own", param_hint="--metrics-addr")
     if level not in ("debug", "info", "warning", "error"):
         raise typer.BadParameter(f"{level!r} is not debug, info, warning or error", param_hint="--log-level")
     log.setup_logging(level=level)
-    raise typer.Exit(run_process(main, found.values(), [*more, *([metrics_server(*guard)] if guard else [])]))
+    servers = [*more, *([metrics_server(*secure_address)] if secure_address else [])]
+    raise typer.Exit(run_process(main, addresses.values(), servers))
 
 
 def _bridge_settings(config: Path) -> bridge_config.BridgeSettings:
     with explained(bridge_config.ConfigError):
         settings, unknown = bridge_config.load(config)
     for key in unknown:
-        typer.echo(f"slinky: {config}: {key} means nothing here and is ignored", err=True)
+        typer.echo(f"slinky: {config}: unknown key {key} is ignored", err=True)
     return settings
 
 
@@ -205,8 +173,4 @@ def _address(text: str, flag: str) -> Address:
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
         raise typer.BadParameter(f"{text!r} is not HOST:PORT or :PORT", param_hint=flag)
-    return host or "0.0.0.0", int(port)  # noqa: S104 - the kubelet and Prometheus come from outside the pod
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(part for word in text.split(",") if (part := word.strip()))
+    return host or "0.0.0.0", int(port)  # noqa: S104 - the kubelet and Prometheus connect from outside the pod

@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs whole Slurm clusters on Kubernetes: one package per kind, each with plan, objects, status and controller."""
+"""Runs Slurm clusters on Kubernetes.
+
+Each kind has a package with a `controller` (reads and writes), a `plan`, `objects` and `status` (pure functions).
+"""

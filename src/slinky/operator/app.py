@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wires the operator together; nothing is decided here.
+"""Creates the operator's controllers and runs them.
 
-await main(Settings(), Health())
+await main(OperatorSettings(), Health())
 """
 
 import os
@@ -12,11 +12,11 @@ from slinky.kube import Election, EventRecorder, Key, Runtime, connect
 from slinky.kube.discovery import Discovery, discover, restart_on_new_kinds
 from slinky.observe import Health
 from slinky.operator.accounting.controller import AccountingReconciler
-from slinky.operator.build.monitors import SERVICE_MONITORS
 from slinky.operator.controller.controller import ControllerReconciler
+from slinky.operator.framework.children import FIELD_MANAGER, SERVICE_MONITORS
 from slinky.operator.framework.context import Context
-from slinky.operator.keys.generation import KeyMaker
-from slinky.operator.keys.jwt_rotation import JwtRotation
+from slinky.operator.keys.generation import KeyGenerator
+from slinky.operator.keys.jwt_rotation import JwtKeyRotation
 from slinky.operator.keys.slurm_rotation import SlurmKeyRotation
 from slinky.operator.loginset.controller import LoginSetReconciler
 from slinky.operator.nodeset.controller import NodeSetReconciler
@@ -27,48 +27,49 @@ from slinky.operator.slurm.connections import Connections
 from slinky.operator.token.controller import TokenReconciler
 
 LEASE = "slurm-operator"
-KEEPERS = (ControllerReconciler, AccountingReconciler, RestApiReconciler, NodeSetReconciler, LoginSetReconciler)
+RECONCILERS = (ControllerReconciler, AccountingReconciler, RestApiReconciler, NodeSetReconciler, LoginSetReconciler)
 
 
 async def main(settings: OperatorSettings, health: Health | None = None) -> None:
-    """Run the operator until cancelled."""
+    """Run the operator until it is cancelled."""
     health = health or Health()
-    async with connect(settings.kubeconfig or None, manager=settings.manager) as client:
+    async with connect(settings.kubeconfig or None, manager=FIELD_MANAGER) as client:
         runtime = Runtime(client, health=health)
         recorder = EventRecorder(client, "slurm-operator")
         runtime.add_service(recorder.run)
-        monitors = _monitors(await discover(client))
+        monitors = _service_monitor_kind(await discover(client))
         if not monitors:
-            runtime.add_service(lambda: restart_on_new_kinds(client, _monitors))
+            runtime.add_service(lambda: restart_on_new_kinds(client, _service_monitor_kind))
         for namespace in settings.namespaces or ("",):
-            world = Context(runtime, settings, recorder, namespace=namespace, monitors=bool(monitors))
-            wire(world)
+            create_controllers(
+                Context(runtime, settings, recorder, namespace=namespace, service_monitors=bool(monitors))
+            )
         if not settings.leader_elect:
             await runtime.run()
             return
         lease = Key(settings.leader_elect_namespace or client.namespace, LEASE)
-        await runtime.run(lead=Election(client, lease, identity=identity(settings), health=health).lead)
+        await runtime.run(lead=Election(client, lease, identity=leader_identity(), health=health).lead)
 
 
-def _monitors(served: Discovery) -> str:
-    """ServiceMonitors, if the server has them."""
-    return SERVICE_MONITORS.kind if served.find(SERVICE_MONITORS.group, SERVICE_MONITORS.kind) else ""
+def _service_monitor_kind(discovery: Discovery) -> str:
+    """Return the kind ServiceMonitor if the API server serves it, otherwise an empty string."""
+    return SERVICE_MONITORS.kind if discovery.find(SERVICE_MONITORS.group, SERVICE_MONITORS.kind) else ""
 
 
-def wire(world: Context) -> Clusters:
-    """Every controller of one world."""
-    clusters = Clusters()
-    world.runtime.add_service(clusters.run)
-    for keeper in KEEPERS:
-        keeper(world, clusters)
-    TokenReconciler(world)
-    KeyMaker(world)
-    SlurmKeyRotation(world, clusters)
-    JwtRotation(world)
-    Connections(world, clusters)
+def create_controllers(context: Context) -> Clusters:
+    """Create every controller of one namespace, or of all namespaces."""
+    clusters = Clusters(context.clock)
+    context.runtime.add_service(clusters.run)
+    for reconciler in RECONCILERS:
+        reconciler(context, clusters)
+    TokenReconciler(context)
+    KeyGenerator(context)
+    SlurmKeyRotation(context, clusters)
+    JwtKeyRotation(context)
+    Connections(context, clusters)
     return clusters
 
 
-def identity(settings: OperatorSettings) -> str:
-    """Who we are among several replicas."""
-    return settings.identity or f"{os.environ.get('POD_NAME') or socket.gethostname()}-{uuid.uuid4()}"
+def leader_identity() -> str:
+    """Return the name of this replica in the leader Lease, unique for each start."""
+    return f"{os.environ.get('POD_NAME') or socket.gethostname()}-{uuid.uuid4()}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator counts: see docs/operator/metrics.md."""
+"""Prometheus metrics of the operator; docs/operator/metrics.md describes them."""
 
 import contextlib
 from collections.abc import Mapping
@@ -8,79 +8,108 @@ from typing import NamedTuple
 from slinky.kube.types import Key
 from slinky.observe.metrics import counter, gauge, histogram
 
-WRITES = counter("slinky_operator_writes_total", "Requests that change something in Kubernetes.", "verb", "kind")
-SLURM_WRITES = counter("slinky_operator_slurm_writes_total", "Requests that change something in Slurm.", "action")
-ACTIONS = counter("slinky_operator_actions_total", "Steps carried out on workers.", "action")
-AWAITING = gauge(
+WRITES = counter("slinky_operator_writes_total", "Write requests to the Kubernetes API server.", "verb", "kind")
+SLURM_WRITES = counter("slinky_operator_slurm_writes_total", "Write requests to Slurm.", "action")
+ACTIONS = counter("slinky_operator_actions_total", "Actions carried out on workers.", "action")
+AWAITING_DRAIN = gauge(
     "slinky_operator_awaiting_drain_pods",
-    "Workers that have to go, by why and by what they wait for.",
+    "Workers that are chosen for removal, by cause and by what the removal waits for.",
     "namespace",
     "nodeset",
     "cause",
     "waiting",
 )
-LONGEST_WAIT = gauge(
-    "slinky_operator_longest_drain_seconds", "For how long the first of them has waited.", "namespace", "nodeset"
+LONGEST_DRAIN = gauge(
+    "slinky_operator_longest_drain_seconds",
+    "Seconds since the removal of the longest waiting worker was decided.",
+    "namespace",
+    "nodeset",
 )
-BRAKED = counter("slinky_operator_braked_total", "Deletions put off by the brake.", "namespace", "nodeset")
-BRAKING = gauge("slinky_operator_braked_pods", "Workers that the brake holds now.", "namespace", "nodeset")
-SLURM_UP = gauge("slinky_operator_slurm_up", "1 while slurmctld answers.", "namespace", "controller")
-SLURM_AGE = gauge("slinky_operator_slurm_view_age_seconds", "Age of what is known of Slurm.", "namespace", "controller")
+DELETIONS_LIMITED = counter(
+    "slinky_operator_deletions_limited_total",
+    "Deletions of workers that the rate limit has deferred.",
+    "namespace",
+    "nodeset",
+)
+DELETIONS_LIMITED_PODS = gauge(
+    "slinky_operator_deletions_limited_pods",
+    "Workers whose deletion the rate limit defers now.",
+    "namespace",
+    "nodeset",
+)
+SLURM_UP = gauge("slinky_operator_slurm_up", "1 while slurmctld answers, otherwise 0.", "namespace", "controller")
+SLURM_AGE = gauge(
+    "slinky_operator_slurm_view_age_seconds",
+    "Age of the operator's copy of Slurm's nodes.",
+    "namespace",
+    "controller",
+)
 SLURM_CALLS = histogram(
-    "slinky_operator_slurm_call_seconds", "Time of calls to slurmrestd.", "namespace", "controller", "method", "status"
+    "slinky_operator_slurm_call_seconds",
+    "Duration of requests to slurmrestd.",
+    "namespace",
+    "controller",
+    "method",
+    "status",
 )
 SLURM_ERRORS = counter(
-    "slinky_operator_slurm_errors_total", "Calls to slurmrestd that failed.", "namespace", "controller", "kind"
+    "slinky_operator_slurm_errors_total", "Failed requests to slurmrestd.", "namespace", "controller", "kind"
 )
 CONFIG_WANTED = gauge(
-    "slinky_operator_config_generation_wanted", "Configuration that the spec asks for.", "namespace", "controller"
+    "slinky_operator_config_generation_wanted",
+    "Number of the configuration generation that the spec asks for.",
+    "namespace",
+    "controller",
 )
 CONFIG_LOADED = gauge(
-    "slinky_operator_config_generation_loaded", "Configuration that slurmctld says it runs.", "namespace", "controller"
+    "slinky_operator_config_generation_loaded",
+    "Number of the configuration generation that slurmctld reports.",
+    "namespace",
+    "controller",
 )
-CONFIG_TRIALS = counter("slinky_operator_config_trials_total", "Trials of configurations that ended.", "verdict")
+CONFIG_TRIALS = counter("slinky_operator_config_trials_total", "Finished configuration trials.", "verdict")
 DRAIN_SECONDS = histogram(
     "slinky_operator_drain_seconds",
-    "From the choice of a worker to its deletion.",
+    "Seconds from the decision to remove a worker to its deletion.",
     "cause",
     buckets=(1, 5, 15, 60, 300, 900, 3600, 14400, 86400),
 )
 
 
-class Wait(NamedTuple):
-    """Why a worker has to go, and what it waits for."""
+class DrainWait(NamedTuple):
+    """Why a worker is removed, and what its removal waits for."""
 
     cause: str
     waiting: str
 
 
-class Awaiting:
-    """Shows who waits for what, and takes back what holds no more."""
+class DrainMetrics:
+    """Publishes the removals that a NodeSet waits for, and removes label sets that no longer apply."""
 
     def __init__(self) -> None:
-        self._shown: dict[Key, set[Wait]] = {}
+        self._published: dict[Key, set[DrainWait]] = {}
 
-    def show(self, key: Key, found: Mapping[Wait, int], longest: float, braked: int) -> None:
-        """What is true of a NodeSet now."""
-        for labels in self._shown.get(key, set()) - found.keys():
-            AWAITING.remove(*key, *labels)
-        for labels, number in found.items():
-            AWAITING.labels(*key, *labels).set(number)
-        self._shown[key] = set(found)
-        LONGEST_WAIT.labels(*key).set(longest)
-        BRAKING.labels(*key).set(braked)
+    def publish(self, node_set: Key, waits: Mapping[DrainWait, int], longest: float, limited: int) -> None:
+        """Set the metrics of a NodeSet; `limited` is the number of deletions that the rate limit defers."""
+        for labels in self._published.get(node_set, set()) - waits.keys():
+            AWAITING_DRAIN.remove(*node_set, *labels)
+        for labels, number in waits.items():
+            AWAITING_DRAIN.labels(*node_set, *labels).set(number)
+        self._published[node_set] = set(waits)
+        LONGEST_DRAIN.labels(*node_set).set(longest)
+        DELETIONS_LIMITED_PODS.labels(*node_set).set(limited)
 
-    def forget(self, key: Key) -> None:
-        """A NodeSet is gone."""
-        for labels in self._shown.pop(key, set()):
-            AWAITING.remove(*key, *labels)
-        for shown in (LONGEST_WAIT, BRAKING):
+    def forget(self, node_set: Key) -> None:
+        """Remove the metrics of a NodeSet that no longer exists."""
+        for labels in self._published.pop(node_set, set()):
+            AWAITING_DRAIN.remove(*node_set, *labels)
+        for metric in (LONGEST_DRAIN, DELETIONS_LIMITED_PODS):
             with contextlib.suppress(KeyError):
-                shown.remove(*key)
+                metric.remove(*node_set)
 
 
-def kind_of_failure(status: int | None) -> str:
-    """One word for an answer that is none; empty for a good one."""
+def failure_kind(status: int | None) -> str:
+    """Classify a failed request by its HTTP status (None: no response); empty for a request that succeeded."""
     if status is None:
         return "unreachable"
     if status in {401, 403}:

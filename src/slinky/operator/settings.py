@@ -1,49 +1,88 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an administrator can set for the whole operator."""
+"""Settings of the whole operator.
+
+`slinky operator` has one flag per field: the flag has the field's name, its description as the help text, and its
+limits. The chart slurm-operator sets the flags from its values.
+"""
+
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
-from slinky.operator.build.images import Images
+Seconds = Annotated[float, Meta(ge=0)]
+Workers = Annotated[int, Meta(ge=1, description="Objects of this kind that are reconciled at the same time.")]
 
 
 class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The operator's settings; each has a command-line flag of the same name."""
+    """Settings that an administrator can change."""
 
-    #: Namespaces to work in; all of them if empty.
-    namespaces: tuple[str, ...] = ()
-    #: Node condition types whose text goes into drain reasons.
-    propagated_node_conditions: tuple[str, ...] = ()
-    #: Field manager of everything that is applied.
-    manager: str = "slinky-operator"
-    #: Image of a daemon when its container names none.
-    images: Images = Images()
-    #: The cluster's DNS domain; found in resolv.conf if empty.
-    cluster_domain: str = ""
-    #: Reach slurmrestd by the addresses of its pods and not through its Service: for an operator outside the cluster.
-    pod_addresses: bool = False
-    #: How many objects of a kind are worked on at once, by the kind in lower case; 4 for those not named.
-    workers: dict[str, int] = {}
-    #: Unplanned deletions of a NodeSet's workers per window of seconds: this share of the workers, but always
-    #: at least the minimum.
-    deletion_limit_share: float = 0.25
-    deletion_limit_minimum: int = 10
-    deletion_limit_window: float = 60.0
-    #: How long a worker that is ready may be missing from Slurm's list before it is replaced.
-    unregistered_seconds: float = 90.0
-    #: How long the trial of a configuration may keep it from being used; 0 tries none. A cluster that runs nothing yet
-    #: waits for `trial_first` only.
-    trial_seconds: float = 120.0
-    trial_first: float = 15.0
-    #: Seconds until a changed Secret has certainly reached every pod that mounts it (the kubelets' sync period and
-    #: more), and until every credential signed with an old slurm key has ended.
-    key_settle: float = 90.0
-    key_retire: float = 300.0
-    #: Leader election.
-    leader_elect: bool = False
-    leader_elect_namespace: str = ""
-    identity: str = ""
-    #: Where metrics and health are served.
-    host: str = "0.0.0.0"  # noqa: S104 - Prometheus and the kubelet come from outside the pod
+    namespaces: Annotated[tuple[str, ...], Meta(description="Namespaces to watch; all namespaces if empty.")] = ()
+    propagated_node_conditions: Annotated[
+        tuple[str, ...],
+        Meta(description="Types of node conditions whose message is added to the drain reason of a cordoned node."),
+    ] = ()
+    image: Annotated[
+        str,
+        Meta(description="Image of containers that name none; {daemon} is replaced by slurmctld, slurmd and so on."),
+    ] = "ghcr.io/slinkyproject/{daemon}:26.05-ubuntu26.04"
+    cluster_domain: Annotated[
+        str, Meta(description="DNS domain of the Kubernetes cluster; read from /etc/resolv.conf if empty.")
+    ] = ""
+    pod_addresses: Annotated[
+        bool,
+        Meta(description="Connect to slurmrestd by pod address instead of by Service; for an operator that runs "
+             "outside the cluster."),
+    ] = False  # fmt: skip
+    deletion_limit_share: Annotated[
+        float,
+        Meta(ge=0, le=1, description="Unplanned deletions of workers allowed per window, as a share of the NodeSet's "
+             "workers."),
+    ] = 0.25  # fmt: skip
+    deletion_limit_minimum: Annotated[
+        int, Meta(ge=1, description="Unplanned deletions of workers that are always allowed per window.")
+    ] = 10
+    deletion_limit_window: Annotated[
+        float, Meta(gt=0, description="Seconds over which unplanned deletions are counted.")
+    ] = 60.0
+    unregistered_seconds: Annotated[
+        Seconds, Meta(description="Seconds that a ready worker may be missing from Slurm before it is replaced.")
+    ] = 90.0
+    trial_seconds: Annotated[
+        Seconds, Meta(description="Maximum seconds to wait for a configuration trial; 0 disables trials.")
+    ] = 120.0
+    key_settle: Annotated[
+        Seconds, Meta(description="Seconds until a changed Secret has reached every pod that mounts it.")
+    ] = 90.0
+    key_retire: Annotated[
+        Seconds, Meta(description="Seconds until credentials signed with an old slurm key have expired.")
+    ] = 300.0
+    accounting_workers: Workers = 4
+    controller_workers: Workers = 4
+    loginset_workers: Workers = 4
+    nodeset_workers: Workers = 4
+    restapi_workers: Workers = 4
+    token_workers: Workers = 4
+    slurmclient_workers: Workers = 4
+    leader_elect: Annotated[
+        bool, Meta(description="Work only while holding the leader Lease; required with several replicas.")
+    ] = False
+    leader_elect_namespace: Annotated[
+        str, Meta(description="Namespace of the leader Lease; the namespace of the pod if empty.")
+    ] = ""
+    kubeconfig: Annotated[
+        str,
+        Meta(description="Kubeconfig file; by default $KUBECONFIG, then the service account, then ~/.kube/config."),
+    ] = ""
+
+    def workers(self, kind: str) -> int:
+        """Return how many objects of a kind (in lower case) are reconciled at the same time."""
+        workers: int = getattr(self, f"{kind}_workers")
+        return workers
+
+
+class StandaloneSettings(OperatorSettings, frozen=True, kw_only=True):
+    """Settings for `python -m slinky.operator`, which also takes the address of metrics and health checks."""
+
+    host: str = "0.0.0.0"  # noqa: S104 - Prometheus and the kubelet connect from outside the pod
     port: int = 8080
-    #: A kubeconfig to use instead of the usual places.
-    kubeconfig: str = ""

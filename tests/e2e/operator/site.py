@@ -67,7 +67,7 @@ class OperatorProcess:
             "kubeconfig": str(lab.kubeconfig),
             "namespaces": [namespace],
             "pod_addresses": True,
-            "images": [reference("{daemon}").replace("%7B", "{")],
+            "image": reference("{daemon}").replace("%7B", "{"),
             "cluster_domain": "cluster.local",
             "host": "127.0.0.1",
             "port": self.port,

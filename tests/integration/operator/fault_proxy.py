@@ -32,18 +32,18 @@ VOLATILE = re.compile(
 FORK_SERVER = """
 import json, os, signal, sys
 import msgspec, uvloop
-from slinky.observe.log import setup
-from slinky.observe.process import run
+from slinky.observe.log import setup_logging
+from slinky.observe.process import run_process
 from slinky.operator.app import main
-from slinky.operator.settings import OperatorSettings
+from slinky.operator.settings import StandaloneSettings
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        setup()
-        settings = msgspec.json.decode(line, type=OperatorSettings)
-        os._exit(run(lambda health: main(settings, health), [(settings.host, settings.port)]))
+        setup_logging()
+        settings = msgspec.json.decode(line, type=StandaloneSettings)
+        os._exit(run_process(lambda health: main(settings, health), [(settings.host, settings.port)]))
     print(pid, flush=True)
 """
 

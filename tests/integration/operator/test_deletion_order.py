@@ -56,7 +56,7 @@ async def test_a_deleted_cluster_waits_for_workers_whose_state_is_unknown(stage:
 
     async def is_reported() -> bool:
         item = await stage.client.send("GET", f"/api/v1/namespaces/{stage.namespace}/events")
-        return b"goes when these are gone: workers of NodeSet gpu" in item and b"Controller slurm" in item
+        return b"Deletion waits for workers of NodeSet gpu" in item and b"Controller slurm" in item
 
     await eventually(is_reported, "the event about the wait")
     assert await remaining_kinds(stage) == ["Accounting", "Controller", "RestApi", "NodeSet"]

@@ -19,7 +19,7 @@ from slinky.api.nodeset import NODE_SETS
 from slinky.kube import PODS, Key, NotFound
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside
-from slinky.operator.slurm.clusters import LOOK
+from slinky.operator.slurm.clusters import REFRESH_TIMEOUT
 from slinky.slurm import JobRequest
 from slinky.slurm import number as amount
 
@@ -117,7 +117,7 @@ async def test_a_bad_image_stops_its_update_before_it_costs_more_than_allowed(st
     assert not stage.undrained_deletions
 
 
-@pytest.mark.parametrize("delay", [1.5, LOOK + 2])
+@pytest.mark.parametrize("delay", [1.5, REFRESH_TIMEOUT + 2])
 async def test_a_job_that_started_a_moment_ago_protects_its_worker(stage: SlurmStage, delay: float) -> None:
     """The higher ordinal would be deleted first if both were idle, as they were in the last answer of Slurm."""
     request = JobRequest(
@@ -135,7 +135,7 @@ async def test_a_job_that_started_a_moment_ago_protects_its_worker(stage: SlurmS
     await asyncio.sleep(0.5)  # requests from before the delay are answered
     job = await stage.slurm.allocate(request)
     await stage.apply_workers(1)
-    if delay > LOOK:
+    if delay > REFRESH_TIMEOUT:
 
         async def waits_for_slurm() -> bool:
             return (await stage.condition(NODE_SETS, "gpu", "Progressing"))[1] == "WaitingForSlurm"

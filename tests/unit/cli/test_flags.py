@@ -59,7 +59,7 @@ def call(*argv: str) -> Result:
 def test_the_flags_of_the_incumbent_start_ours(started: Started, verb: str) -> None:
     done = call(verb, *FAMILIAR[verb].split())
     assert done.exit_code == 0, done.output
-    assert "--enable-http2 means nothing here and is ignored" in done.output
+    assert "the flag --enable-http2 has no effect and is ignored" in done.output
 
 
 def test_what_they_say_is_heard(started: Started) -> None:
@@ -68,7 +68,7 @@ def test_what_they_say_is_heard(started: Started) -> None:
     assert started.settings.leader_elect_namespace == "slinky"
     assert started.settings.namespaces == ("a", "b")
     assert started.settings.propagated_node_conditions == ("Bad",)
-    assert started.settings.workers["slurmclient"] == 2
+    assert started.settings.workers("slurmclient") == 2
     assert started.level == "debug"
     assert [port for _, port in started.addresses] == [8081, 8080]
     assert started.servers == 1, "the profile"

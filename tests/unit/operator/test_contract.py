@@ -12,15 +12,15 @@ from slinky.api.names import metadata
 from slinky.api.restapi import RestApi
 from slinky.operator.accounting.plan import AccountingInputs
 from slinky.operator.accounting.plan import plan as accounting_plan
-from slinky.operator.build.images import Images
-from slinky.operator.build.pod_parts import DaemonHashes
+from slinky.operator.build.pod_parts import DaemonHashes, Images
 from slinky.operator.controller import objects as ctld
 from slinky.operator.controller.files import Files
 from slinky.operator.loginset import objects as login
 from slinky.operator.nodeset import objects as workers
 from slinky.operator.restapi import objects as rest
+from slinky.operator.settings import OperatorSettings
 
-IMAGES = Images()
+IMAGES = Images(OperatorSettings().image)
 REF = {"controllerRef": {"name": "slurm"}}
 
 

@@ -9,14 +9,14 @@ from slinky.api.names import metadata
 from slinky.kube.errors import Blocked
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS, ConfigMap, ReplicaStatus
-from slinky.operator.build.images import Images
-from slinky.operator.build.monitors import SERVICE_MONITORS
-from slinky.operator.controller.conf import LEAST_NODES, slurm_conf
+from slinky.operator.build.pod_parts import Images
+from slinky.operator.controller.conf import MIN_NODE_COUNT, slurm_conf
 from slinky.operator.controller.config_generation import Decision, Generation, GenerationState
-from slinky.operator.controller.files import Files, files
-from slinky.operator.controller.objects import Running, service
-from slinky.operator.controller.plan import ControllerInputs, ControllerPlan, data, digest_of, plan
+from slinky.operator.controller.files import Files, collect_files
+from slinky.operator.controller.objects import ActiveConfig, service
+from slinky.operator.controller.plan import ControllerInputs, config_digest, config_files, plan
 from slinky.operator.controller.status import health
+from slinky.operator.framework.children import SERVICE_MONITORS, ChildrenPlan
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.slurm.conf import ConfError, parse
 
@@ -24,13 +24,13 @@ HA: dict[str, Any] = {"ha": {"enabled": True, "backups": 2}, "persistence": {"ex
 
 
 def facts(**more: Any) -> ControllerInputs:
-    none = ControllerInputs(None, (), Files(), slurm_key="k", jwt_key=b"j", jwks="", monitors=False)
+    none = ControllerInputs(None, (), Files(), slurm_key="k", jwt_key=b"j", jwks="", service_monitors=False)
     return none._replace(**more)
 
 
-def planned(of: Any, **more: Any) -> ControllerPlan:
+def planned(of: Any, **more: Any) -> ChildrenPlan:
     known, images = facts(**more), Images("reg/{daemon}:1")
-    return plan(of, known, images, Running(data(of, known), digest_of(of, known, images)))
+    return plan(of, known, images, ActiveConfig(config_files(of, known), config_digest(of, known, images)))
 
 
 def objects(of: Any, **more: Any) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def test_an_external_accounting_is_where_it_says() -> None:
 def test_an_external_controller_has_a_configuration_and_no_pods() -> None:
     made = planned(controller(external=True, externalConfig={"host": "ctl", "port": 7000}))
     assert [resource for resource, _ in made.apply] == [CONFIG_MAPS]
-    assert {resource for resource, _ in made.remove} == {STATEFUL_SETS, SERVICES}
+    assert {resource for resource, _ in made.delete} == {STATEFUL_SETS, SERVICES}
 
 
 def test_node_sets_and_partitions_are_in_the_file_in_order() -> None:
@@ -254,7 +254,7 @@ def test_two_partitions_of_one_name_are_found_before_slurmctld_dies_of_them() ->
 def test_there_is_always_room_for_twice_the_workers() -> None:
     room = settings(slurm_conf(controller(), None, (node_set(replicas=3000),), Files()))["MaxNodeCount"]
     assert room == ["8192"]
-    assert settings(slurm_conf(controller(), None, (), Files()))["MaxNodeCount"] == [str(LEAST_NODES)]
+    assert settings(slurm_conf(controller(), None, (), Files()))["MaxNodeCount"] == [str(MIN_NODE_COUNT)]
 
 
 def test_files_of_the_site_stand_beside_and_never_replace_ours() -> None:
@@ -263,23 +263,23 @@ def test_files_of_the_site_stand_beside_and_never_replace_ours() -> None:
         "extra": ConfigMap(ObjectMeta(name="extra"), {"cgroup.conf": "CgroupPlugin=disabled", "gres.conf": "x"}),
         "scripts": ConfigMap(ObjectMeta(name="scripts"), {"10-check.sh": "#!/bin/sh"}),
     }
-    found = files(of, maps)
+    found = collect_files(of, maps)
     made = objects(of, files=found)["ConfigMap/slurm-config"]["data"]
     assert (made["cgroup.conf"], made["10-check.sh"]) == ("CgroupPlugin=disabled", "#!/bin/sh")
     assert settings(made["slurm.conf"])["Prolog"] == ["10-check.sh"]
     bad = {**maps, "extra": ConfigMap(ObjectMeta(name="extra"), {"slurm.conf": "x"})}
     with pytest.raises(Blocked, match="ForbiddenFile"):
-        files(of, bad)
+        collect_files(of, bad)
     with pytest.raises(Blocked, match="ForbiddenFile"):
-        files(of, {**maps, "scripts": ConfigMap(ObjectMeta(name="scripts"), {"slurm.conf": "x"})})
+        collect_files(of, {**maps, "scripts": ConfigMap(ObjectMeta(name="scripts"), {"slurm.conf": "x"})})
 
 
 def test_a_service_monitor_exists_where_it_is_wanted_and_possible() -> None:
     wanted = controller(metrics={"enabled": True, "serviceMonitor": {"enabled": True, "interval": "30s"}})
-    made = objects(wanted, monitors=True)["ServiceMonitor/slurm-controller"]["spec"]
+    made = objects(wanted, service_monitors=True)["ServiceMonitor/slurm-controller"]["spec"]
     assert [endpoint["interval"] for endpoint in made["endpoints"]] == ["30s"] * 4
     assert "ServiceMonitor/slurm-controller" not in objects(wanted)
-    assert [r for r, _ in planned(controller(), monitors=True).remove] == [SERVICE_MONITORS]
+    assert [r for r, _ in planned(controller(), service_monitors=True).delete] == [SERVICE_MONITORS]
 
 
 def test_no_persons_text_is_in_a_script() -> None:
@@ -306,4 +306,4 @@ def test_when_a_controller_is_ready(
     law: str, of: Any, status: ReplicaStatus | None, sight: SlurmSnapshot, ready: bool
 ) -> None:
     made = Generation(1, "d", {}, GenerationState.LOADED)
-    assert health(of, status, True, sight, Decision(made, made, made.mark), made.mark).ready.value is ready
+    assert health(of, status, True, sight, Decision(made, made, made.id), made.id).ready.value is ready

@@ -17,15 +17,19 @@ from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS, ReplicaStatus
 from slinky.operator.accounting.plan import AccountingInputs
 from slinky.operator.accounting.plan import plan as accounting_plan
 from slinky.operator.accounting.status import health as accounting_health
-from slinky.operator.build.images import Images
-from slinky.operator.build.pod_parts import DaemonHashes
-from slinky.operator.build.sshd import login_config, worker_config
-from slinky.operator.framework.references import accounting_secrets, controller_maps, login_secrets
+from slinky.operator.build.pod_parts import DaemonHashes, Images
+from slinky.operator.build.sshd import (
+    KEY_TYPES,
+    generate_host_keys,
+    login_config,
+    private_name,
+    public_name,
+    worker_config,
+)
+from slinky.operator.framework.references import accounting_secrets, controller_config_maps, login_set_secrets
 from slinky.operator.loginset import objects as login
-from slinky.operator.loginset.hostkeys import KINDS, host_keys, private_name, public_name
-from slinky.operator.loginset.plan import plan as login_plan
 from slinky.operator.restapi import objects as rest
-from slinky.operator.slurm.connections import oldest
+from slinky.operator.slurm.connections import preferred_rest_api
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.slurm import Presence
 from slinky.slurm.conf import ConfError, parse
@@ -70,7 +74,7 @@ def test_an_external_accounting_leaves_nothing_inside() -> None:
     of = accounting(external=True, externalConfig={"host": "x", "port": 1})
     made = accounting_plan(of, AccountingInputs(), IMAGES)
     assert made.apply == ()
-    assert len(made.remove) == 3
+    assert len(made.delete) == 3
 
 
 def test_slurmrestd_is_restarted_by_a_new_key_or_file() -> None:
@@ -91,17 +95,17 @@ def test_slurmrestd_speaks_of_accounting_only_if_there_is_any() -> None:
 
 def test_of_several_rest_apis_the_oldest_is_asked() -> None:
     apis = [rest_api("b", "2026-01-02T00:00:00Z"), rest_api("a", "2026-01-03T00:00:00Z")]
-    found = oldest(apis)
+    found = preferred_rest_api(apis)
     assert found is not None
     assert found.metadata.name == "b"
-    assert oldest([]) is None
+    assert preferred_rest_api([]) is None
 
 
 def test_host_keys_are_real_pairs() -> None:
-    files = host_keys()
-    for kind in KINDS:
-        private = load_ssh_private_key(files[private_name(kind)], None)
-        public = load_ssh_public_key(files[public_name(kind)])
+    files = generate_host_keys()
+    for key_type in KEY_TYPES:
+        private = load_ssh_private_key(files[private_name(key_type)], None)
+        public = load_ssh_public_key(files[public_name(key_type)])
         assert private.public_key() == public
     assert login.host_key_secret(login_set(), files)["immutable"] is True
 
@@ -112,7 +116,7 @@ def test_a_login_host_finds_its_controller_and_its_workers() -> None:
     ]["spec"]
     assert made["containers"][0]["env"][0]["value"] == "--conf-server slurm-controller.ns:6817"
     assert made["dnsConfig"]["searches"] == ["slurm-workers-slurm.ns.svc.cluster.local"]
-    assert set(login_secrets(login_set())) == {"sssd", "login-ssh-host-keys"}
+    assert set(login_set_secrets(login_set())) == {"sssd", "login-ssh-host-keys"}
 
 
 def test_a_persons_own_login_port_replaces_ours() -> None:
@@ -136,7 +140,7 @@ def test_how_login_hosts_are_replaced() -> None:
 
 def test_a_login_set_without_a_controller_says_so() -> None:
     with pytest.raises(Blocked, match="ControllerMissing"):
-        login_plan(login_set(), None, login.LoginSetHashes(), IMAGES, "x")
+        login.manifests(login_set(), None, login.LoginSetHashes(), IMAGES, "x")
 
 
 def test_ssh_settings_of_the_site_come_after_ours() -> None:
@@ -150,18 +154,18 @@ def test_what_is_not_fresh_is_not_known() -> None:
     fresh, stale = seeing(host("a", "IDLE+DRAIN")), seeing(host("a", "IDLE+DRAIN"), trusted=False)
     assert (fresh.presence("a"), fresh.presence("b")) == (Presence.PRESENT, Presence.ABSENT)
     assert (stale.presence("a"), stale.presence("b"), SlurmSnapshot().presence("a")) == (Presence.UNKNOWN,) * 3
-    assert fresh.drained("a")
-    assert not stale.drained("a")
-    assert SlurmSnapshot().fact().value is None
-    assert seeing().fact().value is True
-    assert SlurmSnapshot(connected=True, fault="refused").fact().value is False
+    assert fresh.is_drained("a")
+    assert not stale.is_drained("a")
+    assert SlurmSnapshot().condition().value is None
+    assert seeing().condition().value is True
+    assert SlurmSnapshot(connected=True, error="refused").condition().value is False
 
 
 def test_every_reference_is_watched() -> None:
     refs: dict[str, Any] = {
         field: [{"name": field}] for field in ("configFileRefs", "prologScriptRefs", "epilogSlurmctldScriptRefs")
     }
-    assert set(controller_maps(controller(**refs, jwksKeyRef={"name": "jwks", "key": "k"}))) == {*refs, "jwks"}
+    assert set(controller_config_maps(controller(**refs, jwksKeyRef={"name": "jwks", "key": "k"}))) == {*refs, "jwks"}
 
 
 SAID = [

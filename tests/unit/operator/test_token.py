@@ -9,8 +9,8 @@ from slinky.api.token import Token
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import Secret
 from slinky.operator.keys.jwt_keyring import Signer
-from slinky.operator.token.objects import is_of, secret, signed
-from slinky.operator.token.plan import SOONEST, plan
+from slinky.operator.token.objects import belongs_to, secret, sign_credential
+from slinky.operator.token.plan import MIN_DELAY, plan
 from slinky.operator.token.status import health, issued_at
 
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -23,7 +23,7 @@ def token(**spec: Any) -> Token:
 
 
 def held(of: Token, age: float = 0) -> bytes:
-    return signed(of, Signer(KEY), NOW - age).encode()
+    return sign_credential(of, Signer(KEY), NOW - age).encode()
 
 
 CASES: list[tuple[str, Token, bytes | None, bool, bool]] = [
@@ -40,14 +40,14 @@ CASES: list[tuple[str, Token, bytes | None, bool, bool]] = [
 
 @pytest.mark.parametrize(("law", "of", "there", "signed_", "mint"), CASES, ids=[case[0] for case in CASES])
 def test_when_a_token_is_made(law: str, of: Token, there: bytes | None, signed_: bool, mint: bool) -> None:
-    assert plan(of, there, signed=signed_, now=NOW).mint is mint
+    assert plan(of, there, signed=signed_, now=NOW).sign is mint
 
 
 @pytest.mark.parametrize("age", [0, 100, 799.9, 800, 5000, -5000])
 def test_we_always_look_again_and_never_at_once(age: float) -> None:
-    again = plan(token(), held(token(), age), signed=True, now=NOW).again
+    again = plan(token(), held(token(), age), signed=True, now=NOW).requeue_after
     assert again is not None
-    assert SOONEST <= again <= 1000
+    assert MIN_DELAY <= again <= 1000
 
 
 def test_the_claims_are_those_that_slurm_knows() -> None:
@@ -83,7 +83,7 @@ WHOSE: list[tuple[str, Secret, bool]] = [
 
 @pytest.mark.parametrize(("whose", "found", "ours"), WHOSE, ids=[case[0] for case in WHOSE])
 def test_whose_secret_it_is(whose: str, found: Secret, ours: bool) -> None:
-    assert is_of(found, token(), Signer(KEY)) is ours
+    assert belongs_to(found, token(), Signer(KEY)) is ours
 
 
 def test_who_signed_it_can_be_told_even_of_an_old_one() -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accounting: slurmdbd in front of a database."""
+"""The kind Accounting: slurmdbd with its database."""

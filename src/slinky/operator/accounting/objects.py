@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an Accounting is made of: a Service, a Secret with slurmdbd.conf, a StatefulSet. Pure."""
+"""Child objects of an Accounting: a Service, a Secret with slurmdbd.conf, a StatefulSet. Pure."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,82 +10,90 @@ from slinky.api.names import metadata, wellknown
 from slinky.api.names.child_names import SLURMDBD
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS
-from slinky.operator.build.child_metadata import framed, pod_template
-from slinky.operator.build.images import Images
+from slinky.operator.build.child_metadata import child_manifest, pod_template
 from slinky.operator.build.pod_parts import (
-    PATIENT,
+    LIVENESS,
     DaemonHashes,
-    Piece,
+    Images,
+    JsonObject,
     default_container,
     jwt_sources,
     key_sources,
-    memory,
+    memory_volume,
     mount,
-    projected,
+    projected_volume,
     secret_source,
     service_spec,
     tcp_probe,
 )
-from slinky.operator.build.strategic_merge import merged
+from slinky.operator.build.strategic_merge import merge
 
 RUN_AS = {"runAsNonRoot": True, "runAsUser": wellknown.SLURM_ID, "runAsGroup": wellknown.SLURM_ID}
 
 
-def _own(of: Accounting, resource: Any, name: str, **sections: Any) -> Piece:
-    return framed(ACCOUNTINGS, of, SLURMDBD, resource, Key(of.metadata.namespace, name), **sections)
+def _child(accounting: Accounting, resource: Any, name: str, **sections: Any) -> JsonObject:
+    return child_manifest(
+        ACCOUNTINGS, accounting, SLURMDBD, resource, Key(accounting.metadata.namespace, name), **sections
+    )
 
 
-def service(of: Accounting) -> Piece:
-    """Where slurmctld finds slurmdbd."""
-    selector = SLURMDBD.selector(of.metadata.name)
-    spec = service_spec(of.spec.service, selector, "slurmdbd", wellknown.SLURMDBD_PORT, "slurmdbd")
-    return _own(of, SERVICES, of.service_name, metadata=of.spec.service.metadata, spec=spec)
+def service(accounting: Accounting) -> JsonObject:
+    """Return the Service of slurmdbd."""
+    selector = SLURMDBD.selector(accounting.metadata.name)
+    spec = service_spec(accounting.spec.service, selector, "slurmdbd", wellknown.SLURMDBD_PORT, "slurmdbd")
+    return _child(accounting, SERVICES, accounting.service_name, metadata=accounting.spec.service.metadata, spec=spec)
 
 
-def config_secret(of: Accounting, files: Mapping[str, str], digest: str) -> Piece:
-    """slurmdbd.conf, with the password in it, and what stands beside it."""
+def config_secret(accounting: Accounting, files: Mapping[str, str], digest: str) -> JsonObject:
+    """Return the Secret with slurmdbd.conf, which contains the password, and the files beside it."""
     data = {name: b64encode(text.encode()).decode() for name, text in files.items()}
-    made = _own(of, SECRETS, of.config_name, data=data)
-    made["metadata"]["annotations"][metadata.SLURMDBD_CONF_HASH] = digest
-    return made
+    manifest = _child(accounting, SECRETS, accounting.config_name, data=data)
+    manifest["metadata"]["annotations"][metadata.SLURMDBD_CONF_HASH] = digest
+    return manifest
 
 
-def stateful_set(of: Accounting, files: Sequence[str], hashes: DaemonHashes, images: Images) -> Piece:
-    """The slurmdbd pod, with the `files` of its configuration."""
+def stateful_set(accounting: Accounting, files: Sequence[str], hashes: DaemonHashes, images: Images) -> JsonObject:
+    """Return the StatefulSet of slurmdbd, which mounts the `files` of its configuration."""
     annotations = {
         **default_container("slurmdbd"),
         metadata.SLURM_KEY_HASH: hashes.slurm_key,
         metadata.JWT_KEY_HASH: hashes.jwt_key,
         metadata.SLURMDBD_CONF_HASH: hashes.config,
     }
-    labels = SLURMDBD.labels(of.metadata.name)
+    labels, template = SLURMDBD.labels(accounting.metadata.name), accounting.spec.template
     spec = {
         "replicas": 1,
         "revisionHistoryLimit": 0,
         "podManagementPolicy": "Parallel",
-        "serviceName": of.service_name,
-        "selector": {"matchLabels": SLURMDBD.selector(of.metadata.name)},
-        "template": pod_template(of, of.spec.template, _pod(of, files, images), labels, annotations),
+        "serviceName": accounting.service_name,
+        "selector": {"matchLabels": SLURMDBD.selector(accounting.metadata.name)},
+        "template": pod_template(
+            accounting, accounting.spec.template, _pod(accounting, files, images), labels, annotations
+        ),
     }
-    return _own(of, STATEFUL_SETS, of.workload_name, metadata=of.spec.template.metadata, spec=spec)
+    return _child(accounting, STATEFUL_SETS, accounting.workload_name, metadata=template.metadata, spec=spec)
 
 
-def _pod(of: Accounting, files: Sequence[str], images: Images) -> Piece:
+def _pod(accounting: Accounting, files: Sequence[str], images: Images) -> JsonObject:
     return {
         "automountServiceAccountToken": False,
         "securityContext": {**RUN_AS, "fsGroup": wellknown.SLURM_ID},
-        "containers": [_slurmdbd(of, images)],
-        # slurmdbd insists that nobody else can read its file, which a volume shared by group would allow.
-        "initContainers": [merged(_initconf(images), {"image": of.spec.slurmdbd.get("image")})],
-        "volumes": [projected("slurm-config", 0o640, _sources(of, files)), memory(wellknown.ETC_VOLUME), memory("run")],
+        "containers": [_slurmdbd(accounting, images)],
+        # slurmdbd rejects a file that others can read, and a volume with an fsGroup is readable by the group.
+        "initContainers": [merge(_initconf(images), {"image": accounting.spec.slurmdbd.get("image")})],
+        "volumes": [
+            projected_volume("slurm-config", 0o640, _sources(accounting, files)),
+            memory_volume(wellknown.ETC_VOLUME),
+            memory_volume("run"),
+        ],
     }
 
 
-def _initconf(images: Images) -> Piece:
+def _initconf(images: Images) -> JsonObject:
     script = f"cp /mnt/slurm/* {wellknown.ETC}/ && chmod 0600 {wellknown.ETC}/*"
     return {
         "name": "initconf",
-        "image": images.of("slurmdbd"),
+        "image": images.image_for("slurmdbd"),
         "command": ["/bin/sh", "-c", script],
         "securityContext": RUN_AS,
         "volumeMounts": [
@@ -95,24 +103,24 @@ def _initconf(images: Images) -> Piece:
     }
 
 
-def _slurmdbd(of: Accounting, images: Images) -> Piece:
+def _slurmdbd(accounting: Accounting, images: Images) -> JsonObject:
     built = {
         "name": "slurmdbd",
-        "image": images.of("slurmdbd"),
+        "image": images.image_for("slurmdbd"),
         "ports": [{"name": "slurmdbd", "containerPort": wellknown.SLURMDBD_PORT, "protocol": "TCP"}],
-        # The first start converts the database, which can take many minutes: only readiness is asked early.
+        # The first start converts the database, which can take many minutes.
         "startupProbe": tcp_probe("slurmdbd", periodSeconds=10, failureThreshold=360),
-        "livenessProbe": tcp_probe("slurmdbd", **PATIENT),
+        "livenessProbe": tcp_probe("slurmdbd", **LIVENESS),
         "readinessProbe": tcp_probe("slurmdbd", periodSeconds=5),
         "securityContext": RUN_AS,
-        # What the database answered is in the end of its output, and so in the pod's status and our conditions.
+        # The end of the output contains the error of the database; the operator reports it in conditions.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [mount(wellknown.ETC_VOLUME, wellknown.ETC, read_only=True), mount("run", "/run")],
     }
-    return merged(built, of.spec.slurmdbd)
+    return merge(built, accounting.spec.slurmdbd)
 
 
-def _sources(of: Accounting, files: Sequence[str]) -> Iterable[Piece]:
-    yield from (secret_source(of.config_name, name, name) for name in files)
-    yield from key_sources(of.spec.slurm_key_ref)
-    yield from jwt_sources(of.spec.jwt_key)
+def _sources(accounting: Accounting, files: Sequence[str]) -> Iterable[JsonObject]:
+    yield from (secret_source(accounting.config_name, name, name) for name in files)
+    yield from key_sources(accounting.spec.slurm_key_ref)
+    yield from jwt_sources(accounting.spec.jwt_key)

@@ -1,48 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which objects an Accounting needs, and which it no longer does. Pure."""
+"""The child objects of an Accounting, and those that it no longer needs. Pure.
+
+slurmdbd.conf contains the database password, so it is written to a Secret and nowhere else.
+"""
 
 from typing import Any, NamedTuple
 
 from slinky.api.accounting import Accounting
 from slinky.api.names import wellknown
+from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS
 from slinky.operator.accounting import objects
-from slinky.operator.accounting.conf import slurmdbd_conf
-from slinky.operator.build.images import Images
-from slinky.operator.build.pod_parts import DaemonHashes, Piece, digest, hashed
+from slinky.operator.build.pod_parts import DaemonHashes, Images, digest_value, digest_values
+from slinky.operator.framework.children import ChildrenPlan
+from slinky.slurm import conf
 
 
 class AccountingInputs(NamedTuple):
-    """What an Accounting's plan is made from."""
+    """What the plan of an Accounting is computed from, besides the Accounting itself."""
 
-    slurm_key: str = ""  # a digest
+    slurm_key: str = ""  # digest of the mounted slurm keys
     jwt_key: bytes = b""
-    jwks: str = ""
+    jwks: str = ""  # JWKS document with further keys
     password: str = ""
 
 
-class AccountingPlan(NamedTuple):
-    """Manifests to apply, in order, and objects that must not be there."""
-
-    apply: tuple[tuple[Resource[Any], Piece], ...] = ()
-    remove: tuple[tuple[Resource[Any], Key], ...] = ()
-
-
-def plan(of: Accounting, facts: AccountingInputs, images: Images) -> AccountingPlan:
-    """What to do for this Accounting."""
-    namespace = of.metadata.namespace
-    if of.spec.external:
-        names = ((STATEFUL_SETS, of.workload_name), (SERVICES, of.service_name), (SECRETS, of.config_name))
-        return AccountingPlan(remove=tuple((resource, Key(namespace, name)) for resource, name in names))
-    files = {wellknown.SLURMDBD_CONF: slurmdbd_conf(of, facts.password, jwks=bool(facts.jwks))}
-    files |= {wellknown.JWKS: facts.jwks} if facts.jwks else {}
-    hashes = DaemonHashes(facts.slurm_key, hashed(facts.jwt_key), digest(files))
-    return AccountingPlan(
+def plan(accounting: Accounting, inputs: AccountingInputs, images: Images) -> ChildrenPlan:
+    """Return the children of an Accounting."""
+    if accounting.spec.external:
+        return ChildrenPlan(delete=_internal_children(accounting))
+    files = {wellknown.SLURMDBD_CONF: slurmdbd_conf(accounting, inputs.password, jwks=bool(inputs.jwks))}
+    files |= {wellknown.JWKS: inputs.jwks} if inputs.jwks else {}
+    hashes = DaemonHashes(inputs.slurm_key, digest_value(inputs.jwt_key), digest_values(files))
+    return ChildrenPlan(
         (
-            (SERVICES, objects.service(of)),
-            (SECRETS, objects.config_secret(of, files, hashes.config)),
-            (STATEFUL_SETS, objects.stateful_set(of, tuple(files), hashes, images)),
+            (SERVICES, objects.service(accounting)),
+            (SECRETS, objects.config_secret(accounting, files, hashes.config)),
+            (STATEFUL_SETS, objects.stateful_set(accounting, tuple(files), hashes, images)),
         )
+    )
+
+
+def slurmdbd_conf(accounting: Accounting, password: str, *, jwks: bool = False) -> str:
+    """Return slurmdbd.conf; `jwks` tells that there is a JWKS document beside it."""
+    storage = accounting.spec.storage_config
+    if storage is None:
+        raise Blocked("StorageMissing", "slurmdbd needs a database; set storageConfig")
+    parameters = [f"jwt_key={wellknown.ETC}/{wellknown.JWT_KEY}"] if accounting.spec.jwt_key else []
+    if jwks:
+        parameters.append(f"jwks={wellknown.ETC}/{wellknown.JWKS}")
+    return conf.SlurmdbdConf(
+        host=accounting.pod_name,
+        storage_host=storage.host,
+        storage_port=storage.port,
+        storage_database=storage.database,
+        storage_user=storage.username or "slurm",
+        storage_password=password,
+        auth_alt_parameters=tuple(parameters),
+        log_file="/dev/null",
+        extra=accounting.spec.extra_conf,
+    ).render()
+
+
+def _internal_children(accounting: Accounting) -> tuple[tuple[Resource[Any], Key], ...]:
+    """Return the children that only a slurmdbd inside Kubernetes has."""
+    namespace = accounting.metadata.namespace
+    return (
+        (STATEFUL_SETS, Key(namespace, accounting.workload_name)),
+        (SERVICES, Key(namespace, accounting.service_name)),
+        (SECRETS, Key(namespace, accounting.config_name)),
     )

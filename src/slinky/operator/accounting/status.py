@@ -1,47 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an Accounting does. Pure."""
+"""Status conditions of an Accounting. Pure."""
 
 import re
 
 from slinky.api.accounting import Accounting
 from slinky.kube.views import ReplicaStatus
-from slinky.operator.framework.conditions import Fact, ObjectHealth, of_workload
-from slinky.operator.framework.crash_message import words
+from slinky.operator.framework.conditions import ConditionState, ObjectHealth, workload_health
+from slinky.operator.framework.crash_message import summarize_output
 
-_MYSQL = re.compile(r"mysql_real_connect failed: (\d+) (.+)")
-#: Numbers of the database's client library, by what they mean for a person.
-REFUSALS = frozenset({"1044", "1045", "1049", "1130", "1698"})
+_MYSQL_ERROR = re.compile(r"mysql_real_connect failed: (\d+) (.+)")
+#: Error codes with which a database rejects the user, the password or the name of the database.
+REJECTIONS = frozenset({"1044", "1045", "1049", "1130", "1698"})
 
-OUTSIDE = ObjectHealth(
-    Fact(True, "External", "slurmdbd runs outside of Kubernetes; slurmctld is told where"),
-    slurm=Fact(None, "External", "nobody here asks a slurmdbd outside of Kubernetes"),
-    config=Fact(True, "External", "a slurmdbd outside of Kubernetes has a configuration of its own"),
+EXTERNAL = ObjectHealth(
+    ConditionState(True, "External", "slurmdbd runs outside Kubernetes; its address is written for slurmctld"),
+    slurm=ConditionState(None, "External", "the operator does not connect to a slurmdbd outside Kubernetes"),
+    config=ConditionState(True, "External", "a slurmdbd outside Kubernetes has its own configuration"),
 )
 
 
-def health(of: Accounting, workload: ReplicaStatus | None, observed: bool, output: str = "") -> ObjectHealth:
-    """Conditions of an Accounting; slurmdbd answers when its pod is ready. `output` is what one that is not says."""
-    if of.spec.external:
-        return OUTSIDE
+def health(accounting: Accounting, workload: ReplicaStatus | None, observed: bool, output: str = "") -> ObjectHealth:
+    """Return the health of an Accounting; `output` is the output of a slurmdbd that is not ready."""
+    if accounting.spec.external:
+        return EXTERNAL
     status = workload or ReplicaStatus()
-    found = of_workload(1, status.ready_replicas, status.updated_replicas, observed)
-    answers = Fact(status.ready_replicas > 0, "Answering" if status.ready_replicas else "NotReady")
-    rolled = observed and status.updated_replicas > 0
-    found = found._replace(slurm=answers, config=Fact(rolled, "Loaded" if rolled else "Rolling"))
-    wrong = None if found.ready.value else complaint(of, output)
-    return found._replace(ready=wrong._replace(value=False), degraded=wrong) if wrong else found
+    result = workload_health(1, status.ready_replicas, status.updated_replicas, observed)
+    slurm = ConditionState(status.ready_replicas > 0, "Answering" if status.ready_replicas else "NotReady")
+    rolled_out = observed and status.updated_replicas > 0
+    config = ConditionState(rolled_out, "Loaded" if rolled_out else "Rolling")
+    result = result._replace(slurm=slurm, config=config)
+    problem = None if result.ready.value else find_problem(accounting, output)
+    return result._replace(ready=problem._replace(value=False), degraded=problem) if problem else result
 
 
-def complaint(of: Accounting, output: str) -> Fact | None:
-    """What slurmdbd says against its database or its files; None if nothing."""
-    storage = of.spec.storage_config
-    where = f"{storage.host}:{storage.port}" if storage else "the database"
-    if told := _MYSQL.findall(output):
-        number, said = told[-1]
-        if number not in REFUSALS:
-            return Fact(True, "DatabaseUnreachable", f"slurmdbd cannot reach {where}: {said}; it keeps trying")
+def find_problem(accounting: Accounting, output: str) -> ConditionState | None:
+    """Return the problem with the database or the configuration that slurmdbd reports in its output."""
+    storage = accounting.spec.storage_config
+    database = f"{storage.host}:{storage.port}" if storage else "the database"
+    if errors := _MYSQL_ERROR.findall(output):
+        code, message = errors[-1]
+        if code not in REJECTIONS:
+            text = f"slurmdbd cannot reach {database}: {message}; it keeps trying"
+            return ConditionState(True, "DatabaseUnreachable", text)
         secret = storage.password_key_ref.name if storage else ""
         hint = f"check storageConfig.username, storageConfig.database and the password in Secret {secret}"
-        return Fact(True, "DatabaseRefuses", f"{where} refuses slurmdbd: {said}; {hint}")
-    fatal = words(output) if "fatal: " in output else ""
-    return Fact(True, "Failing", f"slurmdbd ends: {fatal}") if fatal else None
+        return ConditionState(True, "DatabaseRefuses", f"{database} rejects slurmdbd: {message}; {hint}")
+    fatal = summarize_output(output) if "fatal: " in output else ""
+    return ConditionState(True, "Failing", f"slurmdbd exits: {fatal}") if fatal else None

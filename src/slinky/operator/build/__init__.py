@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builders of the Kubernetes objects that several kinds create."""
+"""Builders of manifests that several kinds share. Pure."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frame of every child object: name, owner, labels and annotations. Pure.
+"""Metadata of child objects: name, owner, labels and annotations. Pure.
 
-Labels and annotations of the owner reach its children, then what the spec adds, then ours, which win. What somebody
-else manages on the owner (Helm's marks, the last applied manifest) stays there. Pods in a template get the labels only:
-tools leave their marks in annotations all the time, and each would replace the pods.
+A child gets the labels and annotations of its owner, then those that the spec adds, then the operator's own; later ones
+win. Labels and annotations that tools set on the owner for their own use (Helm, the last applied manifest) are not
+inherited. Pods in a template inherit only labels: tools change annotations often, and every change would replace the
+pods.
 """
 
 from collections.abc import Mapping
@@ -14,45 +15,45 @@ from slinky.api.names import metadata as keys
 from slinky.api.names.child_names import DaemonRole
 from slinky.kube.resource import Resource
 from slinky.kube.types import HasMeta, Key
-from slinky.operator.build.pod_parts import Piece
-from slinky.operator.build.strategic_merge import merged
+from slinky.operator.build.pod_parts import JsonObject
+from slinky.operator.build.strategic_merge import merge
 
-#: Prefixes of labels and annotations that speak of the owner itself and of nothing else.
-PRIVATE = ("kubectl.kubernetes.io/", "meta.helm.sh/", "helm.sh/")
+#: Prefixes of labels and annotations that are not inherited.
+PRIVATE_PREFIXES = ("kubectl.kubernetes.io/", "meta.helm.sh/", "helm.sh/")
 
 
-class HasMarks(Protocol):
-    """Labels and annotations to add."""
+class HasLabels(Protocol):
+    """Labels and annotations that a spec adds."""
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Labels."""
+        """Labels to add."""
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Annotations."""
+        """Annotations to add."""
 
 
-def framed(
+def child_manifest(
     owners: Resource[Any],
     owner: HasMeta,
     role: DaemonRole,
     resource: Resource[Any],
     key: Key,
     *,
-    metadata: HasMarks | None = None,
+    metadata: HasLabels | None = None,
     **sections: Any,
-) -> Piece:
-    """A manifest that belongs to `owner`."""
+) -> JsonObject:
+    """Return the manifest of a child of `owner`."""
     return resource.manifest(
         key,
         metadata={
             "labels": {
-                **_shared(owner.metadata.labels),
+                **_inherited(owner.metadata.labels),
                 **(metadata.labels if metadata else {}),
                 **role.labels(owner.metadata.name),
             },
-            "annotations": {**inherited(owner), **(metadata.annotations if metadata else {})},
+            "annotations": {**inherited_annotations(owner), **(metadata.annotations if metadata else {})},
             "ownerReferences": [owners.owner(owner)],
         },
         **sections,
@@ -65,21 +66,23 @@ def pod_template(
     spec: Mapping[str, Any],
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
-) -> Piece:
-    """A pod of `owner`: a person's part over ours, except that our labels and hashes win."""
+) -> JsonObject:
+    """Return a pod template: the spec's template merged over ours, except that our labels and annotations win."""
     return {
         "metadata": {
-            "labels": {**_shared(owner.metadata.labels), **template.metadata.labels, **labels},
+            "labels": {**_inherited(owner.metadata.labels), **template.metadata.labels, **labels},
             "annotations": {**template.metadata.annotations, **annotations},
         },
-        "spec": merged(spec, template.spec),
+        "spec": merge(spec, template.spec),
     }
 
 
-def inherited(owner: HasMeta) -> dict[str, str]:
-    """Annotations of the owner that its children share."""
-    return {key: value for key, value in _shared(owner.metadata.annotations).items() if key not in keys.NOT_INHERITED}
+def inherited_annotations(owner: HasMeta) -> dict[str, str]:
+    """Return the annotations that children inherit from their owner."""
+    return {
+        key: value for key, value in _inherited(owner.metadata.annotations).items() if key not in keys.NOT_INHERITED
+    }
 
 
-def _shared(marks: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in marks.items() if not key.startswith(PRIVATE)}
+def _inherited(entries: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in entries.items() if not key.startswith(PRIVATE_PREFIXES)}

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that run beside a daemon. Their scripts are constants: nothing a person writes is ever part of one."""
+"""Containers that run beside a daemon. Their scripts are constants and contain no text from a spec. Pure."""
 
 from slinky.api.names import wellknown
-from slinky.operator.build.pod_parts import Piece, mount
+from slinky.operator.build.pod_parts import JsonObject, mount
 
 LOG_VOLUME = "slurm-logfile"
 
-# A pipe left by an earlier container is kept: the daemon may have it open already. `|| :` survives a reader's end.
+# A pipe of an earlier container is kept, because the daemon may have it open. `|| :` continues when `cat` ends.
 _TAIL = """
 trap 'exit 0' TERM
 [ -p "$LOGFILE" ] || { rm -f "$LOGFILE"; mkfifo -m 0777 "$LOGFILE"; }
 while :; do cat "$LOGFILE" & wait $! || :; sleep 1 & wait $!; done
 """
 
-# Files of the kubelet's own begin with two dots and are left out of the sum. One change may need several attempts.
+# The kubelet's own files begin with two dots and are not part of the checksum. `scontrol reconfigure` is repeated until
+# it succeeds.
 _RECONFIGURE = """
 trap 'exit 0' TERM
 sum() { find -L "$1" -maxdepth 1 -type f ! -name '..*' -exec sha256sum {} + | sort | sha256sum; }
@@ -27,8 +28,9 @@ while :; do
 done
 """
 
-# A slurmctld that meets no slurmdbd at its first start dies, and one that meets none later is not registered there.
-# Without any state of its own it waits as long as it takes; with it, half a minute: a cluster can do without slurmdbd.
+# A slurmctld that does not reach slurmdbd at its first start exits, and one that does not reach it later is not
+# registered there. Without saved state the container waits as long as necessary. With saved state it waits half a
+# minute, because a cluster can run without slurmdbd.
 _AWAIT = """
 left=30
 until (: </dev/tcp/"$ACCOUNTING_HOST"/"$ACCOUNTING_PORT") 2>/dev/null; do
@@ -43,8 +45,8 @@ def _shell(script: str) -> list[str]:
     return ["/bin/sh", "-c", script.strip()]
 
 
-def logfile(image: str, daemon: str) -> Piece:
-    """Shows a daemon's log file as its own output."""
+def logfile(image: str, daemon: str) -> JsonObject:
+    """Return the container that prints a daemon's log file."""
     return {
         "name": "logfile",
         "image": image,
@@ -55,8 +57,8 @@ def logfile(image: str, daemon: str) -> Piece:
     }
 
 
-def await_accounting(image: str, host: str, port: int, state: Piece) -> Piece:
-    """Lets slurmctld start once slurmdbd accepts connections."""
+def await_accounting(image: str, host: str, port: int, state: JsonObject) -> JsonObject:
+    """Return the init container that waits until slurmdbd accepts connections."""
     return {
         "name": "await-accounting",
         "image": image,
@@ -70,8 +72,8 @@ def await_accounting(image: str, host: str, port: int, state: Piece) -> Piece:
     }
 
 
-def reconfigure(image: str, *mounts: Piece) -> Piece:
-    """Makes every daemon read its configuration again once the files have changed."""
+def reconfigure(image: str, *mounts: JsonObject) -> JsonObject:
+    """Return the container that runs `scontrol reconfigure` when the configuration files change."""
     return {
         "name": "reconfigure",
         "image": image,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person's container or pod, merged over the one that the operator builds.
+"""Merges a container or pod spec that a person wrote over the one that the operator builds. Pure.
 
-The rules are those of a strategic merge: mappings merge by key, the lists of `IDENTITY` by what names their items, and
-other lists are replaced. Nothing (null, empty text, empty list, empty mapping) leaves what is there; false and 0 are
-values and count. Pure.
+The rules are those of a strategic merge patch: mappings merge by key, the lists in `MERGE_KEYS` by the key of their
+items, and other lists are replaced. An empty value (null, empty text, list or mapping) keeps what the operator built;
+false and 0 are values and replace it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from typing import Any
 
 Tree = Mapping[str, Any]
 
-#: Lists whose items have a name, by field; items of the same name merge.
-IDENTITY = {
+#: The key by which the items of a list are merged, by the field of the list.
+MERGE_KEYS = {
     "containers": "name",
     "initContainers": "name",
     "volumes": "name",
@@ -26,9 +26,10 @@ IDENTITY = {
     "resourceClaims": "name",
     "claims": "name",
 }
-#: Lists that grow: what is built comes first, then what was asked for.
-GROWING = frozenset({"args", "tolerations", "searches", "sources"})
-#: What there can be only one of, by field; naming another one replaces it and keeps the rest, such as thresholds.
+#: Lists that are concatenated: first the operator's items, then the person's.
+APPENDED = frozenset({"args", "tolerations", "searches", "sources"})
+#: Keys of which only one may be set, by the field that contains them. Setting another one replaces it and keeps the
+#: rest, such as thresholds.
 HANDLERS = frozenset({"httpGet", "tcpSocket", "exec", "grpc", "sleep"})
 ONE_OF = {
     **dict.fromkeys(("startupProbe", "livenessProbe", "readinessProbe", "preStop", "postStart"), HANDLERS),
@@ -36,46 +37,48 @@ ONE_OF = {
 }
 
 
-def merged(built: Tree, asked: Tree) -> dict[str, Any]:
-    """`asked` over `built`; neither is changed."""
+def merge(built: Tree, override: Tree) -> dict[str, Any]:
+    """Return `override` merged over `built`; neither is changed."""
     result = dict(built)
-    for key, value in asked.items():
-        if not _nothing(value):
-            result[key] = _joined(key, result[key], value) if key in result else value
+    for key, value in override.items():
+        if not _is_empty(value):
+            result[key] = _merge_values(key, result[key], value) if key in result else value
     return result
 
 
-def _nothing(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, str | Sequence | Mapping) and not value)
 
 
-def _joined(key: str, built: Any, asked: Any) -> Any:
-    if isinstance(built, Mapping) and isinstance(asked, Mapping):
-        return merged(_making_room(key, built, asked), asked)
-    if isinstance(built, list) and isinstance(asked, list):
-        if key in IDENTITY:
-            return _by_name(key, built, asked)
-        if key in GROWING:
-            return [*built, *(item for item in asked if key == "args" or item not in built)]
-    return asked
+def _merge_values(key: str, built: Any, override: Any) -> Any:
+    if isinstance(built, Mapping) and isinstance(override, Mapping):
+        return merge(_without_replaced(key, built, override), override)
+    if isinstance(built, list) and isinstance(override, list):
+        if key in MERGE_KEYS:
+            return _merge_items(key, built, override)
+        if key in APPENDED:
+            return [*built, *(item for item in override if key == "args" or item not in built)]
+    return override
 
 
-def _making_room(key: str, built: Tree, asked: Tree) -> Tree:
-    """`built` without what `asked` takes the place of."""
-    if key == "volumes":  # of one kind, so that sources can be added to it
-        same = (built.keys() & asked.keys()) - {"name"}
-        return built if same or asked.keys() <= {"name"} else {"name": built["name"]}
-    rivals = ONE_OF.get(key, frozenset())
-    return {name: value for name, value in built.items() if name not in rivals} if rivals & asked.keys() else built
+def _without_replaced(key: str, built: Tree, override: Tree) -> Tree:
+    """Return `built` without the keys that `override` excludes."""
+    if key == "volumes":  # a volume of the same type is merged, so that sources can be added to it
+        same = (built.keys() & override.keys()) - {"name"}
+        return built if same or override.keys() <= {"name"} else {"name": built["name"]}
+    exclusive = ONE_OF.get(key, frozenset())
+    if not exclusive & override.keys():
+        return built
+    return {name: value for name, value in built.items() if name not in exclusive}
 
 
-def _by_name(key: str, built: Sequence[Any], asked: Sequence[Any]) -> list[Any]:
-    result, name = list(built), IDENTITY[key]
-    places = {item.get(name): place for place, item in enumerate(built)}
-    for item in asked:
-        place = places.get(item.get(name))
-        if place is None:
+def _merge_items(key: str, built: Sequence[Any], override: Sequence[Any]) -> list[Any]:
+    result, merge_key = list(built), MERGE_KEYS[key]
+    positions = {item.get(merge_key): position for position, item in enumerate(built)}
+    for item in override:
+        position = positions.get(item.get(merge_key))
+        if position is None:
             result.append(item)
         else:
-            result[place] = merged(_making_room(key, result[place], item), item)
+            result[position] = merge(_without_replaced(key, result[position], item), item)
     return result

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Controller: slurmctld, its configuration, its names."""
+"""The kind Controller: slurmctld, its configuration and its Services."""

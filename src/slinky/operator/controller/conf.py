@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """slurm.conf and cgroup.conf of a cluster. Pure.
 
-Everything a person can write (extraConf, partition lines, host names) goes through `slinky.slurm.conf`, which checks
-each value and reads the result back; what it refuses is a `ConfError` with a sentence for the status.
+All text that a person can write (extraConf, partition lines, host names) goes through `slinky.slurm.conf`, which checks
+each value and parses the result back. It raises `ConfError` with a message for the status.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,113 +17,119 @@ from slinky.slurm import conf
 
 LineT = TypeVar("LineT", conf.NodeSetLine, conf.PartitionLine)
 
-#: Slurm wants to know how many nodes may ever join; room for more costs little.
-LEAST_NODES = 1024
-#: An option that means nothing to slurmctld and that it reports with the rest of what it has loaded.
-MARK = "slinky_generation="
+#: Smallest MaxNodeCount; Slurm allocates for this many nodes, and a reserve costs little.
+MIN_NODE_COUNT = 1024
+#: A SlurmctldParameters option that slurmctld ignores, and reports with the configuration that it has loaded.
+GENERATION_OPTION = "slinky_generation="
 
 
 def slurm_conf(
-    of: Controller,
+    controller: Controller,
     accounting: Accounting | None,
     node_sets: Iterable[NodeSet],
     files: Files,
-    mark: str = "",
+    generation: str = "",
     *,
     jwks: bool = False,
 ) -> str:
-    """The file that slurmctld reads and hands to everybody else; `mark` says which generation it is, `jwks` that there
-    is a document of keys beside it.
-    """
-    # One that is being deleted stays until its last job has ended: a job cannot live without its partition.
-    sets = sorted(node_sets, key=lambda found: found.metadata.name)
+    """Return slurm.conf; `generation` is the id of the configuration, `jwks` tells that it has a JWKS document."""
+    spec = controller.spec
+    # A NodeSet that is being deleted stays in the file until its last job has ended: a job needs its partition.
+    sets = sorted(node_sets, key=lambda node_set: node_set.metadata.name)
     text = conf.SlurmConf(
-        cluster_name=of.cluster_name,
-        controllers=_controllers(of),
-        slurmctld_port=of.port if of.spec.external else wellknown.SLURMCTLD_PORT,
-        slurmctld_address=_address(of),
-        state_save_location=None if of.spec.external else of.state_folder,
+        cluster_name=controller.cluster_name,
+        controllers=_controllers(controller),
+        slurmctld_port=controller.port if spec.external else wellknown.SLURMCTLD_PORT,
+        slurmctld_address=_address(controller),
+        state_save_location=None if spec.external else controller.state_folder,
         slurmd_spool_dir=wellknown.SPOOL,
-        max_node_count=None if of.spec.external else _room(sets),
+        max_node_count=None if spec.external else _max_node_count(sets),
         slurmctld_log=f"{wellknown.LOGS}/slurmctld.log",
         sched_log=f"{wellknown.LOGS}/slurmctld.log",
         slurmd_log=f"{wellknown.LOGS}/slurmd.log",
-        auth_alt_parameters=_jwt(of, jwks),
-        slurmctld_parameters=_parameters(of, mark),
-        metrics=of.spec.metrics.enabled,
+        auth_alt_parameters=_auth_alt_parameters(controller, jwks),
+        slurmctld_parameters=_slurmctld_parameters(controller, generation),
+        metrics=spec.metrics.enabled,
         accounting_host=accounting.host if accounting else None,
         accounting_port=accounting.port if accounting else wellknown.SLURMDBD_PORT,
         prolog=files.prolog,
         epilog=files.epilog,
         prolog_slurmctld=tuple(f"{wellknown.ETC}/{name}" for name in files.prolog_slurmctld),
         epilog_slurmctld=tuple(f"{wellknown.ETC}/{name}" for name in files.epilog_slurmctld),
-        node_sets=() if of.spec.external else tuple(_node_set(found) for found in sets),
-        partitions=() if of.spec.external else tuple(_partition(s) for s in sets if s.spec.partition.enabled),
-        extra=of.spec.extra_conf,
+        node_sets=() if spec.external else tuple(_node_set_line(node_set) for node_set in sets),
+        partitions=() if spec.external else tuple(_partition_line(s) for s in sets if s.spec.partition.enabled),
+        extra=spec.extra_conf,
     ).render()
-    if wrong := conf.find_problems(text):
-        raise conf.ConfError("; ".join(wrong))
+    if problems := conf.find_problems(text):
+        raise conf.ConfError("; ".join(problems))
     return text
 
 
-def config_data(of: Controller, slurm: str, files: Files, jwks: str = "") -> Mapping[str, str]:
-    """What the ConfigMap holds; a site's own cgroup.conf replaces ours."""
-    if of.spec.external:
+def config_data(controller: Controller, slurm: str, files: Files, jwks: str = "") -> Mapping[str, str]:
+    """Return the data of the ConfigMap; a site's own cgroup.conf replaces the operator's."""
+    if controller.spec.external:
         return {wellknown.SLURM_CONF: slurm}
-    own = {} if wellknown.CGROUP_CONF in files.config else {wellknown.CGROUP_CONF: conf.CgroupConf().render()}
+    cgroup = {} if wellknown.CGROUP_CONF in files.config else {wellknown.CGROUP_CONF: conf.CgroupConf().render()}
     keys = {wellknown.JWKS: jwks} if jwks else {}
-    return {**files.copied, wellknown.SLURM_CONF: slurm, **own, **keys}
+    return {**files.copied, wellknown.SLURM_CONF: slurm, **cgroup, **keys}
 
 
-def loaded_mark(parameters: Iterable[str]) -> str:
-    """Which generation a slurmctld with these SlurmctldParameters runs; empty for one without a mark."""
-    return next((found.removeprefix(MARK) for found in parameters if found.startswith(MARK)), "")
+def loaded_generation(parameters: Iterable[str]) -> str:
+    """Return the generation in the SlurmctldParameters that slurmctld reports; empty if there is none."""
+    prefix = GENERATION_OPTION
+    return next((parameter.removeprefix(prefix) for parameter in parameters if parameter.startswith(prefix)), "")
 
 
-def _parameters(of: Controller, mark: str) -> tuple[str, ...]:
-    if of.spec.external:
+def _slurmctld_parameters(controller: Controller, generation: str) -> tuple[str, ...]:
+    if controller.spec.external:
         return ()
-    return ("enable_configless", "reconfig_on_restart", *((f"{MARK}{mark}",) if mark else ()))
+    option = (f"{GENERATION_OPTION}{generation}",) if generation else ()
+    return ("enable_configless", "reconfig_on_restart", *option)
 
 
-def _address(of: Controller) -> str | None:
-    """The Service, by which clients find whoever is in charge. They call it at slurmctld's own port: where the Service
-    has another one, they are left to ask the controllers themselves.
+def _address(controller: Controller) -> str | None:
+    """Return the Service, through which clients find the active slurmctld.
+
+    Clients connect to the Service with slurmctld's own port. If the Service has another port, they have to try the
+    controllers one by one.
     """
-    return None if of.spec.external or of.port != wellknown.SLURMCTLD_PORT else of.host
+    if controller.spec.external or controller.port != wellknown.SLURMCTLD_PORT:
+        return None
+    return controller.host
 
 
-def _controllers(of: Controller) -> tuple[conf.SlurmctldHost, ...]:
-    if of.spec.external:
-        return (conf.SlurmctldHost(of.host),)
-    return tuple(conf.SlurmctldHost(pod, of.pod_address(pod)) for pod in of.pod_names)
+def _controllers(controller: Controller) -> tuple[conf.SlurmctldHost, ...]:
+    if controller.spec.external:
+        return (conf.SlurmctldHost(controller.host),)
+    return tuple(conf.SlurmctldHost(pod, controller.pod_address(pod)) for pod in controller.pod_names)
 
 
-def _jwt(of: Controller, jwks: bool) -> tuple[str, ...]:
-    key = (f"jwt_key={wellknown.ETC}/{wellknown.JWT_KEY}",) if of.spec.jwt_key else ()
+def _auth_alt_parameters(controller: Controller, jwks: bool) -> tuple[str, ...]:
+    key = (f"jwt_key={wellknown.ETC}/{wellknown.JWT_KEY}",) if controller.spec.jwt_key else ()
     return (*key, f"jwks={wellknown.ETC}/{wellknown.JWKS}") if jwks else key
 
 
-def _room(sets: Iterable[NodeSet]) -> int:
-    wanted = sum(max(found.spec.replicas, found.status.desired) for found in sets)
-    room = LEAST_NODES
-    while room < 2 * wanted:
-        room *= 2
-    return room
+def _max_node_count(node_sets: Iterable[NodeSet]) -> int:
+    nodes = sum(max(node_set.spec.replicas, node_set.status.desired) for node_set in node_sets)
+    count = MIN_NODE_COUNT
+    while count < 2 * nodes:
+        count *= 2
+    return count
 
 
-def _node_set(of: NodeSet) -> conf.NodeSetLine:
-    return _blamed(of, conf.NodeSetLine(of.slurm_name, feature=of.slurm_name))
+def _node_set_line(node_set: NodeSet) -> conf.NodeSetLine:
+    return _checked(node_set, conf.NodeSetLine(node_set.slurm_name, feature=node_set.slurm_name))
 
 
-def _partition(of: NodeSet) -> conf.PartitionLine:
-    return _blamed(of, conf.PartitionLine(of.slurm_name, of.slurm_name, of.spec.partition.config))
+def _partition_line(node_set: NodeSet) -> conf.PartitionLine:
+    line = conf.PartitionLine(node_set.slurm_name, node_set.slurm_name, node_set.spec.partition.config)
+    return _checked(node_set, line)
 
 
-def _blamed(of: NodeSet, found: LineT) -> LineT:
-    """A line whose fault, if it has one, is put down to its NodeSet: the sentence stands on the Controller."""
+def _checked(node_set: NodeSet, line: LineT) -> LineT:
+    """Return the line; an error names the NodeSet, because the message appears on the Controller."""
     try:
-        found.to_line()
+        line.to_line()
     except conf.ConfError as error:
-        raise conf.ConfError(f"NodeSet {of.metadata.name}: {error}") from error
-    return found
+        raise conf.ConfError(f"NodeSet {node_set.metadata.name}: {error}") from error
+    return line

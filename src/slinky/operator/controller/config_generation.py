@@ -1,141 +1,148 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generations of a configuration, and which of them slurmctld is to run. Pure.
+"""Generations of a configuration, and the choice of the one that slurmctld runs. Pure.
 
-Every different set of files is a generation with a number. It is tried before it is used, remembered as loaded once the
-slurmctld in charge says so, and taken back if slurmctld does not come up with it. A verdict belongs to the files: the
-same ones are never judged twice, and an edit makes others.
+Every different set of files is a generation with a number. It is tried before it is used, marked as loaded when the
+active slurmctld reports it, and rolled back if slurmctld fails with it. The state of a generation belongs to its files:
+the same files are never tried twice, and an edit creates another generation.
 """
 
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-#: How many generations are kept to be looked at, besides those in use.
+#: Generations that are kept besides those in use, so that people can look at them.
 KEPT = 5
 
 
 class GenerationState(StrEnum):
     """What is known of a generation."""
 
-    UNTRIED = "untried"  # its trial is not over
-    GOOD = "good"  # a throwaway slurmctld started with it
-    UNKNOWN = "unknown"  # it could not be tried, which is no reason to refuse it
-    BAD = "bad"  # a throwaway slurmctld ended with it
-    LOADED = "loaded"  # the slurmctld in charge has run it
-    FAILED = "failed"  # slurmctld did not come up with it
+    UNTRIED = "untried"  # the trial has not ended
+    GOOD = "good"  # a trial slurmctld started with it
+    UNKNOWN = "unknown"  # the trial was not possible, which does not prevent its use
+    BAD = "bad"  # a trial slurmctld exited with a fatal error
+    LOADED = "loaded"  # the active slurmctld has run it
+    FAILED = "failed"  # the active slurmctld crashed with it
 
 
 USABLE = frozenset({GenerationState.GOOD, GenerationState.UNKNOWN, GenerationState.LOADED})
 
 
 class Generation(NamedTuple):
-    """One set of files."""
+    """One set of files, with its state and the message that explains the state."""
 
     number: int
     digest: str
     data: Mapping[str, str]
-    verdict: GenerationState = GenerationState.UNTRIED
-    words: str = ""
-    made: float = 0.0
+    state: GenerationState = GenerationState.UNTRIED
+    message: str = ""
+    created: float = 0.0
 
     @property
-    def mark(self) -> str:
-        """What the files say of themselves, and slurmctld of the files it runs."""
-        return mark(self.number, self.digest)
+    def id(self) -> str:
+        """The id in the files, which slurmctld reports for the files that it has loaded."""
+        return generation_id(self.number, self.digest)
 
 
-class Past(NamedTuple):
-    """What is remembered: the generations, which one is used since when, and which one last ran."""
+class GenerationHistory(NamedTuple):
+    """The recorded generations, the id of the one in use and since when, and the id of the last one that was loaded."""
 
     generations: tuple[Generation, ...] = ()
     used: str = ""
-    good: str = ""
-    since: float = 0.0
+    last_loaded: str = ""
+    used_since: float = 0.0
 
-    def find(self, wanted: str) -> Generation | None:
-        """The generation with this mark."""
-        return next((found for found in self.generations if found.mark == wanted), None)
+    def find(self, generation: str) -> Generation | None:
+        """Return the generation with this id."""
+        return next((record for record in self.generations if record.id == generation), None)
 
-    def same(self, digest: str) -> Generation | None:
-        """The generation of these very files."""
-        return next((found for found in self.generations if found.digest == digest), None)
+    def find_digest(self, digest: str) -> Generation | None:
+        """Return the generation with exactly these files."""
+        return next((record for record in self.generations if record.digest == digest), None)
 
     @property
-    def next(self) -> int:
-        """The number of a new one."""
-        return max((found.number for found in self.generations), default=0) + 1
+    def next_number(self) -> int:
+        """The number of a new generation."""
+        return max((record.number for record in self.generations), default=0) + 1
 
 
 class Observation(NamedTuple):
     """What was observed now."""
 
-    tried: GenerationState | None = None
-    tried_words: str = ""
-    loaded: str | None = None  # the mark that slurmctld reports
-    crashed: str | None = None  # how slurmctld ended, if it keeps ending with the generation in use
+    trial: GenerationState | None = None  # the result of the trial, if it has ended
+    trial_message: str = ""
+    loaded: str | None = None  # the generation that slurmctld reports
+    crash: str | None = None  # the error of a slurmctld that keeps crashing with the generation in use
     now: float = 0.0
-    patience: float = 0.0  # how long a trial may take
+    trial_timeout: float = 0.0
 
 
 class Decision(NamedTuple):
-    """What is wanted, what slurmctld is to run (None: nothing yet), which one last ran, and records that changed."""
+    """The wanted generation, the one to run (None: none yet), the last loaded one, and records that have changed."""
 
     wanted: Generation
     used: Generation | None
-    good: str
+    last_loaded: str
     changed: tuple[Generation, ...] = ()
 
     @property
-    def trying(self) -> bool:
-        """A trial has to be going on."""
-        return self.wanted.verdict is GenerationState.UNTRIED
+    def trial_needed(self) -> bool:
+        """Whether a trial of the wanted generation has to run."""
+        return self.wanted.state is GenerationState.UNTRIED
 
 
-def mark(number: int, digest: str) -> str:
-    """Number and digest as one word."""
+def generation_id(number: int, digest: str) -> str:
+    """Return the id of a generation."""
     return f"{number}-{digest}"
 
 
-def decide(wanted: Generation, past: Past, seen: Observation) -> Decision:
-    """Judge what can be judged, and choose."""
-    used, good = past.find(past.used), past.good
-    if used is not None and seen.loaded == used.mark:
-        used, good = used._replace(verdict=GenerationState.LOADED, words=""), used.mark
-    elif used is not None and seen.crashed is not None and _to_blame(used, past):
-        used = used._replace(verdict=GenerationState.FAILED, words=seen.crashed)
+def decide(wanted: Generation, history: GenerationHistory, observation: Observation) -> Decision:
+    """Update the states of the used and the wanted generation, and choose the one to run."""
+    used, last_loaded = history.find(history.used), history.last_loaded
+    if used is not None and observation.loaded == used.id:
+        used, last_loaded = used._replace(state=GenerationState.LOADED, message=""), used.id
+    elif used is not None and observation.crash is not None and _can_roll_back(used, history):
+        used = used._replace(state=GenerationState.FAILED, message=observation.crash)
     if used is not None and used.digest == wanted.digest:
         wanted = used
-    wanted = _judged(wanted, seen)
-    chosen = wanted if wanted.verdict in USABLE else _fallback(used, past)
-    changed = {found.mark: found for found in (used, wanted) if found is not None and past.find(found.mark) != found}
-    return Decision(wanted, chosen, good, tuple(changed.values()))
+    wanted = _with_trial_result(wanted, observation)
+    chosen = wanted if wanted.state in USABLE else _fallback(used, history)
+    changed = {
+        record.id: record for record in (used, wanted) if record is not None and history.find(record.id) != record
+    }
+    return Decision(wanted, chosen, last_loaded, tuple(changed.values()))
 
 
-def superfluous(past: Past, decision: Decision) -> list[Generation]:
-    """Generations that need not be kept."""
-    needed = {decision.wanted.mark, decision.used.mark if decision.used else "", decision.good, past.used}
-    others = sorted((found for found in past.generations if found.mark not in needed), key=lambda found: -found.number)
-    return others[KEPT:]
+def unneeded_generations(history: GenerationHistory, decision: Decision) -> list[Generation]:
+    """Return the generations that can be deleted."""
+    used = decision.used.id if decision.used else ""
+    needed = {decision.wanted.id, used, decision.last_loaded, history.used}
+    others = (record for record in history.generations if record.id not in needed)
+    return sorted(others, key=lambda record: -record.number)[KEPT:]
 
 
-def _to_blame(used: Generation, past: Past) -> bool:
-    """A generation that has run before is not the cause, and without another one nothing is won by blaming it."""
+def _can_roll_back(used: Generation, history: GenerationHistory) -> bool:
+    """Return whether a crash is attributed to the used generation.
+
+    A generation that was loaded before is not the cause, and without another loaded generation there is nothing to
+    return to.
+    """
     return (
-        used.verdict is not GenerationState.LOADED
-        and past.good not in {"", used.mark}
-        and past.find(past.good) is not None
+        used.state is not GenerationState.LOADED
+        and history.last_loaded not in {"", used.id}
+        and history.find(history.last_loaded) is not None
     )
 
 
-def _judged(wanted: Generation, seen: Observation) -> Generation:
-    if wanted.verdict is not GenerationState.UNTRIED:
+def _with_trial_result(wanted: Generation, observation: Observation) -> Generation:
+    if wanted.state is not GenerationState.UNTRIED:
         return wanted
-    if seen.tried is not None:
-        return wanted._replace(verdict=seen.tried, words=seen.tried_words)
-    if seen.now - wanted.made >= seen.patience:
-        return wanted._replace(verdict=GenerationState.UNKNOWN, words="the trial did not end in time")
+    if observation.trial is not None:
+        return wanted._replace(state=observation.trial, message=observation.trial_message)
+    if observation.now - wanted.created >= observation.trial_timeout:
+        return wanted._replace(state=GenerationState.UNKNOWN, message="the trial did not end in time")
     return wanted
 
 
-def _fallback(used: Generation | None, past: Past) -> Generation | None:
-    return used if used is not None and used.verdict in USABLE else past.find(past.good)
+def _fallback(used: Generation | None, history: GenerationHistory) -> Generation | None:
+    return used if used is not None and used.state in USABLE else history.find(history.last_loaded)

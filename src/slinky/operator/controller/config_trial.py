@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The throwaway slurmctld that a configuration is tried in: a pod that ends within a minute. Pure.
+"""The pod that tries a configuration: a temporary slurmctld that ends within a minute. Pure.
 
-It runs the same image with the same files, an empty state and keys of its own that no other daemon knows, so that
-nothing outside takes notice of it. Only one end means that the files are bad: slurmctld stopped with a fatal error.
+It runs the same image with the same files, an empty state, and keys of its own that no other daemon knows, so that no
+other daemon is affected. Only a fatal error of slurmctld means that the files are bad; any other failure of the pod
+leaves the result unknown.
 """
 
 from typing import Any
@@ -12,25 +13,40 @@ from slinky.api.names import metadata, wellknown
 from slinky.api.names.child_names import SLURMCTLD, DaemonRole
 from slinky.kube.types import Key
 from slinky.kube.views import PODS, Unstructured
-from slinky.operator.build.child_metadata import framed
-from slinky.operator.build.images import Images
-from slinky.operator.build.pod_parts import Piece, config_source, memory, mount, projected
+from slinky.operator.build.child_metadata import child_manifest
+from slinky.operator.build.pod_parts import (
+    Images,
+    JsonObject,
+    config_source,
+    memory_volume,
+    mount,
+    projected_volume,
+)
 from slinky.operator.controller.config_generation import Generation, GenerationState
 from slinky.operator.controller.files import Files
-from slinky.operator.framework.crash_message import placed, words
+from slinky.operator.framework.crash_message import summarize_output, with_location
 
 TRIAL = DaemonRole("slurmctld-trial", SLURMCTLD.component)
-#: Seconds that slurmctld may take to start, and that the whole pod may take once it is scheduled.
-STARTS, DEADLINE = 60, 300
-#: How the script ends when slurmctld has refused the files; any other failure says nothing about them.
-REFUSED = 3
-#: What of a person's pod the trial shares: where it may run, and with what rights to pull images.
-SHARED = ("imagePullSecrets", "nodeSelector", "tolerations", "priorityClassName", "runtimeClassName", "schedulerName")
-#: Kinds of a person's volumes that can be mounted twice without effect.
-HARMLESS = frozenset({"configMap", "secret", "projected", "downwardAPI", "emptyDir", "image"})
+#: Seconds that slurmctld may take to start.
+START_TIMEOUT = 60
+#: Seconds that the pod may take once it is scheduled.
+POD_DEADLINE = 300
+#: Exit code of the script when slurmctld has rejected the files.
+EXIT_REJECTED = 3
+#: Fields of the person's pod template that the trial pod shares: where it may run, and how it pulls images.
+SHARED_FIELDS = (
+    "imagePullSecrets",
+    "nodeSelector",
+    "tolerations",
+    "priorityClassName",
+    "runtimeClassName",
+    "schedulerName",
+)
+#: Types of the person's volumes that a second pod can mount without side effects.
+SHAREABLE_VOLUMES = frozenset({"configMap", "secret", "projected", "downwardAPI", "emptyDir", "image"})
 
-# What the real daemon shares with others is set aside: its name and place, its state, how it proves itself, and whom it
-# reports to. Lines keep their numbers, since slurmctld names them.
+# The script replaces the settings that the real daemon shares with others: name and address, state, authentication,
+# and the programs and databases that it calls. Lines keep their numbers, because slurmctld names them in errors.
 _SCRIPT = r"""
 umask 077
 cp -L /candidate/* /etc/slurm/
@@ -49,14 +65,14 @@ ready() {
     exec 3<>/dev/tcp/127.0.0.1/6817 && printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3 && IFS= read -r -t 5 answer <&3 &&
         [[ $answer == HTTP/*\ 20* ]]
 }
-for ((left = STARTS; left > 0; left--)); do
+for ((left = START_TIMEOUT; left > 0; left--)); do
     (ready) 2>/dev/null && exit 0
     kill -0 "$daemon" 2>/dev/null || break
     sleep 1
 done
 cat /tmp/output
 grep -E ' (error|fatal): ' /tmp/output | tail -n 25 | cut -c -300 >/dev/termination-log
-((left > 0)) && grep -q ' fatal: ' /tmp/output && exit REFUSED
+((left > 0)) && grep -q ' fatal: ' /tmp/output && exit EXIT_REJECTED
 exit 4
 """
 
@@ -68,23 +84,23 @@ _RESTRICTED = {
 
 
 def script() -> str:
-    """What the pod runs; nothing a person writes is part of it."""
-    return _SCRIPT.strip().replace("STARTS", str(STARTS)).replace("REFUSED", str(REFUSED))
+    """Return the script of the pod; it contains no text from a spec."""
+    return _SCRIPT.strip().replace("START_TIMEOUT", str(START_TIMEOUT)).replace("EXIT_REJECTED", str(EXIT_REJECTED))
 
 
-def key(of: Controller, generation: Generation) -> Key:
-    """The trial's pod."""
-    return Key(of.metadata.namespace, f"{of.metadata.name}-trial-{generation.number}")
+def pod_key(controller: Controller, generation: Generation) -> Key:
+    """Return namespace and name of the trial pod."""
+    return Key(controller.metadata.namespace, f"{controller.metadata.name}-trial-{generation.number}")
 
 
-def pod(of: Controller, generation: Generation, config_name: str, files: Files, images: Images) -> Piece:
-    """The pod that tries a generation."""
-    asked = of.spec.template.spec
-    theirs = [volume for volume in asked.get("volumes") or () if HARMLESS & volume.keys()]
+def pod(controller: Controller, generation: Generation, config_name: str, files: Files, images: Images) -> JsonObject:
+    """Return the pod that tries a generation."""
+    template = controller.spec.template.spec
+    volumes = [volume for volume in template.get("volumes") or () if SHAREABLE_VOLUMES & volume.keys()]
     spec = {
-        **{field: asked[field] for field in SHARED if asked.get(field)},
+        **{field: template[field] for field in SHARED_FIELDS if template.get(field)},
         "restartPolicy": "Never",
-        "activeDeadlineSeconds": DEADLINE,
+        "activeDeadlineSeconds": POD_DEADLINE,
         "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -95,45 +111,45 @@ def pod(of: Controller, generation: Generation, config_name: str, files: Files, 
             "fsGroup": wellknown.SLURM_ID,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(of, {volume["name"] for volume in theirs}, images)],
+        "containers": [_container(controller, {volume["name"] for volume in volumes}, images)],
         "volumes": [
-            projected("candidate", 0o640, [config_source(config_name), *files.sources()]),
-            *(memory(name) for name in ("slurm-etc", "run", "tmp")),
-            *theirs,
+            projected_volume("candidate", 0o640, [config_source(config_name), *files.sources()]),
+            *(memory_volume(name) for name in ("slurm-etc", "run", "tmp")),
+            *volumes,
         ],
     }
-    made = framed(CONTROLLERS, of, TRIAL, PODS, key(of, generation), spec=spec)
-    made["metadata"]["annotations"][metadata.CONFIG_GENERATION] = generation.mark
-    return made
+    manifest = child_manifest(CONTROLLERS, controller, TRIAL, PODS, pod_key(controller, generation), spec=spec)
+    manifest["metadata"]["annotations"][metadata.CONFIG_GENERATION] = generation.id
+    return manifest
 
 
-def verdict(found: Unstructured, generation: Generation) -> tuple[GenerationState, str] | None:
-    """What a trial showed; None while it goes on."""
-    phase = (found.status or {}).get("phase")
+def trial_result(pod: Unstructured, generation: Generation) -> tuple[GenerationState, str] | None:
+    """Return the result of a trial and its message; None while the pod runs."""
+    phase = (pod.status or {}).get("phase")
     if phase == "Succeeded":
         return GenerationState.GOOD, ""
     if phase != "Failed":
         return None
-    statuses = (found.status or {}).get("containerStatuses", ())
-    ended: dict[str, Any] = next(
+    statuses = (pod.status or {}).get("containerStatuses", ())
+    terminated: dict[str, Any] = next(
         (s["state"]["terminated"] for s in statuses if s.get("state", {}).get("terminated")), {}
     )
-    said = placed(words(ended.get("message", "")), generation.data)
-    if ended.get("exitCode") == REFUSED and said:
-        return GenerationState.BAD, said
-    reason = (found.status or {}).get("reason") or f"exit {ended.get('exitCode', 'unknown')}"
-    return GenerationState.UNKNOWN, f"the trial could not be carried out: {reason}"
+    message = with_location(summarize_output(terminated.get("message", "")), generation.data)
+    if terminated.get("exitCode") == EXIT_REJECTED and message:
+        return GenerationState.BAD, message
+    reason = (pod.status or {}).get("reason") or f"exit {terminated.get('exitCode', 'unknown')}"
+    return GenerationState.UNKNOWN, f"the trial was not possible: {reason}"
 
 
-def _container(of: Controller, volumes: set[str], images: Images) -> Piece:
-    asked = of.spec.slurmctld
-    mounts = [found for found in asked.get("volumeMounts") or () if found.get("name") in volumes]
+def _container(controller: Controller, volumes: set[str], images: Images) -> JsonObject:
+    slurmctld = controller.spec.slurmctld
+    mounts = [entry for entry in slurmctld.get("volumeMounts") or () if entry.get("name") in volumes]
     return {
         "name": "slurmctld",
-        "image": asked.get("image") or images.of("slurmctld"),
-        **({"imagePullPolicy": asked["imagePullPolicy"]} if asked.get("imagePullPolicy") else {}),
+        "image": slurmctld.get("image") or images.image_for("slurmctld"),
+        **({"imagePullPolicy": slurmctld["imagePullPolicy"]} if slurmctld.get("imagePullPolicy") else {}),
         "command": ["/bin/bash", "-c", script()],
-        "env": list(asked.get("env") or ()),
+        "env": list(slurmctld.get("env") or ()),
         "securityContext": _RESTRICTED,
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
         "volumeMounts": [

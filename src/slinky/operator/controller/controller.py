@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Glue: reads what a Controller refers to, carries out its plan, writes its status."""
+"""Reconciles Controllers: reads what a Controller refers to, carries out its plan, writes its status."""
 
 import asyncio
 
@@ -11,30 +11,31 @@ from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import STATEFUL_SETS, Pod
 from slinky.operator.controller.config_generation import Decision, GenerationState
-from slinky.operator.controller.files import Files, files, referenced
-from slinky.operator.controller.generation_store import GenerationStore, Story
+from slinky.operator.controller.files import Files, collect_files, referenced_config_maps
+from slinky.operator.controller.generation_store import ConfigState, GenerationStore
 from slinky.operator.controller.plan import ControllerInputs, plan
-from slinky.operator.controller.rollout import next_turn
-from slinky.operator.controller.status import health
+from slinky.operator.controller.rollout import next_pod_to_replace
+from slinky.operator.controller.status import external_health, health
 from slinky.operator.framework import orphans, references
-from slinky.operator.framework.conditions import Fact
+from slinky.operator.framework.conditions import ConditionState
 from slinky.operator.framework.context import Context
-from slinky.operator.framework.deletion_order import OrderedReconciler, workers
+from slinky.operator.framework.deletion_order import OrderedReconciler, remaining_workers
+from slinky.operator.framework.pods import delete_pod
 from slinky.operator.framework.reconciler import ReconcileResult
-from slinky.operator.framework.references import users
-from slinky.operator.keys.jwt_keyring import Ring
+from slinky.operator.framework.references import referrers
+from slinky.operator.keys.jwt_keyring import JwtKeyRing
 from slinky.operator.metrics import WRITES
 from slinky.operator.slurm.clusters import Clusters
-from slinky.slurm import ObjectKind as What
+from slinky.slurm import ObjectKind
 
-#: Seconds between looks at a configuration that is tried or being loaded.
-LOOK = 3.0
-#: What is said of a generation that gets a verdict: reason, words, and whether it is a warning.
+#: Seconds between looks at a configuration that is tried or loaded.
+RECHECK_SECONDS = 3.0
+#: Events about generations: reason, text, and whether the event is a warning.
 EVENTS = {
     GenerationState.UNKNOWN: ("ConfigUntried", "is used without a trial", False),
-    GenerationState.BAD: ("ConfigRefused", "is not used, since slurmctld refuses it", True),
-    GenerationState.LOADED: ("ConfigLoaded", "is what slurmctld runs now", False),
-    GenerationState.FAILED: ("ConfigRolledBack", "is taken back, since slurmctld fails with it", True),
+    GenerationState.BAD: ("ConfigRefused", "is not used, because slurmctld rejects it", True),
+    GenerationState.LOADED: ("ConfigLoaded", "is loaded by slurmctld", False),
+    GenerationState.FAILED: ("ConfigRolledBack", "is rolled back, because slurmctld fails with it", True),
 }
 
 
@@ -43,134 +44,145 @@ class ControllerReconciler(OrderedReconciler[Controller]):
 
     resource = CONTROLLERS
 
-    def __init__(self, world: Context, clusters: Clusters) -> None:
-        super().__init__(world, world.controllers)
+    def __init__(self, context: Context, clusters: Clusters) -> None:
+        super().__init__(context, context.controllers)
         self.clusters = clusters
-        self.history = GenerationStore(world, clusters)
-        world.controllers.add_indexes(
+        self.generations = GenerationStore(context, clusters)
+        context.controllers.add_indexes(
             {
-                references.SECRETS: references.local(references.controller_secrets),
-                references.CONFIG_MAPS: references.local(references.controller_maps),
-                references.ACCOUNTING: lambda of: (str(of.accounting_key),) if of.accounting_key else (),
+                references.SECRETS: references.qualified(references.controller_secrets),
+                references.CONFIG_MAPS: references.qualified(references.controller_config_maps),
+                references.ACCOUNTING: _accounting_of,
             }
         )
-        world.node_sets.add_indexes({references.CONTROLLER: lambda of: (str(of.controller_key),)})
-        watch = self.controller.watch
-        watch(world.contents.secrets, users(world.controllers, references.SECRETS))
-        watch(world.contents.config_maps, users(world.controllers, references.CONFIG_MAPS))
-        watch(world.accountings, users(world.controllers, references.ACCOUNTING))
-        watch(world.node_sets, lambda of: (of.controller_key,), when=_shapes)
-        watch(world.pods, _controller_of)
-        orphans.watch_homes(world.pods)
-        watch(world.pods, orphans.cluster_of, when=lambda old, new: orphans.homeless(world, new or old))
-        clusters.listen(lambda key, change: self.enqueue([key] if change.kind is What.MIRROR else []))
+        context.node_sets.add_indexes({references.CONTROLLER: lambda node_set: (str(node_set.controller_key),)})
+        watch = self.loop.watch
+        watch(context.referenced_data.secrets, referrers(context.controllers, references.SECRETS))
+        watch(context.referenced_data.config_maps, referrers(context.controllers, references.CONFIG_MAPS))
+        watch(context.accountings, referrers(context.controllers, references.ACCOUNTING))
+        watch(context.node_sets, lambda node_set: (node_set.controller_key,), when=_affects_slurm_conf)
+        watch(context.pods, _controller_of)
+        orphans.index_workers(context.pods)
+        watch(context.pods, orphans.worker_cluster, when=lambda old, new: orphans.lacks_node_set(context, new or old))
+        clusters.listen(lambda key, change: self.enqueue([key] if change.kind is ObjectKind.MIRROR else []))
 
-    async def act(self, found: Controller) -> ReconcileResult:
-        """Apply everything the Controller consists of."""
-        self._wait_for_orphans(found)
-        facts = await self._facts(found)
-        story = None if found.spec.external else await self.history.advance(found, facts)
-        planned = plan(found, facts, self.world.settings.images, story.running if story else None)
-        for resource, manifest in planned.apply:
-            await self.world.children.ensure(resource, manifest)
-        for resource, key in planned.remove:
-            await self.world.children.remove(resource, key, found.metadata.uid)
-        if story is not None:
-            self._tell(found, story.decision)
-            await self.history.unstick(found, story)
-            await self._take_turns(found)
-            await self.history.spread(found, story)
-        await self._mark_active(found)
-        return self._outcome(found, facts, story)
+    async def sync(self, controller: Controller) -> ReconcileResult:
+        """Apply the children of a Controller."""
+        self._check_orphans(controller)
+        inputs = await self._inputs(controller)
+        state = None if controller.spec.external else await self.generations.advance(controller, inputs)
+        children = plan(controller, inputs, self.context.images, state.active if state else None)
+        await self.context.children.carry_out(children, controller.metadata.uid)
+        if state is not None:
+            self._record_generations(controller, state.decision)
+            await self.generations.delete_failed_pods(controller, state)
+            await self._replace_next_pod(controller)
+            await self.generations.refresh_files(controller, state)
+        await self._label_active_pod(controller)
+        return self._result(controller, inputs, state)
 
-    def _wait_for_orphans(self, found: Controller) -> None:
-        """Without its NodeSet the partition of a worker would leave slurm.conf, and slurmctld end the jobs in it."""
-        lost = orphans.lost_sets(self.world, found.key)
-        if lost and not found.spec.external:
-            text = f"there are workers of NodeSet {', '.join(lost)}, which does not exist any more"
-            raise Blocked("WorkersOrphaned", f"{text}; create it again to take them over, or delete their pods")
+    def _check_orphans(self, controller: Controller) -> None:
+        """Raise `Blocked` while a worker has no NodeSet.
+
+        Without the NodeSet its partition would be removed from slurm.conf, and slurmctld would end the jobs in it.
+        """
+        missing = orphans.missing_node_sets(self.context, controller.key)
+        if missing and not controller.spec.external:
+            text = f"there are workers of NodeSet {', '.join(missing)}, which does not exist"
+            raise Blocked("WorkersOrphaned", f"{text}; create it again to adopt them, or delete their pods")
 
     def forget(self, key: Key) -> None:
-        """The Controller is gone."""
-        self.history.forget(key)
+        """Discard what is remembered of a Controller that no longer exists."""
+        self.generations.forget(key)
 
-    def _outcome(self, found: Controller, facts: ControllerInputs, story: Story | None) -> ReconcileResult:
-        workload = Key(found.metadata.namespace, found.workload_name)
-        status, observed = self.world.children.progress(STATEFUL_SETS, workload)
-        sight = self.clusters.sight(found.key)
-        if story is None:
-            return ReconcileResult(self.with_health(found, health(found, status, observed, sight)))
-        decision, crashed = story.decision, story.crash.words if story.crash else None
-        known = health(found, status, observed, sight, decision, story.loaded, crashed, facts.accounting)
-        if facts.rotation:
-            known = known._replace(progressing=Fact(True, "RotatingKey", facts.rotation))
-        said = self.with_health(found, known, wanted_config=decision.wanted.mark, loaded_config=story.loaded or "")
-        return ReconcileResult(said, self._again(found, story))
+    def _result(self, controller: Controller, inputs: ControllerInputs, state: ConfigState | None) -> ReconcileResult:
+        snapshot = self.clusters.snapshot(controller.key)
+        if state is None:
+            return ReconcileResult(self.with_health(controller, external_health(snapshot)))
+        workload = Key(controller.metadata.namespace, controller.workload_name)
+        replicas, observed = self.context.children.workload_status(STATEFUL_SETS, workload)
+        crash = state.crash.message if state.crash else None
+        current = health(
+            controller, replicas, observed, snapshot, state.decision, state.loaded, crash, inputs.accounting
+        )
+        if inputs.rotation:
+            current = current._replace(progressing=ConditionState(True, "RotatingKey", inputs.rotation))
+        configs = {"wanted_config": state.decision.wanted.id, "loaded_config": state.loaded or ""}
+        return ReconcileResult(self.with_health(controller, current, **configs), self._requeue_after(controller, state))
 
-    def _again(self, found: Controller, story: Story) -> float | None:
-        """Trials end and daemons load without telling; ask while something is open."""
-        if story.decision.trying:
-            return LOOK
-        if story.decision.used is None or story.loaded == story.decision.used.mark:
+    def _requeue_after(self, controller: Controller, state: ConfigState) -> float | None:
+        """Trials end and daemons load files without an event, so look again while either is in progress."""
+        if state.decision.trial_needed:
+            return RECHECK_SECONDS
+        if state.decision.used is None or state.loaded == state.decision.used.id:
             return None
-        return LOOK if any(pod.ready for pod in self.history.pods(found)) else None
+        return RECHECK_SECONDS if any(pod.ready for pod in self.generations.pods(controller)) else None
 
-    def _tell(self, found: Controller, decision: Decision) -> None:
+    def _record_generations(self, controller: Controller, decision: Decision) -> None:
         for generation in decision.changed:
-            if generation.verdict in EVENTS:
-                reason, words, warning = EVENTS[generation.verdict]
-                about = f": {generation.words}" if generation.words else ""
-                self.note(found, reason, f"Generation {generation.mark} {words}{about}", warning=warning)
+            if generation.state in EVENTS:
+                reason, text, warning = EVENTS[generation.state]
+                detail = f": {generation.message}" if generation.message else ""
+                self.record_event(controller, reason, f"Generation {generation.id} {text}{detail}", warning=warning)
 
-    def needed_by(self, found: Controller) -> list[str]:
-        """Its workers."""
-        return workers(self.world, found.key)
+    def dependents(self, controller: Controller) -> list[str]:
+        """Return the workers of the cluster."""
+        return remaining_workers(self.context, controller.key)
 
-    async def _facts(self, of: Controller) -> ControllerInputs:
-        namespace, contents = of.metadata.namespace, self.world.contents
-        names = referenced(of)
-        maps = await asyncio.gather(*(contents.config_map(namespace, name) for name in names))
-        spec = of.spec
-        ring = await contents.jwt(namespace, spec.jwt_key) if spec.jwt_key else Ring(b"")
+    async def _inputs(self, controller: Controller) -> ControllerInputs:
+        namespace, data, spec = controller.metadata.namespace, self.context.referenced_data, controller.spec
+        names = referenced_config_maps(controller)
+        config_maps = await asyncio.gather(*(data.config_map(namespace, name) for name in names))
+        ring = await data.jwt_key_ring(namespace, spec.jwt_key) if spec.jwt_key else JwtKeyRing(b"")
+        site_jwks = await data.config_value(namespace, spec.jwks_key_ref) if spec.jwks_key_ref else ""
+        accounting_key = controller.accounting_key
         return ControllerInputs(
-            accounting=self.world.accountings.get(of.accounting_key) if of.accounting_key else None,
-            node_sets=tuple(self.world.node_sets.by(references.CONTROLLER, str(of.key))),
-            files=files(of, dict(zip(names, maps, strict=True))) if names else Files(),
-            slurm_key=await contents.slurm_keys(namespace, spec.slurm_key_ref),
-            rotation=await contents.rotation(namespace, spec),
+            accounting=self.context.accountings.get(accounting_key) if accounting_key else None,
+            node_sets=tuple(self.context.node_sets.by(references.CONTROLLER, str(controller.key))),
+            files=collect_files(controller, dict(zip(names, config_maps, strict=True))) if names else Files(),
+            slurm_key=await data.slurm_keys(namespace, spec.slurm_key_ref),
+            rotation=await data.describe_rotations(namespace, spec),
             jwt_key=ring.current,
-            jwks=ring.document(await contents.config_value(namespace, spec.jwks_key_ref) if spec.jwks_key_ref else ""),
-            monitors=self.world.monitors,
+            jwks=ring.document(site_jwks),
+            service_monitors=self.context.service_monitors,
         )
 
-    async def _take_turns(self, of: Controller) -> None:
-        """Replace one of several slurmctld that is not as wanted."""
-        status, observed = self.world.children.progress(STATEFUL_SETS, Key(of.metadata.namespace, of.workload_name))
-        if of.spec.ha.enabled and status is not None and observed:
-            turn = next_turn(self.history.pods(of), of.replicas, status)
-            if turn is not None:
-                self.note(of, "Replacing", f"Pod {turn.key.name} is replaced by one of the new revision")
-                await self.history.delete(turn)
+    async def _replace_next_pod(self, controller: Controller) -> None:
+        """Delete one of several slurmctld pods that is not of the latest revision."""
+        workload = Key(controller.metadata.namespace, controller.workload_name)
+        status, observed = self.context.children.workload_status(STATEFUL_SETS, workload)
+        if not controller.spec.ha.enabled or status is None or not observed:
+            return
+        pod = next_pod_to_replace(self.generations.pods(controller), controller.replicas, status)
+        if pod is not None:
+            self.record_event(controller, "Replacing", f"Pod {pod.key.name} is replaced by one of the new revision")
+            await delete_pod(self.context, pod)
 
-    async def _mark_active(self, of: Controller) -> None:
-        """Label the slurmctld in charge, for people and tools; our own Service does not need it."""
-        for pod in self.history.pods(of):
+    async def _label_active_pod(self, controller: Controller) -> None:
+        """Label the active slurmctld for people and tools; the operator's own Service does not use the label."""
+        for pod in self.generations.pods(controller):
             if pod.metadata.deleting:
                 continue
             label = "true" if pod.ready else None
             if pod.metadata.labels.get(metadata.ACTIVE) != label:
                 WRITES.labels("patch", "Pod").inc()
                 patch = {"metadata": {"labels": {metadata.ACTIVE: label}}}
-                self.world.pods.record_write(await self.world.client.patch(self.world.pods.resource, pod.key, patch))
+                self.context.pods.record_write(
+                    await self.context.client.patch(self.context.pods.resource, pod.key, patch)
+                )
 
 
-def _shapes(old: NodeSet | None, new: NodeSet | None) -> bool:
-    """Whether a change of a NodeSet may concern slurm.conf."""
-    return old is None or new is None or _shape(old) != _shape(new)
+def _accounting_of(controller: Controller) -> tuple[str, ...]:
+    return (str(controller.accounting_key),) if controller.accounting_key else ()
 
 
-def _shape(of: NodeSet) -> tuple[object, ...]:
-    return of.metadata.generation, of.metadata.deleting, of.status.desired
+def _affects_slurm_conf(old: NodeSet | None, new: NodeSet | None) -> bool:
+    """Return whether a change of a NodeSet may change slurm.conf."""
+    return old is None or new is None or _slurm_conf_fields(old) != _slurm_conf_fields(new)
+
+
+def _slurm_conf_fields(node_set: NodeSet) -> tuple[object, ...]:
+    return node_set.metadata.generation, node_set.metadata.deleting, node_set.status.desired
 
 
 def _controller_of(pod: Pod) -> tuple[Key, ...]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands beside slurm.conf: files and scripts from ConfigMaps that a Controller refers to. Pure.
+"""Files and scripts beside slurm.conf, from ConfigMaps that a Controller refers to. Pure.
 
-Texts are copied into the ConfigMap that the operator keeps, so that a configuration can be tried and taken back whole.
-What does not fit there (bytes, or more than `ROOM`) is mounted from where it is.
+Texts are copied into the operator's ConfigMap, so that a configuration can be tried and rolled back as a whole. What
+does not fit there (binary data, or more than `COPY_LIMIT`) is mounted from the original ConfigMap.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,14 +13,14 @@ from slinky.api.fields.refs import LocalRef
 from slinky.api.names import wellknown
 from slinky.kube.errors import Blocked
 from slinky.kube.views import ConfigMap
-from slinky.operator.build.pod_parts import Piece, config_source
+from slinky.operator.build.pod_parts import JsonObject, config_source
 
-#: Bytes of a site's texts that are copied; an object of Kubernetes ends at 1 MiB.
-ROOM = 700_000
+#: Bytes of a site's texts that are copied; an object of Kubernetes is limited to 1 MiB.
+COPY_LIMIT = 700_000
 
 
 class Files(NamedTuple):
-    """Names of files by what they are for, their texts, and what is mounted from elsewhere."""
+    """Names of files by their use, their contents, and the files that are mounted from their ConfigMap."""
 
     config: tuple[str, ...] = ()
     prolog: tuple[str, ...] = ()
@@ -29,43 +29,46 @@ class Files(NamedTuple):
     epilog_slurmctld: tuple[str, ...] = ()
     contents: Mapping[str, str] = {}
     copied: Mapping[str, str] = {}
-    elsewhere: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    mounted: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
-    def sources(self) -> Iterable[Piece]:
-        """For a projected volume: what our own ConfigMap does not hold."""
-        return (config_source(name, *keys) for name, keys in self.elsewhere)
+    def sources(self) -> Iterable[JsonObject]:
+        """Return sources of a projected volume for the files that are not copied."""
+        return (config_source(name, *keys) for name, keys in self.mounted)
 
 
-#: Which field of a Controller names the ConfigMaps of which files.
+#: The references of a Controller to ConfigMaps, by the use of their files.
 REFERENCES: Mapping[str, Callable[[Controller], tuple[LocalRef, ...]]] = {
-    "config": lambda of: of.spec.config_file_refs,
-    "prolog": lambda of: of.spec.prolog_script_refs,
-    "epilog": lambda of: of.spec.epilog_script_refs,
-    "prolog_slurmctld": lambda of: of.spec.prolog_slurmctld_script_refs,
-    "epilog_slurmctld": lambda of: of.spec.epilog_slurmctld_script_refs,
+    "config": lambda controller: controller.spec.config_file_refs,
+    "prolog": lambda controller: controller.spec.prolog_script_refs,
+    "epilog": lambda controller: controller.spec.epilog_script_refs,
+    "prolog_slurmctld": lambda controller: controller.spec.prolog_slurmctld_script_refs,
+    "epilog_slurmctld": lambda controller: controller.spec.epilog_slurmctld_script_refs,
 }
 
 
-def referenced(of: Controller) -> tuple[str, ...]:
-    """Names of all ConfigMaps whose keys become files, sorted."""
-    return tuple(sorted({ref.name for refs in REFERENCES.values() for ref in refs(of)}))
+def referenced_config_maps(controller: Controller) -> tuple[str, ...]:
+    """Return the sorted names of all ConfigMaps whose keys become files."""
+    return tuple(sorted({ref.name for refs in REFERENCES.values() for ref in refs(controller)}))
 
 
-def files(of: Controller, maps: Mapping[str, ConfigMap]) -> Files:
-    """The files of a Controller. Raises `Blocked` for one that only the operator may write."""
-    names = {kind: _keys(maps, refs(of)) for kind, refs in REFERENCES.items()}
-    for name in sorted(wellknown.OWN_FILES & {name for found in names.values() for name in found}):
+def collect_files(controller: Controller, config_maps: Mapping[str, ConfigMap]) -> Files:
+    """Return the files of a Controller. Raises `Blocked` for a file that only the operator may write."""
+    names = {use: _file_names(config_maps, refs(controller)) for use, refs in REFERENCES.items()}
+    for name in sorted(wellknown.OWN_FILES & {name for group in names.values() for name in group}):
         raise Blocked("ForbiddenFile", f"{name} is written by the operator; use extraConf instead")
-    used = referenced(of)
+    maps = {name: config_maps[name] for name in referenced_config_maps(controller)}
     contents = {
-        f"{name}/{key}": value for name in used for key, value in (maps[name].data | maps[name].binary_data).items()
+        f"{name}/{key}": value
+        for name, config_map in maps.items()
+        for key, value in (config_map.data | config_map.binary_data).items()
     }
-    texts = {key: value for name in used for key, value in maps[name].data.items()}
-    if sum(len(value.encode()) for value in texts.values()) > ROOM:
-        return Files(**names, contents=contents, copied={}, elsewhere=tuple((name, ()) for name in used))
-    bytes_ = tuple((name, tuple(sorted(maps[name].binary_data))) for name in used if maps[name].binary_data)
-    return Files(**names, contents=contents, copied=texts, elsewhere=bytes_)
+    texts = {key: value for config_map in maps.values() for key, value in config_map.data.items()}
+    if sum(len(value.encode()) for value in texts.values()) > COPY_LIMIT:
+        return Files(**names, contents=contents, copied={}, mounted=tuple((name, ()) for name in maps))
+    binary = tuple((name, tuple(sorted(item.binary_data))) for name, item in maps.items() if item.binary_data)
+    return Files(**names, contents=contents, copied=texts, mounted=binary)
 
 
-def _keys(maps: Mapping[str, ConfigMap], refs: Iterable[LocalRef]) -> tuple[str, ...]:
-    return tuple(sorted({key for ref in refs for key in (*maps[ref.name].data, *maps[ref.name].binary_data)}))
+def _file_names(config_maps: Mapping[str, ConfigMap], refs: Iterable[LocalRef]) -> tuple[str, ...]:
+    maps = [config_maps[ref.name] for ref in refs]
+    return tuple(sorted({key for config_map in maps for key in (*config_map.data, *config_map.binary_data)}))

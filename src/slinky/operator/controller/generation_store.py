@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Glue: remembers generations in ConfigMaps, has them tried, asks slurmctld what it runs, and clears away.
+"""Stores generations in ConfigMaps, runs their trials, asks slurmctld which one it runs, and deletes old ones.
 
-Each generation is an immutable ConfigMap with its verdict in annotations; the ConfigMap that slurmctld mounts says
-which one it holds and which one last ran. A verdict is written before it is acted upon, so that an operator that dies
-in between goes on where it was.
+Each generation is an immutable ConfigMap with its state in annotations. Annotations of the ConfigMap that slurmctld
+mounts name the generation in it and the last one that was loaded. A state is written before the operator acts on it, so
+that an operator that is restarted in between continues.
 """
 
 import asyncio
@@ -17,39 +17,44 @@ from slinky.kube.timestamps import format_timestamp, unix_seconds
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, PODS, Pod, Unstructured
 from slinky.operator.controller import config_trial, objects
-from slinky.operator.controller.conf import loaded_mark
+from slinky.operator.controller.conf import loaded_generation
 from slinky.operator.controller.config_generation import (
     Decision,
     Generation,
+    GenerationHistory,
     GenerationState,
     Observation,
-    Past,
     decide,
-    mark,
-    superfluous,
+    generation_id,
+    unneeded_generations,
 )
-from slinky.operator.controller.objects import Running
-from slinky.operator.controller.plan import ControllerInputs, data, digest_of
+from slinky.operator.controller.objects import ActiveConfig
+from slinky.operator.controller.plan import ControllerInputs, config_digest, config_files
 from slinky.operator.framework.children import Child
 from slinky.operator.framework.context import Context
-from slinky.operator.framework.crash_message import Crash, crash
-from slinky.operator.framework.kubelet_refresh import refresh
+from slinky.operator.framework.crash_message import Crash, find_crash
+from slinky.operator.framework.pods import delete_pod, refresh_volumes
 from slinky.operator.metrics import CONFIG_LOADED, CONFIG_TRIALS, CONFIG_WANTED, WRITES
 from slinky.operator.slurm.clusters import Clusters
 from slinky.slurm import SlurmError, Unsupported
 
-OWNER = "generations"
+#: Index of the ConfigMaps of generations by the uid of their Controller.
+BY_CONTROLLER = "generations"
+#: Index of trial pods by Controller.
 TRIALS = "trials"
+#: Value of the annotation that disables trials.
 OFF = "off"
-#: Seconds for slurmctld to say what it runs; a slurmrestd whose slurmctld is gone takes longer to say nothing.
-ANSWER = 5.0
+#: Maximum seconds to wait for a trial of the first configuration, when no slurmctld runs yet.
+FIRST_TRIAL_SECONDS = 15.0
+#: Seconds that slurmctld has to report its configuration; slurmrestd without a slurmctld takes longer to fail.
+REPORT_TIMEOUT = 5.0
 
 
-class Story(NamedTuple):
-    """Where a Controller's configuration stands."""
+class ConfigState(NamedTuple):
+    """The state of a Controller's configuration."""
 
     decision: Decision
-    running: Running | None
+    active: ActiveConfig | None
     loaded: str | None
     crash: Crash | None
 
@@ -57,227 +62,239 @@ class Story(NamedTuple):
 class GenerationStore:
     """The generations of every Controller."""
 
-    def __init__(self, world: Context, clusters: Clusters) -> None:
-        self.world = world
+    def __init__(self, context: Context, clusters: Clusters) -> None:
+        self.context = context
         self.clusters = clusters
-        self._maps = world.children.caches[CONFIG_MAPS.name]
-        self._maps.add_indexes({OWNER: _generation_of})
-        world.pods.add_indexes({TRIALS: _trial_of})
-        # Which generation was found loaded, by which pods: asked again when either changes.
+        self._config_maps = context.children.caches[CONFIG_MAPS.name]
+        self._config_maps.add_indexes({BY_CONTROLLER: _owner_of_generation})
+        context.pods.add_indexes({TRIALS: _controller_of_trial})
+        # The generation that was found loaded, and the pods that ran it; slurmctld is asked again if either changes.
         self._confirmed: dict[Key, tuple[object, ...]] = {}
 
-    async def advance(self, of: Controller, facts: ControllerInputs) -> Story:
-        """Judge, record and choose."""
-        past = self.past(of)
-        wanted = self._wanted(of, facts, past)
-        fall = await self._fall(of, past)
-        tried, words = await self._tried(of, wanted) or (None, "")
-        seen = Observation(
-            tried,
-            words,
-            loaded=await self._loaded(of, past),
-            crashed=fall.words if fall else None,
+    async def advance(self, controller: Controller, inputs: ControllerInputs) -> ConfigState:
+        """Update the states of the generations, record them, and choose the one to run."""
+        history = self.history(controller)
+        wanted = self._wanted(controller, inputs, history)
+        crash = await self._crash_of_used(controller, history)
+        trial, trial_message = await self._trial_result(controller, wanted) or (None, "")
+        observation = Observation(
+            trial,
+            trial_message,
+            loaded=await self._loaded(controller, history),
+            crash=crash.message if crash else None,
             now=self._now(),
-            patience=self._patience(of, past),
+            trial_timeout=self._trial_timeout(controller, history),
         )
-        decision = decide(wanted, past, seen)
-        if decision.trying and (hindrance := await self._try(of, decision.wanted, facts)):
-            decision = decide(wanted, past, seen._replace(tried=GenerationState.UNKNOWN, tried_words=hindrance))
-        for changed in decision.changed:
-            await self.world.children.ensure(CONFIG_MAPS, objects.generation(of, changed))
-        await self._clear(of, past, decision)
-        self._measure(of, decision, seen.loaded)
-        return Story(decision, self._running(past, decision), seen.loaded, fall)
+        decision = decide(wanted, history, observation)
+        if decision.trial_needed and (obstacle := await self._start_trial(controller, decision.wanted, inputs)):
+            observation = observation._replace(trial=GenerationState.UNKNOWN, trial_message=obstacle)
+            decision = decide(wanted, history, observation)
+        for record in decision.changed:
+            await self.context.children.apply(CONFIG_MAPS, objects.generation_config_map(controller, record))
+        await self._clean_up(controller, history, decision)
+        self._publish_metrics(controller, decision, observation.loaded)
+        return ConfigState(decision, self._active_config(history, decision), observation.loaded, crash)
 
-    def past(self, of: Controller) -> Past:
-        """What is remembered of a Controller."""
-        kept = tuple(_read(found) for found in self._maps.by(OWNER, of.metadata.uid))
-        live = self.world.children.find(CONFIG_MAPS, Key(of.metadata.namespace, of.config_name))
-        marks = live.metadata.annotations if live else {}
-        return Past(
-            tuple(sorted(kept, key=lambda found: found.number)),
-            used=marks.get(metadata.CONFIG_GENERATION, ""),
-            good=marks.get(metadata.CONFIG_LAST_GOOD, ""),
-            since=unix_seconds(marks.get(metadata.CONFIG_SINCE, "")),
+    def history(self, controller: Controller) -> GenerationHistory:
+        """Return the recorded generations of a Controller."""
+        records = (_read_generation(child) for child in self._config_maps.by(BY_CONTROLLER, controller.metadata.uid))
+        key = Key(controller.metadata.namespace, controller.config_name)
+        live = self.context.children.find(CONFIG_MAPS, key)
+        annotations = live.metadata.annotations if live else {}
+        return GenerationHistory(
+            tuple(sorted(records, key=lambda record: record.number)),
+            used=annotations.get(metadata.CONFIG_GENERATION, ""),
+            last_loaded=annotations.get(metadata.CONFIG_LAST_GOOD, ""),
+            used_since=unix_seconds(annotations.get(metadata.CONFIG_SINCE, "")),
         )
 
-    async def unstick(self, of: Controller, story: Story) -> None:
-        """A StatefulSet waits for ever for a pod that keeps failing: let go of one that fails with other files."""
-        if story.decision.used is None:
+    async def delete_failed_pods(self, controller: Controller, state: ConfigState) -> None:
+        """Delete pods that crash with other files than the chosen ones.
+
+        A StatefulSet waits for ever for a pod that keeps crashing, and would not replace it.
+        """
+        if state.decision.used is None:
             return
-        past = self.past(of)
-        for pod in self.pods(of):
-            found = await self._crash(pod)
-            if found is not None and not self._is_of(pod, found, of, past, story.decision.used.digest):
-                await self.delete(pod)
+        history = self.history(controller)
+        for pod in self.pods(controller):
+            crash = await self._crash(pod)
+            digest = state.decision.used.digest
+            if crash is not None and not self._crashed_with(pod, crash, controller, history, digest):
+                await delete_pod(self.context, pod)
 
-    async def spread(self, of: Controller, story: Story) -> None:
-        """Bring the files to a slurmctld that reads them in place."""
-        if of.spec.inplace_reconfigure and story.decision.used is not None:
-            for pod in self.pods(of):
-                await refresh(self.world, pod, metadata.CONFIG_GENERATION, story.decision.used.mark)
+    async def refresh_files(self, controller: Controller, state: ConfigState) -> None:
+        """Bring the chosen files to slurmctld pods that read them in place."""
+        if controller.spec.inplace_reconfigure and state.decision.used is not None:
+            for pod in self.pods(controller):
+                await refresh_volumes(self.context, pod, metadata.CONFIG_GENERATION, state.decision.used.id)
 
     def forget(self, key: Key) -> None:
-        """The Controller is gone."""
+        """Discard what is remembered of a Controller that no longer exists."""
         self._confirmed.pop(key, None)
         for gauge in (CONFIG_WANTED, CONFIG_LOADED):
             with suppress(KeyError):
                 gauge.remove(*key)
 
-    def _wanted(self, of: Controller, facts: ControllerInputs, past: Past) -> Generation:
-        digest = digest_of(of, facts, self.world.settings.images)
-        known = past.same(digest)
+    def _wanted(self, controller: Controller, inputs: ControllerInputs, history: GenerationHistory) -> Generation:
+        digest = config_digest(controller, inputs, self.context.images)
+        known = history.find_digest(digest)
         if known is not None:
             return known
-        return Generation(past.next, digest, data(of, facts, mark(past.next, digest)), made=self._now())
+        number = history.next_number
+        files = config_files(controller, inputs, generation_id(number, digest))
+        return Generation(number, digest, files, created=self._now())
 
-    def _running(self, past: Past, decision: Decision) -> Running | None:
+    def _active_config(self, history: GenerationHistory, decision: Decision) -> ActiveConfig | None:
         used = decision.used
         if used is None:
             return None
-        since = past.since if used.mark == past.used and past.since else self._now()
-        marks = {
-            metadata.CONFIG_GENERATION: used.mark,
-            metadata.CONFIG_LAST_GOOD: decision.good,
+        since = history.used_since if used.id == history.used and history.used_since else self._now()
+        annotations = {
+            metadata.CONFIG_GENERATION: used.id,
+            metadata.CONFIG_LAST_GOOD: decision.last_loaded,
             metadata.CONFIG_SINCE: format_timestamp(since),
         }
-        return Running(used.data, used.digest, marks)
+        return ActiveConfig(used.data, used.digest, annotations)
 
-    def _patience(self, of: Controller, past: Past) -> float:
-        settings = self.world.settings
-        if of.metadata.annotations.get(metadata.CONFIG_TRIAL) == OFF:
+    def _trial_timeout(self, controller: Controller, history: GenerationHistory) -> float:
+        timeout = self.context.settings.trial_seconds
+        if controller.metadata.annotations.get(metadata.CONFIG_TRIAL) == OFF:
             return 0.0
-        return settings.trial_seconds if past.used else min(settings.trial_first, settings.trial_seconds)
+        return timeout if history.used else min(FIRST_TRIAL_SECONDS, timeout)
 
-    async def _tried(self, of: Controller, wanted: Generation) -> tuple[GenerationState, str] | None:
-        key = config_trial.key(of, wanted)
-        pod = self.world.pods.get(key)
-        if wanted.verdict is not GenerationState.UNTRIED or pod is None or not pod.finished:
+    async def _trial_result(self, controller: Controller, wanted: Generation) -> tuple[GenerationState, str] | None:
+        key = config_trial.pod_key(controller, wanted)
+        pod = self.context.pods.get(key)
+        if wanted.state is not GenerationState.UNTRIED or pod is None or not pod.finished:
             return None
-        whole = await self.world.client.find(PODS.viewed_as(Unstructured), key)
-        found = config_trial.verdict(whole, wanted) if whole else None
-        if found is not None:
-            CONFIG_TRIALS.labels(found[0].value).inc()
-        return found
+        whole_pod = await self.context.client.find(PODS.viewed_as(Unstructured), key)
+        result = config_trial.trial_result(whole_pod, wanted) if whole_pod else None
+        if result is not None:
+            CONFIG_TRIALS.labels(result[0].value).inc()
+        return result
 
-    async def _try(self, of: Controller, wanted: Generation, facts: ControllerInputs) -> str:
-        """Have the trial going; what stands against it, if it cannot be."""
-        if self.world.pods.get(config_trial.key(of, wanted)) is not None:
+    async def _start_trial(self, controller: Controller, wanted: Generation, inputs: ControllerInputs) -> str:
+        """Create the trial pod if it does not exist; return why that is not possible, if it is not."""
+        if self.context.pods.get(config_trial.pod_key(controller, wanted)) is not None:
             return ""
-        await self.world.children.ensure(CONFIG_MAPS, objects.generation(of, wanted))
-        name = objects.generation_name(of, wanted.number)
-        manifest = config_trial.pod(of, wanted, name, facts.files, self.world.settings.images)
+        await self.context.children.apply(CONFIG_MAPS, objects.generation_config_map(controller, wanted))
+        name = objects.generation_name(controller, wanted.number)
+        manifest = config_trial.pod(controller, wanted, name, inputs.files, self.context.images)
         WRITES.labels("create", "Pod").inc()
         try:
-            self.world.pods.record_write(await self.world.client.create(PODS, manifest))
+            self.context.pods.record_write(await self.context.client.create(PODS, manifest))
         except AlreadyExists:
             return ""
         except (Forbidden, Invalid) as error:
-            return f"the trial could not be started: {error}"
+            return f"the trial pod cannot be created: {error}"
         return ""
 
-    async def _loaded(self, of: Controller, past: Past) -> str | None:
-        """The generation that slurmctld itself reports; by its pod where it cannot be asked."""
-        pods = tuple((p.metadata.uid, _restarts(p), p.ready) for p in self.pods(of))
-        if self._confirmed.get(of.key) == (past.used, pods):
-            return past.used
-        if not any(pod.ready for pod in self.pods(of)):
+    async def _loaded(self, controller: Controller, history: GenerationHistory) -> str | None:
+        """Return the generation that slurmctld reports; derived from its pod if slurmctld cannot be asked."""
+        pods = self.pods(controller)
+        identities = tuple((pod.metadata.uid, _restarts(pod), pod.ready) for pod in pods)
+        if self._confirmed.get(controller.key) == (history.used, identities):
+            return history.used
+        if not any(pod.ready for pod in pods):
             return None
-        client = self.clusters.client(of.key)
         try:
-            async with asyncio.timeout(ANSWER):
-                found = loaded_mark((await client.conf()).settings.get("SlurmctldParameters", ())) if client else None
+            loaded = await self._reported_generation(controller)
         except Unsupported:
-            found = None
+            loaded = None
         except (SlurmError, TimeoutError):
             return None
-        if found is None:
-            found = self._loaded_by_pod(of, past)
-        if found and found == past.used:
-            self._confirmed[of.key] = (past.used, pods)
-        return found
+        if loaded is None:
+            loaded = self._loaded_by_pod(controller, history)
+        if loaded and loaded == history.used:
+            self._confirmed[controller.key] = (history.used, identities)
+        return loaded
 
-    def _loaded_by_pod(self, of: Controller, past: Past) -> str | None:
-        """A ready pod that was started for a generation has read it; one that reads in place may not have."""
-        used = past.find(past.used)
-        if used is None or of.spec.inplace_reconfigure:
+    async def _reported_generation(self, controller: Controller) -> str | None:
+        client = self.clusters.client(controller.key)
+        if client is None:
             return None
-        ready = [pod for pod in self.pods(of) if pod.ready]
-        there = any(pod.metadata.annotations.get(metadata.SLURM_CONFIG_HASH) == used.digest for pod in ready)
-        return used.mark if there else None
+        async with asyncio.timeout(REPORT_TIMEOUT):
+            conf = await client.conf()
+        return loaded_generation(conf.settings.get("SlurmctldParameters", ()))
 
-    async def _fall(self, of: Controller, past: Past) -> Crash | None:
-        """How slurmctld ends with the generation in use."""
-        used = past.find(past.used)
+    def _loaded_by_pod(self, controller: Controller, history: GenerationHistory) -> str | None:
+        """Return the used generation if a ready pod was started with it; unknown for pods that read in place."""
+        used = history.find(history.used)
+        if used is None or controller.spec.inplace_reconfigure:
+            return None
+        ready = [pod for pod in self.pods(controller) if pod.ready]
+        started = any(pod.metadata.annotations.get(metadata.SLURM_CONFIG_HASH) == used.digest for pod in ready)
+        return used.id if started else None
+
+    async def _crash_of_used(self, controller: Controller, history: GenerationHistory) -> Crash | None:
+        """Return how slurmctld crashes with the generation in use."""
+        used = history.find(history.used)
         if used is None:
             return None
-        for pod in self.pods(of):
-            found = await self._crash(pod)
-            if found is not None and self._is_of(pod, found, of, past, used.digest):
-                return found
+        for pod in self.pods(controller):
+            crash = await self._crash(pod)
+            if crash is not None and self._crashed_with(pod, crash, controller, history, used.digest):
+                return crash
         return None
 
-    def _is_of(self, pod: Pod, found: Crash, of: Controller, past: Past, digest: str) -> bool:
-        """Whether a crash happened with these files."""
-        if of.spec.inplace_reconfigure:
-            return found.when >= past.since
+    def _crashed_with(
+        self, pod: Pod, crash: Crash, controller: Controller, history: GenerationHistory, digest: str
+    ) -> bool:
+        """Return whether a crash happened with the files of this digest."""
+        if controller.spec.inplace_reconfigure:
+            return crash.time >= history.used_since
         return pod.metadata.annotations.get(metadata.SLURM_CONFIG_HASH) == digest
 
     async def _crash(self, pod: Pod) -> Crash | None:
         if pod.ready or pod.metadata.deleting or not _restarts(pod):
             return None
-        whole = await self.world.client.find(PODS.viewed_as(Unstructured), pod.key)
-        return crash(whole, "slurmctld") if whole else None
+        whole_pod = await self.context.client.find(PODS.viewed_as(Unstructured), pod.key)
+        return find_crash(whole_pod, "slurmctld") if whole_pod else None
 
-    async def _clear(self, of: Controller, past: Past, decision: Decision) -> None:
-        """Take away trials that are over, and generations that nobody needs."""
-        going = config_trial.key(of, decision.wanted) if decision.trying else None
-        for pod in self.world.pods.by(TRIALS, str(of.key)):
-            if pod.key != going and not pod.metadata.deleting:
-                await self.delete(pod)
-        for old in superfluous(past, decision):
-            key = Key(of.metadata.namespace, objects.generation_name(of, old.number))
-            await self.world.children.remove(CONFIG_MAPS, key, of.metadata.uid)
+    async def _clean_up(self, controller: Controller, history: GenerationHistory, decision: Decision) -> None:
+        """Delete trial pods that have ended, and generations that are not needed."""
+        running = config_trial.pod_key(controller, decision.wanted) if decision.trial_needed else None
+        for pod in self.context.pods.by(TRIALS, str(controller.key)):
+            if pod.key != running and not pod.metadata.deleting:
+                await delete_pod(self.context, pod)
+        for record in unneeded_generations(history, decision):
+            key = Key(controller.metadata.namespace, objects.generation_name(controller, record.number))
+            await self.context.children.delete_owned(CONFIG_MAPS, key, controller.metadata.uid)
 
-    async def delete(self, pod: Pod) -> None:
-        """Delete this very pod."""
-        WRITES.labels("delete", "Pod").inc()
-        self.world.pods.record_deletion(pod, await self.world.client.delete(PODS, pod.key, uid=pod.metadata.uid))
+    def pods(self, controller: Controller) -> list[Pod]:
+        """Return the slurmctld pods of a Controller."""
+        pods = (self.context.pods.get(Key(controller.metadata.namespace, name)) for name in controller.pod_names)
+        return [pod for pod in pods if pod is not None]
 
-    def pods(self, of: Controller) -> list[Pod]:
-        """The slurmctld of a Controller."""
-        found = (self.world.pods.get(Key(of.metadata.namespace, name)) for name in of.pod_names)
-        return [pod for pod in found if pod is not None]
-
-    def _measure(self, of: Controller, decision: Decision, loaded: str | None) -> None:
-        CONFIG_WANTED.labels(*of.key).set(decision.wanted.number)
+    def _publish_metrics(self, controller: Controller, decision: Decision, loaded: str | None) -> None:
+        CONFIG_WANTED.labels(*controller.key).set(decision.wanted.number)
         if loaded:
-            CONFIG_LOADED.labels(*of.key).set(int(loaded.partition("-")[0]))
+            CONFIG_LOADED.labels(*controller.key).set(int(loaded.partition("-")[0]))
 
     def _now(self) -> float:
-        return self.world.clock.now().timestamp()
+        return self.context.clock.now().timestamp()
 
 
-def _read(found: Child) -> Generation:
-    marks = found.metadata.annotations
-    number, _, digest = marks.get(metadata.CONFIG_GENERATION, "0-").partition("-")
+def _read_generation(child: Child) -> Generation:
+    annotations = child.metadata.annotations
+    number, _, digest = annotations.get(metadata.CONFIG_GENERATION, "0-").partition("-")
     return Generation(
         int(number) if number.isdigit() else 0,
         digest,
-        found.data or {},
-        GenerationState(marks[metadata.CONFIG_VERDICT]),
-        marks.get(metadata.CONFIG_ERROR, ""),
-        unix_seconds(found.metadata.creation_timestamp),
+        child.data or {},
+        GenerationState(annotations[metadata.CONFIG_VERDICT]),
+        annotations.get(metadata.CONFIG_ERROR, ""),
+        unix_seconds(child.metadata.creation_timestamp),
     )
 
 
-def _generation_of(found: Child) -> tuple[str, ...]:
-    owner = found.metadata.controller
-    known = found.metadata.annotations.get(metadata.CONFIG_VERDICT, "") in set(GenerationState)
-    return (owner.uid,) if owner is not None and known else ()
+def _owner_of_generation(child: Child) -> tuple[str, ...]:
+    owner = child.metadata.controller
+    is_generation = child.metadata.annotations.get(metadata.CONFIG_VERDICT, "") in set(GenerationState)
+    return (owner.uid,) if owner is not None and is_generation else ()
 
 
-def _trial_of(pod: Pod) -> tuple[str, ...]:
+def _controller_of_trial(pod: Pod) -> tuple[str, ...]:
     labels = pod.metadata.labels
     if labels.get(metadata.APP_NAME) != config_trial.TRIAL.app:
         return ()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Controller is made of: two Services, a ConfigMap, a StatefulSet, a ServiceMonitor. Pure.
+"""Child objects of a Controller: two Services, a ConfigMap, a StatefulSet, a ServiceMonitor. Pure.
 
-The public Service selects by readiness and not by a label: in a pair of controllers only the active one answers
+The public Service selects pods by readiness and not by a label: of several slurmctld only the active one answers
 `/readyz`, so that the Service follows a failover whether or not this operator runs.
 """
 
@@ -15,225 +15,235 @@ from slinky.api.names.child_names import SLURMCTLD
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS
 from slinky.operator.build import sidecars
-from slinky.operator.build.child_metadata import framed, pod_template
-from slinky.operator.build.images import Images
-from slinky.operator.build.monitors import SERVICE_MONITORS
+from slinky.operator.build.child_metadata import child_manifest, pod_template
 from slinky.operator.build.pod_parts import (
-    PATIENT,
-    STARTING,
+    LIVENESS,
+    STARTUP,
     DaemonHashes,
-    Piece,
+    Images,
+    JsonObject,
     config_source,
     default_container,
     headless_spec,
     http_probe,
     jwt_sources,
     key_sources,
-    memory,
+    memory_volume,
     mount,
-    projected,
+    projected_volume,
     service_spec,
 )
-from slinky.operator.build.strategic_merge import merged
+from slinky.operator.build.strategic_merge import merge
 from slinky.operator.controller.config_generation import Generation
 from slinky.operator.controller.files import Files
+from slinky.operator.framework.children import SERVICE_MONITORS
 
-#: What slurmctld's metrics endpoints are, when nobody lists any.
+#: Metrics endpoints of slurmctld that are scraped if the spec lists none.
 METRICS_PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/scheduler")
 RUN_AS = {"runAsNonRoot": True, "runAsUser": wellknown.SLURM_ID, "runAsGroup": wellknown.SLURM_ID}
 
 
-class Running(NamedTuple):
-    """What slurmctld is to run: files, their digest, and what has to be remembered about them."""
+class ActiveConfig(NamedTuple):
+    """The configuration that slurmctld is to run: files, their digest, and annotations that describe them."""
 
     data: Mapping[str, str]
     digest: str = ""
-    marks: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
 
 
-def _own(of: Controller, resource: Any, name: str, **sections: Any) -> Piece:
-    return framed(CONTROLLERS, of, SLURMCTLD, resource, Key(of.metadata.namespace, name), **sections)
+def _child(controller: Controller, resource: Any, name: str, **sections: Any) -> JsonObject:
+    return child_manifest(
+        CONTROLLERS, controller, SLURMCTLD, resource, Key(controller.metadata.namespace, name), **sections
+    )
 
 
-def service(of: Controller) -> Piece:
-    """Where everybody reaches the active slurmctld."""
+def service(controller: Controller) -> JsonObject:
+    """Return the Service of the active slurmctld."""
     spec = service_spec(
-        of.spec.service,
-        SLURMCTLD.selector(of.metadata.name),
+        controller.spec.service,
+        SLURMCTLD.selector(controller.metadata.name),
         "slurmctld",
         wellknown.SLURMCTLD_PORT,
         "slurmctld",
     )
-    return _own(of, SERVICES, of.service_name, metadata=of.spec.service.metadata, spec=spec)
+    return _child(controller, SERVICES, controller.service_name, metadata=controller.spec.service.metadata, spec=spec)
 
 
-def internal_service(of: Controller) -> Piece:
-    """Gives each controller pod a name, ready or not."""
-    spec = headless_spec(SLURMCTLD.selector(of.metadata.name), "slurmctld", wellknown.SLURMCTLD_PORT)
-    return _own(of, SERVICES, of.internal_service_name, spec=spec)
+def internal_service(controller: Controller) -> JsonObject:
+    """Return the Service that gives each slurmctld pod a DNS name, ready or not."""
+    spec = headless_spec(SLURMCTLD.selector(controller.metadata.name), "slurmctld", wellknown.SLURMCTLD_PORT)
+    return _child(controller, SERVICES, controller.internal_service_name, spec=spec)
 
 
-def config_map(of: Controller, running: Running) -> Piece:
-    """The files that slurmctld reads."""
-    made = _own(of, CONFIG_MAPS, of.config_name, data=dict(running.data))
-    made["metadata"]["annotations"].update(running.marks)
-    return made
+def config_map(controller: Controller, config: ActiveConfig) -> JsonObject:
+    """Return the ConfigMap that slurmctld mounts."""
+    manifest = _child(controller, CONFIG_MAPS, controller.config_name, data=dict(config.data))
+    manifest["metadata"]["annotations"].update(config.annotations)
+    return manifest
 
 
-def generation(of: Controller, kept: Generation) -> Piece:
-    """The record of one generation: its files, for ever the same, and what is known of them."""
-    made = _own(of, CONFIG_MAPS, generation_name(of, kept.number), data=dict(kept.data), immutable=True)
-    made["metadata"]["annotations"].update(
+def generation_config_map(controller: Controller, generation: Generation) -> JsonObject:
+    """Return the immutable ConfigMap of a generation: its files, with its state in annotations."""
+    name = generation_name(controller, generation.number)
+    manifest = _child(controller, CONFIG_MAPS, name, data=dict(generation.data), immutable=True)
+    manifest["metadata"]["annotations"].update(
         {
-            metadata.CONFIG_GENERATION: f"{kept.number}-{kept.digest}",
-            metadata.CONFIG_VERDICT: kept.verdict.value,
-            metadata.CONFIG_ERROR: kept.words[:1024],
+            metadata.CONFIG_GENERATION: generation.id,
+            metadata.CONFIG_VERDICT: generation.state.value,
+            metadata.CONFIG_ERROR: generation.message[:1024],
         }
     )
-    return made
+    return manifest
 
 
-def generation_name(of: Controller, number: int) -> str:
-    """The ConfigMap of one generation."""
-    return f"{of.config_name}-{number}"
+def generation_name(controller: Controller, number: int) -> str:
+    """Return the name of the ConfigMap of a generation."""
+    return f"{controller.config_name}-{number}"
 
 
 def stateful_set(
-    of: Controller, accounting: Accounting | None, hashes: DaemonHashes, files: Files, images: Images
-) -> Piece:
-    """The slurmctld pods."""
-    spec: Piece = {
-        "replicas": of.replicas,
+    controller: Controller, accounting: Accounting | None, hashes: DaemonHashes, files: Files, images: Images
+) -> JsonObject:
+    """Return the StatefulSet of slurmctld."""
+    spec: JsonObject = {
+        "replicas": controller.replicas,
         "revisionHistoryLimit": 0,
-        "serviceName": of.internal_service_name,
+        "serviceName": controller.internal_service_name,
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
-        "selector": {"matchLabels": SLURMCTLD.selector(of.metadata.name)},
+        "selector": {"matchLabels": SLURMCTLD.selector(controller.metadata.name)},
         "template": pod_template(
-            of,
-            of.spec.template,
-            _pod(of, accounting, files, images),
-            SLURMCTLD.labels(of.metadata.name),
-            _annotations(of, hashes),
+            controller,
+            controller.spec.template,
+            _pod(controller, accounting, files, images),
+            SLURMCTLD.labels(controller.metadata.name),
+            _annotations(controller, hashes),
         ),
     }
-    if of.spec.ha.enabled:
-        # A standby is never ready; in ordered management the one after it would not be made, and in an update of the
-        # StatefulSet's own the one before it not replaced (see `turns`).
+    if controller.spec.ha.enabled:
+        # A standby is never ready: with ordered management the pod after it would not be created, and a rolling update
+        # would not replace the pod before it (see `rollout`).
         spec["podManagementPolicy"] = "Parallel"
         spec["updateStrategy"] = {"type": "OnDelete"}
-    if of.spec.persistence.enabled and not of.spec.persistence.existing_claim:
+    if controller.spec.persistence.enabled and not controller.spec.persistence.existing_claim:
         spec["volumeClaimTemplates"] = [
-            {"metadata": {"name": wellknown.STATE_VOLUME}, "spec": of.spec.persistence.claim_spec()}
+            {"metadata": {"name": wellknown.STATE_VOLUME}, "spec": controller.spec.persistence.claim_spec()}
         ]
-    return _own(of, STATEFUL_SETS, of.workload_name, metadata=of.spec.template.metadata, spec=spec)
+    return _child(
+        controller, STATEFUL_SETS, controller.workload_name, metadata=controller.spec.template.metadata, spec=spec
+    )
 
 
-def service_monitor(of: Controller) -> Piece:
-    """Tells Prometheus what to scrape."""
-    asked = of.spec.metrics.service_monitor
-    paths = [(e.path, e.interval, e.scrape_timeout) for e in asked.endpoints] or [(p, "", "") for p in METRICS_PATHS]
+def service_monitor(controller: Controller) -> JsonObject:
+    """Return the ServiceMonitor, from which Prometheus learns what to scrape."""
+    monitor = controller.spec.metrics.service_monitor
+    paths = [(e.path, e.interval, e.scrape_timeout) for e in monitor.endpoints] or [(p, "", "") for p in METRICS_PATHS]
     endpoints = [
         {"port": "slurmctld", "scheme": "http", "path": path}
-        | _set(interval=interval or asked.interval, scrapeTimeout=timeout or asked.scrape_timeout)
+        | _nonempty(interval=interval or monitor.interval, scrapeTimeout=timeout or monitor.scrape_timeout)
         for path, interval, timeout in paths
     ]
     spec = {
-        "selector": {"matchLabels": SLURMCTLD.selector(of.metadata.name)},
-        "namespaceSelector": {"matchNames": [of.metadata.namespace]},
+        "selector": {"matchLabels": SLURMCTLD.selector(controller.metadata.name)},
+        "namespaceSelector": {"matchNames": [controller.metadata.namespace]},
         "endpoints": endpoints,
     }
-    return _own(of, SERVICE_MONITORS, of.workload_name, metadata=asked, spec=spec)
+    return _child(controller, SERVICE_MONITORS, controller.workload_name, metadata=monitor, spec=spec)
 
 
-def _set(**fields: str) -> dict[str, str]:
+def _nonempty(**fields: str) -> dict[str, str]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _annotations(of: Controller, hashes: DaemonHashes) -> dict[str, str]:
-    found = {
+def _annotations(controller: Controller, hashes: DaemonHashes) -> dict[str, str]:
+    annotations = {
         **default_container("slurmctld"),
         metadata.SLURM_KEY_HASH: hashes.slurm_key,
         metadata.JWT_KEY_HASH: hashes.jwt_key,
     }
-    # With reconfiguration in place a changed file must not replace the pod.
-    return found if of.spec.inplace_reconfigure else {**found, metadata.SLURM_CONFIG_HASH: hashes.config}
+    # With in-place reconfiguration a changed file must not replace the pod.
+    if controller.spec.inplace_reconfigure:
+        return annotations
+    return {**annotations, metadata.SLURM_CONFIG_HASH: hashes.config}
 
 
-def _pod(of: Controller, accounting: Accounting | None, files: Files, images: Images) -> Piece:
+def _pod(controller: Controller, accounting: Accounting | None, files: Files, images: Images) -> JsonObject:
     return {
         "automountServiceAccountToken": False,
-        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_apart(of)]}},
+        "affinity": {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_anti_affinity(controller)]}
+        },
         "securityContext": {**RUN_AS, "fsGroup": wellknown.SLURM_ID},
-        "initContainers": list(_sidecars(of, accounting, images)),
-        "containers": [_slurmctld(of, images)],
-        "volumes": _volumes(of, files),
+        "initContainers": list(_sidecars(controller, accounting, images)),
+        "containers": [_slurmctld(controller, images)],
+        "volumes": _volumes(controller, files),
     }
 
 
-def _apart(of: Controller) -> Piece:
-    return {
+def _anti_affinity(controller: Controller) -> JsonObject:
+    term = {
         "topologyKey": "kubernetes.io/hostname",
-        "labelSelector": {"matchLabels": SLURMCTLD.selector(of.metadata.name)},
+        "labelSelector": {"matchLabels": SLURMCTLD.selector(controller.metadata.name)},
     }
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
-def _sidecars(of: Controller, accounting: Accounting | None, images: Images) -> Iterable[Piece]:
-    image = of.spec.slurmctld.get("image") or images.of("slurmctld")
-    if of.spec.inplace_reconfigure:
-        yield merged(sidecars.reconfigure(image, *_mounts(of)[:3]), of.spec.reconfigure)
-    yield merged(sidecars.logfile(image, "slurmctld"), of.spec.logfile)
+def _sidecars(controller: Controller, accounting: Accounting | None, images: Images) -> Iterable[JsonObject]:
+    image = controller.spec.slurmctld.get("image") or images.image_for("slurmctld")
+    if controller.spec.inplace_reconfigure:
+        yield merge(sidecars.reconfigure(image, *_mounts(controller)[:3]), controller.spec.reconfigure)
+    yield merge(sidecars.logfile(image, "slurmctld"), controller.spec.logfile)
     if accounting is not None:
-        yield sidecars.await_accounting(image, accounting.host, accounting.port, _state_mount(of))
+        yield sidecars.await_accounting(image, accounting.host, accounting.port, _state_mount(controller))
 
 
-def _slurmctld(of: Controller, images: Images) -> Piece:
+def _slurmctld(controller: Controller, images: Images) -> JsonObject:
     built = {
         "name": "slurmctld",
-        "image": images.of("slurmctld"),
+        "image": images.image_for("slurmctld"),
         "ports": [{"name": "slurmctld", "containerPort": wellknown.SLURMCTLD_PORT, "protocol": "TCP"}],
-        "startupProbe": http_probe("/livez", "slurmctld", **STARTING),
-        "livenessProbe": http_probe("/livez", "slurmctld", **PATIENT),
+        "startupProbe": http_probe("/livez", "slurmctld", **STARTUP),
+        "livenessProbe": http_probe("/livez", "slurmctld", **LIVENESS),
         "readinessProbe": http_probe("/readyz", "slurmctld", periodSeconds=5),
         "securityContext": RUN_AS,
-        # The end of its output goes into the pod's status, and from there into our conditions.
+        # The end of the output is kept in the status of the pod; the operator reports it in conditions.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": _mounts(of),
+        "volumeMounts": _mounts(controller),
     }
-    return merged(built, of.spec.slurmctld)
+    return merge(built, controller.spec.slurmctld)
 
 
-def _mounts(of: Controller) -> list[Piece]:
+def _mounts(controller: Controller) -> list[JsonObject]:
     return [
         mount(wellknown.ETC_VOLUME, wellknown.ETC, read_only=True),
         mount("run", "/run"),
         mount("slurm-authsocket", "/run/slurmctld"),
-        _state_mount(of),
+        _state_mount(controller),
         mount(sidecars.LOG_VOLUME, wellknown.LOGS),
     ]
 
 
-def _state_mount(of: Controller) -> Piece:
-    return mount(wellknown.STATE_VOLUME, of.state_folder)
+def _state_mount(controller: Controller) -> JsonObject:
+    return mount(wellknown.STATE_VOLUME, controller.state_folder)
 
 
-def _volumes(of: Controller, files: Files) -> list[Piece]:
-    found = [
-        projected(wellknown.ETC_VOLUME, 0o610, _sources(of, files)),
-        memory("run"),
+def _volumes(controller: Controller, files: Files) -> list[JsonObject]:
+    volumes = [
+        projected_volume(wellknown.ETC_VOLUME, 0o610, _sources(controller, files)),
+        memory_volume("run"),
         {"name": "slurm-authsocket", "emptyDir": {}},
-        memory(sidecars.LOG_VOLUME),
+        memory_volume(sidecars.LOG_VOLUME),
     ]
-    kept = of.spec.persistence
-    if not kept.enabled:
-        found.append({"name": wellknown.STATE_VOLUME, "emptyDir": {}})
-    elif kept.existing_claim:
-        claim = {"claimName": kept.existing_claim}
-        found.append({"name": wellknown.STATE_VOLUME, "persistentVolumeClaim": claim})
-    return found
+    persistence = controller.spec.persistence
+    if not persistence.enabled:
+        volumes.append({"name": wellknown.STATE_VOLUME, "emptyDir": {}})
+    elif persistence.existing_claim:
+        claim = {"claimName": persistence.existing_claim}
+        volumes.append({"name": wellknown.STATE_VOLUME, "persistentVolumeClaim": claim})
+    return volumes
 
 
-def _sources(of: Controller, files: Files) -> Iterable[Piece]:
-    yield config_source(of.config_name)
-    yield from key_sources(of.spec.slurm_key_ref)
-    yield from jwt_sources(of.spec.jwt_key)
+def _sources(controller: Controller, files: Files) -> Iterable[JsonObject]:
+    yield config_source(controller.config_name)
+    yield from key_sources(controller.spec.slurm_key_ref)
+    yield from jwt_sources(controller.spec.jwt_key)
     yield from files.sources()

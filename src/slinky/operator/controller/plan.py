@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which objects a Controller needs, and which it no longer does. Pure."""
+"""The child objects of a Controller, and those that it no longer needs. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -11,74 +11,66 @@ from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS
-from slinky.operator.build.images import Images
-from slinky.operator.build.monitors import SERVICE_MONITORS
-from slinky.operator.build.pod_parts import DaemonHashes, Piece, hashed
+from slinky.operator.build.pod_parts import DaemonHashes, Images, JsonObject, digest_value
 from slinky.operator.controller import objects
 from slinky.operator.controller.conf import config_data, slurm_conf
 from slinky.operator.controller.files import Files
-from slinky.operator.controller.objects import Running
+from slinky.operator.controller.objects import ActiveConfig
+from slinky.operator.framework.children import SERVICE_MONITORS, ChildrenPlan
 from slinky.operator.framework.diff import fingerprint
 
 
 class ControllerInputs(NamedTuple):
-    """What a Controller's plan is made from."""
+    """What the plan of a Controller is computed from, besides the Controller itself."""
 
     accounting: Accounting | None
     node_sets: tuple[NodeSet, ...]
     files: Files
-    slurm_key: str  # a digest
+    slurm_key: str  # digest of the mounted slurm keys
     jwt_key: bytes
-    jwks: str  # a document of further keys
-    monitors: bool  # the API server has ServiceMonitors
-    rotation: str = ""  # what goes on with keys
+    jwks: str  # JWKS document with further keys
+    service_monitors: bool  # whether the API server serves the kind ServiceMonitor
+    rotation: str = ""  # description of key rotations in progress
 
 
-Manifests = tuple[Resource[Any], Piece]
+def config_digest(controller: Controller, inputs: ControllerInputs, images: Images) -> str:
+    """Return a digest of everything that determines whether slurmctld starts: its files and its image."""
+    if controller.accounting_key and inputs.accounting is None:
+        raise Blocked("AccountingMissing", f"there is no Accounting {controller.accounting_key.name}; create it")
+    image = controller.spec.slurmctld.get("image") or images.image_for("slurmctld")
+    return fingerprint({"data": config_files(controller, inputs), "more": inputs.files.contents, "image": image})
 
 
-class ControllerPlan(NamedTuple):
-    """Manifests to apply, in order, and objects that must not be there."""
-
-    apply: tuple[Manifests, ...]
-    remove: tuple[tuple[Resource[Any], Key], ...] = ()
-
-
-def digest_of(of: Controller, facts: ControllerInputs, images: Images) -> str:
-    """A digest of everything that decides whether slurmctld starts: its files, and its own image."""
-    if of.accounting_key and facts.accounting is None:
-        raise Blocked("AccountingMissing", f"there is no Accounting {of.accounting_key.name}; create it")
-    image = of.spec.slurmctld.get("image") or images.of("slurmctld")
-    return fingerprint({"data": data(of, facts), "more": facts.files.contents, "image": image})
+def config_files(controller: Controller, inputs: ControllerInputs, generation: str = "") -> Mapping[str, str]:
+    """Return the files of a generation."""
+    text = slurm_conf(controller, inputs.accounting, inputs.node_sets, inputs.files, generation, jwks=bool(inputs.jwks))
+    return config_data(controller, text, inputs.files, inputs.jwks)
 
 
-def data(of: Controller, facts: ControllerInputs, mark: str = "") -> Mapping[str, str]:
-    """The files of a generation."""
-    text = slurm_conf(of, facts.accounting, facts.node_sets, facts.files, mark, jwks=bool(facts.jwks))
-    return config_data(of, text, facts.files, facts.jwks)
+def plan(controller: Controller, inputs: ControllerInputs, images: Images, config: ActiveConfig | None) -> ChildrenPlan:
+    """Return the children of a Controller that is to run `config`; without one, no daemon is changed."""
+    if controller.spec.external:
+        config_map = objects.config_map(controller, ActiveConfig(config_files(controller, inputs)))
+        return ChildrenPlan(((CONFIG_MAPS, config_map),), tuple(_internal_children(controller)))
+    children: list[tuple[Resource[Any], JsonObject]] = [
+        (SERVICES, objects.internal_service(controller)),
+        (SERVICES, objects.service(controller)),
+    ]
+    if config is not None:
+        hashes = DaemonHashes(inputs.slurm_key, digest_value(inputs.jwt_key), config.digest)
+        stateful_set = objects.stateful_set(controller, inputs.accounting, hashes, inputs.files, images)
+        children += [(CONFIG_MAPS, objects.config_map(controller, config)), (STATEFUL_SETS, stateful_set)]
+    if not inputs.service_monitors:
+        return ChildrenPlan(tuple(children))
+    if controller.spec.metrics.enabled and controller.spec.metrics.service_monitor.enabled:
+        return ChildrenPlan((*children, (SERVICE_MONITORS, objects.service_monitor(controller))))
+    monitor = Key(controller.metadata.namespace, controller.workload_name)
+    return ChildrenPlan(tuple(children), ((SERVICE_MONITORS, monitor),))
 
 
-def plan(of: Controller, facts: ControllerInputs, images: Images, running: Running | None) -> ControllerPlan:
-    """What to do for this Controller, given the generation it is to run; without one, no daemon is touched."""
-    if of.spec.external:
-        return ControllerPlan(((CONFIG_MAPS, objects.config_map(of, Running(data(of, facts)))),), tuple(_inside(of)))
-    made: list[Manifests] = [(SERVICES, objects.internal_service(of)), (SERVICES, objects.service(of))]
-    if running is not None:
-        hashes = DaemonHashes(facts.slurm_key, hashed(facts.jwt_key), running.digest)
-        made += [
-            (CONFIG_MAPS, objects.config_map(of, running)),
-            (STATEFUL_SETS, objects.stateful_set(of, facts.accounting, hashes, facts.files, images)),
-        ]
-    if not facts.monitors:
-        return ControllerPlan(tuple(made))
-    if of.spec.metrics.enabled and of.spec.metrics.service_monitor.enabled:
-        return ControllerPlan((*made, (SERVICE_MONITORS, objects.service_monitor(of))))
-    return ControllerPlan(tuple(made), ((SERVICE_MONITORS, Key(of.metadata.namespace, of.workload_name)),))
-
-
-def _inside(of: Controller) -> Iterable[tuple[Resource[Any], Key]]:
-    """What only a slurmctld inside of Kubernetes has."""
-    namespace = of.metadata.namespace
-    yield STATEFUL_SETS, Key(namespace, of.workload_name)
-    yield SERVICES, Key(namespace, of.service_name)
-    yield SERVICES, Key(namespace, of.internal_service_name)
+def _internal_children(controller: Controller) -> Iterable[tuple[Resource[Any], Key]]:
+    """Return the children that only a slurmctld inside Kubernetes has."""
+    namespace = controller.metadata.namespace
+    yield STATEFUL_SETS, Key(namespace, controller.workload_name)
+    yield SERVICES, Key(namespace, controller.service_name)
+    yield SERVICES, Key(namespace, controller.internal_service_name)

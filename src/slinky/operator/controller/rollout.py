@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several slurmctld is replaced next. Pure.
+"""The order in which several slurmctld pods are replaced. Pure.
 
-A StatefulSet that updates by itself waits until each new pod is ready, and a standby never is: it would stop at the
-first. So with standbys the operator takes the pods in turn, and a failover still needs nobody.
+A StatefulSet that updates its pods itself waits until each new pod is ready. A standby slurmctld is never ready, so the
+update would stop at the first one. Therefore the operator replaces the pods of a Controller with standbys one by one.
 """
 
 from collections.abc import Sequence
 
 from slinky.kube.views import Pod, ReplicaStatus
 
-#: By which a StatefulSet says of which revision a pod is.
+#: Label in which a StatefulSet writes the revision of a pod.
 REVISION = "controller-revision-hash"
 
 
-def next_turn(pods: Sequence[Pod], wanted: int, status: ReplicaStatus) -> Pod | None:
-    """The pod to delete now, standbys before the one in charge; None while a new one is still on its way."""
+def next_pod_to_replace(pods: Sequence[Pod], replicas: int, status: ReplicaStatus) -> Pod | None:
+    """Return the pod to delete now, standbys before the active one; None while a new pod is starting."""
     if not status.update_revision:
         return None
     old = [pod for pod in pods if pod.metadata.labels.get(REVISION) != status.update_revision]
     new = [pod for pod in pods if pod not in old]
-    if len(pods) < wanted or any(pod.metadata.deleting for pod in pods) or not all(map(_started, new)):
+    if len(pods) < replicas or any(pod.metadata.deleting for pod in pods) or not all(map(_has_started, new)):
         return None
     return min(old, key=lambda pod: (pod.ready, -_ordinal(pod)), default=None)
 
 
-def _started(pod: Pod) -> bool:
-    """Slurmctld has answered once: as a standby, or in charge."""
-    return any(found.name == "slurmctld" and found.started for found in pod.status.container_statuses)
+def _has_started(pod: Pod) -> bool:
+    """Return whether slurmctld has answered once, as a standby or as the active one."""
+    return any(status.name == "slurmctld" and status.started for status in pod.status.container_statuses)
 
 
 def _ordinal(pod: Pod) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a Controller does. Pure."""
+"""Status conditions of a Controller. Pure."""
 
 from slinky.api.accounting import Accounting
 from slinky.api.controller import Controller
@@ -7,73 +7,80 @@ from slinky.api.fields.conditions import READY
 from slinky.kube.conditions import is_condition_true
 from slinky.kube.views import ReplicaStatus
 from slinky.operator.controller.config_generation import Decision, GenerationState
-from slinky.operator.framework.conditions import Fact, ObjectHealth, of_workload
+from slinky.operator.framework.conditions import ConditionState, ObjectHealth, workload_health
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 
+def external_health(snapshot: SlurmSnapshot) -> ObjectHealth:
+    """Return the health of a Controller whose slurmctld runs outside Kubernetes."""
+    slurm = snapshot.condition()
+    message = f"slurmctld runs outside Kubernetes: {slurm.message}"
+    return ObjectHealth(
+        ConditionState(slurm.value is not False, "External", message),
+        slurm=slurm,
+        config=ConditionState(True, "Written", "the address of slurmctld is written for the other daemons"),
+    )
+
+
 def health(
-    of: Controller,
+    controller: Controller,
     workload: ReplicaStatus | None,
     observed: bool,
-    sight: SlurmSnapshot,
-    decision: Decision | None = None,
+    snapshot: SlurmSnapshot,
+    decision: Decision,
     loaded: str | None = None,
-    crashed: str | None = None,
+    crash: str | None = None,
     accounting: Accounting | None = None,
 ) -> ObjectHealth:
-    """Conditions of a Controller: one ready slurmctld is enough, standby ones never are."""
-    reachable = sight.fact()
-    if of.spec.external or decision is None:
-        # All that is made for it is there; more is known only if a RestApi speaks for it.
-        ready = Fact(
-            reachable.value is not False, "External", f"slurmctld is outside of Kubernetes: {reachable.message}"
-        )
-        return ObjectHealth(
-            ready, slurm=reachable, config=Fact(True, "Written", "where slurmctld is, is written for others")
-        )
+    """Return the health of a Controller. One ready slurmctld is enough, because a standby is never ready."""
     status = workload or ReplicaStatus()
-    found = of_workload(1, status.ready_replicas, int(status.updated_replicas >= of.replicas), observed)
-    found = found._replace(slurm=reachable, config=config(decision, loaded))
-    if not found.ready.value:
-        found = found._replace(ready=_waiting(found.ready, decision, crashed, accounting))
-    return found._replace(degraded=_degraded(found, decision, crashed))
+    updated = int(status.updated_replicas >= controller.replicas)
+    result = workload_health(1, status.ready_replicas, updated, observed)
+    result = result._replace(slurm=snapshot.condition(), config=config_condition(decision, loaded))
+    if not result.ready.value:
+        result = result._replace(ready=_not_ready(result.ready, decision, crash, accounting))
+    return result._replace(degraded=_degraded(result, decision, crash))
 
 
-def config(decision: Decision, loaded: str | None) -> Fact:
-    """Which generation is wanted, and which one slurmctld runs."""
+def config_condition(decision: Decision, loaded: str | None) -> ConditionState:
+    """Return the state of the condition ConfigSynced."""
     wanted, used = decision.wanted, decision.used
-    runs = f"slurmctld runs generation {loaded}" if loaded else "what slurmctld runs is not known yet"
-    if wanted.verdict is GenerationState.UNTRIED:
-        return Fact(False, "Trying", f"generation {wanted.mark} is tried before it is used; {runs}")
-    if wanted.verdict is GenerationState.BAD:
-        return Fact(False, "Refused", f"slurmctld refuses generation {wanted.mark}: {wanted.words}; {runs}")
-    if wanted.verdict is GenerationState.FAILED:
-        back = f"went back to {used.mark}" if used else "there is none to go back to"
-        return Fact(False, "RolledBack", f"slurmctld fails with generation {wanted.mark}: {wanted.words}; {back}")
-    if loaded == wanted.mark:
-        return Fact(True, "Loaded", runs)
+    runs = f"slurmctld runs generation {loaded}" if loaded else "the generation that slurmctld runs is not known yet"
+    if wanted.state is GenerationState.UNTRIED:
+        return ConditionState(False, "Trying", f"generation {wanted.id} is tried before it is used; {runs}")
+    if wanted.state is GenerationState.BAD:
+        return ConditionState(False, "Refused", f"slurmctld rejects generation {wanted.id}: {wanted.message}; {runs}")
+    if wanted.state is GenerationState.FAILED:
+        back = f"rolled back to {used.id}" if used else "there is no generation to roll back to"
+        message = f"slurmctld fails with generation {wanted.id}: {wanted.message}; {back}"
+        return ConditionState(False, "RolledBack", message)
+    if loaded == wanted.id:
+        return ConditionState(True, "Loaded", runs)
     if loaded is None:
-        return Fact(None, "NotKnown", f"generation {wanted.mark} is written; {runs}")
-    return Fact(False, "Rolling", f"generation {wanted.mark} is written; {runs}")
+        return ConditionState(None, "NotKnown", f"generation {wanted.id} is written; {runs}")
+    return ConditionState(False, "Rolling", f"generation {wanted.id} is written; {runs}")
 
 
-def _waiting(ready: Fact, decision: Decision, crashed: str | None, accounting: Accounting | None) -> Fact:
-    """What slurmctld waits for before it is ready, in the order in which things start."""
-    if crashed:
-        return Fact(False, "Failing", f"slurmctld ends: {crashed}")
+def _not_ready(
+    ready: ConditionState, decision: Decision, crash: str | None, accounting: Accounting | None
+) -> ConditionState:
+    """Return what slurmctld waits for before it is ready, in the order of a start."""
+    if crash:
+        return ConditionState(False, "Failing", f"slurmctld exits: {crash}")
     if decision.used is None:
-        return config(decision, None)._replace(value=False)
+        return config_condition(decision, None)._replace(value=False)
     if (
         accounting is not None
         and not accounting.spec.external
         and not is_condition_true(accounting.status.conditions, READY)
     ):
-        words = f"slurmctld starts after slurmdbd, and Accounting {accounting.key.name} is not ready"
-        return Fact(False, "WaitingForAccounting", words)
+        message = f"slurmctld starts after slurmdbd, and Accounting {accounting.key.name} is not ready"
+        return ConditionState(False, "WaitingForAccounting", message)
     return ready
 
 
-def _degraded(found: ObjectHealth, decision: Decision, crashed: str | None) -> Fact:
-    if decision.wanted.verdict in {GenerationState.BAD, GenerationState.FAILED}:
-        return Fact(True, found.config.reason, f"{found.config.message}; edit the configuration to try again")
-    return Fact(True, "Failing", f"slurmctld ends: {crashed}") if crashed else found.degraded
+def _degraded(health: ObjectHealth, decision: Decision, crash: str | None) -> ConditionState:
+    if decision.wanted.state in {GenerationState.BAD, GenerationState.FAILED}:
+        message = f"{health.config.message}; edit the configuration to try again"
+        return ConditionState(True, health.config.reason, message)
+    return ConditionState(True, "Failing", f"slurmctld exits: {crash}") if crash else health.degraded

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the reconcilers of all kinds share: the base reconciler, children, conditions, references, deletion order."""
+"""Shared by the reconcilers of all kinds: the base reconciler, children, conditions, references, deletion order."""

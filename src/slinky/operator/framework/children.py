@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that the operator makes: applied when they differ from what is wanted, removed when they are not wanted.
+"""Child objects: applied when they differ from their manifest, deleted when they are no longer needed.
 
-Everything is server-side apply under one field manager, so that what leaves a spec leaves its children too. An object
-that is as wanted costs no request; see `differing` for what that means. One of the same name that somebody else made is
-never touched: applied over, it would do our work instead of its own, and go with its new owner.
+All writes are server-side apply under one field manager, so that a field that is removed from a spec is removed from
+the child too. A child that already matches its manifest costs no request; `diff` defines what "matches" means. An
+object of the same name that this operator did not create is never changed: applying over it would take it away from its
+owner, and deleting the parent would delete it.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,7 +20,7 @@ from slinky.kube.client import KubeClient
 from slinky.kube.errors import Blocked, Invalid, Later, NotFound
 from slinky.kube.resource import Resource
 from slinky.kube.runtime import Runtime
-from slinky.kube.types import Key, ObjectMeta
+from slinky.kube.types import Key, Object, ObjectMeta
 from slinky.kube.views import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -31,20 +32,27 @@ from slinky.kube.views import (
     ReplicaStatus,
 )
 from slinky.observe import Log
-from slinky.operator.framework.diff import FINGERPRINT, contains, fingerprint, marked
+from slinky.operator.build.pod_parts import JsonObject
+from slinky.operator.framework.diff import FINGERPRINT, contains, fingerprint, with_fingerprint
 from slinky.operator.metrics import WRITES
 
 log = Log("slinky.operator.framework.children")
 
-#: Selects what belongs to a Slurm cluster, whichever release of whichever operator made it.
-OURS = f"{keys.APP_COMPONENT} in ({', '.join(sorted(role.component for role in ROLES))})"
+#: Field manager of everything that the operator applies.
+FIELD_MANAGER = "slinky-operator"
 
-#: What the server filled in for another way to update, which it refuses beside ours.
-LEFT = {"spec.updateStrategy.rollingUpdate"}
+#: Label selector of the objects of a Slurm cluster; objects made by slurm-operator match it too.
+CHILD_SELECTOR = f"{keys.APP_COMPONENT} in ({', '.join(sorted(role.component for role in ROLES))})"
+
+#: Fields that the API server has set for another update strategy, and that it rejects with the wanted one.
+DEFAULTED_FIELDS = {"spec.updateStrategy.rollingUpdate"}
+
+#: The kind of the Prometheus operator, which not every API server serves.
+SERVICE_MONITORS = Resource("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors", Object)
 
 
 class Child(msgspec.Struct, frozen=True, gc=True, rename="camel"):
-    """An object that the operator makes, whole enough to be compared."""
+    """A child object with the fields that are compared with its manifest."""
 
     metadata: ObjectMeta
     spec: Any = None
@@ -58,9 +66,16 @@ class Child(msgspec.Struct, frozen=True, gc=True, rename="camel"):
         return self.metadata.key
 
     def comparable(self) -> dict[str, Any]:
-        """The parts that a manifest may set."""
+        """Return the fields that a manifest may set."""
         meta = msgspec.to_builtins(self.metadata)
         return {"metadata": meta, "spec": self.spec, "data": self.data, "immutable": self.immutable}
+
+
+class ChildrenPlan(NamedTuple):
+    """Manifests to apply, in order, and objects to delete."""
+
+    apply: tuple[tuple[Resource[Any], JsonObject], ...] = ()
+    delete: tuple[tuple[Resource[Any], Key], ...] = ()
 
 
 KINDS: tuple[Resource[Any], ...] = (
@@ -75,118 +90,129 @@ KINDS: tuple[Resource[Any], ...] = (
 
 
 class Children:
-    """Everything the operator has made, and how it is kept as wanted."""
+    """Caches of all child objects, and the writes that keep them equal to their manifests."""
 
-    def __init__(self, runtime: Runtime, namespace: str, manager: str, further: Iterable[Resource[Any]] = ()) -> None:
-        """`further` names kinds that not every API server has."""
+    def __init__(self, runtime: Runtime, namespace: str, optional_kinds: Iterable[Resource[Any]] = ()) -> None:
+        """`optional_kinds` are further kinds that this API server serves."""
         self._client: KubeClient = runtime.client
-        self._manager = manager
         self.caches: Mapping[str, Cache[Child]] = {
-            kind.name: runtime.cache(kind.viewed_as(Child), namespace=namespace, labels=OURS)
-            for kind in (*KINDS, *further)
+            kind.name: runtime.cache(kind.viewed_as(Child), namespace=namespace, labels=CHILD_SELECTOR)
+            for kind in (*KINDS, *optional_kinds)
         }
-        # What the server made of a manifest that it does not store verbatim (quantities, defaults inside lists).
-        self._settled: dict[tuple[str, Key], tuple[str, str]] = {}
+        # Fingerprint and version of the last apply, for manifests that the server does not store verbatim (it
+        # normalizes quantities and sets defaults inside lists).
+        self._applied: dict[tuple[str, Key], tuple[str, str]] = {}
 
     def find(self, resource: Resource[Any], key: Key) -> Child | None:
-        """The live object."""
+        """Return the live object, if it exists."""
         return self.caches[resource.name].get(key)
 
-    def progress(self, resource: Resource[Any], key: Key) -> tuple[ReplicaStatus | None, bool]:
-        """How a workload does, and whether that is about its latest spec."""
+    def workload_status(self, resource: Resource[Any], key: Key) -> tuple[ReplicaStatus | None, bool]:
+        """Return the status of a StatefulSet or Deployment, and whether it describes the latest spec."""
         live = self.find(resource, key)
         if live is None:
             return None, False
         return live.status, live.status.observed_generation >= live.metadata.generation
 
-    def rolled(self, resource: Resource[Any], key: Key, marks: Mapping[str, str]) -> bool:
-        """Whether all pods of a workload were made with these annotations, and one of them is ready."""
+    def is_rolled_out(self, resource: Resource[Any], key: Key, annotations: Mapping[str, str]) -> bool:
+        """Return whether all pods of a workload have these annotations and at least one of the pods is ready."""
         live = self.find(resource, key)
-        if live is None or not marks.items() <= live.spec["template"]["metadata"].get("annotations", {}).items():
+        if live is None or not annotations.items() <= live.spec["template"]["metadata"].get("annotations", {}).items():
             return False
         status, replicas = live.status, live.spec.get("replicas", 1)
         observed = status.observed_generation >= live.metadata.generation
-        there = status.updated_replicas == status.replicas == replicas
-        return observed and there and (status.ready_replicas > 0 or not replicas)
+        updated = status.updated_replicas == status.replicas == replicas
+        return observed and updated and (status.ready_replicas > 0 or not replicas)
 
-    async def ensure(self, resource: Resource[Any], manifest: Mapping[str, Any], *, adopt: bool = False) -> Child:
-        """Make the object as wanted. Raises `Blocked` for one that is somebody else's, unless it is to be adopted."""
-        wanted = marked(manifest)
+    async def carry_out(self, plan: ChildrenPlan, owner: str) -> None:
+        """Apply and delete the objects of a plan; `owner` is the uid of the parent object."""
+        for resource, manifest in plan.apply:
+            await self.apply(resource, manifest)
+        for resource, key in plan.delete:
+            await self.delete_owned(resource, key, owner)
+
+    async def apply(self, resource: Resource[Any], manifest: Mapping[str, Any], *, adopt: bool = False) -> Child:
+        """Apply the manifest if the live object differs from it.
+
+        Raises `Blocked` if an object of that name exists that this operator did not create, unless `adopt` is set.
+        """
+        desired = with_fingerprint(manifest)
         key = Key(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
         live = self.find(resource, key)
-        if live is not None and self._is(resource, live, wanted):
+        if live is not None and self._matches(resource, live, desired):
             return live
         if live is not None and live.metadata.deleting:
-            raise Later(f"{resource.kind} {key} is on its way out")
+            raise Later(f"{resource.kind} {key} is being deleted")
         if not adopt:
-            there = live or await self._client.find(resource.viewed_as(Child), key)
-            if there is not None and _strange(there, wanted):
-                text = f"{resource.kind} {key.name} was made by somebody else, so nothing is changed about it"
+            existing = live or await self._client.find(resource.viewed_as(Child), key)
+            if existing is not None and _is_foreign(existing, desired):
+                text = f"{resource.kind} {key.name} exists and was not created by this operator"
                 raise Blocked("NameTaken", f"{text}; rename or delete it")
-        return await self._apply(resource, key, wanted, live)
+        return await self._apply(resource, key, desired, live)
 
-    async def remove(self, resource: Resource[Any], key: Key, owner: str) -> None:
-        """Delete the object if it is there and belongs to this owner."""
+    async def delete_owned(self, resource: Resource[Any], key: Key, owner: str) -> None:
+        """Delete the object if it exists and has an owner reference to `owner`."""
         live = self.find(resource, key)
         if live is None or live.metadata.deleting:
             return
-        if not any(found.uid == owner for found in live.metadata.owner_references):
+        if not any(reference.uid == owner for reference in live.metadata.owner_references):
             return
         await self.delete(resource, live)
 
     async def delete(self, resource: Resource[Any], live: Child) -> None:
-        """Delete this very object."""
+        """Delete this object, and not a later one of the same name."""
         WRITES.labels("delete", resource.kind).inc()
         try:
-            left = await self._client.delete(resource.viewed_as(Child), live.key, uid=live.metadata.uid)
+            remaining = await self._client.delete(resource.viewed_as(Child), live.key, uid=live.metadata.uid)
         except NotFound:
-            left = None
-        self.caches[resource.name].record_deletion(live, left)
+            remaining = None
+        self.caches[resource.name].record_deletion(live, remaining)
 
     async def patch(self, resource: Resource[Any], live: Child, metadata: Mapping[str, Any]) -> None:
-        """Change the metadata of this very object."""
+        """Change the metadata of this object, and not of a later one of the same name."""
         WRITES.labels("patch", resource.kind).inc()
         body = {"metadata": {**metadata, "uid": live.metadata.uid}}
         self.caches[resource.name].record_write(await self._client.patch(resource.viewed_as(Child), live.key, body))
 
-    def _is(self, resource: Resource[Any], live: Child, wanted: Mapping[str, Any]) -> bool:
-        mark = wanted["metadata"]["annotations"][FINGERPRINT]
-        if live.metadata.annotations.get(FINGERPRINT) != mark:
+    def _matches(self, resource: Resource[Any], live: Child, desired: Mapping[str, Any]) -> bool:
+        digest = desired["metadata"]["annotations"][FINGERPRINT]
+        if live.metadata.annotations.get(FINGERPRINT) != digest:
             return False
-        if contains(live.comparable(), {k: v for k, v in wanted.items() if k in {"metadata", "spec", "data"}}):
+        if contains(live.comparable(), {k: v for k, v in desired.items() if k in {"metadata", "spec", "data"}}):
             return True
-        return self._settled.get((resource.name, live.key)) == (mark, _version(live))
+        return self._applied.get((resource.name, live.key)) == (digest, _version(live))
 
-    async def _apply(self, resource: Resource[Any], key: Key, wanted: Mapping[str, Any], live: Child | None) -> Child:
+    async def _apply(self, resource: Resource[Any], key: Key, desired: Mapping[str, Any], live: Child | None) -> Child:
         WRITES.labels("apply", resource.kind).inc()
-        kind = resource.viewed_as(Child)
         try:
-            made = await self._client.apply(kind, wanted, manager=self._manager)
+            applied = await self._client.apply(resource.viewed_as(Child), desired, manager=FIELD_MANAGER)
         except Invalid as error:
-            if resource is STATEFUL_SETS and live is not None and _fixed(error):
+            if resource is STATEFUL_SETS and live is not None and _changes_immutable_fields(error):
                 await self._client.delete(resource, key, uid=live.metadata.uid, propagation="Orphan")
-                raise Later(f"StatefulSet {key} is replaced around its pods", after=1) from None
+                raise Later(f"StatefulSet {key} is recreated; its pods keep running", after=1) from None
             raise
         log.info("applied", kind=resource.kind, name=str(key))
-        self._settled[resource.name, key] = (wanted["metadata"]["annotations"][FINGERPRINT], _version(made))
-        return self.caches[resource.name].record_write(made)
+        self._applied[resource.name, key] = (desired["metadata"]["annotations"][FINGERPRINT], _version(applied))
+        return self.caches[resource.name].record_write(applied)
 
 
 def _version(live: Child) -> str:
-    """What changes with the spec: the generation, or where there is none a digest of the content."""
+    """Return a value that changes with the spec: the generation, or a digest for kinds without one."""
     return str(live.metadata.generation) if live.metadata.generation else fingerprint({"d": live.data, "s": live.spec})
 
 
-def _fixed(error: Invalid) -> bool:
-    """Whether nothing is wrong but that a StatefulSet cannot become this one; its pods and claims stay when it is
-    replaced. With anything else wrong there would be nothing to replace it by.
+def _changes_immutable_fields(error: Invalid) -> bool:
+    """Return whether the only error is that fields of a StatefulSet are immutable.
+
+    Then the StatefulSet can be recreated around its pods and claims. With any other error the new one would be rejected
+    too.
     """
-    return {cause.field for cause in error.causes} - LEFT == {"spec"}
+    return {cause.field for cause in error.causes} - DEFAULTED_FIELDS == {"spec"}
 
 
-def _strange(live: Child, wanted: Mapping[str, Any]) -> bool:
-    """Whether an object is not of one of our kinds: neither by an owner nor, where it has none, by its labels."""
+def _is_foreign(live: Child, desired: Mapping[str, Any]) -> bool:
+    """Return whether an object belongs to another program: by its owners, or by its labels if it has no owner."""
     if live.metadata.owner_references:
         return not any(owner.api_version == API_VERSION for owner in live.metadata.owner_references)
-    named = {label: wanted["metadata"]["labels"].get(label) for label in (keys.APP_NAME, keys.APP_INSTANCE)}
-    return not named.items() <= live.metadata.labels.items()
+    identity = {label: desired["metadata"]["labels"].get(label) for label in (keys.APP_NAME, keys.APP_INSTANCE)}
+    return not identity.items() <= live.metadata.labels.items()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conditions that every kind reports. Pure.
+"""The status conditions that every kind reports. Pure.
 
-`Health` is what a kind knows of itself; `conditions` turns it into conditions that move only when their meaning does.
+A kind describes itself with an `ObjectHealth`; `update_conditions` turns that into conditions whose transition time
+changes only when their status does.
 """
 
 from collections.abc import Iterable
@@ -19,37 +20,38 @@ from slinky.api.fields.conditions import (
 )
 from slinky.kube.conditions import Conditions, find_condition, with_condition
 from slinky.kube.types import Condition
+from slinky.kube.views import ReplicaStatus
 
 
-class Fact(NamedTuple):
-    """A truth, or None where it cannot be known, with a reason in one word and a sentence."""
+class ConditionState(NamedTuple):
+    """Status of a condition (None: unknown), with its reason and message."""
 
     value: bool | None
     reason: str
     message: str = ""
 
-    def sentence(self, kind: str) -> str:
-        """What is said of it: the given words, or what the condition means anyway."""
-        meaning = MEANINGS[kind]
-        usual = {True: meaning.true, False: meaning.false, None: meaning.unknown}[self.value]
-        return (self.message or usual)[:1024]
+    def message_for(self, condition_type: str) -> str:
+        """Return the message, or by default what this status means for that type of condition."""
+        meaning = MEANINGS[condition_type]
+        default = {True: meaning.true, False: meaning.false, None: meaning.unknown}[self.value]
+        return (self.message or default)[:1024]
 
 
-GOOD = Fact(False, "AsExpected")
+NOT_DEGRADED = ConditionState(False, "AsExpected")
 
 
 class ObjectHealth(NamedTuple):
-    """How an object does. The first five are said by every kind, a reservation only by those that may have one."""
+    """States of an object's conditions. Every kind reports the first five; only a NodeSet reports a reservation."""
 
-    ready: Fact
-    progressing: Fact = Fact(False, "Settled")
-    degraded: Fact = GOOD
-    slurm: Fact = Fact(None, "NotAsked")
-    config: Fact = Fact(None, "NotWritten")
-    reserved: Fact | None = None
+    ready: ConditionState
+    progressing: ConditionState = ConditionState(False, "Settled")
+    degraded: ConditionState = NOT_DEGRADED
+    slurm: ConditionState = ConditionState(None, "NotAsked")
+    config: ConditionState = ConditionState(None, "NotWritten")
+    reserved: ConditionState | None = None
 
-    def facts(self) -> Iterable[tuple[str, Fact | None]]:
-        """Condition types and what is to be said of them."""
+    def states(self) -> Iterable[tuple[str, ConditionState | None]]:
+        """Return the types of conditions with their states."""
         return (
             (READY, self.ready),
             (PROGRESSING, self.progressing),
@@ -60,40 +62,67 @@ class ObjectHealth(NamedTuple):
         )
 
 
-def conditions(before: Iterable[Condition], health: ObjectHealth, *, generation: int, now: datetime) -> Conditions:
-    """`before` with these facts in it."""
-    result = tuple(before)
-    for kind, fact in health.facts():
-        if fact is not None:
+def update_conditions(
+    conditions: Iterable[Condition], health: ObjectHealth, *, generation: int, now: datetime
+) -> Conditions:
+    """Return the conditions with the states of `health` in them."""
+    result = tuple(conditions)
+    for condition_type, state in health.states():
+        if state is not None:
+            message = state.message_for(condition_type)
             result = with_condition(
-                result, kind, fact.value, fact.reason, fact.sentence(kind), generation=generation, now=now
+                result, condition_type, state.value, state.reason, message, generation=generation, now=now
             )
     return result
 
 
-def held(before: Iterable[Condition], kind: str) -> Fact:
-    """What was last said of this condition."""
-    found = find_condition(before, kind)
-    if found is None:
-        return Fact(None, "NotAsked")
-    return Fact({"True": True, "False": False}.get(found.status), found.reason, found.message)
+def previous_state(conditions: Iterable[Condition], condition_type: str) -> ConditionState:
+    """Return the state that was last reported for this type of condition."""
+    condition = find_condition(conditions, condition_type)
+    if condition is None:
+        return ConditionState(None, "NotAsked")
+    return ConditionState({"True": True, "False": False}.get(condition.status), condition.reason, condition.message)
 
 
-def blocked(reason: str, hint: str, slurm: Fact) -> ObjectHealth:
-    """A person must act; until then everything stays as it is, whatever configuration that is."""
+def blocked_health(reason: str, hint: str, slurm: ConditionState) -> ObjectHealth:
+    """Return the health of an object that a person must correct; until then nothing is changed."""
     return ObjectHealth(
-        Fact(False, reason, hint),
-        Fact(False, "Blocked", "waiting for a person, see Degraded"),
-        Fact(True, reason, hint),
+        ConditionState(False, reason, hint),
+        ConditionState(False, "Blocked", "waiting for a correction, see the condition Degraded"),
+        ConditionState(True, reason, hint),
         slurm,
-        Fact(False, "Blocked", "what is wanted is not carried out, see Degraded"),
+        ConditionState(False, "Blocked", "the spec is not applied, see the condition Degraded"),
     )
 
 
-def of_workload(wanted: int, ready: int, updated: int, observed: bool) -> ObjectHealth:
-    """How a Deployment or StatefulSet does."""
-    if observed and ready >= wanted and updated >= wanted:
-        return ObjectHealth(Fact(True, "Available", f"{ready} of {wanted} ready"))
-    words = f"{ready} of {wanted} ready, {updated} up to date"
-    return ObjectHealth(Fact(ready >= wanted > 0, "Rolling" if ready >= wanted else "NotReady", words),
-                  Fact(True, "Rolling", words))  # fmt: skip
+def workload_health(desired: int, ready: int, updated: int, observed: bool) -> ObjectHealth:
+    """Return the health of a Deployment or StatefulSet with these numbers of pods."""
+    if observed and ready >= desired and updated >= desired:
+        return ObjectHealth(ConditionState(True, "Available", f"{ready} of {desired} ready"))
+    message = f"{ready} of {desired} ready, {updated} up to date"
+    return ObjectHealth(
+        ConditionState(ready >= desired > 0, "Rolling" if ready >= desired else "NotReady", message),
+        ConditionState(True, "Rolling", message),
+    )
+
+
+#: Conditions by which a Deployment reports that it makes no progress: a quota, a missing image, a crash.
+STUCK = (("ReplicaFailure", "True"), ("Progressing", "False"))
+
+
+def deployment_health(
+    desired: int, workload: ReplicaStatus | None, observed: bool, slurm: ConditionState
+) -> ObjectHealth:
+    """Return the health of a kind that consists of a Deployment: RestApi or LoginSet."""
+    status = workload or ReplicaStatus()
+    health = workload_health(desired, status.ready_replicas, status.updated_replicas, observed)
+    rolled_out = observed and status.updated_replicas >= desired
+    config = ConditionState(rolled_out, "Loaded" if rolled_out else "Rolling")
+    return health._replace(degraded=_stuck(status), slurm=slurm, config=config)
+
+
+def _stuck(status: ReplicaStatus) -> ConditionState:
+    condition = next((c for c in status.conditions if (c.type, c.status) in STUCK), None)
+    if condition is None:
+        return NOT_DEGRADED
+    return ConditionState(True, condition.reason or condition.type, condition.message)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every controller of the operator shares: caches, the client, events, contents, children, Slurm clusters.
+"""What the controllers of the operator share: the client, caches, events, referenced data and child objects.
 
-One world covers one namespace or all of them; several namespaces are several worlds in one process.
+A context covers one namespace or all of them. An operator that watches several namespaces has one context for each.
 """
 
 from typing import Any, TypeVar
@@ -19,8 +19,8 @@ from slinky.kube.runtime import Runtime
 from slinky.kube.types import HasMeta
 from slinky.kube.views import NODES, PODS
 from slinky.observe import Clock, SystemClock
-from slinky.operator.build.monitors import SERVICE_MONITORS
-from slinky.operator.framework.children import OURS, Children
+from slinky.operator.build.pod_parts import Images
+from slinky.operator.framework.children import CHILD_SELECTOR, SERVICE_MONITORS, Children
 from slinky.operator.framework.referenced_data import ReferencedData
 from slinky.operator.settings import OperatorSettings
 
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=HasMeta)
 
 
 class Context:
-    """Kubernetes and Slurm as the operator sees them."""
+    """Caches and writers for one namespace, or for all of them."""
 
     def __init__(
         self,
@@ -37,13 +37,14 @@ class Context:
         recorder: EventRecorder,
         *,
         namespace: str = "",
-        monitors: bool = False,
+        service_monitors: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        """`monitors`: the API server has ServiceMonitors."""
+        """`service_monitors` tells whether the API server serves the kind ServiceMonitor."""
         self.runtime = runtime
         self.client = runtime.client
         self.settings = settings
+        self.images = Images(settings.image)
         self.recorder = recorder
         self.namespace = namespace
         self.clock = clock or SystemClock()
@@ -53,13 +54,12 @@ class Context:
         self.node_sets = self.cache(NODE_SETS)
         self.login_sets = self.cache(LOGIN_SETS)
         self.tokens = self.cache(TOKENS)
-        self.pods = runtime.cache(PODS, namespace=namespace, labels=OURS)
+        self.pods = runtime.cache(PODS, namespace=namespace, labels=CHILD_SELECTOR)
         self.nodes = runtime.cache(NODES)
-        self.contents = ReferencedData(runtime, namespace)
-        self.monitors = monitors
-        further = (SERVICE_MONITORS,) if monitors else ()
-        self.children = Children(runtime, namespace, settings.manager, further)
+        self.referenced_data = ReferencedData(runtime, namespace)
+        self.service_monitors = service_monitors
+        self.children = Children(runtime, namespace, (SERVICE_MONITORS,) if service_monitors else ())
 
     def cache(self, resource: Resource[T], **selection: Any) -> Cache[T]:
-        """A cache of this world's namespace."""
+        """Return a cache of a kind in this context's namespace."""
         return self.runtime.cache(resource, namespace=self.namespace, **selection)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others stand on goes last.
+"""Deletion order: a Controller, RestApi or Accounting keeps its finalizer until nothing depends on it.
 
-`helm uninstall` and `kubectl delete -f` ask for everything at once. A Controller and its RestApi stay until the workers
-of the cluster are gone, since without them nobody could say whether a worker is drained; an Accounting stays until no
-Controller writes to it any more. The wait is a finalizer; an event on the object says whom it waits for. One that is
-deleted without what it owns (`--cascade=orphan`) goes at once: its daemons stay.
+`helm uninstall` and `kubectl delete -f` delete all objects at once. A Controller and its RestApi stay until the workers
+of the cluster are deleted, because without them the operator cannot tell whether a worker is drained. An Accounting
+stays until no Controller refers to it. An event on the object names what it waits for. An object that is deleted with
+`--cascade=orphan` is released at once, since its daemons keep running.
 """
 
 from collections.abc import Sequence
@@ -19,47 +19,49 @@ from slinky.operator.framework.reconciler import Reconciler
 
 T = TypeVar("T", bound=HasMeta)
 
-#: How often an object that is held looks whether it may go.
-LOOK = 2.0
+#: Seconds between checks of an object that waits for its dependents.
+RECHECK_SECONDS = 2.0
 
 
 class OrderedReconciler(Reconciler[T]):
-    """Keeps objects that may be needed by others when somebody deletes them."""
+    """Reconciles objects that are released only after the objects that depend on them."""
 
-    def needed_by(self, found: T) -> Sequence[str]:
-        """Who has to be gone first, in words."""
+    def dependents(self, parent: T) -> Sequence[str]:
+        """Return descriptions of the objects that must be deleted before `parent`."""
         raise NotImplementedError
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
-        """Hold the object, then do as ever."""
-        found = self.cache.get(key)
+        """Add the finalizer, then reconcile."""
+        parent = self.cache.get(key)
         if (
-            found is not None
-            and not found.metadata.deleting
-            and metadata.USE_FINALIZER not in found.metadata.finalizers
+            parent is not None
+            and not parent.metadata.deleting
+            and metadata.USE_FINALIZER not in parent.metadata.finalizers
         ):
-            await self.set_finalizers(found, [*found.metadata.finalizers, metadata.USE_FINALIZER])
+            await self.set_finalizers(parent, [*parent.metadata.finalizers, metadata.USE_FINALIZER])
         return await super().reconcile(key)
 
-    async def depart(self, found: T) -> RequeueAfter | None:
-        """Let it go once nobody needs it."""
-        others = [name for name in found.metadata.finalizers if name != metadata.USE_FINALIZER]
-        if len(others) == len(found.metadata.finalizers):
+    async def finalize(self, parent: T) -> RequeueAfter | None:
+        """Remove the finalizer once no object depends on this one."""
+        remaining = [name for name in parent.metadata.finalizers if name != metadata.USE_FINALIZER]
+        if len(remaining) == len(parent.metadata.finalizers):
             return None
-        if not orphans.stays_behind(found) and (needed := self.needed_by(found)):
-            self.note(found, "InUse", f"goes when these are gone: {', '.join(needed)}")
-            return RequeueAfter(LOOK)
-        await self.set_finalizers(found, others)
+        if not orphans.is_orphaning(parent) and (dependents := self.dependents(parent)):
+            self.record_event(parent, "InUse", f"Deletion waits for {', '.join(dependents)}")
+            return RequeueAfter(RECHECK_SECONDS)
+        await self.set_finalizers(parent, remaining)
         return None
 
 
-def workers(world: Context, cluster: Key) -> list[str]:
-    """The sets of a cluster that still have workers, or a reservation that only their Slurm can take back."""
-    lost = (f"workers of NodeSet {name}, which is gone" for name in orphans.lost_sets(world, cluster))
-    there = (
-        f"workers of NodeSet {one.metadata.name}"
-        for one in world.node_sets.by(references.CONTROLLER, str(cluster))
-        if any(world.pods.by("owner", one.metadata.uid))
-        or (one.metadata.deleting and metadata.RESERVATION_FINALIZER in one.metadata.finalizers)
+def remaining_workers(context: Context, cluster: Key) -> list[str]:
+    """Describe the NodeSets of a cluster that have workers, or a reservation that only their Slurm can delete."""
+    orphaned = (
+        f"workers of NodeSet {name}, which does not exist" for name in orphans.missing_node_sets(context, cluster)
     )
-    return sorted((*there, *lost))
+    owned = (
+        f"workers of NodeSet {node_set.metadata.name}"
+        for node_set in context.node_sets.by(references.CONTROLLER, str(cluster))
+        if any(context.pods.by("owner", node_set.metadata.uid))
+        or (node_set.metadata.deleting and metadata.RESERVATION_FINALIZER in node_set.metadata.finalizers)
+    )
+    return sorted((*owned, *orphaned))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a live object already is what is wanted. Pure.
+"""Tells whether a live object already matches its manifest. Pure.
 
-The server adds defaults and other managers add fields, so the wanted manifest must be contained in the live one, not
-equal to it. What was wanted before and is not any more shows in `FINGERPRINT`, an annotation with a digest of all that
-was last applied.
+The API server sets defaults and other managers set fields, so the manifest must be contained in the live object, not
+equal to it. A field that was applied before and is no longer in the manifest shows in the annotation `FINGERPRINT`, a
+digest of the last applied manifest.
 """
 
 import hashlib
@@ -16,36 +16,36 @@ FINGERPRINT = "slinky.slurm.net/applied"
 
 
 def fingerprint(manifest: Mapping[str, Any]) -> str:
-    """A short digest of a manifest, independent of the order of keys."""
+    """Return a short digest of a manifest, independent of the order of keys."""
     raw = msgspec.json.encode(manifest, order="sorted")
     return hashlib.sha256(raw).hexdigest()[:16]
 
 
-def marked(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest with its own fingerprint in its annotations."""
+def with_fingerprint(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest with its fingerprint as an annotation."""
     meta = manifest["metadata"]
     annotations = {**meta.get("annotations", {}), FINGERPRINT: fingerprint(manifest)}
     return {**manifest, "metadata": {**meta, "annotations": annotations}}
 
 
-def contains(live: Any, wanted: Any) -> bool:
-    """Everything in `wanted` is in `live`, with the same value; what is empty may be absent."""
-    if isinstance(wanted, Mapping):
+def contains(live: Any, desired: Any) -> bool:
+    """Return whether everything in `desired` is in `live` with the same value; empty values may be absent."""
+    if isinstance(desired, Mapping):
         if not isinstance(live, Mapping):
-            return not wanted and live is None
-        return all(contains(live.get(key), value) for key, value in wanted.items())
-    if isinstance(wanted, list | tuple):
-        return _contains_items(live, wanted)
+            return not desired and live is None
+        return all(contains(live.get(key), value) for key, value in desired.items())
+    if isinstance(desired, list | tuple):
+        return _contains_items(live, desired)
     if live is None:
-        return not wanted
-    return bool(live == wanted)
+        return not desired
+    return bool(live == desired)
 
 
-def _contains_items(live: Any, wanted: list[Any] | tuple[Any, ...]) -> bool:
-    if not wanted:
+def _contains_items(live: Any, desired: list[Any] | tuple[Any, ...]) -> bool:
+    if not desired:
         return not live
     if not isinstance(live, list | tuple):
         return False
-    if all(isinstance(item, Mapping) for item in wanted):
-        return all(any(contains(there, item) for there in live) for item in wanted)
-    return list(live) == list(wanted)
+    if all(isinstance(item, Mapping) for item in desired):
+        return all(any(contains(candidate, item) for candidate in live) for item in desired)
+    return list(live) == list(desired)

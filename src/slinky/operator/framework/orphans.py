@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has lost its owner: `kubectl delete --cascade=orphan` takes an object away and leaves its children running.
+"""Finds workers without a NodeSet: `kubectl delete --cascade=orphan` deletes an object and keeps its children.
 
-A worker still says by its labels of which NodeSet and cluster it was. By that a new set of the same name takes it over,
-and until then nothing is done that would hurt the work on it.
+The labels of a worker name its NodeSet and its cluster. A new NodeSet of the same name adopts the worker; until then
+the operator does nothing that would end the jobs on it.
 """
 
 from slinky.api.names import metadata
@@ -12,58 +12,64 @@ from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import Pod
 from slinky.operator.framework.context import Context
 
-#: The finalizer by which Kubernetes says that children are to stay.
-ORPHANING = "orphan"
-#: Names of indexes: of what nobody owns by its NodeSet, and of living workers by cluster and NodeSet.
-BY_SET, HOMES = "orphans", "homes"
+#: The finalizer that Kubernetes sets on an object whose children are to be kept.
+ORPHAN_FINALIZER = "orphan"
+#: Index of objects without an owner, by the NodeSet in their labels.
+BY_NODE_SET = "orphans"
+#: Index of running workers, by cluster and NodeSet.
+BY_CLUSTER = "workers-by-cluster-and-node-set"
 
 
-def stays_behind(found: HasMeta) -> bool:
-    """Whoever deleted this object wants its children to live on."""
-    return ORPHANING in found.metadata.finalizers
+def is_orphaning(deleted: HasMeta) -> bool:
+    """Return whether an object is being deleted with `--cascade=orphan`."""
+    return ORPHAN_FINALIZER in deleted.metadata.finalizers
 
 
-def set_of(found: HasMeta) -> tuple[Key, ...]:
-    """The NodeSet that something was made for and that does not own it any more."""
-    meta = found.metadata
-    return () if meta.deleting or meta.controller is not None else _named(found, metadata.APP_INSTANCE)
+def former_node_set(child: HasMeta) -> tuple[Key, ...]:
+    """Return the NodeSet that an object without an owner was created for."""
+    meta = child.metadata
+    return () if meta.deleting or meta.controller is not None else _labelled(child, metadata.APP_INSTANCE)
 
 
-def by_set(found: HasMeta) -> tuple[str, ...]:
-    """Index of orphans by their NodeSet."""
-    return tuple(map(str, set_of(found)))
+def index_by_node_set(child: HasMeta) -> tuple[str, ...]:
+    """Return the values of the index `BY_NODE_SET`."""
+    return tuple(map(str, former_node_set(child)))
 
 
-def watch_homes(pods: Cache[Pod]) -> None:
-    """Know of which sets of which cluster there are workers."""
-    pods.add_indexes({HOMES: _homes})
+def index_workers(pods: Cache[Pod]) -> None:
+    """Add the index `BY_CLUSTER`."""
+    pods.add_indexes({BY_CLUSTER: _cluster_and_node_set})
 
 
-def cluster_of(pod: Pod) -> tuple[Key, ...]:
-    """The cluster of a worker."""
-    return _named(pod, metadata.CLUSTER)
+def worker_cluster(pod: Pod) -> tuple[Key, ...]:
+    """Return the Controller of a worker; empty for other pods."""
+    return _labelled(pod, metadata.CLUSTER)
 
 
-def homeless(world: Context, pod: Pod | None) -> bool:
-    """A worker whose NodeSet does not exist; whether its pod still names an owner tells less, and later."""
-    return pod is not None and any(world.node_sets.get(key) is None for key in _named(pod, metadata.APP_INSTANCE))
+def lacks_node_set(context: Context, pod: Pod | None) -> bool:
+    """Return whether the NodeSet of a worker does not exist.
+
+    The owner reference of the pod is no substitute: Kubernetes removes it some time after the NodeSet.
+    """
+    return pod is not None and any(context.node_sets.get(key) is None for key in _labelled(pod, metadata.APP_INSTANCE))
 
 
-def lost_sets(world: Context, cluster: Key) -> list[str]:
-    """NodeSets of a cluster that do not exist any more though workers of theirs live on."""
-    homes = (value.split(" ", 1) for value in world.pods.index_values(HOMES))
-    names = {name for home, name in homes if home == str(cluster)}
-    return sorted(name for name in names if world.node_sets.get(Key(cluster.namespace, name)) is None)
+def missing_node_sets(context: Context, cluster: Key) -> list[str]:
+    """Return the NodeSets of a cluster that do not exist although workers of theirs run."""
+    pairs = (value.split(" ", 1) for value in context.pods.index_values(BY_CLUSTER))
+    names = {name for worker_of, name in pairs if worker_of == str(cluster)}
+    return sorted(name for name in names if context.node_sets.get(Key(cluster.namespace, name)) is None)
 
 
-def _homes(pod: Pod) -> tuple[str, ...]:
+def _cluster_and_node_set(pod: Pod) -> tuple[str, ...]:
     if pod.finished or pod.metadata.deleting:
         return ()
-    sets = _named(pod, metadata.APP_INSTANCE)
-    return tuple(f"{cluster} {of.name}" for cluster in cluster_of(pod) for of in sets)
+    node_sets = _labelled(pod, metadata.APP_INSTANCE)
+    return tuple(f"{cluster} {node_set.name}" for cluster in worker_cluster(pod) for node_set in node_sets)
 
 
-def _named(found: HasMeta, label: str) -> tuple[Key, ...]:
-    labels = found.metadata.labels
-    worker = labels.get(metadata.APP_COMPONENT) == SLURMD.component
-    return (Key(found.metadata.namespace, name),) if worker and (name := labels.get(label)) else ()
+def _labelled(child: HasMeta, label: str) -> tuple[Key, ...]:
+    """Return the object that a label of a worker names, in the worker's namespace."""
+    labels = child.metadata.labels
+    is_worker = labels.get(metadata.APP_COMPONENT) == SLURMD.component
+    return (Key(child.metadata.namespace, name),) if is_worker and (name := labels.get(label)) else ()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frame of every kind's controller: find the object, act, write its status if that changed.
+"""The base reconciler of all kinds: read the object, bring its children in line, write its status if it changed.
 
-A kind subclasses `Keeper` and fills in `act`, which returns the status it computed and when to look again. What blocks
-an object (a missing reference, a value Slurm would refuse) becomes its Degraded condition and an event.
+A kind subclasses `Reconciler` and implements `sync`, which returns the status and when to reconcile again. An error
+that a person must correct (a missing reference, a value that Slurm would reject) becomes the condition Degraded and an
+event.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +20,8 @@ from slinky.kube.finalizers import set_finalizers
 from slinky.kube.resource import Resource, owned_by
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import ReplicaStatus
-from slinky.operator.framework.conditions import ObjectHealth, blocked, conditions, held
+from slinky.operator.framework.children import FIELD_MANAGER
+from slinky.operator.framework.conditions import ObjectHealth, blocked_health, previous_state, update_conditions
 from slinky.operator.framework.context import Context
 from slinky.operator.metrics import WRITES
 from slinky.slurm.conf import ConfError
@@ -28,123 +30,130 @@ from slinky.slurm.tokens import TokenError
 
 T = TypeVar("T", bound=HasMeta)
 
-
+#: Keys that a controller without a setting of its own reconciles at the same time.
 WORKERS = 4
 
 
 class ReconcileResult(NamedTuple):
-    """The status to write, and after how many seconds to look again even if nothing changes."""
+    """The status to write, and after how many seconds to reconcile again even if nothing changes."""
 
     status: ObjectStatus
-    again: float | None = None
+    requeue_after: float | None = None
 
 
 class Reconciler(Generic[T]):
-    """Keeps objects of one kind as they are wanted."""
+    """Reconciles the objects of one kind."""
 
     resource: Resource[T]
 
     def __init__(
-        self, world: Context, cache: Cache[T], *, group: Callable[[Key], str] | None = None, min_interval: float = 0.0
+        self, context: Context, cache: Cache[T], *, group: Callable[[Key], str] | None = None, min_interval: float = 0.0
     ) -> None:
-        self.world = world
+        self.context = context
         self.cache = cache
         name = self.resource.kind.lower()
-        self.controller: ControlLoop[Key] = ControlLoop(
+        self.loop: ControlLoop[Key] = ControlLoop(
             f"{name}-controller",
             self.reconcile,
-            workers=world.settings.workers.get(name, WORKERS),
+            workers=context.settings.workers(name),
             group=group,
             min_interval=min_interval,
-            error_classifiers=(judge,),
-            on_blocked=self.tell_blocked,
-            clock=world.clock,
+            error_classifiers=(classify_error,),
+            on_blocked=self.report_blocked,
+            clock=context.clock,
         )
-        self.controller.watch(cache, when=_matters)
-        for children in world.children.caches.values():
-            self.controller.watch(children, owned_by(self.resource))
-        world.runtime.add_controller(self.controller)
+        self.loop.watch(cache, when=_needs_reconcile)
+        for children in context.children.caches.values():
+            self.loop.watch(children, owned_by(self.resource))
+        context.runtime.add_controller(self.loop)
 
-    async def act(self, found: T) -> ReconcileResult:
-        """Make the world as this object wants it."""
+    async def sync(self, parent: T) -> ReconcileResult:
+        """Bring the children of an object in line with its spec."""
         raise NotImplementedError
 
-    async def depart(self, found: T) -> RequeueAfter | None:
-        """Somebody asked for this object to go; its children follow by their owner references."""
+    async def finalize(self, parent: T) -> RequeueAfter | None:
+        """Handle an object that is being deleted; Kubernetes deletes its children by their owner references."""
         return None
 
     def forget(self, key: Key) -> None:
-        """The object is gone."""
+        """Discard what is remembered of an object that no longer exists."""
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
-        """One look at one object."""
-        found = self.cache.get(key)
-        if found is None:
+        """Reconcile one object."""
+        parent = self.cache.get(key)
+        if parent is None:
             self.forget(key)
             return None
-        if found.metadata.deleting:
-            return await self.depart(found)
-        outcome = await self.act(found)
-        await self.write_status(found, outcome.status)
-        return None if outcome.again is None else RequeueAfter(outcome.again)
+        if parent.metadata.deleting:
+            return await self.finalize(parent)
+        result = await self.sync(parent)
+        await self.write_status(parent, result.status)
+        return None if result.requeue_after is None else RequeueAfter(result.requeue_after)
 
-    async def write_status(self, found: T, status: ObjectStatus) -> None:
-        """Write the whole status, if it is not there already."""
-        live: ObjectStatus = found.status  # type: ignore[attr-defined]
+    async def write_status(self, parent: T, status: ObjectStatus) -> None:
+        """Write the whole status if it differs from the current one."""
+        live: ObjectStatus = parent.status  # type: ignore[attr-defined]
         if live == status:
             return
         WRITES.labels("status", self.resource.kind).inc()
-        made = await self.world.client.apply_status(
-            self.resource, found.metadata.key, written(status), manager=self.world.settings.manager
+        written = await self.context.client.apply_status(
+            self.resource, parent.metadata.key, status_manifest(status), manager=FIELD_MANAGER
         )
-        self.cache.record_write(made)
+        self.cache.record_write(written)
 
-    async def set_finalizers(self, item: T, finalizers: Iterable[str]) -> None:
-        """Replace the finalizers of an object; `Conflict` if it has changed since it was read."""
+    async def set_finalizers(self, parent: T, finalizers: Iterable[str]) -> None:
+        """Replace the finalizers of an object. Raises `Conflict` if the object has changed since it was read."""
         WRITES.labels("patch", self.resource.kind).inc()
-        await set_finalizers(self.world.client, self.cache, item, finalizers)
+        await set_finalizers(self.context.client, self.cache, parent, finalizers)
 
-    async def tell_blocked(self, key: Key, judged: ErrorDecision) -> None:
-        """Say on the object itself what a person has to do."""
-        found = self.cache.get(key)
-        if found is None:
+    async def report_blocked(self, key: Key, decision: ErrorDecision) -> None:
+        """Report on the object what a person has to do."""
+        parent = self.cache.get(key)
+        if parent is None:
             return
-        self.note(found, judged.reason, judged.message, warning=True)
-        said: ObjectStatus = found.status  # type: ignore[attr-defined]
-        slurm = held(said.conditions, SLURM_REACHABLE)
-        await self.write_status(found, self.with_health(found, blocked(judged.reason, judged.message, slurm)))
+        self.record_event(parent, decision.reason, decision.message, warning=True)
+        live: ObjectStatus = parent.status  # type: ignore[attr-defined]
+        slurm = previous_state(live.conditions, SLURM_REACHABLE)
+        health = blocked_health(decision.reason, decision.message, slurm)
+        await self.write_status(parent, self.with_health(parent, health))
 
-    def with_health(self, found: T, health: ObjectHealth, **fields: Any) -> ObjectStatus:
-        """The object's status with these conditions and fields."""
-        live: ObjectStatus = found.status  # type: ignore[attr-defined]
-        generation = found.metadata.generation
-        said = conditions(live.conditions, health, generation=generation, now=self.world.clock.now())
-        return msgspec.structs.replace(live, conditions=said, observed_generation=generation, **fields)
+    def with_health(self, parent: T, health: ObjectHealth, **fields: Any) -> ObjectStatus:
+        """Return the status of an object with these conditions and fields."""
+        live: ObjectStatus = parent.status  # type: ignore[attr-defined]
+        generation = parent.metadata.generation
+        now = self.context.clock.now()
+        conditions = update_conditions(live.conditions, health, generation=generation, now=now)
+        return msgspec.structs.replace(live, conditions=conditions, observed_generation=generation, **fields)
 
-    def with_scale(self, found: T, health: ObjectHealth, workload: ReplicaStatus | None, selector: str) -> ObjectStatus:
-        """The status of a kind that `kubectl scale` knows."""
-        there = workload or ReplicaStatus()
-        counts = {"replicas": there.replicas, "ready_replicas": there.ready_replicas, "selector": selector}
-        return self.with_health(found, health, **counts)
+    def with_scale(
+        self, parent: T, health: ObjectHealth, workload: ReplicaStatus | None, selector: str
+    ) -> ObjectStatus:
+        """Return the status of a kind that has a scale subresource."""
+        replicas = workload or ReplicaStatus()
+        counts = {"replicas": replicas.replicas, "ready_replicas": replicas.ready_replicas, "selector": selector}
+        return self.with_health(parent, health, **counts)
 
-    def note(self, found: T, reason: str, message: str, *, warning: bool = False) -> None:
-        """An event on the object."""
-        self.world.recorder.record(self.resource.reference(found), reason, message, warning=warning)
+    def record_event(self, parent: T, reason: str, message: str, *, warning: bool = False) -> None:
+        """Record an event on the object."""
+        self.context.recorder.record(self.resource.reference(parent), reason, message, warning=warning)
 
     def enqueue(self, keys: Iterable[Key]) -> None:
-        """Look at these soon."""
+        """Reconcile these objects soon."""
         for key in keys:
-            self.controller.queue.add(key)
+            self.loop.queue.add(key)
 
 
-def written(status: ObjectStatus) -> dict[str, Any]:
-    """A status as it is written: a number also when it is 0, since columns and scripts would take the next for it."""
-    counts = {found.encode_name: 0 for found in msgspec.structs.fields(status) if type(found.default) is int}
+def status_manifest(status: ObjectStatus) -> dict[str, Any]:
+    """Return a status as it is written.
+
+    Numbers are written also when they are 0: without a value, the columns of `kubectl get` shift.
+    """
+    counts = {field.encode_name: 0 for field in msgspec.structs.fields(status) if type(field.default) is int}
     return {**counts, **msgspec.to_builtins(status), "conditions": condition_manifests(status.conditions)}
 
 
-def judge(error: Exception) -> ErrorDecision | None:
-    """What errors of Slurm and of its configuration mean for a reconcile."""
+def classify_error(error: Exception) -> ErrorDecision | None:
+    """Decide what an error of Slurm or of its configuration means for a reconcile."""
     if isinstance(error, ConfError):
         return ErrorDecision(ErrorKind.BLOCKED, "InvalidConfig", str(error))
     if isinstance(error, TokenError):
@@ -156,8 +165,8 @@ def judge(error: Exception) -> ErrorDecision | None:
     return None
 
 
-def _matters(old: HasMeta | None, new: HasMeta | None) -> bool:
-    """A status of our own writing is no reason to look again."""
+def _needs_reconcile(old: HasMeta | None, new: HasMeta | None) -> bool:
+    """Ignore changes of the status, which this operator writes itself."""
     if old is None or new is None:
         return True
     before, after = old.metadata, new.metadata

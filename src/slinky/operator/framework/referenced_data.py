@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ConfigMaps and Secrets hold that a spec refers to.
+"""Reads the ConfigMaps and Secrets that a spec refers to.
 
-Only names and versions of all ConfigMaps and Secrets are watched; the content of one is read when it is referred to and
-kept until its version moves. References never leave their namespace: a caller gives its own and a name.
+The operator watches only the metadata of all ConfigMaps and Secrets. It reads the content of an object when a spec
+refers to it, and keeps the content until the resource version changes. References never leave their namespace: callers
+pass the namespace of the object that refers.
 """
 
 from typing import TypeVar
@@ -16,84 +17,84 @@ from slinky.kube.resource import Resource
 from slinky.kube.runtime import Runtime
 from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, SECRETS, ConfigMap, Secret
-from slinky.operator.keys import jwt_keyring, slurm_keyring
-from slinky.operator.keys.jwt_keyring import Ring
-from slinky.operator.keys.slurm_keyring import mounted
+from slinky.operator.keys.jwt_keyring import JWT_KEYRING, JwtKeyRing
+from slinky.operator.keys.slurm_keyring import SLURM_KEYRING, mounted_digest
 
 T = TypeVar("T", ConfigMap, Secret)
 
 
 class ReferencedData:
-    """Reads referenced objects, once per version."""
+    """Reads referenced objects, once per resource version."""
 
     def __init__(self, runtime: Runtime, namespace: str) -> None:
         self._client: KubeClient = runtime.client
         self.config_maps: Cache[Object] = runtime.cache(CONFIG_MAPS.metadata_only(), namespace=namespace)
         self.secrets: Cache[Object] = runtime.cache(SECRETS.metadata_only(), namespace=namespace)
-        self._maps: dict[Key, ConfigMap] = {}
-        self._secrets: dict[Key, Secret] = {}
+        self._read_config_maps: dict[Key, ConfigMap] = {}
+        self._read_secrets: dict[Key, Secret] = {}
 
     async def config_map(self, namespace: str, name: str) -> ConfigMap:
-        """A ConfigMap. Raises `Blocked` while there is none."""
-        return await self._read(CONFIG_MAPS, self.config_maps, self._maps, Key(namespace, name))
+        """Return a ConfigMap. Raises `Blocked` if it does not exist."""
+        return await self._read(CONFIG_MAPS, self.config_maps, self._read_config_maps, Key(namespace, name))
 
     async def secret(self, namespace: str, name: str) -> Secret:
-        """A Secret. Raises `Blocked` while there is none."""
-        return await self._read(SECRETS, self.secrets, self._secrets, Key(namespace, name))
+        """Return a Secret. Raises `Blocked` if it does not exist."""
+        return await self._read(SECRETS, self.secrets, self._read_secrets, Key(namespace, name))
 
     async def secret_value(self, namespace: str, ref: KeyRef) -> bytes:
-        """One key of a Secret."""
-        found = (await self.secret(namespace, ref.name)).data.get(ref.key)
-        if not found:
+        """Return the value of one key of a Secret. Raises `Blocked` if it is missing or empty."""
+        value = (await self.secret(namespace, ref.name)).data.get(ref.key)
+        if not value:
             raise Blocked("KeyMissing", f"Secret {ref.name} has no key {ref.key}; add it")
-        return found
+        return value
 
     async def config_value(self, namespace: str, ref: ConfigKeyRef) -> str:
-        """One key of a ConfigMap."""
-        found = (await self.config_map(namespace, ref.name)).data.get(ref.key)
-        if not found:
+        """Return the value of one key of a ConfigMap. Raises `Blocked` if it is missing or empty."""
+        value = (await self.config_map(namespace, ref.name)).data.get(ref.key)
+        if not value:
             raise Blocked("KeyMissing", f"ConfigMap {ref.name} has no key {ref.key}; add it")
-        return found
+        return value
 
     async def slurm_keys(self, namespace: str, ref: KeyRef | None) -> str:
-        """A digest of the slurm keys that daemons mount. Raises `Blocked` while nobody has written one."""
-        return mounted(await self._ring(namespace, ref)) if ref else ""
+        """Return a digest of the slurm keys that daemons mount; it changes with every stage of a rotation."""
+        return mounted_digest(await self._slurm_key_ring(namespace, ref)) if ref else ""
 
     async def first_slurm_key(self, namespace: str, ref: KeyRef | None) -> str:
-        """A digest that stays through every rotation, for pods that read their keys again without a restart."""
-        return (await self._ring(namespace, ref)).metadata.annotations.get(KEY_ORIGIN, "") if ref else ""
+        """Return a digest that no rotation changes, for pods that read new keys without a restart."""
+        return (await self._slurm_key_ring(namespace, ref)).metadata.annotations.get(KEY_ORIGIN, "") if ref else ""
 
-    async def jwt(self, namespace: str, ref: KeyRef) -> Ring:
-        """The JWT key that daemons hold, with what goes on with it; the wanted one where nobody keeps a ring."""
-        wanted = await self.secret_value(namespace, ref)
-        key = Key(namespace, jwt_keyring.name(ref))
-        return jwt_keyring.read(await self.secret(*key)) if self.secrets.get(key) is not None else Ring(wanted)
+    async def jwt_key_ring(self, namespace: str, ref: KeyRef) -> JwtKeyRing:
+        """Return the key ring of a JWT key; if there is none yet, a ring with the referenced key."""
+        key = await self.secret_value(namespace, ref)
+        ring = Key(namespace, JWT_KEYRING.secret_name(ref))
+        return JWT_KEYRING.read(await self.secret(*ring)) if self.secrets.get(ring) is not None else JwtKeyRing(key)
 
-    async def rotation(self, namespace: str, spec: DaemonKeyRefs) -> str:
-        """What rotations of these keys are at, in words; empty for none."""
-        rings = [slurm_keyring.name(spec.slurm_key_ref)] if spec.slurm_key_ref else []
-        rings += [jwt_keyring.name(spec.jwt_key)] if spec.jwt_key else []
-        there = [ring for ring in rings if self.secrets.get(Key(namespace, ring)) is not None]
-        said = [(await self.secret(namespace, ring)).metadata.annotations.get(KEY_ROTATION, "") for ring in there]
-        return "; ".join(filter(None, said))
+    async def describe_rotations(self, namespace: str, spec: DaemonKeyRefs) -> str:
+        """Describe the rotations of these keys that are in progress; empty if there is none."""
+        names = [SLURM_KEYRING.secret_name(spec.slurm_key_ref)] if spec.slurm_key_ref else []
+        names += [JWT_KEYRING.secret_name(spec.jwt_key)] if spec.jwt_key else []
+        existing = [name for name in names if self.secrets.get(Key(namespace, name)) is not None]
+        texts = [(await self.secret(namespace, name)).metadata.annotations.get(KEY_ROTATION, "") for name in existing]
+        return "; ".join(filter(None, texts))
 
-    async def _ring(self, namespace: str, ref: KeyRef) -> Secret:
+    async def _slurm_key_ring(self, namespace: str, ref: KeyRef) -> Secret:
         await self.secret_value(namespace, ref)
-        if self.secrets.get(Key(namespace, slurm_keyring.name(ref))) is None:
-            raise Later(f"the keyring of Secret {ref.name} is not made yet", after=1)
-        return await self.secret(namespace, slurm_keyring.name(ref))
+        name = SLURM_KEYRING.secret_name(ref)
+        if self.secrets.get(Key(namespace, name)) is None:
+            raise Later(f"the key ring of Secret {ref.name} is not written yet", after=1)
+        return await self.secret(namespace, name)
 
-    def remember(self, made: Secret) -> None:
-        """We have just written this Secret."""
-        self._secrets[made.key] = made
-        self.secrets.record_write(Object(made.metadata))
+    def remember(self, secret: Secret) -> None:
+        """Keep a Secret that this operator has just written, so that it is not read again."""
+        self._read_secrets[secret.key] = secret
+        self.secrets.record_write(Object(secret.metadata))
 
-    async def _read(self, resource: Resource[T], seen: Cache[Object], kept: dict[Key, T], key: Key) -> T:
-        known = seen.get(key)
+    async def _read(self, resource: Resource[T], cache: Cache[Object], contents: dict[Key, T], key: Key) -> T:
+        known = cache.get(key)
         if known is None:
-            kept.pop(key, None)
+            contents.pop(key, None)
             raise Blocked("ReferenceMissing", f"there is no {resource.kind} {key.name}; create it")
-        held = kept.get(key)
-        if held is None or held.metadata.resource_version != known.metadata.resource_version:
-            held = kept[key] = await self._client.get(resource, key)
-        return held
+        content = contents.get(key)
+        if content is None or content.metadata.resource_version != known.metadata.resource_version:
+            content = contents[key] = await self._client.get(resource, key)
+        return content

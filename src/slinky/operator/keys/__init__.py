@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm and JWT keys: generation, key rings, staged rotation."""
+"""Keys of Slurm: generating them, and rotating them without an interruption.
+
+`keyring` and `rotation` contain what both rotations share; `slurm_*` and `jwt_*` contain the two policies.
+"""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills in keys that a Secret asks for with an annotation, once, so that no chart or pipeline ever sees them.
+"""Generates the keys that an annotation of a Secret asks for, so that no chart or pipeline contains them.
 
-Only what is lacking is written, and only onto the version that was read: of two operators, one makes the key.
+Only missing keys are written, and only onto the resource version that was read: of two operators, one writes the key.
 """
 
 import secrets
@@ -13,43 +13,43 @@ from slinky.kube.controller import ControlLoop, RequeueAfter
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import SECRETS
 from slinky.operator.framework.context import Context
-from slinky.operator.framework.reconciler import WORKERS, judge
+from slinky.operator.framework.reconciler import WORKERS, classify_error
 from slinky.operator.metrics import WRITES
 
 #: Random bytes per key; Slurm's documentation suggests this size for slurm.key.
 KEY_BYTES = 1024
 
 
-class KeyMaker:
-    """Keeps Secrets complete."""
+class KeyGenerator:
+    """Adds generated keys to Secrets."""
 
-    def __init__(self, world: Context) -> None:
-        self.world = world
-        self.controller: ControlLoop[Key] = ControlLoop(
-            "key-controller", self.reconcile, workers=WORKERS, error_classifiers=(judge,), clock=world.clock
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.loop: ControlLoop[Key] = ControlLoop(
+            "key-controller", self.reconcile, workers=WORKERS, error_classifiers=(classify_error,), clock=context.clock
         )
-        self.controller.watch(world.contents.secrets, when=lambda _, new: new is not None and asks(new))
-        world.runtime.add_controller(self.controller)
+        self.loop.watch(context.referenced_data.secrets, when=lambda _, new: new is not None and wants_keys(new))
+        context.runtime.add_controller(self.loop)
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
-        """Add the keys that are asked for and not there."""
-        found = self.world.contents.secrets.get(key)
-        if found is None or found.metadata.deleting or not asks(found):
+        """Write the keys that a Secret asks for and does not have."""
+        known = self.context.referenced_data.secrets.get(key)
+        if known is None or known.metadata.deleting or not wants_keys(known):
             return None
-        held = await self.world.contents.secret(*key)
-        lacking = missing_keys(held.metadata.annotations, held.data)
-        if lacking:
+        secret = await self.context.referenced_data.secret(*key)
+        missing = missing_keys(secret.metadata.annotations, secret.data)
+        if missing:
             WRITES.labels("patch", "Secret").inc()
-            data = {name: b64encode(value).decode() for name, value in lacking.items()}
-            version = {"resourceVersion": held.metadata.resource_version}
-            made = await self.world.client.patch(SECRETS, key, {"metadata": version, "data": data})
-            self.world.contents.remember(made)
+            data = {name: b64encode(value).decode() for name, value in missing.items()}
+            version = {"resourceVersion": secret.metadata.resource_version}
+            written = await self.context.client.patch(SECRETS, key, {"metadata": version, "data": data})
+            self.context.referenced_data.remember(written)
         return None
 
 
-def asks(found: HasMeta) -> bool:
-    """Whether a Secret wants keys to be made."""
-    return GENERATE_KEYS in found.metadata.annotations
+def wants_keys(secret: HasMeta) -> bool:
+    """Return whether a Secret asks for generated keys."""
+    return GENERATE_KEYS in secret.metadata.annotations
 
 
 def missing_keys(

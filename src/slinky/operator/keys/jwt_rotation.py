@@ -1,133 +1,107 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Glue: keeps a ring beside every JWT key, and carries a change of the key through the stages of `jwtring`.
+"""Rotates JWT keys.
 
-Where a rotation stands is in the ring's own Secret, so that another operator goes on with it. Controllers, Accountings
-and Tokens read the ring and follow it by themselves; here it is only seen how far they are.
+Controllers, Accountings and Tokens read the key ring and follow it in their own reconciles. The rotation only checks
+how far they are.
 """
 
 import asyncio
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
 
-from slinky.api.controller import Controller as Cluster
-from slinky.api.fields.refs import KeyRef
+from slinky.api.controller import Controller
+from slinky.api.fields.refs import DaemonKeyRefs, KeyRef
 from slinky.api.names import metadata, wellknown
 from slinky.api.token import Token
-from slinky.kube.controller import ControlLoop, RequeueAfter
 from slinky.kube.types import Key
-from slinky.kube.views import CONFIG_MAPS, SECRETS, STATEFUL_SETS
-from slinky.operator.build.pod_parts import hashed
+from slinky.kube.views import CONFIG_MAPS, SECRETS, STATEFUL_SETS, Secret
+from slinky.operator.build.pod_parts import digest_value
 from slinky.operator.framework import references
 from slinky.operator.framework.children import Child
-from slinky.operator.framework.context import Context
-from slinky.operator.framework.reconciler import WORKERS, judge
 from slinky.operator.keys import jwt_keyring
-from slinky.operator.keys.jwt_keyring import MEANING, Reach, Ring, Stage, Step, describe, read
-from slinky.operator.keys.users import Holder, holders, owner, ring_of, source, sources, strange, tell, write
+from slinky.operator.keys.jwt_keyring import JWT_KEYRING, JwtKeyReach, JwtKeyRing, JwtKeyStage, JwtKeyStep
+from slinky.operator.keys.rotation import KeyRotation
+from slinky.operator.keys.users import KeyUser
 from slinky.slurm.tokens import TokenError, read_claims
 
-#: Seconds between looks at a rotation; it has no event of its own.
-LOOK = 3.0
 
+class JwtKeyRotation(KeyRotation[JwtKeyRing]):
+    """Keeps the key rings of JWT keys."""
 
-class JwtRotation:
-    """Keeps the rings of JWT keys."""
+    policy = JWT_KEYRING
+    controller_name = "jwt-keyring-controller"
 
-    def __init__(self, world: Context) -> None:
-        self.world = world
-        self.controller: ControlLoop[Key] = ControlLoop(
-            "jwt-keyring-controller", self.reconcile, workers=WORKERS, error_classifiers=(judge,), clock=world.clock
-        )
-        watch = self.controller.watch
-        watch(world.contents.secrets, sources(world, lambda spec: spec.jwt_key))
-        watch(world.controllers, source(lambda spec: spec.jwt_key))
-        watch(world.accountings, source(lambda spec: spec.jwt_key))
-        world.runtime.add_controller(self.controller)
+    @staticmethod
+    def key_ref(spec: DaemonKeyRefs) -> KeyRef | None:
+        """Return the reference to the JWT key."""
+        return spec.jwt_key
 
-    async def reconcile(self, key: Key) -> RequeueAfter | None:
-        """Look at one Secret that may hold a JWT key."""
-        found = holders(self.world, key, lambda spec: spec.jwt_key)
-        turns = [await self._turn(key.namespace, ref, held_by) for ref, held_by in found.items()]
-        return next((again for again in turns if again), None)
+    async def next_step(
+        self, ref: KeyRef, secret: Secret, ring: JwtKeyRing, wanted: bytes, users: Sequence[KeyUser]
+    ) -> JwtKeyStep:
+        """Compute the next step."""
+        reach = await self._reach(Key(secret.metadata.namespace, ref.name), ref, ring, users)
+        now = self.context.clock.now().timestamp()
+        # The key is generated in a thread, needed or not: in the event loop it would delay all other work.
+        bridge = await asyncio.to_thread(jwt_keyring.new_bridge) if ring.stage is JwtKeyStage.SETTLED else b""
+        settle = self.context.settings.key_settle
+        return jwt_keyring.next_step(ring, wanted, reach, now, settle=settle, bridge=lambda: bridge)
 
-    async def _turn(self, namespace: str, ref: KeyRef, held_by: Sequence[Holder]) -> RequeueAfter | None:
-        wanted = await self.world.contents.secret_value(namespace, ref)
-        held = await ring_of(self.world, Key(namespace, jwt_keyring.name(ref)))
-        if held is None:
-            await self._write(namespace, ref, Ring(wanted), "", held_by)
-            return None
-        before = read(held)
-        settled = before.stage is Stage.SETTLED and before.current == wanted
-        found = Step(before) if settled else await self._step(namespace, ref, before, wanted, held_by)
-        said = describe(found)
-        changed = (found.ring, said) != (before, held.metadata.annotations.get(metadata.KEY_ROTATION, ""))
-        if changed or strange(held, held_by):
-            await self._write(namespace, ref, found.ring, said, held_by)
-        if before.stage is not found.ring.stage:
-            words = MEANING.get(found.ring.stage, "done, tokens are signed with the new JWT key")
-            tell(self.world, held_by, f"Rotation of the JWT key: {words}")
-        return None if found.ring.stage is Stage.SETTLED else RequeueAfter(LOOK)
-
-    async def _step(self, namespace: str, ref: KeyRef, before: Ring, wanted: bytes, held_by: Sequence[Holder]) -> Step:
-        reach, now = await self._reach(namespace, ref, before, held_by), self.world.clock.now().timestamp()
-        # Made whether or not it is needed: a key in the loop's own thread would hold up everybody else.
-        made = await asyncio.to_thread(jwt_keyring.new_bridge) if before.stage is Stage.SETTLED else b""
-        return jwt_keyring.step(before, wanted, reach, now, settle=self.world.settings.key_settle, bridge=lambda: made)
-
-    async def _reach(self, namespace: str, ref: KeyRef, ring: Ring, held_by: Sequence[Holder]) -> Reach:
-        daemons = [of for of in held_by if not of.spec.external]
-        behind = tuple(f"{of.workload_name}" for of in daemons if not self._has_read(of, ring))
-        # One that is not to be replaced ends with its key, whatever is done here.
-        tokens = [of for of in self._tokens(namespace, ref) if of.spec.refresh]
-        late, signed = [], 0.0
-        for of in tokens:
-            held = await self._token(of)
-            if held is None or not ring.signer.signed(held):
-                late.append(of.metadata.name)
+    async def _reach(self, secret: Key, ref: KeyRef, ring: JwtKeyRing, users: Sequence[KeyUser]) -> JwtKeyReach:
+        """Return which daemons and Tokens have not reached the stage of the ring."""
+        daemons = [user for user in users if not user.spec.external]
+        daemons_behind = tuple(user.workload_name for user in daemons if not self._has_loaded(user, ring))
+        # A Token that is never refreshed becomes invalid with its key, whatever the operator does.
+        tokens = [token for token in self._tokens(secret, ref) if token.spec.refresh]
+        tokens_behind, signed_at = [], 0.0
+        for token in tokens:
+            credential = await self._credential(token)
+            if credential is None or not ring.signer.signed(credential):
+                tokens_behind.append(token.metadata.name)
             else:
-                signed = max(signed, _issued(held))
-        return Reach(behind, tuple(late), signed, bool(tokens), len(daemons) == len(held_by))
+                signed_at = max(signed_at, _issued_at(credential))
+        bridgeable = len(daemons) == len(users)
+        return JwtKeyReach(daemons_behind, tuple(tokens_behind), signed_at, bool(tokens), bridgeable)
 
-    def _has_read(self, of: Holder, ring: Ring) -> bool:
-        """Whether a daemon has been started with the key and the bridge."""
-        key, files, marks = Key(of.metadata.namespace, of.config_name), self.world.children, {}
-        config = files.find(CONFIG_MAPS if isinstance(of, Cluster) else SECRETS, key)
-        if config is None or ring.kid not in _document(config):
+    def _has_loaded(self, user: KeyUser, ring: JwtKeyRing) -> bool:
+        """Return whether a daemon has been started with the current key and the bridging key of the ring."""
+        children, config_key = self.context.children, Key(user.metadata.namespace, user.config_name)
+        config = children.find(CONFIG_MAPS if isinstance(user, Controller) else SECRETS, config_key)
+        if config is None or ring.kid not in _jwks_document(config):
             return False
-        noted = config.metadata.annotations
-        if isinstance(of, Cluster):
-            used = noted.get(metadata.CONFIG_GENERATION, "")
-            if of.status.loaded_config != used:
+        pod_annotations = {metadata.JWT_KEY_HASH: digest_value(ring.current)}
+        if isinstance(user, Controller):
+            generation = config.metadata.annotations.get(metadata.CONFIG_GENERATION, "")
+            if user.status.loaded_config != generation:
                 return False
-            if not of.spec.inplace_reconfigure:
-                marks[metadata.SLURM_CONFIG_HASH] = used.partition("-")[2]
+            if not user.spec.inplace_reconfigure:
+                pod_annotations[metadata.SLURM_CONFIG_HASH] = generation.partition("-")[2]
         else:
-            marks[metadata.SLURMDBD_CONF_HASH] = noted.get(metadata.SLURMDBD_CONF_HASH, "")
-        marks[metadata.JWT_KEY_HASH] = hashed(ring.current)
-        return files.rolled(STATEFUL_SETS, key._replace(name=of.workload_name), marks)
+            digest = config.metadata.annotations.get(metadata.SLURMDBD_CONF_HASH, "")
+            pod_annotations[metadata.SLURMDBD_CONF_HASH] = digest
+        workload = Key(user.metadata.namespace, user.workload_name)
+        return children.is_rolled_out(STATEFUL_SETS, workload, pod_annotations)
 
-    def _tokens(self, namespace: str, ref: KeyRef) -> Iterable[Token]:
-        found = self.world.tokens.by(references.SECRETS, str(Key(namespace, ref.name)))
-        return (of for of in found if of.spec.jwt_key is not None and of.spec.jwt_key.target == ref.target)
+    def _tokens(self, secret: Key, ref: KeyRef) -> Iterable[Token]:
+        """Return the Tokens that are signed with this key."""
+        tokens = self.context.tokens.by(references.SECRETS, str(secret))
+        return (token for token in tokens if token.spec.jwt_key is not None and token.spec.jwt_key.target == ref.target)
 
-    async def _token(self, of: Token) -> bytes | None:
-        key = Key(of.metadata.namespace, of.secret_name)
-        if self.world.contents.secrets.get(key) is None:
+    async def _credential(self, token: Token) -> bytes | None:
+        key = Key(token.metadata.namespace, token.secret_name)
+        if self.context.referenced_data.secrets.get(key) is None:
             return None
-        return (await self.world.contents.secret(*key)).data.get(of.secret_key)
-
-    async def _write(self, namespace: str, ref: KeyRef, ring: Ring, said: str, held_by: Sequence[Holder]) -> None:
-        await write(self.world, jwt_keyring.secret(namespace, ref, ring, said, [owner(of) for of in held_by]))
+        return (await self.context.referenced_data.secret(*key)).data.get(token.secret_key)
 
 
-def _document(config: Child) -> str:
-    """The keys beside a configuration, in a ConfigMap or in a Secret."""
-    found: str = (config.data or {}).get(wellknown.JWKS, "")
-    return found if found.startswith("{") else b64decode(found).decode()
+def _jwks_document(config: Child) -> str:
+    """Return the JWKS document beside a configuration: plain in a ConfigMap, base64 in a Secret."""
+    document: str = (config.data or {}).get(wellknown.JWKS, "")
+    return document if document.startswith("{") else b64decode(document).decode()
 
 
-def _issued(token: bytes) -> float:
+def _issued_at(credential: bytes) -> float:
     try:
-        return read_claims(token.decode(errors="replace")).issued or 0.0
+        return read_claims(credential.decode(errors="replace")).issued or 0.0
     except TokenError:
         return 0.0

@@ -1,32 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The slurm key that daemons hold, and how it becomes another one without anybody being locked out. Pure.
+"""The key ring of a slurm key, and the stages of its rotation. Pure.
 
-A person's Secret says which key is wanted. Daemons read a Secret beside it, the ring, which moves in stages: both keys
-are known and the old one signs, both are known and the new one signs, the new one is alone. Each stage is over only
-when every daemon has read it. Measured: auth/slurm prefers slurm.jwks to slurm.key, and a slurmd that is told to read
-its files again keeps to the one it was started with; hence slurm.jwks is always there, also for a single key.
+The stages are: daemons accept both keys and sign with the old one; they accept both and sign with the new one; they
+know only the new one. A stage ends when every daemon has read it, so that daemons in neighbouring stages accept each
+other. Measured: auth/slurm prefers slurm.jwks to slurm.key, and a slurmd that is reconfigured keeps using the file that
+it was started with; therefore slurm.jwks is always written, also for a single key.
 """
 
 import hashlib
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from slinky.api.fields.refs import KeyRef
 from slinky.api.names import metadata, wellknown
-from slinky.kube.timestamps import format_timestamp, unix_seconds
-from slinky.kube.types import Key
-from slinky.kube.views import SECRETS, Secret
+from slinky.kube.views import Secret
+from slinky.operator.keys.keyring import (
+    NEXT,
+    KeyringPolicy,
+    RotationStep,
+    read_stage,
+    read_time,
+    time_annotation,
+)
 
 SLURM_JWKS = "slurm.jwks"
-NEXT = "next"
 
 
-class Stage(StrEnum):
-    """How far a rotation is."""
+class SlurmKeyStage(StrEnum):
+    """Stage of the rotation of a slurm key."""
 
     SETTLED = "Settled"
     ADDING = "Adding"
@@ -34,156 +37,138 @@ class Stage(StrEnum):
     RETIRING = "Retiring"
 
 
-#: What is going on, for people.
-MEANING = {
-    Stage.ADDING: "step 1 of 3, every daemon learns the new slurm key",
-    Stage.SWITCHING: "step 2 of 3, every daemon signs with the new slurm key",
-    Stage.RETIRING: "step 3 of 3, every daemon forgets the old slurm key",
-}
-
-
-class Ring(NamedTuple):
-    """The keys that daemons hold, since when, and when workers were last told to read them."""
+class SlurmKeyRing(NamedTuple):
+    """The keys of the daemons, the stage with its start, and when workers were last reconfigured."""
 
     current: bytes
     next: bytes = b""
-    stage: Stage = Stage.SETTLED
+    stage: SlurmKeyStage = SlurmKeyStage.SETTLED
     since: float = 0.0
-    told: float = 0.0
-    #: Digest of the first key; workers were made with it and are not replaced for a later one.
+    reconfigured_at: float = 0.0
+    #: Digest of the first key. Workers are created with it and are not replaced for a later key.
     origin: str = ""
 
 
-class Reach(NamedTuple):
-    """What is known of those who hold the keys: daemons that have not read this stage, and whether workers may."""
+class SlurmKeyReach(NamedTuple):
+    """The workloads and workers that have not read the current stage, and whether there are workers at all."""
 
-    behind: tuple[str, ...] = ()
+    workloads_behind: tuple[str, ...] = ()
     workers_behind: tuple[str, ...] = ()
     has_workers: bool = False
 
 
-class Step(NamedTuple):
-    """The ring as it is to be, whether to tell workers to read it, and what is waited for."""
+class SlurmKeyringPolicy(KeyringPolicy[SlurmKeyRing]):
+    """Key rings of slurm keys."""
 
-    ring: Ring
-    tell: bool = False
-    waits: str = ""
-
-
-def name(ref: KeyRef) -> str:
-    """The Secret that daemons read, beside the one that a person wrote."""
-    if ref.key == wellknown.SLURM_KEY:
-        return f"{ref.name}-keyring"
-    return f"{ref.name}-keyring-{hashlib.sha256(ref.key.encode()).hexdigest()[:8]}"
-
-
-def files(ring: Ring) -> Mapping[str, bytes]:
-    """What the ring's Secret holds."""
-    if ring.stage is Stage.SETTLED:
-        return {wellknown.SLURM_KEY: ring.current, SLURM_JWKS: _jwks((ring.current,), ring.current)}
-    if ring.stage is Stage.RETIRING:
-        return {wellknown.SLURM_KEY: ring.next, NEXT: ring.next, SLURM_JWKS: _jwks((ring.next,), ring.next)}
-    signer = ring.current if ring.stage is Stage.ADDING else ring.next
-    jwks = _jwks((ring.current, ring.next), signer)
-    return {wellknown.SLURM_KEY: ring.current, NEXT: ring.next, SLURM_JWKS: jwks}
-
-
-def step(ring: Ring, wanted: bytes, reach: Reach, now: float, *, settle: float, retire: float) -> Step:
-    """What to do next. `settle` seconds bring a file to every pod, `retire` seconds end every old credential."""
-    if ring.stage is Stage.SETTLED:
-        return Step(ring) if wanted == ring.current else _enter(ring._replace(next=wanted), Stage.ADDING, now)
-    if ring.stage is Stage.ADDING and wanted != ring.next:
-        # Nobody has signed with it yet: forget it, or take the other one instead.
-        return _enter(ring._replace(next=wanted), Stage.RETIRING if wanted == ring.current else Stage.ADDING, now)
-    waits = _waits(ring, reach, now, settle)
-    if waits or _tell(ring, reach):
-        return Step(ring._replace(told=now) if not waits else ring, not waits, waits)
-    if ring.stage is Stage.ADDING:
-        return _enter(ring, Stage.SWITCHING, now)
-    if ring.stage is Stage.SWITCHING:
-        left = max(ring.since, ring.told) + retire - now
-        return Step(ring, waits="credentials of the old key to end") if left > 0 else _enter(ring, Stage.RETIRING, now)
-    return Step(Ring(ring.next, since=now, origin=ring.origin))
-
-
-def secret(namespace: str, ref: KeyRef, ring: Ring, said: str, owners: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The ring's Secret. It belongs to the daemons and not to the Secret beside it, which may be replaced by another
-    one under its name.
-    """
-    marks = {
-        metadata.KEY_STAGE: ring.stage.value,
-        metadata.KEY_STAGE_SINCE: _stamp(ring.since),
-        metadata.KEY_WORKERS_TOLD: _stamp(ring.told),
-        metadata.KEY_ORIGIN: ring.origin,
-        metadata.KEY_ROTATION: said,
+    label = "slurm key"
+    key_file = wellknown.SLURM_KEY
+    suffix = "keyring"
+    descriptions: ClassVar[Mapping[str, str]] = {
+        SlurmKeyStage.ADDING: "step 1 of 3, every daemon learns the new slurm key",
+        SlurmKeyStage.SWITCHING: "step 2 of 3, every daemon signs with the new slurm key",
+        SlurmKeyStage.RETIRING: "step 3 of 3, every daemon forgets the old slurm key",
     }
-    data = {name: b64encode(value).decode() for name, value in files(ring).items()}
-    return SECRETS.manifest(
-        Key(namespace, name(ref)), metadata={"annotations": marks, "ownerReferences": list(owners)}, data=data
-    )
+    completed = "done, daemons know only the new slurm key"
+
+    def new_ring(self, key: bytes) -> SlurmKeyRing:
+        """Return a ring with one key, which is also its origin."""
+        return SlurmKeyRing(key, origin=hashlib.sha256(key).hexdigest())
+
+    def read(self, secret: Secret) -> SlurmKeyRing:
+        """Return the key ring in a Secret."""
+        return SlurmKeyRing(
+            secret.data.get(wellknown.SLURM_KEY, b""),
+            secret.data.get(NEXT, b""),
+            read_stage(secret, SlurmKeyStage),
+            read_time(secret, metadata.KEY_STAGE_SINCE),
+            read_time(secret, metadata.KEY_WORKERS_TOLD),
+            secret.metadata.annotations.get(metadata.KEY_ORIGIN, ""),
+        )
+
+    def annotations(self, ring: SlurmKeyRing) -> dict[str, str]:
+        """Return the annotations from which `read` restores the stage."""
+        return {
+            **super().annotations(ring),
+            metadata.KEY_WORKERS_TOLD: time_annotation(ring.reconfigured_at),
+            metadata.KEY_ORIGIN: ring.origin,
+        }
+
+    def files(self, ring: SlurmKeyRing) -> Mapping[str, bytes]:
+        """Return the key files that daemons mount."""
+        if ring.stage is SlurmKeyStage.SETTLED:
+            return {wellknown.SLURM_KEY: ring.current, SLURM_JWKS: _jwks((ring.current,), ring.current)}
+        if ring.stage is SlurmKeyStage.RETIRING:
+            return {wellknown.SLURM_KEY: ring.next, NEXT: ring.next, SLURM_JWKS: _jwks((ring.next,), ring.next)}
+        signer = ring.current if ring.stage is SlurmKeyStage.ADDING else ring.next
+        jwks = _jwks((ring.current, ring.next), signer)
+        return {wellknown.SLURM_KEY: ring.current, NEXT: ring.next, SLURM_JWKS: jwks}
 
 
-def read(held: Secret) -> Ring:
-    """The ring in its Secret."""
-    marks, data = held.metadata.annotations, held.data
-    stage = Stage.SETTLED
-    with suppress(ValueError):
-        stage = Stage(marks.get(metadata.KEY_STAGE, ""))
-    return Ring(
-        data.get(wellknown.SLURM_KEY, b""),
-        data.get(NEXT, b""),
-        stage,
-        unix_seconds(marks.get(metadata.KEY_STAGE_SINCE, "")),
-        unix_seconds(marks.get(metadata.KEY_WORKERS_TOLD, "")),
-        marks.get(metadata.KEY_ORIGIN, ""),
-    )
+SLURM_KEYRING = SlurmKeyringPolicy()
+
+SlurmKeyStep = RotationStep[SlurmKeyRing]
 
 
-def mounted(held: Secret) -> str:
-    """A digest of what daemons find in their folder."""
-    return _digest(held.data.get(SLURM_JWKS, b""))
+def next_step(
+    ring: SlurmKeyRing, wanted: bytes, reach: SlurmKeyReach, now: float, *, settle: float, retire: float
+) -> SlurmKeyStep:
+    """Return the next step of a rotation.
+
+    After `settle` seconds a changed Secret has reached every pod; after `retire` seconds every credential that was
+    signed with the old key has expired.
+    """
+    if ring.stage is SlurmKeyStage.SETTLED:
+        unchanged = wanted == ring.current
+        return SlurmKeyStep(ring) if unchanged else _enter(ring._replace(next=wanted), SlurmKeyStage.ADDING, now)
+    if ring.stage is SlurmKeyStage.ADDING and wanted != ring.next:
+        # No daemon has signed with the next key yet, so it can be dropped or replaced.
+        stage = SlurmKeyStage.RETIRING if wanted == ring.current else SlurmKeyStage.ADDING
+        return _enter(ring._replace(next=wanted), stage, now)
+    if waiting_for := _waiting_for(ring, reach, now, settle):
+        return SlurmKeyStep(ring, waiting_for)
+    if reach.has_workers and not ring.reconfigured_at:
+        return SlurmKeyStep(ring._replace(reconfigured_at=now), reconfigure=True)
+    return _finish_stage(ring, now, retire)
 
 
-def describe(found: Step) -> str:
-    """One sentence for the conditions; empty when nothing is going on."""
-    words = MEANING.get(found.ring.stage, "")
-    return f"{words}; waiting for {found.waits}" if words and found.waits else words
+def _finish_stage(ring: SlurmKeyRing, now: float, retire: float) -> SlurmKeyStep:
+    """Return the step after a stage that every daemon has read."""
+    if ring.stage is SlurmKeyStage.ADDING:
+        return _enter(ring, SlurmKeyStage.SWITCHING, now)
+    if ring.stage is SlurmKeyStage.RETIRING:
+        return SlurmKeyStep(SlurmKeyRing(ring.next, since=now, origin=ring.origin))
+    if max(ring.since, ring.reconfigured_at) + retire > now:
+        return SlurmKeyStep(ring, "credentials of the old key to expire")
+    return _enter(ring, SlurmKeyStage.RETIRING, now)
 
 
-def _stamp(when: float) -> str:
-    return format_timestamp(when) if when else ""
+def mounted_digest(secret: Secret) -> str:
+    """Return a digest of the keys that daemons mount."""
+    return hashlib.sha256(secret.data.get(SLURM_JWKS, b"")).hexdigest()
 
 
-def _waits(ring: Ring, reach: Reach, now: float, settle: float) -> str:
-    if reach.behind:
-        return ", ".join(reach.behind[:3])
+def _waiting_for(ring: SlurmKeyRing, reach: SlurmKeyReach, now: float, settle: float) -> str:
+    if reach.workloads_behind:
+        return ", ".join(reach.workloads_behind[:3])
     if reach.has_workers and now < ring.since + settle:
         return "the new file to reach every worker"
-    if ring.told and reach.workers_behind:
+    if ring.reconfigured_at and reach.workers_behind:
         return "workers " + ", ".join(reach.workers_behind[:3])
     return ""
 
 
-def _tell(ring: Ring, reach: Reach) -> bool:
-    return reach.has_workers and not ring.told
+def _enter(ring: SlurmKeyRing, stage: SlurmKeyStage, now: float) -> SlurmKeyStep:
+    return SlurmKeyStep(ring._replace(stage=stage, since=now, reconfigured_at=0.0))
 
 
-def _enter(ring: Ring, stage: Stage, now: float) -> Step:
-    return Step(ring._replace(stage=stage, since=now, told=0.0))
+def _jwks(keys: Sequence[bytes], signer: bytes) -> bytes:
+    entries = []
+    for key in keys:
+        entry = {"alg": "HS256", "kty": "oct", "kid": _key_id(key), "k": b64encode(key).decode()}
+        entries.append({**entry, "use": "default"} if key == signer else entry)
+    return json.dumps({"keys": entries}).encode()
 
 
-def _jwks(known: Sequence[bytes], signer: bytes) -> bytes:
-    listed = []
-    for key in known:
-        entry = {"alg": "HS256", "kty": "oct", "kid": _id(key), "k": b64encode(key).decode()}
-        listed.append({**entry, "use": "default"} if key == signer else entry)
-    return json.dumps({"keys": listed}).encode()
-
-
-def _id(key: bytes) -> str:
-    """An id that tells nothing of the key."""
+def _key_id(key: bytes) -> str:
+    """Return an id from which the key cannot be derived."""
     return hashlib.sha256(b"slurm key id " + key).hexdigest()[:16]
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

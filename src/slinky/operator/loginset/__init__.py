@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LoginSet: hosts where people log in."""
+"""The kind LoginSet: hosts with sshd, where users log in and submit jobs."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Glue: reads what a LoginSet refers to, carries out its plan, writes its status."""
+"""Reconciles LoginSets: reads what a LoginSet refers to, applies its manifests, writes its status."""
 
 import asyncio
 
@@ -10,19 +10,18 @@ from slinky.kube.errors import AlreadyExists, Blocked
 from slinky.kube.types import Key, Object
 from slinky.kube.views import DEPLOYMENTS, SECRETS
 from slinky.operator.build.cluster_dns import cluster_domain
-from slinky.operator.build.pod_parts import digest
+from slinky.operator.build.pod_parts import digest_values
+from slinky.operator.build.sshd import generate_host_keys
 from slinky.operator.framework import references
+from slinky.operator.framework.conditions import deployment_health
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
-from slinky.operator.framework.references import users
+from slinky.operator.framework.references import referrers
 from slinky.operator.loginset import objects
-from slinky.operator.loginset.hostkeys import host_keys
 from slinky.operator.loginset.objects import LoginSetHashes
-from slinky.operator.loginset.plan import plan
-from slinky.operator.loginset.status import health
 from slinky.operator.metrics import WRITES
 from slinky.operator.slurm.clusters import Clusters
-from slinky.slurm import ObjectKind as What
+from slinky.slurm import Change, ObjectKind
 
 
 class LoginSetReconciler(Reconciler[LoginSet]):
@@ -30,61 +29,71 @@ class LoginSetReconciler(Reconciler[LoginSet]):
 
     resource = LOGIN_SETS
 
-    def __init__(self, world: Context, clusters: Clusters) -> None:
-        super().__init__(world, world.login_sets)
+    def __init__(self, context: Context, clusters: Clusters) -> None:
+        super().__init__(context, context.login_sets)
         self.clusters = clusters
-        self.domain = cluster_domain(world.settings.cluster_domain)
-        world.login_sets.add_indexes(
+        self.domain = cluster_domain(context.settings.cluster_domain)
+        context.login_sets.add_indexes(
             {
-                references.SECRETS: references.local(references.login_secrets),
-                references.CONTROLLER: lambda of: (str(of.controller_key),),
+                references.SECRETS: references.qualified(references.login_set_secrets),
+                references.CONTROLLER: lambda login_set: (str(login_set.controller_key),),
             }
         )
-        watch = self.controller.watch
-        watch(world.controllers, lambda of: self._of_cluster(of.key))
-        watch(world.contents.secrets, users(world.login_sets, references.SECRETS))
-        watch(world.contents.secrets, self._using_key)
-        clusters.listen(lambda key, change: self.enqueue(self._of_cluster(key) if change.kind is What.MIRROR else ()))
+        watch = self.loop.watch
+        watch(context.controllers, lambda controller: self._login_sets_of(controller.key))
+        watch(context.referenced_data.secrets, referrers(context.login_sets, references.SECRETS))
+        watch(context.referenced_data.secrets, self._login_sets_of_secret)
+        clusters.listen(self._slurm_changed)
 
-    async def act(self, found: LoginSet) -> ReconcileResult:
-        """Apply everything the LoginSet consists of."""
-        controller = self.world.controllers.get(found.controller_key)
+    async def sync(self, login_set: LoginSet) -> ReconcileResult:
+        """Apply the children of a LoginSet."""
+        controller = self.context.controllers.get(login_set.controller_key)
         if controller is None:
-            raise Blocked("ControllerMissing", f"there is no Controller {found.spec.controller_ref.name}; create it")
-        await self._host_keys(found)
-        hashes = await self._hashes(found, controller)
-        for resource, manifest in plan(found, controller, hashes, self.world.settings.images, self.domain):
-            await self.world.children.ensure(resource, manifest)
-        workload = Key(found.metadata.namespace, found.workload_name)
-        live, observed = self.world.children.progress(DEPLOYMENTS, workload)
-        known = health(found, live, observed, self.clusters.sight(found.controller_key))
-        return ReconcileResult(self.with_scale(found, known, live, LOGIN.selector_text(found.metadata.name)))
-
-    async def _host_keys(self, of: LoginSet) -> None:
-        """Make the host keys if there are none. What exists is never touched, whoever made it."""
-        if self.world.contents.secrets.get(Key(of.metadata.namespace, of.host_keys_name)) is not None:
-            return
-        manifest = objects.host_key_secret(of, await asyncio.to_thread(host_keys))
-        WRITES.labels("create", "Secret").inc()
-        try:
-            made = await self.world.client.create(SECRETS, manifest)
-        except AlreadyExists:
-            return
-        self.world.contents.remember(made)
-
-    async def _hashes(self, of: LoginSet, controller: Controller) -> LoginSetHashes:
-        contents, namespace, key = self.world.contents, of.metadata.namespace, controller.spec.slurm_key_ref
-        held = await contents.secret(namespace, of.host_keys_name)
-        return LoginSetHashes(
-            slurm_key=await contents.slurm_keys(namespace, key),
-            host_keys=digest(held.data),
-            sshd=digest(objects.ssh_data(of)),
-            sssd=digest({"": await contents.secret_value(namespace, of.spec.sssd_conf_ref)}),
+            name = login_set.spec.controller_ref.name
+            raise Blocked("ControllerMissing", f"there is no Controller {name}; create it")
+        await self._create_host_keys(login_set)
+        hashes = await self._hashes(login_set, controller)
+        manifests = objects.manifests(login_set, controller, hashes, self.context.images, self.domain)
+        for resource, manifest in manifests:
+            await self.context.children.apply(resource, manifest)
+        workload = Key(login_set.metadata.namespace, login_set.workload_name)
+        replicas, observed = self.context.children.workload_status(DEPLOYMENTS, workload)
+        slurm = self.clusters.snapshot(login_set.controller_key).condition()
+        health = deployment_health(login_set.spec.replicas, replicas, observed, slurm)
+        return ReconcileResult(
+            self.with_scale(login_set, health, replicas, LOGIN.selector_text(login_set.metadata.name))
         )
 
-    def _of_cluster(self, controller: Key) -> tuple[Key, ...]:
-        return tuple(found.key for found in self.world.login_sets.by(references.CONTROLLER, str(controller)))
+    async def _create_host_keys(self, login_set: LoginSet) -> None:
+        """Create the host keys if there are none. Existing keys are never changed, whatever created them."""
+        if self.context.referenced_data.secrets.get(Key(login_set.metadata.namespace, login_set.host_keys_name)):
+            return
+        manifest = objects.host_key_secret(login_set, await asyncio.to_thread(generate_host_keys))
+        WRITES.labels("create", "Secret").inc()
+        try:
+            secret = await self.context.client.create(SECRETS, manifest)
+        except AlreadyExists:
+            return
+        self.context.referenced_data.remember(secret)
 
-    def _using_key(self, secret: Object) -> tuple[Key, ...]:
-        holders = self.world.controllers.by(references.SECRETS, str(secret.metadata.key))
-        return tuple(found for holder in holders for found in self._of_cluster(holder.key))
+    async def _hashes(self, login_set: LoginSet, controller: Controller) -> LoginSetHashes:
+        data, namespace = self.context.referenced_data, login_set.metadata.namespace
+        host_keys = await data.secret(namespace, login_set.host_keys_name)
+        return LoginSetHashes(
+            slurm_key=await data.slurm_keys(namespace, controller.spec.slurm_key_ref),
+            host_keys=digest_values(host_keys.data),
+            sshd=digest_values(objects.ssh_data(login_set)),
+            sssd=digest_values({"": await data.secret_value(namespace, login_set.spec.sssd_conf_ref)}),
+        )
+
+    def _login_sets_of(self, controller: Key) -> tuple[Key, ...]:
+        login_sets = self.context.login_sets.by(references.CONTROLLER, str(controller))
+        return tuple(login_set.key for login_set in login_sets)
+
+    def _login_sets_of_secret(self, secret: Object) -> tuple[Key, ...]:
+        controllers = self.context.controllers.by(references.SECRETS, str(secret.metadata.key))
+        return tuple(key for controller in controllers for key in self._login_sets_of(controller.key))
+
+    def _slurm_changed(self, cluster: Key, change: Change) -> None:
+        if change.kind is ObjectKind.MIRROR:
+            self.enqueue(self._login_sets_of(cluster))

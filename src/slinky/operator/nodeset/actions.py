@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from slinky.operator.build.pod_parts import Piece
+from slinky.operator.build.pod_parts import JsonObject
 from slinky.operator.framework.children import Child
 from slinky.operator.nodeset.causes import RemovalCause
 from slinky.operator.nodeset.decisions.reservation import EndReservation, Reserve
@@ -112,7 +112,7 @@ class AdoptClaim:
     label: ClassVar[str] = "ownclaim"
 
     claim: Child
-    owners: tuple[Piece, ...]
+    owners: tuple[JsonObject, ...]
 
 
 Action = (

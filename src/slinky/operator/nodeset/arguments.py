@@ -12,8 +12,8 @@ from slinky.api.controller import Controller
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.quantity import Quantity
-from slinky.operator.build.addresses import conf_server
-from slinky.operator.build.pod_parts import Piece
+from slinky.operator.build.cluster_dns import conf_server
+from slinky.operator.build.pod_parts import JsonObject
 from slinky.slurm.conf import checked_name, parse_node_settings
 
 
@@ -33,7 +33,7 @@ def arguments(node_set: NodeSet, controller: Controller) -> list[str]:
     return ["-Z", "--conf-server", conf_server(controller), "--conf", f"'{node_conf(node_set)}'"]
 
 
-def environment(container: Mapping[str, Any], pod: Mapping[str, Any]) -> list[Piece]:
+def environment(container: Mapping[str, Any], pod: Mapping[str, Any]) -> list[JsonObject]:
     """Variables with the topology of the node and the CPUs and memory that the worker may use (0: all)."""
     limits = {**(_limits(pod)), **(_limits(container))}
     cores = Quantity.parse(limits["cpu"]).whole() if "cpu" in limits else 0

@@ -16,13 +16,14 @@ from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS, SERVICES, VOLUME_CLAIMS, Node
 from slinky.observe import Log
 from slinky.operator.build.cluster_dns import cluster_domain
-from slinky.operator.build.pod_parts import digest
+from slinky.operator.build.pod_parts import digest_values
 from slinky.operator.build.sshd import worker_config
 from slinky.operator.framework import orphans, references
+from slinky.operator.framework.children import FIELD_MANAGER
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
-from slinky.operator.framework.references import users
-from slinky.operator.metrics import WRITES, Awaiting
+from slinky.operator.framework.references import referrers
+from slinky.operator.metrics import WRITES, DrainMetrics
 from slinky.operator.nodeset import objects, status
 from slinky.operator.nodeset.actions import Action, CondemnWorker, ExecutionReport
 from slinky.operator.nodeset.decisions import reservation
@@ -52,51 +53,51 @@ class NodeSetReconciler(Reconciler[NodeSet]):
 
     resource = NODE_SETS
 
-    def __init__(self, world: Context, clusters: Clusters) -> None:
-        super().__init__(world, world.node_sets, group=self._cluster, min_interval=MIN_INTERVAL)
+    def __init__(self, context: Context, clusters: Clusters) -> None:
+        super().__init__(context, context.node_sets, group=self._cluster, min_interval=MIN_INTERVAL)
         self.clusters = clusters
-        self.executor = Executor(world, clusters)
-        self.revisions = RevisionStore(world)
-        self.adoption = Adoption(world, self.revisions.cache)
-        self.awaiting = Awaiting()
-        self.domain = cluster_domain(world.settings.cluster_domain)
-        world.node_sets.add_indexes(
+        self.executor = Executor(context, clusters)
+        self.revisions = RevisionStore(context)
+        self.adoption = Adoption(context, self.revisions.cache)
+        self.drain_metrics = DrainMetrics()
+        self.domain = cluster_domain(context.settings.cluster_domain)
+        context.node_sets.add_indexes(
             {
-                references.SECRETS: references.local(references.worker_secrets),
+                references.SECRETS: references.qualified(references.node_set_secrets),
                 references.CONTROLLER: lambda node_set: (str(node_set.controller_key),),
             }
         )
-        world.pods.add_indexes(
+        context.pods.add_indexes(
             {
                 "owner": lambda pod: tuple(owner.uid for owner in pod.metadata.owner_references if owner.controller),
                 "node": lambda pod: (pod.spec.node_name,) if pod.spec.node_name else (),
             }
         )
-        watch = self.controller.watch
-        watch(world.pods, owned_by(NODE_SETS))
-        watch(world.pods, orphans.set_of)
-        watch(world.controllers, lambda controller: self._node_sets_of(controller.key))
-        watch(world.contents.secrets, users(world.node_sets, references.SECRETS))
-        watch(world.contents.secrets, self._node_sets_with_key)
-        watch(world.nodes, self._node_sets_on, when=_node_changed)
+        watch = self.loop.watch
+        watch(context.pods, owned_by(NODE_SETS))
+        watch(context.pods, orphans.former_node_set)
+        watch(context.controllers, lambda controller: self._node_sets_of(controller.key))
+        watch(context.referenced_data.secrets, referrers(context.node_sets, references.SECRETS))
+        watch(context.referenced_data.secrets, self._node_sets_with_key)
+        watch(context.nodes, self._node_sets_on, when=_node_changed)
         clusters.listen(self._slurm_changed)
 
-    async def act(self, node_set: NodeSet) -> ReconcileResult:
+    async def sync(self, node_set: NodeSet) -> ReconcileResult:
         """Reconcile a NodeSet that is not being deleted."""
-        controller = self.world.controllers.get(node_set.controller_key)
+        controller = self.context.controllers.get(node_set.controller_key)
         if controller is None:
             name = node_set.spec.controller_ref.name
             raise Blocked("ControllerMissing", f"the Controller {name} does not exist; create it")
-        node_set = await self.revisions.roll_back(node_set, partial(self.note, node_set))
+        node_set = await self.revisions.roll_back(node_set, partial(self.record_event, node_set))
         await self._add_finalizers(node_set)
-        await self.adoption.adopt(node_set, partial(self.note, node_set))
+        await self.adoption.adopt(node_set, partial(self.record_event, node_set))
         await self._apply_shared_objects(node_set, controller)
         hashes = await self._hashes(node_set, controller)
         revisions = await self.revisions.sync(node_set, contents_digest(hashes), self._used_revisions(node_set))
         hashes = hashes._replace(revision=revisions.update.hash)
-        worker_context = WorkerContext(controller, hashes, self.world.settings.images, self.domain)
+        worker_context = WorkerContext(controller, hashes, self.context.images, self.domain)
         snapshot, actions, deferred = await self._plan(node_set, hashes.revision)
-        report = await self.executor.execute(node_set, actions, worker_context, partial(self.note, node_set))
+        report = await self.executor.execute(node_set, actions, worker_context, partial(self.record_event, node_set))
         if report.done:
             snapshot = self._snapshot(node_set, hashes.revision)
         failed = await self._write_pod_conditions(snapshot)
@@ -113,7 +114,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         actions = plan(snapshot)
         if not any(_is_selective(action) for action in actions):
             return snapshot, actions, False
-        responded = await self.clusters.look(node_set.controller_key)
+        responded = await self.clusters.refresh(node_set.controller_key)
         snapshot = self._snapshot(node_set, revision)
         actions = plan(snapshot)
         if responded or snapshot.forced:
@@ -121,7 +122,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         allowed = [action for action in actions if not _is_selective(action) or not action.worker.scheduled]
         return snapshot, allowed, len(allowed) < len(actions)
 
-    async def depart(self, node_set: NodeSet) -> RequeueAfter | None:
+    async def finalize(self, node_set: NodeSet) -> RequeueAfter | None:
         """Drain and delete all workers of a deleted NodeSet, then remove its finalizers.
 
         The finalizers are removed at once if its Controller is gone or if the workers are to be orphaned.
@@ -130,15 +131,15 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         if not ours & set(node_set.metadata.finalizers):
             return None
         others = [name for name in node_set.metadata.finalizers if name not in ours]
-        if orphans.stays_behind(node_set):
+        if orphans.is_orphaning(node_set):
             await self.set_finalizers(node_set, others)
             return None
         snapshot = self._snapshot(node_set, node_set.status.node_set_hash)
-        cluster_gone = self.world.controllers.get(node_set.controller_key) is None
+        cluster_gone = self.context.controllers.get(node_set.controller_key) is None
         actions: list[Action] = [] if cluster_gone else plan(snapshot)
         if not snapshot.workers and not cluster_gone and metadata.RESERVATION_FINALIZER in node_set.metadata.finalizers:
             actions = [EndReservation(node_set.reservation_name)]  # even if the snapshot does not show it
-        report = await self.executor.execute(node_set, actions, None, partial(self.note, node_set))
+        report = await self.executor.execute(node_set, actions, None, partial(self.record_event, node_set))
         self._publish_waits(snapshot, report)
         if report.errors:
             raise report.errors[0]
@@ -149,21 +150,21 @@ class NodeSetReconciler(Reconciler[NodeSet]):
 
     def forget(self, key: Key) -> None:
         """Discard the state of a NodeSet that no longer exists, so that a new one of the same name starts afresh."""
-        self.awaiting.forget(key)
-        uids = {node_set.metadata.uid for node_set in self.world.node_sets}
+        self.drain_metrics.forget(key)
+        uids = {node_set.metadata.uid for node_set in self.context.node_sets}
         self.executor.keep_only(uids)
         self.revisions.keep_only(uids)
 
     # --- reading
 
     def _snapshot(self, node_set: NodeSet, revision: str) -> NodeSetSnapshot:
-        slurm, now = self.clusters.sight(node_set.controller_key), self.world.clock.now()
-        pods = self.world.pods.by("owner", node_set.metadata.uid)
-        nodes = {node.metadata.name: node for node in self.world.nodes}
+        slurm, now = self.clusters.snapshot(node_set.controller_key), self.context.clock.now()
+        pods = self.context.pods.by("owner", node_set.metadata.uid)
+        nodes = {node.metadata.name: node for node in self.context.nodes}
         workers = (build_worker(node_set, pod, nodes.get(pod.spec.node_name), slurm, now) for pod in pods)
         claims = (
             claim
-            for claim in self.world.children.caches[VOLUME_CLAIMS.name]
+            for claim in self.context.children.caches[VOLUME_CLAIMS.name]
             if node_set.selector.items() <= claim.metadata.labels.items()
             and claim.metadata.namespace == node_set.metadata.namespace
         )
@@ -174,50 +175,50 @@ class NodeSetReconciler(Reconciler[NodeSet]):
             slurm,
             revision,
             now,
-            self.world.settings.propagated_node_conditions,
+            self.context.settings.propagated_node_conditions,
             tuple(claims) if node_set.spec.volume_claim_templates else (),
-            self.world.settings.unregistered_seconds,
+            self.context.settings.unregistered_seconds,
         )
 
     def _used_revisions(self, node_set: NodeSet) -> Counter[str]:
         """Number of workers by revision."""
-        pods = self.world.pods.by("owner", node_set.metadata.uid)
+        pods = self.context.pods.by("owner", node_set.metadata.uid)
         return Counter(filter(None, (pod.metadata.labels.get(metadata.REVISION, "") for pod in pods)))
 
     async def _hashes(self, node_set: NodeSet, controller: Controller) -> WorkerHashes:
-        contents, namespace, ssh = self.world.contents, node_set.metadata.namespace, node_set.spec.ssh
+        contents, namespace, ssh = self.context.referenced_data, node_set.metadata.namespace, node_set.spec.ssh
         sssd = ssh.sssd_conf_ref if ssh.enabled else None
         return WorkerHashes(
             slurm_key=await contents.first_slurm_key(namespace, controller.spec.slurm_key_ref),
-            sshd=digest({"": worker_config(ssh.extra_sshd_config)}) if ssh.enabled else "",
-            sssd=digest({"": await contents.secret_value(namespace, sssd)}) if sssd else "",
+            sshd=digest_values({"": worker_config(ssh.extra_sshd_config)}) if ssh.enabled else "",
+            sssd=digest_values({"": await contents.secret_value(namespace, sssd)}) if sssd else "",
         )
 
     # --- writing
 
     async def _add_finalizers(self, node_set: NodeSet) -> None:
         current = set(node_set.metadata.finalizers)
-        desired = reservation.desired_finalizers(node_set, self.clusters.sight(node_set.controller_key), current)
+        desired = reservation.desired_finalizers(node_set, self.clusters.snapshot(node_set.controller_key), current)
         if desired != current:
             await self.set_finalizers(node_set, sorted(desired))
 
     async def _apply_shared_objects(self, node_set: NodeSet, controller: Controller) -> None:
         """Apply the objects that several workers share: Service, PodDisruptionBudget, sshd_config."""
-        children, namespace = self.world.children, node_set.metadata.namespace
-        await children.ensure(SERVICES, objects.worker_service(controller), adopt=True)
+        children, namespace = self.context.children, node_set.metadata.namespace
+        await children.apply(SERVICES, objects.worker_service(controller), adopt=True)
         protected = any(
             item.spec.workload_disruption_protection
-            for item in self.world.node_sets.by(references.CONTROLLER, str(controller.key))
+            for item in self.context.node_sets.by(references.CONTROLLER, str(controller.key))
         )
         if protected:
-            await children.ensure(DISRUPTION_BUDGETS, objects.worker_budget(controller), adopt=True)
+            await children.apply(DISRUPTION_BUDGETS, objects.worker_budget(controller), adopt=True)
         else:
             budget = Key(namespace, controller.worker_budget_name)
-            await children.remove(DISRUPTION_BUDGETS, budget, controller.metadata.uid)
+            await children.delete_owned(DISRUPTION_BUDGETS, budget, controller.metadata.uid)
         if node_set.spec.ssh.enabled:
-            await children.ensure(CONFIG_MAPS, objects.ssh_config(node_set))
+            await children.apply(CONFIG_MAPS, objects.ssh_config(node_set))
         else:
-            await children.remove(CONFIG_MAPS, Key(namespace, node_set.ssh_config_name), node_set.metadata.uid)
+            await children.delete_owned(CONFIG_MAPS, Key(namespace, node_set.ssh_config_name), node_set.metadata.uid)
 
     async def _write_pod_conditions(self, snapshot: NodeSetSnapshot) -> bool:
         """Write the state of each host to the conditions of its pod; True if some writes failed."""
@@ -226,10 +227,10 @@ class NodeSetReconciler(Reconciler[NodeSet]):
             for worker in snapshot.workers
             if not worker.terminating and (conditions := status.pod_conditions(worker, snapshot.now)) is not None
         ]
-        manager = f"{self.world.settings.manager}-conditions"
+        manager = f"{FIELD_MANAGER}-conditions"
         results = await asyncio.gather(
             *(
-                self.world.client.apply_status(PODS, pod.key, {"conditions": conditions}, manager=manager)
+                self.context.client.apply_status(PODS, pod.key, {"conditions": conditions}, manager=manager)
                 for pod, conditions in changes
             ),
             return_exceptions=True,
@@ -238,7 +239,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         errors = [item for item in results if isinstance(item, BaseException) and not isinstance(item, NotFound)]
         for result in results:
             if not isinstance(result, BaseException):
-                self.world.pods.record_write(result)
+                self.context.pods.record_write(result)
         if errors:
             name = str(snapshot.node_set.key)
             log.warning("pod conditions could not be written", nodeset=name, pods=len(errors), error=errors[0])
@@ -247,8 +248,8 @@ class NodeSetReconciler(Reconciler[NodeSet]):
     def _publish_waits(self, snapshot: NodeSetSnapshot, report: ExecutionReport) -> None:
         """Publish what removals wait for: as metrics, and to the mirror, which then polls more often."""
         key, waits = snapshot.node_set.key, count_waits(snapshot.workers)
-        self.awaiting.show(key, waits, longest_wait(snapshot.workers), report.limited)
-        self.clusters.attend(snapshot.node_set.controller_key, key, bool(waits))
+        self.drain_metrics.publish(key, waits, longest_wait(snapshot.workers), report.limited)
+        self.clusters.set_waiting(snapshot.node_set.controller_key, key, bool(waits))
 
     def _result(
         self, snapshot: NodeSetSnapshot, report: ExecutionReport, revisions: RevisionStatus, unfinished: bool
@@ -259,7 +260,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         # a worker that would otherwise be replaced as unregistered.
         unseen = any(item.ready and item.host is None and not item.jobs_forgotten for item in snapshot.workers)
         if unseen or (condemned and not snapshot.slurm.trusted):
-            self.clusters.stir(snapshot.node_set.controller_key)
+            self.clusters.request_refresh(snapshot.node_set.controller_key)
         if report.errors:
             raise report.errors[0]
         numbers = status.counts(snapshot)
@@ -276,18 +277,18 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         return str(node_set.controller_key) if node_set else ""
 
     def _node_sets_of(self, controller: Key) -> tuple[Key, ...]:
-        return tuple(item.key for item in self.world.node_sets.by(references.CONTROLLER, str(controller)))
+        return tuple(item.key for item in self.context.node_sets.by(references.CONTROLLER, str(controller)))
 
     def _node_sets_with_key(self, secret: Object) -> tuple[Key, ...]:
         """NodeSets whose Controller refers to the Secret."""
-        controllers = self.world.controllers.by(references.SECRETS, str(secret.metadata.key))
+        controllers = self.context.controllers.by(references.SECRETS, str(secret.metadata.key))
         return tuple(key for controller in controllers for key in self._node_sets_of(controller.key))
 
     def _node_sets_on(self, node: Node) -> tuple[Key, ...]:
         """NodeSets with a worker on the node, and all NodeSets in DaemonSet mode."""
-        pods = self.world.pods.by("node", node.metadata.name)
+        pods = self.context.pods.by("node", node.metadata.name)
         keys = {key for pod in pods for key in owned_by(NODE_SETS)(pod)}
-        return (*keys, *(item.key for item in self.world.node_sets if item.per_node and item.key not in keys))
+        return (*keys, *(item.key for item in self.context.node_sets if item.per_node and item.key not in keys))
 
     def _slurm_changed(self, cluster: Key, change: Change) -> None:
         self.enqueue(self._node_sets_of(cluster))

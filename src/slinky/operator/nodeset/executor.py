@@ -17,7 +17,7 @@ from slinky.kube.timestamps import format_timestamp
 from slinky.kube.views import PODS, VOLUME_CLAIMS
 from slinky.observe import Log
 from slinky.operator.framework.context import Context
-from slinky.operator.metrics import ACTIONS, BRAKED, DRAIN_SECONDS, SLURM_ERRORS, SLURM_WRITES, WRITES
+from slinky.operator.metrics import ACTIONS, DELETIONS_LIMITED, DRAIN_SECONDS, SLURM_ERRORS, SLURM_WRITES, WRITES
 from slinky.operator.nodeset import objects
 from slinky.operator.nodeset.actions import (
     Action,
@@ -70,8 +70,8 @@ FINISHED_EVENTS = {"Failed": ("FailedDaemonPod", True), "Succeeded": ("Succeeded
 class Executor:
     """Carries out plans, and keeps the deletion limit of each NodeSet."""
 
-    def __init__(self, world: Context, clusters: Clusters) -> None:
-        self.world = world
+    def __init__(self, context: Context, clusters: Clusters) -> None:
+        self.context = context
         self.clusters = clusters
         self._deletions: dict[str, RateLimit] = {}
 
@@ -97,7 +97,7 @@ class Executor:
 
     def deletions(self, node_set: NodeSet) -> RateLimit:
         """The rate limit of unplanned deletions of a NodeSet's workers."""
-        return self._deletions.setdefault(node_set.metadata.uid, RateLimit(self.world.settings.deletion_limit_window))
+        return self._deletions.setdefault(node_set.metadata.uid, RateLimit(self.context.settings.deletion_limit_window))
 
 
 class _Execution:
@@ -106,13 +106,13 @@ class _Execution:
     def __init__(
         self, executor: Executor, node_set: NodeSet, worker_context: WorkerContext | None, record_event: RecordEvent
     ) -> None:
-        self.world = executor.world
+        self.context = executor.context
         self.clusters = executor.clusters
         self.node_set = node_set
         self.worker_context = worker_context
         self.record_event = record_event
         self.deletions = executor.deletions(node_set)
-        settings, workers = self.world.settings, self.world.pods.by("owner", node_set.metadata.uid)
+        settings, workers = self.context.settings, self.context.pods.by("owner", node_set.metadata.uid)
         limit = max(settings.deletion_limit_minimum, int(sum(1 for _ in workers) * settings.deletion_limit_share))
         self.report = ExecutionReport(deletion_limit=limit, deletion_window=settings.deletion_limit_window)
         self._requests = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
@@ -152,9 +152,9 @@ class _Execution:
             case AnnotateWorker():
                 await self._patch(action)
             case DeleteClaim(claim):
-                await self.world.children.delete(VOLUME_CLAIMS, claim)
+                await self.context.children.delete(VOLUME_CLAIMS, claim)
             case AdoptClaim(claim, owners):
-                await self.world.children.patch(VOLUME_CLAIMS, claim, {"ownerReferences": list(owners)})
+                await self.context.children.patch(VOLUME_CLAIMS, claim, {"ownerReferences": list(owners)})
             case UpdateHost():
                 await self._update(action)
             case CancelJobs(host):
@@ -184,11 +184,11 @@ class _Execution:
             except SlurmError as error:  # the worker is created nevertheless
                 log.info("stale host could not be deleted", host=action.stale_host, error=str(error))
         for claim in objects.claims(self.node_set, action.slot):
-            await self.world.children.ensure(VOLUME_CLAIMS, claim, adopt=True)
+            await self.context.children.apply(VOLUME_CLAIMS, claim, adopt=True)
         manifest = objects.pod(self.node_set, action.slot, self.worker_context)
         WRITES.labels("create", "Pod").inc()
         try:
-            self.world.pods.record_write(await self.world.client.create(PODS, manifest))
+            self.context.pods.record_write(await self.context.client.create(PODS, manifest))
         except Forbidden as error:
             # A quota, or a new namespace whose service account does not exist yet: both are temporary.
             raise Later(str(error), after=3) from error
@@ -196,7 +196,7 @@ class _Execution:
 
     async def _condemn(self, action: CondemnWorker) -> None:
         cause, earlier = action.cause, action.worker.condemned
-        since = earlier.since if earlier else format_timestamp(self.world.clock.now())
+        since = earlier.since if earlier else format_timestamp(self.context.clock.now())
         annotations = {
             metadata.POD_CONDEMNED: str(Condemnation(cause.value, since)),
             metadata.POD_CORDON_OWNER: cause.value,
@@ -212,18 +212,18 @@ class _Execution:
             reason, warning = FINISHED_EVENTS[pod.status.phase]
             self.record_event(reason, f"Pod {pod.metadata.name} has ended and will be replaced", warning=warning)
         WRITES.labels("delete", "Pod").inc()
-        self.world.pods.record_deletion(pod, await self.world.client.delete(PODS, pod.key, uid=pod.metadata.uid))
+        self.context.pods.record_deletion(pod, await self.context.client.delete(PODS, pod.key, uid=pod.metadata.uid))
         ACTIONS.labels(action.label).inc()
         if condemned := action.worker.condemned:
-            DRAIN_SECONDS.labels(condemned.cause).observe(condemned.seconds(self.world.clock.now()))
+            DRAIN_SECONDS.labels(condemned.cause).observe(condemned.seconds(self.context.clock.now()))
         self.record_event("SuccessfulDelete", f"Deleted pod {pod.metadata.name}: {action.why}")
 
     def _use_deletion(self) -> bool:
         """Count an unplanned deletion; False if the deletion limit is reached."""
-        now = self.world.clock.monotonic()
+        now = self.context.clock.monotonic()
         if not self.deletions.remaining(self.report.deletion_limit, now):
             self.report.limited += 1
-            BRAKED.labels(*self.node_set.key).inc()
+            DELETIONS_LIMITED.labels(*self.node_set.key).inc()
             return False
         self.deletions.record(now)
         return True
@@ -238,12 +238,12 @@ class _Execution:
         WRITES.labels("patch", "Pod").inc()
         # With the uid, the patch cannot reach a new pod of the same name.
         patch = {"metadata": {**fields, "uid": pod.metadata.uid}}
-        self.world.pods.record_write(await self.world.client.patch(PODS, pod.key, patch))
+        self.context.pods.record_write(await self.context.client.patch(PODS, pod.key, patch))
 
     async def _update(self, action: UpdateHost) -> None:
         if action.expected_reason is not None and await self._reason(action.host) != action.expected_reason:
             log.info("the reason of a host has just changed", host=action.host)
-            self.clusters.stir(self.node_set.controller_key)
+            self.clusters.request_refresh(self.node_set.controller_key)
             return
         await self._slurm(action.what, lambda client: client.update_node(action.host, action.change))
         if reason := HOST_EVENTS.get(action.what):
@@ -265,4 +265,4 @@ class _Execution:
             return
         SLURM_WRITES.labels(what).inc()
         await call(client)
-        self.clusters.stir(self.node_set.controller_key)
+        self.clusters.request_refresh(self.node_set.controller_key)

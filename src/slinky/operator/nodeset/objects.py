@@ -12,23 +12,23 @@ from slinky.api.nodeset import NODE_SETS, NodeSet
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS, SERVICES, VOLUME_CLAIMS
 from slinky.operator.build import sidecars
-from slinky.operator.build.child_metadata import framed, inherited, pod_template
-from slinky.operator.build.images import Images
+from slinky.operator.build.child_metadata import child_manifest, inherited_annotations, pod_template
 from slinky.operator.build.pod_parts import (
-    PATIENT,
-    STARTING,
-    Piece,
+    LIVENESS,
+    STARTUP,
+    Images,
+    JsonObject,
     default_container,
     headless_spec,
     http_probe,
     key_sources,
-    memory,
+    memory_volume,
     mount,
-    projected,
+    projected_volume,
     secret_source,
 )
 from slinky.operator.build.sshd import worker_config
-from slinky.operator.build.strategic_merge import merged
+from slinky.operator.build.strategic_merge import merge
 from slinky.operator.nodeset.arguments import arguments, environment
 
 #: Reason in Slurm of a worker whose pod is being deleted; the container sets it itself, whoever deletes the pod.
@@ -66,15 +66,15 @@ class WorkerContext(NamedTuple):
     domain: str = child_names.FALLBACK_DOMAIN
 
 
-def worker_service(controller: Controller) -> Piece:
+def worker_service(controller: Controller) -> JsonObject:
     """The headless Service that gives workers DNS names; the Controller owns it, so that it outlives NodeSets."""
     selector = {metadata.APP_NAME: SLURMD.app, metadata.CLUSTER: controller.metadata.name}
     spec = headless_spec(selector, "slurmd", wellknown.SLURMD_PORT)
     key = Key(controller.metadata.namespace, controller.worker_service_name)
-    return framed(CONTROLLERS, controller, SLURMD, SERVICES, key, spec=spec)
+    return child_manifest(CONTROLLERS, controller, SLURMD, SERVICES, key, spec=spec)
 
 
-def worker_budget(controller: Controller) -> Piece:
+def worker_budget(controller: Controller) -> JsonObject:
     """The PodDisruptionBudget that prevents the eviction of workers with jobs.
 
     `minAvailable` is a number that is never reached, which refuses every eviction. `maxUnavailable: 0` would not,
@@ -84,14 +84,14 @@ def worker_budget(controller: Controller) -> Piece:
     selector = {metadata.POD_PROTECT: "true", metadata.CLUSTER: controller.metadata.name}
     spec = {"minAvailable": 2**31 - 1, "maxUnavailable": None, "selector": {"matchLabels": selector}}
     key = Key(controller.metadata.namespace, controller.worker_budget_name)
-    return framed(CONTROLLERS, controller, SLURMD, DISRUPTION_BUDGETS, key, spec=spec)
+    return child_manifest(CONTROLLERS, controller, SLURMD, DISRUPTION_BUDGETS, key, spec=spec)
 
 
-def ssh_config(node_set: NodeSet) -> Piece:
+def ssh_config(node_set: NodeSet) -> JsonObject:
     """The ConfigMap with sshd_config of the workers."""
     key = Key(node_set.metadata.namespace, node_set.ssh_config_name)
     data = {wellknown.SSHD_CONFIG: worker_config(node_set.spec.ssh.extra_sshd_config)}
-    return framed(NODE_SETS, node_set, SLURMD, CONFIG_MAPS, key, data=data)
+    return child_manifest(NODE_SETS, node_set, SLURMD, CONFIG_MAPS, key, data=data)
 
 
 def pod_name(node_set: NodeSet, slot: Slot) -> str:
@@ -106,10 +106,10 @@ def slot_hostname(node_set: NodeSet, slot: Slot) -> str:
     return node_set.hostname(slot.ordinal) if slot.ordinal is not None else slot.hostname
 
 
-def pod(node_set: NodeSet, slot: Slot, context: WorkerContext) -> Piece:
+def pod(node_set: NodeSet, slot: Slot, context: WorkerContext) -> JsonObject:
     """The pod of a worker."""
     name = pod_name(node_set, slot)
-    annotations = {**inherited(node_set), **_annotations(node_set, slot, context.hashes)}
+    annotations = {**inherited_annotations(node_set), **_annotations(node_set, slot, context.hashes)}
     labels = _labels(node_set, slot, name, context.hashes)
     built = pod_template(node_set, node_set.spec.template, _spec(node_set, slot, context), labels, annotations)
     meta = {
@@ -123,7 +123,7 @@ def pod(node_set: NodeSet, slot: Slot, context: WorkerContext) -> Piece:
     return PODS.manifest(Key(node_set.metadata.namespace, name), metadata=meta, spec=spec)
 
 
-def claims(node_set: NodeSet, slot: Slot) -> Iterable[Piece]:
+def claims(node_set: NodeSet, slot: Slot) -> Iterable[JsonObject]:
     """The claims of a worker; the retention policy says whether they are deleted with the NodeSet."""
     for template in node_set.spec.volume_claim_templates:
         meta = template.get("metadata") or {}
@@ -166,17 +166,17 @@ def _annotations(node_set: NodeSet, slot: Slot, hashes: WorkerHashes) -> dict[st
     return annotations | ({metadata.TOPOLOGY: slot.topology} if slot.topology else {})
 
 
-def _spec(node_set: NodeSet, slot: Slot, context: WorkerContext) -> Piece:
+def _spec(node_set: NodeSet, slot: Slot, context: WorkerContext) -> JsonObject:
     controller = context.controller
-    image = node_set.spec.slurmd.get("image") or context.images.of("slurmd")
+    image = node_set.spec.slurmd.get("image") or context.images.image_for("slurmd")
     search = child_names.long_address(controller.worker_service_name, node_set.metadata.namespace, context.domain)
-    spec: Piece = {
+    spec: JsonObject = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "subdomain": controller.worker_service_name,
         "dnsConfig": {"searches": [search]},
         "tolerations": [TOLERATION],
-        "initContainers": [merged(sidecars.logfile(image, "slurmd"), node_set.spec.logfile)],
+        "initContainers": [merge(sidecars.logfile(image, "slurmd"), node_set.spec.logfile)],
         "containers": [_slurmd(node_set, context)],
         "volumes": [*_volumes(node_set, controller), *_claim_volumes(node_set, slot)],
     }
@@ -191,34 +191,34 @@ def _spec(node_set: NodeSet, slot: Slot, context: WorkerContext) -> Piece:
     return spec
 
 
-def _slurmd(node_set: NodeSet, context: WorkerContext) -> Piece:
+def _slurmd(node_set: NodeSet, context: WorkerContext) -> JsonObject:
     ports = [{"name": "slurmd", "containerPort": wellknown.SLURMD_PORT, "protocol": "TCP"}]
     if node_set.spec.ssh.enabled:
         ports.append({"name": "ssh", "containerPort": wellknown.SSH_PORT, "protocol": "TCP"})
     built = {
         "name": "slurmd",
-        "image": context.images.of("slurmd"),
+        "image": context.images.image_for("slurmd"),
         "args": arguments(node_set, context.controller),
         "env": environment(node_set.spec.slurmd, node_set.spec.template.spec),
         "ports": ports,
-        "startupProbe": http_probe("/livez", "slurmd", **STARTING),
-        "livenessProbe": http_probe("/livez", "slurmd", **PATIENT),
+        "startupProbe": http_probe("/livez", "slurmd", **STARTUP),
+        "livenessProbe": http_probe("/livez", "slurmd", **LIVENESS),
         "readinessProbe": http_probe("/readyz", "slurmd", periodSeconds=5),
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", _PRE_STOP]}}},
         "securityContext": _security(node_set),
         "volumeMounts": _mounts(node_set),
     }
-    return merged(built, node_set.spec.slurmd)
+    return merge(built, node_set.spec.slurmd)
 
 
-def _security(node_set: NodeSet) -> Piece:
+def _security(node_set: NodeSet) -> JsonObject:
     """The privileges that slurmd needs for cgroups; none if the spec asks for an unprivileged container."""
     if (node_set.spec.slurmd.get("securityContext") or {}).get("privileged") is False:
         return {"privileged": False}
     return {"privileged": True, "capabilities": {"add": ["BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE"]}}
 
 
-def _mounts(node_set: NodeSet) -> list[Piece]:
+def _mounts(node_set: NodeSet) -> list[JsonObject]:
     mounts = [mount(wellknown.ETC_VOLUME, wellknown.ETC, read_only=True), mount(sidecars.LOG_VOLUME, wellknown.LOGS)]
     if node_set.spec.ssh.enabled:
         mounts += [
@@ -228,19 +228,19 @@ def _mounts(node_set: NodeSet) -> list[Piece]:
     return mounts
 
 
-def _volumes(node_set: NodeSet, controller: Controller) -> list[Piece]:
+def _volumes(node_set: NodeSet, controller: Controller) -> list[JsonObject]:
     sources = key_sources(controller.spec.slurm_key_ref)
-    volumes = [projected(wellknown.ETC_VOLUME, 0o600, sources), memory(sidecars.LOG_VOLUME)]
+    volumes = [projected_volume(wellknown.ETC_VOLUME, 0o600, sources), memory_volume(sidecars.LOG_VOLUME)]
     sssd = node_set.spec.ssh.sssd_conf_ref
     if node_set.spec.ssh.enabled and sssd:
         volumes += [
             {"name": "ssh-config", "configMap": {"name": node_set.ssh_config_name, "defaultMode": 0o600}},
-            projected("sssd-conf", 0o600, [secret_source(sssd.name, sssd.key, wellknown.SSSD_CONF)]),
+            projected_volume("sssd-conf", 0o600, [secret_source(sssd.name, sssd.key, wellknown.SSSD_CONF)]),
         ]
     return volumes
 
 
-def _claim_volumes(node_set: NodeSet, slot: Slot) -> Iterable[Piece]:
+def _claim_volumes(node_set: NodeSet, slot: Slot) -> Iterable[JsonObject]:
     for template in node_set.spec.volume_claim_templates:
         name = (template.get("metadata") or {}).get("name", "")
         yield {
@@ -249,7 +249,7 @@ def _claim_volumes(node_set: NodeSet, slot: Slot) -> Iterable[Piece]:
         }
 
 
-def _node_affinity(affinity: Mapping[str, Any], node: str) -> Piece:
+def _node_affinity(affinity: Mapping[str, Any], node: str) -> JsonObject:
     """Affinity to one node. The scheduler still places the pod, so that priority and its checks apply."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     node_affinity = {**(affinity.get("nodeAffinity") or {})}

@@ -11,7 +11,7 @@ from slinky.api.fields.conditions import RESERVATION_CREATED
 from slinky.api.names.child_names import SLURMD
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import build_condition, find_condition
-from slinky.operator.framework.conditions import GOOD, Fact, ObjectHealth
+from slinky.operator.framework.conditions import NOT_DEGRADED, ConditionState, ObjectHealth
 from slinky.operator.nodeset.actions import ExecutionReport
 from slinky.operator.nodeset.decisions import placement, reservation
 from slinky.operator.nodeset.decisions.host_metadata import state_conditions
@@ -83,15 +83,15 @@ def health(
     shrinking = condemned > 0 or existing > desired
     settled = available >= desired and updated >= desired and not condemned and existing == desired
     return ObjectHealth(
-        ready=Fact(available >= desired, "Available" if available >= desired else "NotAvailable", message),
-        progressing=Fact(
+        ready=ConditionState(available >= desired, "Available" if available >= desired else "NotAvailable", message),
+        progressing=ConditionState(
             not settled,
             "Settled" if settled else _progress_reason(snapshot, shrinking),
             "" if settled else message,
         ),
         degraded=_degraded(snapshot, report),
-        slurm=snapshot.slurm.fact(),
-        config=Fact(updated >= desired, "UpToDate" if updated >= desired else "Rolling"),
+        slurm=snapshot.slurm.condition(),
+        config=ConditionState(updated >= desired, "UpToDate" if updated >= desired else "Rolling"),
         reserved=_reserved(snapshot.node_set, report.reservation_start),
     )
 
@@ -108,11 +108,13 @@ def pod_conditions(worker: Worker, now: datetime) -> list[dict[str, Any]] | None
     return [msgspec.to_builtins(condition) for condition in built]
 
 
-def _reserved(node_set: NodeSet, start: str) -> Fact | None:
+def _reserved(node_set: NodeSet, start: str) -> ConditionState | None:
     """Records the start time for which a reservation was created; absent on NodeSets that never had one."""
     if start or (reservation.is_wanted(node_set) and reservation.created_for(node_set)):
-        return Fact(True, "Created", start or reservation.created_for(node_set))
-    return Fact(False, "NotExists") if find_condition(node_set.status.conditions, RESERVATION_CREATED) else None
+        return ConditionState(True, "Created", start or reservation.created_for(node_set))
+    return (
+        ConditionState(False, "NotExists") if find_condition(node_set.status.conditions, RESERVATION_CREATED) else None
+    )
 
 
 def _progress_reason(snapshot: NodeSetSnapshot, shrinking: bool) -> str:
@@ -123,16 +125,16 @@ def _progress_reason(snapshot: NodeSetSnapshot, shrinking: bool) -> str:
     return "Starting"
 
 
-def _degraded(snapshot: NodeSetSnapshot, report: ExecutionReport) -> Fact:
+def _degraded(snapshot: NodeSetSnapshot, report: ExecutionReport) -> ConditionState:
     if report.limited:
-        return Fact(True, "DeletionsLimited", _limit_message(report))
+        return ConditionState(True, "DeletionsLimited", _limit_message(report))
     if is_halted(snapshot.node_set, snapshot.workers, snapshot.revision):
-        return Fact(True, "UpdateHalted", _halt_message(snapshot.node_set))
+        return ConditionState(True, "UpdateHalted", _halt_message(snapshot.node_set))
     if names := [item.meta.name for item in snapshot.workers if item.jobs_forgotten and not item.terminating]:
-        return Fact(True, "JobsForgotten", _forgotten_message(names))
+        return ConditionState(True, "JobsForgotten", _forgotten_message(names))
     if report.refusals:
-        return Fact(True, "SlurmRefused", f"Slurm refused a request: {report.refusals[0]}")
-    return GOOD
+        return ConditionState(True, "SlurmRefused", f"Slurm refused a request: {report.refusals[0]}")
+    return NOT_DEGRADED
 
 
 def _limit_message(report: ExecutionReport) -> str:

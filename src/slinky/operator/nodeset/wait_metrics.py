@@ -4,7 +4,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from slinky.operator.metrics import Wait
+from slinky.operator.metrics import DrainWait
 from slinky.operator.nodeset.workers import Worker
 
 #: The first reason that applies is reported.
@@ -17,9 +17,9 @@ REASONS: tuple[tuple[Callable[[Worker], bool], str], ...] = (
 DEFAULT_REASON = "drain"  # idle; the drain has yet to be requested or to take effect
 
 
-def count_waits(workers: Iterable[Worker]) -> Counter[Wait]:
+def count_waits(workers: Iterable[Worker]) -> Counter[DrainWait]:
     """Number of condemned workers by cause and by what their removal waits for."""
-    return Counter(Wait(worker.condemned.cause, wait_reason(worker)) for worker in workers if worker.condemned)
+    return Counter(DrainWait(worker.condemned.cause, wait_reason(worker)) for worker in workers if worker.condemned)
 
 
 def wait_reason(worker: Worker) -> str:

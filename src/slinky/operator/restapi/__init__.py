@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RestApi: slurmrestd."""
+"""The kind RestApi: slurmrestd."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Glue: carries out the plan of a RestApi, writes its status."""
+"""Reconciles RestApis: applies the manifests of a RestApi, writes its status."""
 
 from slinky.api.controller import Controller
 from slinky.api.names import wellknown
@@ -8,16 +8,16 @@ from slinky.api.restapi import REST_APIS, RestApi
 from slinky.kube.errors import Later
 from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, DEPLOYMENTS
-from slinky.operator.build.pod_parts import DaemonHashes, hashed
+from slinky.operator.build.pod_parts import DaemonHashes, digest_value
 from slinky.operator.framework import references
 from slinky.operator.framework.children import Child
+from slinky.operator.framework.conditions import deployment_health
 from slinky.operator.framework.context import Context
-from slinky.operator.framework.deletion_order import OrderedReconciler, workers
+from slinky.operator.framework.deletion_order import OrderedReconciler, remaining_workers
 from slinky.operator.framework.reconciler import ReconcileResult
-from slinky.operator.restapi.plan import plan
-from slinky.operator.restapi.status import health
+from slinky.operator.restapi.objects import manifests
 from slinky.operator.slurm.clusters import Clusters
-from slinky.slurm import ObjectKind as What
+from slinky.slurm import Change, ObjectKind
 
 
 class RestApiReconciler(OrderedReconciler[RestApi]):
@@ -25,52 +25,59 @@ class RestApiReconciler(OrderedReconciler[RestApi]):
 
     resource = REST_APIS
 
-    def __init__(self, world: Context, clusters: Clusters) -> None:
-        super().__init__(world, world.rest_apis)
+    def __init__(self, context: Context, clusters: Clusters) -> None:
+        super().__init__(context, context.rest_apis)
         self.clusters = clusters
-        world.rest_apis.add_indexes({references.CONTROLLER: lambda of: (str(of.controller_key),)})
-        watch = self.controller.watch
-        watch(world.controllers, lambda of: self._speaking_for(of.key))
-        watch(world.contents.secrets, self._using_secret)
-        watch(world.children.caches[CONFIG_MAPS.name], self._using_config)
-        clusters.listen(lambda key, change: self.enqueue(self._speaking_for(key) if change.kind is What.MIRROR else ()))
+        context.rest_apis.add_indexes({references.CONTROLLER: lambda rest_api: (str(rest_api.controller_key),)})
+        watch = self.loop.watch
+        watch(context.controllers, lambda controller: self._rest_apis_of(controller.key))
+        watch(context.referenced_data.secrets, self._rest_apis_of_secret)
+        watch(context.children.caches[CONFIG_MAPS.name], self._rest_apis_of_config)
+        clusters.listen(self._slurm_changed)
 
-    async def act(self, found: RestApi) -> ReconcileResult:
+    async def sync(self, rest_api: RestApi) -> ReconcileResult:
         """Apply Service and Deployment."""
-        controller = self.world.controllers.get(found.controller_key)
+        controller = self.context.controllers.get(rest_api.controller_key)
         hashes = await self._hashes(controller) if controller else DaemonHashes()
-        for resource, manifest in plan(found, controller, hashes, self.world.settings.images):
-            await self.world.children.ensure(resource, manifest)
-        workload = Key(found.metadata.namespace, found.workload_name)
-        live, observed = self.world.children.progress(DEPLOYMENTS, workload)
-        known = health(found, live, observed, self.clusters.sight(found.controller_key))
-        return ReconcileResult(self.with_scale(found, known, live, SLURMRESTD.selector_text(found.metadata.name)))
+        for resource, manifest in manifests(rest_api, controller, hashes, self.context.images):
+            await self.context.children.apply(resource, manifest)
+        workload = Key(rest_api.metadata.namespace, rest_api.workload_name)
+        replicas, observed = self.context.children.workload_status(DEPLOYMENTS, workload)
+        slurm = self.clusters.snapshot(rest_api.controller_key).condition()
+        health = deployment_health(rest_api.spec.replicas, replicas, observed, slurm)
+        selector = SLURMRESTD.selector_text(rest_api.metadata.name)
+        return ReconcileResult(self.with_scale(rest_api, health, replicas, selector))
 
-    def needed_by(self, found: RestApi) -> list[str]:
-        """The workers of its cluster, unless another one speaks for it."""
-        speaking = (self.world.rest_apis.get(key) for key in self._speaking_for(found.controller_key))
-        if any(api is not None and not api.metadata.deleting for api in speaking):
+    def dependents(self, rest_api: RestApi) -> list[str]:
+        """Return the workers of its cluster, unless the cluster has another RestApi."""
+        rest_apis = (self.context.rest_apis.get(key) for key in self._rest_apis_of(rest_api.controller_key))
+        if any(other is not None and not other.metadata.deleting for other in rest_apis):
             return []
-        return workers(self.world, found.controller_key)
+        return remaining_workers(self.context, rest_api.controller_key)
 
-    async def _hashes(self, of: Controller) -> DaemonHashes:
-        config = self.world.children.find(CONFIG_MAPS, Key(of.metadata.namespace, of.config_name))
+    async def _hashes(self, controller: Controller) -> DaemonHashes:
+        namespace = controller.metadata.namespace
+        config = self.context.children.find(CONFIG_MAPS, Key(namespace, controller.config_name))
         if config is None:
-            raise Later(f"the configuration of {of.key} is not written yet", after=1)
-        key = await self.world.contents.slurm_keys(of.metadata.namespace, of.spec.slurm_key_ref)
-        # Of all the files slurmrestd reads one.
-        return DaemonHashes(key, config=hashed((config.data or {}).get(wellknown.SLURM_CONF, "")))
+            raise Later(f"the configuration of Controller {controller.key} is not written yet", after=1)
+        slurm_key = await self.context.referenced_data.slurm_keys(namespace, controller.spec.slurm_key_ref)
+        # slurmrestd reads only this file.
+        return DaemonHashes(slurm_key, config=digest_value((config.data or {}).get(wellknown.SLURM_CONF, "")))
 
-    def _speaking_for(self, controller: Key) -> tuple[Key, ...]:
-        return tuple(found.key for found in self.world.rest_apis.by(references.CONTROLLER, str(controller)))
+    def _rest_apis_of(self, controller: Key) -> tuple[Key, ...]:
+        rest_apis = self.context.rest_apis.by(references.CONTROLLER, str(controller))
+        return tuple(rest_api.key for rest_api in rest_apis)
 
-    def _using_secret(self, secret: Object) -> tuple[Key, ...]:
-        key = secret.metadata.key
-        users = self.world.controllers.by(references.SECRETS, str(key))
-        return tuple(api for user in users for api in self._speaking_for(user.key))
+    def _rest_apis_of_secret(self, secret: Object) -> tuple[Key, ...]:
+        controllers = self.context.controllers.by(references.SECRETS, str(secret.metadata.key))
+        return tuple(key for controller in controllers for key in self._rest_apis_of(controller.key))
 
-    def _using_config(self, config: Child) -> tuple[Key, ...]:
+    def _rest_apis_of_config(self, config: Child) -> tuple[Key, ...]:
         owner = config.metadata.controller
         if owner is None or owner.kind != "Controller":
             return ()
-        return self._speaking_for(Key(config.metadata.namespace, owner.name))
+        return self._rest_apis_of(Key(config.metadata.namespace, owner.name))
+
+    def _slurm_changed(self, cluster: Key, change: Change) -> None:
+        if change.kind is ObjectKind.MIRROR:
+            self.enqueue(self._rest_apis_of(cluster))

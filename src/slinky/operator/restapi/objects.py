@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a RestApi is made of: a Service and a Deployment. Pure.
+"""Child objects of a RestApi: a Service and a Deployment. Pure.
 
 slurmrestd cannot fetch its configuration from slurmctld, so it mounts slurm.conf; a changed file or key rolls the pods.
 """
@@ -10,70 +10,86 @@ from slinky.api.controller import Controller
 from slinky.api.names import metadata, wellknown
 from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.restapi import REST_APIS, RestApi
+from slinky.kube.errors import Blocked
+from slinky.kube.resource import Resource
 from slinky.kube.types import Key
 from slinky.kube.views import DEPLOYMENTS, SERVICES
-from slinky.operator.build.child_metadata import framed, pod_template
-from slinky.operator.build.images import Images
+from slinky.operator.build.child_metadata import child_manifest, pod_template
 from slinky.operator.build.pod_parts import (
-    PATIENT,
+    LIVENESS,
     DaemonHashes,
-    Piece,
+    Images,
+    JsonObject,
     config_source,
     default_container,
     key_sources,
     mount,
-    projected,
+    projected_volume,
     service_spec,
     tcp_probe,
 )
-from slinky.operator.build.strategic_merge import merged
+from slinky.operator.build.strategic_merge import merge
 
-NOBODY = wellknown.SLURMRESTD_ID
-RUN_AS = {"runAsNonRoot": True, "runAsUser": NOBODY, "runAsGroup": NOBODY}
-
-
-def _own(of: RestApi, resource: Any, name: str, **sections: Any) -> Piece:
-    return framed(REST_APIS, of, SLURMRESTD, resource, Key(of.metadata.namespace, name), **sections)
+SLURMRESTD_USER = wellknown.SLURMRESTD_ID
+RUN_AS = {"runAsNonRoot": True, "runAsUser": SLURMRESTD_USER, "runAsGroup": SLURMRESTD_USER}
 
 
-def service(of: RestApi) -> Piece:
-    """Where clients find slurmrestd."""
-    selector = SLURMRESTD.selector(of.metadata.name)
-    spec = service_spec(of.spec.service, selector, "slurmrestd", wellknown.SLURMRESTD_PORT, "slurmrestd")
-    return _own(of, SERVICES, of.service_name, metadata=of.spec.service.metadata, spec=spec)
+def _child(rest_api: RestApi, resource: Any, name: str, **sections: Any) -> JsonObject:
+    return child_manifest(REST_APIS, rest_api, SLURMRESTD, resource, Key(rest_api.metadata.namespace, name), **sections)
 
 
-def deployment(of: RestApi, controller: Controller, hashes: DaemonHashes, images: Images) -> Piece:
-    """The slurmrestd pods."""
+def manifests(
+    rest_api: RestApi, controller: Controller | None, hashes: DaemonHashes, images: Images
+) -> tuple[tuple[Resource[Any], JsonObject], ...]:
+    """Return the manifests to apply, in order. Raises `Blocked` if the Controller does not exist."""
+    if controller is None:
+        raise Blocked("ControllerMissing", f"there is no Controller {rest_api.spec.controller_ref.name}; create it")
+    return (
+        (SERVICES, service(rest_api)),
+        (DEPLOYMENTS, deployment(rest_api, controller, hashes, images)),
+    )
+
+
+def service(rest_api: RestApi) -> JsonObject:
+    """Return the Service of slurmrestd."""
+    selector = SLURMRESTD.selector(rest_api.metadata.name)
+    spec = service_spec(rest_api.spec.service, selector, "slurmrestd", wellknown.SLURMRESTD_PORT, "slurmrestd")
+    return _child(rest_api, SERVICES, rest_api.service_name, metadata=rest_api.spec.service.metadata, spec=spec)
+
+
+def deployment(rest_api: RestApi, controller: Controller, hashes: DaemonHashes, images: Images) -> JsonObject:
+    """Return the Deployment of slurmrestd."""
     annotations = {
         **default_container("slurmrestd"),
         metadata.SLURM_KEY_HASH: hashes.slurm_key,
         metadata.SLURM_CONFIG_HASH: hashes.config,
     }
-    labels = SLURMRESTD.labels(of.metadata.name)
+    labels, template = SLURMRESTD.labels(rest_api.metadata.name), rest_api.spec.template
     spec = {
-        "replicas": of.spec.replicas,
+        "replicas": rest_api.spec.replicas,
         "revisionHistoryLimit": 0,
-        "selector": {"matchLabels": SLURMRESTD.selector(of.metadata.name)},
-        "template": pod_template(of, of.spec.template, _pod(of, controller, images), labels, annotations),
+        "selector": {"matchLabels": SLURMRESTD.selector(rest_api.metadata.name)},
+        "template": pod_template(
+            rest_api, rest_api.spec.template, _pod(rest_api, controller, images), labels, annotations
+        ),
     }
-    return _own(of, DEPLOYMENTS, of.workload_name, metadata=of.spec.template.metadata, spec=spec)
+    return _child(rest_api, DEPLOYMENTS, rest_api.workload_name, metadata=template.metadata, spec=spec)
 
 
-def _pod(of: RestApi, controller: Controller, images: Images) -> Piece:
+def _pod(rest_api: RestApi, controller: Controller, images: Images) -> JsonObject:
     return {
         "automountServiceAccountToken": False,
-        "securityContext": {**RUN_AS, "fsGroup": NOBODY},
-        "containers": [_slurmrestd(of, controller, images)],
-        "volumes": [projected(wellknown.ETC_VOLUME, 0o600, _sources(controller))],
+        "securityContext": {**RUN_AS, "fsGroup": SLURMRESTD_USER},
+        "containers": [_slurmrestd(rest_api, controller, images)],
+        "volumes": [projected_volume(wellknown.ETC_VOLUME, 0o600, _sources(controller))],
     }
 
 
-def _slurmrestd(of: RestApi, controller: Controller, images: Images) -> Piece:
+def _slurmrestd(rest_api: RestApi, controller: Controller, images: Images) -> JsonObject:
     built = {
         "name": "slurmrestd",
-        "image": images.of("slurmrestd"),
-        # Without slurmdbd the accounting half would fail each request after a timeout.
+        "image": images.image_for("slurmrestd"),
+        # Without slurmdbd every accounting request would fail after a timeout, so that plugin is not loaded.
         "args": [] if controller.spec.accounting_ref else ["-s", "openapi/slurmctld"],
         "env": [
             {"name": "SLURM_JWT", "value": "daemon"},
@@ -81,14 +97,14 @@ def _slurmrestd(of: RestApi, controller: Controller, images: Images) -> Piece:
         ],
         "ports": [{"name": "slurmrestd", "containerPort": wellknown.SLURMRESTD_PORT, "protocol": "TCP"}],
         "startupProbe": tcp_probe("slurmrestd", periodSeconds=2, failureThreshold=30),
-        "livenessProbe": tcp_probe("slurmrestd", **PATIENT),
+        "livenessProbe": tcp_probe("slurmrestd", **LIVENESS),
         "readinessProbe": tcp_probe("slurmrestd", periodSeconds=5),
         "securityContext": RUN_AS,
         "volumeMounts": [mount(wellknown.ETC_VOLUME, wellknown.ETC, read_only=True)],
     }
-    found = merged(built, of.spec.slurmrestd)
-    return {**found, "args": [*found["args"], f"0.0.0.0:{wellknown.SLURMRESTD_PORT}"]}
+    container = merge(built, rest_api.spec.slurmrestd)
+    return {**container, "args": [*container["args"], f"0.0.0.0:{wellknown.SLURMRESTD_PORT}"]}
 
 
-def _sources(controller: Controller) -> list[Piece]:
+def _sources(controller: Controller) -> list[JsonObject]:
     return [config_source(controller.config_name, wellknown.SLURM_CONF), *key_sources(controller.spec.slurm_key_ref)]

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's view of its Slurm clusters: connections, snapshots, deadlines of jobs."""
+"""The operator's knowledge of its Slurm clusters: connections, snapshots, deadlines of jobs."""

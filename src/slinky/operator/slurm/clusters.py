@@ -1,32 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One client and one mirror for each Slurm cluster, kept alive beside the controllers.
+"""One client and one mirror for each Slurm cluster, run beside the controllers.
 
-A cluster is wanted with an address and a key; a changed address gives it a new client, a changed key is in the next
-token. Losing one never disturbs another. Whoever asks for the sight of a cluster gets it at once, however old.
+A cluster is connected with an address and a key. A new address creates a new client; a new key is used for the next
+token. Clusters are independent of each other. `snapshot` answers at once with what is known, however old that is.
 """
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 from slinky.kube.types import Key
-from slinky.observe import Log
-from slinky.operator.metrics import SLURM_AGE, SLURM_CALLS, SLURM_ERRORS, SLURM_UP, kind_of_failure
+from slinky.observe import Clock, Log, SystemClock
+from slinky.operator.metrics import SLURM_AGE, SLURM_CALLS, SLURM_ERRORS, SLURM_UP, failure_kind
 from slinky.operator.slurm.job_deadlines import JobDeadlines
 from slinky.operator.slurm.snapshot import FRESH, SlurmSnapshot
-from slinky.slurm import Change, MintedToken, Mirror, RequestRecord, SlurmClient, SlurmError
-from slinky.slurm import ObjectKind as What
+from slinky.slurm import Change, MintedToken, Mirror, ObjectKind, RequestRecord, SlurmClient, SlurmError
 
 log = Log("slinky.operator.slurm.clusters")
 
-#: As whom the operator speaks to Slurm.
+#: The Slurm user of the operator's tokens.
 USER = "slurm"
 
-#: So long somebody who has to choose now waits for Slurm's word.
-LOOK = 5.0
+#: Seconds that a decision waits for an up-to-date answer from Slurm.
+REFRESH_TIMEOUT = 5.0
 
 Listener = Callable[[Key, Change], None]
 
@@ -38,152 +36,162 @@ class _ClusterConnection:
     client: SlurmClient
     mirror: Mirror
     deadlines: JobDeadlines
-    lives: list[asyncio.Task[None]] = field(default_factory=list)
-    stop: Callable[[], None] = field(default=lambda: None)
-    sighted: float = field(default_factory=time.monotonic)
-    lost: dict[str, float] = field(default_factory=dict)
-    waiting: set[Key] = field(default_factory=set)
+    clock: Clock
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    stop_listening: Callable[[], None] = field(default=lambda: None)
+    reachable_since: float = 0.0
+    removed_at: dict[str, float] = field(default_factory=dict)
+    waiting_node_sets: set[Key] = field(default_factory=set)
 
-    def note(self, change: Change) -> None:
-        """Remember since when what is said can be relied upon."""
-        if change.kind is What.MIRROR:
-            self.sighted = time.monotonic()
-            self.lost.clear()
-        elif change.kind is What.NODE and change.after is None:
-            self.lost[change.key] = time.monotonic()
-        elif change.kind is What.NODE:
-            self.lost.pop(change.key, None)
+    def __post_init__(self) -> None:
+        self.reachable_since = self.clock.monotonic()
+
+    def observe(self, change: Change) -> None:
+        """Record since when the cluster is reachable, and when hosts disappeared from Slurm."""
+        if change.kind is ObjectKind.MIRROR:
+            self.reachable_since = self.clock.monotonic()
+            self.removed_at.clear()
+        elif change.kind is ObjectKind.NODE and change.after is None:
+            self.removed_at[change.key] = self.clock.monotonic()
+        elif change.kind is ObjectKind.NODE:
+            self.removed_at.pop(change.key, None)
 
 
 class Clusters:
-    """The Slurm clusters that the operator talks to."""
+    """The Slurm clusters that the operator is connected to, by the key of their Controller."""
 
-    def __init__(self) -> None:
-        self._clusters: dict[Key, _ClusterConnection] = {}
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._connections: dict[Key, _ClusterConnection] = {}
         self._listeners: list[Listener] = []
-        self._family: asyncio.TaskGroup | None = None
+        self._task_group: asyncio.TaskGroup | None = None
 
     def listen(self, listener: Listener) -> None:
-        """Tell `listener` of every change in every cluster."""
+        """Call `listener` for every change in every cluster."""
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Hold the clusters' tasks; end them all when cancelled."""
-        async with asyncio.TaskGroup() as self._family:
+        """Run the tasks of all connections until cancelled."""
+        async with asyncio.TaskGroup() as self._task_group:
             try:
                 await asyncio.Event().wait()
             finally:
-                for key in list(self._clusters):
-                    await self.drop(key)
+                for key in list(self._connections):
+                    await self.disconnect(key)
 
-    async def want(self, key: Key, url: str, secret: bytes) -> None:
-        """Be connected to this cluster."""
-        found = self._clusters.get(key)
-        if found is not None and found.url == url:
-            found.key = secret
+    async def connect(self, key: Key, url: str, secret: bytes) -> None:
+        """Connect to a cluster; an existing connection to the same address only gets the new JWT key."""
+        connection = self._connections.get(key)
+        if connection is not None and connection.url == url:
+            connection.key = secret
             return
-        await self.drop(key)
-        await self._connect(key, url, secret)
+        await self.disconnect(key)
+        await self._open(key, url, secret)
 
-    async def drop(self, key: Key) -> None:
-        """Be connected to it no more."""
-        found = self._clusters.pop(key, None)
-        if found is None:
+    async def disconnect(self, key: Key) -> None:
+        """Close the connection to a cluster, if there is one."""
+        connection = self._connections.pop(key, None)
+        if connection is None:
             return
-        found.stop()
-        for life in found.lives:
-            life.cancel()
+        connection.stop_listening()
+        for task in connection.tasks:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await life
-        await found.client.close()
+                await task
+        await connection.client.close()
         for gauge in (SLURM_UP, SLURM_AGE):
             with contextlib.suppress(KeyError):
                 gauge.remove(*key)
 
     def client(self, key: Key) -> SlurmClient | None:
-        """The client of a cluster, if it has one."""
-        found = self._clusters.get(key)
-        return found.client if found else None
+        """Return the client of a cluster, if it is connected."""
+        connection = self._connections.get(key)
+        return connection.client if connection else None
 
-    def stir(self, key: Key) -> None:
-        """We have changed hosts of this cluster: look soon."""
-        if found := self._clusters.get(key):
-            found.mirror.request_refresh(nodes=True)
+    def request_refresh(self, key: Key) -> None:
+        """Have the hosts of a cluster read soon, because this operator has changed them."""
+        if connection := self._connections.get(key):
+            connection.mirror.request_refresh(nodes=True)
 
-    async def look(self, key: Key) -> bool:
-        """See what is true now; whether Slurm has answered."""
-        found = self._clusters.get(key)
-        if found is None or found.mirror.fault is not None:
+    async def refresh(self, key: Key) -> bool:
+        """Read the cluster now; return whether Slurm has answered in time."""
+        connection = self._connections.get(key)
+        if connection is None or connection.mirror.fault is not None:
             return False
         try:
-            await found.mirror.refresh(deadline=LOOK)
+            await connection.mirror.refresh(deadline=REFRESH_TIMEOUT)
         except (SlurmError, TimeoutError):
             return False
         return True
 
-    def attend(self, key: Key, whose: Key, waiting: bool) -> None:
-        """Whether a NodeSet waits for work to leave hosts of this cluster: then every move of jobs is news."""
-        if found := self._clusters.get(key):
-            (found.waiting.add if waiting else found.waiting.discard)(whose)
-            found.mirror.read_nodes_eagerly = bool(found.waiting)
+    def set_waiting(self, key: Key, node_set: Key, waiting: bool) -> None:
+        """Tell whether a NodeSet waits for jobs to end on its hosts; meanwhile the mirror follows every job."""
+        if connection := self._connections.get(key):
+            (connection.waiting_node_sets.add if waiting else connection.waiting_node_sets.discard)(node_set)
+            connection.mirror.read_nodes_eagerly = bool(connection.waiting_node_sets)
 
     def expect_removal(self, key: Key, hosts: tuple[str, ...]) -> None:
-        """We are removing these hosts; their absence will be no surprise."""
-        if found := self._clusters.get(key):
-            found.mirror.nodes.expect_removal(hosts)
+        """Announce that this operator removes hosts, so that their absence does not look like lost data."""
+        if connection := self._connections.get(key):
+            connection.mirror.nodes.expect_removal(hosts)
 
-    def sight(self, key: Key, within: float = FRESH) -> SlurmSnapshot:
-        """What is known of a cluster now."""
-        found = self._clusters.get(key)
-        if found is None:
+    def snapshot(self, key: Key, within: float = FRESH) -> SlurmSnapshot:
+        """Return what is known of a cluster now."""
+        connection = self._connections.get(key)
+        if connection is None:
             return SlurmSnapshot()
-        nodes, fault, now = found.mirror.nodes, found.mirror.fault, time.monotonic()
+        nodes, fault, now = connection.mirror.nodes, connection.mirror.fault, self._clock.monotonic()
         return SlurmSnapshot(
             connected=True,
             trusted=nodes.is_fresh(within) and fault is None,
             hosts=dict(nodes),
-            reservations=dict(found.mirror.reservations),
-            fault=str(fault) if fault else "",
+            reservations=dict(connection.mirror.reservations),
+            error=str(fault) if fault else "",
             doubt=str(nodes.unconfirmed_loss) if nodes.unconfirmed_loss else "",
-            deadlines=found.deadlines.of_host,
-            seconds=now - found.sighted,
-            lost={host: now - when for host, when in found.lost.items()},
+            deadlines=connection.deadlines.by_host,
+            reachable_seconds=now - connection.reachable_since,
+            removed_seconds={host: now - when for host, when in connection.removed_at.items()},
         )
 
-    async def _connect(self, key: Key, url: str, secret: bytes) -> None:
+    async def _open(self, key: Key, url: str, secret: bytes) -> None:
         log.info("connecting to slurm", cluster=str(key), url=url)
 
-        def current() -> bytes:
-            held = self._clusters.get(key)
-            return held.key if held else secret
+        def current_key() -> bytes:
+            connection = self._connections.get(key)
+            return connection.key if connection else secret
 
-        client = SlurmClient(url, MintedToken(current, USER), observe=partial(_observed, key))
+        client = SlurmClient(url, MintedToken(current_key, USER), observe=partial(_count_request, key))
         mirror = Mirror(client, all_jobs=False)
-        deadlines = JobDeadlines(client, mirror.nodes, lambda: self._tell(key, Change(What.JOB, "", None, None)))
-        made = self._clusters[key] = _ClusterConnection(url, secret, client, mirror, deadlines)
-        made.stop = mirror.listen(lambda change: self._told(key, change))
-        if self._family is not None:
-            made.lives = [
-                self._family.create_task(mirror.run(), name=f"mirror-{key}"),
-                self._family.create_task(deadlines.run(), name=f"deadlines-{key}"),
+        deadlines = JobDeadlines(
+            client, mirror.nodes, lambda: self._notify(key, Change(ObjectKind.JOB, "", None, None))
+        )
+        connection = _ClusterConnection(url, secret, client, mirror, deadlines, self._clock)
+        self._connections[key] = connection
+        connection.stop_listening = mirror.listen(lambda change: self._on_change(key, change))
+        if self._task_group is not None:
+            connection.tasks = [
+                self._task_group.create_task(mirror.run(), name=f"mirror-{key}"),
+                self._task_group.create_task(deadlines.run(), name=f"deadlines-{key}"),
             ]
         SLURM_UP.labels(*key).set_function(lambda: 1.0 if mirror.nodes.synced and mirror.fault is None else 0.0)
         SLURM_AGE.labels(*key).set_function(lambda: mirror.nodes.age)
 
-    def _told(self, key: Key, change: Change) -> None:
-        if found := self._clusters.get(key):
-            found.note(change)
-        if change.kind in {What.NODE, What.MIRROR, What.RESERVATION}:
-            if change.kind is not What.RESERVATION and (found := self._clusters.get(key)):
-                found.deadlines.stir()
-            self._tell(key, change)
+    def _on_change(self, key: Key, change: Change) -> None:
+        connection = self._connections.get(key)
+        if connection is not None:
+            connection.observe(change)
+        if change.kind not in {ObjectKind.NODE, ObjectKind.MIRROR, ObjectKind.RESERVATION}:
+            return
+        if connection is not None and change.kind is not ObjectKind.RESERVATION:
+            connection.deadlines.request_read()
+        self._notify(key, change)
 
-    def _tell(self, key: Key, change: Change) -> None:
+    def _notify(self, key: Key, change: Change) -> None:
         for listener in self._listeners:
             listener(key, change)
 
 
-def _observed(key: Key, exchange: RequestRecord) -> None:
+def _count_request(key: Key, exchange: RequestRecord) -> None:
     SLURM_CALLS.labels(*key, exchange.method, exchange.status).observe(exchange.seconds)
-    if kind := kind_of_failure(exchange.status):
+    if kind := failure_kind(exchange.status):
         SLURM_ERRORS.labels(*key, kind).inc()

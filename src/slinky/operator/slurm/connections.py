@@ -1,83 +1,84 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides which slurmrestd the operator asks about which cluster, and with which key.
+"""Decides through which slurmrestd, and with which key, the operator connects to each cluster.
 
-A Controller without a RestApi or without a key has no connection, and then nothing is known of its Slurm.
+A Controller without a RestApi or without a JWT key has no connection; nothing is known of its Slurm.
 """
 
 from collections.abc import Iterable
 
 from slinky.api.controller import Controller
-from slinky.api.names import wellknown
+from slinky.api.names import metadata, wellknown
 from slinky.api.names.child_names import SLURMRESTD
 from slinky.api.restapi import RestApi
-from slinky.kube.controller import ControlLoop as Loop
-from slinky.kube.controller import RequeueAfter
+from slinky.kube.controller import ControlLoop, RequeueAfter
 from slinky.kube.types import Key
 from slinky.kube.views import Pod
 from slinky.operator.framework import references
 from slinky.operator.framework.context import Context
-from slinky.operator.framework.reconciler import WORKERS, judge
-from slinky.operator.framework.references import users
+from slinky.operator.framework.reconciler import classify_error
+from slinky.operator.framework.references import referrers
 from slinky.operator.slurm.clusters import Clusters
 
 
 class Connections:
     """Keeps one connection per Controller."""
 
-    def __init__(self, world: Context, clusters: Clusters) -> None:
-        self.world = world
+    def __init__(self, context: Context, clusters: Clusters) -> None:
+        self.context = context
         self.clusters = clusters
-        world.rest_apis.add_indexes({references.CONTROLLER: lambda of: (str(of.controller_key),)})
-        workers = world.settings.workers.get("slurmclient", WORKERS)
-        self.controller: Loop[Key] = Loop(
-            "slurmclient-controller", self.reconcile, workers=workers, error_classifiers=(judge,)
+        context.rest_apis.add_indexes({references.CONTROLLER: lambda api: (str(api.controller_key),)})
+        self.loop: ControlLoop[Key] = ControlLoop(
+            "slurmclient-controller",
+            self.reconcile,
+            workers=context.settings.workers("slurmclient"),
+            error_classifiers=(classify_error,),
         )
-        watch = self.controller.watch
-        watch(world.controllers)
-        watch(world.rest_apis, lambda of: (of.controller_key,))
-        watch(world.contents.secrets, users(world.controllers, references.SECRETS))
-        if world.settings.pod_addresses:
-            watch(world.pods, self._of_pod)
-        world.runtime.add_controller(self.controller)
+        watch = self.loop.watch
+        watch(context.controllers)
+        watch(context.rest_apis, lambda api: (api.controller_key,))
+        watch(context.referenced_data.secrets, referrers(context.controllers, references.SECRETS))
+        if context.settings.pod_addresses:
+            watch(context.pods, self._controllers_of_pod)
+        context.runtime.add_controller(self.loop)
 
     async def reconcile(self, key: Key) -> RequeueAfter | None:
-        """Connect, connect elsewhere, or drop."""
-        found = self.world.controllers.get(key)
-        # A cluster that goes is asked to the last: its workers have to be seen drained.
-        url = self._url(found) if found else ""
-        if found is None or not url or found.spec.jwt_key is None:
-            await self.clusters.drop(key)
+        """Connect the cluster of a Controller, or disconnect it."""
+        controller = self.context.controllers.get(key)
+        # A Controller that is being deleted stays connected: the operator must see that its workers are drained.
+        url = self._url(controller) if controller else ""
+        if controller is None or not url or controller.spec.jwt_key is None:
+            await self.clusters.disconnect(key)
             return None
-        secret = (await self.world.contents.jwt(key.namespace, found.spec.jwt_key)).current
-        await self.clusters.want(key, url, secret)
+        ring = await self.context.referenced_data.jwt_key_ring(key.namespace, controller.spec.jwt_key)
+        await self.clusters.connect(key, url, ring.current)
         return None
 
-    def _url(self, of: Controller) -> str:
-        spoken = oldest(self.world.rest_apis.by(references.CONTROLLER, str(of.key)))
-        if spoken is None:
+    def _url(self, controller: Controller) -> str:
+        api = preferred_rest_api(self.context.rest_apis.by(references.CONTROLLER, str(controller.key)))
+        if api is None:
             return ""
-        return self._pod_url(spoken) if self.world.settings.pod_addresses else spoken.url
+        return self._pod_url(api) if self.context.settings.pod_addresses else api.url
 
-    def _pod_url(self, of: RestApi) -> str:
-        wanted = SLURMRESTD.selector(of.metadata.name).items()
+    def _pod_url(self, api: RestApi) -> str:
+        labels = SLURMRESTD.selector(api.metadata.name).items()
         ready = [
             pod
-            for pod in self.world.pods
-            if pod.metadata.namespace == of.metadata.namespace and pod.ready and wanted <= pod.metadata.labels.items()
+            for pod in self.context.pods
+            if pod.metadata.namespace == api.metadata.namespace and pod.ready and labels <= pod.metadata.labels.items()
         ]
         first = min(ready, key=lambda pod: pod.metadata.name, default=None)
         return f"http://{first.status.pod_ip}:{wellknown.SLURMRESTD_PORT}" if first and first.status.pod_ip else ""
 
-    def _of_pod(self, pod: Pod) -> Iterable[Key]:
-        name = pod.metadata.labels.get("app.kubernetes.io/instance", "")
-        found = self.world.rest_apis.get(Key(pod.metadata.namespace, name))
-        return (found.controller_key,) if found else ()
+    def _controllers_of_pod(self, pod: Pod) -> Iterable[Key]:
+        name = pod.metadata.labels.get(metadata.APP_INSTANCE, "")
+        api = self.context.rest_apis.get(Key(pod.metadata.namespace, name))
+        return (api.controller_key,) if api else ()
 
 
-def oldest(apis: Iterable[RestApi]) -> RestApi | None:
-    """Of several RestApis the one that stays, and of those the one that has been there longest."""
+def preferred_rest_api(apis: Iterable[RestApi]) -> RestApi | None:
+    """Return the oldest RestApi, with those that are being deleted last."""
 
-    def order(found: RestApi) -> tuple[bool, str, str]:
-        return found.metadata.deleting, found.metadata.creation_timestamp, found.metadata.name
+    def order(api: RestApi) -> tuple[bool, str, str]:
+        return api.metadata.deleting, api.metadata.creation_timestamp, api.metadata.name
 
     return min(apis, key=order, default=None)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the work on each host ends at the latest.
+"""The latest end of the jobs on each host.
 
-Slurm has no list of jobs by host, and its list of whole jobs is dear. So states are read, which are cheap, and each job
-that has begun is read once, and again now and then because its limit may change. While no host is busy nothing is
-asked at all.
+Slurm has no list of jobs by host, and its list of complete jobs is expensive. So the cheap list of job states is read;
+each running job is read once in full, and a few known ones again in every round because a time limit may change. While
+no host is busy nothing is read.
 """
 
 import asyncio
@@ -17,24 +17,27 @@ from slinky.slurm import Host, HostlistError, Job, SlurmClient, SlurmError, Slur
 
 log = Log("slinky.operator.slurm.job_deadlines")
 
-#: Jobs read at once, and jobs read again in one round.
-ABREAST = 4
-AGAIN = 20
-#: Seconds between rounds: after a sign, without one, and as a multiple of what the last one cost.
-SOONEST = 1.0
-REFRESH = 60.0
-BURDEN = 10.0
+#: Jobs that are read at the same time.
+CONCURRENT_READS = 4
+#: Known jobs that are read again in one round.
+REREAD_PER_ROUND = 20
+#: Minimum seconds between rounds.
+MIN_INTERVAL = 1.0
+#: Seconds until the next round if no host changes.
+MAX_INTERVAL = 60.0
+#: A round that took long is followed by a pause of this multiple of its duration.
+PAUSE_FACTOR = 10.0
 
 
-class Ending(NamedTuple):
-    """Where a job runs and when it is over at the latest, in seconds since 1970."""
+class JobEnd(NamedTuple):
+    """The hosts of a job and the time when it ends at the latest, in seconds since 1970."""
 
     hosts: tuple[str, ...]
-    at: float
+    time: float
 
 
-def ending(job: Job) -> Ending | None:
-    """A job's end; None unless it runs."""
+def job_end(job: Job) -> JobEnd | None:
+    """Return when a running job ends; None for other jobs."""
     if not job.state.holds_nodes or not job.nodes:
         return None
     try:
@@ -42,79 +45,79 @@ def ending(job: Job) -> Ending | None:
     except HostlistError:
         return None
     if job.time_limit.infinite or not job.time_limit.set:
-        return Ending(hosts, math.inf)
-    return Ending(hosts, job.start_time.whole + 60 * job.time_limit.whole)
+        return JobEnd(hosts, math.inf)
+    return JobEnd(hosts, job.start_time.whole + 60 * job.time_limit.whole)
 
 
-def latest(endings: Iterable[Ending]) -> dict[str, float]:
-    """The last end on every host."""
-    found: dict[str, float] = {}
-    for one in endings:
-        for host in one.hosts:
-            found[host] = max(one.at, found.get(host, 0.0))
-    return found
+def latest_ends(ends: Iterable[JobEnd]) -> dict[str, float]:
+    """Return the latest end on every host."""
+    latest: dict[str, float] = {}
+    for end in ends:
+        for host in end.hosts:
+            latest[host] = max(end.time, latest.get(host, 0.0))
+    return latest
 
 
 class JobDeadlines:
-    """The ends of one cluster's jobs, kept up to date while `run` runs."""
+    """The job ends of one cluster, kept up to date while `run` runs."""
 
-    def __init__(self, client: SlurmClient, nodes: Mapping[str, Host], told: Callable[[], None]) -> None:
-        """`nodes` is the mirror's table; `told` is called after every change."""
-        self.of_host: Mapping[str, float] = {}
+    def __init__(self, client: SlurmClient, nodes: Mapping[str, Host], on_change: Callable[[], None]) -> None:
+        """`nodes` is the mirror's table of hosts; `on_change` is called after every change."""
+        self.by_host: Mapping[str, float] = {}
         self._client = client
         self._nodes = nodes
-        self._told = told
-        self._endings: dict[str, Ending | None] = {}  # in the order in which they were read
-        self._wake = asyncio.Event()
+        self._on_change = on_change
+        self._ends: dict[str, JobEnd | None] = {}  # by job id, in the order in which the jobs were read
+        self._requested = asyncio.Event()
 
-    def stir(self) -> None:
-        """A host has changed: a job may have begun or ended there."""
-        self._wake.set()
+    def request_read(self) -> None:
+        """Read again soon: a host has changed, so a job may have started or ended."""
+        self._requested.set()
 
     async def run(self) -> None:
-        """Look whenever there is a sign, never more often than Slurm can bear."""
+        """Read after every request, with pauses that limit the load on slurmctld."""
         clock = asyncio.get_running_loop().time
         while True:
             started = clock()
             with contextlib.suppress(SlurmError):
-                await self.look()
-            await asyncio.sleep(max(SOONEST, BURDEN * (clock() - started)))
+                await self.read()
+            await asyncio.sleep(max(MIN_INTERVAL, PAUSE_FACTOR * (clock() - started)))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(REFRESH):
-                    await self._wake.wait()
-            self._wake.clear()
+                async with asyncio.timeout(MAX_INTERVAL):
+                    await self._requested.wait()
+            self._requested.clear()
 
-    async def look(self) -> None:
-        """One round."""
+    async def read(self) -> None:
+        """Read the running jobs once."""
         if any(node.state.busy for node in self._nodes.values()):
             states = await self._client.job_states()
-            # The parts of a heterogeneous job have ids of their own, with an offset behind a plus.
-            await self._read({status.job_id.partition("+")[0] for status in states if status.state.holds_nodes})
+            # The components of a heterogeneous job have ids such as 7+1.
+            await self._read_jobs({status.job_id.partition("+")[0] for status in states if status.state.holds_nodes})
         else:
-            self._endings.clear()
-        found = latest(one for one in self._endings.values() if one)
-        if found != self.of_host:
-            self.of_host = found
-            self._told()
+            self._ends.clear()
+        latest = latest_ends(end for end in self._ends.values() if end)
+        if latest != self.by_host:
+            self.by_host = latest
+            self._on_change()
 
-    async def _read(self, running: set[str]) -> None:
-        known = {key: one for key, one in self._endings.items() if key in running}
-        new = [key for key in running if key not in known]
-        self._endings = known
-        limit = asyncio.Semaphore(ABREAST)
+    async def _read_jobs(self, running: set[str]) -> None:
+        known = {job_id: end for job_id, end in self._ends.items() if job_id in running}
+        new = [job_id for job_id in running if job_id not in known]
+        self._ends = known
+        limit = asyncio.Semaphore(CONCURRENT_READS)
 
-        async def read(key: str) -> None:
+        async def read_job(job_id: str) -> None:
             async with limit:
                 try:
-                    found = ending(await self._client.job(key))
+                    end = job_end(await self._client.job(job_id))
                 except SlurmNotFound:
-                    found = None
-                except SlurmError as error:  # whatever was known of it stays
-                    log.info("a job could not be read", job=key, why=str(error))
+                    end = None
+                except SlurmError as error:  # keep what is known of the job
+                    log.info("cannot read job", job=job_id, error=str(error))
                     return
-                self._endings.pop(key, None)
-                self._endings[key] = found
+                self._ends.pop(job_id, None)
+                self._ends[job_id] = end
 
-        async with asyncio.TaskGroup() as family:
-            for key in [*new, *list(known)[:AGAIN]]:
-                family.create_task(read(key))
+        async with asyncio.TaskGroup() as tasks:
+            for job_id in [*new, *list(known)[:REREAD_PER_ROUND]]:
+                tasks.create_task(read_job(job_id))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token: a Slurm JSON web token, kept fresh in a Secret."""
+"""The kind Token: a Slurm JSON web token in a Secret, replaced before it expires."""

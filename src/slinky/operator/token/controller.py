@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Glue: mints a Token's credential, writes it into its Secret, looks again in time."""
+"""Reconciles Tokens: signs a token, writes it to its Secret, and replaces it in time."""
 
 from slinky.api.token import TOKENS, Token
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, Secret
 from slinky.operator.framework import references
+from slinky.operator.framework.children import FIELD_MANAGER
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
-from slinky.operator.framework.references import users
+from slinky.operator.framework.references import referrers
 from slinky.operator.keys.jwt_keyring import Signer
 from slinky.operator.metrics import WRITES
 from slinky.operator.token import objects
@@ -17,52 +18,54 @@ from slinky.operator.token.status import health, issued_at
 
 
 class TokenReconciler(Reconciler[Token]):
-    """Keeps Slurm's tokens fresh."""
+    """Keeps a valid credential in the Secret of each Token."""
 
     resource = TOKENS
 
-    def __init__(self, world: Context) -> None:
-        super().__init__(world, world.tokens)
-        world.tokens.add_indexes({references.SECRETS: references.local(references.token_secrets)})
-        self.controller.watch(world.contents.secrets, users(world.tokens, references.SECRETS))
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, context.tokens)
+        context.tokens.add_indexes({references.SECRETS: references.qualified(references.token_secrets)})
+        self.loop.watch(context.referenced_data.secrets, referrers(context.tokens, references.SECRETS))
 
-    async def act(self, found: Token) -> ReconcileResult:
-        """Replace the token if it is time."""
-        ref = found.spec.jwt_key
+    async def sync(self, token: Token) -> ReconcileResult:
+        """Replace the credential if it is due."""
+        ref = token.spec.jwt_key
         if ref is None:
-            raise Blocked("KeyMissing", "set jwtKeyRef: something has to sign the token")
-        signer = (await self.world.contents.jwt(found.metadata.namespace, ref)).signer
-        now = self.world.clock.now().timestamp()
-        held = await self._held(found, signer)
-        signed = held is not None and signer.signed(held)
-        planned = plan(found, held, signed=signed, now=now)
-        if planned.mint:
-            held = objects.signed(found, signer, now).encode()
-            await self._write(found, held)
-            self.note(found, "TokenIssued", f"A new token for {found.username}: {planned.why}")
-        known = health(held or b"", now, signed=signed or planned.mint)
-        status = self.with_health(found, known, issued_at=issued_at(held or b""))
-        return ReconcileResult(status, planned.again)
+            raise Blocked("KeyMissing", "there is no key to sign the token with; set jwtKeyRef")
+        signer = (await self.context.referenced_data.jwt_key_ring(token.metadata.namespace, ref)).signer
+        now = self.context.clock.now().timestamp()
+        credential = await self._credential(token, signer)
+        signed = credential is not None and signer.signed(credential)
+        planned = plan(token, credential, signed=signed, now=now)
+        if planned.sign:
+            credential = objects.sign_credential(token, signer, now).encode()
+            await self._write(token, credential)
+            self.record_event(token, "TokenIssued", f"Issued a new token for {token.username}: {planned.reason}")
+        current = health(credential or b"", now, signed=signed or planned.sign)
+        status = self.with_health(token, current, issued_at=issued_at(credential or b""))
+        return ReconcileResult(status, planned.requeue_after)
 
-    async def _held(self, of: Token, signer: Signer) -> bytes | None:
-        where = Key(of.metadata.namespace, of.secret_name)
-        if self.world.contents.secrets.get(where) is None:
+    async def _credential(self, token: Token, signer: Signer) -> bytes | None:
+        """Return the credential in the Secret. Raises `Blocked` if the Secret does not belong to the Token."""
+        key = Key(token.metadata.namespace, token.secret_name)
+        if self.context.referenced_data.secrets.get(key) is None:
             return None
-        found = await self.world.contents.secret(*where)
-        if not objects.is_of(found, of, signer):
-            text = f"Secret {where.name} is not of this Token, so nothing is written to it"
+        secret = await self.context.referenced_data.secret(*key)
+        if not objects.belongs_to(secret, token, signer):
+            text = f"Secret {key.name} exists and does not belong to this Token, so it is not changed"
             raise Blocked("SecretTaken", f"{text}; delete it, or name another one in secretRef")
-        if [owner.uid for owner in found.metadata.owner_references] != [of.metadata.uid]:
-            await self._take_over(of, found)
-        return found.data.get(of.secret_key)
+        if [owner.uid for owner in secret.metadata.owner_references] != [token.metadata.uid]:
+            await self._adopt(token, secret)
+        return secret.data.get(token.secret_key)
 
-    async def _take_over(self, of: Token, found: Secret) -> None:
+    async def _adopt(self, token: Token, secret: Secret) -> None:
         WRITES.labels("patch", "Secret").inc()
-        meta = {"ownerReferences": [TOKENS.owner(of)], "resourceVersion": found.metadata.resource_version}
-        self.world.contents.remember(await self.world.client.patch(SECRETS, found.key, {"metadata": meta}))
+        meta = {"ownerReferences": [TOKENS.owner(token)], "resourceVersion": secret.metadata.resource_version}
+        adopted = await self.context.client.patch(SECRETS, secret.key, {"metadata": meta})
+        self.context.referenced_data.remember(adopted)
 
-    async def _write(self, of: Token, token: bytes) -> None:
+    async def _write(self, token: Token, credential: bytes) -> None:
         WRITES.labels("apply", "Secret").inc()
-        manifest = objects.secret(of, token.decode())
-        made = await self.world.client.apply(SECRETS, manifest, manager=self.world.settings.manager)
-        self.world.contents.remember(made)
+        manifest = objects.secret(token, credential.decode())
+        written = await self.context.client.apply(SECRETS, manifest, manager=FIELD_MANAGER)
+        self.context.referenced_data.remember(written)

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from slinky.operator.build.strategic_merge import merged
+from slinky.operator.build.strategic_merge import merge
 
 BUILT = {
     "image": "ours",
@@ -60,10 +60,10 @@ CASES: list[tuple[str, dict[str, Any], str, Any]] = [
 
 @pytest.mark.parametrize(("law", "asked", "field", "result"), CASES, ids=[case[0] for case in CASES])
 def test_a_persons_part_over_ours(law: str, asked: dict[str, Any], field: str, result: Any) -> None:
-    assert merged(BUILT, asked)[field] == result
+    assert merge(BUILT, asked)[field] == result
 
 
 def test_neither_side_is_changed() -> None:
     before = repr(BUILT)
-    merged(BUILT, {"env": [{"name": "A", "value": "2"}], "args": ["x"]})
+    merge(BUILT, {"env": [{"name": "A", "value": "2"}], "args": ["x"]})
     assert repr(BUILT) == before

@@ -11,26 +11,26 @@ from tests.unit.operator.made import accounting, controller
 from slinky.api.names import metadata
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import ConfigMap, ReplicaStatus, Unstructured
-from slinky.operator.build.images import Images
+from slinky.operator.build.pod_parts import Images
 from slinky.operator.controller import config_trial
-from slinky.operator.controller.conf import loaded_mark, slurm_conf
+from slinky.operator.controller.conf import loaded_generation, slurm_conf
 from slinky.operator.controller.config_generation import (
     USABLE,
     Decision,
     Generation,
+    GenerationHistory,
     GenerationState,
     Observation,
-    Past,
     decide,
-    superfluous,
+    unneeded_generations,
 )
-from slinky.operator.controller.files import ROOM, Files, files
-from slinky.operator.controller.status import config, health
-from slinky.operator.framework.crash_message import crash, placed, words
+from slinky.operator.controller.files import COPY_LIMIT, Files, collect_files
+from slinky.operator.controller.status import config_condition, health
+from slinky.operator.framework.crash_message import find_crash, summarize_output, with_location
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 V = GenerationState
-NEW = Generation(3, "c", {"slurm.conf": "new"}, made=100.0)
+NEW = Generation(3, "c", {"slurm.conf": "new"}, created=100.0)
 
 
 def made(number: int, verdict: GenerationState = V.LOADED) -> Generation:
@@ -40,107 +40,116 @@ def made(number: int, verdict: GenerationState = V.LOADED) -> Generation:
 OLD = made(1)
 
 
-def past(*generations: Generation, used: Generation | None = OLD, good: Generation | None = OLD) -> Past:
-    return Past(generations, used.mark if used else "", good.mark if good else "", 50.0)
+def history(
+    *generations: Generation, used: Generation | None = OLD, good: Generation | None = OLD
+) -> GenerationHistory:
+    return GenerationHistory(generations, used.id if used else "", good.id if good else "", 50.0)
 
 
 def seen(**more: Any) -> Observation:
-    return Observation(now=110.0, patience=60.0)._replace(**more)
+    return Observation(now=110.0, trial_timeout=60.0)._replace(**more)
 
 
-# law, wanted, past, seen, expected verdict of what is wanted, expected number in use
-CHOICES: list[tuple[str, Generation, Past, Observation, GenerationState, int | None]] = [
-    ("nothing is used before it was tried", NEW, past(used=None, good=None), seen(), V.UNTRIED, None),
-    ("the old one runs while the new one is tried", NEW, past(OLD), seen(), V.UNTRIED, 1),
-    ("what was tried well is used", NEW, past(OLD), seen(tried=V.GOOD), V.GOOD, 3),
-    ("what slurmctld refused is held back", NEW, past(OLD), seen(tried=V.BAD), V.BAD, 1),
-    ("a bad first one is not used at all", NEW, past(used=None, good=None), seen(tried=V.BAD), V.BAD, None),
-    ("a trial that cannot run holds nothing up", NEW, past(OLD), seen(tried=V.UNKNOWN), V.UNKNOWN, 3),
-    ("nor one that does not end", NEW, past(OLD), seen(now=160.0), V.UNKNOWN, 3),
-    ("a verdict stands", made(2, V.BAD), past(OLD, made(2, V.BAD)), seen(tried=V.GOOD), V.BAD, 1),
-    ("what fails is taken back", made(2, V.GOOD), past(OLD, made(2, V.GOOD), used=made(2)), seen(crashed="x"),
+# law, wanted, history, observation, expected state of the wanted generation, expected number in use
+CHOICES: list[tuple[str, Generation, GenerationHistory, Observation, GenerationState, int | None]] = [
+    ("nothing is used before it was tried", NEW, history(used=None, good=None), seen(), V.UNTRIED, None),
+    ("the old one runs while the new one is tried", NEW, history(OLD), seen(), V.UNTRIED, 1),
+    ("what was tried well is used", NEW, history(OLD), seen(trial=V.GOOD), V.GOOD, 3),
+    ("what slurmctld refused is held back", NEW, history(OLD), seen(trial=V.BAD), V.BAD, 1),
+    ("a bad first one is not used at all", NEW, history(used=None, good=None), seen(trial=V.BAD), V.BAD, None),
+    ("a trial that cannot run holds nothing up", NEW, history(OLD), seen(trial=V.UNKNOWN), V.UNKNOWN, 3),
+    ("nor one that does not end", NEW, history(OLD), seen(now=160.0), V.UNKNOWN, 3),
+    ("a verdict stands", made(2, V.BAD), history(OLD, made(2, V.BAD)), seen(trial=V.GOOD), V.BAD, 1),
+    ("what fails is taken back", made(2, V.GOOD), history(OLD, made(2, V.GOOD), used=made(2)), seen(crash="x"),
      V.FAILED, 1),
-    ("and stays so", made(2, V.FAILED), past(OLD, made(2, V.FAILED)), seen(loaded=OLD.mark), V.FAILED, 1),
-    ("an edit tries again", NEW, past(OLD, made(2, V.FAILED)), seen(tried=V.GOOD), V.GOOD, 3),
-    ("what has run before is not blamed", OLD, past(OLD, made(2)), seen(crashed="x"), V.LOADED, 1),
-    ("nor what nothing could replace", made(2, V.GOOD), past(made(2, V.GOOD), used=made(2), good=None),
-     seen(crashed="x"), V.GOOD, 2),
+    ("and stays so", made(2, V.FAILED), history(OLD, made(2, V.FAILED)), seen(loaded=OLD.id), V.FAILED, 1),
+    ("an edit tries again", NEW, history(OLD, made(2, V.FAILED)), seen(trial=V.GOOD), V.GOOD, 3),
+    ("what has run before is not blamed", OLD, history(OLD, made(2)), seen(crash="x"), V.LOADED, 1),
+    ("nor what nothing could replace", made(2, V.GOOD), history(made(2, V.GOOD), used=made(2), good=None),
+     seen(crash="x"), V.GOOD, 2),
     ("a killed operator goes on: failed, not yet taken back", made(2, V.FAILED),
-     past(OLD, made(2, V.FAILED), used=made(2)), seen(), V.FAILED, 1),
-    ("a failed one gives way though another is wanted by now", NEW, past(OLD, made(2, V.GOOD), used=made(2)),
-     seen(crashed="x"), V.UNTRIED, 1),
+     history(OLD, made(2, V.FAILED), used=made(2)), seen(), V.FAILED, 1),
+    ("a failed one gives way though another is wanted by now", NEW, history(OLD, made(2, V.GOOD), used=made(2)),
+     seen(crash="x"), V.UNTRIED, 1),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("law", "wanted", "before", "now", "verdict", "used"), CHOICES, ids=[c[0] for c in CHOICES])
+@pytest.mark.parametrize(("law", "wanted", "before", "now", "state", "used"), CHOICES, ids=[c[0] for c in CHOICES])
 def test_the_choice(
-    law: str, wanted: Generation, before: Past, now: Observation, verdict: GenerationState, used: int | None
+    law: str,
+    wanted: Generation,
+    before: GenerationHistory,
+    now: Observation,
+    state: GenerationState,
+    used: int | None,
 ) -> None:
     found = decide(wanted, before, now)
-    assert found.wanted.verdict is verdict
+    assert found.wanted.state is state
     assert (found.used.number if found.used else None) == used
 
 
 def test_what_slurmctld_says_it_runs_is_remembered_as_good() -> None:
     used = made(2, V.GOOD)
-    found = decide(used, past(OLD, used, used=used), seen(loaded=used.mark))
-    assert (found.wanted.verdict, found.good) == (V.LOADED, used.mark)
+    found = decide(used, history(OLD, used, used=used), seen(loaded=used.id))
+    assert (found.wanted.state, found.last_loaded) == (V.LOADED, used.id)
     # An answer of the slurmctld before is none about this one.
-    assert decide(used, past(OLD, used, used=used), seen(loaded=OLD.mark)).good == OLD.mark
+    assert decide(used, history(OLD, used, used=used), seen(loaded=OLD.id)).last_loaded == OLD.id
 
 
 def test_going_back_is_to_what_ran_last_and_not_to_the_highest_number() -> None:
     bad = made(4, V.GOOD)
-    before = past(made(1), made(2), made(3), bad, used=bad, good=made(2))
-    assert decide(bad, before, seen(crashed="x")).used == made(2)
+    before = history(made(1), made(2), made(3), bad, used=bad, good=made(2))
+    assert decide(bad, before, seen(crash="x")).used == made(2)
 
 
 @given(st.lists(st.sampled_from(list(V)), min_size=1, max_size=5), st.integers(0, 4), st.integers(0, 4), st.data())
 def test_laws_of_every_choice(verdicts: list[GenerationState], used: int, good: int, data: st.DataObject) -> None:
     known = [made(number, verdict) for number, verdict in enumerate(verdicts, 1)]
-    before = past(*known, used=known[used % len(known)], good=known[good % len(known)])
+    before = history(*known, used=known[used % len(known)], good=known[good % len(known)])
     wanted = data.draw(st.sampled_from([*known, NEW._replace(number=9)]))
     now = seen(
-        tried=data.draw(st.sampled_from([None, V.GOOD, V.BAD, V.UNKNOWN])),
-        loaded=data.draw(st.sampled_from([None, *(found.mark for found in known)])),
-        crashed=data.draw(st.sampled_from([None, "x"])),
+        trial=data.draw(st.sampled_from([None, V.GOOD, V.BAD, V.UNKNOWN])),
+        loaded=data.draw(st.sampled_from([None, *(found.id for found in known)])),
+        crash=data.draw(st.sampled_from([None, "x"])),
     )
     found = decide(wanted, before, now)
-    assert found.used is None or found.used.verdict is not V.BAD or found.used.mark == before.good
-    again = decide(found.wanted, before._replace(generations=_with(before, found), good=found.good), now)
+    assert found.used is None or found.used.state is not V.BAD or found.used.id == before.last_loaded
+    again = decide(found.wanted, before._replace(generations=_with(before, found), last_loaded=found.last_loaded), now)
     assert again.wanted == found.wanted, "a choice is stable: no flapping"
-    assert {g.mark for g in superfluous(before, found)}.isdisjoint({found.wanted.mark, before.used, before.good})
-    if found.wanted.verdict in USABLE:
+    assert {g.id for g in unneeded_generations(before, found)}.isdisjoint(
+        {found.wanted.id, before.used, before.last_loaded}
+    )
+    if found.wanted.state in USABLE:
         assert found.used == found.wanted
 
 
-def _with(before: Past, found: Decision) -> tuple[Generation, ...]:
-    new = {g.mark: g for g in found.changed}
-    return (*(new.pop(g.mark, g) for g in before.generations), *new.values())
+def _with(before: GenerationHistory, found: Decision) -> tuple[Generation, ...]:
+    new = {g.id: g for g in found.changed}
+    return (*(new.pop(g.id, g) for g in before.generations), *new.values())
 
 
 SAID: list[tuple[str, Generation, str | None, bool | None, str]] = [
-    ("loaded", OLD, OLD.mark, True, "Loaded"),
-    ("written, not loaded", made(2, V.GOOD), OLD.mark, False, "Rolling"),
+    ("loaded", OLD, OLD.id, True, "Loaded"),
+    ("written, not loaded", made(2, V.GOOD), OLD.id, False, "Rolling"),
     ("nobody to ask", made(2, V.GOOD), None, None, "NotKnown"),
-    ("tried", NEW, OLD.mark, False, "Trying"),
-    ("refused", NEW._replace(verdict=V.BAD, words="no such"), OLD.mark, False, "Refused"),
-    ("taken back", NEW._replace(verdict=V.FAILED, words="no such"), OLD.mark, False, "RolledBack"),
+    ("tried", NEW, OLD.id, False, "Trying"),
+    ("refused", NEW._replace(state=V.BAD, message="no such"), OLD.id, False, "Refused"),
+    ("taken back", NEW._replace(state=V.FAILED, message="no such"), OLD.id, False, "RolledBack"),
 ]
 
 
 @pytest.mark.parametrize(("law", "wanted", "loaded", "value", "reason"), SAID, ids=[c[0] for c in SAID])
 def test_what_is_said(law: str, wanted: Generation, loaded: str | None, value: bool | None, reason: str) -> None:
-    found = config(Decision(wanted, OLD, OLD.mark), loaded)
+    found = config_condition(Decision(wanted, OLD, OLD.id), loaded)
     assert (found.value, found.reason) == (value, reason)
-    assert wanted.words in found.message
-    assert wanted.mark in found.message
+    assert wanted.message in found.message
+    assert wanted.id in found.message
     assert not found.message.endswith("; ")
 
 
 def test_slurmctld_says_what_it_waits_for() -> None:
     of = controller(accountingRef={"name": "slurm"})
-    choice, none = Decision(OLD, OLD, OLD.mark), ReplicaStatus()
+    choice, none = Decision(OLD, OLD, OLD.id), ReplicaStatus()
     said = health(of, none, True, SlurmSnapshot(), choice, None, None, accounting())
     assert said.ready.reason == "WaitingForAccounting"
     assert health(of, none, True, SlurmSnapshot(), choice, None, "no disk", accounting()).ready.reason == "Failing"
@@ -161,15 +170,15 @@ slurmctld: error: something after
 
 
 def test_the_words_are_slurmctlds_own_without_noise() -> None:
-    assert words(OUTPUT) == (
+    assert summarize_output(OUTPUT) == (
         'CPUs value "abc" is not a valid number; Parse error in file /etc/slurm/slurm.conf line 25: " CPUs=abc"; '
         "Unable to process configuration file"
     )
-    assert words("") == ""
+    assert summarize_output("") == ""
 
 
 def test_a_key_without_a_line_is_looked_up() -> None:
-    said = placed("Parsing error at unrecognized key: Nonsense; fatal", {"slurm.conf": "A=1\nB=2 nonsense=3\n"})
+    said = with_location("Parsing error at unrecognized key: Nonsense; fatal", {"slurm.conf": "A=1\nB=2 nonsense=3\n"})
     assert said.endswith("(slurm.conf line 2)")
 
 
@@ -183,19 +192,21 @@ ENDED = {"exitCode": 1, "finishedAt": "2026-11-16T05:14:05Z", "message": OUTPUT}
 
 
 def test_only_a_container_that_keeps_ending_crashes() -> None:
-    assert crash(pod(state={"running": {}}, lastState={"terminated": ENDED}), "slurmctld") is None
-    assert crash(pod(state={"terminated": {"exitCode": 0}}), "slurmctld") is None
-    found = crash(pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": ENDED}), "slurmctld")
+    assert find_crash(pod(state={"running": {}}, lastState={"terminated": ENDED}), "slurmctld") is None
+    assert find_crash(pod(state={"terminated": {"exitCode": 0}}), "slurmctld") is None
+    found = find_crash(
+        pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": ENDED}), "slurmctld"
+    )
     assert found is not None
-    assert "line 25" in found.words
-    assert found.when > 0
+    assert "line 25" in found.message
+    assert found.time > 0
 
 
 ENDS: list[tuple[str, Unstructured, GenerationState | None]] = [
     ("goes on", pod("Running", state={"running": {}}), None),
     ("started", pod("Succeeded"), V.GOOD),
-    ("refused", pod("Failed", state={"terminated": {**ENDED, "exitCode": config_trial.REFUSED}}), V.BAD),
-    ("ended without a word", pod("Failed", state={"terminated": {"exitCode": config_trial.REFUSED}}), V.UNKNOWN),
+    ("refused", pod("Failed", state={"terminated": {**ENDED, "exitCode": config_trial.EXIT_REJECTED}}), V.BAD),
+    ("ended without a word", pod("Failed", state={"terminated": {"exitCode": config_trial.EXIT_REJECTED}}), V.UNKNOWN),
     ("was killed", pod("Failed", state={"terminated": {**ENDED, "exitCode": 137}}), V.UNKNOWN),
     ("was never run", Unstructured(ObjectMeta(name="x"), status={"phase": "Failed", "reason": "Evicted"}), V.UNKNOWN),
 ]
@@ -203,7 +214,7 @@ ENDS: list[tuple[str, Unstructured, GenerationState | None]] = [
 
 @pytest.mark.parametrize(("law", "found", "verdict"), ENDS, ids=[c[0] for c in ENDS])
 def test_only_slurmctlds_own_refusal_is_bad(law: str, found: Unstructured, verdict: GenerationState | None) -> None:
-    result = config_trial.verdict(found, NEW)
+    result = config_trial.trial_result(found, NEW)
     assert (result[0] if result else None) is verdict
 
 
@@ -233,13 +244,13 @@ def test_the_file_says_which_generation_it_is_and_slurmctld_says_it_back() -> No
     text = slurm_conf(of, None, (), Files(), "7-abc")
     line = text.splitlines()[-1]
     assert line.startswith("SlurmctldParameters=")
-    assert loaded_mark(line.partition("=")[2].split(",")) == "7-abc"
-    assert loaded_mark(["enable_configless"]) == ""
+    assert loaded_generation(line.partition("=")[2].split(",")) == "7-abc"
+    assert loaded_generation(["enable_configless"]) == ""
 
 
 def test_texts_are_copied_as_long_as_they_fit() -> None:
     of = controller(configFileRefs=[{"name": "a"}])
-    small = files(of, {"a": ConfigMap(ObjectMeta(name="a"), {"gres.conf": "x"}, {"blob": "eA=="})})
-    assert (small.copied, small.elsewhere) == ({"gres.conf": "x"}, (("a", ("blob",)),))
-    large = files(of, {"a": ConfigMap(ObjectMeta(name="a"), {"gres.conf": "x" * (ROOM + 1)})})
-    assert (large.copied, large.elsewhere) == ({}, (("a", ()),))
+    small = collect_files(of, {"a": ConfigMap(ObjectMeta(name="a"), {"gres.conf": "x"}, {"blob": "eA=="})})
+    assert (small.copied, small.mounted) == ({"gres.conf": "x"}, (("a", ("blob",)),))
+    large = collect_files(of, {"a": ConfigMap(ObjectMeta(name="a"), {"gres.conf": "x" * (COPY_LIMIT + 1)})})
+    assert (large.copied, large.mounted) == ({}, (("a", ()),))

@@ -7,11 +7,10 @@ import pytest
 from tests.unit.operator.made import controller, pod
 
 from slinky.kube.views import ContainerStatus, Pod, PodStatus, ReplicaStatus
-from slinky.operator.build.images import Images
-from slinky.operator.build.pod_parts import DaemonHashes
+from slinky.operator.build.pod_parts import DaemonHashes, Images
 from slinky.operator.controller.files import Files
 from slinky.operator.controller.objects import stateful_set
-from slinky.operator.controller.rollout import REVISION, next_turn
+from slinky.operator.controller.rollout import REVISION, next_pod_to_replace
 
 
 def slurmctld(ordinal: int, state: str) -> Pod:
@@ -41,17 +40,17 @@ TURNS = [
 @pytest.mark.parametrize(("law", "states", "turn"), TURNS, ids=[case[0] for case in TURNS])
 def test_whose_turn_it_is(law: str, states: list[str], turn: int | None) -> None:
     pods = [slurmctld(ordinal, state) for ordinal, state in enumerate(states)]
-    found = next_turn(pods, max(2, len(states)), ReplicaStatus(update_revision="b"))
+    found = next_pod_to_replace(pods, max(2, len(states)), ReplicaStatus(update_revision="b"))
     assert (found and found.metadata.name) == (None if turn is None else f"slurm-controller-{turn}")
 
 
 def test_nobody_goes_while_it_is_not_known_who_is_old() -> None:
-    assert next_turn([slurmctld(0, "a!"), slurmctld(1, "a")], 2, ReplicaStatus()) is None
+    assert next_pod_to_replace([slurmctld(0, "a!"), slurmctld(1, "a")], 2, ReplicaStatus()) is None
 
 
 def test_a_stateful_set_with_standbys_leaves_its_updates_to_us() -> None:
     ha: dict[str, Any] = {"ha": {"enabled": True}, "persistence": {"existingClaim": "shared"}}
-    pair = stateful_set(controller(**ha), None, DaemonHashes(), Files(), Images())["spec"]
+    pair = stateful_set(controller(**ha), None, DaemonHashes(), Files(), Images("reg/{daemon}:1"))["spec"]
     assert pair["updateStrategy"] == {"type": "OnDelete"}
-    alone = stateful_set(controller(), None, DaemonHashes(), Files(), Images())["spec"]
+    alone = stateful_set(controller(), None, DaemonHashes(), Files(), Images("reg/{daemon}:1"))["spec"]
     assert alone["updateStrategy"]["type"] == "RollingUpdate"

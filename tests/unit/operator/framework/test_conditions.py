@@ -3,37 +3,38 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 import pytest
 from tests.unit.operator.made import BLIND, NOW, accounting, controller, host, node_set, pod, seeing, snapshot
 
 from slinky.api.fields.conditions import CONFIG_SYNCED, DEGRADED, PROGRESSING, READY, SLURM_REACHABLE
-from slinky.api.loginset import LoginSet
 from slinky.api.nodeset import NodeSetStatus
-from slinky.api.restapi import RestApi
 from slinky.kube.types import Condition
 from slinky.kube.views import ReplicaStatus
 from slinky.operator.accounting import status as accounting_status
 from slinky.operator.controller import status as controller_status
-from slinky.operator.framework.conditions import Fact, ObjectHealth, blocked, conditions, held
-from slinky.operator.framework.reconciler import written
-from slinky.operator.loginset import status as login_status
+from slinky.operator.controller.config_generation import Decision, Generation, GenerationState
+from slinky.operator.framework.conditions import (
+    ConditionState,
+    ObjectHealth,
+    blocked_health,
+    deployment_health,
+    previous_state,
+    update_conditions,
+)
+from slinky.operator.framework.reconciler import status_manifest
 from slinky.operator.nodeset import status as node_status
 from slinky.operator.nodeset.actions import ExecutionReport
-from slinky.operator.restapi import status as rest_status
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 from slinky.operator.token import status as token_status
-
-T = TypeVar("T")
 
 EVERY = [READY, PROGRESSING, DEGRADED, SLURM_REACHABLE, CONFIG_SYNCED]
 
 SIGHTS = {
     "no RestApi": SlurmSnapshot(),
     "blind": BLIND,
-    "down": SlurmSnapshot(connected=True, fault="no answer"),
+    "down": SlurmSnapshot(connected=True, error="no answer"),
     "doubtful": SlurmSnapshot(connected=True, doubt="9 vanished at once"),
     "seeing": seeing(host("gpu-0")),
 }
@@ -45,20 +46,16 @@ WORKLOADS = {
 }
 
 
-def made(kind: type[T], **spec: object) -> T:
-    meta = {"name": "x", "namespace": "ns", "uid": "u"}
-    return msgspec.convert({"metadata": meta, "spec": {"controllerRef": {"name": "slurm"}, **spec}}, kind)
-
-
 def every_health() -> Iterator[tuple[str, ObjectHealth]]:
     outside: Any = {"external": True, "externalConfig": {"host": "h", "port": 1}}
-    rest, login = made(RestApi), made(LoginSet, sssdConfRef={"name": "s", "key": "k"})
     for (seen, sight), (there, workload) in itertools.product(SIGHTS.items(), WORKLOADS.items()):
         words = f"{seen}, {there}"
-        for of in (controller(), controller(inplaceReconfigure=True), controller(**outside)):
-            yield f"Controller {words}", controller_status.health(of, workload, True, sight)
-        yield f"RestApi {words}", rest_status.health(rest, workload, True, sight)
-        yield f"LoginSet {words}", login_status.health(login, workload, True, sight)
+        for state in GenerationState:
+            generation = Generation(1, "d", {}, state, "a message")
+            decision = Decision(generation, generation, "")
+            yield f"Controller {words}", controller_status.health(controller(), workload, True, sight, decision)
+        yield f"external Controller {words}", controller_status.external_health(sight)
+        yield f"Deployment {words}", deployment_health(1, workload, True, sight.condition())
     for there, workload in WORKLOADS.items():
         for database in (accounting(), accounting(**outside)):
             yield f"Accounting {there}", accounting_status.health(database, workload, True)
@@ -73,7 +70,7 @@ def every_health() -> Iterator[tuple[str, ObjectHealth]]:
 
 @pytest.mark.parametrize(("of", "health"), list(every_health()))
 def test_every_kind_says_all_five_conditions_in_sentences(of: str, health: ObjectHealth) -> None:
-    said = conditions((), health, generation=7, now=NOW)
+    said = update_conditions((), health, generation=7, now=NOW)
     assert [found.type for found in said][:5] == EVERY, of
     for found in said:
         assert found.observed_generation == 7
@@ -83,14 +80,16 @@ def test_every_kind_says_all_five_conditions_in_sentences(of: str, health: Objec
 
 
 def test_what_is_blocked_says_so_in_all_of_them_and_keeps_what_is_known_of_slurm() -> None:
-    before = conditions((), ObjectHealth(Fact(True, "A"), slurm=Fact(True, "Answering")), generation=1, now=NOW)
-    health = blocked("KeyMissing", "make the Secret x", held(before, SLURM_REACHABLE))
-    said = {found.type: found for found in conditions(before, health, generation=2, now=NOW)}
+    before = update_conditions(
+        (), ObjectHealth(ConditionState(True, "A"), slurm=ConditionState(True, "Answering")), generation=1, now=NOW
+    )
+    health = blocked_health("KeyMissing", "make the Secret x", previous_state(before, SLURM_REACHABLE))
+    said = {found.type: found for found in update_conditions(before, health, generation=2, now=NOW)}
     assert {found.observed_generation for found in said.values()} == {2}
     assert (said[SLURM_REACHABLE].status, said[SLURM_REACHABLE].reason) == ("True", "Answering")
     assert said[DEGRADED].message == said[READY].message == "make the Secret x"
     assert said[CONFIG_SYNCED].status == "False"
-    assert held((), SLURM_REACHABLE).value is None
+    assert previous_state((), SLURM_REACHABLE).value is None
 
 
 @pytest.mark.parametrize(
@@ -105,26 +104,24 @@ def test_what_is_blocked_says_so_in_all_of_them_and_keeps_what_is_known_of_slurm
 def test_a_deployment_that_gets_no_further_is_told_in_its_own_words(
     said: tuple[Condition, ...], degraded: bool
 ) -> None:
-    login = made(LoginSet, sssdConfRef={"name": "s", "key": "k"})
-    for of, status in ((made(RestApi), rest_status), (login, login_status)):
-        found = status.health(of, ReplicaStatus(replicas=1, conditions=said), True, BLIND).degraded
-        assert found.value is degraded
-        assert not degraded or found.message == said[-1].message
+    status = ReplicaStatus(replicas=1, conditions=said)
+    found = deployment_health(1, status, True, BLIND.condition()).degraded
+    assert found.value is degraded
+    assert not degraded or found.message == said[-1].message
 
 
 @pytest.mark.parametrize(("sight", "ready"), [("no RestApi", True), ("down", False), ("seeing", True)])
 def test_a_daemon_outside_is_not_said_to_be_more_than_is_known(sight: str, ready: bool) -> None:
-    of = controller(external=True, externalConfig={"host": "h", "port": 1})
-    found = controller_status.health(of, None, True, SIGHTS[sight]).ready
+    found = controller_status.external_health(SIGHTS[sight]).ready
     assert found.value is ready
-    assert SIGHTS[sight].fact().message in found.message
+    assert SIGHTS[sight].condition().message in found.message
     outside = accounting_status.health(accounting(external=True, externalConfig={"host": "h", "port": 1}), None, True)
-    assert all("outside of Kubernetes" in fact.message for fact in (outside.ready, outside.slurm, outside.config))
+    assert all("outside Kubernetes" in fact.message for fact in (outside.ready, outside.slurm, outside.config))
 
 
 def test_a_status_has_its_numbers_also_when_they_are_nothing() -> None:
-    said = conditions((), ObjectHealth(Fact(True, "A")), generation=1, now=NOW)
-    found = written(NodeSetStatus(conditions=said, desired=3, selector="a=b"))
+    said = update_conditions((), ObjectHealth(ConditionState(True, "A")), generation=1, now=NOW)
+    found = status_manifest(NodeSetStatus(conditions=said, desired=3, selector="a=b"))
     assert (found["desired"], found["replicas"], found["readyReplicas"], found["slurmIdle"]) == (3, 0, 0, 0)
     assert "collisionCount" not in found
     assert "ordinalToNode" not in found
@@ -132,6 +129,6 @@ def test_a_status_has_its_numbers_also_when_they_are_nothing() -> None:
 
 
 def test_saying_the_same_again_changes_nothing() -> None:
-    health = ObjectHealth(Fact(True, "A"))
-    once = conditions((), health, generation=1, now=NOW)
-    assert conditions(once, health, generation=1, now=NOW.replace(year=2027)) == once
+    health = ObjectHealth(ConditionState(True, "A"))
+    once = update_conditions((), health, generation=1, now=NOW)
+    assert update_conditions(once, health, generation=1, now=NOW.replace(year=2027)) == once

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.operator.framework.diff import FINGERPRINT, contains, fingerprint, marked
+from slinky.operator.framework.diff import FINGERPRINT, contains, fingerprint, with_fingerprint
 
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -36,8 +36,8 @@ def test_everything_contains_itself(tree: Any) -> None:
 
 
 def test_the_fingerprint_shows_what_was_taken_away() -> None:
-    before = marked({"metadata": {"name": "x"}, "spec": {"a": 1, "b": 2}})
-    after = marked({"metadata": {"name": "x"}, "spec": {"a": 1}})
+    before = with_fingerprint({"metadata": {"name": "x"}, "spec": {"a": 1, "b": 2}})
+    after = with_fingerprint({"metadata": {"name": "x"}, "spec": {"a": 1}})
     assert contains(before, {"spec": after["spec"]})
     assert before["metadata"]["annotations"][FINGERPRINT] != after["metadata"]["annotations"][FINGERPRINT]
 

@@ -43,20 +43,20 @@ def test_a_set_takes_over_what_it_could_have_made(pod: Pod, taken: bool) -> None
 
 
 def test_only_what_nobody_controls_and_nobody_deletes_is_an_orphan() -> None:
-    assert orphans.set_of(orphan()) == (Key("ns", "gpu"),)
-    assert orphans.set_of(orphan(meta={"ownerReferences": [OWNER]})) == (Key("ns", "gpu"),)
-    assert orphans.set_of(orphan(meta={"ownerReferences": [{**OWNER, "controller": True}]})) == ()
-    assert orphans.set_of(orphan(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})) == ()
-    assert orphans.set_of(orphan(APP_COMPONENT="login")) == ()
+    assert orphans.former_node_set(orphan()) == (Key("ns", "gpu"),)
+    assert orphans.former_node_set(orphan(meta={"ownerReferences": [OWNER]})) == (Key("ns", "gpu"),)
+    assert orphans.former_node_set(orphan(meta={"ownerReferences": [{**OWNER, "controller": True}]})) == ()
+    assert orphans.former_node_set(orphan(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})) == ()
+    assert orphans.former_node_set(orphan(APP_COMPONENT="login")) == ()
 
 
 def test_the_cluster_of_a_worker_is_known_whoever_owns_it() -> None:
-    assert orphans.cluster_of(orphan(meta={"ownerReferences": [{**OWNER, "controller": True}]})) == (
+    assert orphans.worker_cluster(orphan(meta={"ownerReferences": [{**OWNER, "controller": True}]})) == (
         Key("ns", "slurm"),
     )
-    assert orphans.cluster_of(orphan(APP_COMPONENT="login")) == ()
+    assert orphans.worker_cluster(orphan(APP_COMPONENT="login")) == ()
 
 
 @pytest.mark.parametrize(("finalizers", "behind"), [(["orphan"], True), (["foregroundDeletion"], False), ([], False)])
 def test_who_deletes_an_object_alone_says_so(finalizers: list[str], behind: bool) -> None:
-    assert orphans.stays_behind(orphan(meta={"finalizers": finalizers})) == behind
+    assert orphans.is_orphaning(orphan(meta={"finalizers": finalizers})) == behind

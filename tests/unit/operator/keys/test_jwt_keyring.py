@@ -15,22 +15,19 @@ from slinky.kube.errors import Blocked
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import Secret
 from slinky.operator.keys.jwt_keyring import (
-    Reach,
-    Ring,
+    JWT_KEYRING,
+    JwtKeyReach,
+    JwtKeyRing,
+    JwtKeyStage,
+    JwtKeyStep,
     Signer,
-    Stage,
-    Step,
-    describe,
-    name,
     new_bridge,
-    read,
-    secret,
-    step,
+    next_step,
 )
 
 OLD, NEW, OTHER = b"o" * 64, b"n" * 64, b"x" * 64
 REF = KeyRef(key="jwt.key", name="keys")
-TOKENS = Reach(has_tokens=True)
+TOKENS = JwtKeyReach(has_tokens=True)
 
 
 @cache
@@ -38,89 +35,91 @@ def bridge() -> bytes:
     return new_bridge()
 
 
-def after(found: Ring, wanted: bytes = NEW, reach: Reach = TOKENS, now: float = 5000.0) -> Step:
-    return step(found, wanted, reach, now, settle=100.0, bridge=bridge)
+def after(found: JwtKeyRing, wanted: bytes = NEW, reach: JwtKeyReach = TOKENS, now: float = 5000.0) -> JwtKeyStep:
+    return next_step(found, wanted, reach, now, settle=100.0, bridge=bridge)
 
 
-def at(stage: Stage) -> Ring:
+def at(stage: JwtKeyStage) -> JwtKeyRing:
     """The ring on its way, at this stage since the second 1000."""
-    current = NEW if stage in {Stage.SWITCHING, Stage.LANDING} else OLD
-    return Ring(OLD) if stage is Stage.SETTLED else Ring(current, NEW, bridge(), stage, 1000.0)
+    current = NEW if stage in {JwtKeyStage.SWITCHING, JwtKeyStage.LANDING} else OLD
+    return JwtKeyRing(OLD) if stage is JwtKeyStage.SETTLED else JwtKeyRing(current, NEW, bridge(), stage, 1000.0)
 
 
-def accepted(ring: Ring) -> set[bytes]:
+def accepted(ring: JwtKeyRing) -> set[bytes]:
     """Keys whose tokens daemons of this stage accept; that a bridge is published is another test."""
     return {ring.current, ring.bridge} - {b""}
 
 
-STAGES = (Stage.SETTLED, Stage.OPENING, Stage.CROSSING, Stage.SWITCHING, Stage.LANDING)
+STAGES = (JwtKeyStage.SETTLED, JwtKeyStage.OPENING, JwtKeyStage.CROSSING, JwtKeyStage.SWITCHING, JwtKeyStage.LANDING)
 
 
 def test_the_stages_follow_each_other_and_the_end_is_the_new_key_alone() -> None:
-    found, seen = at(Stage.SETTLED), []
+    found, seen = at(JwtKeyStage.SETTLED), []
     for now in (1000.0, 2000.0, 3000.0, 4000.0, 5000.0):
         found = after(found, now=now).ring
         seen.append(found.stage)
-    assert tuple(seen) == (*STAGES[1:], Stage.SETTLED)
-    assert found == Ring(NEW, since=5000.0)
+    assert tuple(seen) == (*STAGES[1:], JwtKeyStage.SETTLED)
+    assert found == JwtKeyRing(NEW, since=5000.0)
 
 
 def test_without_tokens_or_with_daemons_outside_there_is_nothing_to_bridge() -> None:
-    for reach in (Reach(), TOKENS._replace(bridged=False)):
-        assert after(Ring(OLD), reach=reach).ring == Ring(NEW, since=5000.0)
-    assert after(Ring(OLD), OLD) == Step(Ring(OLD))
+    for reach in (JwtKeyReach(), TOKENS._replace(bridgeable=False)):
+        assert after(JwtKeyRing(OLD), reach=reach).ring == JwtKeyRing(NEW, since=5000.0)
+    assert after(JwtKeyRing(OLD), OLD) == JwtKeyStep(JwtKeyRing(OLD))
 
 
 def test_no_stage_ends_before_it_has_reached_everybody() -> None:
-    for stage in (Stage.OPENING, Stage.SWITCHING):
-        waiting = after(at(stage), reach=TOKENS._replace(daemons=("slurm-controller",)))
+    for stage in (JwtKeyStage.OPENING, JwtKeyStage.SWITCHING):
+        waiting = after(at(stage), reach=TOKENS._replace(daemons_behind=("slurm-controller",)))
         assert waiting.ring.stage is stage
-        assert "slurm-controller" in describe(waiting)
-    for stage in (Stage.CROSSING, Stage.LANDING):
-        late = after(at(stage), reach=TOKENS._replace(tokens=("mine",)))
+        assert "slurm-controller" in JWT_KEYRING.describe(waiting)
+    for stage in (JwtKeyStage.CROSSING, JwtKeyStage.LANDING):
+        late = after(at(stage), reach=TOKENS._replace(tokens_behind=("mine",)))
         assert late.ring.stage is stage
-        assert "mine" in describe(late)
-        assert after(at(stage), reach=TOKENS._replace(signed=4950.0)).ring.stage is stage, "pods still read the older"
+        assert "mine" in JWT_KEYRING.describe(late)
+        assert after(at(stage), reach=TOKENS._replace(signed_at=4950.0)).ring.stage is stage, (
+            "pods still read the older"
+        )
         assert after(at(stage), now=1050.0).ring.stage is stage
-        assert after(at(stage), reach=TOKENS._replace(signed=4900.0)).ring.stage is not stage
+        assert after(at(stage), reach=TOKENS._replace(signed_at=4900.0)).ring.stage is not stage
 
 
 @given(st.lists(st.tuples(st.sampled_from([OLD, NEW, OTHER]), st.floats(1, 1000), st.booleans()), max_size=30))
 def test_a_token_of_one_stage_is_accepted_in_the_next(edits: list[tuple[bytes, float, bool]]) -> None:
     """Whatever a person edits meanwhile: daemons and tokens of neighbouring stages are about at the same time."""
-    found, now = Ring(OLD), 1000.0
+    found, now = JwtKeyRing(OLD), 1000.0
     for wanted, seconds, reached in edits:
         now += seconds
-        there = TOKENS if reached else TOKENS._replace(daemons=("d",), tokens=("t",))
+        there = TOKENS if reached else TOKENS._replace(daemons_behind=("d",), tokens_behind=("t",))
         then = after(found, wanted, there, now).ring
         assert found.signer.key in accepted(then), "tokens that are about, by daemons that are new"
         assert then.signer.key in accepted(found), "tokens that are new, by daemons that are about"
         found = then
 
 
-@pytest.mark.parametrize("stage", [Stage.OPENING, Stage.CROSSING])
-def test_another_edit_before_daemons_have_the_key(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", [JwtKeyStage.OPENING, JwtKeyStage.CROSSING])
+def test_another_edit_before_daemons_have_the_key(stage: JwtKeyStage) -> None:
     assert after(at(stage), OTHER).ring == at(stage)._replace(next=OTHER)
-    assert after(at(stage), OLD).ring.stage is Stage.LANDING
+    assert after(at(stage), OLD).ring.stage is JwtKeyStage.LANDING
     assert after(at(stage), OLD).ring.signer == Signer(OLD)
 
 
 def test_a_later_edit_waits_for_the_end() -> None:
-    for stage in (Stage.SWITCHING, Stage.LANDING):
+    for stage in (JwtKeyStage.SWITCHING, JwtKeyStage.LANDING):
         assert after(at(stage), OTHER).ring.current == NEW
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_ring_is_read_back_from_its_secret_so_that_another_operator_goes_on(stage: Stage) -> None:
-    made = secret("ns", REF, at(stage), "words", [])
+def test_a_ring_is_read_back_from_its_secret_so_that_another_operator_goes_on(stage: JwtKeyStage) -> None:
+    made = JWT_KEYRING.manifest("ns", REF, at(stage), "words", [])
     data = {file: b64decode(value) for file, value in made["data"].items()}
-    assert read(Secret(ObjectMeta(annotations=made["metadata"]["annotations"]), data)) == at(stage)
-    assert made["metadata"]["name"] == name(REF) == "keys-jwt-keyring"
-    assert name(KeyRef(key="other", name="keys")) != name(REF)
+    assert JWT_KEYRING.read(Secret(ObjectMeta(annotations=made["metadata"]["annotations"]), data)) == at(stage)
+    assert made["metadata"]["name"] == JWT_KEYRING.secret_name(REF) == "keys-jwt-keyring"
+    assert JWT_KEYRING.secret_name(KeyRef(key="other", name="keys")) != JWT_KEYRING.secret_name(REF)
 
 
 def test_a_bridge_signs_what_its_published_half_verifies_and_tells_nothing_else() -> None:
-    ring = at(Stage.CROSSING)
+    ring = at(JwtKeyStage.CROSSING)
     token = ring.signer.sign("alice", lifetime=60, now=1000.0).encode()
     assert ring.signer.signed(token)
     assert not Signer(OLD).signed(token)
@@ -129,6 +128,6 @@ def test_a_bridge_signs_what_its_published_half_verifies_and_tells_nothing_else(
     published = json.loads(ring.document(json.dumps(site)))["keys"]
     assert [found["kid"] for found in published] == ["site", ring.kid]
     assert "d" not in published[1], "the private half"
-    assert Ring(OLD).document("as it is") == "as it is"
+    assert JwtKeyRing(OLD).document("as it is") == "as it is"
     with pytest.raises(Blocked, match="InvalidJwks"):
         ring.document("as it is")

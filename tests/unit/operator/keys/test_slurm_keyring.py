@@ -12,17 +12,13 @@ from slinky.api.fields.refs import KeyRef
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import Secret
 from slinky.operator.keys.slurm_keyring import (
-    Reach,
-    Ring,
-    Stage,
-    Step,
-    describe,
-    files,
-    mounted,
-    name,
-    read,
-    secret,
-    step,
+    SLURM_KEYRING,
+    SlurmKeyReach,
+    SlurmKeyRing,
+    SlurmKeyStage,
+    SlurmKeyStep,
+    mounted_digest,
+    next_step,
 )
 
 OLD, NEW, OTHER = b"o" * 64, b"n" * 64, b"x" * 64
@@ -30,20 +26,22 @@ REF = KeyRef(key="slurm.key", name="slurm-key")
 TIMES = {"settle": 100.0, "retire": 200.0}
 
 
-def ring(stage: Stage = Stage.SETTLED, told: float = 0.0, **more: Any) -> Ring:
-    found = Ring(OLD, NEW if stage is not Stage.SETTLED else b"", stage, 1000.0, told)
+def ring(stage: SlurmKeyStage = SlurmKeyStage.SETTLED, reconfigured_at: float = 0.0, **more: Any) -> SlurmKeyRing:
+    found = SlurmKeyRing(OLD, NEW if stage is not SlurmKeyStage.SETTLED else b"", stage, 1000.0, reconfigured_at)
     return found._replace(**more)
 
 
-def after(found: Ring, wanted: bytes = NEW, reach: Reach | None = None, now: float = 5000.0) -> Step:
-    return step(found, wanted, reach or Reach(), now, **TIMES)
+def after(
+    found: SlurmKeyRing, wanted: bytes = NEW, reach: SlurmKeyReach | None = None, now: float = 5000.0
+) -> SlurmKeyStep:
+    return next_step(found, wanted, reach or SlurmKeyReach(), now, **TIMES)
 
 
-WORKERS = Reach(has_workers=True)
+WORKERS = SlurmKeyReach(has_workers=True)
 
 
 def test_nothing_happens_while_the_key_is_the_one_that_is_held() -> None:
-    assert after(ring(), OLD) == Step(ring())
+    assert after(ring(), OLD) == SlurmKeyStep(ring())
 
 
 def test_the_stages_follow_each_other_and_the_end_is_the_new_key_alone() -> None:
@@ -51,41 +49,41 @@ def test_the_stages_follow_each_other_and_the_end_is_the_new_key_alone() -> None
     for now in (2000.0, 3000.0, 4000.0, 5000.0):
         found = after(found, now=now).ring
         seen.append(found.stage)
-    assert seen == [Stage.ADDING, Stage.SWITCHING, Stage.RETIRING, Stage.SETTLED]
+    assert seen == [SlurmKeyStage.ADDING, SlurmKeyStage.SWITCHING, SlurmKeyStage.RETIRING, SlurmKeyStage.SETTLED]
     assert _known(found) == (NEW, {NEW})
-    assert files(found)["slurm.key"] == NEW
+    assert SLURM_KEYRING.files(found)["slurm.key"] == NEW
 
 
 def test_no_stage_ends_before_every_daemon_has_read_it() -> None:
-    for stage in (Stage.ADDING, Stage.SWITCHING, Stage.RETIRING):
-        assert after(ring(stage), reach=Reach(behind=("ns/slurm-controller",))).ring.stage is stage
+    for stage in (SlurmKeyStage.ADDING, SlurmKeyStage.SWITCHING, SlurmKeyStage.RETIRING):
+        assert after(ring(stage), reach=SlurmKeyReach(workloads_behind=("ns/slurm-controller",))).ring.stage is stage
         early = after(ring(stage), reach=WORKERS, now=1050.0)
-        assert (early.tell, early.ring.stage) == (False, stage), "the file may not have arrived"
+        assert (early.reconfigure, early.ring.stage) == (False, stage), "the file may not have arrived"
         told = after(ring(stage), reach=WORKERS)
-        assert (told.tell, told.ring.stage, told.ring.told) == (True, stage, 5000.0)
-        late = Reach(workers_behind=("g-1",), has_workers=True)
+        assert (told.reconfigure, told.ring.stage, told.ring.reconfigured_at) == (True, stage, 5000.0)
+        late = SlurmKeyReach(workers_behind=("g-1",), has_workers=True)
         waiting = after(told.ring, reach=late, now=9000.0)
-        assert (waiting.tell, waiting.ring.stage) == (False, stage), "told once, and waited for"
-        assert "g-1" in describe(waiting)
+        assert (waiting.reconfigure, waiting.ring.stage) == (False, stage), "told once, and waited for"
+        assert "g-1" in SLURM_KEYRING.describe(waiting)
 
 
 def test_the_old_key_stays_until_every_credential_of_it_has_ended() -> None:
-    there = ring(Stage.SWITCHING, told=4900.0)
-    assert after(there, reach=WORKERS).ring.stage is Stage.SWITCHING
-    assert after(there, reach=WORKERS, now=5101.0).ring.stage is Stage.RETIRING
+    there = ring(SlurmKeyStage.SWITCHING, reconfigured_at=4900.0)
+    assert after(there, reach=WORKERS).ring.stage is SlurmKeyStage.SWITCHING
+    assert after(there, reach=WORKERS, now=5101.0).ring.stage is SlurmKeyStage.RETIRING
 
 
 def test_another_edit_in_between() -> None:
-    assert after(ring(Stage.ADDING), OTHER).ring.next == OTHER, "nobody has signed with the one before"
-    back = after(ring(Stage.ADDING), OLD).ring
-    assert (back.stage, files(back)["slurm.key"]) == (Stage.RETIRING, OLD)
+    assert after(ring(SlurmKeyStage.ADDING), OTHER).ring.next == OTHER, "nobody has signed with the one before"
+    back = after(ring(SlurmKeyStage.ADDING), OLD).ring
+    assert (back.stage, SLURM_KEYRING.files(back)["slurm.key"]) == (SlurmKeyStage.RETIRING, OLD)
     # Once somebody signs with it, it is finished first.
-    assert after(ring(Stage.SWITCHING, told=1.0), OTHER).ring.next == NEW
+    assert after(ring(SlurmKeyStage.SWITCHING, reconfigured_at=1.0), OTHER).ring.next == NEW
 
 
-def _known(found: Ring) -> tuple[bytes, set[bytes]]:
+def _known(found: SlurmKeyRing) -> tuple[bytes, set[bytes]]:
     """What signs, and what is accepted, as auth/slurm has it: slurm.jwks before slurm.key."""
-    listed = json.loads(files(found)["slurm.jwks"])["keys"]
+    listed = json.loads(SLURM_KEYRING.files(found)["slurm.jwks"])["keys"]
     signs = [b64decode(one["k"]) for one in listed if one.get("use") == "default"]
     assert len(signs) == 1
     assert len({one["kid"] for one in listed}) == len(listed)
@@ -97,9 +95,9 @@ def test_neighbouring_stages_always_understand_each_other(edits: list[tuple[byte
     found, now = ring(), 1000.0
     for wanted, wait, slow in edits:
         now += wait
-        reach = Reach(behind=("a",) if slow else (), has_workers=True)
-        following = step(found, wanted, reach, now, **TIMES).ring
-        if files(following) != files(found):
+        reach = SlurmKeyReach(workloads_behind=("a",) if slow else (), has_workers=True)
+        following = next_step(found, wanted, reach, now, **TIMES).ring
+        if SLURM_KEYRING.files(following) != SLURM_KEYRING.files(found):
             (signs, accepts), (signs_then, accepts_then) = _known(found), _known(following)
             assert signs in accepts_then
             assert signs_then in accepts
@@ -107,29 +105,32 @@ def test_neighbouring_stages_always_understand_each_other(edits: list[tuple[byte
 
 
 def test_a_ring_is_read_back_from_its_secret_so_that_another_operator_goes_on() -> None:
-    for stage in (Stage.ADDING, Stage.SWITCHING):
-        there = ring(stage, told=1200.0, origin="first")
-        made = secret("ns", REF, there, "words", [{"uid": "u"}])
+    for stage in (SlurmKeyStage.ADDING, SlurmKeyStage.SWITCHING):
+        there = ring(stage, reconfigured_at=1200.0, origin="first")
+        made = SLURM_KEYRING.manifest("ns", REF, there, "words", [{"uid": "u"}])
         marks = made["metadata"]["annotations"]
         data = {key: b64decode(value) for key, value in made["data"].items()}
-        assert read(Secret(ObjectMeta(name="r", annotations=marks), data)) == there
-    assert made["metadata"]["name"] == name(REF) == "slurm-key-keyring"
+        assert SLURM_KEYRING.read(Secret(ObjectMeta(name="r", annotations=marks), data)) == there
+    assert made["metadata"]["name"] == SLURM_KEYRING.secret_name(REF) == "slurm-key-keyring"
     assert made["metadata"]["ownerReferences"][0]["uid"] == "u"
 
 
 def test_what_is_mounted_changes_with_every_stage_but_not_at_the_end() -> None:
-    def seen(found: Ring) -> str:
-        return mounted(Secret(ObjectMeta(name="r"), dict(files(found))))
+    def seen(found: SlurmKeyRing) -> str:
+        return mounted_digest(Secret(ObjectMeta(name="r"), dict(SLURM_KEYRING.files(found))))
 
-    stages = [ring(), *(ring(stage) for stage in (Stage.ADDING, Stage.SWITCHING, Stage.RETIRING))]
+    stages = [
+        ring(),
+        *(ring(stage) for stage in (SlurmKeyStage.ADDING, SlurmKeyStage.SWITCHING, SlurmKeyStage.RETIRING)),
+    ]
     assert len({seen(found) for found in stages}) == 4
-    assert seen(ring(Stage.RETIRING)) == seen(Ring(NEW))
+    assert seen(ring(SlurmKeyStage.RETIRING)) == seen(SlurmKeyRing(NEW))
 
 
 def test_the_words_hold_no_key() -> None:
-    for stage in Stage:
-        text = describe(after(ring(stage), reach=Reach(behind=("x",)))) + str(
-            secret("ns", REF, ring(stage), "", [])["metadata"]
+    for stage in SlurmKeyStage:
+        text = SLURM_KEYRING.describe(after(ring(stage), reach=SlurmKeyReach(workloads_behind=("x",)))) + str(
+            SLURM_KEYRING.manifest("ns", REF, ring(stage), "", [])["metadata"]
         )
         assert "nnnn" not in text
         assert "oooo" not in text

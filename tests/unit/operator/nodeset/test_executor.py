@@ -85,14 +85,14 @@ class Setup:
         for n in range(workers):
             pods.put(pod(f"gpu-{n}"))
         settings = OperatorSettings(deletion_limit_minimum=2, deletion_limit_share=0.5, deletion_limit_window=60)
-        world = SimpleNamespace(client=self.kube, pods=pods, clock=self.clock, settings=settings)
+        context = SimpleNamespace(client=self.kube, pods=pods, clock=self.clock, settings=settings)
         self.announced: list[str] = []
         clusters = SimpleNamespace(
             client=lambda key: self.slurm,
             stir=lambda key: None,
             expect_removal=lambda key, hosts: self.announced.extend(hosts),
         )
-        self.executor = Executor(cast("Context", world), cast("Clusters", clusters))
+        self.executor = Executor(cast("Context", context), cast("Clusters", clusters))
         self.events: list[str] = []
 
     async def do(self, *actions: Action, mode: str = "StatefulSet") -> ExecutionReport:

@@ -4,7 +4,7 @@ from typing import Any
 from tests.unit.operator.made import controller, node_set
 
 from slinky.api.names import metadata
-from slinky.operator.build.images import Images
+from slinky.operator.build.pod_parts import Images
 from slinky.operator.nodeset.objects import (
     Slot,
     WorkerContext,

@@ -328,7 +328,7 @@ def test_laws_of_every_plan(seen: Any) -> None:
         shown = {said.type for said in action.worker.pod.status.conditions}
         unknown = seen.slurm.trusted and action.worker.hostname not in seen.slurm.hosts
         idle = unknown and not shown & {"SlurmNodeStateMixed", "SlurmNodeStateCompleting"}
-        assert forced or ended or seen.slurm.drained(action.worker.hostname) or idle, "work may be on it"
+        assert forced or ended or seen.slurm.is_drained(action.worker.hostname) or idle, "work may be on it"
     for action in kinds(actions, UpdateHost):
         found = seen.slurm.host(action.host)
         assert found is not None, "changes a host that is not known"

@@ -6,7 +6,14 @@ from prometheus_client import Gauge
 from tests.unit.operator.made import BLIND, host, one, pod, seeing
 
 from slinky.kube.types import Key
-from slinky.operator.metrics import AWAITING, BRAKING, LONGEST_WAIT, Awaiting, Wait, kind_of_failure
+from slinky.operator.metrics import (
+    AWAITING_DRAIN,
+    DELETIONS_LIMITED_PODS,
+    LONGEST_DRAIN,
+    DrainMetrics,
+    DrainWait,
+    failure_kind,
+)
 from slinky.operator.nodeset.wait_metrics import count_waits, longest_wait, wait_reason
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 
@@ -29,20 +36,20 @@ def values(metric: Gauge) -> dict[tuple[str, ...], float]:
 def test_what_a_condemned_worker_waits_for(law: str, made: dict[str, bool], sight: SlurmSnapshot, found: str) -> None:
     worker = one(pod(pod_condemned=SINCE, **made), sight)  # type: ignore[arg-type]
     assert wait_reason(worker) == found
-    assert count_waits([worker, one(pod("gpu-1"))]) == {Wait("scale-in", found): 1}
+    assert count_waits([worker, one(pod("gpu-1"))]) == {DrainWait("scale-in", found): 1}
     assert longest_wait([worker]) == 60
 
 
 def test_what_no_longer_holds_is_taken_back() -> None:
-    shown, key = Awaiting(), Key("ns", "gpu")
-    shown.show(key, {Wait("update", "jobs"): 2, Wait("scale-in", "slurm"): 1}, 5.0, 0)
-    shown.show(key, {Wait("update", "jobs"): 1}, 6.0, 3)
-    assert values(AWAITING) == {("ns", "gpu", "update", "jobs"): 1}
-    assert values(LONGEST_WAIT)[key] == 6.0
-    assert values(BRAKING)[key] == 3.0
+    shown, key = DrainMetrics(), Key("ns", "gpu")
+    shown.publish(key, {DrainWait("update", "jobs"): 2, DrainWait("scale-in", "slurm"): 1}, 5.0, 0)
+    shown.publish(key, {DrainWait("update", "jobs"): 1}, 6.0, 3)
+    assert values(AWAITING_DRAIN) == {("ns", "gpu", "update", "jobs"): 1}
+    assert values(LONGEST_DRAIN)[key] == 6.0
+    assert values(DELETIONS_LIMITED_PODS)[key] == 3.0
     shown.forget(key)
-    assert not values(AWAITING)
-    assert key not in values(BRAKING)
+    assert not values(AWAITING_DRAIN)
+    assert key not in values(DELETIONS_LIMITED_PODS)
     shown.forget(key)
 
 
@@ -50,4 +57,4 @@ def test_what_no_longer_holds_is_taken_back() -> None:
     ("status", "kind"), [(None, "unreachable"), (200, ""), (304, ""), (401, "denied"), (404, ""), (500, "failed")]
 )
 def test_failures_of_calls_have_a_kind(status: int | None, kind: str) -> None:
-    assert kind_of_failure(status) == kind
+    assert failure_kind(status) == kind

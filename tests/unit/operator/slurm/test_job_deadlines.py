@@ -12,7 +12,7 @@ from slinky.api.names import metadata
 from slinky.operator.nodeset.decisions.host_metadata import pod_updates
 from slinky.operator.nodeset.decisions.ordering import removal_order
 from slinky.operator.nodeset.workers import NO_DEADLINE
-from slinky.operator.slurm.job_deadlines import AGAIN, Ending, JobDeadlines, ending, latest
+from slinky.operator.slurm.job_deadlines import REREAD_PER_ROUND, JobDeadlines, JobEnd, job_end, latest_ends
 from slinky.slurm import Host, Job, JobStatus, Problem, SlurmClient, SlurmNotFound, TransportError, number
 
 
@@ -23,21 +23,21 @@ def job(key: int, nodes: str = "gpu-0", state: str = "RUNNING", limit: float | N
 @pytest.mark.parametrize(
     ("found", "wanted"),
     [
-        (job(1, "gpu-[0-1]"), Ending(("gpu-0", "gpu-1"), 4600)),
-        (job(1, limit=math.inf), Ending(("gpu-0",), math.inf)),
-        (job(1, limit=None), Ending(("gpu-0",), math.inf)),
+        (job(1, "gpu-[0-1]"), JobEnd(("gpu-0", "gpu-1"), 4600)),
+        (job(1, limit=math.inf), JobEnd(("gpu-0",), math.inf)),
+        (job(1, limit=None), JobEnd(("gpu-0",), math.inf)),
         (job(1, state="COMPLETED"), None),
         (job(1, ""), None),
         (job(1, "gpu-[0"), None),
     ],
     ids=["limited", "unlimited", "no limit known", "over", "nowhere", "a list that cannot be read"],
 )
-def test_the_end_of_one_job(found: Job, wanted: Ending | None) -> None:
-    assert ending(found) == wanted
+def test_the_end_of_one_job(found: Job, wanted: JobEnd | None) -> None:
+    assert job_end(found) == wanted
 
 
 def test_the_last_one_counts() -> None:
-    assert latest([Ending(("a", "b"), 5), Ending(("b",), 3), Ending(("a",), 9)]) == {"a": 9, "b": 5}
+    assert latest_ends([JobEnd(("a", "b"), 5), JobEnd(("b",), 3), JobEnd(("a",), 9)]) == {"a": 9, "b": 5}
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Desk:
 
     async def look(self) -> list[str]:
         self.slurm.asked.clear()
-        await self.deadlines.look()
+        await self.deadlines.read()
         return self.slurm.asked
 
 
@@ -81,18 +81,18 @@ async def test_an_idle_cluster_is_asked_nothing() -> None:
     desk = Desk(j1=job(1))
     desk.nodes["gpu-0"] = host("gpu-0", "IDLE")
     assert await desk.look() == []
-    assert (desk.deadlines.of_host, desk.told) == ({}, 0)
+    assert (desk.deadlines.by_host, desk.told) == ({}, 0)
 
 
 async def test_each_job_is_read_when_it_begins_and_waiting_ones_never() -> None:
     desk = Desk(j1=job(1), j2=job(2, state="PENDING"))
     assert await desk.look() == ["states", "1"]
-    assert desk.deadlines.of_host == {"gpu-0": 4600}
+    assert desk.deadlines.by_host == {"gpu-0": 4600}
     await desk.look()
     assert desk.told == 1, "nothing new is no news"
     desk.slurm.jobs = {"2": job(2, limit=120)}
     await desk.look()
-    assert (desk.deadlines.of_host, desk.told) == ({"gpu-0": 8200}, 2)
+    assert (desk.deadlines.by_host, desk.told) == ({"gpu-0": 8200}, 2)
 
 
 async def test_a_limit_that_is_changed_is_noticed_a_few_jobs_at_a_time() -> None:
@@ -100,10 +100,10 @@ async def test_a_limit_that_is_changed_is_noticed_a_few_jobs_at_a_time() -> None
     desk = Desk(**jobs)
     await desk.look()
     desk.slurm.jobs["0"] = job(0, limit=90)
-    assert len(await desk.look()) == 1 + AGAIN
+    assert len(await desk.look()) == 1 + REREAD_PER_ROUND
     for _ in range(4):
         await desk.look()
-    assert desk.deadlines.of_host == {"gpu-0": 6400}
+    assert desk.deadlines.by_host == {"gpu-0": 6400}
 
 
 async def test_a_job_that_cannot_be_read_changes_nothing() -> None:
@@ -111,7 +111,7 @@ async def test_a_job_that_cannot_be_read_changes_nothing() -> None:
     await desk.look()
     desk.slurm.failing = True
     await desk.look()
-    assert desk.deadlines.of_host == {"gpu-0": 4600}
+    assert desk.deadlines.by_host == {"gpu-0": 4600}
 
 
 async def test_the_parts_of_a_heterogeneous_job_have_ids_of_their_own() -> None:

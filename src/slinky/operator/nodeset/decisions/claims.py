@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from slinky.api.nodeset import NODE_SETS, NodeSet
-from slinky.operator.build.pod_parts import Piece
+from slinky.operator.build.pod_parts import JsonObject
 from slinky.operator.framework.children import Child
 from slinky.operator.nodeset.actions import AdoptClaim, DeleteClaim
 from slinky.operator.nodeset.objects import Slot
@@ -45,11 +45,11 @@ def _ordinals(node_set: NodeSet, claims: Iterable[Child]) -> dict[str, int]:
     return ordinals
 
 
-def _owners(node_set: NodeSet, claim: Child, *, owned: bool) -> tuple[Piece, ...] | None:
+def _owners(node_set: NodeSet, claim: Child, *, owned: bool) -> tuple[JsonObject, ...] | None:
     """The owners that the claim should have; None if it has them. Other owners are kept."""
     live = claim.metadata.owner_references
     others = [owner for owner in live if owner.uid != node_set.metadata.uid]
     if owned == (len(others) < len(live)) or (owned and any(owner.controller for owner in others)):
         return None
-    kept: list[Piece] = [msgspec.to_builtins(owner) for owner in others]
+    kept: list[JsonObject] = [msgspec.to_builtins(owner) for owner in others]
     return (*kept, NODE_SETS.owner(node_set)) if owned else tuple(kept)

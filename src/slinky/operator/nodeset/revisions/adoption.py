@@ -30,25 +30,25 @@ MAX_NAMES = 5
 class Adoption:
     """Adopts orphaned pods and revisions."""
 
-    def __init__(self, world: Context, revisions: Cache[Revision]) -> None:
-        self.world = world
+    def __init__(self, context: Context, revisions: Cache[Revision]) -> None:
+        self.context = context
         self.revisions = revisions
-        world.pods.add_indexes({orphans.BY_SET: orphans.by_set})
-        revisions.add_indexes({orphans.BY_SET: orphans.by_set})
+        context.pods.add_indexes({orphans.BY_NODE_SET: orphans.index_by_node_set})
+        revisions.add_indexes({orphans.BY_NODE_SET: orphans.index_by_node_set})
         self._limit = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
 
     async def adopt(self, node_set: NodeSet, record_event: Callable[..., None]) -> None:
         """Adopt matching pods and revisions. Raises `Later` if the NodeSet itself is being deleted."""
         key = str(node_set.key)
-        pods = [pod for pod in self.world.pods.by(orphans.BY_SET, key) if matches_pod(node_set, pod)]
-        revisions = [item for item in self.revisions.by(orphans.BY_SET, key) if matches_labels(node_set, item)]
+        pods = [pod for pod in self.context.pods.by(orphans.BY_NODE_SET, key) if matches_pod(node_set, pod)]
+        revisions = [item for item in self.revisions.by(orphans.BY_NODE_SET, key) if matches_labels(node_set, item)]
         if not (pods or revisions):
             return
-        live = await self.world.client.find(NODE_SETS, node_set.key)
+        live = await self.context.client.find(NODE_SETS, node_set.key)
         if live is None or live.metadata.uid != node_set.metadata.uid or live.metadata.deleting:
             raise Later(f"NodeSet {key} is being deleted")
         await asyncio.gather(
-            *(self._add_owner(node_set, PODS, self.world.pods, pod) for pod in pods),
+            *(self._add_owner(node_set, PODS, self.context.pods, pod) for pod in pods),
             *(self._add_owner(node_set, REVISIONS, self.revisions, item) for item in revisions),
         )
         if pods:
@@ -64,7 +64,7 @@ class Adoption:
         patch = {"metadata": {**identity, "ownerReferences": [*owners, NODE_SETS.owner(node_set)]}}
         async with self._limit:
             WRITES.labels("patch", resource.kind).inc()
-            cache.record_write(await self.world.client.patch(resource, meta.key, patch))
+            cache.record_write(await self.context.client.patch(resource, meta.key, patch))
 
 
 def matches_labels(node_set: NodeSet, child: HasMeta) -> bool:

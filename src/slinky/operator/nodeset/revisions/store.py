@@ -48,9 +48,9 @@ class RevisionStatus(NamedTuple):
 class RevisionStore:
     """The stored revisions of all NodeSets."""
 
-    def __init__(self, world: Context) -> None:
-        self.world = world
-        self.cache = world.cache(
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.cache = context.cache(
             REVISIONS, labels=f"{metadata.APP_COMPONENT}={SLURMD.component}", indexes={"owner": by_owner}
         )
         self._searched: dict[str, set[str]] = {}
@@ -80,7 +80,7 @@ class RevisionStore:
         for surplus in revision.surplus_revisions(self.stored(node_set), used, node_set.spec.revision_history_limit):
             WRITES.labels("delete", REVISIONS.kind).inc()
             try:
-                remaining = await self.world.client.delete(REVISIONS, surplus.key, uid=surplus.metadata.uid)
+                remaining = await self.context.client.delete(REVISIONS, surplus.key, uid=surplus.metadata.uid)
             except NotFound:
                 remaining = None
             self.cache.record_deletion(surplus, remaining)
@@ -103,15 +103,15 @@ class RevisionStore:
         spec = {"spec": revision.restore_patch(node_set, target.data)} if target else {}
         meta = {"annotations": {metadata.ROLLBACK_TO: None}, "resourceVersion": node_set.metadata.resource_version}
         WRITES.labels("patch", NODE_SETS.kind).inc()
-        patched = await self.world.client.patch(NODE_SETS, node_set.key, {"metadata": meta, **spec})
-        return self.world.node_sets.record_write(patched)
+        patched = await self.context.client.patch(NODE_SETS, node_set.key, {"metadata": meta, **spec})
+        return self.context.node_sets.record_write(patched)
 
     async def _search(self, node_set: NodeSet, unknown: str) -> None:
         """Label a revision of our workers that another operator has stored, so that the cache contains it."""
         searched = self._searched.setdefault(node_set.metadata.uid, set())
         if unknown in searched:
             return
-        matches = await self.world.client.list(
+        matches = await self.context.client.list(
             REVISIONS, namespace=node_set.metadata.namespace, labels=f"{metadata.REVISION}={unknown}"
         )
         searched.add(unknown)
@@ -127,10 +127,10 @@ class RevisionStore:
             manifest = revision.build_manifest(node_set, data, contents, number, collisions + attempt)
             WRITES.labels("create", REVISIONS.kind).inc()
             try:
-                stored = self.cache.record_write(await self.world.client.create(REVISIONS, manifest))
+                stored = self.cache.record_write(await self.context.client.create(REVISIONS, manifest))
             except AlreadyExists:
                 key = Key(node_set.metadata.namespace, manifest["metadata"]["name"])
-                stored = await self.world.client.get(REVISIONS, key)
+                stored = await self.context.client.get(REVISIONS, key)
                 owner = stored.metadata.controller
                 # Either a revision that we stored before a restart and the cache lacks, or an unrelated object.
                 ours = owner is not None and owner.uid == node_set.metadata.uid
@@ -143,7 +143,7 @@ class RevisionStore:
     async def _patch(self, stored: Revision, patch: dict[str, Any]) -> Revision:
         WRITES.labels("patch", REVISIONS.kind).inc()
         meta = {**patch.get("metadata", {}), "uid": stored.metadata.uid}
-        patched = await self.world.client.patch(REVISIONS, stored.key, {**patch, "metadata": meta})
+        patched = await self.context.client.patch(REVISIONS, stored.key, {**patch, "metadata": meta})
         return self.cache.record_write(patched)
 
 

@@ -32,10 +32,10 @@ PERMITTED: list[tuple[str, dict[str, Any], SlurmSnapshot, bool]] = [
     (
         "absent, but Slurm was not in sight before",
         {"ready": 600},
-        seeing(host("other"))._replace(seconds=5),
+        seeing(host("other"))._replace(reachable_seconds=5),
         False,
     ),
-    ("absent, but only just", {"ready": 600}, seeing(host("other"))._replace(lost={"gpu-0": 5}), False),
+    ("absent, but only just", {"ready": 600}, seeing(host("other"))._replace(removed_seconds={"gpu-0": 5}), False),
     ("absent, with a job when Slurm last knew it", {"shown": "Mixed"}, seeing(host("other")), False),
     ("and its slurmd is silent", {"shown": "Idle Completing", "ready": None}, seeing(host("other")), False),
     ("and it was given up", {"shown": "Allocated", "pod_condemned": "unregistered x"}, seeing(host("other")), False),
