@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What any controller needs of Kubernetes."""
+"""A runtime for Kubernetes controllers: client, caches, control loops, leader election, events and admission."""
 
 from slinky.kube.admission import AdmissionRequest, AdmissionResponse, deny
 from slinky.kube.cache import Cache, by_label, by_owner

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers the API server's question: may this object in, and as what.
+"""An HTTPS server for admission webhooks.
 
-A table maps paths to functions from `Ask` to `Reply`. The server has limits on size and time, follows its
-certificate as it rotates, and answers a bug with HTTP 500, so that the webhook's own failurePolicy decides
-and not we.
+A table maps URL paths to handlers, functions from `AdmissionRequest` to `AdmissionResponse`. The server limits the size
+and time of requests and reloads its certificate when the files change. It answers an unexpected exception with HTTP
+500, so that the failurePolicy of the webhook decides.
 """
 
 import asyncio
@@ -25,12 +25,14 @@ T = TypeVar("T")
 
 log = Log("slinky.kube.admission")
 
-MAX_REQUEST_BYTES = 8 * 1024 * 1024  # twice etcd's largest object, old and new, with room for its frame
+MAX_REQUEST_BYTES = (
+    8 * 1024 * 1024
+)  # the old and the new version of the largest object in etcd, and the review around them
 MAX_HANDLER_SECONDS = 10.0
 
 
 class GroupVersionKind(View, frozen=True):
-    """Names a kind."""
+    """A kind with its group and version."""
 
     group: str = ""
     version: str = ""
@@ -38,20 +40,20 @@ class GroupVersionKind(View, frozen=True):
 
 
 class UserInfo(View, frozen=True):
-    """Who asks."""
+    """The user that sent the request."""
 
     username: str = ""
     groups: tuple[str, ...] = ()
 
 
 class OperationOptions(View, frozen=True):
-    """How something is to be done; of a deletion, what becomes of the children."""
+    """The options of the operation; for a deletion, how dependents are deleted."""
 
     propagation_policy: str | None = None
 
 
 class AdmissionRequest(View, frozen=True):
-    """One question; objects stay bytes until a handler says what they are."""
+    """One admission request; its objects are decoded when a handler names their view."""
 
     uid: str
     kind: GroupVersionKind = GroupVersionKind()
@@ -67,7 +69,7 @@ class AdmissionRequest(View, frozen=True):
 
     @property
     def propagation(self) -> str:
-        """What is to become of the children of an object that is to go; empty if nobody said."""
+        """The propagation policy of a deletion; empty if the request has none."""
         return (self.options.propagation_policy if self.options else None) or ""
 
     @property
@@ -76,16 +78,16 @@ class AdmissionRequest(View, frozen=True):
         return Key(self.namespace, self.name)
 
     def new(self, view: type[T]) -> T:
-        """The object as it would be."""
+        """The object after the operation."""
         return msgspec.json.decode(self.object, type=view)
 
     def old(self, view: type[T]) -> T:
-        """The object as it is; only on UPDATE and DELETE."""
+        """The object before the operation; only for UPDATE and DELETE."""
         return msgspec.json.decode(self.old_object, type=view)
 
 
 class AdmissionResponse(msgspec.Struct, frozen=True):
-    """The answer; a patch is a list of JSON patch operations."""
+    """The decision of a handler; `patch` is a list of JSON patch operations."""
 
     allowed: bool = True
     message: str = ""
@@ -95,7 +97,7 @@ class AdmissionResponse(msgspec.Struct, frozen=True):
 
 
 def deny(message: str, *, code: int = 422, warnings: Iterable[str] = ()) -> AdmissionResponse:
-    """No, because."""
+    """Deny a request with a message for the user."""
     return AdmissionResponse(False, message, code, tuple(warnings))
 
 
@@ -107,27 +109,27 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str = "admission.k8s.io/v1"
 
 
-_review = msgspec.json.Decoder(_Review)
+_review_decoder = msgspec.json.Decoder(_Review)
 
 
-def encode_review(review: _Review, reply: AdmissionResponse) -> bytes:
-    """The review that goes back, in the version it came in."""
-    response: dict[str, Any] = {"uid": review.request.uid, "allowed": reply.allowed}
-    if not reply.allowed:
-        response["status"] = {"message": reply.message, "code": reply.code}
-    if reply.warnings:
-        response["warnings"] = list(reply.warnings)
-    if reply.patch:
+def encode_review(review: _Review, decision: AdmissionResponse) -> bytes:
+    """Encode the response in the API version of the request."""
+    response: dict[str, Any] = {"uid": review.request.uid, "allowed": decision.allowed}
+    if not decision.allowed:
+        response["status"] = {"message": decision.message, "code": decision.code}
+    if decision.warnings:
+        response["warnings"] = list(decision.warnings)
+    if decision.patch:
         response |= {
             "patchType": "JSONPatch",
-            "patch": msgspec.json.encode(reply.patch),
+            "patch": msgspec.json.encode(decision.patch),
         }  # bytes become base64
     return msgspec.json.encode({"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response})
 
 
-def application(handlers: Mapping[str, Handler], *, most_bytes: int = MAX_REQUEST_BYTES) -> web.Application:
-    """An aiohttp application that answers at each path of `handlers`."""
-    app = web.Application(client_max_size=most_bytes)
+def application(handlers: Mapping[str, Handler], *, max_bytes: int = MAX_REQUEST_BYTES) -> web.Application:
+    """An aiohttp application with one route for each path of `handlers`."""
+    app = web.Application(client_max_size=max_bytes)
     for path, handler in handlers.items():
         app.router.add_post(path, _endpoint(path, handler))
     return app
@@ -138,33 +140,33 @@ def _endpoint(path: str, handler: Handler) -> Callable[[web.Request], Awaitable[
         with ADMISSION_TIME.labels(path).time():
             try:
                 async with asyncio.timeout(handler_timeout(request.query.get("timeout"))):
-                    review = _review.decode(await request.read())
-                    reply = await handler(review.request)
+                    review = _review_decoder.decode(await request.read())
+                    decision = await handler(review.request)
             except msgspec.DecodeError as error:
-                return _refused(path, "unreadable", 400, str(error))
+                return _error_response(path, "unreadable", 400, str(error))
             except TimeoutError:
-                return _refused(path, "late", 504, "no answer in time")
+                return _error_response(path, "late", 504, "the handler did not answer in time")
             except web.HTTPException:
                 ADMISSIONS.labels(path, "refused").inc()
                 raise
             except Exception as error:
-                log.error("bug in an admission handler", error=error, path=path)
-                return _refused(path, "bug", 500, "internal error")
-        ADMISSIONS.labels(path, "allowed" if reply.allowed else "denied").inc()
-        return web.Response(body=encode_review(review, reply), content_type="application/json")
+                log.error("admission handler failed with an unexpected error", error=error, path=path)
+                return _error_response(path, "bug", 500, "internal error")
+        ADMISSIONS.labels(path, "allowed" if decision.allowed else "denied").inc()
+        return web.Response(body=encode_review(review, decision), content_type="application/json")
 
     return endpoint
 
 
-def _refused(path: str, result: str, code: int, text: str) -> web.Response:
+def _error_response(path: str, result: str, code: int, text: str) -> web.Response:
     ADMISSIONS.labels(path, result).inc()
     return web.Response(status=code, text=text)
 
 
-def handler_timeout(given: str | None) -> float:
-    """How long a handler may take: a little less than the API server waits."""
-    found = re.fullmatch(r"(\d{1,3})s", given or "")
-    return min(MAX_HANDLER_SECONDS, float(found[1])) * 0.9 if found else MAX_HANDLER_SECONDS * 0.9
+def handler_timeout(timeout: str | None) -> float:
+    """Seconds that a handler may take: 90 % of the `timeout` parameter with which the API server calls."""
+    match = re.fullmatch(r"(\d{1,3})s", timeout or "")
+    return min(MAX_HANDLER_SECONDS, float(match[1])) * 0.9 if match else MAX_HANDLER_SECONDS * 0.9
 
 
 @contextlib.asynccontextmanager
@@ -178,29 +180,29 @@ async def serve(
     reload_interval: float = 5.0,
     clock: Clock | None = None,
 ) -> AsyncIterator[int]:
-    """Serve over TLS while inside; gives the port. The files are looked at every `look` seconds."""
-    context, follow = server_context(certificate, key)
-    following = _Regularly(clock or SystemClock(), reload_interval, follow)
+    """Serve over TLS while the context is open. Yields the port. The certificate files are checked regularly."""
+    context, reload_certificate = server_context(certificate, key)
+    reloading = _PeriodicCall(clock or SystemClock(), reload_interval, reload_certificate)
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=90.0, shutdown_timeout=5.0)
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port, ssl_context=context).start()
         yield runner.addresses[0][1]
     finally:
-        following.cancel()
+        reloading.cancel()
         await runner.cleanup()
 
 
-class _Regularly:
-    """Calls a quick function again and again until cancelled."""
+class _PeriodicCall:
+    """Calls a fast function at a fixed interval until cancelled."""
 
-    def __init__(self, clock: Clock, every: float, call: Callable[[], None]) -> None:
-        self._clock, self._every, self._call = clock, every, call
-        self._timer = clock.call_later(every, self._tick)
+    def __init__(self, clock: Clock, interval: float, call: Callable[[], None]) -> None:
+        self._clock, self._interval, self._call = clock, interval, call
+        self._timer = clock.call_later(interval, self._tick)
 
     def _tick(self) -> None:
         self._call()
-        self._timer = self._clock.call_later(self._every, self._tick)
+        self._timer = self._clock.call_later(self._interval, self._tick)
 
     def cancel(self) -> None:
         self._timer.cancel()

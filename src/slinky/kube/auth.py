@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who we are to the API server: tokens that may rotate, and programs that mint them.
+"""The bearer token of requests: static, from a file that rotates, or from an exec plugin.
 
-A `Tokens` object answers "which bearer token now"; the answer is asked for on every request, so a rotated
-file or an expired exec credential takes effect without a restart. Client certificates live in
-`slinky.kube.tls`.
+The transport asks a `TokenSource` for the token of every request, so a rotated file or an expired exec credential takes
+effect without a restart. Client certificates are in `slinky.kube.tls`.
 """
 
 import asyncio
@@ -20,36 +19,36 @@ from slinky.kube.tls import Pem
 from slinky.observe import Clock, SystemClock
 
 
-class Tokens(Protocol):
-    """Answers which bearer token to send now."""
+class TokenSource(Protocol):
+    """Provides the bearer token of a request."""
 
     async def token(self) -> str | None:
-        """The token, or None to send none."""
+        """The current token; None if requests have none."""
 
-    def refuse(self) -> None:
-        """The server did not accept the last one: do not offer it from a cache again."""
+    def invalidate(self) -> None:
+        """Drop a cached token, because the server did not accept it."""
 
     def certificate(self) -> tuple[Pem, Pem] | None:
-        """A client certificate and key that came with the token, if any."""
+        """The client certificate and key that came with the token, or None."""
 
 
 class NoToken:
-    """Sends none: the client certificate speaks."""
+    """No token: the client certificate authenticates."""
 
     async def token(self) -> str | None:
-        """None."""
+        """Always None."""
         return None
 
-    def refuse(self) -> None:
-        """Nothing is kept."""
+    def invalidate(self) -> None:
+        """Do nothing: no token is cached."""
 
     def certificate(self) -> tuple[Pem, Pem] | None:
-        """None."""
+        """Always None."""
         return None
 
 
 class StaticBearerToken(NoToken):
-    """One token for ever."""
+    """A token that never changes."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -60,27 +59,27 @@ class StaticBearerToken(NoToken):
 
 
 class BearerTokenFile(NoToken):
-    """A token in a file that rotates; read every `fresh` seconds, and at once after a refusal."""
+    """A token in a file that rotates; it is read again after `max_age` seconds, and after a refusal."""
 
-    def __init__(self, path: Path, clock: Clock | None = None, fresh: float = 10.0) -> None:
+    def __init__(self, path: Path, clock: Clock | None = None, max_age: float = 10.0) -> None:
         self._path = path
         self._clock = clock or SystemClock()
-        self._fresh = fresh
+        self._max_age = max_age
         self._read_at = float("-inf")
         self._token = ""
 
     async def token(self) -> str | None:
-        """What the file says; the last good answer while it is unreadable."""
-        if self._clock.monotonic() - self._read_at >= self._fresh:
+        """The token in the file; the last token while the file cannot be read."""
+        if self._clock.monotonic() - self._read_at >= self._max_age:
             with contextlib.suppress(OSError):
                 self._token = self._path.read_text().strip() or self._token
                 self._read_at = self._clock.monotonic()
         if not self._token:
-            raise Misconfigured(f"no token in {self._path}")
+            raise Misconfigured(f"the token file {self._path} is missing or empty")
         return self._token
 
-    def refuse(self) -> None:
-        """Read the file again next time."""
+    def invalidate(self) -> None:
+        """Read the file again for the next request."""
         self._read_at = float("-inf")
 
 
@@ -108,7 +107,7 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExecToken:
-    """Credentials from a program, kept until a little before they expire."""
+    """Credentials from an exec plugin, cached until 30 seconds before they expire."""
 
     def __init__(
         self, spec: ExecSpec, cluster: dict[str, object], clock: Clock | None = None, deadline: float = 60.0
@@ -117,49 +116,49 @@ class ExecToken:
         self._cluster = cluster
         self._clock = clock or SystemClock()
         self._deadline = deadline
-        self._held: _ExecStatus | None = None
-        self._once = asyncio.Lock()
+        self._credential: _ExecStatus | None = None
+        self._lock = asyncio.Lock()
 
     async def token(self) -> str | None:
-        """The token the program gave; the program runs at most once at a time."""
-        async with self._once:
-            if self._held is None or self._stale(self._held):
-                self._held = await self._run()
-            return self._held.token
+        """The token from the plugin; only one run of the plugin is active at a time."""
+        async with self._lock:
+            if self._credential is None or self._is_expiring(self._credential):
+                self._credential = await self._run()
+            return self._credential.token
 
-    def refuse(self) -> None:
-        """Run the program again next time."""
-        self._held = None
+    def invalidate(self) -> None:
+        """Run the plugin again for the next request."""
+        self._credential = None
 
     def certificate(self) -> tuple[Pem, Pem] | None:
-        """The pair the program gave, if it gave one."""
-        held = self._held
-        if held is None or not held.client_certificate_data or not held.client_key_data:
+        """The client certificate and key from the plugin, or None."""
+        credential = self._credential
+        if credential is None or not credential.client_certificate_data or not credential.client_key_data:
             return None
-        return Pem(data=held.client_certificate_data.encode()), Pem(data=held.client_key_data.encode())
+        return Pem(data=credential.client_certificate_data.encode()), Pem(data=credential.client_key_data.encode())
 
-    def _stale(self, held: _ExecStatus) -> bool:
-        end = held.expiration_timestamp
-        return end is not None and self._clock.now() >= end - timedelta(seconds=30)
+    def _is_expiring(self, credential: _ExecStatus) -> bool:
+        expiration = credential.expiration_timestamp
+        return expiration is not None and self._clock.now() >= expiration - timedelta(seconds=30)
 
     async def _run(self) -> _ExecStatus:
         spec = self._spec
-        asked: dict[str, object] = {"interactive": False}
+        exec_spec: dict[str, object] = {"interactive": False}
         if spec.provide_cluster_info:
-            asked["cluster"] = self._cluster
-        info = {"apiVersion": spec.api_version, "kind": "ExecCredential", "spec": asked}
+            exec_spec["cluster"] = self._cluster
+        info = {"apiVersion": spec.api_version, "kind": "ExecCredential", "spec": exec_spec}
         env = {**os.environ, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
         env |= {entry["name"]: entry["value"] for entry in spec.env or ()}
-        out = await self._output(env)
+        output = await self._run_command(env)
         try:
-            answer = msgspec.json.decode(out, type=_ExecCredential)
+            credential = msgspec.json.decode(output, type=_ExecCredential)
         except msgspec.DecodeError as error:
             raise Misconfigured(f"{spec.command} did not print an ExecCredential: {error}") from error
-        if answer.api_version != spec.api_version:
-            raise Misconfigured(f"{spec.command} answered in {answer.api_version}, not {spec.api_version}")
-        return answer.status
+        if credential.api_version != spec.api_version:
+            raise Misconfigured(f"{spec.command} printed {credential.api_version}, not {spec.api_version}")
+        return credential.status
 
-    async def _output(self, env: dict[str, str]) -> bytes:
+    async def _run_command(self, env: dict[str, str]) -> bytes:
         spec, pipe = self._spec, asyncio.subprocess.PIPE
         try:
             process = await asyncio.create_subprocess_exec(
@@ -176,13 +175,13 @@ class ExecToken:
             async with asyncio.timeout(self._deadline):
                 out, err = await process.communicate()
         except TimeoutError as error:
-            raise Misconfigured(f"{spec.command} gave no answer in {self._deadline:.0f} s") from error
+            raise Misconfigured(f"{spec.command} did not end within {self._deadline:.0f} s") from error
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         if process.returncode:
             raise Misconfigured(
-                f"{spec.command} ended with {process.returncode}: {err[-300:].decode(errors='replace')}"
+                f"{spec.command} failed with exit code {process.returncode}: {err[-300:].decode(errors='replace')}"
             )
         return out

@@ -71,11 +71,6 @@ def is_condition_true(conditions: Iterable[Condition], condition_type: str) -> b
     return condition is not None and condition.status == "True"
 
 
-def without_condition(conditions: Iterable[Condition], condition_type: str) -> Conditions:
-    """`conditions` without the condition of this type."""
-    return tuple(condition for condition in conditions if condition.type != condition_type)
-
-
 def condition_manifest(condition: Condition) -> dict[str, Any]:
     """A condition as it is written. Empty texts are written too: they are required, and a patch clears old ones."""
     return {"reason": "", "message": "", **msgspec.to_builtins(condition)}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the API server is and how to be let in: kubeconfig files, or the pod's own service account.
+"""The address and credentials of the API server, from kubeconfig files or from the service account of the pod.
 
-`find` looks where kubectl looks: an explicit path, `$KUBECONFIG` (several files merge, the first mention of a
-name wins), the pod's service account, then `~/.kube/config`. The result, `Access`, is a plain value; nothing
-is contacted here.
+`find_access` looks where kubectl looks: an explicit path, `$KUBECONFIG` (several files are merged; the first entry of a
+name wins), the service account of the pod, then `~/.kube/config`. The result, `Access`, is a plain value; no request is
+sent.
 """
 
 import base64
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from slinky.kube.auth import BearerTokenFile, ExecSpec, ExecToken, NoToken, StaticBearerToken, Tokens
+from slinky.kube.auth import BearerTokenFile, ExecSpec, ExecToken, NoToken, StaticBearerToken, TokenSource
 from slinky.kube.errors import Misconfigured
 from slinky.kube.tls import NO_PEM, Pem
 
@@ -27,10 +27,10 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True)
 class Access:
-    """Everything needed to talk to one API server."""
+    """The address and credentials of one API server."""
 
     server: str
-    tokens: Tokens
+    tokens: TokenSource
     ca: Pem = NO_PEM
     certificate: Pem = NO_PEM
     key: Pem = NO_PEM
@@ -64,7 +64,7 @@ class _Context(msgspec.Struct, frozen=True):
 
 
 def find_access(path: Path | None = None, context: str | None = None, env: Mapping[str, str] = os.environ) -> Access:
-    """The access a program started here should use."""
+    """The access that kubectl would use in this environment."""
     if path is not None:
         return from_kubeconfig([path], context)
     if listed := env.get("KUBECONFIG"):
@@ -75,36 +75,36 @@ def find_access(path: Path | None = None, context: str | None = None, env: Mappi
 
 
 def in_cluster(env: Mapping[str, str] = os.environ, root: Path = SERVICE_ACCOUNT) -> Access:
-    """The access of a pod, by its mounted service account."""
+    """The access of a pod through its mounted service account."""
     try:
         host, port = env["KUBERNETES_SERVICE_HOST"], env["KUBERNETES_SERVICE_PORT"]
         namespace = (root / "namespace").read_text().strip()
     except (KeyError, OSError) as error:
-        raise Misconfigured(f"not inside a pod with a service account: {error}") from error
-    bracketed = f"[{host}]" if ":" in host else host
+        raise Misconfigured(f"this process does not run in a pod with a service account: {error}") from error
+    url_host = f"[{host}]" if ":" in host else host
     return Access(
-        f"https://{bracketed}:{port}", BearerTokenFile(root / "token"), ca=Pem(root / "ca.crt"), namespace=namespace
+        f"https://{url_host}:{port}", BearerTokenFile(root / "token"), ca=Pem(root / "ca.crt"), namespace=namespace
     )
 
 
 def from_kubeconfig(paths: list[Path], context: str | None = None) -> Access:
-    """The access one context of a kubeconfig describes."""
-    found = [(path, _read(path)) for path in paths if path.exists()]
-    if not found:
-        looked = ", ".join(map(str, paths))
-        raise Misconfigured(f"no kubeconfig at {looked}; point KUBECONFIG at one")
-    current = (text.get("current-context") for _, text in found)
+    """The access of one context of a kubeconfig; the current context if none is named."""
+    configs = [(path, _read(path)) for path in paths if path.exists()]
+    if not configs:
+        searched = ", ".join(map(str, paths))
+        raise Misconfigured(f"there is no kubeconfig at {searched}; set KUBECONFIG to the path of one")
+    current = (config.get("current-context") for _, config in configs)
     name = context or str(next(filter(None, current), ""))
-    chosen, _ = _entry(found, "contexts", "context", name, _Context)
-    cluster, here = _entry(found, "clusters", "cluster", chosen.cluster, _Cluster)
-    user, home = _entry(found, "users", "user", chosen.user, _User) if chosen.user else (_User(), Path())
+    selected, _ = _entry(configs, "contexts", "context", name, _Context)
+    cluster, cluster_folder = _entry(configs, "clusters", "cluster", selected.cluster, _Cluster)
+    user, user_folder = _entry(configs, "users", "user", selected.user, _User) if selected.user else (_User(), Path())
     return Access(
         cluster.server.rstrip("/"),
-        _tokens(user, cluster, home),
-        ca=_pem(here, cluster.certificate_authority, cluster.certificate_authority_data),
-        certificate=_pem(home, user.certificate, user.certificate_data),
-        key=_pem(home, user.key, user.key_data),
-        namespace=chosen.namespace or "default",
+        _token_source(user, cluster, user_folder),
+        ca=_pem(cluster_folder, cluster.certificate_authority, cluster.certificate_authority_data),
+        certificate=_pem(user_folder, user.certificate, user.certificate_data),
+        key=_pem(user_folder, user.key, user.key_data),
+        namespace=selected.namespace or "default",
         server_name=cluster.tls_server_name,
         insecure=cluster.insecure_skip_tls_verify,
     )
@@ -112,46 +112,46 @@ def from_kubeconfig(paths: list[Path], context: str | None = None) -> Access:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = yaml.safe_load(path.read_text())
+        config = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise Misconfigured(f"{path}: {error}") from error
-    if not isinstance(text, dict):
+    if not isinstance(config, dict):
         raise Misconfigured(f"{path} is not a kubeconfig")
-    return text
+    return config
 
 
 def _entry(
-    found: list[tuple[Path, dict[str, Any]]], section: str, inner: str, name: str, shape: type[X]
+    configs: list[tuple[Path, dict[str, Any]]], section: str, inner: str, name: str, entry_type: type[X]
 ) -> tuple[X, Path]:
-    """The named entry, and the folder its relative paths start from."""
-    for path, text in found:
-        for entry in text.get(section) or ():
+    """The named entry, and the folder that its relative paths are relative to."""
+    for path, config in configs:
+        for entry in config.get(section) or ():
             if isinstance(entry, dict) and entry.get("name") == name:
                 try:
-                    return msgspec.convert(entry.get(inner) or {}, shape), path.parent
+                    return msgspec.convert(entry.get(inner) or {}, entry_type), path.parent
                 except msgspec.ValidationError as error:
                     raise Misconfigured(f"{path}: {inner} {name!r}: {error}") from error
-    raise Misconfigured(f"no {inner} {name!r} in {', '.join(str(path) for path, _ in found)}")
+    raise Misconfigured(f"there is no {inner} {name!r} in {', '.join(str(path) for path, _ in configs)}")
 
 
-def _pem(home: Path, file: str, data: str) -> Pem:
+def _pem(folder: Path, file: str, data: str) -> Pem:
     if data:
         return Pem(data=base64.b64decode(data))
-    return Pem(path=home / file) if file else NO_PEM
+    return Pem(path=folder / file) if file else NO_PEM
 
 
-def _placed(spec: ExecSpec, home: Path) -> ExecSpec:
-    """A program named by a relative path is beside its kubeconfig; a bare name is looked up in PATH."""
+def _resolve_command(spec: ExecSpec, folder: Path) -> ExecSpec:
+    """A relative path is relative to the kubeconfig; a plain name is looked up in PATH."""
     if "/" not in spec.command:
         return spec
-    return msgspec.structs.replace(spec, command=str(home / spec.command))
+    return msgspec.structs.replace(spec, command=str(folder / spec.command))
 
 
-def _tokens(user: _User, cluster: _Cluster, home: Path) -> Tokens:
+def _token_source(user: _User, cluster: _Cluster, folder: Path) -> TokenSource:
     if user.token_file:
-        return BearerTokenFile(home / user.token_file)
+        return BearerTokenFile(folder / user.token_file)
     if user.token:
         return StaticBearerToken(user.token)
     if user.exec:
-        return ExecToken(_placed(user.exec, home), {"server": cluster.server})
+        return ExecToken(_resolve_command(user.exec, folder), {"server": cluster.server})
     return NoToken()

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kinds a server has, and in which versions.
+"""The kinds that an API server serves, and their versions.
 
-One or two requests bring everything (aggregated discovery); a server too old for that is asked group by
-group. Use it to choose an adapter for APIs that change between releases, not to find kinds one knows.
+Two requests return all kinds (aggregated discovery). A server without it is asked group by group. Discovery is for
+choosing an adapter for an API that changes between releases; well-known kinds do not need it.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -17,7 +16,7 @@ from slinky.observe import Log, RestartRequired
 
 log = Log("slinky.kube.discovery")
 
-#: How often a process looks for kinds that were not there when it started.
+#: Seconds between two discoveries of a process that waits for kinds that were not served when it started.
 DISCOVERY_INTERVAL = 60.0
 
 _AGGREGATED = ",".join(
@@ -38,57 +37,57 @@ class ServedKind(View, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """As written in manifests."""
+        """The `apiVersion` of manifests."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
 class Discovery:
-    """What a server serves; versions are in the server's order of preference."""
+    """The kinds that a server serves; versions are in the preferred order of the server."""
 
     def __init__(self, served: Iterable[ServedKind]) -> None:
         self.served = tuple(served)
 
     def versions(self, group: str, kind: str) -> list[str]:
-        """The versions in which a kind is served, best first; empty if it is not."""
-        return [found.version for found in self.served if (found.group, found.kind) == (group, kind)]
+        """The served versions of a kind, the preferred one first; empty if the kind is not served."""
+        return [item.version for item in self.served if (item.group, item.kind) == (group, kind)]
 
     def find(self, group: str, kind: str, version: str = "") -> ServedKind | None:
-        """A kind in its best, or in a given, version."""
-        for found in self.served:
-            if (found.group, found.kind) == (group, kind) and version in ("", found.version):
-                return found
+        """A kind in the given version, or in the preferred one; None if it is not served."""
+        for item in self.served:
+            if (item.group, item.kind) == (group, kind) and version in ("", item.version):
+                return item
         return None
 
 
 async def discover(client: KubeClient) -> Discovery:
-    """Ask the server what it serves."""
+    """Read the kinds that the server serves."""
     served: list[ServedKind] = []
     for root in ("/api", "/apis"):
         body = await client.send("GET", root, accept=f"{_AGGREGATED},application/json")
-        answer = msgspec.json.decode(body, type=_Groups)
-        if answer.kind == "APIGroupDiscoveryList":
-            served += [kind for group in answer.items for kind in _aggregated(group)]
+        groups = msgspec.json.decode(body, type=_Groups)
+        if groups.kind == "APIGroupDiscoveryList":
+            served += [kind for group in groups.items for kind in _aggregated_kinds(group)]
         else:
-            served += await _one_by_one(client, answer)
+            served += await _listed_kinds(client, groups)
     return Discovery(served)
 
 
 async def restart_on_new_kinds(
-    client: KubeClient, news: Callable[[Discovery], str], *, every: float = DISCOVERY_INTERVAL
+    client: KubeClient, find_new: Callable[[Discovery], str], *, interval: float = DISCOVERY_INTERVAL
 ) -> None:
-    """Ask now and then what the server serves, until `news` finds something in it: then raise `StartAnew`.
+    """Run discovery regularly until `find_new` returns the name of a new kind; then raise `RestartRequired`.
 
-    Kinds come with whoever installs them, and versions with upgrades; what to watch is chosen when a process starts.
+    A process chooses at its start which kinds to watch. Kinds may be installed later, and upgrades add versions.
     """
     while True:
-        await asyncio.sleep(every)
+        await client.clock.sleep(interval)
         try:
             served = await discover(client)
         except KubeError as error:
-            log.debug("the server does not tell what it serves", error=str(error))
+            log.debug("discovery failed; it is retried", error=str(error))
             continue
-        if found := news(served):
-            raise RestartRequired(f"the API server has {found} now")
+        if new_kind := find_new(served):
+            raise RestartRequired(f"the API server now serves {new_kind}")
 
 
 class _Kind(View, frozen=True):
@@ -148,44 +147,44 @@ class _ListedKinds(View, frozen=True):
     resources: tuple[_ListedKind, ...] = ()
 
 
-def _aggregated(group: _AggregatedGroup) -> list[ServedKind]:
+def _aggregated_kinds(group: _AggregatedGroup) -> list[ServedKind]:
     return [
         ServedKind(
             group.metadata.name,
             version.version,
-            found.response_kind.kind,
-            found.resource,
-            found.scope == "Namespaced",
-            found.verbs,
-            tuple(sub.subresource for sub in found.subresources),
+            item.response_kind.kind,
+            item.resource,
+            item.scope == "Namespaced",
+            item.verbs,
+            tuple(sub.subresource for sub in item.subresources),
         )
         for version in group.versions
-        for found in version.resources
+        for item in version.resources
     ]
 
 
-async def _one_by_one(client: KubeClient, answer: _Groups) -> list[ServedKind]:
-    core = [("", version, f"/api/{version}") for version in answer.versions]
+async def _listed_kinds(client: KubeClient, groups: _Groups) -> list[ServedKind]:
+    core = [("", version, f"/api/{version}") for version in groups.versions]
     named = [
         (group.name, version.group_version.rpartition("/")[2], f"/apis/{version.group_version}")
-        for group in answer.groups
+        for group in groups.groups
         for version in group.versions
     ]
     served: list[ServedKind] = []
     for group, version, path in (*core, *named):
         kinds = msgspec.json.decode(await client.send("GET", path), type=_ListedKinds).resources
-        whole = [found for found in kinds if "/" not in found.name]
-        parts = [found.name for found in kinds if "/" in found.name]
+        main_kinds = [item for item in kinds if "/" not in item.name]
+        subresources = [item.name for item in kinds if "/" in item.name]
         served += [
             ServedKind(
                 group,
                 version,
-                found.kind,
-                found.name,
-                found.namespaced,
-                found.verbs,
-                tuple(part.partition("/")[2] for part in parts if part.startswith(f"{found.name}/")),
+                item.kind,
+                item.name,
+                item.namespaced,
+                item.verbs,
+                tuple(name.partition("/")[2] for name in subresources if name.startswith(f"{item.name}/")),
             )
-            for found in whole
+            for item in main_kinds
         ]
     return served

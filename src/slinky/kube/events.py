@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events for people: recorded at once, written in the background, never in a flood.
+"""Kubernetes events: recorded at once, written in the background, limited per object.
 
-A repeated event raises the count of the first one; too many different messages of one kind are combined; one
-object gets a burst and then a trickle. Recording never waits and never fails: what cannot be written is
-counted and dropped.
+A repeated event increments the count of the first one. If one object has too many different messages under one reason,
+they are combined into one event. The number of new events of one object is limited by a token bucket. Recording never
+waits and never fails: an event that cannot be written is counted and dropped.
 """
 
 import random
@@ -27,22 +27,22 @@ COMBINED = "(combined from similar events): "
 
 @dataclass(frozen=True)
 class EventLimits:
-    """How much one object may say.
+    """Limits on the events of one object.
 
-    `alike` messages of one reason within `window` seconds stay apart, the rest are combined; an object may
-    record `burst` new events at once and one more each `refill` seconds; `kept` events are remembered to be
-    counted up.
+    Within `window` seconds, `distinct_messages` of one reason are separate events; further ones are combined. An object
+    may record `burst` new events at once, and one more every `refill` seconds. The recorder remembers the last
+    `remembered` events, so that repetitions increment their counts.
     """
 
-    alike: int = 10
+    distinct_messages: int = 10
     window: float = 600.0
     burst: int = 25
     refill: float = 300.0
-    kept: int = 4096
+    remembered: int = 4096
 
 
-class _Same(NamedTuple):
-    about: Reference
+class _EventIdentity(NamedTuple):
+    item: Reference
     type: str
     reason: str
     message: str
@@ -59,15 +59,15 @@ class _Record:
 
 
 @dataclass
-class _Talk:
-    """What one object said lately under one reason."""
+class _RecentMessages:
+    """The recent messages of one object under one reason."""
 
     since: float
     messages: set[str] = field(default_factory=set)
 
 
 class _Bounded(OrderedDict[Any, Any]):
-    """Forgets its oldest entry beyond `limit`."""
+    """A mapping that drops its oldest entry when it has more than `limit`."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class _Bounded(OrderedDict[Any, Any]):
 
 
 class EventRecorder:
-    """Records events in the name of one component."""
+    """Records the events of one component."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class EventRecorder:
         component: str,
         *,
         instance: str = "",
-        every: float = 1.0,
+        interval: float = 1.0,
         limits: EventLimits | None = None,
     ) -> None:
         self._client = client
@@ -97,74 +97,76 @@ class EventRecorder:
         self._rng: random.Random = client.rng
         self._component = component
         self._instance = instance or component
-        self._every = every
+        self._interval = interval
         self._limits = limits or EventLimits()
-        self._records: OrderedDict[_Same, _Record] = _Bounded(self._limits.kept)
-        self._talks: OrderedDict[tuple[Reference, str, str], _Talk] = _Bounded(self._limits.kept)
-        self._tokens: OrderedDict[Reference, tuple[float, float]] = _Bounded(self._limits.kept)
-        self._dirty: dict[_Same, _Record] = {}
+        self._records: OrderedDict[_EventIdentity, _Record] = _Bounded(self._limits.remembered)
+        self._recent: OrderedDict[tuple[Reference, str, str], _RecentMessages] = _Bounded(self._limits.remembered)
+        self._tokens: OrderedDict[Reference, tuple[float, float]] = _Bounded(self._limits.remembered)
+        self._unwritten: dict[_EventIdentity, _Record] = {}
 
-    def record(self, about: Reference, reason: str, message: str, *, warning: bool = False) -> None:
-        """Something happened to `about`; `reason` is one CamelCase word, `message` a sentence."""
-        # The version of the object would make every repetition a different event.
-        about = Reference(about.api_version, about.kind, about.name, about.namespace, about.uid)
-        kind = "Warning" if warning else "Normal"
-        same, text = self._combine(_Same(about, kind, reason, message[:1024]))
-        record, now = self._records.get(same), self._clock.now()
+    def record(self, item: Reference, reason: str, message: str, *, warning: bool = False) -> None:
+        """Record an event on `item`; `reason` is one word in CamelCase, `message` a sentence."""
+        # With the resource version, every repetition would be a different event.
+        item = Reference(item.api_version, item.kind, item.name, item.namespace, item.uid)
+        event_type = "Warning" if warning else "Normal"
+        identity, text = self._combine(_EventIdentity(item, event_type, reason, message[:1024]))
+        record, now = self._records.get(identity), self._clock.now()
         if record is None:
-            if not self._may_speak(about):
+            if not self._take_token(item):
                 EVENTS_SENT.labels("muted").inc()
                 return
-            name = f"{about.name[:200]}.{self._rng.getrandbits(64):016x}"
-            record = self._records[same] = _Record(name, now, now, text)
+            name = f"{item.name[:200]}.{self._rng.getrandbits(64):016x}"
+            record = self._records[identity] = _Record(name, now, now, text)
         record.count, record.last, record.message = record.count + 1, now, text
-        self._dirty[same] = record
+        self._unwritten[identity] = record
 
     async def run(self) -> None:
-        """Write what was recorded, until cancelled."""
+        """Write recorded events until cancelled."""
         while True:
-            await self._clock.sleep(self._every)
+            await self._clock.sleep(self._interval)
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what was recorded; what the server cannot take now waits for the next time."""
-        batch, self._dirty = self._dirty, {}
-        for same, record in batch.items():
+        """Write the recorded events; if the server is unavailable, they stay for the next call."""
+        batch, self._unwritten = self._unwritten, {}
+        for identity, record in batch.items():
             try:
-                await self._write(same, record)
+                await self._write(identity, record)
                 EVENTS_SENT.labels("written").inc()
             except (Unreachable, ServerError, TooManyRequests):
-                if len(self._dirty) < self._limits.kept:
-                    self._dirty.setdefault(same, record)
-            except ApiError as error:  # the namespace is gone, or we may not: say so once and go on
+                if len(self._unwritten) < self._limits.remembered:
+                    self._unwritten.setdefault(identity, record)
+            except ApiError as error:  # the namespace is gone, or the permission is missing: drop the event
                 EVENTS_SENT.labels("refused").inc()
-                log.info("event refused", about=same.about.name, reason=same.reason, error=error)
+                log.info(
+                    "the API server refused an event", name=identity.item.name, reason=identity.reason, error=error
+                )
 
-    async def _write(self, same: _Same, record: _Record) -> None:
-        key = Key(same.about.namespace or "default", record.name)
+    async def _write(self, identity: _EventIdentity, record: _Record) -> None:
+        key = Key(identity.item.namespace or "default", record.name)
         if record.written:
-            again = {"count": record.count, "lastTimestamp": format_timestamp(record.last), "message": record.message}
+            update = {"count": record.count, "lastTimestamp": format_timestamp(record.last), "message": record.message}
             try:
-                await self._client.patch(EVENTS, key, again)
+                await self._client.patch(EVENTS, key, update)
                 return
-            except NotFound:  # events expire after an hour
+            except NotFound:  # the server deletes events after an hour
                 pass
-        await self._client.create(EVENTS, self._manifest(key, same, record))
+        await self._client.create(EVENTS, self._manifest(key, identity, record))
         record.written = True
 
-    def _manifest(self, key: Key, same: _Same, record: _Record) -> dict[str, Any]:
-        about = same.about
+    def _manifest(self, key: Key, identity: _EventIdentity, record: _Record) -> dict[str, Any]:
+        item = identity.item
         return EVENTS.manifest(
             key,
             involvedObject={
-                "apiVersion": about.api_version,
-                "kind": about.kind,
-                "name": about.name,
-                "namespace": about.namespace,
-                "uid": about.uid,
+                "apiVersion": item.api_version,
+                "kind": item.kind,
+                "name": item.name,
+                "namespace": item.namespace,
+                "uid": item.uid,
             },
-            type=same.type,
-            reason=same.reason,
+            type=identity.type,
+            reason=identity.reason,
             message=record.message,
             count=record.count,
             firstTimestamp=format_timestamp(record.first),
@@ -174,19 +176,19 @@ class EventRecorder:
             reportingInstance=self._instance,
         )
 
-    def _combine(self, same: _Same) -> tuple[_Same, str]:
-        topic, now = (same.about, same.type, same.reason), self._clock.monotonic()
-        talk = self._talks.get(topic)
-        if talk is None or now - talk.since > self._limits.window:
-            talk = self._talks[topic] = _Talk(now)
-        if same.message in talk.messages or len(talk.messages) < self._limits.alike:
-            talk.messages.add(same.message)
-            return same, same.message
-        return same._replace(message=COMBINED), COMBINED + same.message
+    def _combine(self, identity: _EventIdentity) -> tuple[_EventIdentity, str]:
+        topic, now = (identity.item, identity.type, identity.reason), self._clock.monotonic()
+        recent = self._recent.get(topic)
+        if recent is None or now - recent.since > self._limits.window:
+            recent = self._recent[topic] = _RecentMessages(now)
+        if identity.message in recent.messages or len(recent.messages) < self._limits.distinct_messages:
+            recent.messages.add(identity.message)
+            return identity, identity.message
+        return identity._replace(message=COMBINED), COMBINED + identity.message
 
-    def _may_speak(self, about: Reference) -> bool:
+    def _take_token(self, item: Reference) -> bool:
         now = self._clock.monotonic()
-        tokens, at = self._tokens.get(about, (float(self._limits.burst), now))
-        tokens = min(float(self._limits.burst), tokens + (now - at) / self._limits.refill)
-        self._tokens[about] = (tokens - 1 if tokens >= 1 else tokens, now)
+        tokens, updated = self._tokens.get(item, (float(self._limits.burst), now))
+        tokens = min(float(self._limits.burst), tokens + (now - updated) / self._limits.refill)
+        self._tokens[item] = (tokens - 1 if tokens >= 1 else tokens, now)
         return tokens >= 1

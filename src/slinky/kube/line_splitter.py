@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts a stream of chunks into lines.
+"""Splits a stream of chunks into lines.
 
-Chunk borders fall anywhere, lines may be larger than many chunks, and a last line without its newline was cut
-off: it is never handed out.
+A chunk may end inside a line, and a line may span many chunks. A last line without a newline was cut off, so it is
+never returned.
 """
 
 from slinky.kube.errors import Unreadable
 
-# etcd refuses objects of more than 1.5 MB; anything near this size is no watch event.
+# etcd refuses objects of more than 1.5 MB, so a line of this size is not a watch event.
 LIMIT = 64 * 1024 * 1024
 
 
 class LineSplitter:
-    """Feed chunks, get whole lines."""
+    """Collects chunks and returns complete lines."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -22,18 +22,18 @@ class LineSplitter:
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that `chunk` completes, without newlines and without empty ones."""
         head, *rest = chunk.split(b"\n")
-        self._keep(head)
+        self._append(head)
         if not rest:
             return []
         first = b"".join(self._parts)
-        *whole, tail = rest
+        *complete, tail = rest
         self._parts, self._size = [], 0
-        self._keep(tail)
-        return [line for line in (first, *whole) if line]
+        self._append(tail)
+        return [line for line in (first, *complete) if line]
 
-    def _keep(self, part: bytes) -> None:
+    def _append(self, part: bytes) -> None:
         if part:
             self._parts.append(part)
             self._size += len(part)
         if self._size > self._limit:
-            raise Unreadable(f"a line of more than {self._limit} bytes")
+            raise Unreadable(f"the stream has a line of more than {self._limit} bytes")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structural schemas from the same structs that decode the objects.
+"""Structural OpenAPI schemas from the structs that decode the objects.
 
-Types give the shape, `msgspec.Meta` the bounds, docstrings the descriptions, defaults the defaults; what
-`slinky.kube.schema` puts into `Annotated[...]` is added as it is. What cannot be said in a structural schema is
-refused here, not by a server later.
+The schema takes types and defaults from the fields, bounds from `msgspec.Meta`, descriptions from docstrings, and the
+annotations of `slinky.kube.schema` as they are. A type that a structural schema cannot express raises `NotStructural`,
+so that the mistake is found before the API server refuses the definition.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ _MAP = {"min_length": "minProperties", "max_length": "maxProperties"}
 
 
 class NotStructural(TypeError):  # noqa: N818
-    """A type that a structural schema cannot express."""
+    """A structural schema cannot express this type."""
 
 
 def schema_of(kind: type, *, defaults: bool = True) -> Schema:
@@ -32,13 +32,13 @@ def schema_of(kind: type, *, defaults: bool = True) -> Schema:
 class _Builder:
     def __init__(self, defaults: bool) -> None:
         self._defaults = defaults
-        self._above: list[type] = []
+        self._enclosing: list[type] = []
 
     def schema(self, kind: mi.Type) -> Schema:
         for family, build in _BUILDERS.items():
             if isinstance(kind, family):
                 return build(self, kind)
-        raise NotStructural(f"not structural: {kind}")
+        raise NotStructural(f"a structural schema cannot express {kind}")
 
     def metadata(self, kind: mi.Metadata) -> Schema:
         inner = self.schema(kind.type)
@@ -50,38 +50,38 @@ class _Builder:
 
     def struct(self, kind: mi.StructType) -> Schema:
         cls = kind.cls
-        if cls in self._above:
+        if cls in self._enclosing:
             raise NotStructural(f"{cls.__name__} contains itself")
-        self._above.append(cls)
-        out: Schema = {"type": "object", **description_of(cls)}
-        out["properties"] = {found.encode_name: self.field(found) for found in kind.fields}
-        if required := [found.encode_name for found in kind.fields if found.required]:
-            out["required"] = required
-        if given := getattr(cls, "__rules__", ()):
-            out["x-kubernetes-validations"] = list(given)
-        self._above.pop()
-        return out
+        self._enclosing.append(cls)
+        schema: Schema = {"type": "object", **description_of(cls)}
+        schema["properties"] = {field.encode_name: self.field(field) for field in kind.fields}
+        if required := [field.encode_name for field in kind.fields if field.required]:
+            schema["required"] = required
+        if cel_rules := getattr(cls, "__rules__", ()):
+            schema["x-kubernetes-validations"] = list(cel_rules)
+        self._enclosing.pop()
+        return schema
 
-    def field(self, found: mi.Field) -> Schema:
-        schema = self.schema(found.type)
-        if self._defaults and "default" not in schema and _spoken(found.default):
-            schema["default"] = msgspec.to_builtins(found.default)
+    def field(self, field: mi.Field) -> Schema:
+        schema = self.schema(field.type)
+        if self._defaults and "default" not in schema and _is_written(field.default):
+            schema["default"] = msgspec.to_builtins(field.default)
         return schema
 
     def union(self, kind: mi.UnionType) -> Schema:
-        rest = [inner for inner in kind.types if not isinstance(inner, mi.NoneType)]
-        if len(rest) == 1:
-            return self.schema(rest[0])
-        if {type(inner) for inner in rest} == {mi.IntType, mi.StrType}:
+        members = [inner for inner in kind.types if not isinstance(inner, mi.NoneType)]
+        if len(members) == 1:
+            return self.schema(members[0])
+        if {type(inner) for inner in members} == {mi.IntType, mi.StrType}:
             return {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
-        raise NotStructural(f"a union other than int or string: {kind}")
+        raise NotStructural(f"the only union in a structural schema is int or string, not {kind}")
 
     def array(self, kind: Any) -> Schema:
         return {"type": "array", "items": self.schema(kind.item_type), **_limits(kind, _LIST)}
 
     def mapping(self, kind: mi.DictType) -> Schema:
         if not isinstance(kind.key_type, mi.StrType):
-            raise NotStructural(f"keys must be strings: {kind}")
+            raise NotStructural(f"the keys of a mapping must be strings: {kind}")
         values = self.schema(kind.value_type)
         return {"type": "object", "additionalProperties": values, **_limits(kind, _MAP)}
 
@@ -121,25 +121,25 @@ _BUILDERS: dict[type[mi.Type], Callable[[_Builder, Any], Schema]] = {
 
 
 def _choice(values: Iterable[Any]) -> Schema:
-    listed = list(values)
-    if not all(isinstance(value, str) for value in listed):
-        raise NotStructural(f"choices must be strings: {listed}")
-    return {"type": "string", "enum": listed}
+    choices = list(values)
+    if not all(isinstance(value, str) for value in choices):
+        raise NotStructural(f"the choices of an enum must be strings: {choices}")
+    return {"type": "string", "enum": choices}
 
 
 def _limits(kind: Any, names: Mapping[str, str]) -> Schema:
-    found = {outer: getattr(kind, inner, None) for inner, outer in names.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    limits = {outer: getattr(kind, inner, None) for inner, outer in names.items()}
+    return {name: value for name, value in limits.items() if value is not None}
 
 
-def _spoken(value: Any) -> bool:
-    """Is a default worth writing: not absent, not None, not an empty collection or text, not a struct."""
+def _is_written(value: Any) -> bool:
+    """Whether the schema has this default: not None, not empty, and not a struct."""
     if value is msgspec.NODEFAULT or value is None or isinstance(value, msgspec.Struct):
         return False
     return value not in ("", (), [], {})
 
 
 def description_of(cls: type) -> Schema:
-    """The description of a struct, by its docstring, as it stands in a schema."""
+    """The description of a struct in a schema: its docstring."""
     text = cls.__doc__ or ""
     return {"description": " ".join(text.split())} if text else {}

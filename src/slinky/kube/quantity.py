@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resource quantities, exactly.
+"""Resource quantities with exact arithmetic.
 
-A quantity is a whole number of billionths, as in Kubernetes itself, so sums never drift; text is read and
-written by the API server's rules: finer than a billionth rounds away from zero, huge values are capped, and
-the suffix family of the input is kept.
+A quantity is an integer number of billionths, as in Kubernetes, so sums are exact. Text is parsed and formatted by the
+rules of the API server: a value finer than a billionth is rounded away from zero, a huge value is capped, and the
+family of the suffix is preserved.
 """
 
 import functools
@@ -20,36 +20,32 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL_NAME = {power: name for name, power in _DECIMAL.items()}
 _BINARY_NAME = {power: name for name, power in _BINARY.items()}
-# Exponents of more than four digits only serve to keep a computer busy.
-_SHAPE = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([KMGTPE]i)|([eE])([+-]?\d{1,4})|([numkMGTPE]?))", re.ASCII)
+# An exponent of more than four digits would only cost computing time.
+_PATTERN = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([KMGTPE]i)|([eE])([+-]?\d{1,4})|([numkMGTPE]?))", re.ASCII)
 
 
 @dataclass(frozen=True, order=True)
 class Quantity:
-    """An amount; compares and adds by value, whatever way it was written."""
+    """An amount; compared and added by value, independent of its notation."""
 
     nano: int
 
     @classmethod
     def parse(cls, text: str | int | float) -> "Quantity":
-        """Read a quantity; `ValueError` if it is none."""
-        return cls(_read(str(text))[0])
+        """Parse a quantity; `ValueError` if the text is not one."""
+        return cls(_parse(str(text))[0])
 
     @classmethod
     def of(cls, amount: int) -> "Quantity":
-        """A whole amount."""
+        """A quantity of an integer amount."""
         return cls(amount * NANO)
 
     def whole(self) -> int:
-        """The least whole number that is not smaller."""
+        """The quantity rounded up to an integer."""
         return -(-self.nano // NANO)
 
-    def milli(self) -> int:
-        """The least number of thousandths that is not smaller."""
-        return -(-self.nano // (NANO // 1000))
-
     def mebi(self) -> int:
-        """The least number of mebibytes that is not smaller, as Slurm counts memory."""
+        """The quantity in mebibytes, rounded up; Slurm counts memory in mebibytes."""
         return -(-self.nano // (NANO * 2**20))
 
     def __add__(self, other: "Quantity") -> "Quantity":
@@ -68,11 +64,11 @@ class Quantity:
         return self.format()
 
     def format(self, family: Family = "decimal") -> str:
-        """The canonical text; binary suffixes only where they lose nothing."""
+        """The canonical text; a binary suffix only if it is exact."""
         if family == "binary" and abs(self.nano) >= 1024 * NANO and self.nano % NANO == 0:
-            number, power = _divided(self.nano // NANO, 1024, max(_BINARY_NAME))
+            number, power = _factor_out(self.nano // NANO, 1024, max(_BINARY_NAME))
             return f"{number}{_BINARY_NAME.get(power, '')}"
-        number, power = _divided(self.nano, 1000, (18 + 9) // 3)
+        number, power = _factor_out(self.nano, 1000, (18 + 9) // 3)
         exponent = power * 3 - 9 if self.nano else 0
         if family == "exponent":
             return f"{number}e{exponent}" if exponent else str(number)
@@ -80,17 +76,17 @@ class Quantity:
 
 
 def canonical(text: str | int) -> str:
-    """`text` in the API server's canonical form; it keeps some texts as they came, all others become this."""
-    nano, family = _read(str(text))
+    """`text` in the canonical form of the API server, which stores most quantities in this form."""
+    nano, family = _parse(str(text))
     return Quantity(nano).format(family)
 
 
-@functools.lru_cache(maxsize=4096)  # a cluster has few different ones, and they are read again and again
-def _read(text: str) -> tuple[int, Family]:
-    found = _SHAPE.fullmatch(text)
-    if found is None:
-        raise ValueError(f"not a quantity: {text[:60]!r}")
-    sign, digits, binary, marker, exponent, decimal = found.groups()
+@functools.lru_cache(maxsize=4096)  # a cluster has few different quantities, which are parsed again and again
+def _parse(text: str) -> tuple[int, Family]:
+    match = _PATTERN.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text[:60]!r} is not a quantity")
+    sign, digits, binary, marker, exponent, decimal = match.groups()
     family: Family = "binary" if binary else "exponent" if marker else "decimal"
     scale = (
         Fraction(1024) ** _BINARY[binary]
@@ -102,8 +98,8 @@ def _read(text: str) -> tuple[int, Family]:
     return (-nano if sign == "-" else nano), family
 
 
-def _divided(number: int, base: int, most: int) -> tuple[int, int]:
-    """`number` without its factors of `base`, and how many there were."""
+def _factor_out(number: int, base: int, most: int) -> tuple[int, int]:
+    """`number` divided by `base` as often as possible (at most `most` times), and the number of divisions."""
     power = 0
     while number and number % base == 0 and power < most:
         number, power = number // base, power + 1

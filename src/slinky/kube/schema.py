@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of a CustomResourceDefinition: what goes into `Annotated[...]`, and the definition itself.
+"""CustomResourceDefinitions: annotations for the types of a struct, and the definition itself.
 
-The small functions add what only Kubernetes has (CEL rules, list types, free-form parts) to the types of a struct;
-`slinky.kube.openapi` makes a schema of them.
+The functions for `Annotated[...]` add what only Kubernetes schemas have (CEL rules, list types, free-form objects) to
+the types of a struct; `slinky.kube.openapi` builds the schema.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,18 +13,18 @@ import msgspec
 
 from slinky.kube.openapi import Schema, description_of, schema_of
 
-# --- what goes into Annotated[...]
+# --- annotations
 
 
 def rule(cel: str, message: str, *, reason: str = "", field: str = "", optional_old: bool = False) -> Schema:
-    """One CEL rule; for `rules`, or for a struct's `__rules__`."""
+    """One CEL rule; for `rules`, or for the attribute `__rules__` of a struct."""
     extra = {"reason": reason, "fieldPath": field, "optionalOldSelf": optional_old}
     return {"rule": cel, "message": message, **{name: value for name, value in extra.items() if value}}
 
 
-def rules(*given: Schema) -> msgspec.Meta:
-    """CEL rules of one field, all in one call: a second `rules` on the same field would replace the first."""
-    return msgspec.Meta(extra_json_schema={"x-kubernetes-validations": list(given)})
+def rules(*cel_rules: Schema) -> msgspec.Meta:
+    """The CEL rules of one field; only one call per field, because a second one replaces the first."""
+    return msgspec.Meta(extra_json_schema={"x-kubernetes-validations": list(cel_rules)})
 
 
 def immutable(name: str) -> msgspec.Meta:
@@ -33,58 +33,42 @@ def immutable(name: str) -> msgspec.Meta:
 
 
 def list_map(*keys: str) -> msgspec.Meta:
-    """A list whose items are told apart by these fields, so that two appliers can each own some."""
+    """A list whose items are identified by these fields, so that field managers can own single items."""
     return _extra({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)})
 
 
 def list_set() -> msgspec.Meta:
-    """A list without order or repetition."""
+    """A list without order and without duplicates."""
     return _extra({"x-kubernetes-list-type": "set"})
 
 
 def list_atomic() -> msgspec.Meta:
-    """A list that one applier owns whole."""
+    """A list that one field manager owns as a whole."""
     return _extra({"x-kubernetes-list-type": "atomic"})
 
 
 def struct_atomic() -> msgspec.Meta:
-    """An object that one applier owns whole."""
+    """An object that one field manager owns as a whole."""
     return _extra({"x-kubernetes-map-type": "atomic"})
 
 
 def free_form() -> msgspec.Meta:
-    """An object the schema says nothing about: a container, a pod spec."""
+    """An object whose fields the schema does not check, such as a container or a pod spec."""
     return _extra({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
 
 
-def embedded() -> msgspec.Meta:
-    """A whole other object, with apiVersion, kind and metadata."""
-    return _extra(
-        {
-            "type": "object",
-            "x-kubernetes-embedded-resource": True,
-            "x-kubernetes-preserve-unknown-fields": True,
-        }
-    )
-
-
 def openapi_format(name: str) -> msgspec.Meta:
-    """An OpenAPI format: int32, date-time, duration."""
+    """An OpenAPI format, such as int32, date-time or duration."""
     return _extra({"format": name})
 
 
 def default(value: Any) -> msgspec.Meta:
-    """A default that the server fills in although the struct has another, or none."""
+    """The default of the schema, if it differs from the default of the struct."""
     return _extra({"default": value})
 
 
-def nullable() -> msgspec.Meta:
-    """A field that may be null, as opposed to absent."""
-    return _extra({"nullable": True})
-
-
 def described(text: str) -> msgspec.Meta:
-    """What `kubectl explain` says about a field."""
+    """The description of a field in `kubectl explain`."""
     return msgspec.Meta(description=text)
 
 
@@ -92,12 +76,12 @@ def _extra(schema: Schema) -> msgspec.Meta:
     return msgspec.Meta(extra_json_schema=schema)
 
 
-# --- the definition itself
+# --- the definition
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of `kubectl get`; `wide` ones only with `-o wide`."""
+    """A column of `kubectl get`; a `wide` column is shown only with `-o wide`."""
 
     name: str
     type: str
@@ -106,10 +90,10 @@ class Column:
     description: str = ""
 
     def manifest(self) -> Schema:
-        """As it goes into the definition."""
+        """The entry in the definition."""
         extra = {"priority": int(self.wide), "description": self.description}
-        shown = {name: value for name, value in extra.items() if value}
-        return {"name": self.name, "type": self.type, "jsonPath": self.path, **shown}
+        optional = {name: value for name, value in extra.items() if value}
+        return {"name": self.name, "type": self.type, "jsonPath": self.path, **optional}
 
 
 AGE = Column("AGE", "date", ".metadata.creationTimestamp")
@@ -117,14 +101,14 @@ AGE = Column("AGE", "date", ".metadata.creationTimestamp")
 
 @dataclass(frozen=True)
 class ScaleSubresource:
-    """Where `kubectl scale` and autoscalers find their numbers."""
+    """The fields that `kubectl scale` and autoscalers use."""
 
     spec: str = ".spec.replicas"
     status: str = ".status.replicas"
     selector: str = ".status.selector"
 
     def manifest(self) -> Schema:
-        """As it goes into the definition."""
+        """The entry in the definition."""
         return {
             "specReplicasPath": self.spec,
             "statusReplicasPath": self.status,
@@ -153,12 +137,12 @@ def definition(
     names: Schema = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
     names |= {"shortNames": list(short_names)} if short_names else {}
     names |= {"categories": list(categories)} if categories else {}
-    whole = _whole(spec, status, description or description_of(spec).get("description", ""), rules)
+    schema = _object_schema(spec, status, description or description_of(spec).get("description", ""), rules)
     served: Schema = {
         "name": version,
         "served": True,
         "storage": True,
-        "schema": {"openAPIV3Schema": whole},
+        "schema": {"openAPIV3Schema": schema},
         "additionalPrinterColumns": [column.manifest() for column in columns],
         "subresources": _subresources(status, scale),
     }
@@ -180,7 +164,7 @@ def _subresources(status: type | None, scale: ScaleSubresource | None) -> Schema
     return ({"status": {}} if status else {}) | ({"scale": scale.manifest()} if scale else {})
 
 
-def _whole(spec: type, status: type | None, description: str, rules: Sequence[Schema]) -> Schema:
+def _object_schema(spec: type, status: type | None, description: str, rules: Sequence[Schema]) -> Schema:
     properties: Schema = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
@@ -188,9 +172,9 @@ def _whole(spec: type, status: type | None, description: str, rules: Sequence[Sc
         "spec": schema_of(spec),
     }
     if status:
-        # A default in a status would be a claim that nobody made.
+        # A default in a status would look like an observation that no controller has made.
         properties["status"] = schema_of(status, defaults=False)
-    out: Schema = {"type": "object", "properties": properties, "required": ["spec"]}
-    out |= {"description": description} if description else {}
-    out |= {"x-kubernetes-validations": list(rules)} if rules else {}
-    return out
+    schema: Schema = {"type": "object", "properties": properties, "required": ["spec"]}
+    schema |= {"description": description} if description else {}
+    schema |= {"x-kubernetes-validations": list(rules)} if rules else {}
+    return schema

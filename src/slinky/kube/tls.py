@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS contexts that follow their files as they rotate.
+"""TLS contexts that are reloaded when their files change.
 
-Files are noticed by identity (inode, size, mtime), so an atomic rename, a Kubernetes volume swap and an
-overwrite all count. A pair that does not fit together (half-way through a rotation) is reported and the old
-one stays in use.
+A change is detected by inode, size and modification time, so an atomic rename, an update of a Kubernetes volume and an
+overwrite are all detected. A certificate and key that do not match (in the middle of a rotation) are logged, and the
+old pair stays in use.
 """
 
 import os
@@ -22,7 +22,7 @@ FileIdentities = tuple[tuple[int, int, int], ...]
 
 
 def file_identities(*paths: Path) -> FileIdentities:
-    """Changes whenever one of the files does; a missing file has a stamp too."""
+    """Inode, size and modification time of each file; zeros for a missing file."""
     return tuple(_identity(path) for path in paths)
 
 
@@ -35,35 +35,39 @@ def _identity(path: Path) -> tuple[int, int, int]:
 
 
 class ReloadedOnChange(Generic[V]):
-    """A value made from files, made again when they change; the last good value survives a bad change."""
+    """A value that is built from files and built again when they change; a failed rebuild keeps the old value."""
 
-    def __init__(self, make: Callable[[], V], *paths: Path) -> None:
-        self._make = make
+    def __init__(self, build: Callable[[], V], *paths: Path) -> None:
+        self._build = build
         self._paths = paths
-        self._stamp = file_identities(*paths)
-        self._value = make()
+        self._identities = file_identities(*paths)
+        self._value = build()
 
     def get(self) -> V:
         """The current value."""
-        now = file_identities(*self._paths) if self._paths else self._stamp
-        if now != self._stamp:
-            self._renew(now)
+        identities = file_identities(*self._paths) if self._paths else self._identities
+        if identities != self._identities:
+            self._reload(identities)
         return self._value
 
-    def _renew(self, now: FileIdentities) -> None:
+    def _reload(self, identities: FileIdentities) -> None:
         try:
-            self._value = self._make()
+            self._value = self._build()
         except (OSError, ssl.SSLError, ValueError) as error:
-            log.warning("files changed but do not work yet", files=[*map(str, self._paths)], error=error)
+            log.warning(
+                "changed TLS files cannot be loaded; the old ones stay in use",
+                files=[*map(str, self._paths)],
+                error=error,
+            )
         else:
-            # Only a success is remembered: the next look tries again, even if nothing changes any more.
-            self._stamp = now
-            log.info("files reloaded", files=[*map(str, self._paths)])
+            # Only a success is remembered: the next call tries again even if the files do not change any more.
+            self._identities = identities
+            log.info("TLS files reloaded", files=[*map(str, self._paths)])
 
 
 @dataclass(frozen=True)
 class Pem:
-    """PEM text that is in a file, or was written into a kubeconfig."""
+    """PEM text, either in a file or inside a kubeconfig."""
 
     path: Path | None = None
     data: bytes | None = None
@@ -72,7 +76,7 @@ class Pem:
         return bool(self.path or self.data)
 
     def read(self) -> bytes:
-        """The text."""
+        """The PEM text; empty if there is none."""
         if self.data is not None:
             return self.data
         return self.path.read_bytes() if self.path else b""
@@ -82,12 +86,12 @@ NO_PEM = Pem()
 
 
 def client_context(ca: Pem, certificate: Pem, key: Pem, *, insecure: bool = False) -> ReloadedOnChange[ssl.SSLContext]:
-    """How we trust a server and prove ourselves to it."""
+    """The TLS context of a client: the trusted authority and the client certificate."""
 
-    def make() -> ssl.SSLContext:
+    def build() -> ssl.SSLContext:
         context = ssl.create_default_context(cadata=ca.read().decode() if ca else None)
-        # Python 3.13 made RFC 5280's form a condition, which the authorities of many clusters do not meet (no key
-        # identifiers). Chain, signature, name and dates are checked all the same.
+        # Python 3.13 requires the form of RFC 5280 by default, which the authorities of many clusters do not have (no
+        # key identifiers). The chain, signature, name and dates are still verified.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if insecure:
             context.check_hostname = False
@@ -96,26 +100,26 @@ def client_context(ca: Pem, certificate: Pem, key: Pem, *, insecure: bool = Fals
             load_pair(context, certificate.read(), key.read())
         return context
 
-    return ReloadedOnChange(make, *(pem.path for pem in (ca, certificate, key) if pem.path))
+    return ReloadedOnChange(build, *(pem.path for pem in (ca, certificate, key) if pem.path))
 
 
 def server_context(certificate: Path, key: Path) -> tuple[ssl.SSLContext, Callable[[], None]]:
-    """A context for a server, and what to call now and then so that a rotated pair is taken up."""
+    """The TLS context of a server, and a function that reloads the certificate if its files have changed."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
 
     def load() -> None:
-        # A pair that does not fit would leave the live context half changed: try it on a scratch one first.
-        texts = certificate.read_bytes(), key.read_bytes()
-        load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), *texts)
-        load_pair(context, *texts)
+        # A pair that does not match would leave the context in use half changed, so it is tried on another one first.
+        pair = certificate.read_bytes(), key.read_bytes()
+        load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), *pair)
+        load_pair(context, *pair)
 
-    followed = ReloadedOnChange(load, certificate, key)
-    return context, followed.get
+    loaded = ReloadedOnChange(load, certificate, key)
+    return context, loaded.get
 
 
 def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a certificate and its key from memory; OpenSSL's binding only takes files, so it gets one without a disk."""
+    """Load a certificate and its key from memory; the `ssl` module accepts only files, so a memory file is used."""
     with os.fdopen(os.memfd_create("pair"), "wb") as file:
         file.write(certificate + b"\n" + key)
         file.flush()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes to and from one API server.
+"""HTTP requests to one API server.
 
-`Transport` is the seam: verbs and watches know only it, so another HTTP library is one small class away.
-`AioTransport` adds credentials to every request, follows rotated certificates, asks once more with a fresh
-token after a 401, and turns every transport failure into `Unreachable`.
+The client and the watches depend only on the protocol `Transport`, so another HTTP library needs only one other class.
+`AioTransport` adds the credentials to every request, uses rotated certificates, repeats a request once with a fresh
+token after a 401, and raises `Unreachable` for every failure of the transport.
 """
 
 import asyncio
@@ -21,20 +21,21 @@ from slinky.kube.config import Access
 from slinky.kube.errors import DeadlineExceeded, Unreachable
 from slinky.kube.tls import Pem, ReloadedOnChange, client_context
 
-# A wake-up of the process costs several times what an event costs. Small chunks that follow one another within BUSY
-# seconds are let gather for GATHER seconds, and longer, up to LONGEST, as long as more than DENSE bytes a second come;
-# a lone event is never held up, a bulk transfer neither.
-BUSY = 0.005
-GATHER = 0.01
-LONGEST = 0.05
-DENSE = 2**20
-BULK = 2**18
+# Waking up the process costs several times as much CPU as handling one event. So small chunks of a watch that follow
+# each other within BUSY_GAP seconds are read in batches: reading pauses for MIN_BATCH_DELAY seconds, and for up to
+# MAX_BATCH_DELAY while more than DENSE_BYTES_PER_SECOND arrive. A single event and a chunk of at least BULK_BYTES are
+# never delayed.
+BUSY_GAP = 0.005
+MIN_BATCH_DELAY = 0.01
+MAX_BATCH_DELAY = 0.05
+DENSE_BYTES_PER_SECOND = 2**20
+BULK_BYTES = 2**18
 
 _NO_HEADERS: Mapping[str, str] = {}
 
 
 class HttpResponse(NamedTuple):
-    """A whole HTTP answer."""
+    """A complete HTTP response."""
 
     status: int
     headers: Mapping[str, str]
@@ -42,20 +43,20 @@ class HttpResponse(NamedTuple):
 
 
 class Stream(Protocol):
-    """An answer whose body arrives over time."""
+    """A response whose body arrives over time."""
 
     status: int
     headers: Mapping[str, str]
 
     async def read(self) -> bytes:
-        """The rest of the body."""
+        """Read the rest of the body."""
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives; ends when the server ends it, raises `Unreachable` when it is cut."""
+        """The chunks of the body as they arrive; `Unreachable` if the connection breaks before the end."""
 
 
 class Transport(Protocol):
-    """Carries requests to one server."""
+    """Sends requests to one server."""
 
     async def request(
         self,
@@ -66,33 +67,33 @@ class Transport(Protocol):
         headers: Mapping[str, str] = _NO_HEADERS,
         deadline: float,
     ) -> HttpResponse:
-        """Send one request and read the whole answer, or raise `Unreachable`."""
+        """Send one request and read the whole response; `Unreachable` if that fails."""
 
     def stream(
         self, path: str, *, headers: Mapping[str, str] = _NO_HEADERS, deadline: float, idle: float
     ) -> AbstractAsyncContextManager[Stream]:
-        """GET `path`: an answer within `deadline`, then never `idle` seconds of silence."""
+        """GET `path`; `Unreachable` if no response starts within `deadline`, or no byte arrives for `idle` seconds."""
 
     async def close(self) -> None:
-        """Give back every connection."""
+        """Close all connections."""
 
 
 class AioTransport:
-    """The transport on aiohttp."""
+    """The transport that uses aiohttp."""
 
-    def __init__(self, access: Access, *, parallel: int = 64) -> None:
+    def __init__(self, access: Access, *, max_parallel: int = 64) -> None:
         self._access = access
-        self._trust: ReloadedOnChange[ssl.SSLContext] = client_context(
+        self._ssl_context: ReloadedOnChange[ssl.SSLContext] = client_context(
             access.ca, access.certificate, access.key, insecure=access.insecure
         )
         self._pair: tuple[Pem, Pem] | None = None
-        # Watches hold a connection each, for ever: the limit is on requests, never on connections.
-        self._turn = asyncio.Semaphore(parallel)
+        # Each watch occupies a connection permanently, so the limit applies to requests and not to connections.
+        self._slots = asyncio.Semaphore(max_parallel)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0),
             headers={"User-Agent": f"slinky/{slinky.__version__}", "Accept-Encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=BULK,
+            read_bufsize=BULK_BYTES,
             trust_env=False,
         )
 
@@ -105,26 +106,26 @@ class AioTransport:
         headers: Mapping[str, str] = _NO_HEADERS,
         deadline: float,
     ) -> HttpResponse:
-        """Send one request and read the whole answer, or raise `Unreachable`."""
+        """Send one request and read the whole response; `Unreachable` if that fails."""
         limits = aiohttp.ClientTimeout(total=deadline)
-        async with self._turn, self._answered(method, path, headers, limits, body) as response:
+        async with self._slots, self._response(method, path, headers, limits, body) as response:
             return HttpResponse(response.status, response.headers, await response.read())
 
     @contextlib.asynccontextmanager
     async def stream(
         self, path: str, *, headers: Mapping[str, str] = _NO_HEADERS, deadline: float, idle: float
     ) -> AsyncIterator[Stream]:
-        """GET `path`: an answer within `deadline`, then never `idle` seconds of silence."""
+        """GET `path`; `Unreachable` if no response starts within `deadline`, or no byte arrives for `idle` seconds."""
         limits = aiohttp.ClientTimeout(total=None, sock_connect=deadline, sock_read=idle)
-        async with self._answered("GET", path, headers, limits) as response:
+        async with self._response("GET", path, headers, limits) as response:
             yield _AioStream(response)
 
     async def close(self) -> None:
-        """Give back every connection."""
+        """Close all connections."""
         await self._session.close()
 
     @contextlib.asynccontextmanager
-    async def _answered(
+    async def _response(
         self,
         method: str,
         path: str,
@@ -132,18 +133,17 @@ class AioTransport:
         limits: aiohttp.ClientTimeout,
         body: bytes | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        with _translated(f"{method} {path}"):
+        with _translate_errors(f"{method} {path}"):
             response = await self._send(method, path, headers, limits, body)
             if response.status == 401:
-                # Tokens rotate: what was good a second ago may need one more look at its source.
+                # The token may have been rotated: read it again, once.
                 response.release()
-                self._access.tokens.refuse()
+                self._access.tokens.invalidate()
                 response = await self._send(method, path, headers, limits, body)
             try:
                 yield response
             finally:
-                # A body that was not read to its end closes its connection: no leftovers for the next
-                # request.
+                # A connection with an unread body cannot be used again.
                 if response.content.is_eof():
                     response.release()
                 else:
@@ -165,16 +165,16 @@ class AioTransport:
             data=body,
             headers=headers,
             timeout=limits,
-            ssl=self._context(),
+            ssl=self._current_ssl_context(),
             server_hostname=self._access.server_name,
             allow_redirects=False,
         )
 
-    def _context(self) -> ssl.SSLContext:
+    def _current_ssl_context(self) -> ssl.SSLContext:
         if (pair := self._access.tokens.certificate()) != self._pair and pair is not None:
             self._pair = pair
-            self._trust = client_context(self._access.ca, *pair, insecure=self._access.insecure)
-        return self._trust.get()
+            self._ssl_context = client_context(self._access.ca, *pair, insecure=self._access.insecure)
+        return self._ssl_context.get()
 
 
 class _AioStream:
@@ -188,20 +188,20 @@ class _AioStream:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         content, clock = self._response.content, asyncio.get_running_loop().time
-        last, pause = float("-inf"), 0.0
+        last_read, delay = float("-inf"), 0.0
         while chunk := await content.readany():
             yield chunk
-            pause = next_batch_delay(pause, clock() - last, len(chunk))
-            if pause and len(chunk) < BULK:
-                await self._gather(pause)
-            last = clock()
+            delay = next_batch_delay(delay, clock() - last_read, len(chunk))
+            if delay and len(chunk) < BULK_BYTES:
+                await self._pause_reading(delay)
+            last_read = clock()
 
-    async def _gather(self, seconds: float) -> None:
-        """Leave a busy stream to the kernel for a moment: one wake-up for many events, not one for each."""
+    async def _pause_reading(self, seconds: float) -> None:
+        """Let the kernel collect the bytes of a busy stream, so that many events cost one wake-up."""
         connection = self._response.connection
         socket = connection.transport if connection is not None else None
         if socket is None or socket.is_closing():
-            return  # the answer has ended; what remains is in our own buffer
+            return  # the response has ended; its remaining bytes are in the buffer already
         socket.pause_reading()
         try:
             await asyncio.sleep(seconds)
@@ -210,18 +210,19 @@ class _AioStream:
                 socket.resume_reading()
 
 
-def next_batch_delay(before: float, gap: float, size: int) -> float:
-    """For how long to let a stream gather that brought so many bytes, so many seconds after it gathered `before`."""
-    if gap >= BUSY:
+def next_batch_delay(previous: float, gap: float, size: int) -> float:
+    """Seconds to pause reading a stream that delivered `size` bytes `gap` seconds after its `previous` pause."""
+    if gap >= BUSY_GAP:
         return 0.0
-    return min(max(GATHER, before * 2 if size >= DENSE * before else before / 2), LONGEST)
+    delay = previous * 2 if size >= DENSE_BYTES_PER_SECOND * previous else previous / 2
+    return min(max(MIN_BATCH_DELAY, delay), MAX_BATCH_DELAY)
 
 
 @contextlib.contextmanager
-def _translated(request: str) -> Iterator[None]:
+def _translate_errors(request: str) -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise DeadlineExceeded(f"{request}: no answer in time") from error
+        raise DeadlineExceeded(f"{request}: no response in time") from error
     except (aiohttp.ClientError, OSError) as error:
         raise Unreachable(f"{request}: {str(error) or type(error).__name__}") from error

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
-"""Partial views of the built-in kinds, and their descriptors.
+"""Partial views of the built-in kinds, and their resources.
 
-Each view holds what controllers commonly read; a program that needs another field defines its own view and
-uses `PODS.viewed_as(MyPod)` instead of widening these, because every field here costs memory in every cache.
+Each view has the fields that controllers commonly read. A program that needs another field defines its own view and
+uses `PODS.viewed_as(MyPod)`, because every field here costs memory in every cache.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ IntOrString = int | str
 
 
 class PodSpec(View, frozen=True):
-    """Where a pod should run and does run."""
+    """The scheduling fields of a pod."""
 
     node_name: str = ""
     scheduler_name: str = ""
@@ -27,7 +27,7 @@ class PodSpec(View, frozen=True):
 
 
 class ContainerStatus(View, frozen=True):
-    """How one container does."""
+    """The state of one container."""
 
     name: str
     ready: bool = False
@@ -36,7 +36,7 @@ class ContainerStatus(View, frozen=True):
 
 
 class PodStatus(View, frozen=True):
-    """How a pod does."""
+    """The status of a pod."""
 
     phase: str = ""
     reason: str = ""
@@ -56,17 +56,17 @@ class Pod(Object, frozen=True):
 
     @property
     def ready(self) -> bool:
-        """Its Ready condition is true."""
+        """Whether the Ready condition is true."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
     @property
     def finished(self) -> bool:
-        """Its containers have ended for good."""
+        """Whether all containers have terminated and will not restart."""
         return self.status.phase in {"Succeeded", "Failed"}
 
 
 class Taint(View, frozen=True):
-    """Keeps pods off a node."""
+    """A taint of a node."""
 
     key: str
     effect: str
@@ -75,11 +75,10 @@ class Taint(View, frozen=True):
 
 
 class NodeSpec(View, frozen=True):
-    """What pods a node takes."""
+    """The scheduling fields of a node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
-    provider_id: str = msgspec.field(default="", name="providerID")
 
 
 class NodeAddress(View, frozen=True):
@@ -90,7 +89,7 @@ class NodeAddress(View, frozen=True):
 
 
 class NodeStatus(View, frozen=True):
-    """What a node has."""
+    """The resources, conditions and addresses of a node."""
 
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
@@ -106,7 +105,7 @@ class Node(Object, frozen=True):
 
     @property
     def ready(self) -> bool:
-        """Its kubelet reports in and is well."""
+        """Whether the Ready condition is true: the kubelet reports and is healthy."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
 
@@ -119,7 +118,7 @@ class ConfigMap(Object, frozen=True):
 
 
 class Secret(Object, frozen=True):
-    """A Secret; values are decoded from base64 and never printed."""
+    """A Secret; values are decoded from base64, and `repr` does not show them."""
 
     data: dict[str, bytes] = {}
     type: str = "Opaque"
@@ -140,7 +139,7 @@ class ServicePort(View, frozen=True):
 
 
 class ServiceSpec(View, frozen=True):
-    """Where a Service leads."""
+    """The addresses, ports and pods of a Service."""
 
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
     type: str = "ClusterIP"
@@ -155,13 +154,13 @@ class Service(Object, frozen=True):
 
 
 class ReplicaSpec(View, frozen=True):
-    """How many are wanted."""
+    """The desired number of replicas."""
 
     replicas: int = 1
 
 
 class ReplicaStatus(View, frozen=True):
-    """How many there are; shared by Deployment and StatefulSet."""
+    """The observed replicas of a Deployment or StatefulSet."""
 
     observed_generation: int = 0
     replicas: int = 0
@@ -188,7 +187,7 @@ class StatefulSet(Object, frozen=True):
 
 
 class BatchJobSpec(View, frozen=True):
-    """What a batch job wants."""
+    """The desired state of a batch job."""
 
     parallelism: int = 1
     completions: int | None = None
@@ -196,7 +195,7 @@ class BatchJobSpec(View, frozen=True):
 
 
 class BatchJobStatus(View, frozen=True):
-    """How far a batch job is."""
+    """The progress of a batch job."""
 
     active: int = 0
     succeeded: int = 0
@@ -212,13 +211,13 @@ class BatchJob(Object, frozen=True):
 
 
 class ClaimStatus(View, frozen=True):
-    """Is the volume there."""
+    """The phase of a claim."""
 
     phase: str = ""
 
 
 class ClaimSpec(View, frozen=True):
-    """What volume is wanted."""
+    """The requested volume of a claim."""
 
     volume_name: str = ""
     storage_class_name: str | None = None
@@ -233,12 +232,10 @@ class PersistentVolumeClaim(Object, frozen=True):
 
 
 class LeaseSpec(View, frozen=True):
-    """Who holds a lease, and since when."""
+    """The holder of a lease and its duration."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
     lease_transitions: int | None = None
 
 
@@ -249,13 +246,13 @@ class Lease(Object, frozen=True):
 
 
 class ScaleSpec(View, frozen=True):
-    """How many are wanted."""
+    """The desired number of replicas."""
 
     replicas: int = 0
 
 
 class ScaleStatus(View, frozen=True):
-    """How many there are."""
+    """The observed number of replicas."""
 
     replicas: int = 0
     selector: str = ""
@@ -269,7 +266,7 @@ class Scale(Object, frozen=True):
 
 
 class Unstructured(msgspec.Struct, frozen=True, gc=True):
-    """An object kept whole, for tools; never for caches."""
+    """An object with all fields of spec, status and data, for tools; too large for caches."""
 
     metadata: ObjectMeta
     api_version: str = msgspec.field(default="", name="apiVersion")

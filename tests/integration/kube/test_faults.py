@@ -242,7 +242,7 @@ async def test_a_rotated_token_is_used_and_the_watch_continues(
 
     file = tmp_path / "token"
     file.write_text(await mint("one"))
-    access = Access(plane.url, BearerTokenFile(file, fresh=3600.0), ca=Pem(plane.ca))
+    access = Access(plane.url, BearerTokenFile(file, max_age=3600.0), ca=Pem(plane.ca))
     async with open_client(access) as robot, following(robot, namespace) as cache:
         file.write_text(await mint("two"))
         await client.delete(secrets, Key(namespace, "one"))

@@ -183,7 +183,7 @@ async def test_a_kind_that_is_installed_later_is_discovered(client: KubeClient, 
         looks += 1
         return "Late" if served.find(group, "Late") else ""
 
-    watching = asyncio.ensure_future(restart_on_new_kinds(client, new_kinds, every=0.05))
+    watching = asyncio.ensure_future(restart_on_new_kinds(client, new_kinds, interval=0.05))
     await eventually(lambda: looks > 2, "three reads of discovery")
     assert not watching.done()
     await establish(client, later, Resource(f"{group}/v1", "Late", "lates", Object))
@@ -256,7 +256,7 @@ class JumpingClock(SystemClock):
 
 
 async def test_two_candidates_with_wrong_clocks_elect_one_leader(client: KubeClient, namespace: str) -> None:
-    timing = LeaseTiming(duration=3.0, give_up=2.0, every=0.2)
+    timing = LeaseTiming(duration=3.0, give_up=2.0, interval=0.2)
     lease, leading, turns = Key(namespace, "lease"), set[str](), list[str]()
 
     async def candidate(name: str) -> None:

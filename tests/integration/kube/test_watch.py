@@ -107,7 +107,7 @@ async def test_a_converged_controller_writes_nothing(client: KubeClient, namespa
     for number in range(5):
         await client.create(CONFIG_MAPS, config_map(namespace, f"c-{number}"))
     election = Election(
-        client, Key(namespace, "lease"), "me", timing=LeaseTiming(duration=600.0, give_up=400.0, every=300.0)
+        client, Key(namespace, "lease"), "me", timing=LeaseTiming(duration=600.0, give_up=400.0, interval=300.0)
     )
     running = asyncio.ensure_future(runtime.run(lead=election.lead))
     try:

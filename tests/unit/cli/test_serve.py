@@ -75,7 +75,7 @@ def test_without_a_way_to_kubernetes_it_ends_with_a_sentence(
     monkeypatch.setattr(log, "setup_logging", lambda level: None)
     missing = tmp_path / "kubeconfig"
     assert run("operator", *QUIET, "--kubeconfig", str(missing)).exit_code == 1
-    assert f"no kubeconfig at {missing}; point KUBECONFIG at one" in said(caplog)
+    assert f"there is no kubeconfig at {missing}; set KUBECONFIG to the path of one" in said(caplog)
 
 
 def said(caplog: pytest.LogCaptureFixture) -> str:

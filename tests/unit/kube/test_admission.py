@@ -93,7 +93,7 @@ async def misread(asked: AdmissionRequest) -> AdmissionResponse:
 async def test_trouble_is_an_http_error_so_that_the_failure_policy_decides(
     handler: Any, body: bytes, query: str, status: int
 ) -> None:
-    assert (await ask(handler, body, query, most_bytes=1000))[0] == status
+    assert (await ask(handler, body, query, max_bytes=1000))[0] == status
 
 
 @pytest.mark.parametrize(("given", "expected"), [("5s", 4.5), (None, 9.0), ("300s", 9.0), ("junk", 9.0)])

@@ -13,7 +13,6 @@ from slinky.kube.conditions import (
     find_condition,
     is_condition_true,
     with_condition,
-    without_condition,
 )
 from slinky.kube.types import Condition
 
@@ -50,7 +49,7 @@ def test_a_condition_keeps_its_position() -> None:
     again = with_condition(both, "A", False, "z", generation=1, now=LATER)
     assert [(condition.type, condition.status) for condition in again] == [("A", "False"), ("B", "False")]
     assert not is_condition_true(again, "A")
-    assert find_condition(without_condition(again, "A"), "A") is None
+    assert find_condition(again, "C") is None
 
 
 def test_a_manifest_has_every_required_field() -> None:

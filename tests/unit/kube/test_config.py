@@ -107,7 +107,7 @@ async def test_a_rotated_token_file_is_read_again(tmp_path: Path) -> None:
     await clock.advance(11.0)
     assert await tokens.token() == "two"
     path.write_text("three")
-    tokens.refuse()
+    tokens.invalidate()
     assert await tokens.token() == "three"
 
 
@@ -147,7 +147,7 @@ async def test_a_program_is_asked_again_only_when_its_token_ends(tmp_path: Path)
     clock.jump(3600)
     assert await tokens.token() == "token-2"
     clock.jump(-3600)
-    tokens.refuse()
+    tokens.invalidate()
     assert await tokens.token() == "token-3"
 
 
@@ -156,8 +156,8 @@ async def test_a_program_is_asked_again_only_when_its_token_ends(tmp_path: Path)
     [
         ("raise SystemExit('no such account')", "no such account"),
         ("print('hello')", "did not print an ExecCredential"),
-        ('print(\'{"apiVersion": "x/v0", "status": {}}\')', "answered in x/v0"),
-        ("import time; time.sleep(60)", "gave no answer"),
+        ('print(\'{"apiVersion": "x/v0", "status": {}}\')', "printed x/v0"),
+        ("import time; time.sleep(60)", "did not end"),
     ],
 )
 async def test_a_program_that_fails_is_named(code: str, words: str) -> None:

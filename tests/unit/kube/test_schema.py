@@ -17,10 +17,8 @@ from slinky.kube.schema import (
     default,
     definition,
     described,
-    embedded,
     free_form,
     list_map,
-    nullable,
     openapi_format,
     rule,
     rules,
@@ -49,7 +47,6 @@ CASES: list[tuple[Any, dict[str, Any]]] = [
     (datetime, {"type": "string", "format": "date-time"}),
     (bytes, {"type": "string", "format": "byte"}),
     (str | None, {"type": "string"}),
-    (Annotated[str | None, nullable()], {"type": "string", "nullable": True}),
     (int | str, {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}),
     (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
     (Colour, {"type": "string", "enum": ["red"]}),
@@ -68,14 +65,6 @@ CASES: list[tuple[Any, dict[str, Any]]] = [
     (
         Annotated[dict[str, Any], free_form()],
         {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-    ),
-    (
-        Annotated[Any, embedded()],
-        {
-            "type": "object",
-            "x-kubernetes-embedded-resource": True,
-            "x-kubernetes-preserve-unknown-fields": True,
-        },
     ),
     (Any, {"x-kubernetes-preserve-unknown-fields": True}),
     (Annotated[str, described("What it is.")], {"type": "string", "description": "What it is."}),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """When events are let gather before the process is woken for them, and when they are not."""
 
-from slinky.kube.transport import BUSY, DENSE, GATHER, LONGEST, next_batch_delay
+from slinky.kube.transport import BUSY_GAP, DENSE_BYTES_PER_SECOND, MAX_BATCH_DELAY, MIN_BATCH_DELAY, next_batch_delay
 
 EVENT = 4096
 
@@ -19,21 +19,21 @@ def pauses(rate: float, begin: float = 0.0, turns: int = 20) -> list[float]:
 
 def test_a_lone_event_is_never_held_up() -> None:
     assert next_batch_delay(0.0, 1.0, EVENT) == 0.0
-    assert next_batch_delay(LONGEST, BUSY, EVENT) == 0.0
+    assert next_batch_delay(MAX_BATCH_DELAY, BUSY_GAP, EVENT) == 0.0
 
 
 def test_two_in_a_row_are_the_first_sign_of_a_crowd() -> None:
-    assert next_batch_delay(0.0, 0.001, EVENT) == GATHER
+    assert next_batch_delay(0.0, 0.001, EVENT) == MIN_BATCH_DELAY
 
 
 def test_a_crowd_is_read_in_ever_larger_heaps() -> None:
-    found = pauses(2 * DENSE / EVENT)
-    assert found[-1] == LONGEST
+    found = pauses(2 * DENSE_BYTES_PER_SECOND / EVENT)
+    assert found[-1] == MAX_BATCH_DELAY
     assert found == sorted(found)
 
 
 def test_a_trickle_after_a_crowd_is_soon_read_event_by_event_again() -> None:
-    found = pauses(60, begin=LONGEST)
-    assert found[0] < LONGEST
+    found = pauses(60, begin=MAX_BATCH_DELAY)
+    assert found[0] < MAX_BATCH_DELAY
     assert 0.0 in found
-    assert max(found[found.index(0.0) :]) <= GATHER
+    assert max(found[found.index(0.0) :]) <= MIN_BATCH_DELAY
