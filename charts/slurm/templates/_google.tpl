@@ -1,6 +1,6 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
 
-{{/* Fails for entries of vendor.google that name no enabled set: (list $ sets). */}}
+{{/* Fails if an entry of vendor.google does not name an enabled set of workers: (list $ sets). */}}
 {{- define "slurm.googleChecked" -}}
 {{- $root := index . 0 -}}{{- $sets := index . 1 -}}
 {{- range $type := list "a3mega" "a3ultra" -}}
@@ -12,7 +12,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* A set of workers with what its Google machine type needs, as JSON; a person's own words win: (list $ name set). */}}
+{{/* A set of workers with the settings of its Google machine type, as JSON; explicit values take precedence: (list $ name set). */}}
 {{- define "slurm.google" -}}
 {{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $set := index . 2 -}}
 {{- $facts := $root.Files.Get "files/google.yaml" | fromYaml -}}

@@ -24,7 +24,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
-{{/* The head of an object: (list $ apiVersion kind name). */}}
+{{/* apiVersion, kind and metadata of an object: (list $ apiVersion kind name). */}}
 {{- define "slurm.head" -}}
 {{- $root := index . 0 -}}
 apiVersion: {{ index . 1 }}
@@ -35,12 +35,12 @@ metadata:
   labels: {{- include "slurm.labels" $root | nindent 4 }}
 {{- end -}}
 
-{{/* The head of one of our kinds: (list $ kind name). */}}
+{{/* apiVersion, kind and metadata of one of our kinds: (list $ kind name). */}}
 {{- define "slurm.kind" -}}
 {{ include "slurm.head" (list (index . 0) "slinky.slurm.net/v1beta1" (index . 1) (index . 2)) }}
 {{- end -}}
 
-{{/* A string, or repository with digest or tag. */}}
+{{/* An image: a string, or a repository with a digest or tag. */}}
 {{- define "slurm.image" -}}
 {{- if kindIs "invalid" . -}}
 {{- fail "a container has no image: leave its `image` out to have the default one" -}}
@@ -53,7 +53,7 @@ metadata:
 {{- end -}}
 {{- end -}}
 
-{{/* A container: (list $ container fallback), where fallback has the image if it names none. */}}
+{{/* A container: (list $ container fallback); the image of fallback is used if the container has none. */}}
 {{- define "slurm.container" -}}
 {{- $root := index . 0 -}}{{- $container := default dict (index . 1) -}}
 {{- $image := default (index . 2).image $container.image -}}
@@ -79,8 +79,8 @@ metadata:
 {{- toYaml (dict "metadata" (default dict $part.metadata) "spec" $spec) -}}
 {{- end -}}
 
-{{/* Key=Value of a map, sorted, joined by the given text: (list map joint). Zero and false are values; null and what is
-     empty are none, since Slurm cannot read a key without a value. */}}
+{{/* The sorted Key=Value pairs of a map, joined by a separator: (list map separator). Zero and false are values; null
+     and empty values are skipped, because Slurm cannot parse a key without a value. */}}
 {{- define "slurm.settings" -}}
 {{- $found := list -}}
 {{- range $key, $value := default dict (index . 0) -}}
@@ -93,7 +93,7 @@ metadata:
 {{- join (index . 1) $found -}}
 {{- end -}}
 
-{{/* A value as a person writes it: Helm reads 1000000 as 1e+06, and NO as false. */}}
+{{/* A value as it was written: Helm parses 1000000 as 1e+06, and NO as false. */}}
 {{- define "slurm.scalar" -}}
 {{- if kindIs "invalid" . -}}
 {{- else if kindIs "bool" . -}}{{- ternary "YES" "NO" . -}}
@@ -126,7 +126,7 @@ name: {{ default (printf "%s-sssd-conf" (include "slurm.fullname" .)) $ref.name 
 key: {{ default "sssd.conf" $ref.key }}
 {{- end -}}
 
-{{/* The enabled entries of a map, each over its defaults, as JSON: (list entries defaults). */}}
+{{/* The enabled entries of a map, merged over the defaults, as JSON: (list entries defaults). */}}
 {{- define "slurm.entries" -}}
 {{- $found := dict -}}
 {{- $defaults := index . 1 -}}
@@ -137,7 +137,7 @@ key: {{ default "sssd.conf" $ref.key }}
 {{- include "slurm.pruned" $found -}}
 {{- end -}}
 
-{{/* A map without its nulls, as JSON: Helm takes away only those that have a default, and the API server takes none. */}}
+{{/* A map without nulls, as JSON: Helm removes only nulls that have a default, and the API server accepts none. */}}
 {{- define "slurm.pruned" -}}
 {{- $kept := dict -}}
 {{- range $key, $value := . -}}
