@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Two test processes, each with a control plane and a lab of its own; all tests of a file run in one process. Files start
-# in the order of the command line. tests/e2e/lab inspects the whole machine, so it runs without others beside it.
+# in the order of the command line. tests/e2e/machine inspects the whole machine, so it runs without others beside it.
 PARALLEL  := -n 2 --dist loadfile --no-loadscope-reorder
 DURATIONS := --durations=25 --durations-min=1
 # A unit test that takes a minute hangs; the limit of the other tests is in pyproject.toml, as is the coverage floor.
@@ -52,8 +52,8 @@ integration: setup ## Tests on a real API server and a real Slurm
 
 e2e: setup ## Tests on real nodes with real containers
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest $(DURATIONS) tests/e2e/lab
-	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge
+	$(BIN)/pytest $(DURATIONS) tests/e2e/machine
+	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/e2e/lab
 
 chart: setup ## Tests of the charts with the real helm
 	$(BIN)/slinky lab prepare
@@ -61,8 +61,8 @@ chart: setup ## Tests of the charts with the real helm
 
 test: check ## Set up everything and run every check; ends with the slowest tests
 	$(BIN)/slinky lab prepare
-	$(BIN)/pytest tests/e2e/lab
-	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/integration tests/chart
+	$(BIN)/pytest $(DURATIONS) tests/e2e/machine
+	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/e2e/lab tests/integration tests/chart
 
 format: setup ## Format the code
 	$(BIN)/ruff check --fix .

@@ -42,7 +42,7 @@ class Helm:
 
     def text(self, chart: str, values: str, release: str = "slurm", space: str = "slurm") -> str:
         """What `helm template` prints."""
-        done = self._run("template", release, str(CHARTS / chart), "--namespace", space, "--values", "-", given=values)
+        done = self._run("template", release, str(CHARTS / chart), "--namespace", space, "--values", "-", input=values)
         if done.returncode:
             raise Refused(done.stderr)
         return done.stdout
@@ -59,11 +59,11 @@ class Helm:
         done = self._run("lint", "--strict", str(CHARTS / chart))
         return done.stdout + done.stderr if done.returncode else ""
 
-    def _run(self, *words: str, given: str = "") -> "subprocess.CompletedProcess[str]":
+    def _run(self, *words: str, input: str = "") -> "subprocess.CompletedProcess[str]":
         homes = {f"HELM_{name}_HOME": str(self.home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
         return subprocess.run(
             [self.command, *words],
-            input=given,
+            input=input,
             env={**os.environ, **homes},
             text=True,
             capture_output=True,

@@ -18,7 +18,7 @@ GROUPS = ("jobset-crds.yaml", "lws-crds.yaml", "podgroup-crds.yaml")
 async def test_a_whole_cluster_takes_less_than_forty_lines(kubectl: Kubectl, helm: Helm, space: str) -> None:
     assert len(VALUES.read_text().splitlines()) < 40
     objects = helm.render("slurm", yaml.safe_load(VALUES.read_text()), space=space)
-    done = kubectl("apply", "--server-side", "--validate=strict", "-f", "-", given=yaml.safe_dump_all(objects))
+    done = kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=yaml.safe_dump_all(objects))
     assert done.returncode == 0, done.stderr
     assert "PartitionName=all Nodes=ALL" in one(objects, "Controller")["spec"]["extraConf"]
 

@@ -45,7 +45,7 @@ def install(kubectl: Kubectl) -> Iterator[Install]:
 
     def apply(objects: Objects) -> None:
         called.update((item["kind"], item["metadata"]["name"]) for item in objects if "webhooks" in item)
-        done = kubectl("apply", "--server-side", "--validate=strict", "-f", "-", given=yaml.safe_dump_all(objects))
+        done = kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=yaml.safe_dump_all(objects))
         assert done.returncode == 0, done.stderr
 
     yield apply

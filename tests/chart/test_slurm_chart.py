@@ -62,7 +62,7 @@ async def test_the_api_server_takes_everything(
     kubectl: Kubectl, helm: Helm, space: str, values: dict[str, Any]
 ) -> None:
     text = yaml.safe_dump_all(helm.render("slurm", values, space=space))
-    done = kubectl("apply", "--server-side", "--validate=strict", "-n", space, "-f", "-", given=text)
+    done = kubectl("apply", "--server-side", "--validate=strict", "-n", space, "-f", "-", input=text)
     assert done.returncode == 0, done.stderr
 
 
@@ -205,7 +205,7 @@ async def test_workers_on_googles_machines_get_what_these_need(
     other = one(objects, "NodeSet", "slurm-worker-cpu")["spec"]
     assert "resources" not in other["slurmd"]
     done = kubectl(
-        "apply", "--server-side", "--validate=strict", "-n", space, "-f", "-", given=yaml.safe_dump_all(objects)
+        "apply", "--server-side", "--validate=strict", "-n", space, "-f", "-", input=yaml.safe_dump_all(objects)
     )
     assert done.returncode == 0, done.stderr
 

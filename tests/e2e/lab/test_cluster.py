@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab is a whole cluster: what a user expects of Kubernetes works on its real nodes."""
+"""What a user expects of Kubernetes works on the real nodes of a lab."""
 
 import json
 from typing import Any
 
 import pytest
+from tests.support.waiting import until
 
 from slinky.lab.errors import LabError
 from slinky.lab.lab import Lab
-from slinky.lab.machine.machine import until
 from slinky.lab.prepare.images import reference
 
 pytestmark = pytest.mark.lab
@@ -171,4 +171,4 @@ def test_the_api_server_comes_back_with_what_it_had(lab: Lab, namespace: str) ->
     lab.restart("control", "kube-apiserver")
     lab.wait_api()
     assert lab.kubectl("get", "configmap", "-n", namespace, "kept", "-o", "jsonpath={.data.a}") == "1"
-    until(lambda: all(lab.nodes().values()), "nodes to be ready", 60)
+    until(lambda: all(lab.nodes().values()), "ready nodes")

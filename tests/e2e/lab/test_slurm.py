@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Slurm beside Kubernetes is a whole Slurm: real daemons, real jobs, accounting, REST, external nodes."""
+"""The Slurm beside Kubernetes: real daemons, real jobs, accounting, REST, external nodes."""
 
 import json
 import urllib.request
 
 import pytest
+from tests.support.waiting import until
 
-from slinky.lab.machine.machine import until
 from slinky.lab.slurm.cluster import Beside
 
 pytestmark = pytest.mark.lab
@@ -15,19 +15,19 @@ pytestmark = pytest.mark.lab
 def rest(slurm: Beside, path: str) -> dict[str, object]:
     request = urllib.request.Request(f"{slurm.url}{path}", headers={"X-SLURM-USER-TOKEN": slurm.token()})  # noqa: S310
     with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - the lab's own address
-        answered: dict[str, object] = json.load(answer)
-        return answered
+        content: dict[str, object] = json.load(answer)
+        return content
 
 
-def test_a_batch_job_runs_and_accounting_knows_it(slurm: Beside) -> None:
+def test_accounting_has_a_batch_job(slurm: Beside) -> None:
     assert slurm.sbatch("echo job on $(hostname) as $(id -un)") == "job on ctl as alice\n"
-    recorded = slurm.exec("sacct", "-n", "-X", "-P", "-u", "alice", "-o", "State,Account").splitlines()
-    assert "COMPLETED|lab" in recorded
+    records = slurm.exec("sacct", "-n", "-X", "-P", "-u", "alice", "-o", "State,Account").splitlines()
+    assert "COMPLETED|lab" in records
 
 
 def test_a_parallel_step_crosses_hosts(slurm: Beside) -> None:
-    said = slurm.exec("srun", "-N2", "-l", "printenv", "SLURMD_NODENAME", user="alice")
-    assert sorted(said.split()) == ["0:", "1:", "c1", "c2"]
+    output = slurm.exec("srun", "-N2", "-l", "printenv", "SLURMD_NODENAME", user="alice")
+    assert sorted(output.split()) == ["0:", "1:", "c1", "c2"]
 
 
 def test_rest_answers_to_a_token_from_outside_the_machine(slurm: Beside) -> None:
@@ -45,12 +45,20 @@ def test_external_nodes_exist_without_a_daemon(slurm: Beside) -> None:
         slurm.remove_nodes("e[00001-00003]")
 
 
+def is_saved(slurm: Beside, job: str) -> bool:
+    """Whether slurmctld has saved its jobs since this job started; a kill loses what is younger than the last save."""
+    script = 'test /var/lib/slurm/ctld/job_state -nt "$1" && echo saved || true'
+    return "saved" in slurm.exec("sh", "-c", script, "sh", f"/tmp/began-{job}")
+
+
 @pytest.mark.parametrize("signal", [15, 9])
-def test_slurmctld_started_again_finds_its_jobs_alive(slurm: Beside, signal: int) -> None:
-    job = slurm.exec("sbatch", "--parsable", "--wrap=sleep 9", user="alice").strip()
-    until(lambda: "RUNNING" in slurm.exec("squeue", "-h", "-j", job, "-o", "%T"), "the job to run", 30)
-    slurm.exec("sleep", "5")  # a kill loses what is younger than the last save
+def test_a_restarted_slurmctld_has_its_running_jobs(slurm: Beside, signal: int) -> None:
+    script = "touch /tmp/began-$SLURM_JOB_ID; until [ -e /tmp/go-$SLURM_JOB_ID ]; do sleep 0.1; done"
+    job = slurm.exec("sbatch", "--parsable", f"--wrap={script}", user="alice").strip()
+    until(lambda: is_saved(slurm, job), "a saved state with the job")
     slurm.stop("slurmctld", signal)
     slurm.start("slurmctld")
+    until(lambda: "RUNNING" in slurm.exec("squeue", "-h", "-j", job, "-o", "%T"), "the job")
+    slurm.exec("touch", f"/tmp/go-{job}")
+    until(lambda: "COMPLETED" in slurm.exec("sacct", "-n", "-X", "-j", job, "-o", "State"), "the end of the job")
     slurm.wait_idle()
-    until(lambda: "COMPLETED" in slurm.exec("sacct", "-n", "-X", "-j", job, "-o", "State"), "the job to end", 60)

@@ -46,9 +46,10 @@ EXTRA_FILES = {
 
 #: Kinds whose finalizers keep a namespace, in the order in which they are freed.
 FINALIZED = ("nodesets", "restapis", "loginsets", "tokens", "controllers", "accountings")
-#: An annotation that means nothing to the operator.
-TOUCHED = "example.test/touched"
-NO_FINALIZERS = '{"metadata":{"finalizers":null}}'
+#: An annotation that means nothing to the operator, and that it does not copy to the objects it creates.
+TOUCHED = "kubectl.kubernetes.io/touched"
+MERGE_PATCH = "application/merge-patch+json"
+NO_FINALIZERS = b'{"metadata":{"finalizers":null}}'
 #: API groups of the kinds that tests read; all others are ours.
 GROUPS = {"secret": "api/v1", "configmap": "api/v1", "pod": "api/v1", "poddisruptionbudget": "apis/policy/v1"}
 OUR_GROUP = "apis/slinky.slurm.net/v1beta1"
@@ -300,8 +301,10 @@ def remove_namespace(lab: Lab, name: str) -> None:
     """Delete a namespace whose operator has ended: without it, finalizers are removed by hand."""
     lab.kubectl("delete", "namespace", name, "--wait=false", check=False)
     for kind in FINALIZED:
-        for item in lab.kubectl("-n", name, "get", kind, "-o", "name", check=False).split():
-            lab.kubectl("-n", name, "patch", item, "--type=merge", "-p", NO_FINALIZERS, check=False)
+        path = f"/{OUR_GROUP}/namespaces/{name}/{kind}"
+        for item in lab.api.get(path)["items"]:
+            with suppress(LabError):  # deleted meanwhile
+                lab.api.call("PATCH", f"{path}/{item['metadata']['name']}", NO_FINALIZERS, MERGE_PATCH)
 
 
 def restore_nodes(lab: Lab) -> None:

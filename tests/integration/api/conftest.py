@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real API server with our definitions installed, and a namespace per test."""
 
-import asyncio
 import secrets
 import subprocess
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from tests.support.waiting import eventually
 
 from slinky.api import crds
 from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Key, KubeClient, Unstructured, connect
@@ -32,18 +32,20 @@ async def installed(client: KubeClient) -> list[Unstructured]:
 
 
 async def established(client: KubeClient, name: str) -> Unstructured:
-    async with asyncio.timeout(30):
-        while True:
-            found = await client.get(WHOLE_DEFINITIONS, Key("", name))
-            said = {item["type"]: item["status"] for item in (found.status or {}).get("conditions") or ()}
-            if said.get("Established") == "True":
-                return found
-            await asyncio.sleep(0.1)
+    """A definition, once the API server serves it."""
+
+    async def find() -> Unstructured | None:
+        definition = await client.get(WHOLE_DEFINITIONS, Key("", name))
+        conditions = (definition.status or {}).get("conditions") or ()
+        statuses = {condition["type"]: condition["status"] for condition in conditions}
+        return definition if statuses.get("Established") == "True" else None
+
+    return await eventually(find, f"definition {name}")
 
 
 @pytest.fixture
 async def space(client: KubeClient, installed: list[Unstructured]) -> str:
-    """A namespace of its own for each test; the server is thrown away, so nobody cleans it up."""
+    """A namespace for each test; it is not deleted, because the API server ends with the session."""
     name = f"t-{secrets.token_hex(4)}"
     await client.create(NAMESPACES, {"metadata": {"name": name}})
     return name
@@ -51,8 +53,8 @@ async def space(client: KubeClient, installed: list[Unstructured]) -> str:
 
 @pytest.fixture(scope="session")
 def kubectl(plane: PlainPlane) -> Kubectl:
-    def call(*words: str, given: str | None = None) -> "subprocess.CompletedProcess[str]":
+    def call(*words: str, input: str | None = None) -> "subprocess.CompletedProcess[str]":
         argv = [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), *words]
-        return subprocess.run(argv, input=given, text=True, capture_output=True, timeout=60, check=False)
+        return subprocess.run(argv, input=input, text=True, capture_output=True, timeout=60, check=False)
 
     return call

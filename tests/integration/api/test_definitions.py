@@ -42,7 +42,7 @@ def test_the_printed_text_is_what_is_installed() -> None:
 
 
 def test_manifests_of_the_incumbent_apply_unchanged_and_no_field_is_dropped(kubectl: Kubectl, space: str) -> None:
-    done = kubectl("apply", "-n", space, "--validate=strict", "-f", "-", given=FAMILIAR)
+    done = kubectl("apply", "-n", space, "--validate=strict", "-f", "-", input=FAMILIAR)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("created") == 8
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that were stored under looser definitions live on under ours."""
+"""Objects that were stored under looser definitions stay readable and writable under ours."""
 
-import asyncio
 import copy
 from typing import Any
 
 from tests.integration.api.conftest import established
 from tests.integration.api.manifests import manifest
+from tests.support.waiting import eventually
 
 from slinky.api import CONTROLLERS, Controller, controller
 from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Key, KubeClient, Unreadable, Unstructured, connect
@@ -14,7 +14,7 @@ from slinky.lab.kubernetes.bare_plane import PlainPlane
 
 
 def loose() -> dict[str, Any]:
-    """A definition as the incumbent has it: nulls are stored, names may be empty, nothing is bounded."""
+    """A definition of slurm-operator: nulls are stored, names may be empty, nothing has a bound."""
     definition = copy.deepcopy(controller.DEFINITION)
     spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     spec["properties"]["configFileRefs"]["nullable"] = True
@@ -45,10 +45,12 @@ async def test_nulls_and_old_mistakes_neither_hide_an_object_nor_freeze_it(own_p
 
 
 async def readable(client: KubeClient, key: Key) -> Controller:
-    """The API server takes a moment to serve a changed definition."""
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                return await client.get(CONTROLLERS, key)
-            except Unreadable:
-                await asyncio.sleep(0.1)
+    """A Controller, once the API server serves the changed definition."""
+
+    async def find() -> Controller | None:
+        try:
+            return await client.get(CONTROLLERS, key)
+        except Unreadable:
+            return None
+
+    return await eventually(find, "a readable Controller")

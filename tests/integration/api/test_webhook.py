@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The webhook as the real API server meets it: over TLS, with certificates it keeps itself."""
+"""The webhook, called by a real API server over TLS, with certificates that the webhook manages."""
 
 import asyncio
 import secrets
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.integration.api.conftest import Kubectl
 from tests.integration.api.manifests import manifest
+from tests.support.waiting import eventually
 
 from slinky.api import CONTROLLERS, NODE_SETS
 from slinky.api.names import metadata
@@ -67,7 +68,7 @@ def configurations(port: int, name: str) -> tuple[dict[str, Any], dict[str, Any]
 
 @pytest.fixture(scope="module")
 async def served(client: KubeClient, installed: list[Unstructured]) -> AsyncIterator[WebhookSettings]:
-    """The webhook on loopback, known to the API server by its address."""
+    """The webhook on the loopback address, registered with the API server by URL."""
     port, name = free_port(), f"hook-{secrets.token_hex(3)}"
     await client.create(NAMESPACES, {"metadata": {"name": HOME}})
     validating, mutating = configurations(port, name)
@@ -86,20 +87,16 @@ async def served(client: KubeClient, installed: list[Unstructured]) -> AsyncIter
 async def watched(client: KubeClient, served: WebhookSettings) -> str:
     name = f"t-{secrets.token_hex(4)}"
     await client.create(NAMESPACES, {"metadata": {"name": name, "labels": WATCHED}})
-    await _trusted(client, name)
+
+    async def is_called() -> bool:
+        try:
+            await client.create(NODE_SETS, manifest("NodeSet", name, extraConf="oops"), dry_run=True)
+        except ApiError as error:
+            return "is not Key=Value" in str(error)
+        return False
+
+    await eventually(is_called, "a call of the webhook, which the API server learns of with a delay")
     return name
-
-
-async def _trusted(client: KubeClient, space: str) -> None:
-    """The API server takes a moment to learn of a configuration."""
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                await client.create(NODE_SETS, manifest("NodeSet", space, extraConf="oops"), dry_run=True)
-            except ApiError as error:
-                if "is not Key=Value" in str(error):
-                    return
-            await asyncio.sleep(0.1)
 
 
 async def test_a_refusal_names_the_field(client: KubeClient, watched: str) -> None:
@@ -161,21 +158,21 @@ async def test_a_worker_has_its_topology_from_the_moment_it_is_bound(client: Kub
     assert metadata.TOPOLOGY not in other.metadata.annotations
 
 
-async def test_two_keepers_agree_on_one_certificate(
+async def test_two_replicas_agree_on_one_certificate(
     client: KubeClient, served: WebhookSettings, tmp_path: Path
 ) -> None:
     secret, clock = Key(HOME, f"c-{secrets.token_hex(3)}"), ManualClock()
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in folders:
         folder.mkdir()
-    keepers = [WebhookCertificates(client, secret, folder, ("h",), "nothing", clock) for folder in folders]
-    await asyncio.gather(*(keeper.renew() for keeper in keepers))
-    texts = {keeper.certificate.read_text() for keeper in keepers}
+    certificates = [WebhookCertificates(client, secret, folder, ("h",), "nothing", clock) for folder in folders]
+    await asyncio.gather(*(certificate.renew() for certificate in certificates))
+    texts = {replica.certificate.read_text() for replica in certificates}
     assert len(texts) == 1
     stored = await client.get(SECRETS, secret)
     assert stored.data["tls.crt"].decode() in texts
     version = stored.metadata.resource_version
-    await keepers[0].renew()
+    await certificates[0].renew()
     assert (await client.get(SECRETS, secret)).metadata.resource_version == version
 
 
@@ -183,19 +180,24 @@ async def test_a_renewed_certificate_is_served_without_a_restart(
     client: KubeClient, served: WebhookSettings, tmp_path: Path
 ) -> None:
     clock = ManualClock()
-    keeper = WebhookCertificates(
+    certificate = WebhookCertificates(
         client, Key(HOME, f"c-{secrets.token_hex(3)}"), tmp_path, ("127.0.0.1",), "nothing", clock
     )
-    await keeper.renew()
+    await certificate.renew()
     async with serve(
-        application({}), keeper.certificate, keeper.private_key, host="127.0.0.1", port=0, reload_interval=0.05
+        application({}),
+        certificate.certificate,
+        certificate.private_key,
+        host="127.0.0.1",
+        port=0,
+        reload_interval=0.05,
     ) as port:
         first = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
         await clock.advance(70 * 86400)
-        await keeper.renew()
-        for _ in range(200):
+        await certificate.renew()
+
+        async def is_served() -> bool:
             now = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
-            if now != first:
-                break
-            await asyncio.sleep(0.05)
-        assert now == keeper.certificate.read_text()
+            return now != first and now == certificate.certificate.read_text()
+
+        await eventually(is_served, "the renewed certificate")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values as people have them who come from slurm-operator and slurm-bridge 1.2 and 1.3.
+"""The values of the charts of slurm-operator and slurm-bridge 1.2 and 1.3.
 
-Each value that is documented there, with a content of its own where it may have one.
+Every documented value is set, to something other than its default where possible.
 """
 
 OPERATOR = """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who comes from slurm-operator and slurm-bridge brings values and releases along; both go on working."""
+"""Values and releases of the charts of slurm-operator and slurm-bridge work with our charts."""
 
 import base64
 import secrets
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.chart import familiar
+from tests.chart import incumbent_values
 from tests.chart.helm import Helm, Objects, Refused, one
 from tests.integration.api.conftest import Kubectl
 
@@ -19,16 +19,16 @@ from slinky.bridge.config import DeviceProfile
 from slinky.kube import SECRETS, Key, KubeClient
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 
-#: Kinds that the API server of the tests does not have.
-FOREIGN = ("cert-manager.io/v1",)
+#: API groups that the API server of the tests does not serve.
+UNSERVED = ("cert-manager.io/v1",)
 
 
-def taken(kubectl: Kubectl, objects: Objects, space: str) -> None:
-    """The API server takes everything, for a look."""
-    ours = [item for item in objects if item["apiVersion"] not in FOREIGN]
+def dry_run(kubectl: Kubectl, objects: Objects, space: str) -> None:
+    """Require that the API server accepts all objects, without storing them."""
+    ours = [item for item in objects if item["apiVersion"] not in UNSERVED]
     text = yaml.safe_dump_all(ours)
     done = kubectl(
-        "apply", "--server-side", "--validate=strict", "--dry-run=server", "-n", space, "-f", "-", given=text
+        "apply", "--server-side", "--validate=strict", "--dry-run=server", "-n", space, "-f", "-", input=text
     )
     assert done.returncode == 0, done.stderr
 
@@ -39,10 +39,10 @@ def process(objects: Objects, name: str) -> dict[str, Any]:
 
 
 async def test_every_value_of_the_operators_chart(kubectl: Kubectl, helm: Helm, space: str) -> None:
-    values = yaml.safe_load(familiar.OPERATOR)
+    values = yaml.safe_load(incumbent_values.OPERATOR)
     values["operator"]["namespaces"] = values["webhook"]["namespaces"] = space
     objects = helm.render("slurm-operator", values, "slurm-operator", space)
-    taken(kubectl, objects, space)
+    dry_run(kubectl, objects, space)
     operator, webhook = process(objects, "slurm-operator"), process(objects, "slurm-operator-webhook")
     assert operator["image"] == f"registry.example/slinky:{__version__}"
     assert webhook["image"].startswith("registry.example/slinky@sha256:")
@@ -55,7 +55,7 @@ async def test_every_value_of_the_operators_chart(kubectl: Kubectl, helm: Helm, 
         assert (entry["failurePolicy"], entry["matchPolicy"]) == ("Ignore", "Exact")
 
 
-def test_null_takes_back_to_what_the_process_does_by_itself(helm: Helm) -> None:
+def test_null_means_the_default_of_the_process(helm: Helm) -> None:
     none = dict.fromkeys(("healthPort", "metricsPort", "logLevel", "nodesetWorkers", "pdb", "resources"))
     objects = helm.render("slurm-operator", {"operator": none, "webhook": {"serverPort": None}}, "slurm-operator")
     flags = {flag.partition("=")[0]: flag.partition("=")[2] for flag in process(objects, "slurm-operator")["args"]}
@@ -64,15 +64,15 @@ def test_null_takes_back_to_what_the_process_does_by_itself(helm: Helm) -> None:
     assert "--server-addr=:9443" in process(objects, "slurm-operator-webhook")["args"]
 
 
-def test_one_replica_of_others_is_two_here_and_they_elect(helm: Helm) -> None:
+def test_the_default_of_one_replica_becomes_two_with_leader_election(helm: Helm) -> None:
     objects = helm.render("slurm-operator", {"operator": {"leaderElection": False}}, "slurm-operator")
     assert one(objects, "Deployment", "slurm-operator")["spec"]["replicas"] == 2
     assert "--leader-elect" in process(objects, "slurm-operator")["args"]
 
 
 async def test_every_value_of_the_clusters_chart(kubectl: Kubectl, helm: Helm, space: str) -> None:
-    objects = helm.render("slurm", yaml.safe_load(familiar.CLUSTER), space=space)
-    taken(kubectl, objects, space)
+    objects = helm.render("slurm", yaml.safe_load(incumbent_values.CLUSTER), space=space)
+    dry_run(kubectl, objects, space)
     spec = one(objects, "Controller")["spec"]
     assert spec["slurmKeyRef"] == {"name": "my-slurm-key", "key": "my.key"}
     assert one(objects, "Secret", "my-slurm-key")["metadata"]["annotations"] == {
@@ -92,7 +92,7 @@ async def test_every_value_of_the_clusters_chart(kubectl: Kubectl, helm: Helm, s
     assert "prolog-90-dcgm.sh" in one(objects, "ConfigMap", "slurm-prolog-scripts")["data"]
 
 
-def test_sections_that_somebody_has_left_empty_are_switched_off(helm: Helm) -> None:
+def test_empty_sections_are_switched_off(helm: Helm) -> None:
     empty = (
         "priorityClass",
         "slurmKey",
@@ -111,8 +111,8 @@ def test_sections_that_somebody_has_left_empty_are_switched_off(helm: Helm) -> N
 
 
 async def test_every_value_of_the_bridges_chart(kubectl: Kubectl, helm: Helm, space: str) -> None:
-    objects = helm.render("slurm-bridge", yaml.safe_load(familiar.BRIDGE), "slurm-bridge", space)
-    taken(kubectl, objects, space)
+    objects = helm.render("slurm-bridge", yaml.safe_load(incumbent_values.BRIDGE), "slurm-bridge", space)
+    dry_run(kubectl, objects, space)
     settings, unknown = config.parse(one(objects, "ConfigMap")["data"]["config.yaml"])
     assert not unknown
     assert settings.device_profiles[1] == DeviceProfile(driver="dra.net", gres="nic", type="rdma")
@@ -124,7 +124,7 @@ async def test_every_value_of_the_bridges_chart(kubectl: Kubectl, helm: Helm, sp
 @pytest.mark.parametrize("none", [[], None], ids=str)
 async def test_a_bridge_that_manages_no_namespace(kubectl: Kubectl, helm: Helm, space: str, none: Any) -> None:
     objects = helm.render("slurm-bridge", {"admission": {"managedNamespaces": none}}, "slurm-bridge", space)
-    taken(kubectl, objects, space)
+    dry_run(kubectl, objects, space)
     assert [hook["name"] for hook in one(objects, "MutatingWebhookConfiguration")["webhooks"]] == [
         "named.pods.slinky.slurm.net"
     ]
@@ -152,9 +152,9 @@ Before = Callable[..., None]
 def before(
     request: pytest.FixtureRequest, plane: PlainPlane, kubectl: Kubectl, helm: Helm, tmp_path: Path
 ) -> Iterator[Before]:
-    """Installs a release of a chart as others have it: the parts that an upgrade could stumble over.
+    """Installs a release with the objects of another chart that could break an upgrade to ours.
 
-    What it has the API server call once it is ours is taken back after the test, for nobody answers.
+    Webhook configurations that the upgrade adds are deleted after the test, because no webhook runs.
     """
     releases: list[str] = []
 
@@ -176,13 +176,13 @@ def before(
     ("chart", "first", "second"),
     [("slurm-operator", "", "webhook"), ("slurm-bridge", "scheduler", "admission")],
 )
-async def test_a_release_of_others_is_upgraded_in_place(
+async def test_a_release_of_another_chart_is_upgraded_in_place(
     plane: PlainPlane, kubectl: Kubectl, helm: Helm, space: str, before: Before, chart: str, first: str, second: str
 ) -> None:
     release = f"{chart}-{secrets.token_hex(3)}"
     parts = [f"-{part}" if part else "" for part in (first, second)]
     before(chart, release, space, *(deployment(f"{release}{part}", f"{chart}{part}") for part in parts))
-    # What cert-manager has made is nobody's to take.
+    # Secrets that cert-manager has created are not ours.
     kubectl("create", "secret", "generic", "slurm-operator-webhook-ca", "-n", space)
     words = ("--set", "certManager.secretName=slurm-operator-webhook-tls") if chart == "slurm-operator" else ()
     helm.into(plane.kubeconfig, "upgrade", chart, *words, release=release, space=space)
@@ -191,7 +191,7 @@ async def test_a_release_of_others_is_upgraded_in_place(
     assert set(found.stdout.split()) == {f"localhost/slinky/slinky:{__version__}"}
 
 
-async def test_keys_of_others_survive_the_upgrade_of_a_cluster(
+async def test_the_keys_of_another_chart_survive_the_upgrade_of_a_cluster(
     client: KubeClient, plane: PlainPlane, kubectl: Kubectl, helm: Helm, space: str, before: Before
 ) -> None:
     names = {"slurm-auth-slurm": "slurm.key", "slurm-auth-jwt": "jwt.key"}
