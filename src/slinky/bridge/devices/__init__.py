@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices: what nodes have (`supply`), what pods want (`wants`), who gets which (`grant`), what is told (`claim`)."""
+"""Devices of DRA drivers: what nodes have (`inventory`), what pods request (`requests`, `demand`), which devices of an
+allocation each request gets (`allocation`), and the resource claims that record it (`claims`).
+"""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices of a grant go to which request of a pod. Pure.
+"""Which of the devices that Slurm allocated to a job each request of a pod gets. Pure.
 
-Slurm grants devices of a node to a job by type and index, and cores by bitmap; a pod's requests take theirs from
-these, in order, and never one that somebody else holds. A job that owns the whole node has more than its pods ask
-for: the rest stays free.
+Slurm allocates devices of a node to a job by type and index, and cores by bitmap. The requests of a pod take devices
+from these in order, and never a device that another claim has. A job with a whole node has more devices than its pods
+request; the rest stays free.
 """
 
 import uuid
@@ -12,180 +12,194 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slinky.bridge.devices import cores
-from slinky.bridge.devices import inventory as supply
 from slinky.bridge.devices.classes import Unclaimable
 from slinky.bridge.devices.cores import Core, CpuTopology, DeviceId
-from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
+from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind, format_gres, gres_differs, parse_gres
 from slinky.bridge.devices.requests import ClassRequest
 from slinky.slurm import NodeResources
 
-#: A claim has no room for more devices.
+#: Limit of Kubernetes on the devices of a claim.
 CLAIM_DEVICES_MAX = 32
-#: How the CPU driver wants to be told which CPUs of a group are meant.
+#: Version of the CPU driver's configuration that names the CPUs of a group.
 CPU_CONFIG_VERSION = "v1alpha1"
 
-IsTaken = Callable[[DeviceId], bool]
+IsInUse = Callable[[DeviceId], bool]
 
 
 class DevicesInUse(Exception):  # noqa: N818 -- a reason to wait
-    """Granted devices are still somebody else's."""
+    """Another claim still has devices that Slurm allocated to the job."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MappedRequest:
-    """A request, and what it means to Slurm."""
+    """A request and the GRES that the job requested for it."""
 
-    ask: ClassRequest
+    request: ClassRequest
     kind: GresKind
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DeviceGrant:
-    """What Slurm gave to a job on one node."""
+    """The devices and cores that Slurm allocated to a job on one node."""
 
     devices: Mapping[GresKind, Sequence[DeviceId]] = field(default_factory=dict)
     cores: Sequence[Core] = ()
     topology: CpuTopology | None = None
 
-    def of(self, kind: GresKind) -> list[DeviceId]:
-        """The devices of a kind; of every type where none is named."""
-        return [at for own, found in self.devices.items() if kind in (own, GresKind(own.gres)) for at in found]
+    @property
+    def is_grouped(self) -> bool:
+        """Whether the CPU driver of the node offers groups of CPUs."""
+        return self.topology is not None and self.topology.grouped
 
-    def keys(self) -> set[DeviceId]:
-        """Everything that was given, as the index of claims knows it."""
-        known = self.topology
-        cpus = {known.key(cpu) for core in self.cores for cpu in core} if known else set()
-        return cpus | {at for found in self.devices.values() for at in found}
+    def devices_of(self, kind: GresKind) -> list[DeviceId]:
+        """The devices of a kind; a kind without a type includes all types."""
+        return [
+            device for own, devices in self.devices.items() if kind in (own, GresKind(own.gres)) for device in devices
+        ]
+
+    def device_ids(self) -> set[DeviceId]:
+        """The ids of all devices and CPUs, as in the index of claims."""
+        topology = self.topology
+        cpus = {topology.cpu_id(cpu) for core in self.cores for cpu in core} if topology else set()
+        return cpus | {device for devices in self.devices.values() for device in devices}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RequestAllocation:
-    """What one request gets: devices, or CPUs of devices."""
+    """The devices of one request; for CPUs, the device of each CPU and the CPUs."""
 
     request: str
     devices: Sequence[DeviceId] = ()
     cpus: Sequence[int] = ()
 
 
-def read_grant(resources: NodeResources, inventory: DeviceInventory, told: str = "") -> DeviceGrant:
-    """The devices and cores of a node that Slurm gave to a job; `told` are the node's devices as Slurm has them.
+def read_grant(resources: NodeResources, inventory: DeviceInventory, host_gres: str = "") -> DeviceGrant:
+    """The devices and cores that Slurm allocated to a job on a node; `host_gres` are the devices of the host in Slurm.
 
-    Raises `Unclaimable` if Slurm does not tell which.
+    Raises `Unclaimable` if Slurm and the node have different devices, or if Slurm does not list the indexes.
     """
-    found: dict[GresKind, list[DeviceId]] = {}
-    there = supply.parse_gres(told) or inventory.gres
+    devices: dict[GresKind, list[DeviceId]] = {}
+    slurm_counts = parse_gres(host_gres) or inventory.gres
     for gres in resources.gres:
-        indexed = inventory.indexed(kind for kind in there if kind.gres == gres.name)
+        indexed = inventory.by_slurm_index(kind for kind in slurm_counts if kind.gres == gres.name)
         if not gres.count or all(kind.gres != gres.name for kind in inventory.gres):
             continue
-        if supply.gres_differs(there, inventory, gres.name):
+        if gres_differs(slurm_counts, inventory, gres.name):
             raise Unclaimable(
-                f"Slurm has {told} on {resources.node} where its drivers offer {supply.format_gres(inventory)}"
+                f"Slurm has {host_gres} on {resources.node}, but the drivers of the node offer {format_gres(inventory)}"
             )
         indexes = cores.parse_ranges(gres.index or "")
         if not indexes:
-            raise Unclaimable(f"Slurm granted {gres.count} of {gres.name}:{gres.type} without saying which")
+            raise Unclaimable(f"Slurm allocated {gres.count} of {gres.name}:{gres.type} without their indexes")
         for index in indexes:
             if index >= len(indexed):
-                raise Unclaimable(f"Slurm granted a {gres.name} that node {resources.node} does not have")
-            kind, item = indexed[index]
-            found.setdefault(kind, []).append(item.at)
-    return DeviceGrant(found, _cores(resources, inventory.cores), inventory.cores)
+                raise Unclaimable(f"Slurm allocated {gres.name} {index}, which node {resources.node} does not have")
+            kind, device = indexed[index]
+            devices.setdefault(kind, []).append(device.id)
+    return DeviceGrant(devices, _allocated_cores(resources, inventory.cpus), inventory.cpus)
 
 
-def _cores(resources: NodeResources, known: CpuTopology | None) -> list[Core]:
-    if known is None:
+def _allocated_cores(resources: NodeResources, topology: CpuTopology | None) -> list[Core]:
+    if topology is None:
         return []
-    there = resources.sockets_per_node * resources.cores_per_socket
-    chosen = cores.parse_bitmap(resources.core_bitmap)
-    if there > len(known.cores) or any(bit >= len(known.cores) for bit in chosen):
+    slurm_cores = resources.sockets_per_node * resources.cores_per_socket
+    bits = cores.parse_bitmap(resources.core_bitmap)
+    if slurm_cores > len(topology.cores) or any(bit >= len(topology.cores) for bit in bits):
         raise Unclaimable(
-            f"Slurm has {there} cores on {resources.node} where the CPU driver offers {len(known.cores)}: "
-            "they cannot be told from each other"
+            f"Slurm has {slurm_cores} cores on {resources.node}, but the CPU driver offers {len(topology.cores)}, "
+            "so Slurm's cores cannot be mapped to CPUs"
         )
-    return [known.cores[bit] for bit in chosen]
+    return [topology.cores[bit] for bit in bits]
 
 
-def allocate_requests(needs: Sequence[MappedRequest], given: DeviceGrant, taken: IsTaken) -> list[RequestAllocation]:
-    """What each request gets. Raises `Held` if enough was granted but some is still taken, else `Unclaimable`."""
-    found: list[RequestAllocation] = []
-    used: set[DeviceId] = set()
-    spent: set[Core] = set()
-    for need in needs:
-        if need.kind == CPUS:
-            share = _cpus(need.ask, given, taken, spent)
+def allocate_requests(
+    requests: Sequence[MappedRequest], grant: DeviceGrant, is_in_use: IsInUse
+) -> list[RequestAllocation]:
+    """The devices of each request.
+
+    Raises `DevicesInUse` if Slurm allocated enough devices but another claim has some of them, otherwise `Unclaimable`.
+    """
+    allocations: list[RequestAllocation] = []
+    used_devices: set[DeviceId] = set()
+    used_cores: set[Core] = set()
+    for mapped in requests:
+        if mapped.kind == CPUS:
+            allocation = _allocate_cpus(mapped.request, grant, is_in_use, used_cores)
         else:
-            share = _devices(need, given, lambda at: at in used or taken(at))
-        used.update(share.devices if need.kind != CPUS else ())
-        found.append(share)
-    results = sum(len(_results(share, given, "")) for share in found)
+            allocation = _allocate_devices(mapped, grant, lambda device: device in used_devices or is_in_use(device))
+            used_devices.update(allocation.devices)
+        allocations.append(allocation)
+    results = sum(len(_results(allocation, grant, "")) for allocation in allocations)
     if results > CLAIM_DEVICES_MAX:
-        raise Unclaimable(f"{results} devices are granted, and a claim holds at most {CLAIM_DEVICES_MAX}")
-    return found
+        raise Unclaimable(f"a claim can have at most {CLAIM_DEVICES_MAX} devices, not {results}")
+    return allocations
 
 
-def _devices(need: MappedRequest, given: DeviceGrant, taken: IsTaken) -> RequestAllocation:
-    everything = given.of(need.kind)
-    count = need.ask.count
-    if len(everything) < count:
-        raise Unclaimable(f"Slurm granted {len(everything)} of {need.kind}, the pod needs {count}")
-    free = [at for at in everything if not taken(at)]
+def _allocate_devices(mapped: MappedRequest, grant: DeviceGrant, is_in_use: IsInUse) -> RequestAllocation:
+    devices, count = grant.devices_of(mapped.kind), mapped.request.count
+    if len(devices) < count:
+        raise Unclaimable(f"Slurm allocated {len(devices)} of {mapped.kind}, but the pod needs {count}")
+    free = [device for device in devices if not is_in_use(device)]
     if len(free) < count:
-        raise DevicesInUse(f"{count - len(free)} of the granted {need.kind} are still held by another claim")
-    return RequestAllocation(need.ask.name, free[:count])
+        raise DevicesInUse(f"{count - len(free)} of the allocated {mapped.kind} are still in use by another claim")
+    return RequestAllocation(mapped.request.name, free[:count])
 
 
-def _cpus(ask: ClassRequest, given: DeviceGrant, taken: IsTaken, spent: set[Core]) -> RequestAllocation:
-    """Whole cores until there are CPUs enough; what is left of the last core stays idle."""
-    if given.topology is None or sum(map(len, given.cores)) < ask.count:
-        raise Unclaimable(f"Slurm granted {sum(map(len, given.cores))} CPUs, the pod needs {ask.count}")
-    free = [
-        core for core in given.cores if core not in spent and not any(taken(given.topology.key(cpu)) for cpu in core)
-    ]
-    chosen: list[int] = []
-    for core in free:
-        if len(chosen) < ask.count:
-            spent.add(core)
-            chosen += core
-    if len(chosen) < ask.count:
-        raise DevicesInUse(f"{ask.count - len(chosen)} of the granted CPUs are still held by another claim")
-    chosen = sorted(chosen[: ask.count])
-    return RequestAllocation(ask.name, [given.topology.offers[cpu] for cpu in chosen], chosen)
+def _allocate_cpus(
+    request: ClassRequest, grant: DeviceGrant, is_in_use: IsInUse, used_cores: set[Core]
+) -> RequestAllocation:
+    """Take whole cores until there are enough CPUs; surplus CPUs of the last core stay idle."""
+    topology, allocated = grant.topology, sum(map(len, grant.cores))
+    if topology is None or allocated < request.count:
+        raise Unclaimable(f"Slurm allocated {allocated} CPUs, but the pod needs {request.count}")
+    cpus: list[int] = []
+    for core in grant.cores:
+        if core in used_cores or any(is_in_use(topology.cpu_id(cpu)) for cpu in core):
+            continue
+        if len(cpus) < request.count:
+            used_cores.add(core)
+            cpus += core
+    if len(cpus) < request.count:
+        raise DevicesInUse(f"{request.count - len(cpus)} of the allocated CPUs are still in use by another claim")
+    cpus = sorted(cpus[: request.count])
+    return RequestAllocation(request.name, [topology.device_of_cpu[cpu] for cpu in cpus], cpus)
 
 
-# --- what goes into the status of a claim
+# --- the status of a claim
 
 
 def allocation_status(
-    found: Sequence[RequestAllocation], given: DeviceGrant, node: str, settings: Iterable[Mapping[str, Any]]
+    allocations: Sequence[RequestAllocation], grant: DeviceGrant, node: str, config: Iterable[Mapping[str, Any]]
 ) -> Any:
-    """What goes into the status of a claim. The same shares give the same words."""
-    results = [result for share in found for result in _results(share, given, node)]
-    grouped = given.topology is not None and given.topology.grouped
-    config = [*settings, *(_cpu_setting(share) for share in found if share.cpus and grouped)]
-    here = {"key": "metadata.name", "operator": "In", "values": [node]}
+    """The allocation in the status of a claim. Equal arguments give an equal result."""
+    results = [result for allocation in allocations for result in _results(allocation, grant, node)]
+    cpu_config = [_cpu_config(allocation) for allocation in allocations if allocation.cpus and grant.is_grouped]
+    all_config = [*config, *cpu_config]
+    match_node = {"key": "metadata.name", "operator": "In", "values": [node]}
     return {
-        "devices": {"results": results, **({"config": config} if config else {})},
-        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [here]}]},
+        "devices": {"results": results, **({"config": all_config} if all_config else {})},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [match_node]}]},
     }
 
 
-def _results(share: RequestAllocation, given: DeviceGrant, node: str) -> list[dict[str, Any]]:
-    if not (share.cpus and given.topology is not None and given.topology.grouped):
-        return [{"request": share.request, **at._asdict()} for at in share.devices]
-    parts = {at: share.devices.count(at) for at in share.devices}
+def _results(allocation: RequestAllocation, grant: DeviceGrant, node: str) -> list[dict[str, Any]]:
+    if not (allocation.cpus and grant.is_grouped):
+        return [{"request": allocation.request, **device._asdict()} for device in allocation.devices]
+    cpus_by_group = {group: allocation.devices.count(group) for group in allocation.devices}
+    cpus = cores.format_ranges(allocation.cpus)
     return [
         {
-            "request": share.request,
-            **at._asdict(),
-            "shareID": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{node}/{at}/{cores.format_ranges(share.cpus)}")),
-            "consumedCapacity": {f"{at.driver}/{cores.CPU_CAPACITY}": str(count)},
+            "request": allocation.request,
+            **group._asdict(),
+            "shareID": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{node}/{'/'.join(group)}/{cpus}")),
+            "consumedCapacity": {f"{group.driver}/{cores.CPU_CAPACITY}": str(count)},
         }
-        for at, count in parts.items()
+        for group, count in cpus_by_group.items()
     ]
 
 
-def _cpu_setting(share: RequestAllocation) -> dict[str, Any]:
-    parameters = {"apiVersion": CPU_CONFIG_VERSION, "cpuConfig": {"cpuset": cores.format_ranges(share.cpus)}}
-    opaque = {"driver": share.devices[0].driver, "parameters": parameters}
-    return {"source": "FromClaim", "requests": [share.request], "opaque": opaque}
+def _cpu_config(allocation: RequestAllocation) -> dict[str, Any]:
+    cpu_config = {"cpuset": cores.format_ranges(allocation.cpus)}
+    parameters = {"apiVersion": CPU_CONFIG_VERSION, "cpuConfig": cpu_config}
+    opaque = {"driver": allocation.devices[0].driver, "parameters": parameters}
+    return {"source": "FromClaim", "requests": [allocation.request], "opaque": opaque}

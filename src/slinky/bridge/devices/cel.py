@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of CEL in which device classes and claims choose devices. Pure.
+"""A parser for the subset of CEL that device classes and claims use to select devices. Pure.
 
-An expression becomes a function from a device to yes or no. Known are literals, lists, comparison, `in`, logic,
-`?:`, attributes and capacities, `has`, `cel.bind`, `exists`, `all`, optional fields, the usual functions on text,
-quantities and versions. What is not known is refused when the expression is read, never guessed: arithmetic,
-regular expressions (a pattern could keep the bridge busy for ever) and every other function.
+An expression is compiled to a function from a device to a boolean. Supported are literals, lists, comparison, `in`,
+logical operators, `?:`, attributes and capacities, `has`, `cel.bind`, `exists`, `all`, optional fields, and the usual
+functions on strings, quantities and versions. Everything else is rejected when the expression is compiled: arithmetic,
+regular expressions (a pattern could block the bridge for ever), and all other functions.
 """
 
 import re
@@ -18,86 +18,86 @@ from slinky.bridge.devices.cel_values import EvaluationError, OptionalValue, Uns
 Scope = Mapping[str, Any]
 Term = Callable[[Scope], Any]
 
-#: Deeper nesting than people write only serves to break the reader.
+#: Limit on nesting, which protects the recursive parser.
 NESTING_MAX = 50
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<text>[rR]?"(?:[^"\\\n]|\\.)*"|[rR]?'(?:[^'\\\n]|\\.)*')|(?P<real>\d+\.\d+)|(?P<whole>\d+)u?"""
-    r"""|(?P<name>[A-Za-z_]\w*)|(?P<sign>&&|\|\||==|!=|<=|>=|\.\?|[!<>?:.,()\[\]-]))""",
+    r"""\s*(?:(?P<string>[rR]?"(?:[^"\\\n]|\\.)*"|[rR]?'(?:[^'\\\n]|\\.)*')|(?P<float>\d+\.\d+)|(?P<integer>\d+)u?"""
+    r"""|(?P<name>[A-Za-z_]\w*)|(?P<symbol>&&|\|\||==|!=|<=|>=|\.\?|[!<>?:.,()\[\]-]))""",
     re.ASCII,
 )
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", **{sign: sign for sign in "\\\"'`?"}}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", **{char: char for char in "\\\"'`?"}}
 
 
 @lru_cache(maxsize=1024)
 def compile_expression(expression: str) -> Callable[[Scope], bool]:
-    """The expression as a function of `device`. Raises `Undecidable`."""
-    reader = _Reader(expression)
-    term = reader.choice()
-    if reader.sign:
-        raise UnsupportedExpression(f"{reader.sign!r} is not understood in {expression!r}")
+    """The expression as a function of `device`. Raises `UnsupportedExpression`."""
+    parser = _Parser(expression)
+    term = parser.conditional()
+    if parser.token:
+        raise UnsupportedExpression(f"{parser.token!r} is not supported in {expression!r}")
 
-    def decide(scope: Scope) -> bool:
-        found = term(scope)
-        if not isinstance(found, bool):
-            raise EvaluationError(f"{expression!r} is neither true nor false")
-        return found
+    def evaluate(scope: Scope) -> bool:
+        value = term(scope)
+        if not isinstance(value, bool):
+            raise EvaluationError(f"{expression!r} is not a boolean")
+        return value
 
-    return decide
+    return evaluate
 
 
-class _Reader:
-    """Reads one expression from left to right."""
+class _Parser:
+    """A recursive descent parser of one expression."""
 
     def __init__(self, text: str) -> None:
-        self.tokens = _tokens(text)
-        self.text, self.at, self.depth = text, 0, 0
+        self.tokens = _tokenize(text)
+        self.text, self.position, self.depth = text, 0, 0
 
     @property
     def kind(self) -> str:
-        return self.tokens[self.at][0]
+        return self.tokens[self.position][0]
 
     @property
-    def sign(self) -> str:
-        return self.tokens[self.at][1]
+    def token(self) -> str:
+        return self.tokens[self.position][1]
 
-    def take(self, *signs: str) -> str:
-        """The next sign, if it is one of these."""
-        if self.kind in {"sign", "name"} and self.sign in signs:
-            self.at += 1
-            return self.tokens[self.at - 1][1]
+    def take(self, *tokens: str) -> str:
+        """Consume the next token if it is one of these, and return it; otherwise return an empty string."""
+        if self.kind in {"symbol", "name"} and self.token in tokens:
+            self.position += 1
+            return self.tokens[self.position - 1][1]
         return ""
 
-    def need(self, sign: str) -> None:
-        if not self.take(sign):
-            raise UnsupportedExpression(f"{sign!r} is missing before {self.sign or 'the end'!r} in {self.text!r}")
+    def expect(self, token: str) -> None:
+        if not self.take(token):
+            raise UnsupportedExpression(f"{token!r} is missing before {self.token or 'the end'!r} in {self.text!r}")
 
     def name(self) -> str:
         if self.kind != "name":
-            raise UnsupportedExpression(f"a name is missing before {self.sign or 'the end'!r} in {self.text!r}")
-        self.at += 1
-        return self.tokens[self.at - 1][1]
+            raise UnsupportedExpression(f"a name is missing before {self.token or 'the end'!r} in {self.text!r}")
+        self.position += 1
+        return self.tokens[self.position - 1][1]
 
-    # --- from the loosest binding to the tightest
+    # --- grammar, from the lowest precedence to the highest
 
-    def choice(self) -> Term:
+    def conditional(self) -> Term:
         self.depth += 1
         if self.depth > NESTING_MAX:
             raise UnsupportedExpression("the expression is nested too deeply")
-        term = self.either()
+        term = self.disjunction()
         if self.take("?"):
-            yes = self.either()
-            self.need(":")
-            term = _choice(term, yes, self.choice())
+            yes = self.disjunction()
+            self.expect(":")
+            term = _conditional(term, yes, self.conditional())
         self.depth -= 1
         return term
 
-    def either(self) -> Term:
-        term = self.both()
+    def disjunction(self) -> Term:
+        term = self.conjunction()
         while self.take("||"):
-            term = _logic(term, self.both(), decisive=True)
+            term = _logic(term, self.conjunction(), decisive=True)
         return term
 
-    def both(self) -> Term:
+    def conjunction(self) -> Term:
         term = self.relation()
         while self.take("&&"):
             term = _logic(term, self.relation(), decisive=False)
@@ -105,8 +105,8 @@ class _Reader:
 
     def relation(self) -> Term:
         term = self.unary()
-        while sign := self.take("==", "!=", "<", "<=", ">", ">=", "in"):
-            term = _applied(cel_values.RELATIONS[sign], term, self.unary())
+        while operator := self.take("==", "!=", "<", "<=", ">", ">=", "in"):
+            term = _call(cel_values.RELATIONS[operator], term, self.unary())
         return term
 
     def unary(self) -> Term:
@@ -114,9 +114,9 @@ class _Reader:
         if self.depth > NESTING_MAX:
             raise UnsupportedExpression("the expression is nested too deeply")
         if self.take("!"):
-            term = _applied(cel_values.negation, self.unary())
+            term = _call(cel_values.negate_bool, self.unary())
         elif self.take("-"):
-            term = _applied(cel_values.minus, self.unary())
+            term = _call(cel_values.negate_number, self.unary())
         else:
             term = self.member()
         self.depth -= 1
@@ -124,135 +124,135 @@ class _Reader:
 
     def member(self) -> Term:
         term = self.primary()
-        while sign := self.take(".", ".?", "["):
-            if sign == "[":
-                term = _applied(cel_values.item, term, self.choice())
-                self.need("]")
-            elif sign == ".?":
+        while operator := self.take(".", ".?", "["):
+            if operator == "[":
+                term = _call(cel_values.get_item, term, self.conditional())
+                self.expect("]")
+            elif operator == ".?":
                 term = _optional(term, self.name())
             else:
                 name = self.name()
-                term = self.method(term, name) if self.take("(") else _applied(cel_values.item, term, _constant(name))
+                term = self.method(term, name) if self.take("(") else _call(cel_values.get_item, term, _constant(name))
         return term
 
     def primary(self) -> Term:
-        kind, sign = self.kind, self.sign
+        kind, lexeme = self.kind, self.token
         if self.take("("):
-            term = self.choice()
-            self.need(")")
+            term = self.conditional()
+            self.expect(")")
             return term
         if self.take("["):
-            return _listed(self.arguments("]"))
-        self.at += 1
+            return _list(self.arguments("]"))
+        self.position += 1
         if kind in _LITERALS:
-            return _constant(_LITERALS[kind](sign))
+            return _constant(_LITERALS[kind](lexeme))
         if kind != "name":
-            raise UnsupportedExpression(f"{sign or 'the end'!r} is not understood in {self.text!r}")
-        if sign in cel_values.CONSTANTS:
-            return _constant(cel_values.CONSTANTS[sign])
-        if sign == "cel" and self.take("."):
+            raise UnsupportedExpression(f"{lexeme or 'the end'!r} is not supported in {self.text!r}")
+        if lexeme in cel_values.CONSTANTS:
+            return _constant(cel_values.CONSTANTS[lexeme])
+        if lexeme == "cel" and self.take("."):
             return self.bind()
-        return self.function(sign) if self.take("(") else lambda scope: _named(scope, sign)
+        return self.function(lexeme) if self.take("(") else lambda scope: _variable(scope, lexeme)
 
     def arguments(self, end: str) -> list[Term]:
-        found: list[Term] = []
+        terms: list[Term] = []
         while not self.take(end):
-            found.append(self.choice())
+            terms.append(self.conditional())
             if not self.take(","):
-                self.need(end)
+                self.expect(end)
                 break
-        return found
+        return terms
 
     def function(self, name: str) -> Term:
         if name == "has":
-            (term,) = self.given(1, name)
-            return lambda scope: _present(term, scope)
+            (term,) = self.exact_arguments(1, name)
+            return lambda scope: _is_present(term, scope)
         if name not in cel_values.FUNCTIONS:
-            raise UnsupportedExpression(f"the function {name} is not known here")
-        return _applied(cel_values.FUNCTIONS[name], *self.given(1, name))
+            raise UnsupportedExpression(f"the function {name} is not supported")
+        return _call(cel_values.FUNCTIONS[name], *self.exact_arguments(1, name))
 
     def method(self, term: Term, name: str) -> Term:
         if name in cel_values.MACROS:
             variable = self.name()
-            self.need(",")
-            return _over(term, variable, *self.given(1, name), decide=cel_values.MACROS[name])
+            self.expect(",")
+            return _macro(term, variable, *self.exact_arguments(1, name), combine=cel_values.MACROS[name])
         if name not in cel_values.METHODS:
-            raise UnsupportedExpression(f"the function {name} is not known here")
-        count, work = cel_values.METHODS[name]
-        return _applied(work, term, *self.given(count, name))
+            raise UnsupportedExpression(f"the function {name} is not supported")
+        count, method = cel_values.METHODS[name]
+        return _call(method, term, *self.exact_arguments(count, name))
 
-    def given(self, count: int, name: str) -> list[Term]:
-        found = self.arguments(")")
-        if len(found) != count:
-            raise UnsupportedExpression(f"{name} has {len(found)} arguments where {count} are known")
-        return found
+    def exact_arguments(self, count: int, name: str) -> list[Term]:
+        terms = self.arguments(")")
+        if len(terms) != count:
+            raise UnsupportedExpression(f"{name} with {len(terms)} arguments is not supported, only with {count}")
+        return terms
 
     def bind(self) -> Term:
         if self.name() != "bind":
-            raise UnsupportedExpression("of cel only cel.bind is known here")
-        self.need("(")
+            raise UnsupportedExpression("cel.bind is the only supported function of cel")
+        self.expect("(")
         name = self.name()
-        self.need(",")
-        value, body = self.given(2, "cel.bind")
+        self.expect(",")
+        value, body = self.exact_arguments(2, "cel.bind")
         return lambda scope: body({**scope, name: value(scope)})
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    at = 0
-    while text[at:].strip():
-        match = _TOKEN.match(text, at)
+def _tokenize(text: str) -> list[tuple[str, str]]:
+    tokens: list[tuple[str, str]] = []
+    position = 0
+    while text[position:].strip():
+        match = _TOKEN.match(text, position)
         if match is None or match.lastgroup is None:
-            raise UnsupportedExpression(f"{text[at:].strip()[:20]!r} is not understood")
-        found.append((match.lastgroup, match[match.lastgroup]))
-        at = match.end()
-    return [*found, ("end", "")]
+            raise UnsupportedExpression(f"{text[position:].strip()[:20]!r} is not supported")
+        tokens.append((match.lastgroup, match[match.lastgroup]))
+        position = match.end()
+    return [*tokens, ("end", "")]
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     if text[0] in "rR":
         return text[2:-1]
 
-    def meant(found: re.Match[str]) -> str:
-        if found[1] not in _ESCAPES:
-            raise UnsupportedExpression(f"the escape in {text} is not known here")
-        return _ESCAPES[found[1]]
+    def replace(match: re.Match[str]) -> str:
+        if match[1] not in _ESCAPES:
+            raise UnsupportedExpression(f"the escape sequence in {text} is not supported")
+        return _ESCAPES[match[1]]
 
-    return re.sub(r"\\(.)", meant, text[1:-1])
-
-
-_LITERALS: dict[str, Callable[[str], Any]] = {"text": _unquoted, "whole": int, "real": float}
+    return re.sub(r"\\(.)", replace, text[1:-1])
 
 
-# --- terms: functions of what is in scope
+_LITERALS: dict[str, Callable[[str], Any]] = {"string": _unquote, "integer": int, "float": float}
+
+
+# --- terms: functions of the variables in scope
 
 
 def _constant(value: Any) -> Term:
     return lambda _: value
 
 
-def _named(scope: Scope, name: str) -> Any:
+def _variable(scope: Scope, name: str) -> Any:
     if name not in scope:
         raise EvaluationError(f"{name} is not defined")
     return scope[name]
 
 
-def _listed(terms: list[Term]) -> Term:
+def _list(terms: list[Term]) -> Term:
     return lambda scope: [term(scope) for term in terms]
 
 
-def _applied(work: Callable[..., Any], *terms: Term) -> Term:
-    return lambda scope: work(*(term(scope) for term in terms))
+def _call(function: Callable[..., Any], *terms: Term) -> Term:
+    return lambda scope: function(*(term(scope) for term in terms))
 
 
-def _choice(test: Term, yes: Term, no: Term) -> Term:
+def _conditional(test: Term, yes: Term, no: Term) -> Term:
     return lambda scope: yes(scope) if cel_values.require_bool(test(scope)) else no(scope)
 
 
 def _logic(left: Term, right: Term, *, decisive: bool) -> Term:
-    """Or and and: a side that decides does so even where the other one fails."""
+    """`||` and `&&`: a side with the decisive value determines the result even if the other side fails."""
 
-    def work(scope: Scope) -> bool:
+    def evaluate(scope: Scope) -> bool:
         try:
             if cel_values.require_bool(left(scope)) is decisive:
                 return decisive
@@ -262,30 +262,31 @@ def _logic(left: Term, right: Term, *, decisive: bool) -> Term:
             raise
         return cel_values.require_bool(right(scope))
 
-    return work
+    return evaluate
 
 
-def _over(terms: Term, name: str, body: Term, *, decide: Callable[[Iterable[bool]], bool]) -> Term:
-    def work(scope: Scope) -> bool:
-        found = terms(scope)
-        if not isinstance(found, list):
+def _macro(terms: Term, name: str, body: Term, *, combine: Callable[[Iterable[bool]], bool]) -> Term:
+    def evaluate(scope: Scope) -> bool:
+        values = terms(scope)
+        if not isinstance(values, list):
             raise EvaluationError("only lists have elements")
-        return decide(cel_values.require_bool(body({**scope, name: value})) for value in found)
+        return combine(cel_values.require_bool(body({**scope, name: value})) for value in values)
 
-    return work
+    return evaluate
 
 
 def _optional(term: Term, name: str) -> Term:
-    def work(scope: Scope) -> OptionalValue:
-        held = term(scope)
-        if isinstance(held, OptionalValue):
-            held = held.value if held.there else {}
-        return OptionalValue(held[name], True) if isinstance(held, dict) and name in held else OptionalValue()
+    def evaluate(scope: Scope) -> OptionalValue:
+        container = term(scope)
+        if isinstance(container, OptionalValue):
+            container = container.value if container.present else {}
+        is_present = isinstance(container, dict) and name in container
+        return OptionalValue(container[name], True) if is_present else OptionalValue()
 
-    return work
+    return evaluate
 
 
-def _present(term: Term, scope: Scope) -> bool:
+def _is_present(term: Term, scope: Scope) -> bool:
     try:
         term(scope)
     except EvaluationError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the words of an expression over devices mean: values, comparison, functions. Pure; `cel` reads them."""
+"""Values, operators and functions of the supported subset of CEL. Pure; `cel` parses the expressions."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -9,100 +9,100 @@ from typing import Any
 from slinky.kube import Quantity
 
 
-class UnsupportedExpression(ValueError):  # noqa: N818 -- a finding, told to the user
-    """The expression cannot be decided here; the message says which part."""
+class UnsupportedExpression(ValueError):  # noqa: N818 -- a finding that is reported to the user
+    """The expression is not in the supported subset of CEL; the message names the part."""
 
 
 class EvaluationError(Exception):
-    """A device lacks what the expression looks at, or it is of another type."""
+    """The device does not have an attribute of the expression, or a value has the wrong type."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class OptionalValue:
     """An optional value."""
 
     value: Any = None
-    there: bool = False
+    present: bool = False
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, slots=True, order=True)
 class SemanticVersion:
-    """A semantic version, without its build."""
+    """A semantic version, without build metadata."""
 
     major: int
     minor: int
     patch: int
-    final: bool
-    label: str = ""
+    is_release: bool
+    prerelease: str = ""
 
     @classmethod
     def parse(cls, text: str) -> "SemanticVersion":
-        """Raises `Absent` if it is none."""
-        found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+.*)?", text, re.ASCII)
-        if found is None:
-            raise EvaluationError(f"{text!r} is no version")
-        return cls(int(found[1]), int(found[2]), int(found[3]), not found[4], found[4] or "")
+        """Raises `EvaluationError` if the text is not a semantic version."""
+        match = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+.*)?", text, re.ASCII)
+        if match is None:
+            raise EvaluationError(f"{text!r} is not a version")
+        return cls(int(match[1]), int(match[2]), int(match[3]), not match[4], match[4] or "")
 
 
 class Fields(dict[str, Any]):
-    """A map in which a domain that nobody mentions is empty, as in Kubernetes."""
+    """A map in which missing domains are empty maps, as in Kubernetes."""
 
     def __missing__(self, key: str) -> "dict[str, Any]":
         return {}
 
 
 def require_bool(value: Any) -> bool:
-    """The value, if it is a truth. Raises `Absent`."""
+    """The value. Raises `EvaluationError` if it is not a boolean."""
     if not isinstance(value, bool):
-        raise EvaluationError(f"{value!r} is neither true nor false")
+        raise EvaluationError(f"{value!r} is not a boolean")
     return value
 
 
-def negation(value: Any) -> bool:
-    """The opposite of a truth. Raises `Absent`."""
+def negate_bool(value: Any) -> bool:
+    """The opposite of a boolean. Raises `EvaluationError`."""
     return not require_bool(value)
 
 
-def minus(value: Any) -> Any:
-    """A number with the other sign. Raises `Absent`."""
+def negate_number(value: Any) -> Any:
+    """A number with the opposite sign. Raises `EvaluationError`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise EvaluationError(f"{value!r} is no number")
+        raise EvaluationError(f"{value!r} is not a number")
     return -value
 
 
-def item(held: Any, key: Any) -> Any:
-    """What a map or a list has under a key. Raises `Absent`."""
-    if isinstance(held, Fields) or (isinstance(held, dict) and key in held):
-        return held[key]
-    if isinstance(held, list) and isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(held):
-        return held[key]
-    raise EvaluationError(f"there is no {key}")
+def get_item(container: Any, key: Any) -> Any:
+    """The element of a map or list. Raises `EvaluationError`."""
+    if isinstance(container, Fields) or (isinstance(container, dict) and key in container):
+        return container[key]
+    if isinstance(container, list) and isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(container):
+        return container[key]
+    raise EvaluationError(f"{key} does not exist")
 
 
-def _same(left: Any, right: Any) -> bool:
-    """Values of different types are never equal; numbers are numbers."""
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (left, right))
-    return (numbers or type(left) is type(right)) and left == right
+def _equal(left: Any, right: Any) -> bool:
+    """Values of different types are never equal, except integers and floats."""
+    are_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (left, right))
+    return (are_numbers or type(left) is type(right)) and left == right
 
 
-def _ordered(left: Any, right: Any, test: Callable[[Any, Any], bool]) -> bool:
-    alike = type(left) is type(right) or all(type(value) in (int, float) for value in (left, right))
-    if not alike or not isinstance(left, int | float | str | SemanticVersion) or isinstance(left, bool):
+def _compare_order(left: Any, right: Any, test: Callable[[Any, Any], bool]) -> bool:
+    comparable = type(left) is type(right) or all(type(value) in (int, float) for value in (left, right))
+    if not comparable or not isinstance(left, int | float | str | SemanticVersion) or isinstance(left, bool):
         raise EvaluationError(f"{left!r} and {right!r} cannot be compared")
     return test(left, right)
 
 
-def _within(value: Any, held: Any) -> bool:
-    if isinstance(held, dict):
-        return value in held
-    if isinstance(held, list):
-        return any(_same(value, other) for other in held)
+def _contains(value: Any, container: Any) -> bool:
+    if isinstance(container, dict):
+        return value in container
+    if isinstance(container, list):
+        return any(_equal(value, other) for other in container)
     raise EvaluationError("only lists and maps have elements")
 
 
-def _text(value: Any) -> str:
+def _require_string(value: Any) -> str:
     if not isinstance(value, str):
-        raise EvaluationError(f"{value!r} is no text")
+        raise EvaluationError(f"{value!r} is not a string")
     return value
 
 
@@ -114,8 +114,8 @@ def _compare(left: Any, right: Any) -> int:
 
 def _or_value(value: Any, other: Any) -> Any:
     if not isinstance(value, OptionalValue):
-        raise EvaluationError("only optional values have another")
-    return value.value if value.there else other
+        raise EvaluationError("orValue requires an optional value")
+    return value.value if value.present else other
 
 
 def _size(value: Any) -> int:
@@ -126,37 +126,37 @@ def _size(value: Any) -> int:
 
 def _quantity(value: Any) -> Any:
     try:
-        return Quantity.parse(_text(value))
+        return Quantity.parse(_require_string(value))
     except ValueError as error:
         raise EvaluationError(str(error)) from None
 
 
 CONSTANTS = {"true": True, "false": False, "null": None}
 RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": _same,
-    "!=": lambda left, right: not _same(left, right),
-    "<": lambda left, right: _ordered(left, right, lambda a, b: a < b),
-    "<=": lambda left, right: _ordered(left, right, lambda a, b: a <= b),
-    ">": lambda left, right: _ordered(left, right, lambda a, b: a > b),
-    ">=": lambda left, right: _ordered(left, right, lambda a, b: a >= b),
-    "in": _within,
+    "==": _equal,
+    "!=": lambda left, right: not _equal(left, right),
+    "<": lambda left, right: _compare_order(left, right, lambda a, b: a < b),
+    "<=": lambda left, right: _compare_order(left, right, lambda a, b: a <= b),
+    ">": lambda left, right: _compare_order(left, right, lambda a, b: a > b),
+    ">=": lambda left, right: _compare_order(left, right, lambda a, b: a >= b),
+    "in": _contains,
 }
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "quantity": _quantity,
-    "semver": lambda value: SemanticVersion.parse(_text(value)),
+    "semver": lambda value: SemanticVersion.parse(_require_string(value)),
     "size": _size,
 }
 MACROS: dict[str, Callable[[Iterable[bool]], bool]] = {"exists": any, "all": all}
 METHODS: dict[str, tuple[int, Callable[..., Any]]] = {
-    "startsWith": (1, lambda text, part: _text(text).startswith(_text(part))),
-    "endsWith": (1, lambda text, part: _text(text).endswith(_text(part))),
-    "contains": (1, lambda text, part: _text(part) in _text(text)),
-    "lowerAscii": (0, lambda text: _text(text).lower()),
-    "upperAscii": (0, lambda text: _text(text).upper()),
+    "startsWith": (1, lambda text, part: _require_string(text).startswith(_require_string(part))),
+    "endsWith": (1, lambda text, part: _require_string(text).endswith(_require_string(part))),
+    "contains": (1, lambda text, part: _require_string(part) in _require_string(text)),
+    "lowerAscii": (0, lambda text: _require_string(text).lower()),
+    "upperAscii": (0, lambda text: _require_string(text).upper()),
     "size": (0, _size),
     "compareTo": (1, _compare),
     "isGreaterThan": (1, lambda left, right: _compare(left, right) > 0),
     "isLessThan": (1, lambda left, right: _compare(left, right) < 0),
     "orValue": (1, _or_value),
-    "hasValue": (0, lambda value: isinstance(value, OptionalValue) and value.there),
+    "hasValue": (0, lambda value: isinstance(value, OptionalValue) and value.present),
 }

@@ -1,137 +1,142 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device claims with exactly the devices that Slurm granted.
+"""Writes resource claims with exactly the devices that Slurm allocated.
 
-Extended resources get one claim of ours per pod; claims that a pod names itself are filled in the same way. No
-device is given while another claim holds it: the claim of a pod that is just leaving is waited for. What a claim has
-that the pod's job does not is taken back, as long as the pod has not started.
+The extended resources of a pod get one claim, which the bridge creates; claims that a pod names are allocated in the
+same way. A device that another claim has is not allocated: the pod waits until the claim of a pod that is ending is
+released. If a claim has devices that are not of the pod's job, they are released, unless the pod has been bound.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from slinky.bridge import names
-from slinky.bridge.devices import allocation as grant
-from slinky.bridge.devices import requests as asks
-from slinky.bridge.devices.allocation import DeviceGrant, MappedRequest
+from slinky.bridge.devices.allocation import (
+    DeviceGrant,
+    MappedRequest,
+    allocate_requests,
+    allocation_status,
+    read_grant,
+)
 from slinky.bridge.devices.classes import Unclaimable
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
-from slinky.bridge.devices.requests import ClassRequest
+from slinky.bridge.devices.requests import ClassRequest, claim_requests, extended_resource_requests
 from slinky.bridge.devices.state import allocated_devices
 from slinky.bridge.lifecycle.assignment import UnsuitableNodes
 from slinky.bridge.nodes import description
 from slinky.bridge.state.cluster import ClusterState
-from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, ResourceClaim, ResourceClaimSpec, WorkloadPod
+from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, Opaque, ResourceClaim, ResourceClaimSpec, WorkloadPod
+from slinky.bridge.state.views.devices import Consumer
 from slinky.bridge.workload import pod_state
 from slinky.kube import AlreadyExists, Key, KubeClient, Later, NotFound
 from slinky.kube.client import STRATEGIC
 from slinky.kube.finalizers import set_finalizers
 from slinky.slurm import JobRecord, Mirror
 
-#: How often is looked for a claim that somebody else has still to make.
+#: Seconds until a claim that another controller has to create is read again.
 CLAIM_RETRY_SECONDS = 0.5
-#: Keeps a claim from vanishing under a pod; Kubernetes takes it off when the claim is free again.
+#: The finalizer that keeps a claim while a pod uses it; Kubernetes removes it when the claim is free again.
 PROTECTION = "resource.kubernetes.io/delete-protection"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ClaimTarget:
-    """Where a pod is about to start: its node, what that has, and what Slurm gave of it to the pod's job."""
+    """A pod that is about to be bound, the devices of its node, and those that Slurm allocated to its job there."""
 
     pod: WorkloadPod
     node: str
     inventory: DeviceInventory
-    given: DeviceGrant
+    grant: DeviceGrant
 
 
 class ClaimWriter:
-    """Writes claims."""
+    """Writes resource claims."""
 
-    def __init__(self, client: KubeClient, stock: ClusterState, mirror: Mirror) -> None:
-        self._client, self._stock, self._devices, self._mirror = client, stock, stock.devices, mirror
-        # Pods of one job may share a node: what one takes the next must see.
-        self._turn = asyncio.Lock()
+    def __init__(self, client: KubeClient, cluster: ClusterState, mirror: Mirror) -> None:
+        self._client, self._cluster, self._devices, self._mirror = client, cluster, cluster.devices, mirror
+        # Pods of one job may share a node: each must see the devices that the others got.
+        self._lock = asyncio.Lock()
 
     def needs_claims(self, pod: WorkloadPod) -> bool:
-        """Whether a pod needs devices that are claimed."""
-        return bool(pod.spec.resource_claims or asks.extended_resource_requests(pod, self._devices.catalog))
+        """Whether a pod needs devices from claims."""
+        return bool(pod.spec.resource_claims or extended_resource_requests(pod, self._devices.catalog))
 
     async def prepare(self, pod: WorkloadPod, node: str, record: JobRecord) -> None:
         """Allocate the devices of a pod before it is bound. Raises `UnsuitableNodes`, `DevicesInUse` or `Later`."""
         if not self.needs_claims(pod):
             return
-        own = asks.extended_resource_requests(pod, self._devices.catalog)
-        async with self._turn:
+        extended = extended_resource_requests(pod, self._devices.catalog)
+        async with self._lock:
             try:
-                spot = self._spot(pod, node, record)
-                for claim in self._named(pod):
-                    await self._fill(claim, spot, asks.claim_requests(claim.spec, self._devices.offers), claim.spec)
-                if own:
-                    claim = await self._own_claim(pod, own, spot.given)
-                    await self._fill(claim, spot, own)
-                    await self._map(pod, claim, own)
+                target = self._target(pod, node, record)
+                for claim in self._named_claims(pod):
+                    requests = claim_requests(claim.spec, self._devices.is_offered)
+                    await self._allocate(claim, target, requests, claim.spec)
+                if extended:
+                    claim = await self._ensure_extended_claim(pod, extended, target.grant)
+                    await self._allocate(claim, target, extended)
+                    await self._map_containers(pod, claim, extended)
             except Unclaimable as error:
                 raise UnsuitableNodes(str(error)) from error
 
-    def _spot(self, pod: WorkloadPod, node: str, record: JobRecord) -> ClaimTarget:
-        """What a pod's job has on a node. Raises `Unclaimable` if Slurm and the node speak of different devices."""
+    def _target(self, pod: WorkloadPod, node: str, record: JobRecord) -> ClaimTarget:
+        """The devices of a pod's job on a node. Raises `Unclaimable` if the devices of Slurm and the node differ."""
         inventory = self._devices.inventory(node)
         for resources in record.resources or ():
-            behind = self._stock.node_of_host(resources.node)
-            if behind is not None and behind.metadata.name == node:
+            host_node = self._cluster.node_of_host(resources.node)
+            if host_node is not None and host_node.metadata.name == node:
                 host = self._mirror.nodes.get(resources.node)
-                told = description.fingerprint(host.comment) if host else ""
-                if told and told != inventory.fingerprint:
-                    raise Unclaimable(f"the devices of {node} changed since Slurm was told of them")
-                return ClaimTarget(
-                    pod, node, inventory, grant.read_grant(resources, inventory, host.gres if host else "")
-                )
+                registered = description.fingerprint(host.comment) if host else ""
+                if registered and registered != inventory.fingerprint:
+                    raise Unclaimable(f"the devices of {node} have changed since they were registered in Slurm")
+                grant = read_grant(resources, inventory, host.gres if host else "")
+                return ClaimTarget(pod, node, inventory, grant)
         return ClaimTarget(pod, node, inventory, DeviceGrant())
 
-    async def _fill(
+    async def _allocate(
         self,
         claim: ResourceClaim,
-        spot: ClaimTarget,
-        wanted: Sequence[ClassRequest],
+        target: ClaimTarget,
+        requests: Sequence[ClassRequest],
         spec: ResourceClaimSpec | None = None,
     ) -> None:
-        """Give a claim what the job was granted, unless it has that already; `spec` if it is somebody's own."""
-        pod, node, given = spot.pod, spot.node, spot.given
+        """Allocate devices of the job to a claim unless it has them; `spec` if the bridge did not create the claim."""
+        pod, node, grant = target.pod, target.node, target.grant
         users = {user.uid for user in claim.status.reserved_for}
         if claim.status.allocation is not None:
-            if node in _nodes(claim) and set(allocated_devices(claim)) <= given.keys():
+            if node in _nodes_of(claim) and set(allocated_devices(claim)) <= grant.device_ids():
                 if pod.metadata.uid not in users:
-                    await self._reserve(claim, pod)
+                    await self._add_user(claim, pod)
                 return
             if users - {pod.metadata.uid}:
-                raise Unclaimable(f"claim {claim.metadata.name} is in use elsewhere")
-            claim = await self._empty(claim)
-        needs = [MappedRequest(ask, self._meant(ask, node)) for ask in wanted]
-        shares = grant.allocate_requests(needs, given, lambda at: self._devices.taken(at, spot.inventory))
+                raise Unclaimable(f"claim {claim.metadata.name} is in use by another pod")
+            claim = await self._deallocate(claim)
+        mapped = [MappedRequest(request, self._map_request(request, node)) for request in requests]
+        allocations = allocate_requests(mapped, grant, lambda device: self._devices.is_in_use(device, target.inventory))
         if spec is not None:
             claim = await self._protect(claim)
-        settings = _settings(needs, spec, self._devices.catalog.settings)
-        allocation = grant.allocation_status(shares, given, node, settings)
-        await self._write(claim, {"allocation": allocation, "reservedFor": [_user(pod)]})
+        config = _driver_config(requests, spec, self._devices.catalog.configs)
+        status = allocation_status(allocations, grant, node, config)
+        await self._write_status(claim, {"allocation": status, "reservedFor": [_consumer(pod)]})
 
-    def _meant(self, ask: ClassRequest, node: str) -> GresKind:
-        """What a request means; the devices of the node may have changed since the job was submitted."""
-        meaning = self._devices.meaning(ask)
-        if not meaning.suits(node):
-            raise Unclaimable(f"the devices of {node} are not those of {ask}")
-        return meaning.kind
+    def _map_request(self, request: ClassRequest, node: str) -> GresKind:
+        """The GRES of a request. The devices of the node may have changed since the job was submitted."""
+        mapping = self._devices.map_request(request)
+        if not mapping.suits_node(node):
+            raise Unclaimable(f"the devices of {node} do not belong to {request}")
+        return mapping.kind
 
     # --- claims that the pod names
 
-    def _named(self, pod: WorkloadPod) -> Iterable[ResourceClaim]:
-        made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    def _named_claims(self, pod: WorkloadPod) -> Iterable[ResourceClaim]:
+        generated = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         for reference in pod.spec.resource_claims:
-            name = reference.resource_claim_name or made.get(reference.name, "")
+            name = reference.resource_claim_name or generated.get(reference.name, "")
             claim = self._devices.claims.get(Key(pod.metadata.namespace, name)) if name else None
             if claim is None or claim.metadata.deleting:
-                raise Later(f"the claim {reference.name} of {pod.key} is not made yet", after=CLAIM_RETRY_SECONDS)
+                raise Later(f"claim {reference.name} of pod {pod.key} does not exist yet", after=CLAIM_RETRY_SECONDS)
             yield claim
 
     async def _protect(self, claim: ResourceClaim) -> ResourceClaim:
@@ -140,69 +145,73 @@ class ClaimWriter:
         finalizers = [*claim.metadata.finalizers, PROTECTION]
         return await set_finalizers(self._client, self._devices.claims, claim, finalizers)
 
-    async def _reserve(self, claim: ResourceClaim, pod: WorkloadPod) -> None:
-        """One more pod of the unit shares a claim."""
-        users = [_plain(user) for user in claim.status.reserved_for]
-        await self._write(claim, {"reservedFor": [*users, _user(pod)]})
+    async def _add_user(self, claim: ResourceClaim, pod: WorkloadPod) -> None:
+        """Reserve an allocated claim for one more pod of the workload."""
+        users = [_consumer_manifest(user) for user in claim.status.reserved_for]
+        await self._write_status(claim, {"reservedFor": [*users, _consumer(pod)]})
 
-    # --- the claim behind extended resources
+    # --- the claim of extended resources
 
-    async def _own_claim(self, pod: WorkloadPod, own: Sequence[ClassRequest], given: DeviceGrant) -> ResourceClaim:
+    async def _ensure_extended_claim(
+        self, pod: WorkloadPod, requests: Sequence[ClassRequest], grant: DeviceGrant
+    ) -> ResourceClaim:
         key = extended_claim_key(pod)
-        requests = [{"name": ask.name, "exactly": self._exactly(ask, given)} for ask in own]
+        manifests = [{"name": request.name, "exactly": self._exact_request(request, grant)} for request in requests]
         meta = {"annotations": {names.CLAIM_ANNOTATION: "true"}, "ownerReferences": [OUR_PODS.owner(pod)]}
-        wanted = RESOURCE_CLAIMS.manifest(key, metadata=meta, spec={"devices": {"requests": requests}})
+        manifest = RESOURCE_CLAIMS.manifest(key, metadata=meta, spec={"devices": {"requests": manifests}})
         try:
-            return self._devices.claims.record_write(await self._client.create(RESOURCE_CLAIMS, wanted))
+            return self._devices.claims.record_write(await self._client.create(RESOURCE_CLAIMS, manifest))
         except AlreadyExists:
-            found = await self._client.get(RESOURCE_CLAIMS, key)
-        if all(owner.uid != pod.metadata.uid for owner in found.metadata.owner_references):
-            raise Unclaimable(f"claim {key.name} belongs to somebody else")
-        if found.metadata.deleting:
-            raise Later(f"the former claim {key.name} is still being removed", after=CLAIM_RETRY_SECONDS)
-        return found
+            claim = await self._client.get(RESOURCE_CLAIMS, key)
+        if all(owner.uid != pod.metadata.uid for owner in claim.metadata.owner_references):
+            raise Unclaimable(f"claim {key.name} has another owner")
+        if claim.metadata.deleting:
+            raise Later(f"the previous claim {key.name} is still being deleted", after=CLAIM_RETRY_SECONDS)
+        return claim
 
-    def _exactly(self, ask: ClassRequest, given: DeviceGrant) -> dict[str, Any]:
-        grouped = given.topology is not None and given.topology.grouped
-        if not grouped or self._devices.meaning(ask).kind != CPUS or given.topology is None:
-            return {"deviceClassName": ask.device_class, "count": ask.count}
-        driver = next(iter(given.topology.offers.values())).driver
-        capacity = {"requests": {f"{driver}/cpu": str(ask.count)}}
-        return {"deviceClassName": ask.device_class, "count": 1, "capacity": capacity}
+    def _exact_request(self, request: ClassRequest, grant: DeviceGrant) -> dict[str, Any]:
+        topology = grant.topology
+        if topology is None or not topology.grouped or self._devices.map_request(request).kind != CPUS:
+            return {"deviceClassName": request.device_class, "count": request.count}
+        driver = next(iter(topology.device_of_cpu.values())).driver
+        capacity = {"requests": {f"{driver}/cpu": str(request.count)}}
+        return {"deviceClassName": request.device_class, "count": 1, "capacity": capacity}
 
-    async def _map(self, pod: WorkloadPod, claim: ResourceClaim, own: Sequence[ClassRequest]) -> None:
-        known = pod.status.extended_resource_claim_status
-        if known is not None and known.resource_claim_name == claim.metadata.name:
+    async def _map_containers(self, pod: WorkloadPod, claim: ResourceClaim, requests: Sequence[ClassRequest]) -> None:
+        """Write to the pod which request of the claim serves which extended resource of which container."""
+        current = pod.status.extended_resource_claim_status
+        if current is not None and current.resource_claim_name == claim.metadata.name:
             return
         mappings = [
-            {"containerName": ask.container, "resourceName": ask.resource, "requestName": ask.name} for ask in own
+            {"containerName": request.container, "resourceName": request.resource, "requestName": request.name}
+            for request in requests
         ]
         status = {"resourceClaimName": claim.metadata.name, "requestMappings": mappings}
         body = {"metadata": {"uid": pod.metadata.uid}, "status": {"extendedResourceClaimStatus": status}}
-        done = await self._client.patch(OUR_PODS, pod.key, body, subresource="status", kind=STRATEGIC)
-        self._stock.pods.record_write(done)
+        patched = await self._client.patch(OUR_PODS, pod.key, body, subresource="status", kind=STRATEGIC)
+        self._cluster.pods.record_write(patched)
 
-    # --- giving back
+    # --- release
 
     async def release(self, pod: WorkloadPod) -> None:
-        """Free what was claimed for a pod that lost its job before it started."""
+        """Release the claims of a pod that lost its job before it was bound."""
         if not self._devices.claims.by("user", pod.metadata.uid):
             return
-        now = await self._client.find(OUR_PODS, pod.key)
-        if now is not None and now.metadata.uid == pod.metadata.uid and pod_state.is_bound(now):
+        current = await self._client.find(OUR_PODS, pod.key)
+        if current is not None and current.metadata.uid == pod.metadata.uid and pod_state.is_bound(current):
             return
-        async with self._turn:
+        async with self._lock:
             for claim in self._devices.claims.by("user", pod.metadata.uid):
                 others = [user for user in claim.status.reserved_for if user.uid != pod.metadata.uid]
                 if claim.key == extended_claim_key(pod):
                     await self._delete(claim)
                 elif others:
-                    await self._write(claim, {"reservedFor": [_plain(user) for user in others]})
+                    await self._write_status(claim, {"reservedFor": [_consumer_manifest(user) for user in others]})
                 else:
-                    await self._empty(claim)
+                    await self._deallocate(claim)
 
     async def delete_own_claim(self, pod: WorkloadPod) -> None:
-        """Remove the claim that was made for a pod that is gone."""
+        """Delete the claim that the bridge created for a pod that is gone."""
         claim = self._devices.claims.get(extended_claim_key(pod))
         if claim is not None and any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references):
             await self._delete(claim)
@@ -211,50 +220,52 @@ class ClaimWriter:
         with contextlib.suppress(NotFound):
             await self._client.delete(RESOURCE_CLAIMS, claim.key, uid=claim.metadata.uid)
 
-    async def _empty(self, claim: ResourceClaim) -> ResourceClaim:
-        return await self._write(claim, {"allocation": None, "reservedFor": None})
+    async def _deallocate(self, claim: ResourceClaim) -> ResourceClaim:
+        return await self._write_status(claim, {"allocation": None, "reservedFor": None})
 
-    async def _write(self, claim: ResourceClaim, status: dict[str, Any]) -> ResourceClaim:
-        # The version makes this conditional: whoever changed the claim meanwhile wins, and we look again.
+    async def _write_status(self, claim: ResourceClaim, status: dict[str, Any]) -> ResourceClaim:
+        # With the resource version the write fails if another client changed the claim; the reconcile is repeated.
         body = {"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": status}
-        done = await self._client.patch(RESOURCE_CLAIMS, claim.key, body, subresource="status")
-        return self._devices.claims.record_write(done)
+        patched = await self._client.patch(RESOURCE_CLAIMS, claim.key, body, subresource="status")
+        return self._devices.claims.record_write(patched)
 
 
 def extended_claim_key(pod: WorkloadPod) -> Key:
-    """The claim of a pod's extended resources. A fixed name makes the second try find the claim of the first."""
+    """The claim of a pod's extended resources. The fixed name lets a second attempt find the claim of the first."""
     return Key(pod.metadata.namespace, f"{pod.metadata.name[:200]}-extended-resources-{pod.metadata.uid[:8]}")
 
 
-def _user(pod: WorkloadPod) -> dict[str, str]:
+def _consumer(pod: WorkloadPod) -> dict[str, str]:
     return {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
 
 
-def _plain(user: Any) -> dict[str, str]:
+def _consumer_manifest(user: Consumer) -> dict[str, str]:
     group = {"apiGroup": user.api_group} if user.api_group else {}
     return {**group, "resource": user.resource, "name": user.name, "uid": user.uid}
 
 
-def _nodes(claim: ResourceClaim) -> set[str]:
-    given = claim.status.allocation
-    terms = given.node_selector.node_selector_terms if given and given.node_selector else ()
+def _nodes_of(claim: ResourceClaim) -> set[str]:
+    allocation = claim.status.allocation
+    terms = allocation.node_selector.node_selector_terms if allocation and allocation.node_selector else ()
     return {name for term in terms for match in term.match_fields for name in match.values}
 
 
-def _settings(needs: Sequence[MappedRequest], spec: ResourceClaimSpec | None, of_class: Any) -> list[dict[str, Any]]:
-    """What the drivers are to be told, by the class of each request and by the claim."""
-    found = [
-        {"source": "FromClass", "requests": [need.ask.name], "opaque": _opaque(opaque)}
-        for need in needs
-        for opaque in of_class.get(need.ask.device_class, ())
+def _driver_config(
+    requests: Sequence[ClassRequest], spec: ResourceClaimSpec | None, class_configs: Mapping[str, tuple[Opaque, ...]]
+) -> list[dict[str, Any]]:
+    """The configuration for the drivers, from the class of each request and from the claim."""
+    configs = [
+        {"source": "FromClass", "requests": [request.name], "opaque": _opaque_manifest(opaque)}
+        for request in requests
+        for opaque in class_configs.get(request.device_class, ())
     ]
-    chosen = {name for need in needs for name in need.ask.names}
-    for setting in spec.devices.config if spec else ():
-        if setting.opaque and (not setting.requests or chosen & set(setting.requests)):
-            requests = {"requests": list(setting.requests)} if setting.requests else {}
-            found.append({"source": "FromClaim", **requests, "opaque": _opaque(setting.opaque)})
-    return found
+    request_names = {name for request in requests for name in request.names}
+    for config in spec.devices.config if spec else ():
+        if config.opaque and (not config.requests or request_names & set(config.requests)):
+            scope = {"requests": list(config.requests)} if config.requests else {}
+            configs.append({"source": "FromClaim", **scope, "opaque": _opaque_manifest(config.opaque)})
+    return configs
 
 
-def _opaque(opaque: Any) -> dict[str, Any]:
+def _opaque_manifest(opaque: Opaque) -> dict[str, Any]:
     return {"driver": opaque.driver, "parameters": opaque.parameters}

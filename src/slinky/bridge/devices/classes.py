@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What asking for a device class means to Slurm. Pure.
+"""Maps device classes to the GRES that a Slurm job requests. Pure.
 
-A class chooses devices by expressions, Slurm counts them by type. The two agree where a node's devices of a type all
-fit; other nodes are left out. A class that fits a part of the devices of a type wherever there are any cannot be
-honoured, and that is told with what would help.
+A class selects devices by CEL expressions; Slurm counts devices by type. A request for a class becomes a request for a
+type, and nodes where the class does not select all devices of that type are excluded. A class that selects only some
+devices of a type on every node cannot be requested; the error says how a device profile helps.
 """
 
 import re
@@ -19,124 +19,131 @@ from slinky.bridge.devices.profiles import effective_profiles, gres_type
 from slinky.bridge.state.views import DeviceClass, Opaque
 
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"'\\]+)["']""")
-#: An expression that says no more than the driver.
-_BARE = re.compile(rf"\s*{_DRIVER.pattern}\s*\Z")
+#: An expression that selects all devices of a driver.
+_DRIVER_ONLY = re.compile(rf"\s*{_DRIVER.pattern}\s*\Z")
 
 
-class Unclaimable(ValueError):  # noqa: N818 -- a finding, told to the user
-    """A request for devices that cannot be met this way; the message says why."""
+class Unclaimable(ValueError):  # noqa: N818 -- a finding that is reported to the user
+    """A request for devices cannot be satisfied; the message says why."""
 
 
 @dataclass(frozen=True)
 class Catalog:
     """The device classes of a cluster."""
 
-    resources: Mapping[str, str] = field(default_factory=dict)  # extended resource to class
+    resources: Mapping[str, str] = field(default_factory=dict)  # class by extended resource
     expressions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by class
-    settings: Mapping[str, tuple[Opaque, ...]] = field(default_factory=dict)  # by class
+    configs: Mapping[str, tuple[Opaque, ...]] = field(default_factory=dict)  # by class
 
     def class_of(self, resource: str) -> str | None:
-        """The device class behind an extended resource, whether it exists or not."""
+        """The device class of an extended resource; a class that is named in the resource need not exist."""
         if resource.startswith(names.DEVICE_CLASS_PREFIX):
             return resource.removeprefix(names.DEVICE_CLASS_PREFIX)
         return self.resources.get(resource)
 
     @property
     def drivers(self) -> frozenset[str]:
-        """Drivers that some class names, in an expression or by its own name."""
-        told = (driver for found in self.expressions.values() for text in found for driver in _DRIVER.findall(text))
-        return frozenset(told) | frozenset(self.expressions)
+        """The drivers that classes refer to, in an expression or by the name of the class."""
+        texts = (text for expressions in self.expressions.values() for text in expressions)
+        return frozenset(driver for text in texts for driver in _DRIVER.findall(text)) | frozenset(self.expressions)
 
 
 def build_catalog(classes: Iterable[DeviceClass]) -> Catalog:
-    """What the device classes of a cluster say."""
+    """The catalog of these device classes."""
     resources: dict[str, str] = {}
     expressions: dict[str, tuple[str, ...]] = {}
-    settings: dict[str, tuple[Opaque, ...]] = {}
-    for found in classes:
-        name = found.metadata.name
-        expressions[name] = tuple(one.cel.expression for one in found.spec.selectors if one.cel)
-        settings[name] = tuple(one.opaque for one in found.spec.config if one.opaque)
-        for resource in (names.DEVICE_CLASS_PREFIX + name, found.spec.extended_resource_name):
+    configs: dict[str, tuple[Opaque, ...]] = {}
+    for device_class in classes:
+        name, spec = device_class.metadata.name, device_class.spec
+        expressions[name] = tuple(selector.cel.expression for selector in spec.selectors if selector.cel)
+        configs[name] = tuple(config.opaque for config in spec.config if config.opaque)
+        for resource in (names.DEVICE_CLASS_PREFIX + name, spec.extended_resource_name):
             if resource:
                 resources[resource] = name
-    return Catalog(resources, expressions, settings)
+    return Catalog(resources, expressions, configs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ClassMapping:
-    """What to ask Slurm for, and the nodes where that would give devices that do not fit."""
+    """The GRES that a job requests for a class, and the nodes where that would allocate devices of other classes."""
 
     kind: GresKind
-    unfit: frozenset[str] = frozenset()
-    only: frozenset[str] | None = None  # the only nodes that have any, where Slurm would not know
+    unsuitable_nodes: frozenset[str] = frozenset()
+    allowed_nodes: frozenset[str] | None = None  # the only nodes with such devices, where Slurm does not know it
 
-    def suits(self, node: str) -> bool:
-        """Whether what a node gives would fit."""
-        return node not in self.unfit and (self.only is None or node in self.only)
+    def suits_node(self, node: str) -> bool:
+        """Whether the devices that Slurm would allocate on a node belong to the class."""
+        return node not in self.unsuitable_nodes and (self.allowed_nodes is None or node in self.allowed_nodes)
 
 
 def map_driver(expressions: tuple[str, ...], profiles: tuple[DeviceProfile, ...]) -> ClassMapping | None:
-    """The meaning of expressions that name a driver whose devices are all alike: no device need be looked at."""
-    if len(expressions) != 1 or (found := _BARE.match(expressions[0])) is None:
+    """The mapping of an expression that selects all devices of a driver with one type; None for other expressions.
+
+    It needs no devices, so such a class can be requested before any node has one.
+    """
+    if len(expressions) != 1 or (match := _DRIVER_ONLY.match(expressions[0])) is None:
         return None
-    own = [profile for profile in effective_profiles(profiles) if profile.driver == found[1]]
-    profile = own[0] if own else DeviceProfile(driver=found[1])
+    matching = [profile for profile in effective_profiles(profiles) if profile.driver == match[1]]
+    profile = matching[0] if matching else DeviceProfile(driver=match[1])
     if profile.match or profile.type_attribute or profile.ignore:
         return None
     return ClassMapping(CPUS if profile.cores else GresKind(profile.gres, gres_type(profile)))
 
 
-def map_class(what: str, expressions: tuple[str, ...], nodes: Mapping[str, DeviceInventory]) -> ClassMapping:
-    """What `what`, which these expressions choose, means on these nodes. Raises `Unclaimable`."""
+def map_class(request: str, expressions: tuple[str, ...], nodes: Mapping[str, DeviceInventory]) -> ClassMapping:
+    """The mapping of a request with these expressions; `request` is for messages. Raises `Unclaimable`."""
     try:
-        chosen = {node: found.fitting(expressions) for node, found in nodes.items()}
+        selected = {node: devices.count_selected(expressions) for node, devices in nodes.items()}
     except UnsupportedExpression as error:
-        raise Unclaimable(f"{what} chooses devices in a way that cannot be decided here: {error}") from None
-    whole: dict[GresKind, set[str]] = {}
-    part: set[GresKind] = set()
-    for node, found in chosen.items():
-        for kind, count in found.items():
+        raise Unclaimable(f"the bridge cannot evaluate an expression of {request}: {error}") from None
+    complete: dict[GresKind, set[str]] = {}  # nodes where the class selects all devices of a kind
+    partial: set[GresKind] = set()
+    for node, counts in selected.items():
+        for kind, count in counts.items():
             if count and count == len(nodes[node].kinds[kind]):
-                whole.setdefault(kind, set()).add(node)
+                complete.setdefault(kind, set()).add(node)
             elif count:
-                part.add(kind)
-    if not whole:
-        raise Unclaimable(_nowhere(what, part))
-    if len(whole) == 1:
-        ((kind, fit),) = whole.items()
-        return ClassMapping(kind, frozenset(node for node in nodes if kind in nodes[node].kinds and node not in fit))
-    return _untyped(what, sorted(whole), chosen, nodes)
+                partial.add(kind)
+    if not complete:
+        raise Unclaimable(_no_match(request, partial))
+    if len(complete) > 1:
+        return _map_to_name(request, sorted(complete), selected, nodes)
+    ((kind, suitable),) = complete.items()
+    return ClassMapping(kind, frozenset(node for node in nodes if kind in nodes[node].kinds and node not in suitable))
 
 
-def _nowhere(what: str, part: set[GresKind]) -> str:
-    if not part:
-        return f"{what} fits no device of any node"
+def _no_match(request: str, partial: set[GresKind]) -> str:
+    if not partial:
+        return f"{request} selects no device of any node"
     return (
-        f"{what} fits some of the devices that Slurm counts as {min(part)}, which it cannot tell apart; "
-        "give them a type of their own by a device profile with typeAttribute"
+        f"{request} selects only some of the devices that Slurm counts as {min(partial)}; "
+        "give them a type of their own with typeAttribute in a device profile"
     )
 
 
-def _untyped(
-    what: str, kinds: list[GresKind], chosen: Mapping[str, Mapping[GresKind, int]], nodes: Mapping[str, DeviceInventory]
+def _map_to_name(
+    request: str,
+    kinds: list[GresKind],
+    selected: Mapping[str, Mapping[GresKind, int]],
+    nodes: Mapping[str, DeviceInventory],
 ) -> ClassMapping:
-    """Several types fit: they are asked for by their common name, where every device of that name fits."""
+    """The mapping of several types to their GRES name, for nodes where the class selects all devices of that name."""
     gres = kinds[0].gres
-    having = {node: found for node, found in nodes.items() if any(kind.gres == gres for kind in found.kinds)}
-    fit = {
+    offering = {node: own for node, own in nodes.items() if any(kind.gres == gres for kind in own.kinds)}
+    suitable = {
         node
-        for node, found in having.items()
-        if all(chosen[node][kind] == len(items) for kind, items in found.kinds.items() if kind.gres == gres)
+        for node, own in offering.items()
+        if all(selected[node][kind] == len(items) for kind, items in own.kinds.items() if kind.gres == gres)
     }
-    if any(kind.gres != gres for kind in kinds) or not fit:
+    if any(kind.gres != gres for kind in kinds) or not suitable:
         raise Unclaimable(
-            f"{what} fits devices that Slurm counts as {' and '.join(map(str, kinds))}; a job can ask for one of them"
+            f"{request} selects devices that Slurm counts as {' and '.join(map(str, kinds))}; "
+            "a job can request only one of them"
         )
-    return ClassMapping(GresKind(gres), frozenset(having) - fit)
+    return ClassMapping(GresKind(gres), frozenset(offering) - suitable)
 
 
-def share_attribute(own: DeviceInventory, kinds: Iterable[GresKind], attribute: str) -> bool:
-    """Whether all devices of these kinds have one value of an attribute."""
-    found = {inventory.attribute_value(item, attribute) for kind in kinds for item in own.kinds[kind]}
-    return len(found) == 1 and None not in found
+def share_attribute(devices: DeviceInventory, kinds: Iterable[GresKind], attribute: str) -> bool:
+    """Whether all devices of these kinds have the same value of an attribute."""
+    values = {inventory.attribute_value(device, attribute) for kind in kinds for device in devices.kinds[kind]}
+    return len(values) == 1 and None not in values

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPUs as devices: which of them are Slurm's cores. Pure.
+"""CPUs as devices: maps the CPUs of a CPU driver to the cores of Slurm. Pure.
 
-A CPU driver offers either every CPU as a device, or groups of which a claim takes a part and names its CPUs. Either
-way the cores of a node stand in one order, by socket and core, and bit *i* of Slurm's bitmap is the *i*-th of them with
-all its hardware threads. Efficiency cores are left out, and cores with fewer threads than the rest.
+A CPU driver offers every CPU as a device, or groups of CPUs of which a claim takes a part and names the CPUs. In both
+cases the cores of a node are sorted by socket and core, and bit *i* of Slurm's bitmap is the *i*-th core with all its
+hardware threads. Efficiency cores, and cores with fewer threads than the others, are left out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,134 +14,139 @@ from slinky.bridge.state.views import Device
 
 CPU_CAPACITY = "cpu"
 Core = tuple[int, ...]
-#: How a CPU of a group is called; no device can have such a name.
+"""The CPUs of a core."""
+#: Prefix of the name that the bridge uses for one CPU of a group; device names cannot contain a space.
 GROUP_CPU_PREFIX = "cpu "
 
 
 class DeviceId(NamedTuple):
-    """One device, as a claim names it."""
+    """A device, as an allocation names it."""
 
     driver: str
     pool: str
     device: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CpuTopology:
     """The cores of a node in Slurm's order, and the device that offers each CPU."""
 
     cores: tuple[Core, ...]
-    offers: Mapping[int, DeviceId]
+    device_of_cpu: Mapping[int, DeviceId]
     sockets: int = 1
     grouped: bool = False
 
     @property
-    def threads(self) -> int:
-        """CPUs of one core."""
+    def threads_per_core(self) -> int:
+        """The number of CPUs of a core."""
         return len(self.cores[0]) if self.cores else 1
 
-    def key(self, cpu: int) -> DeviceId:
-        """One CPU, however it is offered, as the index of claims knows it."""
-        return cpu_of_group(self.offers[cpu], cpu) if self.grouped else self.offers[cpu]
+    def cpu_id(self, cpu: int) -> DeviceId:
+        """The id of a CPU in the index of claims: its device, or a generated id if the device is a group."""
+        return cpu_of_group(self.device_of_cpu[cpu], cpu) if self.grouped else self.device_of_cpu[cpu]
 
 
 def cpu_of_group(group: DeviceId, cpu: int) -> DeviceId:
-    """One CPU of a group."""
+    """The generated id of one CPU of a group."""
     return DeviceId(group.driver, group.pool, f"{GROUP_CPU_PREFIX}{cpu}")
 
 
 def read_topology(devices: Sequence[tuple[DeviceId, Device]]) -> CpuTopology | None:
-    """The cores that these devices make up; None if they do not tell enough."""
-    single = all(_number(at, device, "cpuID") is not None for at, device in devices)
-    placed = _singles(devices) if single else _groups(devices)
-    if not placed:
+    """The cores that these devices form; None if their attributes do not describe any."""
+    single = all(_integer(device_id, device, "cpuID") is not None for device_id, device in devices)
+    sockets_by_core = _cores_of_cpus(devices) if single else _cores_of_groups(devices)
+    if not sockets_by_core:
         return None
-    most = max(len(core) for core in placed)
-    kept = {core: socket for core, socket in placed.items() if len(core) == most}
-    order = tuple(sorted(kept, key=lambda core: (kept[core], core)))
-    each = {socket: sum(kept[core] == socket for core in order) for socket in kept.values()}
-    sockets = len(each) if len(set(each.values())) == 1 else 1
-    return CpuTopology(order, _offers(devices, order, single=single), sockets, grouped=not single)
+    threads = max(len(core) for core in sockets_by_core)
+    sockets_by_core = {core: socket for core, socket in sockets_by_core.items() if len(core) == threads}
+    order = tuple(sorted(sockets_by_core, key=lambda core: (sockets_by_core[core], core)))
+    cores_per_socket = {
+        socket: sum(sockets_by_core[core] == socket for core in order) for socket in sockets_by_core.values()
+    }
+    sockets = len(cores_per_socket) if len(set(cores_per_socket.values())) == 1 else 1
+    return CpuTopology(order, _devices_by_cpu(devices, order, single=single), sockets, grouped=not single)
 
 
-def _singles(devices: Iterable[tuple[DeviceId, Device]]) -> dict[Core, int]:
-    """Every CPU is a device, which tells its core and socket."""
-    siblings: dict[tuple[int, int], list[int]] = {}
-    for at, device in devices:
-        cpu, socket = _number(at, device, "cpuID"), _number(at, device, "socketID") or 0
-        core = _number(at, device, "coreID")
-        if cpu is not None and _text(at, device, "coreType") != "e-core":
-            siblings.setdefault((socket, cpu if core is None else core), []).append(cpu)
-    return {tuple(sorted(cpus)): socket for (socket, _), cpus in siblings.items()}
+def _cores_of_cpus(devices: Iterable[tuple[DeviceId, Device]]) -> dict[Core, int]:
+    """The socket of each core, from devices that are single CPUs."""
+    cpus_by_core: dict[tuple[int, int], list[int]] = {}
+    for device_id, device in devices:
+        cpu, socket = _integer(device_id, device, "cpuID"), _integer(device_id, device, "socketID") or 0
+        core = _integer(device_id, device, "coreID")
+        if cpu is not None and _text(device_id, device, "coreType") != "e-core":
+            cpus_by_core.setdefault((socket, cpu if core is None else core), []).append(cpu)
+    return {tuple(sorted(cpus)): socket for (socket, _), cpus in cpus_by_core.items()}
 
 
-def _groups(devices: Iterable[tuple[DeviceId, Device]]) -> dict[Core, int]:
-    """A device is a group of CPUs, which tells them and who shares a core with whom."""
-    found: dict[Core, int] = {}
-    for at, device in devices:
-        cpus = set(parse_ranges(_text(at, device, "cpuIDs")))
-        partner = _partners(_text(at, device, "smtLayout"))
+def _cores_of_groups(devices: Iterable[tuple[DeviceId, Device]]) -> dict[Core, int]:
+    """The socket of each core, from devices that are groups of CPUs."""
+    sockets: dict[Core, int] = {}
+    for device_id, device in devices:
+        cpus = set(parse_ranges(_text(device_id, device, "cpuIDs")))
+        siblings = _parse_smt_layout(_text(device_id, device, "smtLayout"))
         for cpu in sorted(cpus):
-            core = tuple(sorted({cpu, partner.get(cpu, cpu)} & cpus))
-            found[core] = _number(at, device, "socketID") or 0
-    return found
+            core = tuple(sorted({cpu, siblings.get(cpu, cpu)} & cpus))
+            sockets[core] = _integer(device_id, device, "socketID") or 0
+    return sockets
 
 
-def _partners(layout: str) -> dict[int, int]:
-    """Who is whose sibling: `0-7>4;8-11` has four pairs at a distance of four, and four CPUs without any."""
-    found: dict[int, int] = {}
+def _parse_smt_layout(layout: str) -> dict[int, int]:
+    """The sibling of each CPU: `0-7>4;8-11` has four pairs at a distance of four, and four CPUs without a sibling."""
+    siblings: dict[int, int] = {}
     for entry in filter(None, layout.split(";")):
         cpus, _, stride = entry.partition(">")
         for cpu in parse_ranges(cpus) if stride.isdigit() else ():
-            if cpu not in found:
-                found |= {cpu: cpu + int(stride), cpu + int(stride): cpu}
-    return found
+            if cpu not in siblings:
+                siblings |= {cpu: cpu + int(stride), cpu + int(stride): cpu}
+    return siblings
 
 
-def _offers(devices: Iterable[tuple[DeviceId, Device]], order: Iterable[Core], *, single: bool) -> dict[int, DeviceId]:
+def _devices_by_cpu(
+    devices: Iterable[tuple[DeviceId, Device]], order: Iterable[Core], *, single: bool
+) -> dict[int, DeviceId]:
     used = {cpu for core in order for cpu in core}
-    found: dict[int, DeviceId] = {}
-    for at, device in devices:
-        own = [_number(at, device, "cpuID")] if single else parse_ranges(_text(at, device, "cpuIDs"))
-        found |= {cpu: at for cpu in own if cpu in used}
-    return found
+    by_cpu: dict[int, DeviceId] = {}
+    for device_id, device in devices:
+        cpus = [_integer(device_id, device, "cpuID")] if single else parse_ranges(_text(device_id, device, "cpuIDs"))
+        by_cpu |= {cpu: device_id for cpu in cpus if cpu in used}
+    return by_cpu
 
 
-def _number(at: DeviceId, device: Device, name: str) -> int | None:
-    found = device.attributes.get(f"{at.driver}/{name}") or device.attributes.get(name)
-    return found.number if found else None
+def _integer(device_id: DeviceId, device: Device, name: str) -> int | None:
+    attribute = device.attributes.get(f"{device_id.driver}/{name}") or device.attributes.get(name)
+    return attribute.number if attribute else None
 
 
-def _text(at: DeviceId, device: Device, name: str) -> str:
-    found = device.attributes.get(f"{at.driver}/{name}") or device.attributes.get(name)
-    return (found.text if found else None) or ""
+def _text(device_id: DeviceId, device: Device, name: str) -> str:
+    attribute = device.attributes.get(f"{device_id.driver}/{name}") or device.attributes.get(name)
+    return (attribute.text if attribute else None) or ""
 
 
-# --- how sets of numbers are written
+# --- text forms of sets of integers
 
 
 def parse_bitmap(bitmap: str) -> list[int]:
-    """The numbers in Slurm's bitmap. Raises `ValueError`."""
+    """The positions of the set bits in Slurm's hexadecimal bitmap. Raises `ValueError`."""
     value = int(bitmap or "0", 16)
-    return [number for number in range(value.bit_length()) if value >> number & 1]
+    return [position for position in range(value.bit_length()) if value >> position & 1]
 
 
 def parse_ranges(text: str) -> list[int]:
-    """`0-1,3` as numbers; what is none is left out."""
-    found: list[int] = []
+    """The integers in text like `0-1,3`; malformed parts are left out."""
+    integers: list[int] = []
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
         if first.isdigit() and (last or first).isdigit():
-            found.extend(range(int(first), int(last or first) + 1))
-    return found
+            integers.extend(range(int(first), int(last or first) + 1))
+    return integers
 
 
-def format_ranges(found: Iterable[int]) -> str:
-    """Numbers as `0-1,3`."""
-    spans: list[list[int]] = []
-    for number in sorted(set(found)):
-        if spans and spans[-1][1] == number - 1:
-            spans[-1][1] = number
+def format_ranges(integers: Iterable[int]) -> str:
+    """Integers as text like `0-1,3`."""
+    ranges: list[list[int]] = []
+    for integer in sorted(set(integers)):
+        if ranges and ranges[-1][1] == integer - 1:
+            ranges[-1][1] = integer
         else:
-            spans.append([number, number])
-    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in spans)
+            ranges.append([integer, integer])
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in ranges)

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pods want of devices, in Slurm's words, before they have a job.
+"""The devices that a workload needs, as Slurm counts them, before its job is submitted.
 
-A claim that one pod names is its own. One that several pods of a unit name is counted once, on the one node that they
-share. One that somebody else uses is waited for: its devices are accounted to that one's job.
+A claim of one pod counts for that pod. A claim that several pods of the workload share counts once, for the one node
+that the pods share. While another workload uses a claim, the pod waits, because the devices belong to that
+workload's job.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from slinky.bridge.devices import requests
 from slinky.bridge.devices.classes import ClassMapping, Unclaimable
 from slinky.bridge.devices.inventory import CPUS, GresKind
-from slinky.bridge.devices.requests import ClassRequest
+from slinky.bridge.devices.requests import ClassRequest, claim_requests, extended_resource_requests
 from slinky.bridge.devices.state import DeviceState
 from slinky.bridge.state.views import CLAIM_TEMPLATES, ResourceClaim, ResourceClaimRef, ResourceClaimSpec, WorkloadPod
 from slinky.bridge.workload.annotations import OptionError
@@ -20,101 +20,106 @@ from slinky.kube import Key, KubeClient
 
 
 class ClaimPending(OptionError):  # noqa: N818 -- a reason to wait
-    """Something that the pod names is not there, or not free, for now."""
+    """A resource claim or template of the pod does not exist, or the claim is in use."""
 
 
-@dataclass
+@dataclass(slots=True)
 class DeviceNeeds:
-    """Devices of some pods, and where they can be had."""
+    """The devices of the pods of a workload, and the nodes that can provide them."""
 
-    by_pod: dict[str, Counter[GresKind]] = field(default_factory=dict)
+    by_pod: dict[str, Counter[GresKind]] = field(default_factory=dict)  # by pod uid
     shared: Counter[GresKind] = field(default_factory=Counter)
-    unfit: frozenset[str] = frozenset()
-    only: frozenset[str] | None = None
+    unsuitable_nodes: frozenset[str] = frozenset()
+    allowed_nodes: frozenset[str] | None = None  # None: all nodes
     threads_per_core: int = 1
 
     @property
     def restricts_nodes(self) -> bool:
-        """Whether not every node will do."""
-        return bool(self.unfit) or self.only is not None
+        """Whether some nodes cannot provide the devices."""
+        return bool(self.unsuitable_nodes) or self.allowed_nodes is not None
 
     def suits_node(self, node: str) -> bool:
-        """Whether a node can have all of it."""
-        return node not in self.unfit and (self.only is None or node in self.only)
+        """Whether a node can provide all devices."""
+        return node not in self.unsuitable_nodes and (self.allowed_nodes is None or node in self.allowed_nodes)
 
-    def narrow(self, meaning: ClassMapping) -> None:
-        """Leave out the nodes that do not suit one request."""
-        self.unfit |= meaning.unfit
-        if meaning.only is not None:
-            self.only = meaning.only if self.only is None else self.only & meaning.only
+    def restrict(self, mapping: ClassMapping) -> None:
+        """Remove the nodes that cannot satisfy a request."""
+        self.unsuitable_nodes |= mapping.unsuitable_nodes
+        if mapping.allowed_nodes is not None:
+            allowed = self.allowed_nodes
+            self.allowed_nodes = mapping.allowed_nodes if allowed is None else allowed & mapping.allowed_nodes
 
 
 class DeviceDemand:
-    """Reads claims and templates."""
+    """Computes the devices of pods from their claims and templates."""
 
-    def __init__(self, client: KubeClient, shelf: DeviceState) -> None:
-        self._client, self._devices = client, shelf
+    def __init__(self, client: KubeClient, devices: DeviceState) -> None:
+        self._client, self._devices = client, devices
 
     async def compute(self, pods: Sequence[WorkloadPod]) -> DeviceNeeds:
-        """What these pods of one unit need. Raises `OptionError`."""
-        found = DeviceNeeds()
-        seen: set[str] = set()
-        users = Counter(one.resource_claim_name for pod in pods for one in pod.spec.resource_claims)
+        """The devices that the pods of one workload need. Raises `OptionError`."""
+        needs = DeviceNeeds()
+        counted: set[str] = set()
+        users = Counter(reference.resource_claim_name for pod in pods for reference in pod.spec.resource_claims)
         for pod in pods:
-            own: Counter[GresKind] = Counter()
+            counts: Counter[GresKind] = Counter()
             try:
-                own += self._counted(requests.extended_resource_requests(pod, self._devices.catalog), found)
+                counts += self._count(extended_resource_requests(pod, self._devices.catalog), needs)
             except Unclaimable as error:
                 raise OptionError(str(error)) from None
             for reference in pod.spec.resource_claims:
-                spec = await self._spec(pod, reference, pods)
-                shared = bool(reference.resource_claim_name) and users[reference.resource_claim_name] > 1
-                if not shared:
-                    own += self._claimed(reference, spec, found)
-                elif reference.resource_claim_name not in seen:
-                    seen.add(reference.resource_claim_name)
-                    found.shared += self._claimed(reference, spec, found)
-            if own:
-                found.by_pod[pod.metadata.uid] = own
-        if CPUS in found.shared:
-            raise OptionError("CPUs of a resource claim cannot be shared by pods; give each pod its own by a template")
-        if any(CPUS in own for own in found.by_pod.values()):
-            found.threads_per_core = self._devices.threads
-        return found
+                spec = await self._read_spec(pod, reference, pods)
+                name = reference.resource_claim_name
+                if not name or users[name] == 1:
+                    counts += self._count_claim(reference, spec, needs)
+                elif name not in counted:
+                    counted.add(name)
+                    needs.shared += self._count_claim(reference, spec, needs)
+            if counts:
+                needs.by_pod[pod.metadata.uid] = counts
+        if CPUS in needs.shared:
+            raise OptionError("pods cannot share a resource claim for CPUs; use a template to give each pod its own")
+        if any(CPUS in counts for counts in needs.by_pod.values()):
+            needs.threads_per_core = self._devices.threads_per_core
+        return needs
 
-    def _counted(self, wanted: Iterable[ClassRequest], found: DeviceNeeds) -> Counter[GresKind]:
+    def _count(self, requests: Iterable[ClassRequest], needs: DeviceNeeds) -> Counter[GresKind]:
         total: Counter[GresKind] = Counter()
-        for ask in wanted:
-            meaning = self._devices.meaning(ask)
-            found.narrow(meaning)
-            total[meaning.kind] += ask.count
+        for request in requests:
+            mapping = self._devices.map_request(request)
+            needs.restrict(mapping)
+            total[mapping.kind] += request.count
         return total
 
-    def _claimed(self, reference: ResourceClaimRef, spec: ResourceClaimSpec, found: DeviceNeeds) -> Counter[GresKind]:
+    def _count_claim(
+        self, reference: ResourceClaimRef, spec: ResourceClaimSpec, needs: DeviceNeeds
+    ) -> Counter[GresKind]:
         try:
-            wanted = requests.claim_requests(spec, self._devices.offers)
-            total = self._counted(wanted, found)
-            self._related(wanted, spec, found)
+            requests = claim_requests(spec, self._devices.is_offered)
+            total = self._count(requests, needs)
+            self._apply_constraints(requests, spec, needs)
         except Unclaimable as error:
             raise OptionError(f"resource claim {reference.name}: {error}") from None
         return total
 
-    def _related(self, wanted: Iterable[ClassRequest], spec: ResourceClaimSpec, found: DeviceNeeds) -> None:
+    def _apply_constraints(self, requests: Iterable[ClassRequest], spec: ResourceClaimSpec, needs: DeviceNeeds) -> None:
         for constraint in spec.devices.constraints:
-            bound = [ask for ask in wanted if not constraint.requests or ask.names & set(constraint.requests)]
-            if sum(ask.count for ask in bound) > 1:
-                kinds = [self._devices.meaning(ask).kind for ask in bound]
-                found.unfit |= self._devices.unrelated(kinds, constraint.match_attribute)
+            affected = [
+                request for request in requests if not constraint.requests or request.names & set(constraint.requests)
+            ]
+            if sum(request.count for request in affected) > 1:
+                kinds = [self._devices.map_request(request).kind for request in affected]
+                needs.unsuitable_nodes |= self._devices.nodes_with_different(kinds, constraint.match_attribute)
 
-    async def _spec(
+    async def _read_spec(
         self, pod: WorkloadPod, reference: ResourceClaimRef, pods: Iterable[WorkloadPod]
     ) -> ResourceClaimSpec:
         namespace = pod.metadata.namespace
-        made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-        name = reference.resource_claim_name or made.get(reference.name, "")
+        generated = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+        name = reference.resource_claim_name or generated.get(reference.name, "")
         claim = self._devices.claims.get(Key(namespace, name)) if name else None
         if claim is not None:
-            _free(claim, pods)
+            _check_unused(claim, pods)
             return claim.spec
         if reference.resource_claim_name:
             raise ClaimPending(f"resource claim {name} does not exist")
@@ -124,15 +129,15 @@ class DeviceDemand:
         return template.spec.spec
 
 
-def _free(claim: ResourceClaim, pods: Iterable[WorkloadPod]) -> None:
-    """Raises `NotYet` while a claim serves somebody outside of the unit."""
-    ours = {pod.metadata.uid for pod in pods}
-    other = next((user for user in claim.status.reserved_for if user.uid not in ours), None)
+def _check_unused(claim: ResourceClaim, pods: Iterable[WorkloadPod]) -> None:
+    """Raises `ClaimPending` while a pod outside of the workload uses a claim."""
+    uids = {pod.metadata.uid for pod in pods}
+    other = next((user for user in claim.status.reserved_for if user.uid not in uids), None)
     name = claim.metadata.name
     if other is not None:
         raise ClaimPending(
-            f"resource claim {name} is in use by {other.resource} {other.name}, with whose job Slurm counts its "
-            "devices; the pod waits until it is free (a template gives every pod a claim of its own)"
+            f"resource claim {name} is in use by {other.resource} {other.name}, and its devices belong to that job; "
+            "the pod waits until the claim is free (a template gives every pod its own claim)"
         )
     if claim.status.allocation is not None and not claim.status.reserved_for:
-        raise ClaimPending(f"resource claim {name} is just being freed by its last user")
+        raise ClaimPending(f"resource claim {name} is being released by its last user")

@@ -1,88 +1,87 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The devices that a pod asks for: by extended resources of its containers, or by claims. Pure."""
+"""The devices that a pod requests, by extended resources of its containers or by resource claims. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from slinky.bridge.devices.classes import Catalog, Unclaimable
-from slinky.bridge.state.views import Container, DeviceRequest, ExactRequest, ResourceClaimSpec, WorkloadPod
+from slinky.bridge.state.views import DeviceRequest, ExactRequest, ResourceClaimSpec, WorkloadPod
 from slinky.bridge.workload import pod_resources
 from slinky.kube import Quantity
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ClassRequest:
-    """So many devices of a class, under one name within a claim."""
+    """A request for a number of devices of a class, with its name within the claim."""
 
     name: str
     device_class: str
     count: int
     container: str = ""
     resource: str = ""
-    expressions: tuple[str, ...] = ()  # beyond those of the class
-    capacity: str = ""  # the part of a shared device that is counted
+    expressions: tuple[str, ...] = ()  # in addition to those of the class
+    capacity: str = ""  # the capacity of a shared device that `count` refers to
 
     @property
     def names(self) -> set[str]:
-        """How the rest of a claim may speak of it: an alternative is also called by the request that it is one of."""
+        """The names that constraints of the claim can use; for an alternative also the name of its request."""
         return {self.name, self.name.partition("/")[0]}
 
     def __str__(self) -> str:
-        more = f" with the selectors of request {self.name}" if self.expressions else ""
-        return f"device class {self.device_class}{more}"
+        selectors = f" with the selectors of request {self.name}" if self.expressions else ""
+        return f"device class {self.device_class}{selectors}"
 
 
 def extended_resource_requests(pod: WorkloadPod, catalog: Catalog) -> list[ClassRequest]:
-    """The requests that a pod makes by extended resources; every container has its own."""
-    found: list[ClassRequest] = []
-    containers: Sequence[Container] = (*pod.spec.init_containers, *pod.spec.containers)
-    for number, container in enumerate(containers):
+    """The requests for extended resources that have a device class, one for each container and resource."""
+    requests: list[ClassRequest] = []
+    for number, container in enumerate((*pod.spec.init_containers, *pod.spec.containers)):
         amounts = pod_resources.requests_of(container.resources)
-        for place, (resource, text) in enumerate(sorted(amounts.items())):
-            kind = catalog.class_of(resource)
-            if kind and (count := Quantity.parse(text).whole()) > 0:
-                name = f"container-{number}-request-{place}"
-                found.append(ClassRequest(name, kind, count, container.name, resource))
-    return found
+        for position, (resource, amount) in enumerate(sorted(amounts.items())):
+            device_class = catalog.class_of(resource)
+            if device_class and (count := Quantity.parse(amount).whole()) > 0:
+                name = f"container-{number}-request-{position}"
+                requests.append(ClassRequest(name, device_class, count, container.name, resource))
+    return requests
 
 
-def claim_requests(spec: ResourceClaimSpec, offered: Callable[[ClassRequest], bool]) -> list[ClassRequest]:
-    """The requests of a claim that a pod names. Raises `Unclaimable` for what Slurm cannot count.
+def claim_requests(spec: ResourceClaimSpec, is_offered: Callable[[ClassRequest], bool]) -> list[ClassRequest]:
+    """The requests of a resource claim. Raises `Unclaimable` for a request that cannot be expressed in Slurm.
 
-    Slurm cannot be asked for one thing or another: of alternatives the first is chosen that some node has at all.
+    A Slurm job cannot request alternatives. Of the alternatives of a request, the first one that some node offers is
+    chosen.
     """
-    found = [_chosen(request, offered) for request in spec.devices.requests]
+    requests = [_choose_alternative(request, is_offered) for request in spec.devices.requests]
     for constraint in spec.devices.constraints:
         if constraint.distinct_attribute:
-            raise Unclaimable(f"the constraint distinctAttribute {constraint.distinct_attribute} cannot be honoured")
-    return found
+            raise Unclaimable(f"the constraint distinctAttribute {constraint.distinct_attribute} is not supported")
+    return requests
 
 
-def _chosen(request: DeviceRequest, offered: Callable[[ClassRequest], bool]) -> ClassRequest:
+def _choose_alternative(request: DeviceRequest, is_offered: Callable[[ClassRequest], bool]) -> ClassRequest:
     if request.exactly is not None:
-        return _counted(request.name, request.exactly)
-    troubles: list[str] = []
-    for option in request.first_available:
+        return _class_request(request.name, request.exactly)
+    problems: list[str] = []
+    for alternative in request.first_available:
         try:
-            ask = _counted(f"{request.name}/{option.name}", option)
+            choice = _class_request(f"{request.name}/{alternative.name}", alternative)
         except Unclaimable as error:
-            troubles.append(str(error))
+            problems.append(str(error))
             continue
-        if offered(ask):
-            return ask
-        troubles.append(f"no node has {ask.count} of {ask}")
-    raise Unclaimable(f"none of the alternatives of request {request.name} can be had: {'; '.join(troubles)}")
+        if is_offered(choice):
+            return choice
+        problems.append(f"no node has {choice.count} of {choice}")
+    raise Unclaimable(f"no alternative of request {request.name} is available: {'; '.join(problems)}")
 
 
-def _counted(name: str, exact: ExactRequest) -> ClassRequest:
-    where = f"request {name}"
+def _class_request(name: str, exact: ExactRequest) -> ClassRequest:
     if exact.admin_access:
-        raise Unclaimable(f"{where} wants admin access, which is for looking after devices, not for jobs")
+        raise Unclaimable(f"request {name} has adminAccess, which is not supported for jobs")
     if exact.allocation_mode != "ExactCount":
-        raise Unclaimable(f"{where} wants all devices of a node; ask for a number of them")
+        raise Unclaimable(f"request {name} asks for all devices of a node; ask for a number of devices")
     if len(exact.capacity.requests) > 1:
-        raise Unclaimable(f"{where} wants several capacities of a shared device")
-    expressions = tuple(one.cel.expression for one in exact.selectors if one.cel)
+        raise Unclaimable(f"request {name} asks for several capacities of a shared device")
+    expressions = tuple(selector.cel.expression for selector in exact.selectors if selector.cel)
     ((capacity, amount),) = exact.capacity.requests.items() or [("", 1)]
     count = exact.count * Quantity.parse(amount).whole()
     return ClassRequest(name, exact.device_class_name, count, expressions=expressions, capacity=capacity)

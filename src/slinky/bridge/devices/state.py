@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices, their classes and the claims on them, in memory, and what they mean to Slurm.
+"""Caches of devices, device classes and resource claims, and what they mean for Slurm.
 
-What a node offers is worked out once and remembered until its slices change; what a class means, until any device or
-class does.
+The inventory of a node is cached until its ResourceSlices change; the mapping of a class until a device or class
+changes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices import classes
-from slinky.bridge.devices import inventory as supply
 from slinky.bridge.devices.allocation import CLAIM_DEVICES_MAX
 from slinky.bridge.devices.classes import Catalog, ClassMapping, Unclaimable
 from slinky.bridge.devices.cores import GROUP_CPU_PREFIX, DeviceId, cpu_of_group, parse_ranges
-from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
+from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind, build_inventory
 from slinky.bridge.devices.requests import ClassRequest
 from slinky.bridge.state.views import (
     DEVICE_CLASSES,
@@ -27,36 +26,36 @@ from slinky.kube import Runtime
 
 
 class DeviceState:
-    """Devices of one cluster."""
+    """The devices of one cluster."""
 
     def __init__(self, runtime: Runtime, settings: BridgeSettings, is_slurm_node: Callable[[str], bool]) -> None:
-        """`is_slurm_node` tells whether Slurm has a host for a node, by the node's name."""
+        """`is_slurm_node` tells whether Slurm has a host for a node, by the name of the node."""
         self._is_slurm_node = is_slurm_node
         self._profiles = settings.device_profiles
         self.slices = runtime.cache(RESOURCE_SLICES, indexes={"node": lambda part: (part.spec.node_name,)})
         self.classes = runtime.cache(DEVICE_CLASSES)
         indexes: dict[str, Callable[[ResourceClaim], Iterable[str]]] = {
-            "device": lambda claim: [device_key(at) for at in allocated_devices(claim)],
-            "pool": lambda claim: {pool_key(at.driver, at.pool) for at in allocated_devices(claim)},
+            "device": lambda claim: map(device_key, allocated_devices(claim)),
+            "pool": lambda claim: {pool_key(device.driver, device.pool) for device in allocated_devices(claim)},
             "user": lambda claim: [user.uid for user in claim.status.reserved_for],
         }
         self.claims = runtime.cache(RESOURCE_CLAIMS, indexes=indexes)
         self._catalog: Catalog | None = None
         self._inventories: dict[str, DeviceInventory] = {}
-        self._meanings: dict[tuple[str, ...], ClassMapping | Unclaimable] = {}
+        self._mappings: dict[tuple[str, ...], ClassMapping | Unclaimable] = {}
         self.classes.listen(self._class_changed)
         self.slices.listen(self._slice_changed)
 
     def _class_changed(self, _old: DeviceClass | None, _new: DeviceClass | None) -> None:
         self._catalog = None
         self._inventories.clear()
-        self._meanings.clear()
+        self._mappings.clear()
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         for part in (old, new):
             if part is not None:
                 self._inventories.pop(part.spec.node_name, None)
-        self._meanings.clear()
+        self._mappings.clear()
 
     @property
     def catalog(self) -> Catalog:
@@ -66,10 +65,10 @@ class DeviceState:
         return self._catalog
 
     def inventory(self, node: str) -> DeviceInventory:
-        """The devices of a node that some class offers."""
+        """The devices of a node whose driver has a device class."""
         if node not in self._inventories:
             parts, drivers = self.slices.by("node", node), self.catalog.drivers
-            self._inventories[node] = supply.build_inventory(parts, drivers, self._profiles)
+            self._inventories[node] = build_inventory(parts, drivers, self._profiles)
         return self._inventories[node]
 
     def inventories(self) -> dict[str, DeviceInventory]:
@@ -77,125 +76,131 @@ class DeviceState:
         return {node: self.inventory(node) for node in {part.spec.node_name for part in self.slices} if node}
 
     @property
-    def threads(self) -> int:
-        """CPUs of a core, of the largest cores that a driver offers as devices."""
-        found = [own.cores.threads for own in self.inventories().values() if own.cores]
-        return max(found, default=1)
+    def threads_per_core(self) -> int:
+        """The largest number of CPUs of a core, among the cores that a driver offers as devices."""
+        threads = [own.cpus.threads_per_core for own in self.inventories().values() if own.cpus]
+        return max(threads, default=1)
 
-    # --- what asking means
+    # --- requests
 
-    def meaning(self, ask: ClassRequest) -> ClassMapping:
-        """What a request means to Slurm. Raises `Unclaimable`."""
-        if ask.device_class not in self.catalog.expressions:
-            raise Unclaimable(f"device class {ask.device_class} does not exist")
-        expressions = (*self.catalog.expressions[ask.device_class], *ask.expressions)
-        if expressions not in self._meanings:
+    def map_request(self, request: ClassRequest) -> ClassMapping:
+        """The GRES that a job requests for a request. Raises `Unclaimable`."""
+        mapping = self._map_class(request)
+        if mapping.kind == CPUS:
+            return ClassMapping(mapping.kind, mapping.unsuitable_nodes, self._nodes_offering_cpus(request))
+        if request.capacity:
+            raise Unclaimable(f"{request} asks for a part of a device ({request.capacity}); Slurm allocates whole ones")
+        if request.count > CLAIM_DEVICES_MAX:
+            raise Unclaimable(f"a claim can have at most {CLAIM_DEVICES_MAX} devices, not {request.count}")
+        return mapping
+
+    def _map_class(self, request: ClassRequest) -> ClassMapping:
+        if request.device_class not in self.catalog.expressions:
+            raise Unclaimable(f"device class {request.device_class} does not exist")
+        expressions = (*self.catalog.expressions[request.device_class], *request.expressions)
+        if expressions not in self._mappings:
             try:
-                plain = classes.map_driver(expressions, self._profiles)
-                found = plain or classes.map_class(str(ask), expressions, self.inventories())
-                self._meanings[expressions] = found
+                of_driver = classes.map_driver(expressions, self._profiles)
+                mapping = of_driver or classes.map_class(str(request), expressions, self.inventories())
+                self._mappings[expressions] = mapping
             except Unclaimable as error:
-                self._meanings[expressions] = error
-        known = self._meanings[expressions]
-        if isinstance(known, Unclaimable):
-            raise known
-        if known.kind != CPUS:
-            if ask.capacity:
-                raise Unclaimable(f"{ask} is asked for in parts ({ask.capacity}); Slurm gives whole devices")
-            if ask.count > CLAIM_DEVICES_MAX:
-                raise Unclaimable(f"{ask.count} devices are more than the {CLAIM_DEVICES_MAX} that a claim can hold")
-            return known
-        return ClassMapping(known.kind, known.unfit, self._offering_cpus(ask))
+                self._mappings[expressions] = error
+        cached = self._mappings[expressions]
+        if isinstance(cached, Unclaimable):
+            raise cached
+        return cached
 
-    def offers(self, ask: ClassRequest) -> bool:
-        """Whether some node that Slurm has could give what is asked for, in use or not."""
+    def is_offered(self, request: ClassRequest) -> bool:
+        """Whether some node in Slurm has the requested devices, in use or not."""
         try:
-            wanted = self.meaning(ask)
+            mapping = self.map_request(request)
         except Unclaimable:
             return False
-        there = (
-            (node, own) for node, own in self.inventories().items() if wanted.suits(node) and self._is_slurm_node(node)
+        return any(
+            own.count(mapping.kind) >= request.count
+            for node, own in self.inventories().items()
+            if mapping.suits_node(node) and self._is_slurm_node(node)
         )
-        return any(own.count(wanted.kind) >= ask.count for _, own in there)
 
-    def _offering_cpus(self, ask: ClassRequest) -> frozenset[str]:
-        """Nodes whose CPUs are offered in the way that a request needs. Raises `Unclaimable` if there are none."""
-        offering = {node: own.cores for node, own in self.inventories().items() if own.cores}
+    def _nodes_offering_cpus(self, request: ClassRequest) -> frozenset[str]:
+        """The nodes whose CPU driver can satisfy a request. Raises `Unclaimable` if there are none."""
+        offering = {node: own.cpus for node, own in self.inventories().items() if own.cpus}
         if not offering:
-            raise Unclaimable(f"{ask} needs a CPU driver that tells its CPUs; no node has one")
-        fit = frozenset(node for node, own in offering.items() if _suits(ask, grouped=own.grouped))
-        if not fit:
-            want = "groups" if ask.count > CLAIM_DEVICES_MAX or ask.capacity else "single CPUs"
-            raise Unclaimable(f"{ask.count} CPUs of {ask} need a CPU driver that offers {want}")
-        return fit
+            raise Unclaimable(f"{request} needs a CPU driver that publishes its CPUs; no node has one")
+        suitable = frozenset(node for node, cpus in offering.items() if _suits_driver(request, grouped=cpus.grouped))
+        if not suitable:
+            form = "groups" if request.count > CLAIM_DEVICES_MAX or request.capacity else "single CPUs"
+            raise Unclaimable(f"{request.count} CPUs of {request} need a CPU driver that offers {form}")
+        return suitable
 
-    def unrelated(self, kinds: Sequence[GresKind], attribute: str) -> set[str]:
-        """Nodes whose devices of these kinds do not all have the same value of an attribute.
+    def nodes_with_different(self, kinds: Sequence[GresKind], attribute: str) -> set[str]:
+        """The nodes whose devices of these kinds differ in an attribute.
 
-        Raises `Unclaimable` if there is no node where they do.
+        Raises `Unclaimable` if the devices differ on all nodes.
         """
-        having = {node: own for node, own in self.inventories().items() if all(kind in own.kinds for kind in kinds)}
-        apart = {node for node, own in having.items() if not classes.share_attribute(own, kinds, attribute)}
-        if len(apart) == len(having):
-            raise Unclaimable(f"the constraint matchAttribute {attribute} holds on no node for whatever Slurm grants")
-        return apart
+        offering = {node: own for node, own in self.inventories().items() if all(kind in own.kinds for kind in kinds)}
+        different = {node for node, own in offering.items() if not classes.share_attribute(own, kinds, attribute)}
+        if len(different) == len(offering):
+            raise Unclaimable(
+                f"the constraint matchAttribute {attribute} is not satisfied by all devices of any node, "
+                "and Slurm chooses the devices"
+            )
+        return different
 
-    # --- who has what
+    # --- devices in use
 
-    def taken(self, at: DeviceId, own: DeviceInventory) -> bool:
-        """Whether some claim holds a device, or another that is a part of it."""
-        if self.claims.by("device", device_key(at)):
+    def is_in_use(self, device: DeviceId, inventory: DeviceInventory) -> bool:
+        """Whether a claim has a device, or another device that overlaps with it."""
+        if self.claims.by("device", device_key(device)):
             return True
-        if own.cores is not None and at.device.startswith(GROUP_CPU_PREFIX):
-            # A claim that has a part of a group without saying which may have any of it.
-            return any(self.claims.by("device", device_key(group)) for group in set(own.cores.offers.values()))
-        counters = own.pools.get((at.driver, at.pool))
-        if counters is None or at.device not in counters.taken_by:
+        if inventory.cpus is not None and device.device.startswith(GROUP_CPU_PREFIX):
+            # A claim that has part of a group without naming the CPUs may use any CPU of the group.
+            groups = set(inventory.cpus.device_of_cpu.values())
+            return any(self.claims.by("device", device_key(group)) for group in groups)
+        counters = inventory.counters.get((device.driver, device.pool))
+        if counters is None or device.device not in counters.consumption:
             return False
-        there = {
-            one.device
-            for claim in self.claims.by("pool", pool_key(at.driver, at.pool))
-            for one in allocated_devices(claim)
-        }
-        return bool(counters.exceeded({*there, at.device}))
+        claims = self.claims.by("pool", pool_key(device.driver, device.pool))
+        in_use = {allocated.device for claim in claims for allocated in allocated_devices(claim)}
+        return bool(counters.exceeded({*in_use, device.device}))
 
 
-def _suits(ask: ClassRequest, *, grouped: bool) -> bool:
-    if not grouped and ask.count > CLAIM_DEVICES_MAX:
+def _suits_driver(request: ClassRequest, *, grouped: bool) -> bool:
+    if not grouped and request.count > CLAIM_DEVICES_MAX:
         return False
-    # The claim behind an extended resource is ours, and written as the driver wants it.
-    return bool(ask.resource) or grouped == bool(ask.capacity)
+    # The bridge writes the claim of an extended resource itself, in the form that the driver needs.
+    return bool(request.resource) or grouped == bool(request.capacity)
 
 
 def allocated_devices(claim: ResourceClaim) -> list[DeviceId]:
-    """What a claim holds: devices, or CPUs of devices."""
-    given = claim.status.allocation
-    if given is None:
+    """The devices of a claim, and the CPUs of devices that are groups."""
+    allocation = claim.status.allocation
+    if allocation is None:
         return []
-    found: list[DeviceId] = []
-    for result in given.devices.results:
-        at = DeviceId(result.driver, result.pool, result.device)
-        cpus = _cpus(claim, result.driver, result.request) if result.share_id else []
-        found += [cpu_of_group(at, cpu) for cpu in cpus] or [at]
-    return list(dict.fromkeys(found))
+    devices: list[DeviceId] = []
+    for result in allocation.devices.results:
+        device = DeviceId(result.driver, result.pool, result.device)
+        cpus = _claimed_cpus(claim, result.driver, result.request) if result.share_id else []
+        devices += [cpu_of_group(device, cpu) for cpu in cpus] or [device]
+    return list(dict.fromkeys(devices))
 
 
-def _cpus(claim: ResourceClaim, driver: str, request: str) -> list[int]:
-    """The CPUs that a claim names to a driver of groups."""
-    given = claim.status.allocation
-    for setting in given.devices.config if given else ():
-        opaque = setting.opaque
-        if opaque and opaque.driver == driver and (not setting.requests or request in setting.requests):
-            told = opaque.parameters.get("cpuConfig", {}) if isinstance(opaque.parameters, dict) else {}
-            return parse_ranges(str(told.get("cpuset", ""))) if isinstance(told, dict) else []
+def _claimed_cpus(claim: ResourceClaim, driver: str, request: str) -> list[int]:
+    """The CPUs in the configuration of a claim for a driver of groups."""
+    allocation = claim.status.allocation
+    for config in allocation.devices.config if allocation else ():
+        opaque = config.opaque
+        if opaque and opaque.driver == driver and (not config.requests or request in config.requests):
+            cpu_config = opaque.parameters.get("cpuConfig", {}) if isinstance(opaque.parameters, dict) else {}
+            return parse_ranges(str(cpu_config.get("cpuset", ""))) if isinstance(cpu_config, dict) else []
     return []
 
 
-def device_key(at: DeviceId) -> str:
-    """One device, as the index of claims knows it."""
-    return "/".join(at)
+def device_key(device: DeviceId) -> str:
+    """The key of a device in the index of claims."""
+    return "/".join(device)
 
 
 def pool_key(driver: str, pool: str) -> str:
-    """One pool, as the index of claims knows it."""
+    """The key of a pool in the index of claims."""
     return f"{driver}/{pool}"

@@ -31,9 +31,9 @@ class NodeFacts:
 
 def devices_problem(inventory: DeviceInventory) -> str:
     """Why the devices of a node are not known for now; empty if they are."""
-    if inventory.missing:
-        return f"Not every ResourceSlice of {', '.join(inventory.missing)} exists yet."
-    return f"Its devices cannot be described to Slurm: {inventory.fault}." if inventory.fault else ""
+    if inventory.incomplete_pools:
+        return f"Not every ResourceSlice of {', '.join(inventory.incomplete_pools)} exists yet."
+    return f"Its devices cannot be described to Slurm: {inventory.problem}." if inventory.problem else ""
 
 
 def internal_address(node: Node) -> str | None:
@@ -61,15 +61,15 @@ def node_topology(node: Node) -> str:
 def cpu_count(facts: NodeFacts, node: Node) -> int:
     """Whole CPUs that pods can use; with a CPU driver, the CPUs of the whole cores that the driver offers."""
     count = int(Quantity.parse(_amounts(facts, node).get("cpu", "0")).nano // 10**9)
-    if (cores := facts.inventory.cores) is not None:
-        return min(count // cores.threads, len(cores.cores)) * cores.threads
+    if (cores := facts.inventory.cpus) is not None:
+        return min(count // cores.threads_per_core, len(cores.cores)) * cores.threads_per_core
     return count
 
 
 def _cpu_layout(facts: NodeFacts, count: int) -> dict[str, str | int]:
     """CPUs as sockets, cores and threads: as the CPU driver reports them, else one socket of single-threaded cores."""
-    cores = facts.inventory.cores
-    threads = cores.threads if cores else 1
+    cores = facts.inventory.cpus
+    threads = cores.threads_per_core if cores else 1
     sockets = cores.sockets if cores and len(cores.cores) * threads == count else 1
     per_socket = count // threads // sockets
     return {

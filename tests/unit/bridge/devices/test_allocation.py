@@ -23,7 +23,7 @@ from slinky.slurm import Gres, NodeResources
 CATALOG = build_catalog([device_class(resource="example.com/gpu")])
 GPU = GresKind("gpu", GPU_DRIVER)
 EIGHT = build_inventory([gpus(8)], [GPU_DRIVER])
-DEVICES = [item.at for item in EIGHT.kinds[GPU]]
+DEVICES = [item.id for item in EIGHT.kinds[GPU]]
 
 
 def free(_: DeviceId) -> bool:
@@ -66,10 +66,10 @@ def claim_spec(**exactly: Any) -> ResourceClaimSpec:
     [
         (
             {"requests": [{"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "c", "count": 2}]}]},
-            "none of the alternatives of request r can be had: no node has 2 of device class c",
+            "no alternative of request r is available: no node has 2 of device class c",
         ),
         ({"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "allocationMode": "All"}}]}, "all devices"),
-        ({"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "adminAccess": True}}]}, "admin access"),
+        ({"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "adminAccess": True}}]}, "adminAccess"),
         ({"requests": [], "constraints": [{"distinctAttribute": "d/numa"}]}, "distinctAttribute d/numa"),
         (
             {"requests": [{"name": "r", "exactly": {"capacity": {"requests": {"a": "1", "b": "2"}}}}]},
@@ -107,7 +107,7 @@ def test_requests_carry_their_selectors_and_capacity() -> None:
 
 def test_exactly_the_granted_devices_are_given() -> None:
     found = given_on(EIGHT, Gres("gpu", GPU_DRIVER, 3, "1,4-5"))
-    assert [at.device for at in found.of(GPU)] == ["gpu-1", "gpu-4", "gpu-5"]
+    assert [at.device for at in found.devices_of(GPU)] == ["gpu-1", "gpu-4", "gpu-5"]
 
 
 @pytest.mark.parametrize("gres", [Gres("gpu", GPU_DRIVER, 2, None), Gres("gpu", GPU_DRIVER, 1, "9")])
@@ -118,7 +118,7 @@ def test_a_grant_that_does_not_tell_which_devices_is_refused(gres: Gres) -> None
 
 def test_a_slurm_that_has_other_devices_is_not_believed() -> None:
     for told in ("gpu:8", f"gpu:{GPU_DRIVER}:4", f"gpu:{GPU_DRIVER}:8,gpu:other:1"):
-        with pytest.raises(Unclaimable, match=f"Slurm has {told} on n1 where its drivers offer gpu:{GPU_DRIVER}:8"):
+        with pytest.raises(Unclaimable, match=f"Slurm has {told} on n1, but the drivers of the node offer gpu"):
             given_on(EIGHT, Gres("gpu", GPU_DRIVER, 1, "0"), told=told)
 
 
@@ -135,7 +135,7 @@ def test_slurm_counts_the_index_through_all_types_of_a_name(told: str, expected:
     )
     found = given_on(both, Gres("gpu", "a", 1, "1"), Gres("gpu", "b", 1, "2"), Gres("gpu", "c", 0, None), told=told)
     assert {kind.type: [at.device for at in ats] for kind, ats in found.devices.items()} == expected
-    assert len(found.of(GresKind("gpu"))) == 2
+    assert len(found.devices_of(GresKind("gpu"))) == 2
 
 
 def test_a_device_that_somebody_holds_is_waited_for() -> None:
@@ -144,7 +144,7 @@ def test_a_device_that_somebody_holds_is_waited_for() -> None:
 
 
 def test_a_grant_that_is_too_small_is_told() -> None:
-    with pytest.raises(Unclaimable, match=r"granted 2 of gpu:gpu\.example\.com, the pod needs 3"):
+    with pytest.raises(Unclaimable, match=r"allocated 2 of gpu:gpu\.example\.com, but the pod needs 3"):
         allocation.allocate_requests([need(3)], DeviceGrant({GPU: DEVICES[:2]}), free)
 
 
@@ -212,13 +212,13 @@ def test_a_claim_on_groups_holds_the_cpus_that_it_names() -> None:
     claim = msgspec.convert({"metadata": {"name": "c"}, "status": {"allocation": words}}, ResourceClaim)
     assert (
         set(allocated_devices(claim))
-        == given_.keys()
+        == given_.device_ids()
         == {DeviceId("dra.cpu", "n1", f"cpu {cpu}") for cpu in (30, 31, 32)}
     )
 
 
 def test_slurm_and_the_driver_must_agree_about_the_number_of_cores() -> None:
-    with pytest.raises(Unclaimable, match="Slurm has 9 cores on n1 where the CPU driver offers 8"):
+    with pytest.raises(Unclaimable, match="Slurm has 9 cores on n1, but the CPU driver offers 8"):
         given_on(cpus(grouped=False, cores=8), core_bitmap="0x1", sockets_per_node=1, cores_per_socket=9)
 
 
@@ -232,7 +232,7 @@ def test_no_core_is_given_twice(counts: list[int], granted: set[int], busy: set[
     own = cpus(grouped=grouped, cores=8, threads=2)
     bitmap = hex(sum(1 << core for core in granted))
     given_ = given_on(own, core_bitmap=bitmap, sockets_per_node=1, cores_per_socket=8)
-    busy_keys = {own.cores.key(cpu) for cpu in busy}
+    busy_keys = {own.cpus.cpu_id(cpu) for cpu in busy}
     needs = [need(count, f"r{number}", CPUS) for number, count in enumerate(counts)]
     try:
         found = allocation.allocate_requests(needs, given_, lambda at: at in busy_keys)

@@ -12,7 +12,7 @@ from slinky.bridge.state.views import ResourceSlice
 
 
 def read(*parts: ResourceSlice) -> cores.CpuTopology:
-    found = build_inventory(parts, ["dra.cpu"]).cores
+    found = build_inventory(parts, ["dra.cpu"]).cpus
     assert found is not None
     return found
 
@@ -20,8 +20,8 @@ def read(*parts: ResourceSlice) -> cores.CpuTopology:
 def test_cores_stand_by_socket_with_all_their_threads() -> None:
     found = read(cpu_singles(sockets=2, cores=2, threads=2))
     assert found.cores == ((0, 4), (1, 5), (2, 6), (3, 7))
-    assert (found.sockets, found.threads, found.grouped) == (2, 2, False)
-    assert found.key(5).device == "cpudev005"
+    assert (found.sockets, found.threads_per_core, found.grouped) == (2, 2, False)
+    assert found.cpu_id(5).device == "cpudev005"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_efficiency_cores_are_left_out() -> None:
 def test_groups_that_do_not_tell_their_cpus_have_no_cores() -> None:
     found = build_inventory([cpu_groups({"cpudevmachine": ""})], ["dra.cpu"])
     assert CPUS in found.kinds
-    assert found.cores is None
+    assert found.cpus is None
 
 
 @given(st.sets(st.integers(0, 600)))

@@ -41,14 +41,14 @@ def test_a_device_has_its_own_index() -> None:
 def test_slices_of_one_pool_are_merged_once_all_are_there() -> None:
     halves = [gpus(1, count=2), gpus(1, first=1, count=2)]
     assert names_of(read(*halves), GPU) == ["gpu-0", "gpu-1"]
-    assert read(halves[0]).missing == ("gpu.example.com/n1",)
+    assert read(halves[0]).incomplete_pools == ("gpu.example.com/n1",)
     assert not read(halves[0])
 
 
 def test_a_newer_generation_that_is_not_complete_hides_the_older_one() -> None:
     found = read(gpus(4), gpus(2, generation=2, count=2))
     assert not found
-    assert found.missing
+    assert found.incomplete_pools
 
 
 def test_an_index_that_means_another_device_changes_the_fingerprint() -> None:
@@ -106,15 +106,15 @@ def test_the_first_profile_that_fits_decides_and_the_rest_is_not_offered() -> No
     ("given", "said"),
     [
         ([{"driver": "Bad Name"}], "deviceProfiles[0] (Bad Name): driver"),
-        ([{"driver": "d", "gres": "a:b"}], "gres: 'a:b' is no name of a GRES"),
-        ([{"driver": "d", "gres": "shard"}], "gres: shard cannot be a device"),
+        ([{"driver": "d", "gres": "a:b"}], "gres: 'a:b' is not the name of a GRES"),
+        ([{"driver": "d", "gres": "shard"}], "gres: shard is not supported"),
         ([{"driver": "d", "type": "a b"}], "type: 'a b'"),
-        ([{"driver": "d", "type": "a", "typeAttribute": "model"}], "type: a profile has one of"),
+        ([{"driver": "d", "type": "a", "typeAttribute": "model"}], "type: only one of"),
         ([{"driver": "d", "cores": True, "gres": "nic"}], "cores: CPUs have no GRES"),
-        ([{"driver": "d", "match": "device.x.matches('a')"}], "match: the function matches is not known here"),
+        ([{"driver": "d", "match": "device.x.matches('a')"}], "match: the function matches is not supported"),
         (
             [{"driver": "d"}, {"driver": "d", "type": "x"}],
-            "deviceProfiles[1] (d): match: deviceProfiles[0] takes every",
+            "deviceProfiles[1] (d): match: deviceProfiles[0] already applies to every",
         ),
         ([{"driver": "d", "typAttribute": "model"}], "unknown field `typAttribute` - at `$.deviceProfiles[0]`"),
         ([{"gres": "gpu"}], "missing required field `driver`"),
@@ -183,14 +183,14 @@ ONE_G = DeviceProfile(driver=GPU_DRIVER, match=f'device.attributes["{GPU_DRIVER}
 
 
 def test_devices_that_are_parts_of_one_another_are_refused_until_a_profile_chooses() -> None:
-    assert "overlap in gpu-0/slice-" in read(PARTS).fault
+    assert "overlap in the counter gpu-0/slice-" in read(PARTS).problem
     found = read(PARTS, profiles=(ONE_G,))
-    assert not found.fault
+    assert not found.problem
     assert supply.format_gres(found) == "gpu:1g:4"
 
 
 def test_a_part_cannot_be_held_beside_the_whole() -> None:
-    counters = read(PARTS, profiles=(ONE_G,)).pools[GPU_DRIVER, "n1"]
+    counters = read(PARTS, profiles=(ONE_G,)).counters[GPU_DRIVER, "n1"]
     assert not counters.exceeded(["gpu-0-mig-0", "gpu-0-mig-3"])
     assert counters.exceeded(["gpu-0", "gpu-0-mig-3"]) == "gpu-0/slice-3"
     assert counters.exceeded(["gpu-0-mig-1", "gpu-0-mig-2g"])
@@ -229,10 +229,10 @@ def test_a_class_means_the_type_that_it_fits_wholly(expression: str, expected: C
 @pytest.mark.parametrize(
     ("expression", "said"),
     [
-        (f"{INDEX} == 3", "which it cannot tell apart"),
-        (f'{MODEL} == "B"', "fits no device of any node"),
-        (f"{MODEL}.matches('H')", "cannot be decided here: the function matches"),
-        ("", "cannot be decided here"),
+        (f"{INDEX} == 3", "selects only some of the devices"),
+        (f'{MODEL} == "B"', "selects no device of any node"),
+        (f"{MODEL}.matches('H')", "cannot evaluate an expression of the class: the function matches"),
+        ("", "cannot evaluate an expression"),
     ],
 )
 def test_a_class_that_slurm_cannot_count_is_refused_with_the_reason(expression: str, said: str) -> None:

@@ -15,7 +15,7 @@ class Attribute(View, frozen=True):
 
     number: int | None = msgspec.field(default=None, name="int")
     text: str | None = msgspec.field(default=None, name="string")
-    truth: bool | None = msgspec.field(default=None, name="bool")
+    boolean: bool | None = msgspec.field(default=None, name="bool")
     version: str | None = None
 
 
