@@ -38,7 +38,7 @@ class Helm:
     ) -> Objects:
         """The objects of a release."""
         text = self.text(chart, yaml.safe_dump(values or {}), release, space)
-        return [found for found in yaml.safe_load_all(text) if found]
+        return [item for item in yaml.safe_load_all(text) if item]
 
     def text(self, chart: str, values: str, release: str = "slurm", space: str = "slurm") -> str:
         """What `helm template` prints."""
@@ -74,6 +74,6 @@ class Helm:
 
 def one(objects: Objects, kind: str, name: str = "") -> dict[str, Any]:
     """The only object of that kind, or of that kind and name."""
-    found = [item for item in objects if item["kind"] == kind and name in ("", item["metadata"]["name"])]
-    assert len(found) == 1, [(item["kind"], item["metadata"]["name"]) for item in objects]
-    return found[0]
+    matches = [item for item in objects if item["kind"] == kind and name in ("", item["metadata"]["name"])]
+    assert len(matches) == 1, [(item["kind"], item["metadata"]["name"]) for item in objects]
+    return matches[0]

@@ -34,8 +34,8 @@ def dry_run(kubectl: Kubectl, objects: Objects, space: str) -> None:
 
 
 def process(objects: Objects, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = one(objects, "Deployment", name)["spec"]["template"]["spec"]["containers"][0]
-    return found
+    container: dict[str, Any] = one(objects, "Deployment", name)["spec"]["template"]["spec"]["containers"][0]
+    return container
 
 
 async def test_every_value_of_the_operators_chart(kubectl: Kubectl, helm: Helm, space: str) -> None:
@@ -187,8 +187,8 @@ async def test_a_release_of_another_chart_is_upgraded_in_place(
     words = ("--set", "certManager.secretName=slurm-operator-webhook-tls") if chart == "slurm-operator" else ()
     helm.into(plane.kubeconfig, "upgrade", chart, *words, release=release, space=space)
     images = "jsonpath={.items[*].spec.template.spec.containers[0].image}"
-    found = kubectl("get", "deployments", "-n", space, "-o", images)
-    assert set(found.stdout.split()) == {f"localhost/slinky/slinky:{__version__}"}
+    listed = kubectl("get", "deployments", "-n", space, "-o", images)
+    assert set(listed.stdout.split()) == {f"localhost/slinky/slinky:{__version__}"}
 
 
 async def test_the_keys_of_another_chart_survive_the_upgrade_of_a_cluster(
@@ -207,5 +207,5 @@ async def test_the_keys_of_another_chart_survive_the_upgrade_of_a_cluster(
     helm.into(plane.kubeconfig, "upgrade", "slurm", *words, space=space)
     for name, key in names.items():
         assert (await client.get(SECRETS, Key(space, name))).data == {key: b"sesame"}
-    found = kubectl("get", "controller", "slurm", "-n", space, "-o", "jsonpath={.spec.slurmKeyRef}")
-    assert found.stdout == '{"key":"slurm.key","name":"slurm-auth-slurm"}'
+    reference = kubectl("get", "controller", "slurm", "-n", space, "-o", "jsonpath={.spec.slurmKeyRef}")
+    assert reference.stdout == '{"key":"slurm.key","name":"slurm-auth-slurm"}'

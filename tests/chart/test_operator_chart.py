@@ -40,7 +40,7 @@ def images(value: Any) -> Iterator[str]:
 
 @pytest.fixture
 def install(kubectl: Kubectl) -> Iterator[Install]:
-    """Applies objects; what they ask the API server to call is taken back after the test, for nobody answers."""
+    """Applies objects; their webhook configurations are deleted after the test, because no webhook runs."""
     called: set[tuple[str, str]] = set()
 
     def apply(objects: Objects) -> None:
@@ -102,12 +102,12 @@ def test_two_replicas_elect_a_leader_and_survive_a_drain(helm: Helm) -> None:
 
 def test_every_path_of_the_webhook_is_registered_and_no_other(helm: Helm) -> None:
     objects = helm.render("slurm-operator", {"webhook": {"podsBinding": True}})
-    found = {
+    paths = {
         webhook["clientConfig"]["service"]["path"]
         for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
         for webhook in one(objects, kind)["webhooks"]
     }
-    assert found == {path(kind) for kind in RULES} | {BINDING_PATH}
+    assert paths == {path(kind) for kind in RULES} | {BINDING_PATH}
 
 
 def test_a_deletion_never_waits_for_the_webhook(helm: Helm) -> None:
@@ -137,9 +137,9 @@ def test_no_image_floats(helm: Helm) -> None:
     complete: dict[str, Any] = {"completer": {"enabled": True}}
     for chart, values in (("slurm-operator", {}), ("slurm", full), ("slurm-bridge", complete)):
         objects = helm.render(chart, values)
-        found = [name for item in objects for name in images(item)]
-        assert found
-        for name in found:
+        names = [name for item in objects for name in images(item)]
+        assert names
+        for name in names:
             assert ":" in name.rpartition("/")[2], name
             assert not name.endswith(":latest"), name
 
@@ -175,17 +175,17 @@ async def test_rights_are_what_is_needed_and_where(
     accounts = {"operator": f"{home}-slurm-operator", "webhook": f"{home}-slurm-operator-webhook"}
     for part, what, allowed in RIGHTS:
         for space in (work, other):
-            said = await can(client, f"system:serviceaccount:{home}:{accounts[part]}", what, space)
-            assert said == (allowed and (space == work or not limited)), (part, what, space)
+            is_allowed = await can(client, f"system:serviceaccount:{home}:{accounts[part]}", what, space)
+            assert is_allowed == (allowed and (space == work or not limited)), (part, what, space)
 
 
 @pytest.mark.parametrize("chart", ["slurm-operator", "slurm-bridge"])
 def test_nobody_may_replace_objects_or_do_everything(helm: Helm, chart: str) -> None:
-    """We write by patch alone. To `update` finalizers is what API servers ask for before they let us own things."""
+    """All writes are patches. The API server demands `update` of finalizers before it accepts owner references."""
     rich = {"slurm-operator": {"webhook": {"podsBinding": True}}, "slurm-bridge": {"completer": {"enabled": True}}}
-    found = [rule for item in helm.render(chart, rich[chart]) for rule in item.get("rules", ())]
-    assert found
-    for rule in found:
+    rules = [rule for item in helm.render(chart, rich[chart]) for rule in item.get("rules", ())]
+    assert rules
+    for rule in rules:
         assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]), rule
         if "update" in rule["verbs"]:
             assert all(name.endswith("/finalizers") for name in rule["resources"]), rule
@@ -224,16 +224,16 @@ async def test_the_rights_of_the_webhook_are_enough_to_keep_its_certificates(
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
     settings = WebhookSettings(namespace=home, service=name, configuration=name, host="127.0.0.1", port=0)
     async with connect(tmp_path / "kubeconfig") as limited, serving(settings, Health(), limited):
-        found = kubectl(
+        bundles = kubectl(
             "get", "validatingwebhookconfiguration", name, "-o", "jsonpath={.webhooks[*].clientConfig.caBundle}"
         )
-        assert len(set(found.stdout.split())) == 1
-        assert len(found.stdout.split()) == len(RULES) + 3  # three kinds have a second entry, for their deletion
-        held = kubectl("get", "secret", "slurm-operator-webhook-ca", "-n", home, "-o", "jsonpath={.data.ca\\.crt}")
-        assert held.stdout == found.stdout.split()[0]
+        assert len(set(bundles.stdout.split())) == 1
+        assert len(bundles.stdout.split()) == len(RULES) + 3  # three kinds have a second entry, for their deletion
+        ca = kubectl("get", "secret", "slurm-operator-webhook-ca", "-n", home, "-o", "jsonpath={.data.ca\\.crt}")
+        assert ca.stdout == bundles.stdout.split()[0]
     install([item for item in helm.render("slurm-operator", {}, home, home) if item["kind"] == "Secret"])
     again = kubectl("get", "secret", "slurm-operator-webhook-ca", "-n", home, "-o", "jsonpath={.data.ca\\.crt}")
-    assert again.stdout == held.stdout
+    assert again.stdout == ca.stdout
 
 
 def test_cert_manager_is_an_option(helm: Helm) -> None:
@@ -284,9 +284,9 @@ def test_a_wrong_value_is_refused_by_name(helm: Helm, values: dict[str, Any], wh
 def test_every_flag_of_the_chart_is_one_of_the_command(helm: Helm) -> None:
     commands = getattr(get_command(app), "commands", {})
     secure = {"metricsPort": 8080, "metricsSecure": True}
-    for found in helm.render("slurm-operator", {"operator": {**secure, "profile": True}, "webhook": secure}):
-        if found["kind"] == "Deployment":
-            (container,) = found["spec"]["template"]["spec"]["containers"]
+    for item in helm.render("slurm-operator", {"operator": {**secure, "profile": True}, "webhook": secure}):
+        if item["kind"] == "Deployment":
+            (container,) = item["spec"]["template"]["spec"]["containers"]
             verb, *flags = container["args"]
             assert ("--profile" in flags) == (verb == "operator")
             known = {option for given in commands[verb].params for option in given.opts}

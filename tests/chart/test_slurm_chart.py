@@ -72,21 +72,21 @@ def test_the_webhook_lets_everything_in(helm: Helm, values: dict[str, Any]) -> N
     maps = {
         item["metadata"]["name"]: frozenset(item.get("data", {})) for item in objects if item["kind"] == "ConfigMap"
     }
-    sets = tuple(seen(objects, "NodeSet"))
+    sets = tuple(views(objects, "NodeSet"))
     for kind, rules in RULES.items():
-        for found in seen(objects, rules.view.__name__):
-            world = RuleContext(config_maps=maps, node_sets=sets, controllers=tuple(seen(objects, "Controller")))
-            reply = evaluate(rules, AdmissionChange(found, None, world))
+        for item in views(objects, rules.view.__name__):
+            context = RuleContext(config_maps=maps, node_sets=sets, controllers=tuple(views(objects, "Controller")))
+            reply = evaluate(rules, AdmissionChange(item, None, context))
             assert reply.allowed, (kind, reply.message)
 
 
-def seen(objects: Objects, kind: str) -> list[Any]:
+def views(objects: Objects, kind: str) -> list[Any]:
     view = RULES[kind.lower()].view
     return [msgspec.convert(item, view) for item in objects if item["kind"] == kind]
 
 
 def test_names_are_the_familiar_ones(helm: Helm) -> None:
-    found = {(item["kind"], item["metadata"]["name"]) for item in helm.render("slurm", RICH)}
+    names = {(item["kind"], item["metadata"]["name"]) for item in helm.render("slurm", RICH)}
     assert {
         ("Controller", "slurm"),
         ("Accounting", "slurm"),
@@ -99,8 +99,8 @@ def test_names_are_the_familiar_ones(helm: Helm) -> None:
         ("Secret", "slurm-sssd-conf"),
         ("ConfigMap", "slurm-config-extra"),
         ("ConfigMap", "slurm-more"),
-    } <= found
-    assert ("NodeSet", "slurm-worker-off") not in found
+    } <= names
+    assert ("NodeSet", "slurm-worker-off") not in names
 
 
 def test_nothing_that_was_written_is_lost(helm: Helm) -> None:
@@ -142,13 +142,13 @@ async def test_an_upgrade_leaves_a_key_alone(client: KubeClient, plane: PlainPla
     secret = Key(space, "slurm-auth-slurm")
     helm.into(plane.kubeconfig, "install", "slurm", space=space)
     have = await client.get(SECRETS, secret)
-    made = missing_keys(have.metadata.annotations, have.data)
-    assert set(made) == {"slurm.key"}
-    data = {name: base64.b64encode(value).decode() for name, value in made.items()}
+    keys = missing_keys(have.metadata.annotations, have.data)
+    assert set(keys) == {"slurm.key"}
+    data = {name: base64.b64encode(value).decode() for name, value in keys.items()}
     await client.patch(SECRETS, secret, {"data": data})
     helm.into(plane.kubeconfig, "upgrade", "slurm", "--set", "restapi.replicas=2", space=space)
     after = await client.get(SECRETS, secret)
-    assert after.data == made
+    assert after.data == keys
     assert missing_keys(after.metadata.annotations, after.data) == {}
 
 
@@ -226,8 +226,8 @@ def test_a_persons_own_words_win_over_googles(helm: Helm) -> None:
 
 def test_a_number_of_workers_can_be_left_to_an_autoscaler(helm: Helm) -> None:
     sets = helm.render("slurm", {"nodesets": {"burst": {"replicas": None}, "none": {"replicas": 0}, "usual": {}}})
-    found = {item["metadata"]["name"]: item["spec"].get("replicas") for item in sets if item["kind"] == "NodeSet"}
-    assert found == {"slurm-worker-burst": None, "slurm-worker-none": 0, "slurm-worker-usual": 1}
+    replicas = {item["metadata"]["name"]: item["spec"].get("replicas") for item in sets if item["kind"] == "NodeSet"}
+    assert replicas == {"slurm-worker-burst": None, "slurm-worker-none": 0, "slurm-worker-usual": 1}
 
 
 def test_a_wrong_value_fails_at_install_and_leaves_nothing(

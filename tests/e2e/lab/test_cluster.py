@@ -102,11 +102,13 @@ def test_a_pod_that_claims_gpus_sees_exactly_those_devices(lab: Lab, namespace: 
     claims = [{"name": "gpus", "resourceClaimTemplateName": "two"}]
     container = {"resources": {"claims": [{"name": "gpus"}]}}
     apply(lab, namespace, template, pod("trainer", "echo $GPU_DEVICES", resourceClaims=claims, container=container))
-    seen = output_of(lab, namespace, "trainer").strip().split(",")
+    devices = output_of(lab, namespace, "trainer").strip().split(",")
     claim = json.loads(lab.kubectl("get", "resourceclaims", "-n", namespace, "-o", "json"))["items"]
-    granted = [device["device"] for device in claim[0]["status"]["allocation"]["devices"]["results"]] if claim else seen
-    assert len(seen) == 2
-    assert sorted(seen) == sorted(granted)
+    granted = (
+        [device["device"] for device in claim[0]["status"]["allocation"]["devices"]["results"]] if claim else devices
+    )
+    assert len(devices) == 2
+    assert sorted(devices) == sorted(granted)
 
 
 def test_the_native_workload_api_is_served(lab: Lab) -> None:

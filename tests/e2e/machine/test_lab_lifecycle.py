@@ -36,16 +36,18 @@ def slinky(*argv: str) -> subprocess.CompletedProcess[str]:
 def traces(name: str) -> list[str]:
     """Everything on this machine that belongs to a lab of that name."""
     folder = str(paths.labs() / name)
-    found = [str(top / cgroups.branch(name)) for top in cgroups.hierarchies() if (top / cgroups.branch(name)).exists()]
-    found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if f"{folder}/" in line]
+    remains = [
+        str(top / cgroups.branch(name)) for top in cgroups.hierarchies() if (top / cgroups.branch(name)).exists()
+    ]
+    remains += [line for line in Path("/proc/self/mounts").read_text().splitlines() if f"{folder}/" in line]
     for process in Path("/proc").glob("[0-9]*"):
         try:
             command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         if f"{folder}/" in command or f"{folder} " in command:
-            found.append(f"{process.name}: {command}")
-    return [*found, *([folder] if Path(folder).exists() else [])]
+            remains.append(f"{process.name}: {command}")
+    return [*remains, *([folder] if Path(folder).exists() else [])]
 
 
 def links() -> set[str]:
@@ -180,8 +182,8 @@ def test_a_lab_whose_janitor_was_killed_is_reported_and_removed_by_down(
 
 
 def test_down_of_a_lab_that_does_not_exist_succeeds() -> None:
-    done = slinky("lab", "down", "--name", "nobody")
-    assert (done.returncode, done.stdout) == (0, "there is no lab named nobody; nothing to do\n")
+    done = slinky("lab", "down", "--name", "absent")
+    assert (done.returncode, done.stdout) == (0, "there is no lab named absent; nothing to do\n")
 
 
 def test_the_demo_runs_real_work_and_leaves_no_trace() -> None:

@@ -148,8 +148,8 @@ class SlurmSite:
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """One object; an error if it does not exist."""
-        found: dict[str, Any] = self.lab.api.get(self._path(kind, name))
-        return found
+        item: dict[str, Any] = self.lab.api.get(self._path(kind, name))
+        return item
 
     def exists(self, kind: str, name: str) -> bool:
         try:

@@ -54,8 +54,8 @@ def build(site: OperatorSite) -> None:
 
 
 def annotations(site: OperatorSite, pod: str) -> dict[str, str]:
-    found: dict[str, str] = site.pods().get(pod, {}).get("metadata", {}).get("annotations", {})
-    return found
+    result: dict[str, str] = site.pods().get(pod, {}).get("metadata", {}).get("annotations", {})
+    return result
 
 
 def slurm_states(site: OperatorSite, pod: str) -> set[str]:
@@ -67,8 +67,8 @@ def slurm_states(site: OperatorSite, pod: str) -> set[str]:
 
 def reason(site: OperatorSite, condition: str) -> str:
     """The reason of a condition of the NodeSet that is true."""
-    found = site.condition("nodeset", "gpu", condition)
-    return str(found["reason"]) if found.get("status") == "True" else ""
+    entry = site.condition("nodeset", "gpu", condition)
+    return str(entry["reason"]) if entry.get("status") == "True" else ""
 
 
 def patch(site: OperatorSite, **spec: Any) -> None:
@@ -326,7 +326,7 @@ def test_the_scaling_mode_changes_to_one_worker_per_node_and_back_while_jobs_run
     site.lab.kubectl("annotate", "node", other, f"{metadata.HOSTNAME_OVERRIDE}=alias")
     until(lambda: site.host_states().get("alias") == "idle", "the worker with its new name")
     until(lambda: other not in site.host_states(), "removal of the old record")
-    (pod,) = [name for name, found in site.pods().items() if found["spec"]["nodeName"] == first]
+    (pod,) = [name for name, item in site.pods().items() if item["spec"]["nodeName"] == first]
     assert site.exec(pod, "getent", "hosts", "alias").split()[1].startswith("alias.slurm-workers-slurm.")
 
     job = site.start_job(first, pod=pod)

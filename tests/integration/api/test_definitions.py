@@ -29,11 +29,11 @@ RESOURCES: dict[str, Resource[Any]] = {
 
 
 async def test_every_definition_is_established_without_complaint(installed: list[Unstructured]) -> None:
-    assert {found.spec["names"]["kind"] for found in installed} == set(SMALLEST)
-    for found in installed:
-        said = {item["type"]: item for item in found.status["conditions"]}
-        assert said["NamesAccepted"]["status"] == "True"
-        assert said.get("NonStructuralSchema", {}).get("status", "False") == "False", said
+    assert {definition.spec["names"]["kind"] for definition in installed} == set(SMALLEST)
+    for definition in installed:
+        conditions = {item["type"]: item for item in definition.status["conditions"]}
+        assert conditions["NamesAccepted"]["status"] == "True"
+        assert conditions.get("NonStructuralSchema", {}).get("status", "False") == "False", conditions
 
 
 def test_the_printed_text_is_what_is_installed() -> None:
@@ -59,8 +59,8 @@ async def test_the_smallest_object_of_each_kind_is_stored_and_read_back(
 
 async def test_defaults_appear(client: KubeClient, space: str) -> None:
     whole = NODE_SETS.viewed_as(Unstructured)
-    made = await client.create(whole, manifest("NodeSet", space, updateStrategy={}, partition={}))
-    assert made.spec == {
+    created = await client.create(whole, manifest("NodeSet", space, updateStrategy={}, partition={}))
+    assert created.spec == {
         "controllerRef": {"name": "slurm"},
         "replicas": 1,
         "scalingMode": "StatefulSet",
@@ -80,16 +80,16 @@ async def test_defaults_appear(client: KubeClient, space: str) -> None:
     ("kind", "port"), [("Controller", 6817), ("Accounting", 6819), ("RestApi", 6820), ("LoginSet", 22)]
 )
 async def test_a_service_has_the_port_of_its_program(client: KubeClient, space: str, kind: str, port: int) -> None:
-    made = await client.create(RESOURCES[kind].viewed_as(Unstructured), manifest(kind, space, service={}))
-    assert made.spec["service"]["port"] == port
+    created = await client.create(RESOURCES[kind].viewed_as(Unstructured), manifest(kind, space, service={}))
+    assert created.spec["service"]["port"] == port
 
 
 async def test_a_null_is_as_good_as_nothing(client: KubeClient, space: str) -> None:
-    given = manifest("Controller", space)
-    given["spec"] |= {"configFileRefs": None, "template": {"metadata": {"labels": None, "annotations": None}}}
-    made: Controller = await client.create(CONTROLLERS, given)
-    assert made.spec.config_file_refs == ()
-    assert made.spec.template.metadata.labels == {}
+    body = manifest("Controller", space)
+    body["spec"] |= {"configFileRefs": None, "template": {"metadata": {"labels": None, "annotations": None}}}
+    created: Controller = await client.create(CONTROLLERS, body)
+    assert created.spec.config_file_refs == ()
+    assert created.spec.template.metadata.labels == {}
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -195,9 +195,9 @@ async def test_what_must_stay_stays(
     client: KubeClient, space: str, kind: str, before: dict[str, Any], after: dict[str, Any], why: str
 ) -> None:
     resource = RESOURCES[kind]
-    made = await client.create(resource, manifest(kind, space, **before))
+    created = await client.create(resource, manifest(kind, space, **before))
     changed_manifest = manifest(kind, space, **{**before, **after})
-    changed_manifest["metadata"]["resourceVersion"] = made.metadata.resource_version
+    changed_manifest["metadata"]["resourceVersion"] = created.metadata.resource_version
     with pytest.raises(Invalid) as refusal:
         await client.replace(resource, changed_manifest)
     assert why in str(refusal.value)
@@ -221,10 +221,10 @@ async def test_what_may_change_changes(
     client: KubeClient, space: str, kind: str, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     resource = RESOURCES[kind]
-    made = await client.create(resource, manifest(kind, space, **before))
-    wanted = manifest(kind, space, **{**before, **after})
-    wanted["metadata"]["resourceVersion"] = made.metadata.resource_version
-    assert (await client.replace(resource, wanted)).metadata.generation > made.metadata.generation
+    created = await client.create(resource, manifest(kind, space, **before))
+    body = manifest(kind, space, **{**before, **after})
+    body["metadata"]["resourceVersion"] = created.metadata.resource_version
+    assert (await client.replace(resource, body)).metadata.generation > created.metadata.generation
 
 
 @pytest.mark.parametrize("kind", ["NodeSet", "LoginSet", "RestApi"])
@@ -239,12 +239,12 @@ async def test_scaling_changes_the_replicas_and_reports_the_pods(client: KubeCli
 
 async def test_conditions_are_written_read_and_waited_for(client: KubeClient, kubectl: Kubectl, space: str) -> None:
     key = Key(space, "slurm")
-    made: NodeSet = await client.create(NODE_SETS, manifest("NodeSet", space))
+    created: NodeSet = await client.create(NODE_SETS, manifest("NodeSet", space))
     ready = with_condition((), "Ready", True, "AllUp", "All is well.", generation=1, now=SystemClock().now())
     status = {"conditions": condition_manifests(ready), "observedGeneration": 1, "desired": 1, "readyReplicas": 1}
     wrote = await client.apply_status(NODE_SETS, key, status, manager="test")
     assert wrote.status.conditions == ready
-    assert wrote.status.observed_generation == made.metadata.generation
+    assert wrote.status.observed_generation == created.metadata.generation
     waited = kubectl("wait", "-n", space, "nodeset/slurm", "--for=condition=Ready", "--timeout=5s")
     assert waited.returncode == 0, waited.stderr
 

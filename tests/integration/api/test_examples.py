@@ -23,9 +23,9 @@ async def test_an_example_applies(kubectl: Kubectl, space: str, path: Path) -> N
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_an_example_draws_no_complaint(path: Path) -> None:
-    for found in yaml.safe_load_all(path.read_text()):
-        rules = RULES.get(found["kind"].lower())
+    for item in yaml.safe_load_all(path.read_text()):
+        rules = RULES.get(item["kind"].lower())
         if rules:
-            found["metadata"]["namespace"] = "slurm"
-            reply = evaluate(rules, AdmissionChange(msgspec.convert(found, rules.view)))
+            item["metadata"]["namespace"] = "slurm"
+            reply = evaluate(rules, AdmissionChange(msgspec.convert(item, rules.view)))
             assert (reply.allowed, reply.warnings) == (True, ()), reply.message

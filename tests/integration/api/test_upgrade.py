@@ -33,13 +33,13 @@ async def test_nulls_and_old_mistakes_neither_hide_an_object_nor_freeze_it(own_p
         stored["spec"] |= {"configFileRefs": None, "template": {"metadata": {"labels": None}}}
         raw = await client.create(CONTROLLERS.viewed_as(Unstructured), stored)
         assert raw.spec["configFileRefs"] is None
-        held = await client.get(CUSTOM_RESOURCES, Key("", name))
+        old = await client.get(CUSTOM_RESOURCES, Key("", name))
         ours = copy.deepcopy(controller.DEFINITION)
-        ours["metadata"]["resourceVersion"] = held.metadata.resource_version
+        ours["metadata"]["resourceVersion"] = old.metadata.resource_version
         await client.replace(CUSTOM_RESOURCES, ours)
-        found = await readable(client, Key("old", "slurm"))
-        assert found.spec.config_file_refs == ()
-        assert found.spec.template.metadata.labels == {}
+        read = await readable(client, Key("old", "slurm"))
+        assert read.spec.config_file_refs == ()
+        assert read.spec.template.metadata.labels == {}
         wrote = await client.patch(CONTROLLERS, Key("old", "slurm"), {"spec": {"inplaceReconfigure": True}})
         assert wrote.spec.inplace_reconfigure
 

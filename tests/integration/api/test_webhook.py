@@ -107,16 +107,16 @@ async def test_a_refusal_names_the_field(client: KubeClient, watched: str) -> No
 async def test_two_sets_with_the_same_hosts_do_not_both_get_in(client: KubeClient, watched: str) -> None:
     same = {"template": {"spec": {"hostname": "gpu-"}}}
     await client.create(NODE_SETS, manifest("NodeSet", watched, "a", **same))
-    with pytest.raises(Invalid, match="NodeSet a names its Slurm nodes"):
+    with pytest.raises(Invalid, match="NodeSet a also uses the prefix 'gpu-' for its Slurm nodes"):
         await client.create(NODE_SETS, manifest("NodeSet", watched, "b", **same))
 
 
 async def test_a_controller_needs_the_files_it_names(client: KubeClient, watched: str) -> None:
-    wanted = manifest("Controller", watched, configFileRefs=[{"name": "files"}])
+    body = manifest("Controller", watched, configFileRefs=[{"name": "files"}])
     with pytest.raises(Invalid, match="ConfigMap files does not exist"):
-        await client.create(CONTROLLERS, wanted)
+        await client.create(CONTROLLERS, body)
     await client.create(CONFIG_MAPS, CONFIG_MAPS.manifest(Key(watched, "files"), data={"gres.conf": ""}))
-    await client.create(CONTROLLERS, wanted)
+    await client.create(CONTROLLERS, body)
 
 
 async def test_warnings_reach_the_person(client: KubeClient, kubectl: Kubectl, watched: str) -> None:

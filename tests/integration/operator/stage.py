@@ -72,9 +72,9 @@ class OperatorStage:
 
     async def get(self, resource: Resource[Any], name: str) -> Unstructured:
         """The object, once it exists."""
-        found = await eventually(lambda: self.find(resource, name), f"{resource.kind} {name}")
-        assert found is not None
-        return found
+        item = await eventually(lambda: self.find(resource, name), f"{resource.kind} {name}")
+        assert item is not None
+        return item
 
     async def names(self, resource: Resource[Any]) -> list[str]:
         items = await self.client.list(resource.viewed_as(Unstructured), namespace=self.namespace)
@@ -103,8 +103,8 @@ class OperatorStage:
 
     async def condition(self, resource: Resource[Any], name: str, condition: str) -> tuple[str, str]:
         """Status and reason of a condition."""
-        found = await self.find(resource, name)
-        conditions = ((found.status if found else None) or {}).get("conditions", ())
+        item = await self.find(resource, name)
+        conditions = ((item.status if item else None) or {}).get("conditions", ())
         return next(((one["status"], one["reason"]) for one in conditions if one["type"] == condition), ("", ""))
 
     async def wait_condition(
@@ -223,8 +223,8 @@ class SlurmStage(OperatorStage):
         """The state of the cluster, without what differs from run to run."""
         pods = await self.pods()
         hosts = {name: await self.host(_ordinal(name)) for name in pods}
-        found = await self.find(NODE_SETS, "gpu")
-        status = (found.status or {}) if found else {}
+        node_set = await self.find(NODE_SETS, "gpu")
+        status = (node_set.status or {}) if node_set else {}
         return {
             "pods": {name: bool(pod.metadata.annotations.get(metadata.POD_CONDEMNED)) for name, pod in pods.items()},
             "revisions": len({pod.metadata.labels[metadata.REVISION] for pod in pods.values()}),

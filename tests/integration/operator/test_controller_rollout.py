@@ -45,13 +45,13 @@ async def test_the_standby_is_replaced_first_and_the_primary_when_the_new_standb
     await stage.create_keys()
     ha = {"enabled": True, "backups": 1}
     await stage.apply_controller(ha=ha, persistence={"enabled": True, "existingClaim": "shared"})
-    found = await stage.get(STATEFUL_SETS, "slurm-controller")
-    assert found.spec["updateStrategy"] == {"type": "OnDelete"}
+    stateful_set = await stage.get(STATEFUL_SETS, "slurm-controller")
+    assert stateful_set.spec["updateStrategy"] == {"type": "OnDelete"}
     for ordinal in (0, 1):
         await create_pod(stage, ordinal, "old")
         await start_pod(stage, ordinal, ready=ordinal == 0)
-    status = {"replicas": 2, "updateRevision": "new", "observedGeneration": found.metadata.generation}
-    await stage.client.patch(STATEFUL_SETS, found.key, {"status": status}, subresource="status")
+    status = {"replicas": 2, "updateRevision": "new", "observedGeneration": stateful_set.metadata.generation}
+    await stage.client.patch(STATEFUL_SETS, stateful_set.key, {"status": status}, subresource="status")
     await wait_deleted(stage, 1)
     await create_pod(stage, 1, "new")
     await stage.quiescent()

@@ -39,13 +39,13 @@ class Slurmctld(NamedTuple):
 async def restart_if_changed(stage: OperatorStage, before: Slurmctld | None) -> Slurmctld:
     """The daemon, started again if the template of its StatefulSet has changed."""
     workload = await stage.get(STATEFUL_SETS, "slurm-controller")
-    wanted = workload.spec["template"]["metadata"]["annotations"]
-    if before is not None and wanted == before.started_for:
+    annotations = workload.spec["template"]["metadata"]["annotations"]
+    if before is not None and annotations == before.started_for:
         return before
     ring, config = await stage.get(SECRETS, "jwt-key-jwt-keyring"), await stage.get(CONFIG_MAPS, "slurm-config")
     pod = Key(stage.namespace, "slurm-controller-0")
     spec = {"containers": [{"name": "slurmctld", "image": "x"}]}
-    meta = {"labels": LABELS, "annotations": wanted}
+    meta = {"labels": LABELS, "annotations": annotations}
     await stage.client.apply(PODS, PODS.manifest(pod, metadata=meta, spec=spec), manager="simulation")
     status: dict[str, Any] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     await stage.client.patch(PODS, pod, {"status": status}, subresource="status")
@@ -54,7 +54,7 @@ async def restart_if_changed(stage: OperatorStage, before: Slurmctld | None) -> 
     await stage.client.patch(STATEFUL_SETS, workload.key, {"status": status}, subresource="status")
     document = json.loads(config.data.get("jwks.json", '{"keys": []}'))
     assert bool(document["keys"]) == ("jwks=/etc/slurm/jwks.json" in config.data["slurm.conf"])
-    return Slurmctld(b64decode(ring.data["jwt.key"]), document["keys"], wanted)
+    return Slurmctld(b64decode(ring.data["jwt.key"]), document["keys"], annotations)
 
 
 async def test_every_token_is_accepted_whatever_slurmctld_has_read(stage: OperatorStage) -> None:

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.plane
 
 
 async def hashes(stage: OperatorStage) -> dict[str, str]:
-    found = await stage.get(STATEFUL_SETS, "slurm-controller")
-    annotations: dict[str, str] = found.spec["template"]["metadata"]["annotations"]
+    stateful_set = await stage.get(STATEFUL_SETS, "slurm-controller")
+    annotations: dict[str, str] = stateful_set.spec["template"]["metadata"]["annotations"]
     return annotations
 
 
@@ -120,8 +120,8 @@ async def test_what_somebody_changes_is_put_right_and_what_they_delete_comes_bac
     await stage.client.delete(SERVICES, key)
 
     async def is_created_again() -> bool:
-        found = await stage.find(SERVICES, key.name)
-        return found is not None and found.metadata.uid != created.metadata.uid
+        service = await stage.find(SERVICES, key.name)
+        return service is not None and service.metadata.uid != created.metadata.uid
 
     await eventually(is_created_again, "the Service")
 
@@ -163,10 +163,10 @@ async def wait_replaced(stage: OperatorStage, **fields: Any) -> Unstructured:
 
     async def remove_finalizers() -> Unstructured | None:
         # The controller-manager, which is not part of this test, would remove the orphan finalizer.
-        found = await stage.get(STATEFUL_SETS, "slurm-controller")
-        if found.metadata.finalizers:
-            await stage.client.patch(STATEFUL_SETS, found.key, {"metadata": {"finalizers": None}})
-        return found if fields.items() <= found.spec.items() else None
+        stateful_set = await stage.get(STATEFUL_SETS, "slurm-controller")
+        if stateful_set.metadata.finalizers:
+            await stage.client.patch(STATEFUL_SETS, stateful_set.key, {"metadata": {"finalizers": None}})
+        return stateful_set if fields.items() <= stateful_set.spec.items() else None
 
     created: Unstructured = await eventually(remove_finalizers, "another StatefulSet")
     return created
@@ -275,9 +275,9 @@ async def test_a_token_takes_over_what_slurm_operator_made_and_leaves_other_secr
     await stage.apply(TOKENS, "greedy", spec={**spec, "secretRef": {"name": "mine", "key": "SLURM_JWT"}})
 
     async def is_owned() -> bool:
-        found = await stage.get(SECRETS, secret.name)
+        item = await stage.get(SECRETS, secret.name)
         fresh = await stage.condition(TOKENS, "t", "Ready") == ("True", "Issued")
-        return fresh and [one.kind for one in found.metadata.owner_references] == ["Token"]
+        return fresh and [owner.kind for owner in item.metadata.owner_references] == ["Token"]
 
     await eventually(is_owned, "a Secret that its Token owns")
 

@@ -24,7 +24,7 @@ async def wait_released(stage: OperatorStage, resource: Resource[Any], name: str
     """Wait until the operator has removed its finalizers from an object that was deleted without its children."""
 
     async def is_released() -> bool:
-        return not any(OURS in held for held in (await stage.get(resource, name)).metadata.finalizers)
+        return not any(OURS in finalizer for finalizer in (await stage.get(resource, name)).metadata.finalizers)
 
     await eventually(is_released, f"{resource.kind} {name} without finalizers")
 
@@ -52,10 +52,10 @@ async def uids(stage: OperatorStage) -> dict[str, str]:
 async def test_workers_outlive_their_node_set_and_are_adopted_by_the_next(stage: OperatorStage) -> None:
     await stage.create_keys()
     await stage.apply_controller()
-    wanted = {"slurmd": {"image": "x", "env": [{"value": "<a & b>", "name": "A"}]}, "revisionHistoryLimit": 3}
-    await apply_workers(stage, **wanted, extraConf="Weight=1")
+    fields = {"slurmd": {"image": "x", "env": [{"value": "<a & b>", "name": "A"}]}, "revisionHistoryLimit": 3}
+    await apply_workers(stage, **fields, extraConf="Weight=1")
     await wait_rolled_out(stage, 1)
-    await apply_workers(stage, **wanted, extraConf="Weight=2")
+    await apply_workers(stage, **fields, extraConf="Weight=2")
     newest = await wait_rolled_out(stage, 2)
     await stage.quiescent()
     before, config = await uids(stage), await stage.get(CONFIG_MAPS, "slurm-config")
@@ -64,7 +64,7 @@ async def test_workers_outlive_their_node_set_and_are_adopted_by_the_next(stage:
     await stage.wait_condition(CONTROLLERS, "slurm", "Degraded", "True", "WorkersOrphaned")
     assert (await stage.get(CONFIG_MAPS, "slurm-config")).metadata.resource_version == config.metadata.resource_version
     assert await uids(stage) == before
-    await apply_workers(stage, **wanted, extraConf="Weight=2")
+    await apply_workers(stage, **fields, extraConf="Weight=2")
     uid = (await stage.get(NODE_SETS, "gpu")).metadata.uid
 
     async def is_adopted() -> bool:
@@ -111,8 +111,8 @@ async def test_a_controller_that_is_deleted_alone_is_created_again_around_its_da
 
     async def is_adopted() -> bool:
         uid = (await stage.get(CONTROLLERS, "slurm")).metadata.uid
-        found = await stage.get(STATEFUL_SETS, "slurm-controller")
-        return [owner.uid for owner in found.metadata.owner_references] == [uid]
+        stateful_set = await stage.get(STATEFUL_SETS, "slurm-controller")
+        return [owner.uid for owner in stateful_set.metadata.owner_references] == [uid]
 
     await eventually(is_adopted, "a new owner")
     assert (await stage.get(STATEFUL_SETS, "slurm-controller")).metadata.uid == workload.metadata.uid

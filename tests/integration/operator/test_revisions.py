@@ -22,13 +22,13 @@ async def apply_workers(stage: OperatorStage, **spec: Any) -> None:
 
 
 async def revisions(stage: OperatorStage) -> dict[int, Revision]:
-    found = await stage.client.list(REVISIONS, namespace=stage.namespace)
-    return {one.revision: one for one in found}
+    items = await stage.client.list(REVISIONS, namespace=stage.namespace)
+    return {item.revision: item for item in items}
 
 
 async def used_hashes(stage: OperatorStage) -> set[str]:
-    found = await stage.client.list(PODS, namespace=stage.namespace)
-    return {pod.metadata.labels[metadata.REVISION] for pod in found if not pod.metadata.deleting}
+    pods = await stage.client.list(PODS, namespace=stage.namespace)
+    return {pod.metadata.labels[metadata.REVISION] for pod in pods if not pod.metadata.deleting}
 
 
 async def status(stage: OperatorStage) -> dict[str, Any]:
@@ -114,8 +114,8 @@ async def test_a_revision_in_use_is_never_pruned(stage: OperatorStage) -> None:
     for number in range(2, 5):
         await apply_workers(stage, updateStrategy=paused, extraConf=f"Weight={number}")
 
-        async def are_kept(wanted: int = number) -> bool:
-            return set(await revisions(stage)) == {1, wanted}
+        async def are_kept(newest: int = number) -> bool:
+            return set(await revisions(stage)) == {1, newest}
 
         await eventually(are_kept, "the revision in use and the newest")
     node_set_status = await status(stage)
@@ -128,8 +128,8 @@ async def test_workers_that_another_operator_made_of_the_same_template_are_left_
     """The other operator's revisions have other labels and another form; its workers have its own hash."""
     await stage.create_keys()
     await apply_workers(stage, slurmd={"image": "example.test/slurmd:1", "resources": {"limits": {"cpu": "1000m"}}})
-    made: NodeSet = await stage.client.get(NODE_SETS, Key(stage.namespace, "gpu"))
-    owner = NODE_SETS.owner(made)
+    node_set: NodeSet = await stage.client.get(NODE_SETS, Key(stage.namespace, "gpu"))
+    owner = NODE_SETS.owner(node_set)
     data = {
         "spec": {
             "template": {"metadata": {"creationTimestamp": None}, "spec": {"containers": None}, "$patch": "replace"},
@@ -167,9 +167,9 @@ async def test_workers_that_another_operator_made_of_the_same_template_are_left_
     await eventually(are_adopted, "adoption of the workers")
     await stage.quiescent()
     assert {pod.metadata.uid for pod in await stage.client.list(PODS, namespace=stage.namespace)} == before
-    found = (await revisions(stage))[1]
+    revision = (await revisions(stage))[1]
     assert set(await revisions(stage)) == {1}
-    assert found.metadata.labels[metadata.APP_INSTANCE] == "gpu"
+    assert revision.metadata.labels[metadata.APP_INSTANCE] == "gpu"
 
     # Another Slurm key reaches the adopted workers without replacing them; another image replaces them.
     await stage.secret("slurm-key", **{"slurm.key": "z" * 64})
@@ -192,8 +192,8 @@ async def test_a_name_that_something_else_has_taken_is_counted_and_avoided(stage
     await apply_workers(stage)
 
     async def new_revision() -> Revision | None:
-        found = await stage.client.list(REVISIONS, namespace=stage.namespace)
-        return next((one for one in found if one.metadata.uid != first.metadata.uid), None)
+        items = await stage.client.list(REVISIONS, namespace=stage.namespace)
+        return next((item for item in items if item.metadata.uid != first.metadata.uid), None)
 
     second: Revision = await eventually(new_revision, "a revision of the new set")
     assert second.metadata.name != first.metadata.name

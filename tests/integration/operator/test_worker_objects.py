@@ -59,7 +59,7 @@ async def test_a_worker_that_cannot_be_built_is_reported_and_not_created(stage: 
     await stage.secret("not-there", **{"sssd.conf": "[sssd]\ndebug_level = 1"})
 
     async def is_replaced() -> bool:
-        found = await stage.find(PODS, "gpu-0")
-        return found is not None and found.metadata.labels[metadata.REVISION] != first
+        pod = await stage.find(PODS, "gpu-0")
+        return pod is not None and pod.metadata.labels[metadata.REVISION] != first
 
     await eventually(is_replaced, "a worker with the new file")
