@@ -217,10 +217,10 @@ def checked_cluster_name(text: str) -> str:
     return text
 
 
-def merge_options(ours: str, theirs: str) -> str:
-    """Two comma-separated option lists as one, sorted; an option that both contain has the value of `ours`."""
+def merge_options(own: str, extra: str) -> str:
+    """Two comma-separated option lists as one, sorted; an option that both contain has the value of `own`."""
     options: dict[str, str] = {}
-    for text in (theirs, ours):
+    for text in (extra, own):
         for option in filter(None, (part.strip() for part in text.split(","))):
             options[option.partition("=")[0].lower()] = option
     return ",".join(options[name] for name in sorted(options))

@@ -91,7 +91,7 @@ def topology_setting(units: Mapping[str, str]) -> str:
 
 
 def check_tree(switches: Iterable[Switch]) -> None:
-    """Raise `ConfError` for switches that form no tree, or that have a node in two leaves."""
+    """Raise `ConfError` for an unknown child, a child of two switches, a loop, or a node in two leaves."""
     entries = tuple(switches)
     names = _check_distinct((switch.name for switch in entries), "switch")
     parents: dict[str, str] = {}

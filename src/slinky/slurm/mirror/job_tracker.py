@@ -3,7 +3,7 @@
 
 `read` lists job states, which is cheap, and then reads singly what a state does not contain: the identity of a job, its
 resources and its end. A single read that fails changes nothing and is repeated. A job counts as departed only when
-slurmctld answers that it does not know the job, and then accounting is asked for the job's end.
+slurmctld answers that it does not know the job, and then the tracker reads the job's end from accounting.
 """
 
 import asyncio
@@ -47,8 +47,12 @@ ENDED_READS_PER_PASS = 25
 MANY_ENDS = 8
 
 
+#: Reads the resources of a job whose detail was just read.
+ResourceReader = Callable[[JobRecord], Awaitable[tuple[NodeResources, ...] | None]]
+
+
 class JobLookup(NamedTuple):
-    """What the mirror knows of one job. ABSENT only after slurmctld said so, and then with the last record."""
+    """What the mirror knows of one job. ABSENT only if slurmctld does not know the job; it then has the last record."""
 
     presence: Presence
     record: JobRecord | None
@@ -176,19 +180,21 @@ class JobTracker:
         """
         tracked = self._tracked.setdefault(key, TrackedJob())
         tracked.reading = True
-        resources = asyncio.create_task(self._read_resources(key)) if exact_resources else None
-        if resources is not None:
+        task = asyncio.create_task(self._read_resources(key)) if exact_resources else None
+        if task is not None:
             # A job that does not run yet has no resources: the error of an unused read must not be reported.
-            resources.add_done_callback(lambda task: task.cancelled() or task.exception())
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+        async def resources(record: JobRecord) -> tuple[NodeResources, ...] | None:
+            return job_record.resources_by_node_name(record) if task is None else await task
+
         reads, no_limit = JobRead.DETAIL | JobRead.RESOURCES, contextlib.nullcontext()
         try:
-            return await self._update_record(
-                key, None, reads, limit=no_limit, resources=resources, exact_resources=exact_resources
-            )
+            return await self._update_record(key, None, reads, limit=no_limit, read_resources=resources)
         finally:
             tracked.reading = False
-            if resources is not None:
-                resources.cancel()
+            if task is not None:
+                task.cancel()
 
     async def _read_states(self, keys: Iterable[str]) -> dict[str, JobState]:
         ids = list(keys)
@@ -217,7 +223,7 @@ class JobTracker:
         return known or tracked.purged or tracked.departed is not None
 
     async def _update_records(self, states: dict[str, JobState], keys: Collection[str]) -> None:
-        """Update every record from these states, and read singly what a state alone does not tell."""
+        """Update every record from these states, and read singly what a state does not contain."""
         singles: dict[str, tuple[JobState | None, JobRead]] = {}
         for count, (key, state) in enumerate(states.items(), 1):
             if count % RECORDS_PER_SLICE == 0:
@@ -250,7 +256,7 @@ class JobTracker:
         return key not in self.table and tracked.departed is None and not tracked.reading
 
     async def _read_singly(self, singles: dict[str, tuple[JobState | None, JobRead]]) -> None:
-        """Read these jobs, as many as one pass may; started jobs first, since their pods wait for the nodes."""
+        """Read these jobs, as many as one pass may; started jobs first, since callers wait for their nodes."""
         ended = {key: state for key, (state, _) in singles.items() if state is not None and state.ended}
         reported: set[str] = set()
         if len(ended) > MANY_ENDS:
@@ -291,10 +297,9 @@ class JobTracker:
         key: str,
         state: JobState | None,
         reads: JobRead,
-        limit: contextlib.AbstractAsyncContextManager[None] | None = None,
-        resources: Awaitable[tuple[NodeResources, ...]] | None = None,
         *,
-        exact_resources: bool = True,
+        limit: contextlib.AbstractAsyncContextManager[None] | None = None,
+        read_resources: ResourceReader | None = None,
     ) -> bool:
         """Read one tracked job within the limit of concurrent reads, and update its record. False if a read failed."""
         before, tracked = self.table.get(key), self._tracked.get(key)
@@ -303,17 +308,7 @@ class JobTracker:
         record = before or JobRecord(key, state or JobState.of(()), tracked.sluid)
         try:
             async with limit or self._single_reads:
-                if JobRead.DETAIL in reads:
-                    record = await self._read_detail(key, record, tracked)
-                elif state is not None:
-                    record = structs.replace(record, state=state)
-                if JobRead.RESOURCES in reads and record.state.running and not record.lost:
-                    allocated = (
-                        await (resources or self._read_resources(key))
-                        if exact_resources
-                        else job_record.resources_by_node_name(record)
-                    )
-                    record = structs.replace(record, resources=allocated)
+                record = await self._read_facts(record, tracked, state, reads, read_resources)
         except SlurmError as error:
             log.info("job could not be read; the next pass reads it again", job=key, error=error)
             self._incomplete = True
@@ -328,6 +323,24 @@ class JobTracker:
         else:
             self._put(record)
         return True
+
+    async def _read_facts(
+        self,
+        record: JobRecord,
+        tracked: TrackedJob,
+        state: JobState | None,
+        reads: JobRead,
+        read_resources: ResourceReader | None,
+    ) -> JobRecord:
+        """The record with the facts that must be read."""
+        if JobRead.DETAIL in reads:
+            record = await self._read_detail(record.job_id, record, tracked)
+        elif state is not None:
+            record = structs.replace(record, state=state)
+        if JobRead.RESOURCES in reads and record.state.running and not record.lost:
+            reading = self._read_resources(record.job_id) if read_resources is None else read_resources(record)
+            record = structs.replace(record, resources=await reading)
+        return record
 
     async def _read_detail(self, key: str, record: JobRecord, tracked: TrackedJob) -> JobRecord:
         """The record with the full job; departed if slurmctld does not know the job or another job has its id."""

@@ -188,7 +188,7 @@ class Session:
         return error
 
     async def _database_or_token(self, error: DatabaseUnreachable) -> SlurmError:
-        """Tell an outage from a refused token, which looks the same on a slurmdb path, by a request to slurmctld."""
+        """Distinguish an outage from a refused token, which slurmrestd reports alike, by a request to slurmctld."""
         try:
             if read_claims(self._token()).expired(self._clock()):
                 return AuthError("the token has expired; slurmrestd reports that as a database outage")
