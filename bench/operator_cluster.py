@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab with hollow nodes and a Slurm, and the operator beside it as a process: what its benchmarks share."""
+"""A lab with hollow nodes and a Slurm, and the operator as a process: shared by its benchmarks."""
 
 import asyncio
 import base64
@@ -25,15 +25,15 @@ from slinky.lab.kubernetes.bare_plane import WITH_US
 from slinky.lab.lab import Lab
 from slinky.lab.progress import Progress
 
-#: Few nodes with many pods each: renewing the leases of thousands would be all that two cores can do.
-HOLLOW = 50
+#: Few nodes with many pods each: renewing the leases of thousands of nodes would use two cores completely.
+HOLLOW_NODES = 50
 TICK = os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
-def laboratory(existing: str = "") -> Iterator[Lab]:
-    """Hollow nodes with a real scheduler, a real Slurm, and our kinds; or a lab like that which is there already."""
-    options = bringup.LabOptions(name="bench-operator", nodes=0, hollow=HOLLOW, slurm="beside", owner=os.getpid())
+def running_lab(existing: str = "") -> Iterator[Lab]:
+    """Start a lab with hollow nodes, the scheduler, Slurm and our kinds, or use an existing one."""
+    options = bringup.LabOptions(name="bench-operator", nodes=0, hollow=HOLLOW_NODES, slurm="beside", owner=os.getpid())
     lab = Lab.find(existing) if existing else bringup.up(options, Progress())
     try:
         crds = subprocess.run([sys.executable, "-m", "slinky.api.crds"], capture_output=True, text=True, check=True)
@@ -45,16 +45,16 @@ def laboratory(existing: str = "") -> Iterator[Lab]:
             bringup.down(lab.name)
 
 
-class AtRest(NamedTuple):
-    """What an operator did in a minute."""
+class IdleUsage(NamedTuple):
+    """Usage of an operator in a minute."""
 
     writes: float
     cpu: float  # share of a core
     memory: float  # MB
 
 
-class Operator:
-    """The operator as a process of its own, and what it used."""
+class OperatorProcess:
+    """The operator as a separate process, and its resource usage."""
 
     def __init__(self, lab: Lab, *namespaces: str) -> None:
         with socket.socket() as free:
@@ -73,10 +73,10 @@ class Operator:
         self._log = lab.folder / "operator.log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    async def __aenter__(self) -> "Operator":
+    async def __aenter__(self) -> "OperatorProcess":
         argv = [sys.executable, "-m", "slinky.operator", json.dumps(self._settings)]
         self._start(argv)
-        await until(lambda: asyncio.to_thread(self._get, "/readyz"), "the operator's readiness")
+        await wait_until(lambda: asyncio.to_thread(self._get, "/readyz"), "the operator's readiness")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -90,7 +90,7 @@ class Operator:
 
     @property
     def cpu(self) -> float:
-        """Seconds of a core, so far."""
+        """CPU seconds so far."""
         assert self._process
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICK
@@ -108,37 +108,37 @@ class Operator:
         return sum(float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#"))
 
     def writes(self) -> float:
-        """Requests that changed something in Kubernetes or in Slurm."""
+        """Number of write requests to Kubernetes and Slurm."""
         own = self.total("slinky_operator_writes_total", "slinky_operator_slurm_writes_total")
         sent = [f'rest_client_requests_total{{code="{code}",method="{verb}"}}' for code in (200, 201) for verb in VERBS]
         return max(own, self.total(*sent))
 
-    async def minute(self) -> AtRest:
-        """What it does in a minute in which nothing happens."""
+    async def minute(self) -> IdleUsage:
+        """Measure the usage of one minute."""
         writes, cpu = await asyncio.to_thread(self.writes), self.cpu
         await asyncio.sleep(60)
-        return AtRest(await asyncio.to_thread(self.writes) - writes, (self.cpu - cpu) / 60, self.memory)
+        return IdleUsage(await asyncio.to_thread(self.writes) - writes, (self.cpu - cpu) / 60, self.memory)
 
     async def quiet(self, seconds: float = 5) -> None:
-        """Wait until it has written nothing for so long."""
+        """Wait until it has written nothing for this many seconds."""
 
         async def unchanged() -> bool:
             before = await asyncio.to_thread(self.writes)
             await asyncio.sleep(seconds)
             return await asyncio.to_thread(self.writes) == before
 
-        await until(unchanged, "rest", 600)
+        await wait_until(unchanged, "rest", 600)
 
     def _get(self, path: str) -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=20) as answer:
-                return str(answer.read().decode())
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=20) as response:
+                return str(response.read().decode())
         except OSError:
             return ""
 
 
-#: Many workers on one hollow node, which workers usually refuse.
-CROWDED = {
+#: Pod settings that allow many workers on one hollow node.
+SHARED_NODES = {
     "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
     "affinity": {
         "podAntiAffinity": {
@@ -151,8 +151,8 @@ CROWDED = {
 VERBS = ("POST", "PUT", "PATCH", "DELETE")
 
 
-class Scene:
-    """One namespace with one cluster, whose slurmrestd is wherever it is said to be."""
+class BenchNamespace:
+    """A namespace with one cluster that uses a given slurmrestd."""
 
     def __init__(self, lab: Lab, client: KubeClient, namespace: str) -> None:
         self.lab = lab
@@ -160,7 +160,7 @@ class Scene:
         self.namespace = namespace
 
     async def cluster(self, slurmrestd: str = "") -> None:
-        """A Controller with its keys; a pod with the address of slurmrestd stands for the lab's own."""
+        """Create a Controller with its keys, and a pod with the address of the given slurmrestd."""
         await self.client.create(NAMESPACES, {"metadata": {"name": self.namespace}})
         for name, value in (("slurm.key", b"k" * 64), ("jwt.key", self.lab.slurm.jwt_key)):
             data = {name: base64.b64encode(value).decode()}
@@ -169,10 +169,10 @@ class Scene:
         disk = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         await self.apply(CONTROLLERS, "slurm", spec={**refs, "persistence": disk})
         if slurmrestd:
-            await self.stand_in(slurmrestd)
+            await self.use_slurmrestd(slurmrestd)
 
-    async def stand_in(self, address: str) -> None:
-        """A slurmrestd at this address."""
+    async def use_slurmrestd(self, address: str) -> None:
+        """Create a RestApi and a pod that represents the slurmrestd at this address."""
         await self.apply(REST_APIS, "slurm", spec={"controllerRef": {"name": "slurm"}, "replicas": 0})
         key = Key(self.namespace, "slurmrestd")
         spec = {"schedulerName": "nobody", "containers": [{"name": "slurmrestd", "image": "x"}]}
@@ -182,33 +182,33 @@ class Scene:
         await self.client.patch(PODS, key, {"status": status}, subresource="status")
 
     async def workers(self, count: int, name: str = "gpu") -> None:
-        """Want so many workers."""
+        """Apply a NodeSet with this many workers."""
         spec = {
             "controllerRef": {"name": "slurm"},
             "replicas": count,
             "slurmd": {"image": "x"},
             "logfile": {"image": "x"},
-            "template": {"spec": CROWDED},
+            "template": {"spec": SHARED_NODES},
         }
         await self.apply(NODE_SETS, name, spec=spec)
 
     async def apply(self, resource: Resource[Any], name: str, **body: Any) -> None:
-        """Server-side apply, as a user."""
+        """Apply an object as a user would."""
         manifest = resource.manifest(Key(self.namespace, name), **body)
         await self.client.apply(resource, manifest, manager="bench")
 
     async def clear(self) -> None:
-        """Remove everything, without draining."""
-        held: tuple[Resource[Any], ...] = (NODE_SETS, CONTROLLERS, REST_APIS)
-        for resource in held:
-            for found in await self.client.list(resource, namespace=self.namespace):
-                await self.client.patch(resource, found.key, {"metadata": {"finalizers": None}})
+        """Delete everything without draining."""
+        resources: tuple[Resource[Any], ...] = (NODE_SETS, CONTROLLERS, REST_APIS)
+        for resource in resources:
+            for item in await self.client.list(resource, namespace=self.namespace):
+                await self.client.patch(resource, item.key, {"metadata": {"finalizers": None}})
         if await self.client.find(NAMESPACES, Key("", self.namespace)):
             await self.client.delete(NAMESPACES, Key("", self.namespace))
-        await until(self._gone, f"the end of {self.namespace}", 900, every=1.0)
+        await wait_until(self._gone, f"the end of {self.namespace}", 900, every=1.0)
 
     async def _gone(self) -> bool:
-        """The namespace ends its pods one by one and waits for each; together and at once is a single request."""
+        """Delete all pods with one request (the namespace controller deletes one by one); True when nothing is left."""
         with contextlib.suppress(KubeError):
             await self.client.delete_all(PODS, namespace=self.namespace, grace=0)
             return await self.client.find(NAMESPACES, Key("", self.namespace)) is None
@@ -216,21 +216,21 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def scene(lab: Lab, namespace: str) -> AsyncIterator[Scene]:
-    """A namespace for one measurement, gone afterwards."""
+async def bench_namespace(lab: Lab, namespace: str) -> AsyncIterator[BenchNamespace]:
+    """A namespace for one measurement; it is deleted afterwards."""
     async with connect(str(lab.kubeconfig)) as client:
-        made = Scene(lab, client, namespace)
+        created = BenchNamespace(lab, client, namespace)
         try:
-            yield made
+            yield created
         finally:
-            await made.clear()
+            await created.clear()
 
 
-async def until(check: Callable[[], Awaitable[Any]], what: str, seconds: float = 300, every: float = 0.1) -> Any:
-    """What `check` returns, once that is something."""
+async def wait_until(check: Callable[[], Awaitable[Any]], what: str, seconds: float = 300, every: float = 0.1) -> Any:
+    """Wait until `check` returns a true value, and return it."""
     end = time.monotonic() + seconds
-    while not (found := await check()):
+    while not (result := await check()):
         if time.monotonic() > end:
             raise SystemExit(f"{what} did not come true in {seconds:.0f} s")
         await asyncio.sleep(every)
-    return found
+    return result
