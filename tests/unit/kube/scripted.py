@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A transport that plays a script, for faults no server produces on demand."""
+"""A transport with scripted responses, for faults that no server produces on demand."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -36,32 +36,32 @@ class Chunks:
 
 
 class Scripted:
-    """Answers requests from `requests` and streams from `streams`, in order; remembers what was asked."""
+    """Returns the given responses and streams in order, and records the requests."""
 
-    def __init__(self, requests: list[Any] | None = None, streams: list[Any] | None = None) -> None:
-        self.requests, self.streams = requests or [], streams or []
-        self.asked: list[tuple[str, str, bytes | None]] = []
+    def __init__(self, responses: list[Any] | None = None, streams: list[Any] | None = None) -> None:
+        self.responses, self.streams = responses or [], streams or []
+        self.sent: list[tuple[str, str, bytes | None]] = []
         self.closed = False
 
     async def request(
         self, method: str, path: str, *, body: bytes | None = None, headers: Any = None, deadline: float
     ) -> HttpResponse:
-        self.asked.append((method, path, body))
-        found = self.requests.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        assert isinstance(found, HttpResponse)
-        return found
+        self.sent.append((method, path, body))
+        response = self.responses.pop(0)
+        if isinstance(response, Exception):
+            raise response
+        assert isinstance(response, HttpResponse)
+        return response
 
     @contextlib.asynccontextmanager
     async def stream(self, path: str, *, headers: Any = None, deadline: float, idle: float) -> AsyncIterator[Stream]:
-        self.asked.append(("WATCH", path, None))
+        self.sent.append(("WATCH", path, None))
         if not self.streams:
-            raise Unreachable("the script is over")
-        found = self.streams.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        yield found
+            raise Unreachable("the script has ended")
+        stream = self.streams.pop(0)
+        if isinstance(stream, Exception):
+            raise stream
+        yield stream
 
     async def close(self) -> None:
         self.closed = True

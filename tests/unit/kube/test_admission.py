@@ -25,7 +25,7 @@ async def ask(handler: Any, body: bytes, query: str = "", **options: Any) -> tup
         return answer.status, msgspec.json.decode(text) if answer.status == 200 else text.decode()
 
 
-async def test_the_answer_carries_the_questions_uid_and_version() -> None:
+async def test_the_response_has_the_uid_and_version_of_the_request() -> None:
     async def allow(_: AdmissionRequest) -> AdmissionResponse:
         return AdmissionResponse()
 
@@ -35,7 +35,7 @@ async def test_the_answer_carries_the_questions_uid_and_version() -> None:
     assert answer["response"] == {"uid": "u-1", "allowed": True}
 
 
-async def test_a_refusal_has_its_reason_and_warnings() -> None:
+async def test_a_denial_has_its_message_and_warnings() -> None:
     async def refuse(_: AdmissionRequest) -> AdmissionResponse:
         return deny("not so", warnings=["careful"])
 
@@ -44,7 +44,7 @@ async def test_a_refusal_has_its_reason_and_warnings() -> None:
     assert answer["response"]["warnings"] == ["careful"]
 
 
-async def test_a_patch_travels_as_base64() -> None:
+async def test_a_patch_is_sent_as_base64() -> None:
     operation = {"op": "add", "path": "/x", "value": 1}
 
     async def change(_: AdmissionRequest) -> AdmissionResponse:
@@ -55,12 +55,12 @@ async def test_a_patch_travels_as_base64() -> None:
     assert msgspec.json.decode(base64.b64decode(answer["response"]["patch"])) == [operation]
 
 
-async def test_objects_are_read_as_what_the_handler_says() -> None:
-    async def look(asked: AdmissionRequest) -> AdmissionResponse:
-        return deny(f"{asked.new(ConfigMap).data} after {asked.old(ConfigMap).data}")
+async def test_objects_are_decoded_as_the_view_that_the_handler_names() -> None:
+    async def compare(request: AdmissionRequest) -> AdmissionResponse:
+        return deny(f"{request.new(ConfigMap).data} after {request.old(ConfigMap).data}")
 
     new, old = ({"metadata": {"name": "a"}, "data": {"x": value}} for value in "21")
-    _, answer = await ask(look, review(object=new, oldObject=old))
+    _, answer = await ask(compare, review(object=new, oldObject=old))
     assert answer["response"]["status"]["message"] == "{'x': '2'} after {'x': '1'}"
 
 
@@ -73,8 +73,8 @@ async def bug(_: AdmissionRequest) -> AdmissionResponse:
     raise ZeroDivisionError
 
 
-async def misread(asked: AdmissionRequest) -> AdmissionResponse:
-    asked.new(int)
+async def misread(request: AdmissionRequest) -> AdmissionResponse:
+    request.new(int)
     return AdmissionResponse()
 
 
@@ -90,7 +90,7 @@ async def misread(asked: AdmissionRequest) -> AdmissionResponse:
     ],
     ids=["bug", "slow", "object of another shape", "no json", "no review", "too large"],
 )
-async def test_trouble_is_an_http_error_so_that_the_failure_policy_decides(
+async def test_a_failure_is_an_http_error_so_that_the_failure_policy_decides(
     handler: Any, body: bytes, query: str, status: int
 ) -> None:
     assert (await ask(handler, body, query, max_bytes=1000))[0] == status

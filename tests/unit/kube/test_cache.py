@@ -14,17 +14,17 @@ def make(**indexes: object) -> Cache[ConfigMap]:
     return Cache(CONFIG_MAPS, indexes={"app": by_label("app")})
 
 
-def whole(*found: ConfigMap, version: int = 100) -> Cache[ConfigMap]:
+def synced_cache(*config_maps: ConfigMap, version: int = 100) -> Cache[ConfigMap]:
     cache = make()
     cache.begin_list()
-    for one in found:
-        cache.put(one)
+    for item in config_maps:
+        cache.put(item)
     cache.finish_list(str(version))
     return cache
 
 
 def test_only_a_complete_list_removes() -> None:
-    cache = whole(config_map("a", 1), config_map("b", 2))
+    cache = synced_cache(config_map("a", 1), config_map("b", 2))
     cache.begin_list()
     cache.put(config_map("a", 1))
     assert len(cache) == 2  # the list may still mention b
@@ -35,7 +35,7 @@ def test_only_a_complete_list_removes() -> None:
 
 
 def test_an_object_newer_than_the_list_stays() -> None:
-    cache = whole(config_map("a", 1))
+    cache = synced_cache(config_map("a", 1))
     cache.begin_list()
     cache.record_write(config_map("b", 300))  # the list is of before our write and does not mention it
     cache.put(config_map("a", 1))
@@ -44,7 +44,7 @@ def test_an_object_newer_than_the_list_stays() -> None:
 
 
 def test_events_from_before_our_own_write_change_nothing() -> None:
-    cache = whole(config_map("a", 1, data={"x": "old"}))
+    cache = synced_cache(config_map("a", 1, data={"x": "old"}))
     cache.record_write(config_map("a", 9, data={"x": "mine"}))
     cache.put(config_map("a", 5, data={"x": "late event"}))
     assert cache.get(Key("ns", "a")) == config_map("a", 9, data={"x": "mine"})
@@ -52,8 +52,8 @@ def test_events_from_before_our_own_write_change_nothing() -> None:
     assert Key("ns", "a") in cache
 
 
-def test_what_we_deleted_does_not_come_back_by_an_old_event() -> None:
-    cache = whole(config_map("a", 1))
+def test_an_old_event_does_not_restore_a_deleted_object() -> None:
+    cache = synced_cache(config_map("a", 1))
     cache.record_removal(Key("ns", "a"), "uid-a")
     cache.put(config_map("a", 2))
     assert cache.get(Key("ns", "a")) is None
@@ -62,8 +62,8 @@ def test_what_we_deleted_does_not_come_back_by_an_old_event() -> None:
     assert cache.get(Key("ns", "a")) is not None
 
 
-def test_a_recreated_object_shows_although_we_deleted_its_namesake() -> None:
-    cache = whole(config_map("a", 1))
+def test_a_recreated_object_is_cached_after_a_deletion_of_the_same_name() -> None:
+    cache = synced_cache(config_map("a", 1))
     cache.record_removal(Key("ns", "a"), "uid-a")
     cache.put(config_map("a", 2, uid="another"))
     assert cache.get(Key("ns", "a")) is not None
@@ -74,7 +74,7 @@ def test_a_recreated_object_shows_although_we_deleted_its_namesake() -> None:
     [(0, (), False), (None, (), False), (30, (), True), (0, ("x",), True)],
     ids=["the last version", "the last version of a kind without grace", "a grace period", "a finalizer"],
 )
-def test_what_a_deletion_leaves_is_shown_and_a_last_version_is_not(
+def test_the_remainder_of_a_deletion_is_cached_and_a_final_version_is_not(
     grace: int | None, finalizers: tuple[str, ...], stays: bool
 ) -> None:
     before = config_map("a", 1)
@@ -85,15 +85,15 @@ def test_what_a_deletion_leaves_is_shown_and_a_last_version_is_not(
         deletion_grace_period_seconds=grace,
         finalizers=finalizers,
     )
-    cache = whole(before)
+    cache = synced_cache(before)
     cache.record_deletion(before, structs.replace(before, metadata=meta))
     assert (Key("ns", "a") in cache) is stays
     cache.record_deletion(before, None)
     assert Key("ns", "a") not in cache
 
 
-def test_an_answer_that_comes_after_the_end_of_its_object_revives_nothing() -> None:
-    cache = whole(config_map("a", 1))
+def test_a_write_result_that_arrives_after_the_deletion_restores_nothing() -> None:
+    cache = synced_cache(config_map("a", 1))
     cache.put(config_map("a", 101))
     cache.remove(ObjectMeta("a", "ns", resource_version="103"))
     cache.record_write(config_map("a", 102))  # our patch was between the two
@@ -102,8 +102,8 @@ def test_an_answer_that_comes_after_the_end_of_its_object_revives_nothing() -> N
     assert Key("ns", "a") in cache
 
 
-def test_a_server_that_went_back_in_time_is_believed() -> None:
-    cache = whole(config_map("a", 500), config_map("b", 501), version=501)
+def test_a_rewound_list_replaces_newer_versions() -> None:
+    cache = synced_cache(config_map("a", 500), config_map("b", 501), version=501)
     cache.begin_list(rewound=True)
     cache.put(config_map("a", 7))
     cache.finish_list("8")
@@ -111,8 +111,8 @@ def test_a_server_that_went_back_in_time_is_believed() -> None:
     assert next(iter(cache)).metadata.resource_version == "7"
 
 
-def test_an_unreadable_object_is_never_an_absence() -> None:
-    cache = whole(config_map("a", 1))
+def test_an_undecodable_object_is_never_treated_as_absent() -> None:
+    cache = synced_cache(config_map("a", 1))
     cache.begin_list()
     cache.put_undecodable(UndecodableObject(ObjectMeta("a", "ns", resource_version="2"), "data is a list"))
     cache.put_undecodable(UndecodableObject(ObjectMeta("b", "ns", resource_version="2"), "data is a list"))
@@ -126,23 +126,23 @@ def test_an_unreadable_object_is_never_an_absence() -> None:
     assert set(cache.undecodable) == {Key("ns", "a")}
 
 
-def test_an_object_without_a_readable_name_forbids_to_conclude_an_absence() -> None:
-    cache = whole(config_map("a", 1))
+def test_a_list_with_an_unnamed_object_proves_no_absence() -> None:
+    cache = synced_cache(config_map("a", 1))
     cache.begin_list()
     cache.put_undecodable(UndecodableObject(ObjectMeta(), "no metadata"))
     cache.finish_list("200")
     assert Key("ns", "a") in cache
 
 
-def test_a_deleted_odd_object_is_gone() -> None:
-    cache = whole()
+def test_a_deleted_undecodable_object_is_gone() -> None:
+    cache = synced_cache()
     cache.put_undecodable(UndecodableObject(ObjectMeta("b", "ns", resource_version="2"), "why"))
     cache.remove(ObjectMeta("b", "ns", resource_version="3"))
     assert cache.get(Key("ns", "b")) is None
 
 
-def test_listeners_hear_old_and_new_of_real_changes_only() -> None:
-    cache = whole(config_map("a", 1))
+def test_listeners_get_old_and_new_version_of_real_changes_only() -> None:
+    cache = synced_cache(config_map("a", 1))
     heard: list[tuple[str, str]] = []
     cache.listen(
         lambda old, new: heard.append(
@@ -160,10 +160,10 @@ async def test_waiting_for_a_list_ends_at_the_deadline() -> None:
         await make().wait_synced(0.01)
 
 
-def test_an_index_added_late_knows_what_is_there() -> None:
-    cache = whole(config_map("a", 1, labels={"app": "x", "tier": "t"}))
+def test_an_index_that_is_added_later_contains_the_existing_objects() -> None:
+    cache = synced_cache(config_map("a", 1, labels={"app": "x", "tier": "t"}))
     cache.add_indexes({"tier": by_label("tier")})
-    assert [found.metadata.name for found in cache.by("tier", "t")] == ["a"]
+    assert [item.metadata.name for item in cache.by("tier", "t")] == ["a"]
 
 
 @given(
@@ -173,15 +173,15 @@ def test_an_index_added_late_knows_what_is_there() -> None:
     )
 )
 def test_an_index_always_agrees_with_the_objects(steps: list[tuple[str, str, str]]) -> None:
-    cache = whole(version=0)
+    cache = synced_cache(version=0)
     for version, (name, step, label) in enumerate(steps, start=1):
         if step == "put":
             cache.put(config_map(name, version, labels={"app": label} if label else {}))
         else:
             cache.remove(ObjectMeta(name, "ns", resource_version=str(version)))
     for value in ("x", "y"):
-        expected = {found.key for found in cache if found.metadata.labels.get("app") == value}
-        assert {found.key for found in cache.by("app", value)} == expected
+        expected = {item.key for item in cache if item.metadata.labels.get("app") == value}
+        assert {item.key for item in cache.by("app", value)} == expected
     assert set(cache.index_values("app")) == {
-        found.metadata.labels["app"] for found in cache if "app" in found.metadata.labels
+        item.metadata.labels["app"] for item in cache if "app" in item.metadata.labels
     }

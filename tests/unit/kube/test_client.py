@@ -41,13 +41,13 @@ class Rig:
         return await task
 
 
-async def test_a_busy_server_is_given_the_pause_it_asks_for() -> None:
+async def test_a_request_is_repeated_after_the_retry_after_of_a_busy_server() -> None:
     rig = Rig(answer(429, BUSY, Retry_After="5"), answer(200, FOUND))
     await rig.get(7.0)
-    assert len(rig.transport.asked) == 2
+    assert len(rig.transport.sent) == 2
 
 
-async def test_a_pause_beyond_the_deadline_is_not_waited_for() -> None:
+async def test_a_retry_after_beyond_the_deadline_is_raised_at_once() -> None:
     rig = Rig(answer(429, BUSY, Retry_After="60"))
     with pytest.raises(TooManyRequests) as refused:
         await rig.get(0.0)
@@ -55,7 +55,7 @@ async def test_a_pause_beyond_the_deadline_is_not_waited_for() -> None:
     assert classify_error(refused.value).after == 60.0
 
 
-async def test_a_refusal_without_a_pause_is_passed_on() -> None:
+async def test_a_refusal_without_a_retry_after_is_raised() -> None:
     rig = Rig(answer(503, b"<html>bad gateway</html>"))
     with pytest.raises(ServerError, match="bad gateway"):
         await rig.get(0.0)
@@ -71,10 +71,10 @@ async def test_a_write_that_may_have_happened_is_not_repeated() -> None:
     rig = Rig(Unreachable("reset"))
     with pytest.raises(Unreachable):
         await rig.client.create(CONFIG_MAPS, FOUND)
-    assert len(rig.transport.asked) == 1
+    assert len(rig.transport.sent) == 1
 
 
-async def test_an_answer_that_is_no_object_is_unreadable_and_not_empty() -> None:
+async def test_a_response_that_is_not_an_object_is_unreadable_and_not_empty() -> None:
     for body in (b"", b"<html>", b"[]", b'{"metadata": 7}'):
         with pytest.raises(Unreadable):
             await Rig(answer(200, body)).get(0.0)
@@ -86,7 +86,7 @@ async def test_pages_ask_for_the_rest_of_the_same_snapshot() -> None:
         answer(200, {"metadata": {"resourceVersion": "5"}, "items": None}),
     )
     pages = [page async for page in rig.client.pages(CONFIG_MAPS, labels="a=b", version="5")]
-    queries = [parse_qs(urlsplit(path).query) for _, path, _ in rig.transport.asked]
+    queries = [parse_qs(urlsplit(path).query) for _, path, _ in rig.transport.sent]
     assert len(pages) == 2
     assert "continue" not in queries[0]
     assert queries[1]["continue"] == ["next"]
@@ -94,15 +94,15 @@ async def test_pages_ask_for_the_rest_of_the_same_snapshot() -> None:
     assert queries[1]["labelSelector"] == ["a=b"]
 
 
-async def test_binding_names_the_pod_it_means() -> None:
+async def test_a_binding_names_the_uid_of_its_pod() -> None:
     rig = Rig(answer(201, {"kind": "Status", "status": "Success"}))
     await rig.client.bind(Key("ns", "a"), "n1", uid="u")
-    method, path, body = rig.transport.asked[0]
+    method, path, body = rig.transport.sent[0]
     assert (method, path) == ("POST", PODS.path(Key("ns", "a"), subresource="binding"))
     assert msgspec.json.decode(body or b"")["metadata"]["uid"] == "u"
 
 
-async def test_deleting_what_is_gone_is_not_found() -> None:
+async def test_deleting_an_absent_object_raises_not_found() -> None:
     rig = Rig(answer(404, {"code": 404, "reason": "NotFound"}))
     with pytest.raises(NotFound):
         await rig.client.delete(CONFIG_MAPS, Key("ns", "a"))
@@ -125,5 +125,5 @@ def test_each_refusal_has_its_kind(code: int, reason: str, kind: ErrorKind) -> N
     assert classify_error(error).kind is kind
 
 
-def test_what_nobody_foresaw_is_a_bug() -> None:
+def test_an_unknown_error_is_a_bug() -> None:
     assert classify_error(KeyError("x")).kind is ErrorKind.BUG

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Laws of finding the server and our credentials."""
+"""Laws of finding the server and the credentials."""
 
 import base64
 import sys
@@ -38,7 +38,7 @@ async def test_a_kubeconfig_gives_server_trust_and_token(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("insecure", [True, False])
-async def test_a_server_that_is_not_verified_is_noted(
+async def test_a_server_that_is_not_verified_is_logged(
     insecure: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster: dict[str, Any] = {"insecure-skip-tls-verify": insecure}
@@ -53,7 +53,7 @@ def test_data_inside_the_file_wins_over_a_path(tmp_path: Path) -> None:
     assert find_access(path).certificate.read() == b"PEM"
 
 
-async def test_several_files_merge_and_the_first_mention_wins(tmp_path: Path) -> None:
+async def test_several_files_are_merged_and_the_first_entry_wins(tmp_path: Path) -> None:
     first = kubeconfig(tmp_path / "a", {"token": "first"})
     second = kubeconfig(tmp_path / "b", {"token": "second"}, name="two")
     env = {"KUBECONFIG": f"{first}:{tmp_path / 'missing'}:{second}"}
@@ -61,7 +61,7 @@ async def test_several_files_merge_and_the_first_mention_wins(tmp_path: Path) ->
     assert await find_access(context="two", env=env).tokens.token() == "second"
 
 
-def test_a_program_beside_the_file_is_found_there(tmp_path: Path) -> None:
+def test_a_relative_command_is_relative_to_the_kubeconfig(tmp_path: Path) -> None:
     for command, expected in {
         "./plugin": f"{tmp_path}/plugin",
         "plugin": "plugin",
@@ -73,7 +73,7 @@ def test_a_program_beside_the_file_is_found_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("[]", "is not a kubeconfig"),
         ("{", "while parsing"),
@@ -82,9 +82,9 @@ def test_a_program_beside_the_file_is_found_there(tmp_path: Path) -> None:
         ("contexts: [{name: '', context: {cluster: c}}]", "no cluster 'c'"),
     ],
 )
-def test_a_useless_file_says_what_is_wrong(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_kubeconfig_has_a_clear_error(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "c").write_text(text)
-    with pytest.raises(Misconfigured, match=words):
+    with pytest.raises(Misconfigured, match=message):
         from_kubeconfig([tmp_path / "c"])
 
 
@@ -111,7 +111,7 @@ async def test_a_rotated_token_file_is_read_again(tmp_path: Path) -> None:
     assert await tokens.token() == "three"
 
 
-async def test_a_token_file_that_is_away_for_a_moment_does_no_harm(tmp_path: Path) -> None:
+async def test_a_missing_token_file_keeps_the_last_token(tmp_path: Path) -> None:
     path, clock = tmp_path / "token", ManualClock()
     path.write_text("one")
     tokens = BearerTokenFile(path, clock)
@@ -134,7 +134,7 @@ print(json.dumps({"apiVersion": info["apiVersion"], "kind": "ExecCredential", "s
 """
 
 
-async def test_a_program_is_asked_again_only_when_its_token_ends(tmp_path: Path) -> None:
+async def test_an_exec_plugin_runs_again_only_when_its_token_expires(tmp_path: Path) -> None:
     (tmp_path / "plugin.py").write_text(PLUGIN)
     spec = ExecSpec(
         sys.executable,
@@ -152,7 +152,7 @@ async def test_a_program_is_asked_again_only_when_its_token_ends(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "message"),
     [
         ("raise SystemExit('no such account')", "no such account"),
         ("print('hello')", "did not print an ExecCredential"),
@@ -160,12 +160,12 @@ async def test_a_program_is_asked_again_only_when_its_token_ends(tmp_path: Path)
         ("import time; time.sleep(60)", "did not end"),
     ],
 )
-async def test_a_program_that_fails_is_named(code: str, words: str) -> None:
-    with pytest.raises(Misconfigured, match=words):
+async def test_the_error_of_an_exec_plugin_names_the_command(code: str, message: str) -> None:
+    with pytest.raises(Misconfigured, match=message):
         await ExecToken(ExecSpec(sys.executable, ["-c", code]), {}, deadline=1.0).token()
 
 
-async def test_a_missing_program_comes_with_its_hint() -> None:
+async def test_the_error_of_a_missing_exec_plugin_has_its_install_hint() -> None:
     spec = ExecSpec("/nonexistent/plugin", install_hint="get it from your cloud")
     with pytest.raises(Misconfigured, match="get it from your cloud"):
         await ExecToken(spec, {}).token()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Laws of the controller loop."""
+"""Laws of the control loop."""
 
 import asyncio
 import contextlib
@@ -32,21 +32,21 @@ A = Key("ns", "a")
 class Rig:
     def __init__(self, reconcile: Callable[[Key], Awaitable[RequeueAfter | None]], **options: object) -> None:
         self.clock = ManualClock()
-        self.told: list[ErrorDecision] = []
+        self.blocked: list[ErrorDecision] = []
         self.cache: Cache[ConfigMap] = Cache(CONFIG_MAPS)
-        self.seen: list[Key] = []
+        self.reconciled: list[Key] = []
 
         async def counted(key: Key) -> RequeueAfter | None:
-            self.seen.append(key)
+            self.reconciled.append(key)
             return await reconcile(key)
 
-        async def blocked(_: Key, judged: ErrorDecision) -> None:
-            self.told.append(judged)
+        async def report_blocked(_: Key, decision: ErrorDecision) -> None:
+            self.blocked.append(decision)
 
         self.controller: ControlLoop[Key] = ControlLoop(
             "test",
             counted,
-            on_blocked=blocked,
+            on_blocked=report_blocked,
             clock=self.clock,
             rng=random.Random(1),  # noqa: S311
             **options,  # type: ignore[arg-type]
@@ -55,8 +55,8 @@ class Rig:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        async with asyncio.TaskGroup() as family:
-            task = family.create_task(self.controller.run())
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self.controller.run())
             yield
             task.cancel()
 
@@ -71,7 +71,7 @@ async def test_a_change_is_reconciled_once() -> None:
         rig.cache.put(config_map("a", 1))
         rig.cache.put(config_map("a", 2))
         await rig.clock.advance(1.0)
-    assert rig.seen == [A]
+    assert rig.reconciled == [A]
 
 
 async def test_a_deletion_is_reconciled_too() -> None:
@@ -81,10 +81,10 @@ async def test_a_deletion_is_reconciled_too() -> None:
         await rig.clock.advance(1.0)
         rig.cache.remove(ObjectMeta("a", "ns", resource_version="2"))
         await rig.clock.advance(1.0)
-    assert rig.seen == [A, A]
+    assert rig.reconciled == [A, A]
 
 
-async def test_again_means_again_after_that_long() -> None:
+async def test_a_key_is_reconciled_again_after_the_requested_time() -> None:
     async def reconcile(_: Key) -> RequeueAfter | None:
         return RequeueAfter(60.0)
 
@@ -92,14 +92,14 @@ async def test_again_means_again_after_that_long() -> None:
     async with rig.running():
         rig.controller.queue.add(A)
         await rig.clock.advance(59.0)
-        assert len(rig.seen) == 1
+        assert len(rig.reconciled) == 1
         await rig.clock.advance(2.0)
-        assert len(rig.seen) == 2
+        assert len(rig.reconciled) == 2
 
 
 async def test_try_later_backs_off_and_success_forgets_it() -> None:
     async def reconcile(_: Key) -> RequeueAfter | None:
-        if len(rig.seen) < 4:
+        if len(rig.reconciled) < 4:
             raise Later("not yet")
         return None
 
@@ -107,11 +107,11 @@ async def test_try_later_backs_off_and_success_forgets_it() -> None:
     async with rig.running():
         rig.controller.queue.add(A)
         await rig.clock.advance(10.0)
-        assert len(rig.seen) == 4
+        assert len(rig.reconciled) == 4
         assert rig.controller.queue.failures(A) == 0
 
 
-async def test_the_servers_own_pause_is_honoured() -> None:
+async def test_the_retry_time_of_an_error_replaces_the_back_off() -> None:
     async def reconcile(_: Key) -> RequeueAfter | None:
         raise Later("busy", after=100.0)
 
@@ -119,10 +119,10 @@ async def test_the_servers_own_pause_is_honoured() -> None:
     async with rig.running():
         rig.controller.queue.add(A)
         await rig.clock.advance(99.0)
-        assert len(rig.seen) == 1
+        assert len(rig.reconciled) == 1
 
 
-async def test_blocked_tells_a_person_and_waits_for_a_change() -> None:
+async def test_a_blocked_key_is_reported_and_waits_for_a_change() -> None:
     async def reconcile(_: Key) -> RequeueAfter | None:
         raise Blocked("NoSecret", "create the secret `key`")
 
@@ -130,11 +130,13 @@ async def test_blocked_tells_a_person_and_waits_for_a_change() -> None:
     async with rig.running():
         rig.cache.put(config_map("a", 1))
         await rig.clock.advance(120.0)
-        assert len(rig.seen) == 1
+        assert len(rig.reconciled) == 1
         rig.cache.put(config_map("a", 2))
         await rig.clock.advance(1.0)
-        assert len(rig.seen) == 2
-    assert [(told.reason, told.message) for told in rig.told] == [("NoSecret", "create the secret `key`")] * 2
+        assert len(rig.reconciled) == 2
+    assert [(decision.reason, decision.message) for decision in rig.blocked] == [
+        ("NoSecret", "create the secret `key`")
+    ] * 2
 
 
 async def test_a_bug_in_one_key_does_not_stop_the_others() -> None:
@@ -148,7 +150,7 @@ async def test_a_bug_in_one_key_does_not_stop_the_others() -> None:
         rig.controller.queue.add(A)
         rig.controller.queue.add(Key("ns", "b"))
         await rig.clock.advance(0.1)
-    assert set(rig.seen) == {A, Key("ns", "b")}
+    assert set(rig.reconciled) == {A, Key("ns", "b")}
 
 
 async def test_a_reconcile_that_hangs_is_cut_off() -> None:
@@ -163,24 +165,24 @@ async def test_a_reconcile_that_hangs_is_cut_off() -> None:
     assert rig.controller.queue.failures(A) == 1
 
 
-async def test_errors_of_other_packages_are_judged_by_their_own_table() -> None:
+async def test_errors_of_other_packages_have_their_own_classifier() -> None:
     class SlurmDown(Exception):  # noqa: N818
         pass
 
-    def judge(error: Exception) -> ErrorDecision | None:
+    def classify(error: Exception) -> ErrorDecision | None:
         return ErrorDecision(ErrorKind.LATER, "SlurmDown", "no answer", 7.0) if isinstance(error, SlurmDown) else None
 
     async def reconcile(_: Key) -> RequeueAfter | None:
         raise SlurmDown
 
-    rig = Rig(reconcile, error_classifiers=[judge])
+    rig = Rig(reconcile, error_classifiers=[classify])
     async with rig.running():
         rig.controller.queue.add(A)
         await rig.clock.advance(8.0)
-    assert len(rig.seen) == 2
+    assert len(rig.reconciled) == 2
 
 
-async def test_a_dead_cluster_starves_nobody() -> None:
+async def test_a_group_that_hangs_does_not_delay_other_groups() -> None:
     async def reconcile(key: Key) -> RequeueAfter | None:
         if key.namespace == "dead":
             await rig.clock.sleep(1000.0)
@@ -193,7 +195,7 @@ async def test_a_dead_cluster_starves_nobody() -> None:
         for number in range(50):
             rig.controller.queue.add(Key("well", str(number)))
         await rig.clock.advance(1.0)
-        assert sum(key.namespace == "well" for key in rig.seen) == 50
+        assert sum(key.namespace == "well" for key in rig.reconciled) == 50
 
 
 async def test_every_log_line_of_a_reconcile_carries_its_id(caplog: pytest.LogCaptureFixture) -> None:
@@ -214,9 +216,9 @@ async def test_every_log_line_of_a_reconcile_carries_its_id(caplog: pytest.LogCa
     lines = [(record.getMessage(), record_fields(record)) for record in caplog.records]
     ids = {key: {fields["reconcile"] for _, fields in lines if fields["key"] == key} for key in ("ns/a", "ns/b")}
     assert {message for message, _ in lines} == {"first", "second", "reconcile is retried later"}
-    assert all(len(found) == 1 for found in ids.values()), "one id in all lines of one reconcile"
+    assert all(len(values) == 1 for values in ids.values()), "one id in all lines of one reconcile"
     assert ids["ns/a"] != ids["ns/b"]
-    assert all(re.fullmatch("[0-9a-f]{8}", text) for found in ids.values() for text in found)
+    assert all(re.fullmatch("[0-9a-f]{8}", value) for values in ids.values() for value in values)
 
 
 async def test_the_ids_of_reconciles_come_from_the_given_random_numbers(caplog: pytest.LogCaptureFixture) -> None:

@@ -24,10 +24,10 @@ class Rig:
 
     async def flush(self, *answers: Any) -> list[tuple[str, dict[str, Any]]]:
         """What was written; every request is answered well unless said otherwise."""
-        self.transport.requests = [*answers, *[OK] * 100]
-        self.transport.asked = []
+        self.transport.responses = [*answers, *[OK] * 100]
+        self.transport.sent = []
         await self.recorder.flush()
-        return [(method, msgspec.json.decode(body or b"")) for method, _, body in self.transport.asked]
+        return [(method, msgspec.json.decode(body or b"")) for method, _, body in self.transport.sent]
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def rig() -> Rig:
 async def test_a_repeated_event_is_one_event_with_a_count(rig: Rig) -> None:
     for _ in range(3):
         rig.recorder.record(POD, "Waiting", "for room")
-    ((method, made),) = await rig.flush()
-    assert (method, made["count"], made["involvedObject"]["uid"]) == ("POST", 3, "uid-a")
+    ((method, event),) = await rig.flush()
+    assert (method, event["count"], event["involvedObject"]["uid"]) == ("POST", 3, "uid-a")
     rig.recorder.record(POD, "Waiting", "for room")
     ((method, again),) = await rig.flush()
     assert (method, again["count"]) == ("PATCH", 4)
@@ -48,7 +48,7 @@ async def test_a_repeated_event_is_one_event_with_a_count(rig: Rig) -> None:
 async def test_another_version_of_the_object_is_the_same_object(rig: Rig) -> None:
     rig.recorder.record(POD, "Waiting", "for room")
     rig.recorder.record(msgspec.structs.replace(POD, resource_version="8"), "Waiting", "for room")
-    assert [made["count"] for _, made in await rig.flush()] == [2]
+    assert [event["count"] for _, event in await rig.flush()] == [2]
 
 
 async def test_many_messages_of_one_reason_are_combined(rig: Rig) -> None:
@@ -60,7 +60,7 @@ async def test_many_messages_of_one_reason_are_combined(rig: Rig) -> None:
     assert written[-1][1]["count"] == 5
 
 
-async def test_a_talkative_object_is_muted_and_the_others_are_heard(rig: Rig) -> None:
+async def test_the_event_limit_of_one_object_does_not_affect_others(rig: Rig) -> None:
     other = msgspec.structs.replace(POD, name="b", uid="uid-b")
     for number in range(100):
         rig.recorder.record(POD, f"Reason{number}", "text")
@@ -83,7 +83,7 @@ async def test_a_refused_event_is_dropped(rig: Rig) -> None:
     assert await rig.flush() == []
 
 
-async def test_an_expired_event_is_made_anew(rig: Rig) -> None:
+async def test_an_expired_event_is_created_again(rig: Rig) -> None:
     rig.recorder.record(POD, "Waiting", "for room")
     await rig.flush()
     rig.recorder.record(POD, "Waiting", "for room")

@@ -20,7 +20,7 @@ async def test_the_written_finalizers_are_in_the_cache_at_once() -> None:
     cached = cache.get(KEY)
     assert cached is not None
     assert cached.metadata.finalizers == ("x", "y")
-    [(method, _, body)] = transport.asked
+    [(method, _, body)] = transport.sent
     assert (method, msgspec.json.decode(body or b"")) == (
         "PATCH",
         {"metadata": {"finalizers": ["x", "y"], "resourceVersion": "1"}},

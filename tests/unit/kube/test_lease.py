@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Laws of leader election: never two at once, whatever the clocks say."""
+"""Laws of leader election: there are never two leaders, whatever the clocks show."""
 
 import asyncio
 import random
@@ -89,7 +89,7 @@ async def test_one_leads_and_the_other_waits() -> None:
     await ended(one, two)
 
 
-async def test_a_leader_that_stops_hands_over_at_once() -> None:
+async def test_a_leader_that_stops_releases_the_lease_at_once() -> None:
     rig = Rig()
     one = rig.candidate("one")
     await rig.clock.advance(1.0)
@@ -101,7 +101,7 @@ async def test_a_leader_that_stops_hands_over_at_once() -> None:
     await ended(two)
 
 
-async def test_a_leader_cut_off_stops_before_another_can_start() -> None:
+async def test_a_disconnected_leader_stops_before_another_can_start() -> None:
     rig = Rig()
     one = rig.candidate("one")
     await rig.clock.advance(1.0)
@@ -113,13 +113,13 @@ async def test_a_leader_cut_off_stops_before_another_can_start() -> None:
     rig.server.down = False
     two = rig.candidate("two")
     await rig.clock.advance(14.0)
-    assert rig.leading == []  # seen unchanged for less than its duration
+    assert rig.leading == []  # unchanged for less than its duration
     await rig.clock.advance(5.0)
     assert rig.leading == ["two"]
     await ended(two)
 
 
-async def test_a_jump_of_the_wall_clock_elects_nobody() -> None:
+async def test_a_jump_of_the_wall_clock_does_not_expire_a_lease() -> None:
     rig = Rig()
     one = rig.candidate("one")
     await rig.clock.advance(1.0)
@@ -143,7 +143,7 @@ async def test_a_stolen_lease_ends_the_work() -> None:
     await rig.clock.advance(3.0)
     with pytest.raises(LeadershipLost, match="thief"):
         await one
-    assert rig.server.holder == "thief"  # what is not ours is not released
+    assert rig.server.holder == "thief"  # only the holder releases a lease
 
 
 async def test_an_error_of_the_work_passes_through_and_frees_the_lease() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Laws of cutting a stream into lines."""
+"""Laws of splitting a stream into lines."""
 
 from itertools import pairwise
 
@@ -18,10 +18,10 @@ def test_chunk_borders_do_not_matter(lines: list[bytes], cuts: list[int], tail: 
     tail = tail.replace(b"\n", b"x")
     stream = b"".join(line + b"\n" for line in lines) + tail
     borders = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
-    splitter, found = LineSplitter(), []
+    splitter, result = LineSplitter(), []
     for start, end in pairwise(borders):
-        found += splitter.feed(stream[start:end])
-    assert found == lines  # and the unfinished tail is never handed out
+        result += splitter.feed(stream[start:end])
+    assert result == lines  # and the unfinished tail is never returned
 
 
 def test_an_endless_line_is_refused() -> None:

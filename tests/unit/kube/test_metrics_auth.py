@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever cannot be known is not let in, and knowing costs little."""
+"""Only callers that the API server authorizes read /metrics, and reviews are cached."""
 
 from datetime import timedelta
 from typing import Any
@@ -28,10 +28,10 @@ def reviewer(*script: Any) -> tuple[MetricsAuthorizer, Scripted, ManualClock]:
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer  ", "Basic eDp5", "token x"])
-async def test_nobody_is_asked_about_a_caller_without_a_token(header: str) -> None:
-    asked, transport, _ = reviewer()
-    assert await asked(header) == 401
-    assert transport.asked == []
+async def test_a_caller_without_a_token_is_refused_without_a_request(header: str) -> None:
+    authorize, transport, _ = reviewer()
+    assert await authorize(header) == 401
+    assert transport.sent == []
 
 
 @pytest.mark.parametrize(
@@ -45,23 +45,23 @@ async def test_nobody_is_asked_about_a_caller_without_a_token(header: str) -> No
     ],
 )
 async def test_the_api_server_decides(script: list[Any], status: int) -> None:
-    asked, _, _ = reviewer(*script)
-    assert await asked("Bearer abc") == status
+    authorize, _, _ = reviewer(*script)
+    assert await authorize("Bearer abc") == status
 
 
-async def test_an_answer_holds_for_a_minute_and_a_failure_for_nothing() -> None:
-    asked, transport, clock = reviewer(Unreachable("down"), token(True), access(True), token(False))
-    assert [await asked("Bearer abc") for _ in range(3)] == [503, 200, 200]
+async def test_a_review_is_cached_for_a_minute_and_a_failure_is_not() -> None:
+    authorize, transport, clock = reviewer(Unreachable("down"), token(True), access(True), token(False))
+    assert [await authorize("Bearer abc") for _ in range(3)] == [503, 200, 200]
     await clock.advance(CACHE_SECONDS)
-    assert await asked("Bearer abc") == 401
-    assert len(transport.asked) == 4
+    assert await authorize("Bearer abc") == 401
+    assert len(transport.sent) == 4
 
 
-async def test_made_up_tokens_do_not_fill_the_memory() -> None:
-    asked, _, _ = reviewer(*(token(False) for _ in range(2 * CACHE_SIZE)))
+async def test_invented_tokens_do_not_fill_the_memory() -> None:
+    authorize, _, _ = reviewer(*(token(False) for _ in range(2 * CACHE_SIZE)))
     for number in range(2 * CACHE_SIZE):
-        await asked(f"Bearer {number}")
-    assert len(asked._results) <= CACHE_SIZE
+        await authorize(f"Bearer {number}")
+    assert len(authorize._results) <= CACHE_SIZE
 
 
 def test_a_certificate_is_replaced_before_it_ends() -> None:

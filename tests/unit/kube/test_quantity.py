@@ -37,7 +37,7 @@ def test_text_has_an_exact_amount(text: str | int, nano: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", " 1", "1 ", "1.2.3", "1kk", "1ki", "e3", ".", "1e", "0x1", "\u0661", "1_0", "1e99999", "NaN"]
 )
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a quantity"):
         Quantity.parse(text)
 
@@ -59,7 +59,7 @@ def test_canonical_text(text: str, expected: str) -> None:
 
 
 @given(amounts)
-def test_writing_and_reading_loses_nothing(nano: int) -> None:
+def test_formatting_and_parsing_is_exact(nano: int) -> None:
     for family in ("decimal", "binary", "exponent"):
         assert Quantity.parse(Quantity(nano).format(family)) == Quantity(nano)
 
@@ -78,7 +78,7 @@ def test_rounding_is_never_down(nano: int) -> None:
 
 
 @given(st.text(max_size=12))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     try:
         again = canonical(text)
     except ValueError:

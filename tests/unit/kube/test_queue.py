@@ -57,7 +57,7 @@ async def test_a_key_changed_during_work_comes_again_afterwards(queue: Queue[str
     assert await drain(queue) == ["a"]
 
 
-async def test_a_key_rests_after_its_work_however_often_it_changes(clock: ManualClock) -> None:
+async def test_a_key_waits_for_its_minimum_interval_however_often_it_changes(clock: ManualClock) -> None:
     queue: Queue[str] = Queue("test", min_interval=1.0, clock=clock)
     queue.add("a")
     key = await queue.get()
@@ -108,7 +108,7 @@ async def test_of_two_delays_the_earlier_wins(queue: Queue[str], clock: ManualCl
     assert len(queue) == 0
 
 
-async def test_an_immediate_wish_overtakes_a_delay(queue: Queue[str], clock: ManualClock) -> None:
+async def test_adding_a_delayed_key_makes_it_ready_at_once(queue: Queue[str], clock: ManualClock) -> None:
     queue.add("a", after=10.0)
     queue.add("a")
     assert await drain(queue) == ["a"]
@@ -116,7 +116,7 @@ async def test_an_immediate_wish_overtakes_a_delay(queue: Queue[str], clock: Man
     assert len(queue) == 0
 
 
-async def test_failures_wait_longer_each_time_until_forgotten(queue: Queue[str]) -> None:
+async def test_the_back_off_grows_with_each_failure_until_a_success(queue: Queue[str]) -> None:
     pauses = [queue.retry("a") for _ in range(6)]
     assert all(later > sooner * 0.99 for sooner, later in zip(pauses, pauses[2:], strict=False))
     queue.forget("a")
@@ -144,7 +144,7 @@ async def test_a_stuck_group_cannot_take_all_workers(clock: ManualClock) -> None
     assert (await waiting).startswith("dead")
 
 
-async def test_a_cancelled_worker_passes_its_wake_up_on(queue: Queue[str], clock: ManualClock) -> None:
+async def test_a_cancelled_worker_passes_its_wake_up_to_another(queue: Queue[str], clock: ManualClock) -> None:
     first, second = asyncio.ensure_future(queue.get()), asyncio.ensure_future(queue.get())
     await clock.advance(0)
     queue.add("a")
@@ -152,7 +152,7 @@ async def test_a_cancelled_worker_passes_its_wake_up_on(queue: Queue[str], clock
     assert await second == "a"
 
 
-async def test_groups_that_emptied_are_forgotten(clock: ManualClock) -> None:
+async def test_empty_groups_are_removed(clock: ManualClock) -> None:
     queue: Queue[str] = Queue("test", group=lambda key: key, clock=clock)
     for number in range(100):
         queue.add(str(number))
@@ -190,8 +190,8 @@ def test_no_key_is_lost_and_none_is_worked_on_twice_at_once(steps: list[tuple[st
                 worked.add(key)
                 queue.done(key)
 
-        async with asyncio.TaskGroup() as family:
-            workers = [family.create_task(work()) for _ in range(3)]
+        async with asyncio.TaskGroup() as tasks:
+            workers = [tasks.create_task(work()) for _ in range(3)]
             for key, after, priority in steps:
                 queue.add(key, after=float(after), priority=priority)
                 await clock.advance(0.3)

@@ -54,12 +54,12 @@ def test_paths(path: str, expected: str) -> None:
     assert path == expected
 
 
-def test_fields_we_do_not_read_cost_nothing_and_break_nothing() -> None:
+def test_fields_that_no_view_has_are_skipped() -> None:
     pod = PODS.decode(msgspec.json.encode(POD | {"new": {"from": ["the", "future"]}}))
     assert (pod.key, pod.spec.node_name, pod.ready) == (Key("ns", "a"), "n1", True)
 
 
-def test_an_odd_object_keeps_its_name() -> None:
+def test_an_undecodable_object_keeps_its_name() -> None:
     line = msgspec.json.encode({"type": "MODIFIED", "object": POD | {"status": {"phase": 7}}})
     event = PODS.decode_event(line)
     assert isinstance(event.object, UndecodableObject)
@@ -70,20 +70,20 @@ def test_an_odd_object_keeps_its_name() -> None:
     )
 
 
-def test_one_odd_item_does_not_spoil_its_page() -> None:
+def test_an_undecodable_item_does_not_affect_the_rest_of_the_page() -> None:
     bad = POD | {"spec": []}
     page = PODS.decode_page(msgspec.json.encode({"metadata": {"resourceVersion": "9"}, "items": [POD, bad, POD]}))
     assert [isinstance(item, UndecodableObject) for item in page.items or ()] == [False, True, False]
 
 
-def test_sharing_keeps_values_and_merges_copies() -> None:
+def test_interning_keeps_values_and_shares_copies() -> None:
     one, two = (PODS.decode(msgspec.json.encode(POD)) for _ in range(2))
     assert one == two
     assert one.spec.node_name is two.spec.node_name
     assert one.metadata.labels["x"] is two.metadata.labels["x"]
 
 
-def test_children_lead_to_their_owner_of_the_right_kind() -> None:
+def test_owned_by_maps_an_object_to_its_owner_of_that_kind() -> None:
     def child(kind: str, version: str, controller: bool) -> Object:
         owner = Owner(version, kind, "parent", "u", controller=controller)
         return Object(ObjectMeta("a", "ns", owner_references=(owner,)))
@@ -97,7 +97,7 @@ def test_children_lead_to_their_owner_of_the_right_kind() -> None:
 
 
 @pytest.mark.parametrize(("version", "expected"), [("12", 12), ("", -1), ("abc", -1), ("²", -1), ("-1", -1)])
-def test_versions_that_are_no_numbers_have_no_age(version: str, expected: int) -> None:
+def test_a_version_that_is_not_a_number_is_minus_one(version: str, expected: int) -> None:
     assert version_number(version) == expected
 
 
@@ -112,7 +112,7 @@ def test_no_bytes_break_a_decoder(noise: bytes) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(where=st.sampled_from(["metadata", "spec", "status"]), noise=json)
-def test_damage_in_one_object_is_reported_with_its_name_or_not_noticed(where: str, noise: Any) -> None:
+def test_a_damaged_object_is_reported_by_name_or_decoded(where: str, noise: Any) -> None:
     event = PODS.decode_event(msgspec.json.encode({"type": "ADDED", "object": POD | {where: noise}}))
     if isinstance(event.object, UndecodableObject) and where != "metadata":
         assert event.object.metadata.key == Key("ns", "a")
@@ -128,7 +128,7 @@ def test_damaged_bytes_never_give_another_object(cut: int, flip: int, bit: int) 
         assert isinstance(event.object, UndecodableObject | Pod)
 
 
-def test_a_manifest_has_its_frame() -> None:
+def test_a_manifest_has_api_version_kind_and_metadata() -> None:
     kind = Resource("g/v1", "Thing", "things", Object)
     assert kind.manifest(Key("ns", "a"), metadata={"labels": {"x": "1"}}, spec={}) == {
         "apiVersion": "g/v1",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readiness means that the caches are synced, and a cache that never comes ends the process instead of holding it."""
+"""A process is ready when its caches are synced; a cache that never syncs ends the process."""
 
 from typing import cast
 
@@ -12,7 +12,7 @@ from slinky.kube.views import NODES, PODS
 from slinky.observe import Health
 
 
-def test_a_process_is_ready_when_its_caches_are_and_says_which_are_not() -> None:
+def test_a_process_is_ready_when_all_caches_are_synced() -> None:
     health = Health()
     runtime = Runtime(cast("KubeClient", None), health=health)
     pods, nodes = runtime.cache(PODS), runtime.cache(NODES)
@@ -23,7 +23,7 @@ def test_a_process_is_ready_when_its_caches_are_and_says_which_are_not() -> None
     assert health.readiness() == {}
 
 
-async def test_waiting_for_a_cache_has_an_end() -> None:
+async def test_waiting_for_a_cache_ends_at_the_deadline() -> None:
     runtime = Runtime(cast("KubeClient", None), sync_timeout=0.01)
     runtime.cache(PODS)
     with pytest.raises(Later, match="pods"):

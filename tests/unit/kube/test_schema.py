@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Laws of schemas from structs; `tests/integration/kube` has the API server judge them."""
+"""Laws of schemas from structs; `tests/integration/kube` submits them to the API server."""
 
 import enum
 from datetime import datetime
@@ -96,11 +96,11 @@ def test_rules_of_a_struct_and_of_its_field_are_both_kept() -> None:
         x: int
 
     holder = msgspec.defstruct("Holder", [("field", Annotated[Ruled, rules(rule("self == oldSelf", "fixed"))])])
-    found = schema_of(holder)["properties"]["field"]["x-kubernetes-validations"]
-    assert [entry["message"] for entry in found] == ["positive", "fixed"]
+    cel_rules = schema_of(holder)["properties"]["field"]["x-kubernetes-validations"]
+    assert [entry["message"] for entry in cel_rules] == ["positive", "fixed"]
 
 
-def test_defaults_are_written_where_they_say_something() -> None:
+def test_only_meaningful_defaults_are_written() -> None:
     class Given(View, frozen=True):
         yes: bool = True
         no: bool = False
@@ -137,7 +137,7 @@ def test_a_struct_within_itself_is_refused() -> None:
 
 
 def test_a_definition_has_names_columns_and_subresources() -> None:
-    made = definition(
+    crd = definition(
         "g.dev",
         "v1",
         "Thing",
@@ -149,10 +149,10 @@ def test_a_definition_has_names_columns_and_subresources() -> None:
         short_names=["t"],
         namespaced=False,
     )
-    version = made["spec"]["versions"][0]
-    assert made["metadata"]["name"] == "things.g.dev"
-    assert made["spec"]["names"]["shortNames"] == ["t"]
-    assert made["spec"]["scope"] == "Cluster"
+    version = crd["spec"]["versions"][0]
+    assert crd["metadata"]["name"] == "things.g.dev"
+    assert crd["spec"]["names"]["shortNames"] == ["t"]
+    assert crd["spec"]["scope"] == "Cluster"
     assert version["additionalPrinterColumns"] == [
         {"name": "N", "type": "string", "jsonPath": ".spec.name", "priority": 1}
     ]

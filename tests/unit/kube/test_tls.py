@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Laws of following certificate files."""
+"""Laws of reloading certificate files."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def test_a_changed_file_makes_a_new_value_and_an_unchanged_one_does_not(tmp_path
     assert followed.get() == ["two"]
 
 
-def test_a_bad_change_keeps_the_last_good_value_until_it_is_mended(tmp_path: Path) -> None:
+def test_a_failed_reload_keeps_the_old_value_until_the_files_are_valid(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("1")
     followed = ReloadedOnChange(lambda: int(path.read_text()), path)
@@ -31,7 +31,7 @@ def test_a_bad_change_keeps_the_last_good_value_until_it_is_mended(tmp_path: Pat
     assert followed.get() == 22
 
 
-def test_a_pair_that_does_not_fit_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_key_that_does_not_match_its_certificate_is_refused_at_once(tmp_path: Path) -> None:
     certificate, _ = self_signed("one")
     _, other = self_signed("two")
     with pytest.raises(OSError, match="KEY_VALUES_MISMATCH"):

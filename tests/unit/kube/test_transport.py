@@ -1,39 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When events are let gather before the process is woken for them, and when they are not."""
+"""When the events of a stream are read in batches, and when one by one."""
 
 from slinky.kube.transport import BUSY_GAP, DENSE_BYTES_PER_SECOND, MAX_BATCH_DELAY, MIN_BATCH_DELAY, next_batch_delay
 
 EVENT = 4096
 
 
-def pauses(rate: float, begin: float = 0.0, turns: int = 20) -> list[float]:
+def delays(rate: float, begin: float = 0.0, turns: int = 20) -> list[float]:
     """The pauses of a stream that brings so many events a second, all that have come in one chunk."""
-    found, pause = [], begin
+    result, delay = [], begin
     for _ in range(turns):
-        there = int(pause * rate)
-        gap = 0.0 if there else 1 / rate - pause
-        pause = next_batch_delay(pause, gap, max(1, there) * EVENT)
-        found.append(pause)
-    return found
+        there = int(delay * rate)
+        gap = 0.0 if there else 1 / rate - delay
+        delay = next_batch_delay(delay, gap, max(1, there) * EVENT)
+        result.append(delay)
+    return result
 
 
-def test_a_lone_event_is_never_held_up() -> None:
+def test_a_single_event_is_never_delayed() -> None:
     assert next_batch_delay(0.0, 1.0, EVENT) == 0.0
     assert next_batch_delay(MAX_BATCH_DELAY, BUSY_GAP, EVENT) == 0.0
 
 
-def test_two_in_a_row_are_the_first_sign_of_a_crowd() -> None:
+def test_two_events_in_a_row_start_a_batch() -> None:
     assert next_batch_delay(0.0, 0.001, EVENT) == MIN_BATCH_DELAY
 
 
-def test_a_crowd_is_read_in_ever_larger_heaps() -> None:
-    found = pauses(2 * DENSE_BYTES_PER_SECOND / EVENT)
-    assert found[-1] == MAX_BATCH_DELAY
-    assert found == sorted(found)
+def test_a_busy_stream_is_read_in_growing_batches() -> None:
+    result = delays(2 * DENSE_BYTES_PER_SECOND / EVENT)
+    assert result[-1] == MAX_BATCH_DELAY
+    assert result == sorted(result)
 
 
-def test_a_trickle_after_a_crowd_is_soon_read_event_by_event_again() -> None:
-    found = pauses(60, begin=MAX_BATCH_DELAY)
-    assert found[0] < MAX_BATCH_DELAY
-    assert 0.0 in found
-    assert max(found[found.index(0.0) :]) <= MIN_BATCH_DELAY
+def test_batches_end_soon_after_a_busy_stream_calms_down() -> None:
+    result = delays(60, begin=MAX_BATCH_DELAY)
+    assert result[0] < MAX_BATCH_DELAY
+    assert 0.0 in result
+    assert max(result[result.index(0.0) :]) <= MIN_BATCH_DELAY

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Laws of the watch, on scripted streams: nothing is lost, nothing is invented."""
+"""Laws of the watch, on scripted streams: the sink always equals the server."""
 
 import asyncio
 import contextlib
@@ -34,20 +34,20 @@ class Rig:
 
     @property
     def names(self) -> dict[str, str]:
-        return {found.metadata.name: found.metadata.resource_version for found in self.cache}
+        return {item.metadata.name: item.metadata.resource_version for item in self.cache}
 
     def queries(self) -> list[dict[str, str]]:
         return [
             {name: values[0] for name, values in parse_qs(urlsplit(path).query).items()}
-            for _, path, _ in self.transport.asked
+            for _, path, _ in self.transport.sent
         ]
 
 
 @contextlib.asynccontextmanager
 async def played(rig: Rig, seconds: float = 120.0) -> AsyncIterator[Rig]:
     """Run the watch until its script is over."""
-    async with asyncio.TaskGroup() as family:
-        task = family.create_task(rig.watch.run())
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(rig.watch.run())
         await rig.clock.advance(seconds)
         yield rig
         task.cancel()
@@ -56,13 +56,13 @@ async def played(rig: Rig, seconds: float = 120.0) -> AsyncIterator[Rig]:
 HEAD = [event("ADDED", "b", 9), event("ADDED", "a", 3), bookmark(10, end=True)]
 
 
-async def test_one_stream_brings_the_list_and_its_changes() -> None:
+async def test_one_stream_delivers_the_list_and_its_changes() -> None:
     async with played(Rig(streams=[Chunks([*HEAD, event("MODIFIED", "a", 11), event("DELETED", "b", 12)])])) as rig:
         assert rig.names == {"a": "11"}
         assert rig.queries()[0]["sendInitialEvents"] == "true"
 
 
-async def test_a_cut_stream_goes_on_from_the_last_version() -> None:
+async def test_an_interrupted_stream_resumes_from_the_last_version() -> None:
     streams = [
         Chunks([*HEAD, event("MODIFIED", "a", 11), CUT]),
         Chunks([event("MODIFIED", "a", 13)]),
@@ -73,7 +73,7 @@ async def test_a_cut_stream_goes_on_from_the_last_version() -> None:
         assert [query.get("resourceVersion") for query in rig.queries()[:4]] == [None, "11", "13", "14"]
 
 
-async def test_a_stream_cut_within_its_list_removes_nothing_and_starts_again() -> None:
+async def test_a_stream_interrupted_within_its_list_removes_nothing_and_restarts() -> None:
     streams = [
         Chunks([*HEAD, failure(410, "Expired")]),
         Chunks([event("ADDED", "a", 3), CUT]),  # b was not mentioned: no proof
@@ -84,7 +84,7 @@ async def test_a_stream_cut_within_its_list_removes_nothing_and_starts_again() -
         assert rig.queries()[2]["sendInitialEvents"] == "true"
 
 
-async def test_half_a_line_counts_for_nothing() -> None:
+async def test_an_incomplete_line_is_ignored() -> None:
     line = event("MODIFIED", "a", 11)
     streams = [Chunks([*HEAD, line[:-9], CUT]), Chunks([line])]
     async with played(Rig(streams=streams)) as rig:
@@ -97,18 +97,18 @@ async def test_half_a_line_counts_for_nothing() -> None:
     [Chunks([failure(410, "Expired")]), api_error(410, b"{}")],
     ids=["inside the stream", "as an answer"],
 )
-async def test_a_lost_history_is_listed_anew_and_what_vanished_meanwhile_goes(loss: Any) -> None:
+async def test_a_lost_history_is_listed_again_and_absent_objects_are_removed(loss: Any) -> None:
     streams = [Chunks(HEAD), loss, Chunks([event("ADDED", "a", 3), bookmark(20, end=True)])]
     async with played(Rig(streams=streams)) as rig:
         assert rig.names == {"a": "3"}
 
 
-async def test_bookmarks_move_the_point_to_go_on_from() -> None:
+async def test_bookmarks_advance_the_version_to_resume_from() -> None:
     async with played(Rig(streams=[Chunks([*HEAD, bookmark(50), CUT]), Chunks([CUT])])) as rig:
         assert rig.queries()[1]["resourceVersion"] == "50"
 
 
-async def test_versions_that_run_backwards_start_anew_and_are_believed() -> None:
+async def test_decreasing_versions_start_a_new_list_that_replaces_the_cache() -> None:
     streams = [Chunks([*HEAD, bookmark(4)]), Chunks([event("ADDED", "a", 2), bookmark(4, end=True)])]
     async with played(Rig(streams=streams)) as rig:
         assert rig.names == {"a": "2"}
@@ -141,8 +141,8 @@ async def test_a_list_that_expires_half_way_removes_nothing() -> None:
     rig = Rig(streams=[Chunks([CUT])], requests=requests, streaming=False)
     rig.cache.begin_list()
     rig.cache.put(msgspec.convert(PAGE["items"][0] | {"metadata": {"name": "x"}}, ConfigMap))  # type: ignore[index]
-    async with asyncio.TaskGroup() as family:
-        task = family.create_task(rig.watch.run())
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(rig.watch.run())
         await rig.clock.advance(0.1)
         assert Key("", "x") in rig.cache
         await rig.clock.advance(60.0)
@@ -150,34 +150,34 @@ async def test_a_list_that_expires_half_way_removes_nothing() -> None:
         task.cancel()
 
 
-async def test_an_odd_object_is_counted_and_the_watch_goes_on() -> None:
+async def test_an_undecodable_object_is_counted_and_the_watch_continues() -> None:
     streams = [Chunks([*HEAD, event("MODIFIED", "a", 11, data=["?"]), event("ADDED", "c", 12)])]
     async with played(Rig(streams=streams)) as rig:
         assert rig.names == {"a": "3", "b": "9", "c": "12"}
         assert set(rig.cache.undecodable) == {Key("ns", "a")}
 
 
-async def test_a_dead_server_is_asked_less_and_less_often() -> None:
+async def test_an_unreachable_server_is_retried_with_back_off() -> None:
     rig = Rig(streams=[Unreachable("refused")] * 40)
     async with played(rig):
-        asked = len(rig.transport.asked)
-        assert 10 < asked < 30
+        sent = len(rig.transport.sent)
+        assert 10 < sent < 30
         await rig.clock.advance(10.0)
-        assert len(rig.transport.asked) <= asked + 2
+        assert len(rig.transport.sent) <= sent + 2
 
 
-async def test_a_busy_server_is_left_alone_for_as_long_as_it_asks() -> None:
+async def test_the_watch_waits_for_the_retry_after_of_a_busy_server() -> None:
     rig = Rig(streams=[api_error(429, b"{}", retry_after="60"), Chunks(HEAD)])
-    async with asyncio.TaskGroup() as family:
-        task = family.create_task(rig.watch.run())
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(rig.watch.run())
         await rig.clock.advance(59.0)
-        assert len(rig.transport.asked) == 1
+        assert len(rig.transport.sent) == 1
         await rig.clock.advance(2.0)
         assert rig.cache.synced
         task.cancel()
 
 
-async def test_garbage_in_the_stream_ends_it_and_nothing_else() -> None:
+async def test_garbage_in_the_stream_only_ends_the_stream() -> None:
     streams = [Chunks([*HEAD, b"<html>502</html>\n"]), Chunks([event("ADDED", "c", 12)])]
     async with played(Rig(streams=streams)) as rig:
         assert rig.names == {"a": "3", "b": "9", "c": "12"}
@@ -188,7 +188,7 @@ async def test_garbage_in_the_stream_ends_it_and_nothing_else() -> None:
     steps=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["ADDED", "MODIFIED", "DELETED"])), max_size=15),
     cuts=st.lists(st.integers(0, 2000), max_size=6),
 )
-def test_however_a_history_is_cut_the_end_is_the_same(steps: list[tuple[str, str]], cuts: list[int]) -> None:
+def test_interruptions_of_the_stream_do_not_change_the_result(steps: list[tuple[str, str]], cuts: list[int]) -> None:
     """Streams break at any byte; each new one replays what came after the version it asks for."""
     history = [(version, event(kind, name, version)) for version, (name, kind) in enumerate(steps, start=11)]
     expected: dict[str, str] = {"a": "3", "b": "9"}
@@ -203,14 +203,13 @@ def test_however_a_history_is_cut_the_end_is_the_same(steps: list[tuple[str, str
             query = parse_qs(urlsplit(path).query)
             if "resourceVersion" in query:
                 since = int(query["resourceVersion"][0])
-                whole = b"".join(line for version, line in history if version > since)
+                stream = b"".join(line for version, line in history if version > since)
             else:
-                whole = b"".join(HEAD) + b"".join(line for _, line in history)
+                stream = b"".join(HEAD) + b"".join(line for _, line in history)
             if cuts:
-                yield Chunks([whole[: cuts.pop()], CUT])
+                yield Chunks([stream[: cuts.pop()], CUT])
             else:
-                yield Chunks([whole])
-                self.over = True
+                yield Chunks([stream])
 
     async def play() -> None:
         rig = Rig(streams=[])

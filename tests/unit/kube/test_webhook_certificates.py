@@ -53,7 +53,7 @@ def test_a_new_name_gets_a_new_pair() -> None:
     assert renew_bundle(bundle, (*HOSTS, "more"), NOW).serving != bundle.serving
 
 
-def test_through_two_years_of_hours_the_server_is_always_trusted_and_never_out_of_date() -> None:
+def test_for_two_years_the_server_is_always_trusted_and_never_expired() -> None:
     now, bundle = NOW, renew_bundle(None, HOSTS, NOW)
     authorities = {bundle.authorities[0]}
     while now < NOW + 2 * AUTHORITY_LIFE:
@@ -70,7 +70,7 @@ def test_through_two_years_of_hours_the_server_is_always_trusted_and_never_out_o
     assert len(authorities) >= 3
 
 
-def test_a_new_authority_signs_nothing_until_it_had_time_to_be_known() -> None:
+def test_a_new_authority_signs_only_after_it_has_been_trusted_for_an_hour() -> None:
     bundle = renew_bundle(None, HOSTS, NOW)
     due = NOW + AUTHORITY_LIFE * 0.7
     renewed = renew_bundle(bundle, HOSTS, due)
@@ -79,7 +79,7 @@ def test_a_new_authority_signs_nothing_until_it_had_time_to_be_known() -> None:
     assert signing_authority(renewed.authorities, due + SETTLE) == renewed.authorities[1]
 
 
-def test_every_webhook_is_made_to_trust_and_none_is_touched_twice() -> None:
+def test_the_patch_sets_the_ca_bundle_only_where_it_differs() -> None:
     entries = [WebhookEntry("a", ClientConfig(b"old")), WebhookEntry("b", ClientConfig(b"new"))]
     patch = ca_bundle_patch(entries, b"new")
     assert [(item["op"], item["path"]) for item in patch] == [

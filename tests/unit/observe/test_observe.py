@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Laws of being observed: clock, log, health, endpoint, process."""
+"""Laws of the clock, log, health checks, endpoint and process."""
 
 import asyncio
 import io
@@ -64,7 +64,7 @@ def test_a_line_is_json_with_its_fields_and_its_context(lines: io.StringIO) -> N
     }
 
 
-def test_an_error_brings_its_trace(lines: io.StringIO) -> None:
+def test_an_error_is_logged_with_its_traceback(lines: io.StringIO) -> None:
     try:
         raise ValueError(f"refused: Bearer {TOKEN}")
     except ValueError as error:
@@ -82,20 +82,20 @@ def test_an_error_brings_its_trace(lines: io.StringIO) -> None:
         "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIrYSSNQ\n-----END EC PRIVATE KEY-----",
     ],
 )
-def test_secrets_are_blanked_by_their_shape(text: str) -> None:
+def test_secrets_are_redacted_by_their_form(text: str) -> None:
     clean = redact(text)
     assert TOKEN not in clean
     assert "MHcCAQEEIIrYSSNQ" not in clean
     assert "[hidden]" in clean
 
 
-def test_secrets_are_blanked_by_their_name(lines: io.StringIO) -> None:
+def test_secrets_are_redacted_by_the_name_of_their_field(lines: io.StringIO) -> None:
     Log("test").info("login", token="abc", db_password="abc", user="root")
     assert "abc" not in lines.getvalue()
     assert "root" in lines.getvalue()
 
 
-def test_people_get_readable_lines() -> None:
+def test_the_human_format_is_readable() -> None:
     root = logging.getLogger()
     handlers, level, stream = root.handlers[:], root.level, io.StringIO()
     try:
@@ -107,28 +107,28 @@ def test_people_get_readable_lines() -> None:
     assert stream.getvalue().rstrip().endswith("INFO    scaled  pods=3")
 
 
-async def test_time_passes_only_when_a_test_says_so() -> None:
+async def test_a_manual_clock_advances_only_when_told_to() -> None:
     clock, woken = ManualClock(), []
 
     async def sleeper(seconds: float) -> None:
         await clock.sleep(seconds)
         woken.append((seconds, clock.monotonic()))
 
-    async with asyncio.TaskGroup() as family:
+    async with asyncio.TaskGroup() as tasks:
         for seconds in (3.0, 1.0, 2.0):
-            family.create_task(sleeper(seconds))
+            tasks.create_task(sleeper(seconds))
         await clock.advance(10.0)
     assert woken == [(1.0, 1.0), (2.0, 2.0), (3.0, 3.0)]
 
 
-async def test_a_cancelled_timer_does_not_ring() -> None:
+async def test_a_cancelled_timer_does_not_run() -> None:
     clock, rung = ManualClock(), []
     clock.call_later(1.0, lambda: rung.append(1)).cancel()
     await clock.advance(2.0)
     assert rung == []
 
 
-async def test_a_jump_of_the_wall_clock_lengthens_no_wait() -> None:
+async def test_a_jump_of_the_wall_clock_does_not_lengthen_a_wait() -> None:
     clock = ManualClock()
     before = clock.now()
     clock.jump(-3600)
@@ -136,10 +136,10 @@ async def test_a_jump_of_the_wall_clock_lengthens_no_wait() -> None:
     assert clock.monotonic() == 0.0
 
 
-async def test_health_says_what_is_wrong() -> None:
-    health, words = Health(), ["waiting for pods"]
+async def test_a_failed_check_reports_its_message() -> None:
+    health, failures = Health(), ["waiting for pods"]
     health.add_liveness_check("loop", lambda: None)
-    health.add_readiness_check("caches", lambda: words[0] if words else None)
+    health.add_readiness_check("caches", lambda: failures[0] if failures else None)
     async with serve_endpoint(health, host="127.0.0.1", port=0) as port, aiohttp.ClientSession() as session:
 
         async def get(path: str) -> tuple[int, str]:
@@ -148,14 +148,14 @@ async def test_health_says_what_is_wrong() -> None:
 
         assert await get("/healthz") == (200, "ok\n")
         assert await get("/readyz") == (503, "caches: waiting for pods\n")
-        words.clear()
+        failures.clear()
         assert await get("/readyz") == (200, "ok\n")
         status, text = await get("/metrics")
         assert status == 200
         assert "slinky_event_loop_lag_seconds_bucket" in text
 
 
-async def test_a_stalled_loop_is_seen() -> None:
+async def test_a_stall_of_the_loop_is_measured() -> None:
     lag = LoopLag(SystemClock(), interval=0.001)
     task = asyncio.ensure_future(lag.run())
     await asyncio.sleep(0.01)
@@ -169,7 +169,7 @@ async def test_a_stalled_loop_is_seen() -> None:
     assert LAG._sum.get() > total
 
 
-async def test_a_silent_loop_fails_its_check() -> None:
+async def test_a_loop_that_stands_still_fails_its_check() -> None:
     clock = ManualClock()
     lag = LoopLag(clock, stuck=60.0)
     assert lag.check() is None
@@ -177,12 +177,12 @@ async def test_a_silent_loop_fails_its_check() -> None:
     assert lag.check() == "the event loop has not run for 61 s"
 
 
-def test_counters_end_up_in_the_page() -> None:
+def test_counters_are_on_the_metrics_page() -> None:
     counter("slinky_test_total", "A test.", "kind").labels("a").inc(2)
     assert b'slinky_test_total{kind="a"} 2.0' in render_metrics()
 
 
-async def test_a_signal_ends_the_work_in_order() -> None:
+async def test_a_signal_cancels_the_work_and_waits_for_its_clean_up() -> None:
     steps = []
 
     async def work() -> None:
@@ -196,13 +196,13 @@ async def test_a_signal_ends_the_work_in_order() -> None:
     assert steps == ["cleaned up"]
 
 
-def test_a_process_that_wishes_to_start_anew_ends_well_and_says_why(lines: io.StringIO) -> None:
+def test_a_required_restart_exits_with_zero_and_logs_the_reason(lines: io.StringIO) -> None:
     async def main(_: Health) -> None:
-        async with asyncio.TaskGroup() as family:
-            family.create_task(wish())
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(require_restart())
             await asyncio.Event().wait()
 
-    async def wish() -> None:
+    async def require_restart() -> None:
         raise RestartRequired("the API server has JobSet now")
 
     assert run_process(main, [("127.0.0.1", 0)]) == 0
@@ -211,9 +211,7 @@ def test_a_process_that_wishes_to_start_anew_ends_well_and_says_why(lines: io.St
 
 
 @pytest.mark.parametrize(("error", "code"), [(None, 0), (ValueError("bug"), 1)])
-def test_a_process_ends_with_a_code_that_means_something(
-    error: Exception | None, code: int, lines: io.StringIO
-) -> None:
+def test_the_exit_code_tells_how_the_process_ended(error: Exception | None, code: int, lines: io.StringIO) -> None:
     async def main(_: Health) -> None:
         if error:
             raise error
@@ -222,7 +220,7 @@ def test_a_process_ends_with_a_code_that_means_something(
     assert ("bug" in lines.getvalue()) == bool(code)
 
 
-def test_an_error_that_explains_itself_ends_the_process_with_a_sentence(lines: io.StringIO) -> None:
+def test_an_explained_error_ends_the_process_without_a_traceback(lines: io.StringIO) -> None:
     async def main(_: Health) -> None:
         raise ExplainedError("no kubeconfig; point KUBECONFIG at one")
 
@@ -231,7 +229,7 @@ def test_an_error_that_explains_itself_ends_the_process_with_a_sentence(lines: i
     assert "Traceback" not in lines.getvalue()
 
 
-async def test_a_failure_of_the_work_is_passed_on() -> None:
+async def test_a_failure_of_the_work_is_raised() -> None:
     async def work() -> None:
         raise ValueError("bug")
 
