@@ -64,7 +64,20 @@ _PROCESS: dict[str, Schema] = {
 _KINDS = ("accounting", "controller", "loginset", "nodeset", "restapi", "token", "slurmclient")
 _WORKERS = {f"{kind}Workers": may("integer", minimum=1) for kind in _KINDS}
 
-_OPERATOR = closed(**_PROCESS, **_WORKERS, profile=FLAG, profileAddr=TEXT)
+_SECONDS = may("number", minimum=0)
+_LIMITS: dict[str, Schema] = {
+    "daemonImage": TEXT,
+    "clusterDomain": TEXT,
+    "deletionLimitShare": may("number", minimum=0, maximum=1),
+    "deletionLimitMinimum": may("integer", minimum=1),
+    "deletionLimitWindow": may("number", exclusiveMinimum=0),
+    "unregisteredSeconds": _SECONDS,
+    "trialSeconds": _SECONDS,
+    "keySettle": _SECONDS,
+    "keyRetire": _SECONDS,
+}
+
+_OPERATOR = closed(**_PROCESS, **_WORKERS, **_LIMITS, profile=FLAG, profileAddr=TEXT)
 _WEBHOOK = closed(
     **_PROCESS,
     podsBinding=FLAG,

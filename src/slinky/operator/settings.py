@@ -24,7 +24,10 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     image: Annotated[
         str,
-        Meta(description="Image of containers that name none; {daemon} is replaced by slurmctld, slurmd and so on."),
+        Meta(
+            min_length=1,
+            description="Image of containers that name none; {daemon} is replaced by slurmctld, slurmd and so on.",
+        ),
     ] = "ghcr.io/slinkyproject/{daemon}:26.05-ubuntu26.04"
     cluster_domain: Annotated[
         str, Meta(description="DNS domain of the Kubernetes cluster; read from /etc/resolv.conf if empty.")
