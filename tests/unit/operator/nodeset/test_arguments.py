@@ -82,5 +82,5 @@ def test_an_address_outside_is_a_word_before_a_shell_may_read_it(host: str) -> N
     ids=["no limit", "the container's", "the pod's"],
 )
 def test_limits_reach_the_worker(container: dict[str, object], pod: dict[str, object], cpus: str, memory: str) -> None:
-    found = {entry["name"]: entry.get("value") for entry in environment(container, pod)}
-    assert (found["POD_CPUS"], found["POD_MEMORY"]) == (cpus, memory)
+    variables = {entry["name"]: entry.get("value") for entry in environment(container, pod)}
+    assert (variables["POD_CPUS"], variables["POD_MEMORY"]) == (cpus, memory)

@@ -81,7 +81,7 @@ class Setup:
         self.slurm = Slurm(live or host("gpu-0"))
         self.kube = Kubernetes()
         self.clock = ManualClock()
-        pods: Cache[Any] = Cache(PODS, indexes={"owner": lambda found: ("uid-gpu",)})
+        pods: Cache[Any] = Cache(PODS, indexes={"owner": lambda _: ("uid-gpu",)})
         for n in range(workers):
             pods.put(pod(f"gpu-{n}"))
         settings = OperatorSettings(deletion_limit_minimum=2, deletion_limit_share=0.5, deletion_limit_window=60)

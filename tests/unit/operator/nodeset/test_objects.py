@@ -18,21 +18,21 @@ from slinky.operator.nodeset.objects import (
 SETTING = WorkerContext(controller(), WorkerHashes("rev", "key"), Images("reg/{daemon}:1"))
 
 
-def made(slot: Slot = Slot(0), **spec: Any) -> dict[str, Any]:  # noqa: B008 - a value, not a state
+def build_pod(slot: Slot = Slot(0), **spec: Any) -> dict[str, Any]:  # noqa: B008 - a value, not a state
     return pod(node_set(**spec), slot, SETTING)
 
 
 def slurmd(**spec: Any) -> dict[str, Any]:
-    found: dict[str, Any] = made(**spec)["spec"]["containers"][0]
-    return found
+    manifest: dict[str, Any] = build_pod(**spec)["spec"]["containers"][0]
+    return manifest
 
 
 def test_identity_of_a_numbered_worker() -> None:
-    found = made(Slot(7), ordinalPadding=3, template={"spec": {"hostname": "g-"}})
-    assert found["metadata"]["name"] == "gpu-007"
-    assert found["spec"]["hostname"] == "g-007"
+    manifest = build_pod(Slot(7), ordinalPadding=3, template={"spec": {"hostname": "g-"}})
+    assert manifest["metadata"]["name"] == "gpu-007"
+    assert manifest["spec"]["hostname"] == "g-007"
     assert (
-        found["metadata"]["labels"]
+        manifest["metadata"]["labels"]
         | {
             metadata.POD_NAME: "gpu-007",
             metadata.POD_INDEX: "007",
@@ -41,28 +41,28 @@ def test_identity_of_a_numbered_worker() -> None:
             metadata.REVISION: "rev",
             metadata.CLUSTER: "slurm",
         }
-        == found["metadata"]["labels"]
+        == manifest["metadata"]["labels"]
     )
-    assert found["spec"]["subdomain"] == "slurm-workers-slurm"
-    assert found["spec"]["dnsConfig"]["searches"] == ["slurm-workers-slurm.ns.svc.cluster.local"]
+    assert manifest["spec"]["subdomain"] == "slurm-workers-slurm"
+    assert manifest["spec"]["dnsConfig"]["searches"] == ["slurm-workers-slurm.ns.svc.cluster.local"]
 
 
 def test_identity_of_a_worker_of_a_node() -> None:
     slot = Slot(node="node1.example", hostname="node1", topology="default:leaf1")
-    found = made(slot, scalingMode="DaemonSet")
-    again = made(slot, scalingMode="DaemonSet")
-    assert found["metadata"]["name"] == again["metadata"]["name"]
-    assert found["spec"]["hostname"] == "node1"
-    assert found["metadata"]["annotations"][metadata.TOPOLOGY] == "default:leaf1"
-    term = found["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    manifest = build_pod(slot, scalingMode="DaemonSet")
+    again = build_pod(slot, scalingMode="DaemonSet")
+    assert manifest["metadata"]["name"] == again["metadata"]["name"]
+    assert manifest["spec"]["hostname"] == "node1"
+    assert manifest["metadata"]["annotations"][metadata.TOPOLOGY] == "default:leaf1"
+    term = manifest["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert term["nodeSelectorTerms"][0]["matchFields"][0]["values"] == ["node1.example"]
-    assert "podAntiAffinity" in found["spec"]["affinity"]
+    assert "podAntiAffinity" in manifest["spec"]["affinity"]
 
 
 def test_two_workers_never_share_a_machine_unless_asked() -> None:
-    apart = made()["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
-    assert apart["namespaceSelector"] == {}
-    assert "affinity" not in made(oversubscribeNode=True)["spec"]
+    term = build_pod()["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    assert term["namespaceSelector"] == {}
+    assert "affinity" not in build_pod(oversubscribeNode=True)["spec"]
 
 
 def test_privilege_can_be_given_up() -> None:
@@ -75,20 +75,20 @@ def test_privilege_can_be_given_up() -> None:
 
 def test_wishes_about_a_set_do_not_reach_its_workers() -> None:
     marked = {metadata.FORCE_DELETE: "true", metadata.ROLLBACK_TO: "previous", "team": "a"}
-    assert {*marked} & {*made(annotations=marked)["metadata"]["annotations"]} == {"team"}
+    assert {*marked} & {*build_pod(annotations=marked)["metadata"]["annotations"]} == {"team"}
 
 
 def test_a_worker_gets_the_slurm_key_and_no_other() -> None:
-    text = str(made()["spec"]["volumes"])
+    text = str(build_pod()["spec"]["volumes"])
     assert "slurm-auth-slurm" in text
     assert "slurm-auth-jwt" not in text
 
 
 def test_ssh_brings_its_files_and_its_port() -> None:
     ssh = {"enabled": True, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
-    found = slurmd(ssh=ssh)
-    assert [port["name"] for port in found["ports"]] == ["slurmd", "ssh"]
-    assert {mount["name"] for mount in found["volumeMounts"]} >= {"ssh-config", "sssd-conf"}
+    manifest = slurmd(ssh=ssh)
+    assert [port["name"] for port in manifest["ports"]] == ["slurmd", "ssh"]
+    assert {mount["name"] for mount in manifest["volumeMounts"]} >= {"ssh-config", "sssd-conf"}
 
 
 def test_claims_have_their_names_and_owners() -> None:
@@ -96,14 +96,16 @@ def test_claims_have_their_names_and_owners() -> None:
     kept = node_set(volumeClaimTemplates=[template])
     gone = node_set(volumeClaimTemplates=[template], persistentVolumeClaimRetentionPolicy={"whenDeleted": "Delete"})
     assert [claim["metadata"]["name"] for claim in claims(kept, Slot(2))] == ["data-gpu-2"]
-    assert [len(claim["metadata"]["ownerReferences"]) for of in (kept, gone) for claim in claims(of, Slot(2))] == [0, 1]
-    assert made(volumeClaimTemplates=[template])["spec"]["volumes"][-1] == {
+    assert [
+        len(claim["metadata"]["ownerReferences"]) for gpu_set in (kept, gone) for claim in claims(gpu_set, Slot(2))
+    ] == [0, 1]
+    assert build_pod(volumeClaimTemplates=[template])["spec"]["volumes"][-1] == {
         "name": "data",
         "persistentVolumeClaim": {"claimName": "data-gpu-0"},
     }
 
 
 def test_what_all_workers_share_belongs_to_the_cluster_and_not_to_one_set() -> None:
-    for found in (worker_service(controller()), worker_budget(controller())):
-        assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Controller"]
+    for manifest in (worker_service(controller()), worker_budget(controller())):
+        assert [owner["kind"] for owner in manifest["metadata"]["ownerReferences"]] == ["Controller"]
     assert worker_budget(controller())["spec"]["minAvailable"] == 2**31 - 1

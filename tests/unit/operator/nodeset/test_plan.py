@@ -39,27 +39,27 @@ def settled(name: str, node_name: str) -> Any:
 
 
 def test_a_settled_set_needs_nothing() -> None:
-    seen = seeing(settled("gpu-0", "node1"), settled("gpu-1", "node2"))
-    assert plan(snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1", node="node2")], seen)) == []
+    slurm = seeing(settled("gpu-0", "node1"), settled("gpu-1", "node2"))
+    assert plan(snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1", node="node2")], slurm)) == []
 
 
-@pytest.mark.parametrize("sight", [SlurmSnapshot(), BLIND, seeing()], ids=["not connected", "not trusted", "empty"])
-def test_creation_never_waits_for_slurm(sight: SlurmSnapshot) -> None:
-    made = plan(snapshot(node_set(replicas=3), [], sight))
-    assert [action.slot.ordinal for action in kinds(made, CreateWorker)] == [0, 1, 2]
+@pytest.mark.parametrize("slurm", [SlurmSnapshot(), BLIND, seeing()], ids=["not connected", "not trusted", "empty"])
+def test_creation_never_waits_for_slurm(slurm: SlurmSnapshot) -> None:
+    actions = plan(snapshot(node_set(replicas=3), [], slurm))
+    assert [action.slot.ordinal for action in kinds(actions, CreateWorker)] == [0, 1, 2]
 
 
 def test_a_record_of_an_earlier_worker_is_forgotten_before_the_new_one_comes() -> None:
     stale, busy = host("gpu-0", "DOWN+DRAIN"), host("gpu-1", "MIXED")
-    made = plan(snapshot(node_set(replicas=2), [], seeing(stale, busy)))
-    assert [action.stale_host for action in kinds(made, CreateWorker)] == ["gpu-0", ""]
+    actions = plan(snapshot(node_set(replicas=2), [], seeing(stale, busy)))
+    assert [action.stale_host for action in kinds(actions, CreateWorker)] == ["gpu-0", ""]
 
 
 def test_scaling_in_condemns_and_drains_and_does_not_delete() -> None:
     pods = [pod("gpu-0"), pod("gpu-1", node="node2")]
-    made = plan(snapshot(node_set(replicas=1), pods, seeing(host("gpu-0", "MIXED"), host("gpu-1"))))
-    assert [(a.worker.meta.name, a.cause) for a in kinds(made, CondemnWorker)] == [("gpu-1", "scale-in")]
-    assert kinds(made, DeleteWorker) == []
+    actions = plan(snapshot(node_set(replicas=1), pods, seeing(host("gpu-0", "MIXED"), host("gpu-1"))))
+    assert [(a.worker.meta.name, a.cause) for a in kinds(actions, CondemnWorker)] == [("gpu-1", "scale-in")]
+    assert kinds(actions, DeleteWorker) == []
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_scaling_in_condemns_and_drains_and_does_not_delete() -> None:
 def test_a_condemned_worker_is_drained_then_deleted(state: str, trusted: bool, steps: list[str]) -> None:
     condemned = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}")
     reason = "" if state == "MIXED" else f"{metadata.REASON_PREFIX}something else"
-    seen = seeing(host("gpu-0", state, reason), trusted=trusted)
-    made = plan(snapshot(node_set(replicas=0), [condemned], seen))
-    found = [
+    slurm = seeing(host("gpu-0", state, reason), trusted=trusted)
+    actions = plan(snapshot(node_set(replicas=0), [condemned], slurm))
+    results = [
         "delete" if isinstance(a, DeleteWorker) else a.what
-        for a in made
+        for a in actions
         if isinstance(a, DeleteWorker) or (isinstance(a, UpdateHost) and a.what not in {"comment", "features"})
     ]
-    assert found == steps
+    assert results == steps
 
 
 def test_an_empty_list_from_slurm_deletes_no_worker() -> None:
@@ -92,25 +92,25 @@ def test_an_empty_list_from_slurm_deletes_no_worker() -> None:
 
 
 def test_a_worker_that_slurm_does_not_know_is_replaced_when_slurm_knows_others() -> None:
-    made = plan(snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1")], seeing(host("gpu-0"))))
-    assert [(a.worker.meta.name, a.cause) for a in kinds(made, CondemnWorker)] == [("gpu-1", "unregistered")]
+    actions = plan(snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1")], seeing(host("gpu-0"))))
+    assert [(a.worker.meta.name, a.cause) for a in kinds(actions, CondemnWorker)] == [("gpu-1", "unregistered")]
 
 
 def test_a_worker_whose_jobs_slurm_has_forgotten_is_left_to_a_person() -> None:
     """Those jobs are invisible, so the operator cannot know that they have ended, and does not end them."""
     pods = [pod("gpu-0"), pod("gpu-1", shown="Mixed"), pod("gpu-2", shown="Idle")]
-    seen = snapshot(node_set(replicas=3), pods, seeing(host("gpu-0")))
-    assert [(a.worker.meta.name, a.cause) for a in kinds(plan(seen), CondemnWorker)] == [("gpu-2", "unregistered")]
-    said = health(seen).degraded
-    assert (said.value, said.reason) == (True, "JobsForgotten")
-    assert "gpu-1" in said.message
+    state = snapshot(node_set(replicas=3), pods, seeing(host("gpu-0")))
+    assert [(a.worker.meta.name, a.cause) for a in kinds(plan(state), CondemnWorker)] == [("gpu-2", "unregistered")]
+    condition = health(state).degraded
+    assert (condition.value, condition.reason) == (True, "JobsForgotten")
+    assert "gpu-1" in condition.message
     assert health(snapshot(node_set(replicas=3), pods, BLIND)).degraded.value is False, "not known is not forgotten"
 
 
 def test_a_persons_cordon_survives_our_own_passes() -> None:
-    seen = seeing(host("gpu-0", "IDLE+DRAIN", f"{metadata.REASON_PREFIX}Pod ns/gpu-0 was cordoned"))
-    made = plan(snapshot(node_set(replicas=1), [pod("gpu-0", pod_cordon="true")], seen))
-    assert [a.what for a in kinds(made, UpdateHost)] == ["comment"]
+    slurm = seeing(host("gpu-0", "IDLE+DRAIN", f"{metadata.REASON_PREFIX}Pod ns/gpu-0 was cordoned"))
+    actions = plan(snapshot(node_set(replicas=1), [pod("gpu-0", pod_cordon="true")], slurm))
+    assert [a.what for a in kinds(actions, UpdateHost)] == ["comment"]
 
 
 def test_a_wait_needs_no_action_on_later_passes() -> None:
@@ -124,14 +124,14 @@ def test_a_wait_needs_no_action_on_later_passes() -> None:
 
 
 def test_deleting_a_set_drains_its_workers_first() -> None:
-    of = node_set(deleting=5)
-    made = plan(snapshot(of, [pod("gpu-0")], seeing(host("gpu-0", "MIXED"))))
-    assert [a.cause for a in kinds(made, CondemnWorker)] == ["deletion"]
+    gpu_set = node_set(deleting=5)
+    actions = plan(snapshot(gpu_set, [pod("gpu-0")], seeing(host("gpu-0", "MIXED"))))
+    assert [a.cause for a in kinds(actions, CondemnWorker)] == ["deletion"]
     condemned = pod("gpu-0", pod_condemned=f"deletion {ago(3)}")
-    assert [a.what for a in kinds(plan(snapshot(of, [condemned], seeing(host("gpu-0", "MIXED")))), UpdateHost)] == [
-        "drain"
-    ]
-    assert kinds(plan(snapshot(of, [condemned], BLIND)), DeleteWorker) == []
+    assert [
+        a.what for a in kinds(plan(snapshot(gpu_set, [condemned], seeing(host("gpu-0", "MIXED")))), UpdateHost)
+    ] == ["drain"]
+    assert kinds(plan(snapshot(gpu_set, [condemned], BLIND)), DeleteWorker) == []
 
 
 def test_the_deadline_of_a_deletion_is_an_override_that_a_person_gave() -> None:
@@ -148,53 +148,55 @@ def test_the_deadline_of_a_deletion_is_an_override_that_a_person_gave() -> None:
     ids=["wait", "cancel", "requeue"],
 )
 def test_jobs_that_outstay_a_drain(policy: str, step: list[type]) -> None:
-    of = node_set(replicas=0, drain={"timeout": "1m", "onTimeout": policy})
+    gpu_set = node_set(replicas=0, drain={"timeout": "1m", "onTimeout": policy})
     reason = f"{metadata.REASON_PREFIX}Pod ns/gpu-0 is scaled in"
-    seen = seeing(host("gpu-0", "MIXED+DRAIN", reason))
+    slurm = seeing(host("gpu-0", "MIXED+DRAIN", reason))
 
-    def hurried(seconds: float) -> list[type]:
+    def actions_after(seconds: float) -> list[type]:
         condemned = pod("gpu-0", pod_condemned=f"scale-in {ago(seconds)}", labels={metadata.POD_PROTECT: "true"})
-        made = plan(snapshot(of, [condemned], seen))
-        return [type(a) for a in made if isinstance(a, CancelJobs) or (isinstance(a, UpdateHost) and a.what == "down")]
+        actions = plan(snapshot(gpu_set, [condemned], slurm))
+        return [
+            type(a) for a in actions if isinstance(a, CancelJobs) or (isinstance(a, UpdateHost) and a.what == "down")
+        ]
 
-    assert hurried(61) == step
-    assert hurried(59) == []
+    assert actions_after(61) == step
+    assert actions_after(59) == []
 
 
 def test_the_deletion_limit_applies_to_unplanned_removals_only() -> None:
     drained = host("gpu-0", "IDLE+DRAIN")
     for cause, limited in (("scale-in", False), ("deletion", False), ("update", True), ("unregistered", True)):
-        made = plan(snapshot(node_set(replicas=0), [pod("gpu-0", pod_condemned=f"{cause} x")], seeing(drained)))
-        assert [a.limited for a in kinds(made, DeleteWorker)] == [limited], cause
+        actions = plan(snapshot(node_set(replicas=0), [pod("gpu-0", pod_condemned=f"{cause} x")], seeing(drained)))
+        assert [a.limited for a in kinds(actions, DeleteWorker)] == [limited], cause
 
 
 def test_one_worker_on_every_node_that_fits() -> None:
-    of = node_set(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"gpu": "yes"}}})
+    gpu_set = node_set(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"gpu": "yes"}}})
     nodes = [
         node("a.example", labels={"gpu": "yes"}),
         node("b"),
         node("c", labels={"gpu": "yes"}, taints=(Taint("x", "NoSchedule"),)),
     ]
-    made = plan(snapshot(of, [], BLIND, nodes))
-    assert [(a.slot.node, a.slot.hostname) for a in kinds(made, CreateWorker)] == [("a.example", "a")]
+    actions = plan(snapshot(gpu_set, [], BLIND, nodes))
+    assert [(a.slot.node, a.slot.hostname) for a in kinds(actions, CreateWorker)] == [("a.example", "a")]
 
 
 def test_the_worker_of_a_node_that_no_longer_fits_is_drained_first() -> None:
-    of = node_set(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"gpu": "yes"}}})
-    there = pod("gpu-x", node="b", mode="DaemonSet", labels={metadata.POD_HOSTNAME: "b"})
-    made = plan(snapshot(of, [there], seeing(host("b", "MIXED")), [node("b")]))
-    assert [a.cause for a in kinds(made, CondemnWorker)] == ["node"]
-    assert kinds(made, DeleteWorker, CreateWorker) == []
+    gpu_set = node_set(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"gpu": "yes"}}})
+    running = pod("gpu-x", node="b", mode="DaemonSet", labels={metadata.POD_HOSTNAME: "b"})
+    actions = plan(snapshot(gpu_set, [running], seeing(host("b", "MIXED")), [node("b")]))
+    assert [a.cause for a in kinds(actions, CondemnWorker)] == ["node"]
+    assert kinds(actions, DeleteWorker, CreateWorker) == []
 
 
 def test_of_two_workers_on_one_node_the_ready_one_stays() -> None:
-    of = node_set(scalingMode="DaemonSet")
+    gpu_set = node_set(scalingMode="DaemonSet")
     pods = [
         pod(f"gpu-{n}", node="b", mode="DaemonSet", labels={metadata.POD_HOSTNAME: "b"}, ready=r)
         for n, r in ((1, None), (2, 50))
     ]
-    made = plan(snapshot(of, pods, seeing(host("b")), [node("b")]))
-    assert [a.worker.meta.name for a in kinds(made, CondemnWorker)] == ["gpu-1"]
+    actions = plan(snapshot(gpu_set, pods, seeing(host("b")), [node("b")]))
+    assert [a.worker.meta.name for a in kinds(actions, CondemnWorker)] == ["gpu-1"]
 
 
 @pytest.mark.parametrize(
@@ -209,18 +211,22 @@ def test_of_two_workers_on_one_node_the_ready_one_stays() -> None:
 )
 def test_a_pin_is_given_up_when_nothing_could_ever_run_there(law: str, nodes: list[Any], moves: bool) -> None:
     template = {"spec": {"nodeSelector": {"gpu": "yes"}}}
-    of = node_set(replicas=2, pinToNode=True, template=template, status={"ordinalToNode": {"0": "node7", "1": "node7"}})
+    gpu_set = node_set(
+        replicas=2, pinToNode=True, template=template, status={"ordinalToNode": {"0": "node7", "1": "node7"}}
+    )
     waiting = pod("gpu-0", node="", ready=None, phase="Pending", pod_node="node7")
-    made = plan(snapshot(of, [waiting], BLIND, nodes))
-    assert [action.cause for action in kinds(made, CondemnWorker)] == ["node"] * moves
-    assert [action.slot.node for action in kinds(made, CreateWorker)] == ["" if moves else "node7"]
-    there = pod("gpu-0", node="node7", pod_node="node7")
-    assert kinds(plan(snapshot(of, [there], BLIND, nodes)), CondemnWorker) == [], "one that runs is left alone"
+    actions = plan(snapshot(gpu_set, [waiting], BLIND, nodes))
+    assert [action.cause for action in kinds(actions, CondemnWorker)] == ["node"] * moves
+    assert [action.slot.node for action in kinds(actions, CreateWorker)] == ["" if moves else "node7"]
+    running = pod("gpu-0", node="node7", pod_node="node7")
+    assert kinds(plan(snapshot(gpu_set, [running], BLIND, nodes)), CondemnWorker) == [], (
+        "a running worker is not removed"
+    )
 
 
 def test_a_changed_mode_drains_the_workers_of_the_old_one() -> None:
-    made = plan(snapshot(node_set(scalingMode="DaemonSet"), [pod("gpu-0")], seeing(host("gpu-0")), []))
-    assert [a.cause for a in kinds(made, CondemnWorker)] == ["scaling-mode"]
+    actions = plan(snapshot(node_set(scalingMode="DaemonSet"), [pod("gpu-0")], seeing(host("gpu-0")), []))
+    assert [a.cause for a in kinds(actions, CondemnWorker)] == ["scaling-mode"]
 
 
 def test_a_record_is_pruned_only_when_its_node_is_gone_and_it_is_ours() -> None:
@@ -228,19 +234,19 @@ def test_a_record_is_pruned_only_when_its_node_is_gone_and_it_is_ours() -> None:
         comment = f'{{"namespace":"ns","node":"{where}","nodeSetUID":"{uid}"}}'
         return host(name, "DOWN+NOT_RESPONDING", comment=comment)
 
-    of = node_set(
+    gpu_set = node_set(
         scalingMode="DaemonSet", pruneSlurmNodeRecords="NodeNotFound", template={"spec": {"nodeSelector": {"no": "no"}}}
     )
-    seen = seeing(
+    slurm = seeing(
         dead("a", "uid-gpu", "gone"),
         dead("node1", "uid-gpu", "node1"),
         dead("alias", "uid-gpu", "node1"),
         dead("c", "other", "gone"),
         host("d"),
     )
-    found = [(a.host, a.why) for a in kinds(plan(snapshot(of, [], seen)), ForgetHost)]
-    assert found == [("a", "node gone does not exist"), ("alias", "node node1 now has the host name node1")]
-    assert kinds(plan(snapshot(of, [], seen._replace(trusted=False))), ForgetHost) == []
+    results = [(a.host, a.why) for a in kinds(plan(snapshot(gpu_set, [], slurm)), ForgetHost)]
+    assert results == [("a", "node gone does not exist"), ("alias", "node node1 now has the host name node1")]
+    assert kinds(plan(snapshot(gpu_set, [], slurm._replace(trusted=False))), ForgetHost) == []
 
 
 def claim(name: str, *owners: Owner) -> Child:
@@ -248,14 +254,14 @@ def claim(name: str, *owners: Owner) -> Child:
 
 
 def test_claims_go_with_scale_in_only_if_asked_and_never_by_a_cordon() -> None:
-    held = tuple(claim(f"data-gpu-{name}") for name in ("0", "1", "2", "07", "x"))
+    claims = tuple(claim(f"data-gpu-{name}") for name in ("0", "1", "2", "07", "x"))
     templates: dict[str, Any] = {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}
     policy: dict[str, Any] = {"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}, **templates}
     cordoned = [pod("gpu-0", pod_cordon="true"), pod("gpu-1", node="node2")]
 
     def dropped(replicas: int, pods: list[Any], **spec: Any) -> list[str]:
-        made = plan(snapshot(node_set(replicas=replicas, **spec), pods, BLIND, claims=held))
-        return [action.claim.metadata.name for action in kinds(made, DeleteClaim)]
+        actions = plan(snapshot(node_set(replicas=replicas, **spec), pods, BLIND, claims=claims))
+        return [action.claim.metadata.name for action in kinds(actions, DeleteClaim)]
 
     assert dropped(1, cordoned, **policy) == ["data-gpu-2"]
     assert dropped(1, cordoned, **templates) == []
@@ -268,9 +274,9 @@ def test_claims_go_with_the_set_or_stay_as_the_policy_says_now() -> None:
     ours, theirs = Owner("v", "NodeSet", "gpu", "uid-gpu", True), Owner("v", "Other", "x", "uid-x", True)
 
     def owners(policy: str, *live: Owner) -> list[list[str]]:
-        of = node_set(persistentVolumeClaimRetentionPolicy={"whenDeleted": policy}, **templates)
-        made = plan(snapshot(of, [pod("gpu-0")], BLIND, claims=(claim("data-gpu-0", *live),)))
-        return [[owner["uid"] for owner in action.owners] for action in kinds(made, AdoptClaim)]
+        gpu_set = node_set(persistentVolumeClaimRetentionPolicy={"whenDeleted": policy}, **templates)
+        actions = plan(snapshot(gpu_set, [pod("gpu-0")], BLIND, claims=(claim("data-gpu-0", *live),)))
+        return [[owner["uid"] for owner in action.owners] for action in kinds(actions, AdoptClaim)]
 
     assert owners("Retain") == owners("Delete", ours) == []
     assert owners("Delete") == [["uid-gpu"]]
@@ -306,37 +312,37 @@ def snapshots(draw: st.DrawFn) -> Any:
         for n in range(count)
         if draw(st.booleans())
     ]
-    of = node_set(
+    gpu_set = node_set(
         replicas=draw(st.integers(0, 6)),
         deleting=draw(st.sampled_from([None, None, 10.0])),
         annotations=draw(st.sampled_from([{}, {}, {metadata.FORCE_DELETE: "true"}])),
         updateStrategy={"type": draw(st.sampled_from(["RollingUpdate", "OnDelete", "ScheduledUpdate"]))},
     )
-    return snapshot(of, pods, seeing(*hosts, trusted=draw(st.booleans())))
+    return snapshot(gpu_set, pods, seeing(*hosts, trusted=draw(st.booleans())))
 
 
 @settings(max_examples=300, deadline=None)
 @given(snapshots())
-def test_laws_of_every_plan(seen: Any) -> None:
-    actions = plan(seen)
-    forced = seen.node_set.metadata.annotations.get(metadata.FORCE_DELETE) == "true"
+def test_laws_of_every_plan(state: Any) -> None:
+    actions = plan(state)
+    forced = state.node_set.metadata.annotations.get(metadata.FORCE_DELETE) == "true"
     for action in kinds(actions, DeleteWorker):
         assert deletion_permission(action.worker, forced=forced), "deleted without permission"
         assert action.worker.condemned or action.worker.pod.finished, "deleted without having been chosen"
         assert not action.worker.terminating
         ended = action.worker.pod.finished or not action.worker.pod.spec.node_name
-        shown = {said.type for said in action.worker.pod.status.conditions}
-        unknown = seen.slurm.trusted and action.worker.hostname not in seen.slurm.hosts
+        shown = {condition.type for condition in action.worker.pod.status.conditions}
+        unknown = state.slurm.trusted and action.worker.hostname not in state.slurm.hosts
         idle = unknown and not shown & {"SlurmNodeStateMixed", "SlurmNodeStateCompleting"}
-        assert forced or ended or seen.slurm.is_drained(action.worker.hostname) or idle, "work may be on it"
+        assert forced or ended or state.slurm.is_drained(action.worker.hostname) or idle, "work may be on it"
     for action in kinds(actions, UpdateHost):
-        found = seen.slurm.host(action.host)
-        assert found is not None, "changes a host that is not known"
-        foreign = found.state.draining and not found.reason.startswith(metadata.REASON_PREFIX)
+        results = state.slurm.host(action.host)
+        assert results is not None, "changes a host that is not known"
+        foreign = results.state.draining and not results.reason.startswith(metadata.REASON_PREFIX)
         assert not (foreign and action.what in {"undrain", "resume", "drain"}), "touched a foreign drain"
     slots = [action.slot.ordinal for action in kinds(actions, CreateWorker)]
     assert len(slots) == len(set(slots))
-    assert not {f"gpu-{ordinal}" for ordinal in slots} & {worker.meta.name for worker in seen.workers}
-    assert not (slots and seen.deleting), "a NodeSet that is being deleted creates nothing"
-    if not seen.slurm.trusted:
+    assert not {f"gpu-{ordinal}" for ordinal in slots} & {worker.meta.name for worker in state.workers}
+    assert not (slots and state.deleting), "a NodeSet that is being deleted creates nothing"
+    if not state.slurm.trusted:
         assert kinds(actions, UpdateHost, CancelJobs, ForgetHost) == []

@@ -20,23 +20,25 @@ from slinky.operator.slurm.snapshot import SlurmSnapshot
 SINCE = "scale-in 2026-11-16T11:59:00Z"
 
 CASES = [
-    ("its node has yet to stop it", {"deleting": True}, seeing(host("gpu-0", "IDLE+DRAIN")), "termination"),
-    ("Slurm cannot be seen", {}, BLIND, "slurm"),
+    ("the kubelet has yet to stop it", {"deleting": True}, seeing(host("gpu-0", "IDLE+DRAIN")), "termination"),
+    ("Slurm is unreachable", {}, BLIND, "slurm"),
     ("drained already", {}, seeing(host("gpu-0", "IDLE+DRAIN")), "deletion-limit"),
-    ("work is on it", {}, seeing(host("gpu-0", "ALLOCATED+DRAIN")), "jobs"),
-    ("work has not been told to stay away", {}, seeing(host("gpu-0")), "drain"),
+    ("jobs run on it", {}, seeing(host("gpu-0", "ALLOCATED+DRAIN")), "jobs"),
+    ("not drained yet", {}, seeing(host("gpu-0")), "drain"),
 ]
 
 
 def values(metric: Gauge) -> dict[tuple[str, ...], float]:
-    return {tuple(s.labels.values()): s.value for found in metric.collect() for s in found.samples}
+    return {tuple(s.labels.values()): s.value for expected in metric.collect() for s in expected.samples}
 
 
-@pytest.mark.parametrize(("law", "made", "sight", "found"), CASES, ids=[case[0] for case in CASES])
-def test_what_a_condemned_worker_waits_for(law: str, made: dict[str, bool], sight: SlurmSnapshot, found: str) -> None:
-    worker = one(pod(pod_condemned=SINCE, **made), sight)  # type: ignore[arg-type]
-    assert wait_reason(worker) == found
-    assert count_waits([worker, one(pod("gpu-1"))]) == {DrainWait("scale-in", found): 1}
+@pytest.mark.parametrize(("law", "settings", "slurm", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_what_a_condemned_worker_waits_for(
+    law: str, settings: dict[str, bool], slurm: SlurmSnapshot, expected: str
+) -> None:
+    worker = one(pod(pod_condemned=SINCE, **settings), slurm)  # type: ignore[arg-type]
+    assert wait_reason(worker) == expected
+    assert count_waits([worker, one(pod("gpu-1"))]) == {DrainWait("scale-in", expected): 1}
     assert longest_wait([worker]) == 60
 
 

@@ -15,14 +15,14 @@ OURS = f"{metadata.REASON_PREFIX}Pod ns/gpu-0 was cordoned"
 PERMITTED: list[tuple[str, dict[str, Any], SlurmSnapshot, bool]] = [
     ("drained and idle", {}, seeing(host(state="IDLE+DRAIN")), True),
     ("drained and down", {}, seeing(host(state="DOWN+DRAIN")), True),
-    ("drained by somebody else", {}, seeing(host(state="IDLE+DRAIN", reason="disk")), True),
+    ("drained by an administrator", {}, seeing(host(state="IDLE+DRAIN", reason="disk")), True),
     ("draining with a job", {}, seeing(host(state="MIXED+DRAIN")), False),
     ("drain with a job just leaving", {}, seeing(host(state="IDLE+DRAIN+COMPLETING")), False),
     ("drain just being lifted", {}, seeing(host(state="IDLE+DRAIN+UNDRAIN")), False),
     ("idle and not drained", {}, seeing(host(state="IDLE")), False),
     ("down and not drained", {}, seeing(host(state="DOWN")), False),
     ("a state we do not know", {}, seeing(host(state="QUANTUM+DRAIN")), False),
-    ("drained by old knowledge", {}, seeing(host(state="IDLE+DRAIN"), trusted=False), False),
+    ("drained in a stale snapshot", {}, seeing(host(state="IDLE+DRAIN"), trusted=False), False),
     ("nothing known", {}, BLIND, False),
     ("no connection at all", {}, SlurmSnapshot(), False),
     ("nothing known, not ready", {"ready": None}, BLIND, False),
@@ -30,7 +30,7 @@ PERMITTED: list[tuple[str, dict[str, Any], SlurmSnapshot, bool]] = [
     ("absent, but slurmd is well and young", {"ready": 5}, seeing(host("other")), False),
     ("absent for long although slurmd is well", {"ready": 600}, seeing(host("other")), True),
     (
-        "absent, but Slurm was not in sight before",
+        "absent, but Slurm was not reachable before",
         {"ready": 600},
         seeing(host("other"))._replace(reachable_seconds=5),
         False,
@@ -42,15 +42,15 @@ PERMITTED: list[tuple[str, dict[str, Any], SlurmSnapshot, bool]] = [
     ("absent, idle when Slurm last knew it", {"shown": "Idle"}, seeing(host("other")), True),
     ("never placed", {"node": "", "ready": None}, BLIND, True),
     ("its containers have ended", {"phase": "Failed", "ready": None}, BLIND, True),
-    ("forced by a person", {metadata.FORCE_DELETE: "true"}, BLIND, True),
+    ("forced by a user", {metadata.FORCE_DELETE: "true"}, BLIND, True),
 ]
 
 
-@pytest.mark.parametrize(("law", "made", "sight", "may"), PERMITTED, ids=[case[0] for case in PERMITTED])
+@pytest.mark.parametrize(("law", "settings", "slurm", "may"), PERMITTED, ids=[case[0] for case in PERMITTED])
 def test_a_worker_is_deleted_only_on_a_fresh_positive_fact(
-    law: str, made: dict[str, Any], sight: SlurmSnapshot, may: bool
+    law: str, settings: dict[str, Any], slurm: SlurmSnapshot, may: bool
 ) -> None:
-    assert bool(drains.deletion_permission(one(pod(**made), sight))) is may
+    assert bool(drains.deletion_permission(one(pod(**settings), slurm))) is may
 
 
 CHANGES: list[tuple[str, dict[str, Any], bool, str, str, str]] = [
@@ -73,11 +73,13 @@ CHANGES: list[tuple[str, dict[str, Any], bool, str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("law", "made", "cordoned", "state", "reason", "change"), CHANGES, ids=[c[0] for c in CHANGES])
+@pytest.mark.parametrize(
+    ("law", "settings", "cordoned", "state", "reason", "change"), CHANGES, ids=[c[0] for c in CHANGES]
+)
 def test_drains_have_owners(
-    law: str, made: dict[str, Any], cordoned: bool, state: str, reason: str, change: str
+    law: str, settings: dict[str, Any], cordoned: bool, state: str, reason: str, change: str
 ) -> None:
-    worker = one(pod(**made), seeing(host(state=state, reason=reason)), on=node(cordoned=cordoned))
+    worker = one(pod(**settings), seeing(host(state=state, reason=reason)), on=node(cordoned=cordoned))
     actions = list(drains.drain_actions(worker, drains.drain_reason(worker)))
     assert [action.what for action in actions] == ([change] if change else [])
     if change == "drain":

@@ -15,8 +15,8 @@ from slinky.operator.nodeset.workers import Worker
 from slinky.slurm import NodeUpdate
 
 
-def mark(of: NodeSet, worker: Worker) -> AnnotateWorker | None:
-    return next(iter(pod_updates(of, worker)), None)
+def pod_update(gpu_set: NodeSet, worker: Worker) -> AnnotateWorker | None:
+    return next(iter(pod_updates(gpu_set, worker)), None)
 
 
 OURS = HostComment("ns", "gpu-0", "node1", "gpu", "uid-gpu").text()
@@ -24,9 +24,9 @@ OURS = HostComment("ns", "gpu-0", "node1", "gpu", "uid-gpu").text()
 
 def changes(state: str = "IDLE", annotations: dict[str, str] | None = None, **more: Any) -> list[NodeUpdate]:
     known: dict[str, Any] = {"comment": OURS, **more}
-    seen = seeing(host("gpu-0", state, **known))
+    slurm = seeing(host("gpu-0", state, **known))
     return [
-        update.change for update in host_updates(node_set(), one(pod(), seen, on=node(annotations=annotations or {})))
+        update.change for update in host_updates(node_set(), one(pod(), slurm, on=node(annotations=annotations or {})))
     ]
 
 
@@ -64,15 +64,15 @@ def test_the_host_of_a_worker_that_is_not_ready_or_not_known_is_not_changed() ->
 
 
 def test_busy_workers_are_protected_and_an_unknown_one_stays_as_it_is() -> None:
-    busy = mark(node_set(), one(pod(), seeing(host("gpu-0", "MIXED"))))
+    busy = pod_update(node_set(), one(pod(), seeing(host("gpu-0", "MIXED"))))
     assert busy is not None
     assert busy.labels == {metadata.POD_PROTECT: "true"}
-    held = pod(labels={metadata.POD_PROTECT: "true"})
-    idle = mark(node_set(), one(held, seeing(host("gpu-0", "IDLE"))))
+    protected = pod(labels={metadata.POD_PROTECT: "true"})
+    idle = pod_update(node_set(), one(protected, seeing(host("gpu-0", "IDLE"))))
     assert idle is not None
     assert idle.labels == {metadata.POD_PROTECT: None}
-    assert mark(node_set(), one(held, BLIND)) is None
-    off = mark(node_set(workloadDisruptionProtection=False), one(held, BLIND))
+    assert pod_update(node_set(), one(protected, BLIND)) is None
+    off = pod_update(node_set(workloadDisruptionProtection=False), one(protected, BLIND))
     assert off is not None
     assert off.labels == {metadata.POD_PROTECT: None}
 
@@ -85,24 +85,24 @@ def test_busy_workers_are_protected_and_an_unknown_one_stays_as_it_is() -> None:
         ("draining with a job", "MIXED+DRAIN", True),
         ("drained: none will begin", "IDLE+DRAIN", False),
         ("the drain is being lifted", "IDLE+DRAIN+UNDRAIN", True),
-        ("down: whoever runs there has been given up, but it may come back", "DOWN", True),
+        ("down: its jobs are lost, but the host may come back", "DOWN", True),
     ],
 )
 def test_an_idle_worker_is_protected_on_request_until_it_is_drained(law: str, state: str, guarded: bool) -> None:
-    of, seen = node_set(drain={"protectIdle": True}), seeing(host("gpu-0", state))
-    marked = mark(of, one(pod(), seen))
-    assert (marked is not None and marked.labels == {metadata.POD_PROTECT: "true"}) is guarded
-    held = mark(of, one(pod(labels={metadata.POD_PROTECT: "true"}), seen))
-    assert (held is not None and held.labels == {metadata.POD_PROTECT: None}) is not guarded
+    gpu_set, slurm = node_set(drain={"protectIdle": True}), seeing(host("gpu-0", state))
+    update = pod_update(gpu_set, one(pod(), slurm))
+    assert (update is not None and update.labels == {metadata.POD_PROTECT: "true"}) is guarded
+    protected = pod_update(gpu_set, one(pod(labels={metadata.POD_PROTECT: "true"}), slurm))
+    assert (protected is not None and protected.labels == {metadata.POD_PROTECT: None}) is not guarded
     off = node_set(drain={"protectIdle": True}, workloadDisruptionProtection=False)
-    assert mark(off, one(pod(), seen)) is None
+    assert pod_update(off, one(pod(), slurm)) is None
 
 
 def test_the_state_of_the_host_is_shown_on_the_pod() -> None:
     worker = one(pod(), seeing(host("gpu-0", "MIXED+DRAIN+NOT_RESPONDING", "fan")))
-    said = pod_conditions(worker, NOW)
-    assert said is not None
-    assert [(one["type"], one["message"]) for one in said] == [
+    conditions = pod_conditions(worker, NOW)
+    assert conditions is not None
+    assert [(item["type"], item["message"]) for item in conditions] == [
         ("SlurmNodeStateDrain", "fan"),
         ("SlurmNodeStateMixed", "fan"),
         ("SlurmNodeStateNotResponding", "fan"),
@@ -131,28 +131,40 @@ EVERY = {
 
 @pytest.mark.parametrize(("words", "shown"), EVERY.items(), ids=list(EVERY))
 def test_every_state_comes_and_goes_and_is_written_once(words: str, shown: str) -> None:
-    def told(state: str, **held: str) -> set[str] | None:
-        made = pod()
-        kept = tuple(Condition(f"SlurmNodeState{kind}", "True", message=text) for kind, text in held.items())
-        made = replace(made, status=replace(made.status, conditions=(*made.status.conditions, *kept)))
-        said = pod_conditions(one(made, seeing(host("gpu-0", state, "why"))), NOW)
-        return None if said is None else {found["type"].removeprefix("SlurmNodeState") for found in said}
+    def written(state: str, **messages: str) -> set[str] | None:
+        worker_pod = pod()
+        live = tuple(Condition(f"SlurmNodeState{kind}", "True", message=text) for kind, text in messages.items())
+        worker_pod = replace(
+            worker_pod, status=replace(worker_pod.status, conditions=(*worker_pod.status.conditions, *live))
+        )
+        conditions = pod_conditions(one(worker_pod, seeing(host("gpu-0", state, "why"))), NOW)
+        return None if conditions is None else {item["type"].removeprefix("SlurmNodeState") for item in conditions}
 
     base = words.partition("+")[0].capitalize()
-    assert told(words) == {base, shown}
-    assert told(words, **{base: "why", shown: "why"}) is None
-    assert told(words, **{base: "why", shown: "another reason"}) == {base, shown}
-    gone = told("ALLOCATED", **{base: "why", shown: "why"})
-    assert gone == (None if shown == "Allocated" else {"Allocated"})
+    assert written(words) == {base, shown}
+    assert written(words, **{base: "why", shown: "why"}) is None
+    assert written(words, **{base: "why", shown: "another reason"}) == {base, shown}
+    after = written("ALLOCATED", **{base: "why", shown: "why"})
+    assert after == (None if shown == "Allocated" else {"Allocated"})
 
 
 def test_the_numbers_of_the_status() -> None:
-    seen = seeing(host("gpu-0", "MIXED"), host("gpu-1", "IDLE+DRAIN"), host("other", "IDLE"))
+    slurm = seeing(host("gpu-0", "MIXED"), host("gpu-1", "IDLE+DRAIN"), host("other", "IDLE"))
     pods = [pod("gpu-0"), pod("gpu-1", revision="rev1", ready=None)]
-    found = counts(snapshot(node_set(replicas=3), pods, seen))
-    assert (found["desired"], found["replicas"], found["updated_replicas"], found["ready_replicas"]) == (3, 2, 1, 1)
-    assert (found["slurm_idle"], found["slurm_allocated"], found["slurm_down"], found["slurm_drain"]) == (1, 1, 0, 1)
-    assert found["selector"] == "app.kubernetes.io/instance=gpu,app.kubernetes.io/name=slurmd"
+    numbers = counts(snapshot(node_set(replicas=3), pods, slurm))
+    assert (numbers["desired"], numbers["replicas"], numbers["updated_replicas"], numbers["ready_replicas"]) == (
+        3,
+        2,
+        1,
+        1,
+    )
+    assert (numbers["slurm_idle"], numbers["slurm_allocated"], numbers["slurm_down"], numbers["slurm_drain"]) == (
+        1,
+        1,
+        0,
+        1,
+    )
+    assert numbers["selector"] == "app.kubernetes.io/instance=gpu,app.kubernetes.io/name=slurmd"
 
 
 def test_ready_means_that_all_are_available() -> None:
@@ -162,15 +174,17 @@ def test_ready_means_that_all_are_available() -> None:
     assert (waiting.progressing.value, waiting.progressing.reason) == (True, "WaitingForSlurm")
     assert health(snapshot(node_set(), [], BLIND), ExecutionReport(limited=3)).degraded.reason == "DeletionsLimited"
     again = [pod("gpu-0", pod_condemned="scale-in x"), pod("gpu-1", ready=None)]
-    assert health(snapshot(node_set(replicas=1), again, seeing())).ready.value is False, "one that goes serves nobody"
+    assert health(snapshot(node_set(replicas=1), again, seeing())).ready.value is False, (
+        "a worker that is scaled in accepts no new jobs"
+    )
 
 
 def test_an_ordinal_is_pinned_where_it_first_ran() -> None:
     pods = [pod("gpu-0", node="second"), pod("gpu-1", node="third")]
 
     def pinned(*nodes: str, **spec: Any) -> dict[str, str]:
-        of = node_set(replicas=2, status={"ordinalToNode": {"0": "first", "5": "old"}}, **spec)
-        return pins(snapshot(of, pods, nodes=[node(name) for name in nodes]))
+        gpu_set = node_set(replicas=2, status={"ordinalToNode": {"0": "first", "5": "old"}}, **spec)
+        return pins(snapshot(gpu_set, pods, nodes=[node(name) for name in nodes]))
 
     assert pinned("first", "second", "third", "old", pinToNode=True) == {"0": "first", "1": "third"}
     assert pinned("second", "third", pinToNode=True) == {"0": "second", "1": "third"}, "the first has left Kubernetes"
@@ -178,11 +192,11 @@ def test_an_ordinal_is_pinned_where_it_first_ran() -> None:
 
 
 def test_a_worker_on_its_nodes_network_gets_its_name_when_the_node_is_known() -> None:
-    of = node_set(template={"spec": {"hostNetwork": True}})
+    gpu_set = node_set(template={"spec": {"hostNetwork": True}})
 
     def named(where: str) -> str | None:
-        made = mark(of, one(pod(node=where), BLIND, of))
-        return made.labels.get(metadata.POD_HOSTNAME) if made else None
+        worker_pod = pod_update(gpu_set, one(pod(node=where), BLIND, gpu_set))
+        return worker_pod.labels.get(metadata.POD_HOSTNAME) if worker_pod else None
 
     assert named("") is None
     assert named("node7") == "node7"

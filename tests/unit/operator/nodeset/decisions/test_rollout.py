@@ -50,41 +50,43 @@ CASES: list[tuple[str, Any, list[Worker], list[str]]] = [
         ["gpu-3"],
     ),
     ("nothing when all is new", rolling(), [new(f"gpu-{n}") for n in range(4)], []),
-    ("OnDelete leaves it to people", node_set(updateStrategy={"type": "OnDelete"}), [old("gpu-0", ready=None)], []),
+    ("OnDelete leaves it to users", node_set(updateStrategy={"type": "OnDelete"}), [old("gpu-0", ready=None)], []),
 ]
 
 
-@pytest.mark.parametrize(("law", "of", "workers", "names"), CASES, ids=[case[0] for case in CASES])
-def test_which_workers_are_replaced_next(law: str, of: Any, workers: list[Worker], names: list[str]) -> None:
-    assert [worker.meta.name for worker in workers_to_replace(of, workers, REVISION)] == names
+@pytest.mark.parametrize(("law", "gpu_set", "workers", "names"), CASES, ids=[case[0] for case in CASES])
+def test_which_workers_are_replaced_next(law: str, gpu_set: Any, workers: list[Worker], names: list[str]) -> None:
+    assert [worker.meta.name for worker in workers_to_replace(gpu_set, workers, REVISION)] == names
 
 
 def test_with_surge_nothing_goes_before_something_came() -> None:
-    of = rolling(4, maxUnavailable=0, maxSurge=1)
+    gpu_set = rolling(4, maxUnavailable=0, maxSurge=1)
     four = [old(f"gpu-{n}") for n in range(4)]
-    assert workers_to_replace(of, four, REVISION) == []
-    assert len(workers_to_replace(of, [*four, new("gpu-4")], REVISION)) == 1
+    assert workers_to_replace(gpu_set, four, REVISION) == []
+    assert len(workers_to_replace(gpu_set, [*four, new("gpu-4")], REVISION)) == 1
 
 
 def test_an_update_halts_when_too_many_new_ones_fail() -> None:
-    of = rolling(4, maxUnavailable=4, maxFailures=1, progressDeadlineSeconds=60)
+    gpu_set = rolling(4, maxUnavailable=4, maxFailures=1, progressDeadlineSeconds=60)
     late, young = new("gpu-0", ready=None, age=61), new("gpu-1", ready=None, age=59)
-    assert is_halted(of, [late], REVISION)
-    assert not is_halted(of, [young], REVISION)
-    assert workers_to_replace(of, [late, old("gpu-2")], REVISION) == []
+    assert is_halted(gpu_set, [late], REVISION)
+    assert not is_halted(gpu_set, [young], REVISION)
+    assert workers_to_replace(gpu_set, [late, old("gpu-2")], REVISION) == []
 
 
 def test_a_worker_counts_only_after_it_was_ready_for_long_enough() -> None:
-    of = node_set(replicas=1, minReadySeconds=30, updateStrategy={"rollingUpdate": {"maxUnavailable": 1}})
-    assert replacement_budget(of, [new("gpu-0", ready=10)]) == 0
-    assert replacement_budget(of, [new("gpu-0", ready=31)]) == 1
+    gpu_set = node_set(replicas=1, minReadySeconds=30, updateStrategy={"rollingUpdate": {"maxUnavailable": 1}})
+    assert replacement_budget(gpu_set, [new("gpu-0", ready=10)]) == 0
+    assert replacement_budget(gpu_set, [new("gpu-0", ready=31)]) == 1
 
 
 def test_a_scheduled_update_waits_for_its_reservation() -> None:
-    of = node_set(updateStrategy={"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-11-16T12:00:00Z"}})
-    held = host("gpu-0", "IDLE+MAINTENANCE", reservation="SlurmOperatorMaint-gpu")
+    gpu_set = node_set(
+        updateStrategy={"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-11-16T12:00:00Z"}}
+    )
+    reserved = host("gpu-0", "IDLE+MAINTENANCE", reservation="SlurmOperatorMaint-gpu")
     other = host("gpu-0", "IDLE+MAINTENANCE", reservation="theirs")
-    made = pod("gpu-0", revision="rev1")
-    assert len(workers_to_replace(of, [one(made, seeing(held))], REVISION)) == 1
-    assert workers_to_replace(of, [one(made, seeing(other))], REVISION) == []
-    assert workers_to_replace(of, [one(made, BLIND)], REVISION) == []
+    worker_pod = pod("gpu-0", revision="rev1")
+    assert len(workers_to_replace(gpu_set, [one(worker_pod, seeing(reserved))], REVISION)) == 1
+    assert workers_to_replace(gpu_set, [one(worker_pod, seeing(other))], REVISION) == []
+    assert workers_to_replace(gpu_set, [one(worker_pod, BLIND)], REVISION) == []

@@ -57,20 +57,20 @@ ORDER = [
 
 @pytest.mark.parametrize(("law", "first", "second"), ORDER, ids=[case[0] for case in ORDER])
 def test_the_worker_whose_removal_disturbs_least_is_removed_first(law: str, first: object, second: object) -> None:
-    of = [one(second), one(first)]  # type: ignore[arg-type]
-    assert removal_order(of)[0].pod == first
+    gpu_set = [one(second), one(first)]  # type: ignore[arg-type]
+    assert removal_order(gpu_set)[0].pod == first
 
 
 def test_an_idle_worker_goes_before_a_busy_one_and_before_one_that_is_not_known() -> None:
-    sight = seeing(host("gpu-0", "MIXED"), host("gpu-1", "IDLE"))
-    found = removal_order([one(pod(name), sight) for name in ("gpu-0", "gpu-1", "gpu-2")])
-    assert found[0].meta.name == "gpu-1"
+    slurm = seeing(host("gpu-0", "MIXED"), host("gpu-1", "IDLE"))
+    ordered = removal_order([one(pod(name), slurm) for name in ("gpu-0", "gpu-1", "gpu-2")])
+    assert ordered[0].meta.name == "gpu-1"
 
 
 def test_a_new_worker_that_has_a_job_before_it_is_called_ready_stays() -> None:
-    sight = seeing(host("gpu-0", "IDLE"), host("gpu-1", "IDLE"), host("gpu-2", "MIXED"))
-    found = removal_order([one(pod("gpu-0"), sight), one(pod("gpu-1"), sight), one(pod("gpu-2", ready=None), sight)])
-    assert [worker.meta.name for worker in found] == ["gpu-1", "gpu-0", "gpu-2"]
+    slurm = seeing(host("gpu-0", "IDLE"), host("gpu-1", "IDLE"), host("gpu-2", "MIXED"))
+    ordered = removal_order([one(pod("gpu-0"), slurm), one(pod("gpu-1"), slurm), one(pod("gpu-2", ready=None), slurm)])
+    assert [worker.meta.name for worker in ordered] == ["gpu-1", "gpu-0", "gpu-2"]
 
 
 def test_what_was_condemned_stays_condemned() -> None:
@@ -85,16 +85,16 @@ def test_one_that_is_being_replaced_is_the_first_to_be_too_many() -> None:
 
 
 def test_an_update_may_surge_only_while_something_is_old() -> None:
-    of = node_set(replicas=4, updateStrategy={"rollingUpdate": {"maxSurge": "50%"}})
+    gpu_set = node_set(replicas=4, updateStrategy={"rollingUpdate": {"maxSurge": "50%"}})
     new, old = one(pod("gpu-0")), one(pod("gpu-1", revision="rev1"))
-    assert target_replicas(of, [new], REVISION) == 4
-    assert target_replicas(of, [new, old], REVISION) == 6
+    assert target_replicas(gpu_set, [new], REVISION) == 4
+    assert target_replicas(gpu_set, [new, old], REVISION) == 6
 
 
 def test_a_canary_does_not_surge_for_those_it_leaves_alone_and_a_pause_ends_the_surge() -> None:
     def surging(**rolling: object) -> int:
-        of = node_set(replicas=4, updateStrategy={"rollingUpdate": {"maxSurge": 1, **rolling}})
-        return target_replicas(of, [one(pod("gpu-0", revision="rev1")), one(pod("gpu-3"))], REVISION)
+        gpu_set = node_set(replicas=4, updateStrategy={"rollingUpdate": {"maxSurge": 1, **rolling}})
+        return target_replicas(gpu_set, [one(pod("gpu-0", revision="rev1")), one(pod("gpu-3"))], REVISION)
 
     assert surging() == 5
     assert surging(partition=1) == 4
@@ -103,9 +103,9 @@ def test_a_canary_does_not_surge_for_those_it_leaves_alone_and_a_pause_ends_the_
 
 def test_a_halted_update_keeps_the_worker_that_shows_why() -> None:
     rolling = {"maxSurge": 1, "maxFailures": 1, "progressDeadlineSeconds": 60}
-    of = node_set(replicas=1, updateStrategy={"rollingUpdate": rolling})
-    found = [one(pod("gpu-0", revision="rev1")), one(pod("gpu-1", ready=None, age=61))]
-    assert target_replicas(of, found, REVISION) == 2
+    gpu_set = node_set(replicas=1, updateStrategy={"rollingUpdate": rolling})
+    ordered = [one(pod("gpu-0", revision="rev1")), one(pod("gpu-1", ready=None, age=61))]
+    assert target_replicas(gpu_set, ordered, REVISION) == 2
 
 
 def test_a_pinned_ordinal_returns_to_its_node() -> None:

@@ -30,10 +30,10 @@ from slinky.operator.nodeset.revisions.revision import (
 READ = contents_digest(WorkerHashes())
 
 
-def kept(number: int, read: str = READ, **spec: Any) -> Revision:
-    made = build_manifest(node_set(**spec), template(node_set(**spec)), read, number)
-    stored = {**made, "metadata": {**made["metadata"], "uid": f"uid-{number}"}}
-    return msgspec.json.decode(msgspec.json.encode(stored), type=Revision)
+def stored_revision(number: int, read: str = READ, **spec: Any) -> Revision:
+    manifest = build_manifest(node_set(**spec), template(node_set(**spec)), read, number)
+    data = {**manifest, "metadata": {**manifest["metadata"], "uid": f"uid-{number}"}}
+    return msgspec.json.decode(msgspec.json.encode(data), type=Revision)
 
 
 def test_data_are_written_as_the_server_writes_them() -> None:
@@ -57,7 +57,7 @@ def test_data_are_written_as_the_server_writes_them() -> None:
     ids=str,
 )
 def test_what_makes_a_new_revision(spec: dict[str, Any]) -> None:
-    assert find_match([kept(1)], template(node_set(**spec)), READ) is None
+    assert find_match([stored_revision(1)], template(node_set(**spec)), READ) is None
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_what_makes_a_new_revision(spec: dict[str, Any]) -> None:
     ids=str,
 )
 def test_what_does_not(spec: dict[str, Any]) -> None:
-    assert find_match([kept(1)], template(node_set(**spec)), READ) == kept(1)
+    assert find_match([stored_revision(1)], template(node_set(**spec)), READ) == stored_revision(1)
 
 
 @pytest.mark.parametrize(
     "hashes", [WorkerHashes(slurm_key="x"), WorkerHashes(sssd="x"), WorkerHashes(sshd="x")], ids=str
 )
 def test_what_workers_have_read_makes_a_revision_too(hashes: WorkerHashes) -> None:
-    assert find_match([kept(1)], template(node_set()), contents_digest(hashes)) is None
+    assert find_match([stored_revision(1)], template(node_set()), contents_digest(hashes)) is None
 
 
 def test_one_that_another_operator_has_kept_is_the_same_if_it_means_the_same() -> None:
@@ -104,35 +104,35 @@ def test_one_that_another_operator_has_kept_is_the_same_if_it_means_the_same() -
 
 
 def test_the_same_template_read_again_is_found_and_not_made_anew() -> None:
-    found = [kept(1), kept(2, slurmd={"image": "x"}), kept(3, "other")]
-    assert find_match(found, template(node_set()), READ) == found[0]
+    revisions = [stored_revision(1), stored_revision(2, slurmd={"image": "x"}), stored_revision(3, "other")]
+    assert find_match(revisions, template(node_set()), READ) == revisions[0]
 
 
 def test_revisions_beyond_the_limit_go_but_never_one_that_a_worker_carries() -> None:
-    found = [kept(n, slurmd={"image": str(n)}) for n in range(1, 6)]
-    used = {found[0].hash, found[4].hash}
-    assert [one.revision for one in surplus_revisions(found, used, 1)] == [2, 3]
-    assert [one.revision for one in surplus_revisions(found, used, 0)] == [2, 3, 4]
-    assert surplus_revisions(found, used, 3) == []
+    revisions = [stored_revision(n, slurmd={"image": str(n)}) for n in range(1, 6)]
+    used = {revisions[0].hash, revisions[4].hash}
+    assert [item.revision for item in surplus_revisions(revisions, used, 1)] == [2, 3]
+    assert [item.revision for item in surplus_revisions(revisions, used, 0)] == [2, 3, 4]
+    assert surplus_revisions(revisions, used, 3) == []
 
 
 def test_the_current_revision_is_the_one_most_have_until_all_have_the_wanted_one() -> None:
-    old, new = kept(1), kept(2, slurmd={"image": "x"})
+    old, new = stored_revision(1), stored_revision(2, slurmd={"image": "x"})
     assert current_name([old, new], {old.hash: 3, new.hash: 1}, new) == old.metadata.name
     assert current_name([old, new], {new.hash: 4}, new) == new.metadata.name
     assert current_name([old, new], {"never kept": 4}, new) == new.metadata.name
 
 
 def test_a_person_names_a_revision_by_number_by_name_or_as_the_previous_one() -> None:
-    found = [kept(7, slurmd={"image": "b"}), kept(2)]
+    revisions = [stored_revision(7, slurmd={"image": "b"}), stored_revision(2)]
     assert (
-        find_requested(found, "previous")
-        == find_requested(found, "2")
-        == find_requested(found, found[1].metadata.name)
-        == found[1]
+        find_requested(revisions, "previous")
+        == find_requested(revisions, "2")
+        == find_requested(revisions, revisions[1].metadata.name)
+        == revisions[1]
     )
-    assert find_requested(found, "3") is None
-    assert find_requested(found[:1], "previous") is None
+    assert find_requested(revisions, "3") is None
+    assert find_requested(revisions[:1], "previous") is None
 
 
 IMAGES = st.sampled_from([None, "a", "b"])
@@ -155,13 +155,13 @@ def patched(live: Any, patch: Any) -> Any:
     """RFC 7386, as the API server does it."""
     if not isinstance(patch, dict):
         return patch
-    found = dict(live) if isinstance(live, dict) else {}
+    revisions = dict(live) if isinstance(live, dict) else {}
     for key, value in patch.items():
         if value is None:
-            found.pop(key, None)
+            revisions.pop(key, None)
         else:
-            found[key] = patched(found.get(key), value)
-    return found
+            revisions[key] = patched(revisions.get(key), value)
+    return revisions
 
 
 @given(SPECS, SPECS)
