@@ -35,13 +35,13 @@ class Clock:
 def test_a_minted_token_has_the_claims_of_scontrol() -> None:
     token = mint_token(KEY, "alice", lifetime=600, now=1000.9)
     assert jwt.get_unverified_header(token) == {"alg": "HS256", "typ": "JWT"}
-    found = jwt.decode(token, KEY, algorithms=["HS256"], options={"verify_exp": False, "verify_iat": False})
-    assert found == {"iat": 1000, "exp": 1600, "sun": "alice"}
+    claims = jwt.decode(token, KEY, algorithms=["HS256"], options={"verify_exp": False, "verify_iat": False})
+    assert claims == {"iat": 1000, "exp": 1600, "sun": "alice"}
 
 
 def test_times_are_integers_within_32_bits() -> None:
-    found = read_claims(mint_token(KEY, "alice", lifetime=1e12, now=1000))
-    assert found.expires == MAX_TIME
+    claims = read_claims(mint_token(KEY, "alice", lifetime=1e12, now=1000))
+    assert claims.expires == MAX_TIME
     assert read_claims(mint_token(KEY, "alice", lifetime=0.2, now=1000)).expires == 1001
 
 
@@ -65,8 +65,8 @@ def test_a_published_key_verifies_tokens_of_its_private_key() -> None:
     document = json.loads(build_jwks({"one": pem}))
     assert "d" not in document["keys"][0]
     public = jwt.PyJWK(document["keys"][0]).key
-    found = jwt.decode(token, public, algorithms=["RS256"], options={"verify_exp": False})
-    assert found["sun"] == "alice"
+    claims = jwt.decode(token, public, algorithms=["RS256"], options={"verify_exp": False})
+    assert claims["sun"] == "alice"
     assert jwt.get_unverified_header(token)["kid"] == "one"
     with pytest.raises(TokenError):
         mint_rs256(b"nonsense", "alice", kid="one")

@@ -30,7 +30,7 @@ def record(state: JobState = PENDING, sluid: str = "s1", *, detailed: bool = Tru
 
 
 @pytest.mark.parametrize(
-    ("known", "seen", "verify", "reads"),
+    ("known", "state", "verify", "reads"),
     [
         (None, PENDING, False, JobRead.DETAIL),
         (None, RUNNING, False, JobRead.DETAIL | JobRead.RESOURCES),
@@ -46,9 +46,9 @@ def record(state: JobState = PENDING, sluid: str = "s1", *, detailed: bool = Tru
     ],
 )
 def test_facts_that_a_state_does_not_contain_are_read(
-    known: JobRecord | None, seen: JobState, verify: bool, reads: JobRead
+    known: JobRecord | None, state: JobState, verify: bool, reads: JobRead
 ) -> None:
-    assert required_reads(known, seen, verify=verify) == reads
+    assert required_reads(known, state, verify=verify) == reads
 
 
 def test_the_same_id_is_not_the_same_job() -> None:

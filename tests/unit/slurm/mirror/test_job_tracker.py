@@ -15,7 +15,7 @@ def job(sluid: str) -> Job:
     return Job(job_id=1, job_state=("RUNNING",), step_id=StepId(sluid=sluid))
 
 
-class Ctld:
+class FakeSlurmctld:
     """A slurmctld with one job, and responses that can be delayed."""
 
     def __init__(self) -> None:
@@ -39,13 +39,13 @@ class Ctld:
         return job
 
 
-def tracker_for(ctld: Ctld, clock: Callable[[], float] = time.monotonic) -> JobTracker:
+def tracker_for(ctld: FakeSlurmctld, clock: Callable[[], float] = time.monotonic) -> JobTracker:
     client = cast(SlurmClient, cast(Any, ctld))
     return JobTracker(client, all_jobs=False, pending_interval=0, clock=clock, notify=lambda _: None)
 
 
 async def test_the_loss_of_a_job_is_not_the_loss_of_the_next_one_with_its_id() -> None:
-    ctld = Ctld()
+    ctld = FakeSlurmctld()
     tracker = tracker_for(ctld)
     tracker.track("1", "")
     assert await tracker.read_job("1")
@@ -71,19 +71,19 @@ async def test_the_loss_of_a_job_is_not_the_loss_of_the_next_one_with_its_id() -
 
 
 async def test_the_cost_of_a_read_excludes_waiting_for_the_scheduler_unless_every_read_waits() -> None:
-    now, took = 0.0, 0.2
+    now, duration = 0.0, 0.2
 
-    class Slow(Ctld):
+    class SlowSlurmctld(FakeSlurmctld):
         async def job_states(self, ids: list[str] | None = None) -> list[JobStatus]:
             nonlocal now
-            now += took
+            now += duration
             return await super().job_states(ids)
 
-    ctld = Slow()
+    ctld = SlowSlurmctld()
     tracker = tracker_for(ctld, lambda: now)
     tracker.track("1", "")
     costs = []
-    for took in (0.2, 1.5, 1.5, 0.2, 1.5, 1.5, 1.5, 1.5):  # noqa: B007 - used by the server
+    for duration in (0.2, 1.5, 1.5, 0.2, 1.5, 1.5, 1.5, 1.5):  # noqa: B007 - used by the server
         await tracker.read()
         costs.append(round(tracker.cost, 3))
     assert costs == [0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 1.5]
@@ -92,7 +92,7 @@ async def test_the_cost_of_a_read_excludes_waiting_for_the_scheduler_unless_ever
 async def test_many_ends_are_reported_at_once_and_read_a_few_at_a_time() -> None:
     read: list[str] = []
 
-    class Many(Ctld):
+    class ManyJobs(FakeSlurmctld):
         words = ("RUNNING",)
 
         async def job_states(self, ids: list[str] | None = None) -> list[JobStatus]:
@@ -102,7 +102,7 @@ async def test_many_ends_are_reported_at_once_and_read_a_few_at_a_time() -> None
             read.append(number)
             return Job(job_id=int(number), job_state=self.words, step_id=StepId(sluid=f"s{number}"))
 
-    ctld = Many()
+    ctld = ManyJobs()
     tracker = tracker_for(ctld)
     keys = [str(number) for number in range(1, 61)]
     for key in keys:
@@ -110,13 +110,13 @@ async def test_many_ends_are_reported_at_once_and_read_a_few_at_a_time() -> None
     await tracker.read()
     read.clear()
     ctld.words = ("CANCELLED",)
-    rounds = []
+    passes = []
     for _ in range(4):
         await tracker.read()
         assert all(tracker.table[key].over for key in keys)
-        rounds.append((len(read), tracker.has_unread_ends))
+        passes.append((len(read), tracker.has_unread_ends))
         read.clear()
-    assert rounds == [
+    assert passes == [
         (0, True),
         (ENDED_READS_PER_PASS, True),
         (ENDED_READS_PER_PASS, True),
@@ -125,27 +125,27 @@ async def test_many_ends_are_reported_at_once_and_read_a_few_at_a_time() -> None
 
 
 async def test_without_exact_resources_one_request_gives_the_nodes() -> None:
-    class Placed(Ctld):
-        asked = 0
+    class RunningJob(FakeSlurmctld):
+        requests = 0
 
         async def resources(self, number: int) -> tuple[()]:
-            self.asked += 1
+            self.requests += 1
             return ()
 
-    ctld = Placed()
+    ctld = RunningJob()
     ctld.current = Job(job_id=1, job_state=("RUNNING",), step_id=StepId(sluid="one"), nodes="n[2-3],a1")
     tracker = tracker_for(ctld)
     tracker.track("1", "")
     assert await tracker.read_job("1", exact_resources=False)
     assert [granted.node for granted in tracker.table["1"].resources or ()] == ["n2", "n3", "a1"]
     assert await tracker.read()
-    assert ctld.asked == 0
+    assert ctld.requests == 0
     assert await tracker.read_job("1")
-    assert ctld.asked == 1
+    assert ctld.requests == 1
 
 
 async def test_a_job_that_is_forgotten_while_it_is_read_stays_forgotten() -> None:
-    ctld = Ctld()
+    ctld = FakeSlurmctld()
     tracker = tracker_for(ctld)
     tracker.track("1", "")
     ctld.released.clear()
@@ -162,7 +162,7 @@ async def test_a_job_that_is_forgotten_while_it_is_read_stays_forgotten() -> Non
 
 
 async def test_a_lost_job_is_absent_by_id_and_by_sluid_until_it_is_forgotten() -> None:
-    ctld = Ctld()
+    ctld = FakeSlurmctld()
     tracker = tracker_for(ctld)
     tracker.track("1", "")
     assert await tracker.read_job("1")

@@ -9,7 +9,7 @@ from slinky.slurm import Diag, Host, Listing, Mirror, PollingIntervals, SlurmCli
 from slinky.slurm.model.statistics import RpcCount
 
 
-class Ctld:
+class FakeSlurmctld:
     """One node; a drain is counted at once, and carried out after the list was read once more."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Ctld:
 
 
 async def test_a_change_that_was_counted_before_it_was_made_is_found() -> None:
-    ctld = Ctld()
+    ctld = FakeSlurmctld()
     # As with thousands of nodes: the list is too expensive to be read without a sign of a change.
     intervals = PollingIntervals(statistics=0.01, expensive_nodes=0.0, cost_factor=0.0)
     async with Mirror(cast(SlurmClient, cast(Any, ctld)), intervals=intervals) as mirror:

@@ -34,13 +34,13 @@ def test_only_a_closing_response_of_known_length_has_an_end(head: bytes, left: f
 @settings(max_examples=20)
 @given(st.lists(st.integers(1, len(CLOSING) + 4 + len(SECOND)), max_size=4).map(sorted))
 async def test_the_second_response_of_slurmrestd_is_dropped_however_it_arrives(cuts: list[int]) -> None:
-    whole = CLOSING + b"12345" + SECOND
-    edges = [0, *cuts, len(whole)]
+    responses = CLOSING + b"12345" + SECOND
+    edges = [0, *cuts, len(responses)]
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         for start, end in itertools.pairwise(edges):
-            writer.write(whole[start:end])
+            writer.write(responses[start:end])
             await writer.drain()
             await asyncio.sleep(0)
         writer.close()
@@ -53,7 +53,7 @@ async def test_the_second_response_of_slurmrestd_is_dropped_however_it_arrives(c
 
 
 async def test_a_paused_parser_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Aiohttp does that with no data at all, after long answers that came faster than they were read."""
+    """Aiohttp resumes a parser by passing no data, after a long response arrived faster than it was read."""
     passed: list[bytes] = []
     monkeypatch.setattr(ResponseHandler, "data_received", lambda _, data: passed.append(data))
     handler = ResponseGuard(asyncio.get_running_loop())

@@ -26,7 +26,7 @@ V45 = DataParserVersion.V45
 TOKEN = mint_token(b"k" * 32, "slurm", lifetime=3600)
 
 
-def refuses(request: web.Request) -> web.Response:
+def respond_not_served(request: web.Request) -> web.Response:
     return web.Response(status=404, text="Unable to find requested URL endpoint. Please query ...")
 
 
@@ -51,7 +51,7 @@ async def test_the_newest_version_that_both_sides_support_is_used(newest: DataPa
     served = {str(version) for version in DataParserVersion if version <= newest}
 
     def script(request: web.Request) -> web.Response:
-        return respond_ping() if request.path.split("/")[2] in served else refuses(request)
+        return respond_ping() if request.path.split("/")[2] in served else respond_not_served(request)
 
     async with serve(script) as url, SlurmClient(url, TOKEN) as client:
         assert await client.version() is newest
@@ -59,7 +59,7 @@ async def test_the_newest_version_that_both_sides_support_is_used(newest: DataPa
 
 
 async def test_a_server_that_is_too_old_is_unsupported() -> None:
-    async with serve(refuses) as url, SlurmClient(url, TOKEN) as client:
+    async with serve(respond_not_served) as url, SlurmClient(url, TOKEN) as client:
         with pytest.raises(Unsupported):
             await client.ping()
 
@@ -78,17 +78,17 @@ async def test_a_request_that_needs_a_newer_version_is_not_sent() -> None:
 
 
 async def test_a_refused_token_is_renewed_once() -> None:
-    seen: list[str] = []
+    tokens: list[str] = []
 
     def script(request: web.Request) -> web.Response:
         token = request.headers["X-SLURM-USER-TOKEN"]
-        seen.append(token)
+        tokens.append(token)
         return respond(licenses=[]) if token == "good" else respond_error(511, 1007)
 
     async with serve(script) as url:
         async with SlurmClient(url, TokenSequence("bad", "good"), version=V45) as client:
             assert await client.licenses() == ()
-        assert seen == ["bad", "good"]
+        assert tokens == ["bad", "good"]
         async with SlurmClient(url, TokenSequence("bad"), version=V45) as client:
             with pytest.raises(AuthError):
                 await client.licenses()
@@ -96,11 +96,11 @@ async def test_a_refused_token_is_renewed_once() -> None:
 
 async def test_while_slurmctld_is_down_only_the_cheap_probe_is_sent() -> None:
     up = False
-    asked: list[str] = []
+    paths: list[str] = []
 
     def script(request: web.Request) -> web.Response:
-        asked.append(request.path.rsplit("/", 2)[-2])
-        if asked[-1] == "ping":
+        paths.append(request.path.rsplit("/", 2)[-2])
+        if paths[-1] == "ping":
             return respond_ping(up)
         return respond(licenses=[]) if up else respond_error(502, 1800)
 
@@ -110,10 +110,10 @@ async def test_while_slurmctld_is_down_only_the_cheap_probe_is_sent() -> None:
         for _ in range(4):
             with pytest.raises(SlurmctldUnreachable):
                 await client.licenses()
-        assert asked == ["licenses", "ping"]
+        assert paths == ["licenses", "ping"]
         up, clock[0] = True, 10.0
         assert await client.licenses() == ()
-        assert asked == ["licenses", "ping", "ping", "licenses"]
+        assert paths == ["licenses", "ping", "ping", "licenses"]
 
 
 async def test_a_cancel_forbidden_while_slurmctld_is_down_means_unreachable() -> None:
@@ -209,16 +209,16 @@ async def test_a_bulk_call_without_a_selection_is_not_sent() -> None:
 
 
 async def test_allocate_never_waits_and_names_are_safe_in_paths() -> None:
-    seen: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
 
     def script(request: web.Request) -> web.Response:
-        seen.append((request.method, request.raw_path))
+        requests.append((request.method, request.raw_path))
         return respond(job_id=3)
 
     async with serve(script) as url, SlurmClient(url, TOKEN, version=V45) as client:
         await client.allocate(JobRequest(name="x"))
         await client.delete_nodes("k1", "k2", "../../x")
-    assert seen[1] == ("DELETE", "/slurm/v0.0.45/node/..%2F..%2Fx%2Ck%5B1-2%5D")
+    assert requests[1] == ("DELETE", "/slurm/v0.0.45/node/..%2F..%2Fx%2Ck%5B1-2%5D")
 
 
 async def test_a_refused_connection_has_applied_nothing() -> None:
@@ -231,13 +231,11 @@ async def test_a_refused_connection_has_applied_nothing() -> None:
 
 
 async def test_every_request_can_be_observed() -> None:
-    seen: list[RequestRecord] = []
-    async with serve(lambda _: respond_ping()) as url, SlurmClient(url, TOKEN, observe=seen.append) as client:
+    records: list[RequestRecord] = []
+    async with serve(lambda _: respond_ping()) as url, SlurmClient(url, TOKEN, observe=records.append) as client:
         await client.version()
-    assert [(exchange.method, exchange.path, exchange.status) for exchange in seen] == [
-        ("GET", "/slurm/v0.0.45/ping/", 200)
-    ]
-    assert seen[0].received > 100
+    assert [(record.method, record.path, record.status) for record in records] == [("GET", "/slurm/v0.0.45/ping/", 200)]
+    assert records[0].received > 100
 
 
 def test_scripts_need_no_event_loop() -> None:
