@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the bridge proves itself to Slurm and trusts it: the token, and TLS. Both follow their files."""
+"""The credentials for slurmrestd: the token and TLS. Both are read again when their files change."""
 
 import os
 import ssl
@@ -14,19 +14,20 @@ RELOAD_SECONDS = 30.0
 
 
 def token_source(settings: BridgeSettings) -> TokenSource:
-    """Where the token comes from: minted with a key, or kept in a file by somebody else. Raises `ConfigError`."""
+    """The source of tokens: signed with a key, or read from a file. Raises `ConfigError`."""
     if settings.jwt_key_file:
         return MintedToken(Path(settings.jwt_key_file).read_bytes, settings.slurm_user)
     path = settings.token_file or os.environ.get("SLURM_JWT_FILE", "")
     if not path:
-        raise ConfigError("no token: set tokenFile, jwtKeyFile, or the variable SLURM_JWT_FILE")
+        raise ConfigError("there is no token: set tokenFile, jwtKeyFile, or the environment variable SLURM_JWT_FILE")
     return FileToken(path)
 
 
 class TlsTrust:
-    """A TLS context from a folder with ca.crt, tls.crt and tls.key, each of them optional but the pair together.
+    """A TLS context from a folder with the optional files ca.crt, tls.crt and tls.key.
 
-    New authorities are added to those that are trusted already, so that a change of them needs no common moment.
+    A new certificate authority is added to those that are trusted already, so that slurmrestd and the bridge need not
+    change at the same time.
     """
 
     def __init__(self, folder: str, clock: Clock | None = None) -> None:
@@ -41,12 +42,12 @@ class TlsTrust:
                 load_pair(self.context, *(path.read_bytes() for path in pair))
 
         try:
-            self._followed = ReloadedOnChange(load, authority, *pair)
+            self._files = ReloadedOnChange(load, authority, *pair)
         except (OSError, ssl.SSLError, ValueError) as error:
             raise ConfigError(f"tlsFolder {folder}: {error}") from error
 
     async def run(self) -> None:
-        """Take up what changes, until cancelled."""
+        """Reload changed files until cancelled."""
         while True:
             await self._clock.sleep(RELOAD_SECONDS)
-            self._followed.get()
+            self._files.get()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every label, annotation, taint and finalizer by which the bridge is known.
+"""Labels, annotations, taints, finalizers and conditions that the bridge reads or writes.
 
-These names are a contract with manifests that exist already: none of them may change.
+Existing manifests use these names, so they must not change.
 """
 
 SCHEDULER = "slurm-bridge-scheduler"
@@ -9,9 +9,9 @@ SCHEDULER = "slurm-bridge-scheduler"
 # On pods
 JOB_LABEL = "scheduler.slinky.slurm.net/slurm-jobid"
 NODE_ANNOTATION = "slinky.slurm.net/slurm-node"
-SLUID_ANNOTATION = "slinky.slurm.net/slurm-sluid"  # ours: the job's name that is never used again
+SLUID_ANNOTATION = "slinky.slurm.net/slurm-sluid"  # the SLUID of the job, which Slurm never reuses
 FINALIZER = "scheduler.slinky.slurm.net/finalizer"
-OPTION = "slurmjob.slinky.slurm.net/"  # followed by the name of a job option, see annotations.py
+OPTION = "slurmjob.slinky.slurm.net/"  # prefix of the job options, see workload/annotations.py
 
 # On nodes
 MANAGED_TAINT = "slinky.slurm.net/managed-node"
@@ -20,19 +20,18 @@ EXTERNAL_LABEL = "scheduler.slinky.slurm.net/external-node"
 PARTITIONS_ANNOTATION = "scheduler.slinky.slurm.net/external-node-partitions"
 TOPOLOGY_ANNOTATION = "topology.slinky.slurm.net/spec"
 
-# In Slurm: who drained a node. Other people's drains do not start like this, and are never touched.
+# In Slurm: prefix of the drain reasons that the bridge sets. The bridge does not change drains with other reasons.
 DRAIN_PREFIX = "slurm-bridge:"
 
-# Conditions of ours
+# Conditions that the bridge writes
 SCHEDULED = "SlurmScheduled"
-ENDED = "SlurmJobEnded"  # for good: what made the pod should not try again
+ENDED = "SlurmJobEnded"  # the job ended for good; the controller of the pod should not create another one
 HOST_CONDITION = "SlurmAvailable"
 
-# Other projects' names by which pods of one gang are told
+# Labels and annotations of other projects that identify the pods of a gang
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
 LWS_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
-LWS_GROUP_HASH = "leaderworkerset.sigs.k8s.io/group-key"
 LWS_WORKER = "leaderworkerset.sigs.k8s.io/worker-index"
 LWS_SIZE = "leaderworkerset.sigs.k8s.io/size"
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"

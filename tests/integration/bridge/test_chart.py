@@ -305,7 +305,7 @@ def start_admission(
                     try:
                         await managed.create_pod("probe", labels={names.JOB_LABEL: "7"})
                     except Invalid as error:
-                        return "set by the scheduler alone" in str(error)
+                        return "only the scheduler may set" in str(error)
                     await managed.delete_pod("probe", grace=0)  # the API server does not call admission yet
                 return False
 
@@ -352,7 +352,7 @@ async def test_only_the_bridge_labels_pods_with_jobs_and_it_works_without_admiss
         await managed.report_phase("p", "Running")
         job = await managed.wait_job()
         for metadata in ({"labels": {names.JOB_LABEL: "7"}}, {"annotations": {names.SLUID_ANNOTATION: "s7"}}):
-            with pytest.raises(Invalid, match="set by the scheduler alone"):
+            with pytest.raises(Invalid, match="only the scheduler may set"):
                 await kube.patch(OUR_PODS, key, {"metadata": metadata})
             # The bridge itself may: it labels a running pod anew when its job is lost.
             body, path = (

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission of pods that use the bridge's scheduler name."""
+"""The admission webhook for pods that the bridge schedules and for objects with job options."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the bridge says to pods, and to objects that carry its options, when they are created or changed.
+"""Admission rules for pods and for objects with job options.
 
-Rules are small pure functions over one pod; `handlers` makes webhook endpoints of them. Nothing that another
-scheduler could still do is refused: only what Slurm cannot honour, and what would let a pod pose as another's.
+A rule is a pure function from an object to violations; `handlers` turns the rules into webhook endpoints. The rules
+reject only what Slurm cannot satisfy, invalid options, and changes by which a pod could take over another pod's job.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -28,59 +28,56 @@ LabelsOf = Callable[[str], Awaitable[Mapping[str, str]]]
 
 
 def is_managed(settings: BridgeSettings, namespace: str, labels: Mapping[str, str]) -> bool:
-    """Whether pods of a namespace are ours by default; a selector, if there is one, decides alone."""
+    """Whether admission assigns the pods of a namespace to the bridge. A selector takes precedence over the names."""
     if settings.managed_namespace_selector:
         return selector_matches(settings.managed_namespace_selector, labels)
     return namespace in settings.managed_namespaces
 
 
-def scheduling_patch(pod: WorkloadPod, settings: BridgeSettings, *, ours: bool) -> tuple[Mapping[str, Any], ...]:
-    """The patch that hands a new pod to Slurm."""
-    named = pod.spec.scheduler_name == settings.scheduler_name
-    if not (ours or named):
+def scheduling_patch(pod: WorkloadPod, settings: BridgeSettings, *, managed: bool) -> tuple[Mapping[str, Any], ...]:
+    """The patch that assigns a new pod to the bridge."""
+    is_assigned = pod.spec.scheduler_name == settings.scheduler_name
+    if not (managed or is_assigned):
         return ()
     patch: list[Mapping[str, Any]] = []
     if pod.spec.node_name:
         patch.append({"op": "remove", "path": "/spec/nodeName"})
-    if not named and pod.spec.scheduler_name in {"", DEFAULT_SCHEDULER}:
+    if not is_assigned and pod.spec.scheduler_name in {"", DEFAULT_SCHEDULER}:
         patch.append({"op": "add", "path": "/spec/schedulerName", "value": settings.scheduler_name})
     return tuple(patch)
 
 
-# --- rules: a pod in, complaints out
+# --- rules: from an object to violations
 
 
-def _marks(pod: WorkloadPod) -> dict[str, str | None]:
-    """By what the bridge knows a pod again; whoever writes it could end somebody else's job."""
-    notes = (names.NODE_ANNOTATION, names.SLUID_ANNOTATION)
-    found = {f"the annotation {name}": pod.metadata.annotations.get(name) or None for name in notes}
-    return {f"the label {names.JOB_LABEL}": pod.metadata.labels.get(names.JOB_LABEL) or None, **found}
+def _job_metadata(pod: WorkloadPod) -> dict[str, str | None]:
+    """The metadata that links a pod to its job. With a forged value, the end of the pod would end another job."""
+    keys = (names.NODE_ANNOTATION, names.SLUID_ANNOTATION)
+    values = {f"the annotation {key}": pod.metadata.annotations.get(key) or None for key in keys}
+    return {f"the label {names.JOB_LABEL}": pod.metadata.labels.get(names.JOB_LABEL) or None, **values}
 
 
-def _poses(pod: WorkloadPod) -> Iterable[str]:
-    return [f"{mark} is set by the scheduler alone" for mark, value in _marks(pod).items() if value is not None]
+def _sets_job_metadata(pod: WorkloadPod) -> Iterable[str]:
+    return [f"only the scheduler may set {key}" for key, value in _job_metadata(pod).items() if value is not None]
 
 
-def _contradicts(pod: WorkloadPod) -> Iterable[str]:
-    resources = [container.resources for container in (*pod.spec.containers, *pod.spec.init_containers)]
-    asked = {name for found in resources for name in pod_resources.requests_of(found)}
-    if names.OPTION + "gres" in pod.metadata.annotations and any(_device(name) for name in asked):
-        yield f"the annotation {names.OPTION}gres and device requests in containers exclude each other"
+def _combines_gres_and_devices(pod: WorkloadPod) -> Iterable[str]:
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    requested = {name for container in containers for name in pod_resources.requests_of(container.resources)}
+    has_devices = any(name.startswith(names.DEVICE_CLASS_PREFIX) for name in requested)
+    if names.OPTION + "gres" in pod.metadata.annotations and has_devices:
+        yield f"the annotation {names.OPTION}gres cannot be combined with device requests of containers"
 
 
-def _device(name: str) -> bool:
-    return name.startswith(names.DEVICE_CLASS_PREFIX)
-
-
-def _options(found: Object) -> Iterable[str]:
+def _has_invalid_options(item: Object) -> Iterable[str]:
     try:
-        annotations.parse_options(found.metadata.annotations)
+        annotations.parse_options(item.metadata.annotations)
     except OptionError as error:
         yield str(error)
 
 
-def _by_policy(settings: BridgeSettings) -> Callable[[WorkloadPod], Iterable[str]]:
-    """The rule that a pod which speaks for itself asks for nothing that it may not have."""
+def _policy_rule(settings: BridgeSettings) -> Callable[[WorkloadPod], Iterable[str]]:
+    """The rule that a pod without an owner or group may only have options that the policy allows."""
 
     def rule(pod: WorkloadPod) -> Iterable[str]:
         if pod.metadata.controller or len(grouping.group_keys_of(pod)) > 1:
@@ -93,31 +90,35 @@ def _by_policy(settings: BridgeSettings) -> Callable[[WorkloadPod], Iterable[str
     return rule
 
 
-def _unknown(found: Object) -> Iterable[str]:
-    return [f"{key} is no option of Slurm jobs" for key in annotations.unknown_options(found.metadata.annotations)]
+def _has_unknown_options(item: Object) -> Iterable[str]:
+    return [f"{key} is not a job option" for key in annotations.unknown_options(item.metadata.annotations)]
 
 
 ON_CREATE: tuple[Callable[[WorkloadPod], Iterable[str]], ...] = (
-    _poses,
+    _sets_job_metadata,
     constraints.unsupported_constraints,
-    _contradicts,
-    _options,
-    _unknown,
+    _combines_gres_and_devices,
+    _has_invalid_options,
+    _has_unknown_options,
 )
-ON_UPDATE: tuple[Callable[[WorkloadPod], Iterable[str]], ...] = (_contradicts, _options, _unknown)
-ON_OWNERS: tuple[Callable[[Object], Iterable[str]], ...] = (_options, _unknown)
+ON_UPDATE: tuple[Callable[[WorkloadPod], Iterable[str]], ...] = (
+    _combines_gres_and_devices,
+    _has_invalid_options,
+    _has_unknown_options,
+)
+ON_OWNERS: tuple[Callable[[Object], Iterable[str]], ...] = (_has_invalid_options, _has_unknown_options)
 
 
-def violations(found: T, rules: Iterable[Callable[[T], Iterable[str]]], old: T | None = None) -> list[str]:
-    """Why an object cannot be taken. What was there already must not keep it from changing, or from going."""
-    told = [complaint for rule in rules for complaint in rule(found)]
-    known = set(violations(old, rules)) if old is not None else set()
-    return [complaint for complaint in told if complaint not in known]
+def violations(item: T, rules: Iterable[Callable[[T], Iterable[str]]], old: T | None = None) -> list[str]:
+    """The violations of an object that `old` did not have: existing ones must not block updates and deletion."""
+    current = [violation for rule in rules for violation in rule(item)]
+    previous = set(violations(old, rules)) if old is not None else set()
+    return [violation for violation in current if violation not in previous]
 
 
 def ignored_fields(pod: WorkloadPod) -> list[str]:
-    """What is taken but will not be honoured."""
-    told = []
+    """Warnings about fields that are accepted but have no effect."""
+    warnings = []
     affinity = pod.spec.affinity
     for kind, terms in (
         ("nodeAffinity", affinity and affinity.node_affinity),
@@ -125,23 +126,23 @@ def ignored_fields(pod: WorkloadPod) -> list[str]:
         ("podAntiAffinity", affinity and affinity.pod_anti_affinity),
     ):
         if terms and terms.preferred_during_scheduling_ignored_during_execution:
-            told.append(f"preferred {kind} is ignored: Slurm chooses the nodes; see the option prefer")
+            warnings.append(f"preferred {kind} is ignored, because Slurm chooses the nodes; see the option prefer")
     if pod.spec.topology_spread_constraints:
-        told.append("topologySpreadConstraints are ignored: Slurm chooses the nodes")
-    return told
+        warnings.append("topologySpreadConstraints are ignored, because Slurm chooses the nodes")
+    return warnings
 
 
 def forbidden_changes(old: WorkloadPod, new: WorkloadPod) -> list[str]:
-    """What others than the bridge, whose own writes are not asked about, may not change: to take the job off a pod
-    that waits is the way to have it submitted again.
+    """Changes of the job metadata that only the bridge may make; its own requests do not reach the webhook.
+
+    Users may remove the metadata of a pending pod: the pod is then submitted again.
     """
-    before, placed = (
-        _marks(old),
-        not pod_state.is_finished(old) and (pod_state.is_bound(old) or old.status.phase == "Running"),
-    )
-    changed = {mark: value for mark, value in _marks(new).items() if value != before[mark]}
-    told = [f"{mark} is set by the scheduler alone" for mark, value in changed.items() if value is not None]
-    return told + [f"{mark} of a running pod cannot change" for mark, value in changed.items() if not value and placed]
+    before = _job_metadata(old)
+    changed = {key: value for key, value in _job_metadata(new).items() if value != before[key]}
+    is_running = not pod_state.is_finished(old) and (pod_state.is_bound(old) or old.status.phase == "Running")
+    set_by_user = [f"only the scheduler may set {key}" for key, value in changed.items() if value is not None]
+    removed = [f"{key} of a running pod cannot be removed" for key, value in changed.items() if not value]
+    return set_by_user + (removed if is_running else [])
 
 
 # --- endpoints
@@ -152,30 +153,33 @@ def handlers(
 ) -> dict[str, Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]]:
     """The endpoints by path, for `slinky.kube.admission.application`."""
 
-    async def mutate(ask: AdmissionRequest) -> AdmissionResponse:
-        pod = ask.new(WorkloadPod)
-        ours = is_managed(settings, ask.namespace, await labels_of(ask.namespace))
-        return AdmissionResponse(patch=scheduling_patch(pod, settings, ours=ours) if ask.operation == "CREATE" else ())
-
-    async def validate(ask: AdmissionRequest) -> AdmissionResponse:
-        if ask.operation == "DELETE":
+    async def mutate(request: AdmissionRequest) -> AdmissionResponse:
+        pod = request.new(WorkloadPod)
+        managed = is_managed(settings, request.namespace, await labels_of(request.namespace))
+        if request.operation != "CREATE":
             return AdmissionResponse()
-        pod = ask.new(WorkloadPod)
+        return AdmissionResponse(patch=scheduling_patch(pod, settings, managed=managed))
+
+    async def validate(request: AdmissionRequest) -> AdmissionResponse:
+        if request.operation == "DELETE":
+            return AdmissionResponse()
+        pod = request.new(WorkloadPod)
         if pod.spec.scheduler_name != settings.scheduler_name:
             return AdmissionResponse()
-        if ask.sub_resource == "resize":
-            return deny("a pod cannot be resized in place: its Slurm job keeps its size")
-        if ask.operation == "CREATE":
-            told = violations(pod, (*ON_CREATE, _by_policy(settings)))
+        if request.sub_resource == "resize":
+            return deny("a pod cannot be resized in place, because the size of its Slurm job cannot change")
+        if request.operation == "CREATE":
+            problems = violations(pod, (*ON_CREATE, _policy_rule(settings)))
         else:
-            old = ask.old(WorkloadPod)
-            told = [*violations(pod, ON_UPDATE, old), *forbidden_changes(old, pod)]
-        if told:
-            return deny("; ".join(told))
-        return AdmissionResponse(warnings=tuple(ignored_fields(pod)) if ask.operation == "CREATE" else ())
+            old = request.old(WorkloadPod)
+            problems = [*violations(pod, ON_UPDATE, old), *forbidden_changes(old, pod)]
+        if problems:
+            return deny("; ".join(problems))
+        return AdmissionResponse(warnings=tuple(ignored_fields(pod)) if request.operation == "CREATE" else ())
 
-    async def options(ask: AdmissionRequest) -> AdmissionResponse:
-        told = violations(ask.new(Object), ON_OWNERS, ask.old(Object) if ask.operation == "UPDATE" else None)
-        return deny("; ".join(told)) if told else AdmissionResponse()
+    async def validate_options(request: AdmissionRequest) -> AdmissionResponse:
+        old = request.old(Object) if request.operation == "UPDATE" else None
+        problems = violations(request.new(Object), ON_OWNERS, old)
+        return deny("; ".join(problems)) if problems else AdmissionResponse()
 
-    return {MUTATE: mutate, VALIDATE: validate, OPTIONS: options}
+    return {MUTATE: mutate, VALIDATE: validate, OPTIONS: validate_options}

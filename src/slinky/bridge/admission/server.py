@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves the admission rules over TLS, with the namespaces' labels from a cache.
+"""The admission webhook: serves the rules over TLS and caches the labels of namespaces.
 
-It knows nothing of Slurm, so it answers whatever becomes of Slurm. Its certificates are somebody's whose folder is
-followed, or its own, kept in a Secret and in the trust of the webhook configurations.
+It does not use Slurm, so it works while Slurm is down. The certificates come from a folder, or the webhook creates and
+renews them itself, in a Secret, and writes their CA to the webhook configurations.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from slinky.kube.webhook_certificates import CERTIFICATE, PRIVATE_KEY, WebhookCe
 from slinky.observe import Health
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ManagedCertificates:
-    """Certificates of our own: for which Service, in which Secret, trusted by which configurations."""
+    """Certificates that the webhook manages: its Service, the Secret, and the name of the webhook configurations."""
 
     service: Key
     secret: Key
@@ -36,22 +36,25 @@ async def main(
     port: int = 9443,
     health: Health | None = None,
 ) -> None:
-    """Answer until cancelled; `certificates` is a folder that holds tls.crt and tls.key, or how to keep them."""
-    async with connect(manager="slurm-bridge-admission") as client, _folder(client, certificates, health) as folder:
+    """Serve until cancelled; `certificates` is a folder with tls.crt and tls.key, or describes managed ones."""
+    async with (
+        connect(manager="slurm-bridge-admission") as client,
+        _certificate_folder(client, certificates, health) as folder,
+    ):
         runtime = Runtime(client, health=health)
         namespaces = runtime.cache(NAMESPACES)
 
         async def labels_of(name: str) -> Mapping[str, str]:
-            # A namespace so new that no event has told of it yet is asked for.
-            found = namespaces.get(Key("", name)) or await client.find(NAMESPACES, Key("", name))
-            return found.metadata.labels if found else {}
+            # A new namespace may not be in the cache yet.
+            namespace = namespaces.get(Key("", name)) or await client.find(NAMESPACES, Key("", name))
+            return namespace.metadata.labels if namespace else {}
 
         app = application(rules.handlers(settings, labels_of))
         listening = False
         if health is not None:
             health.add_readiness_check("listener", lambda: None if listening else "not listening yet")
-        async with asyncio.TaskGroup() as family:
-            family.create_task(runtime.run())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(runtime.run())
             await namespaces.wait_synced(60)
             async with serve(app, folder / CERTIFICATE, folder / PRIVATE_KEY, port=port):
                 listening = True
@@ -59,17 +62,23 @@ async def main(
 
 
 @contextlib.asynccontextmanager
-async def _folder(
+async def _certificate_folder(
     client: KubeClient, certificates: Path | ManagedCertificates, health: Health | None
 ) -> AsyncIterator[Path]:
-    """Where the pair is, for as long as inside."""
+    """The folder of the certificate and its key; managed certificates are renewed in the background."""
     if isinstance(certificates, Path):
         yield certificates
         return
     with tempfile.TemporaryDirectory(prefix="slinky-admission-") as name:
-        folder, own = Path(name), certificates
-        keeper = WebhookCertificates(client, own.secret, folder, service_dns_names(own.service), own.configuration)
+        folder = Path(name)
+        managed = WebhookCertificates(
+            client,
+            certificates.secret,
+            folder,
+            service_dns_names(certificates.service),
+            certificates.configuration,
+        )
         if health is not None:
-            keeper.add_readiness_check(health)
-        async with keeper.renewing():
+            managed.add_readiness_check(health)
+        async with managed.renewing():
             yield folder

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the bridge reads of other people's objects, one module per kind of them; nothing more is decoded."""
+"""The fields of Kubernetes objects that the bridge reads. Other fields are not decoded, which saves memory."""
 
 from slinky.bridge.state.views.devices import (
     CLAIM_TEMPLATES,

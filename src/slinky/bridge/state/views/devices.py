@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
-"""Devices that drivers offer, and the claims on them."""
+"""Devices of DRA drivers, device classes and resource claims."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from slinky.kube import Object, Resource, View
 
 
 class Attribute(View, frozen=True):
-    """A value that a driver tells of a device: one of these."""
+    """An attribute of a device; one of the fields has a value."""
 
     number: int | None = msgspec.field(default=None, name="int")
     text: str | None = msgspec.field(default=None, name="string")
@@ -20,20 +20,20 @@ class Attribute(View, frozen=True):
 
 
 class Amount(View, frozen=True):
-    """A quantity of something that a device or a counter has."""
+    """A quantity of a capacity or counter."""
 
     value: str | int = 0
 
 
 class CounterUse(View, frozen=True):
-    """What a device takes of a set of counters that it shares with others."""
+    """What a device consumes of a counter set that it shares with other devices."""
 
     counter_set: str = ""
     counters: dict[str, Amount] = {}
 
 
 class DeviceTaint(View, frozen=True):
-    """Why a device should be left alone."""
+    """A taint of a device."""
 
     key: str = ""
     effect: str = ""
@@ -52,7 +52,7 @@ class Device(View, frozen=True):
 
 
 class Pool(View, frozen=True):
-    """The pool that a slice is part of."""
+    """The pool of a slice."""
 
     name: str
     generation: int = 0
@@ -60,14 +60,14 @@ class Pool(View, frozen=True):
 
 
 class CounterSet(View, frozen=True):
-    """What the devices of a pool share, under one name."""
+    """Counters that the devices of a pool share."""
 
     name: str
     counters: dict[str, Amount] = {}
 
 
 class ResourceSliceSpec(View, frozen=True):
-    """Devices that one driver has on one node."""
+    """Devices of one driver on one node."""
 
     driver: str
     pool: Pool
@@ -83,32 +83,32 @@ class ResourceSlice(Object, frozen=True):
 
 
 class Opaque(View, frozen=True, gc=True):
-    """Settings that only a driver understands."""
+    """Configuration for a driver."""
 
     driver: str = ""
     parameters: Any = None
 
 
 class Cel(View, frozen=True):
-    """An expression over devices."""
+    """A CEL expression that selects devices."""
 
     expression: str = ""
 
 
 class DeviceSelector(View, frozen=True):
-    """Which devices belong to a class."""
+    """A selector of devices."""
 
     cel: Cel | None = None
 
 
 class ClassConfig(View, frozen=True, gc=True):
-    """Settings that come with every device of a class."""
+    """Configuration for all devices of a class."""
 
     opaque: Opaque | None = None
 
 
 class DeviceClassSpec(View, frozen=True, gc=True):
-    """The devices of a class, and the extended resource by which they can be asked for."""
+    """The devices of a class, and the extended resource that requests them."""
 
     extended_resource_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
@@ -122,13 +122,13 @@ class DeviceClass(Object, frozen=True, gc=True):
 
 
 class CapacityRequest(View, frozen=True):
-    """How much is wanted of devices that several may share."""
+    """Requested amounts of the capacities of a shared device."""
 
     requests: dict[str, str | int] = {}
 
 
 class ExactRequest(View, frozen=True):
-    """So many devices of a class."""
+    """A request for a number of devices of a class."""
 
     device_class_name: str = ""
     count: int = 1
@@ -139,13 +139,13 @@ class ExactRequest(View, frozen=True):
 
 
 class Alternative(ExactRequest, frozen=True):
-    """One way to meet a request."""
+    """An alternative of a request."""
 
     name: str = ""
 
 
 class DeviceRequest(View, frozen=True):
-    """One request of a claim: exact, or alternatives of which the first counts that can be had."""
+    """A request of a claim: exact, or a list of alternatives of which the first available one is used."""
 
     name: str
     exactly: ExactRequest | None = None
@@ -153,7 +153,7 @@ class DeviceRequest(View, frozen=True):
 
 
 class Constraint(View, frozen=True):
-    """How the devices of some requests must be related."""
+    """A constraint on the devices of some requests."""
 
     requests: tuple[str, ...] = ()
     match_attribute: str = ""
@@ -161,7 +161,7 @@ class Constraint(View, frozen=True):
 
 
 class DeviceConfig(View, frozen=True, gc=True):
-    """Settings for the devices of some requests; in an allocation also where they come from."""
+    """Configuration for the devices of some requests."""
 
     requests: tuple[str, ...] = ()
     opaque: Opaque | None = None
@@ -169,7 +169,7 @@ class DeviceConfig(View, frozen=True, gc=True):
 
 
 class ClaimDevices(View, frozen=True, gc=True):
-    """The requests of a claim."""
+    """The requests, constraints and configuration of a claim."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[Constraint, ...] = ()
@@ -177,13 +177,13 @@ class ClaimDevices(View, frozen=True, gc=True):
 
 
 class ResourceClaimSpec(View, frozen=True, gc=True):
-    """What a claim asks for."""
+    """The spec of a claim."""
 
     devices: ClaimDevices = ClaimDevices()
 
 
 class AllocatedDevice(View, frozen=True):
-    """A device that a claim was given."""
+    """A device of an allocation."""
 
     request: str
     driver: str
@@ -193,21 +193,21 @@ class AllocatedDevice(View, frozen=True):
 
 
 class AllocatedDevices(View, frozen=True, gc=True):
-    """The devices that a claim was given."""
+    """The devices of an allocation and their configuration."""
 
     results: tuple[AllocatedDevice, ...] = ()
     config: tuple[DeviceConfig, ...] = ()
 
 
 class Allocation(View, frozen=True, gc=True):
-    """What a claim was given, and where."""
+    """The allocation of a claim."""
 
     devices: AllocatedDevices = AllocatedDevices()
     node_selector: NodeSelector | None = None
 
 
 class Consumer(View, frozen=True):
-    """Who may use a claim."""
+    """A user of a claim."""
 
     name: str = ""
     uid: str = ""
@@ -216,7 +216,7 @@ class Consumer(View, frozen=True):
 
 
 class ResourceClaimStatus(View, frozen=True, gc=True):
-    """What became of a claim."""
+    """The status of a claim."""
 
     allocation: Allocation | None = None
     reserved_for: tuple[Consumer, ...] = ()
@@ -230,7 +230,7 @@ class ResourceClaim(Object, frozen=True, gc=True):
 
 
 class ClaimTemplateSpec(View, frozen=True, gc=True):
-    """The claim that a template makes."""
+    """The spec of a claim template."""
 
     spec: ResourceClaimSpec = ResourceClaimSpec()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
-"""What groups pods: batch jobs, JobSets, LeaderWorkerSets, and the PodGroup of the coscheduling project."""
+"""Grouping objects: batch jobs, JobSets, LeaderWorkerSets, and the PodGroup of the coscheduling project."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from slinky.kube import Object, Resource, View
 
 
 class WorkloadBatchJobSpec(View, frozen=True):
-    """A batch job's shape."""
+    """The spec of a batch job."""
 
     parallelism: int | None = None
     completions: int | None = None
@@ -17,7 +17,7 @@ class WorkloadBatchJobSpec(View, frozen=True):
 
 
 class WorkloadBatchJobStatus(View, frozen=True):
-    """How far a batch job is."""
+    """The status of a batch job."""
 
     succeeded: int = 0
 
@@ -30,13 +30,13 @@ class WorkloadBatchJob(Object, frozen=True):
 
 
 class JobTemplate(View, frozen=True):
-    """The batch job that a JobSet makes."""
+    """The template of the batch jobs of a JobSet."""
 
     spec: WorkloadBatchJobSpec = WorkloadBatchJobSpec()
 
 
 class ReplicatedJob(View, frozen=True):
-    """One kind of batch job in a JobSet."""
+    """A batch job of a JobSet and the number of its replicas."""
 
     name: str = ""
     replicas: int = 1
@@ -45,13 +45,13 @@ class ReplicatedJob(View, frozen=True):
 
 
 class StartupPolicy(View, frozen=True):
-    """Whether batch jobs of a JobSet wait for each other."""
+    """Whether the batch jobs of a JobSet start in order."""
 
     startup_policy_order: str = ""
 
 
 class JobSetSpec(View, frozen=True):
-    """A JobSet's shape."""
+    """The spec of a JobSet."""
 
     replicated_jobs: tuple[ReplicatedJob, ...] = ()
     startup_policy: StartupPolicy | None = None
@@ -64,13 +64,13 @@ class JobSet(Object, frozen=True):
 
 
 class LeaderWorkerTemplate(View, frozen=True):
-    """The size of one group."""
+    """The template of the groups of a LeaderWorkerSet."""
 
     size: int = 1
 
 
 class LwsSpec(View, frozen=True):
-    """A LeaderWorkerSet's shape."""
+    """The spec of a LeaderWorkerSet."""
 
     leader_worker_template: LeaderWorkerTemplate = LeaderWorkerTemplate()
     startup_policy: str = ""
@@ -83,7 +83,7 @@ class LeaderWorkerSet(Object, frozen=True):
 
 
 class PodGroupSpec(View, frozen=True):
-    """The gang of the coscheduling project."""
+    """The spec of a PodGroup."""
 
     min_member: int = 0
     min_resources: Amounts = {}

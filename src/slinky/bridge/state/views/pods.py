@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
-"""What a pod needs, where it is, and how it does."""
+"""Pods."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class Resources(View, frozen=True):
 
 
 class ContainerPort(View, frozen=True):
-    """A container's port; only host ports matter here."""
+    """A port of a container; only host ports are used."""
 
     host_port: int = 0
     protocol: str = "TCP"
@@ -36,7 +36,7 @@ class ContainerPort(View, frozen=True):
 
 
 class Container(View, frozen=True):
-    """What a container needs."""
+    """The resources and ports of a container."""
 
     name: str = ""
     resources: Resources = Resources()
@@ -45,7 +45,7 @@ class Container(View, frozen=True):
 
 
 class Toleration(View, frozen=True):
-    """Which taints a pod bears."""
+    """A toleration of taints."""
 
     key: str = ""
     operator: str = ""
@@ -63,34 +63,34 @@ class SelectorMatch(View, frozen=True):
 
 
 class SelectorTerm(View, frozen=True):
-    """Requirements that must all hold."""
+    """Requirements that must all match."""
 
     match_expressions: tuple[SelectorMatch, ...] = ()
     match_fields: tuple[SelectorMatch, ...] = ()
 
 
 class NodeSelector(View, frozen=True):
-    """Terms of which one must hold."""
+    """Terms of which at least one must match."""
 
     node_selector_terms: tuple[SelectorTerm, ...] = ()
 
 
 class NodeAffinity(View, frozen=True):
-    """Which nodes a pod must have; preferences are only noticed."""
+    """Required and preferred nodes; preferred ones only cause a warning."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[Any, ...] = ()
 
 
 class PodAffinityTerms(View, frozen=True):
-    """Relations to other pods, which Slurm cannot express."""
+    """Pod affinity or anti-affinity, which Slurm does not support."""
 
     required_during_scheduling_ignored_during_execution: tuple[Any, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[Any, ...] = ()
 
 
 class Affinity(View, frozen=True, gc=True):
-    """Affinities of a pod."""
+    """The affinities of a pod."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinityTerms | None = None
@@ -98,13 +98,13 @@ class Affinity(View, frozen=True, gc=True):
 
 
 class VolumeClaimRef(View, frozen=True):
-    """A volume that is a PersistentVolumeClaim."""
+    """A reference to a volume claim."""
 
     claim_name: str
 
 
 class Volume(View, frozen=True):
-    """A volume; only claims restrict where a pod can run."""
+    """A volume of a pod; only claims are used."""
 
     name: str = ""
     persistent_volume_claim: VolumeClaimRef | None = None
@@ -112,13 +112,13 @@ class Volume(View, frozen=True):
 
 
 class SchedulingGate(View, frozen=True):
-    """Somebody holds the pod back."""
+    """A scheduling gate."""
 
     name: str
 
 
 class ResourceClaimRef(View, frozen=True):
-    """A device claim that a pod names."""
+    """A reference to a resource claim or claim template."""
 
     name: str
     resource_claim_name: str = ""
@@ -126,20 +126,19 @@ class ResourceClaimRef(View, frozen=True):
 
 
 class SchedulingGroup(View, frozen=True):
-    """The native gang that a pod belongs to."""
+    """The native PodGroup of a pod."""
 
     pod_group_name: str = ""
 
 
 class WorkloadPodSpec(View, frozen=True, gc=True):
-    """What a pod needs and where it is."""
+    """The spec of a pod."""
 
     node_name: str = ""
     scheduler_name: str = ""
     service_account_name: str = ""
     priority: int = 0
     priority_class_name: str = ""
-    host_network: bool = False
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     resources: Resources = Resources()
@@ -153,44 +152,43 @@ class WorkloadPodSpec(View, frozen=True, gc=True):
     scheduling_group: SchedulingGroup | None = None
     topology_spread_constraints: tuple[Any, ...] = ()
     active_deadline_seconds: int | None = None
-    termination_grace_period_seconds: int = 30
 
 
 class Terminated(View, frozen=True):
-    """How a container ended."""
+    """The end of a container."""
 
     exit_code: int = 0
     reason: str = ""
 
 
 class ContainerState(View, frozen=True):
-    """What a container does now."""
+    """The state of a container."""
 
     terminated: Terminated | None = None
 
 
 class WorkloadContainerStatus(View, frozen=True):
-    """How one container does."""
+    """The status of a container."""
 
     name: str = ""
     state: ContainerState = ContainerState()
 
 
 class PodClaimStatus(View, frozen=True):
-    """The claim that serves one of the pod's named claims."""
+    """The resource claim behind a claim reference of the pod."""
 
     name: str
     resource_claim_name: str = ""
 
 
 class ExtendedClaimStatus(View, frozen=True):
-    """The claim that serves the pod's extended resources."""
+    """The resource claim of the extended resources of the pod."""
 
     resource_claim_name: str = ""
 
 
 class WorkloadPodStatus(View, frozen=True):
-    """How a pod does."""
+    """The status of a pod."""
 
     phase: str = ""
     reason: str = ""
@@ -202,7 +200,7 @@ class WorkloadPodStatus(View, frozen=True):
 
 
 class WorkloadPod(Object, frozen=True, gc=True):
-    """A pod as the bridge sees it."""
+    """A pod."""
 
     spec: WorkloadPodSpec = WorkloadPodSpec()
     status: WorkloadPodStatus = WorkloadPodStatus()

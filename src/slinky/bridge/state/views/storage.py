@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
-"""Volumes, and what decides from where they can be reached."""
+"""Volumes, volume claims and storage classes."""
 
 from slinky.bridge.feasibility.label_selector import LabelSelector
 from slinky.bridge.state.views.pods import Amounts, NodeSelector, Resources
@@ -10,7 +10,7 @@ FILESYSTEM = "Filesystem"
 
 
 class VolumeClaimSpec(View, frozen=True, gc=True):
-    """Which volume a claim has, or wants."""
+    """The spec of a volume claim."""
 
     volume_name: str = ""
     storage_class_name: str | None = None
@@ -21,7 +21,7 @@ class VolumeClaimSpec(View, frozen=True, gc=True):
 
 
 class VolumePhase(View, frozen=True):
-    """A phase and no more."""
+    """The phase of a volume or claim."""
 
     phase: str = ""
 
@@ -34,13 +34,13 @@ class WorkloadVolumeClaim(Object, frozen=True, gc=True):
 
 
 class VolumeAffinity(View, frozen=True):
-    """Where a volume can be reached."""
+    """The nodes that can reach a volume."""
 
     required: NodeSelector | None = None
 
 
 class VolumeOwner(View, frozen=True):
-    """The claim that has a volume."""
+    """The claim of a volume."""
 
     namespace: str = ""
     name: str = ""
@@ -48,7 +48,7 @@ class VolumeOwner(View, frozen=True):
 
 
 class VolumeSpec(View, frozen=True, gc=True):
-    """A volume's reach, and what it is good for."""
+    """The spec of a volume."""
 
     node_affinity: VolumeAffinity | None = None
     storage_class_name: str = ""
@@ -59,27 +59,27 @@ class VolumeSpec(View, frozen=True, gc=True):
 
 
 class PersistentVolume(Object, frozen=True, gc=True):
-    """A volume."""
+    """A PersistentVolume."""
 
     spec: VolumeSpec = VolumeSpec()
     status: VolumePhase = VolumePhase()
 
 
 class TopologyMatch(View, frozen=True):
-    """A label that nodes must have with one of these values."""
+    """A label of nodes and its allowed values."""
 
     key: str
     values: tuple[str, ...] = ()
 
 
 class StorageTopology(View, frozen=True):
-    """Labels that nodes must all have."""
+    """Labels that a node must have."""
 
     match_label_expressions: tuple[TopologyMatch, ...] = ()
 
 
 class StorageClass(Object, frozen=True):
-    """How volumes of a class come to be."""
+    """A StorageClass."""
 
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
