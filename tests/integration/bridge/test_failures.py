@@ -38,7 +38,7 @@ async def proxied(kube: KubeClient, ctld: Slurm, slurm: Beside) -> AsyncIterator
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
     async with (
         SlurmrestdProxy(slurm.url) as proxy,
-        Slurm(proxy.url, tokens, deadline=10) as client,
+        Slurm(proxy.url, tokens, deadline=5) as client,
         bridge_stage(kube, client) as stage,
     ):
         await stage.start()
