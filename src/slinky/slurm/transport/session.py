@@ -110,7 +110,7 @@ class Session:
         version = await self.version()
         versions.require_version(version, endpoint.since, f"{endpoint.method} {endpoint.path}")
         if self._slurmctld_suspect and endpoint.api == "slurm":
-            await self._probe(version)
+            await self._probe()
         path = endpoint.url(version, **names)
         payload = None if body is None else msgspec.json.encode(body)
         raw = await self._send(endpoint, path, query, payload)
@@ -161,7 +161,7 @@ class Session:
             return version
         raise Unsupported(f"slurmrestd serves none of {', '.join(map(str, versions.PREFERENCE))}")
 
-    async def _probe(self, version: DataParserVersion) -> None:
+    async def _probe(self) -> None:
         """Raise `SlurmctldUnreachable` while slurmctld is down; concurrent calls share one probe."""
         async with self._probing:
             if not self._slurmctld_suspect:
