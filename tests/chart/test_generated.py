@@ -28,7 +28,7 @@ def test_charts_have_one_version() -> None:
 
 
 @pytest.mark.parametrize("chart", NAMES)
-def test_no_template_looks_into_the_cluster_or_rolls_dice(chart: str) -> None:
+def test_templates_use_no_lookup_and_no_random_values(chart: str) -> None:
     for path in (CHARTS / chart / "templates").rglob("*.*"):
         text = path.read_text()
         for word in ("lookup ", "randAlpha", "randAscii", "genCA", "genSignedCert", "now |"):

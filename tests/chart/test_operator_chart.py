@@ -116,13 +116,13 @@ def test_a_deletion_never_waits_for_the_webhook(helm: Helm) -> None:
         assert webhook["failurePolicy"] == ("Ignore" if deletes else "Fail")
 
 
-def test_pods_of_others_never_wait_for_the_webhook(helm: Helm) -> None:
+def test_foreign_pods_never_wait_for_the_webhook(helm: Helm) -> None:
     objects = helm.render("slurm-operator", {"webhook": {"podsBinding": True, "failurePolicy": "Fail"}})
     (binding,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
     assert binding["failurePolicy"] == "Ignore"
 
 
-def test_the_webhook_never_answers_for_kubernetes_itself(helm: Helm) -> None:
+def test_the_webhook_is_not_called_for_system_namespaces(helm: Helm) -> None:
     objects = helm.render("slurm-operator", {"webhook": {"podsBinding": True, "namespaces": "a, b"}}, "op", "home")
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
         for webhook in one(objects, kind)["webhooks"]:
@@ -132,7 +132,7 @@ def test_the_webhook_never_answers_for_kubernetes_itself(helm: Helm) -> None:
             assert ("home" in out["values"]) == (kind == "MutatingWebhookConfiguration")
 
 
-def test_no_image_floats(helm: Helm) -> None:
+def test_every_image_has_a_fixed_tag(helm: Helm) -> None:
     full = {"nodesets": {"a": {}}, "loginsets": {"a": {}}, "accounting": {"enabled": True}}
     complete: dict[str, Any] = {"completer": {"enabled": True}}
     for chart, values in (("slurm-operator", {}), ("slurm", full), ("slurm-bridge", complete)):
@@ -164,7 +164,7 @@ RIGHTS: list[tuple[str, str, bool]] = [
 
 
 @pytest.mark.parametrize("limited", [False, True], ids=["everywhere", "one namespace"])
-async def test_rights_are_what_is_needed_and_where(
+async def test_permissions_are_limited_to_what_is_needed(
     client: KubeClient, install: Install, helm: Helm, home: str, limited: bool
 ) -> None:
     work, other = f"{home}-work", f"{home}-other"
@@ -180,7 +180,7 @@ async def test_rights_are_what_is_needed_and_where(
 
 
 @pytest.mark.parametrize("chart", ["slurm-operator", "slurm-bridge"])
-def test_nobody_may_replace_objects_or_do_everything(helm: Helm, chart: str) -> None:
+def test_no_role_allows_updates_or_wildcards(helm: Helm, chart: str) -> None:
     """All writes are patches. The API server demands `update` of finalizers before it accepts owner references."""
     rich = {"slurm-operator": {"webhook": {"podsBinding": True}}, "slurm-bridge": {"completer": {"enabled": True}}}
     rules = [rule for item in helm.render(chart, rich[chart]) for rule in item.get("rules", ())]
@@ -191,7 +191,7 @@ def test_nobody_may_replace_objects_or_do_everything(helm: Helm, chart: str) -> 
             assert all(name.endswith("/finalizers") for name in rule["resources"]), rule
 
 
-async def test_the_operator_may_touch_its_own_lease_alone(
+async def test_the_operator_may_write_its_own_lease_only(
     client: KubeClient, install: Install, helm: Helm, home: str
 ) -> None:
     install(helm.render("slurm-operator", {}, home, home))
@@ -213,7 +213,7 @@ async def can(client: KubeClient, who: str, what: str, space: str, name: str = "
     return allowed
 
 
-async def test_the_rights_of_the_webhook_are_enough_to_keep_its_certificates(
+async def test_the_permissions_of_the_webhook_suffice_for_its_certificates(
     plane: PlainPlane, kubectl: Kubectl, install: Install, helm: Helm, home: str, tmp_path: Path
 ) -> None:
     install(helm.render("slurm-operator", {}, home, home))
@@ -250,7 +250,7 @@ def test_cert_manager_is_an_option(helm: Helm) -> None:
     assert [item["kind"] for item in objects if item["kind"] == "Role"] == ["Role"]
 
 
-def test_definitions_come_along_when_asked(helm: Helm) -> None:
+def test_definitions_are_an_optional_dependency(helm: Helm) -> None:
     kinds = [item["kind"] for item in helm.render("slurm-operator", {"crds": {"enabled": True}})]
     assert kinds.count("CustomResourceDefinition") == 6
     assert "CustomResourceDefinition" not in [item["kind"] for item in helm.render("slurm-operator")]

@@ -85,7 +85,7 @@ def views(objects: Objects, kind: str) -> list[Any]:
     return [msgspec.convert(item, view) for item in objects if item["kind"] == kind]
 
 
-def test_names_are_the_familiar_ones(helm: Helm) -> None:
+def test_names_are_those_of_slurm_operator(helm: Helm) -> None:
     names = {(item["kind"], item["metadata"]["name"]) for item in helm.render("slurm", RICH)}
     assert {
         ("Controller", "slurm"),
@@ -103,7 +103,7 @@ def test_names_are_the_familiar_ones(helm: Helm) -> None:
     assert ("NodeSet", "slurm-worker-off") not in names
 
 
-def test_nothing_that_was_written_is_lost(helm: Helm) -> None:
+def test_every_value_reaches_an_object(helm: Helm) -> None:
     objects = helm.render("slurm", RICH)
     spec = one(objects, "Controller")["spec"]
     assert spec["extraConf"].splitlines() == [
@@ -126,7 +126,7 @@ def test_nothing_that_was_written_is_lost(helm: Helm) -> None:
     assert sorted(scripts) == ["prolog-00-hello.sh", "prolog-90-dcgm.sh"]
 
 
-def test_keys_are_asked_for_and_never_rendered(helm: Helm) -> None:
+def test_keys_are_requested_and_never_rendered(helm: Helm) -> None:
     objects = helm.render("slurm")
     for name, key in (("slurm-auth-slurm", "slurm.key"), ("slurm-auth-jwt", "jwt.key")):
         secret = one(objects, "Secret", name)
@@ -152,7 +152,7 @@ async def test_an_upgrade_leaves_a_key_alone(client: KubeClient, plane: PlainPla
     assert missing_keys(after.metadata.annotations, after.data) == {}
 
 
-def test_a_familiar_image_may_be_text_or_parts(helm: Helm) -> None:
+def test_an_image_may_be_text_or_parts(helm: Helm) -> None:
     digest = "sha256:" + "0" * 64
     for image, meant in (
         ("example/slurmd:1", "example/slurmd:1"),
@@ -180,7 +180,7 @@ def google(**more: Any) -> dict[str, Any]:
     ("machine", "second", "gres", "sidecars"),
     [("a3mega", "eth1", "Gres=gpu:8", ["tcpxo-daemon"]), ("a3ultra", "eth2", "Gres=gpu:nvidia_h200:8", [])],
 )
-async def test_workers_on_googles_machines_get_what_these_need(
+async def test_workers_on_google_machines_get_the_settings_these_need(
     kubectl: Kubectl, helm: Helm, space: str, machine: str, second: str, gres: str, sidecars: list[str]
 ) -> None:
     mine = {"env": [{"name": "LD_LIBRARY_PATH", "value": "/mine"}], "volumeMounts": [{"name": "a", "mountPath": "/a"}]}
@@ -210,7 +210,7 @@ async def test_workers_on_googles_machines_get_what_these_need(
     assert done.returncode == 0, done.stderr
 
 
-def test_a_persons_own_words_win_over_googles(helm: Helm) -> None:
+def test_user_values_override_those_for_google_machines(helm: Helm) -> None:
     own = {"extraConf": "Weight=1", "slurmd": {"resources": {"limits": {"nvidia.com/gpu": 4}}}}
     values = {
         "nodesets": {"gpu": own},
@@ -224,13 +224,13 @@ def test_a_persons_own_words_win_over_googles(helm: Helm) -> None:
     assert one(objects, "ConfigMap", "slurm-config-extra")["data"] == {"gres.conf": "AutoDetect=off"}
 
 
-def test_a_number_of_workers_can_be_left_to_an_autoscaler(helm: Helm) -> None:
+def test_the_number_of_workers_can_be_left_to_an_autoscaler(helm: Helm) -> None:
     sets = helm.render("slurm", {"nodesets": {"burst": {"replicas": None}, "none": {"replicas": 0}, "usual": {}}})
     replicas = {item["metadata"]["name"]: item["spec"].get("replicas") for item in sets if item["kind"] == "NodeSet"}
     assert replicas == {"slurm-worker-burst": None, "slurm-worker-none": 0, "slurm-worker-usual": 1}
 
 
-def test_a_wrong_value_fails_at_install_and_leaves_nothing(
+def test_a_wrong_value_fails_at_install_and_leaves_nothing_behind(
     kubectl: Kubectl, plane: PlainPlane, helm: Helm, space: str
 ) -> None:
     with pytest.raises(Refused) as refusal:

@@ -168,7 +168,7 @@ def test_a_wrong_job_set_is_refused_by_its_own_webhook(lab: Lab, namespace: str)
         apply(lab, namespace, wrong)
 
 
-def test_the_api_server_comes_back_with_what_it_had(lab: Lab, namespace: str) -> None:
+def test_a_restarted_api_server_keeps_its_objects(lab: Lab, namespace: str) -> None:
     lab.kubectl("create", "configmap", "-n", namespace, "kept", "--from-literal=a=1")
     lab.restart("control", "kube-apiserver")
     lab.wait_api()

@@ -207,9 +207,9 @@ class ChartSite(SlurmSite):
 
     def install_operator(self) -> None:
         """Everything but the cluster."""
-        self.charts.load_slinky(Progress())
-        self.apply_all([operator_namespace(), *database(), *workstation(self.private_key)])
-        self.charts.helm("install", "slurm-operator-crds", "slurm-operator-crds", OPERATOR_SPACE)
+        with in_background(self.charts.load_slinky, Progress()):
+            self.apply_all([operator_namespace(), *database(), *workstation(self.private_key)])
+            self.charts.helm("install", "slurm-operator-crds", "slurm-operator-crds", OPERATOR_SPACE)
         self.operator("install")
 
     def ensure_cluster(self) -> None:

@@ -28,7 +28,7 @@ RESOURCES: dict[str, Resource[Any]] = {
 }
 
 
-async def test_every_definition_is_established_without_complaint(installed: list[Unstructured]) -> None:
+async def test_every_definition_is_established_without_errors(installed: list[Unstructured]) -> None:
     assert {definition.spec["names"]["kind"] for definition in installed} == set(SMALLEST)
     for definition in installed:
         conditions = {item["type"]: item for item in definition.status["conditions"]}
@@ -57,7 +57,7 @@ async def test_the_smallest_object_of_each_kind_is_stored_and_read_back(
     assert not [item for item in (await client.list(resource, namespace=space)) if not isinstance(item, resource.view)]
 
 
-async def test_defaults_appear(client: KubeClient, space: str) -> None:
+async def test_the_api_server_sets_defaults(client: KubeClient, space: str) -> None:
     whole = NODE_SETS.viewed_as(Unstructured)
     created = await client.create(whole, manifest("NodeSet", space, updateStrategy={}, partition={}))
     assert created.spec == {
@@ -84,7 +84,7 @@ async def test_a_service_has_the_port_of_its_program(client: KubeClient, space: 
     assert created.spec["service"]["port"] == port
 
 
-async def test_a_null_is_as_good_as_nothing(client: KubeClient, space: str) -> None:
+async def test_null_means_absent(client: KubeClient, space: str) -> None:
     body = manifest("Controller", space)
     body["spec"] |= {"configFileRefs": None, "template": {"metadata": {"labels": None, "annotations": None}}}
     created: Controller = await client.create(CONTROLLERS, body)
@@ -191,7 +191,7 @@ CONSTANT: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "before", "after", "why"), CONSTANT, ids=lambda value: str(value)[:50])
-async def test_what_must_stay_stays(
+async def test_immutable_fields_cannot_change(
     client: KubeClient, space: str, kind: str, before: dict[str, Any], after: dict[str, Any], why: str
 ) -> None:
     resource = RESOURCES[kind]
@@ -217,7 +217,7 @@ ALLOWED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "before", "after"), ALLOWED, ids=lambda value: str(value)[:50])
-async def test_what_may_change_changes(
+async def test_mutable_fields_can_change(
     client: KubeClient, space: str, kind: str, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     resource = RESOURCES[kind]
@@ -264,7 +264,7 @@ async def test_conditions_are_written_read_and_waited_for(client: KubeClient, ku
         ("jwt", "NAME USER IAT READY AGE"),
     ],
 )
-async def test_short_names_and_columns_are_the_familiar_ones(
+async def test_short_names_and_columns_are_those_of_slurm_operator(
     client: KubeClient, kubectl: Kubectl, space: str, short: str, columns: str
 ) -> None:
     for kind in SMALLEST:

@@ -22,7 +22,7 @@ async def test_an_example_applies(kubectl: Kubectl, space: str, path: Path) -> N
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
-def test_an_example_draws_no_complaint(path: Path) -> None:
+def test_an_example_causes_no_warning(path: Path) -> None:
     for item in yaml.safe_load_all(path.read_text()):
         rules = RULES.get(item["kind"].lower())
         if rules:

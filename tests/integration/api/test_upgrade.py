@@ -23,7 +23,7 @@ def loose() -> dict[str, Any]:
     return definition
 
 
-async def test_nulls_and_old_mistakes_neither_hide_an_object_nor_freeze_it(own_plane: PlainPlane) -> None:
+async def test_objects_with_nulls_and_invalid_fields_stay_readable_and_writable(own_plane: PlainPlane) -> None:
     name = controller.DEFINITION["metadata"]["name"]
     async with connect(own_plane.kubeconfig) as client:
         await client.create(NAMESPACES, {"metadata": {"name": "old"}})

@@ -104,7 +104,7 @@ async def test_a_refusal_names_the_field(client: KubeClient, watched: str) -> No
         await client.create(NODE_SETS, manifest("NodeSet", watched, extraConf="Weight=$(id)"))
 
 
-async def test_two_sets_with_the_same_hosts_do_not_both_get_in(client: KubeClient, watched: str) -> None:
+async def test_two_node_sets_with_the_same_hosts_are_refused(client: KubeClient, watched: str) -> None:
     same = {"template": {"spec": {"hostname": "gpu-"}}}
     await client.create(NODE_SETS, manifest("NodeSet", watched, "a", **same))
     with pytest.raises(Invalid, match="NodeSet a also uses the prefix 'gpu-' for its Slurm nodes"):
@@ -119,7 +119,7 @@ async def test_a_controller_needs_the_files_it_names(client: KubeClient, watched
     await client.create(CONTROLLERS, body)
 
 
-async def test_warnings_reach_the_person(client: KubeClient, kubectl: Kubectl, watched: str) -> None:
+async def test_warnings_reach_the_user(client: KubeClient, kubectl: Kubectl, watched: str) -> None:
     await client.create(CONTROLLERS, manifest("Controller", watched))
     await client.create(NODE_SETS, manifest("NodeSet", watched))
     done = await asyncio.to_thread(kubectl, "delete", "-n", watched, "controller/slurm")

@@ -57,7 +57,7 @@ async def restart_if_changed(stage: OperatorStage, before: Slurmctld | None) -> 
     return Slurmctld(b64decode(ring.data["jwt.key"]), document["keys"], annotations)
 
 
-async def test_every_token_is_accepted_whatever_slurmctld_has_read(stage: OperatorStage) -> None:
+async def test_every_token_is_accepted_at_every_stage_of_the_rotation(stage: OperatorStage) -> None:
     await stage.create_keys()
     await stage.apply_controller()
     await stage.apply(TOKENS, "t", spec={"jwtKeyRef": KEYS["jwtKeyRef"], "username": "alice", "lifetime": "1h"})

@@ -25,7 +25,7 @@ async def hashes(stage: OperatorStage) -> dict[str, str]:
     return annotations
 
 
-async def test_a_cluster_is_made_and_then_left_alone(stage: OperatorStage) -> None:
+async def test_a_cluster_is_created_and_causes_no_further_writes(stage: OperatorStage) -> None:
     await stage.create_keys()
     await stage.apply_controller()
     await stage.apply(REST_APIS, "slurm", spec={"controllerRef": REF})
@@ -52,7 +52,7 @@ async def test_a_cluster_is_made_and_then_left_alone(stage: OperatorStage) -> No
     assert stage.writes() == before
 
 
-async def test_what_is_missing_is_said_and_then_taken_up_at_once(stage: OperatorStage) -> None:
+async def test_a_missing_reference_is_reported_and_used_once_it_exists(stage: OperatorStage) -> None:
     await stage.secret("slurm-key", **{"slurm.key": "k" * 64})
     await stage.apply_controller()
 
@@ -90,7 +90,7 @@ async def test_every_reference_rolls_slurmctld(stage: OperatorStage) -> None:
         current = await eventually(is_changed, "a new hash")
 
 
-async def test_a_label_that_leaves_the_owner_leaves_its_children(stage: OperatorStage) -> None:
+async def test_a_label_removed_from_an_owner_is_removed_from_its_children(stage: OperatorStage) -> None:
     await stage.create_keys()
     await stage.apply_controller(labels={"team": "a"})
 
@@ -106,7 +106,7 @@ async def test_a_label_that_leaves_the_owner_leaves_its_children(stage: Operator
     await eventually(has_no_label, "removal of the label")
 
 
-async def test_what_somebody_changes_is_put_right_and_what_they_delete_comes_back(stage: OperatorStage) -> None:
+async def test_changed_children_are_repaired_and_deleted_ones_created_again(stage: OperatorStage) -> None:
     await stage.create_keys()
     await stage.apply_controller()
     key = Key(stage.namespace, "slurm-controller")
@@ -126,7 +126,7 @@ async def test_what_somebody_changes_is_put_right_and_what_they_delete_comes_bac
     await eventually(is_created_again, "the Service")
 
 
-async def test_what_somebody_else_made_under_our_name_is_left_alone(stage: OperatorStage) -> None:
+async def test_a_foreign_object_with_the_name_of_a_child_is_not_changed(stage: OperatorStage) -> None:
     """A LoginSet gives its own name to a Service: applied over, another's would lead to sshd and go with the set."""
     await stage.create_keys()
     await stage.apply_controller()
@@ -141,7 +141,7 @@ async def test_what_somebody_else_made_under_our_name_is_left_alone(stage: Opera
     assert (await stage.get(SERVICES, "shop")).metadata.resource_version == before.metadata.resource_version
 
 
-async def test_a_stateful_set_of_another_shape_is_replaced(stage: OperatorStage) -> None:
+async def test_a_stateful_set_with_other_immutable_fields_is_replaced(stage: OperatorStage) -> None:
     await stage.create_keys()
     old = {
         "serviceName": "slurm-controller",
@@ -172,7 +172,7 @@ async def wait_replaced(stage: OperatorStage, **fields: Any) -> Unstructured:
     return created
 
 
-async def test_standbys_can_be_asked_for_later(stage: OperatorStage) -> None:
+async def test_standbys_can_be_added_later(stage: OperatorStage) -> None:
     """The rolling-update fields of another field manager are refused beside our update strategy."""
     await stage.create_keys()
     shared = {"enabled": True, "existingClaim": "shared"}
@@ -185,7 +185,7 @@ async def test_standbys_can_be_asked_for_later(stage: OperatorStage) -> None:
     assert (await wait_replaced(stage, podManagementPolicy="Parallel")).spec["updateStrategy"] == {"type": "OnDelete"}
 
 
-async def test_what_the_server_refuses_is_said_and_replaces_nothing(stage: OperatorStage) -> None:
+async def test_a_refusal_of_the_api_server_is_reported_and_replaces_nothing(stage: OperatorStage) -> None:
     """Its claim is of another spelling than the server's, which is no reason to make the StatefulSet anew."""
     await stage.create_keys()
     await stage.apply_controller()
@@ -200,7 +200,7 @@ async def test_what_the_server_refuses_is_said_and_replaces_nothing(stage: Opera
     assert (after.metadata.uid, after.metadata.deleting) == (before.metadata.uid, False)
 
 
-async def test_another_way_to_replace_login_hosts_can_be_chosen_later(stage: OperatorStage) -> None:
+async def test_the_update_strategy_of_login_hosts_can_be_changed_later(stage: OperatorStage) -> None:
     """The server fills in how to roll, and refuses that beside another way."""
     await stage.create_keys()
     await stage.apply_controller()
@@ -216,7 +216,7 @@ async def test_another_way_to_replace_login_hosts_can_be_chosen_later(stage: Ope
     await eventually(has_strategy, "the other strategy")
 
 
-async def test_what_the_incumbent_made_without_labels_is_taken_over(stage: OperatorStage) -> None:
+async def test_objects_of_slurm_operator_without_labels_are_adopted(stage: OperatorStage) -> None:
     await stage.create_keys()
     await stage.apply_controller()
     cluster = (await stage.get(CONTROLLERS, "slurm")).metadata
@@ -233,7 +233,7 @@ async def test_what_the_incumbent_made_without_labels_is_taken_over(stage: Opera
     await eventually(has_selector, "our selector")
 
 
-async def test_host_keys_are_made_once(stage: OperatorStage) -> None:
+async def test_host_keys_are_generated_once(stage: OperatorStage) -> None:
     await stage.create_keys()
     await stage.apply_controller()
     await stage.secret("sssd", **{"sssd.conf": "[sssd]"})
@@ -247,7 +247,7 @@ async def test_host_keys_are_made_once(stage: OperatorStage) -> None:
     ).metadata.resource_version == first.metadata.resource_version
 
 
-async def test_a_token_follows_its_key(stage: OperatorStage) -> None:
+async def test_a_token_is_signed_again_when_its_key_changes(stage: OperatorStage) -> None:
     await stage.create_keys()
     await stage.apply(TOKENS, "t", spec={"jwtKeyRef": KEYS["jwtKeyRef"], "username": "alice", "lifetime": "1h"})
     first = (await stage.get(SECRETS, "t-jwt-alice")).data
@@ -262,7 +262,7 @@ async def test_a_token_follows_its_key(stage: OperatorStage) -> None:
     assert await stage.condition(TOKENS, "t", "Ready") == ("True", "Issued")
 
 
-async def test_a_token_takes_over_what_slurm_operator_made_and_leaves_other_secrets_alone(stage: OperatorStage) -> None:
+async def test_a_token_adopts_the_secret_of_slurm_operator_and_no_other(stage: OperatorStage) -> None:
     await stage.create_keys()
     await stage.secret("mine", password="keep")
     await stage.secret("t-jwt-alice", SLURM_JWT="of slurm-operator")
@@ -287,7 +287,7 @@ async def test_a_token_takes_over_what_slurm_operator_made_and_leaves_other_secr
     assert not mine.metadata.owner_references
 
 
-async def test_a_set_made_again_under_its_name_gets_its_workers(stage: OperatorStage) -> None:
+async def test_a_node_set_that_is_created_again_gets_its_workers(stage: OperatorStage) -> None:
     await stage.create_keys()
     await stage.apply_controller()
     for _ in range(2):
@@ -300,7 +300,7 @@ async def test_a_set_made_again_under_its_name_gets_its_workers(stage: OperatorS
         await stage.wait_deleted(NODE_SETS, "gpu")
 
 
-async def test_a_set_goes_at_once_when_its_cluster_goes(stage: OperatorStage) -> None:
+async def test_a_node_set_is_deleted_at_once_with_its_cluster(stage: OperatorStage) -> None:
     await stage.create_keys()
     await stage.apply_controller()
     await stage.apply(NODE_SETS, "gpu", spec={"controllerRef": REF, "replicas": 1})

@@ -180,7 +180,7 @@ async def test_workers_that_another_operator_made_of_the_same_template_are_left_
     assert second.hash != "7f9c4"
 
 
-async def test_a_name_that_something_else_has_taken_is_counted_and_avoided(stage: OperatorStage) -> None:
+async def test_a_revision_name_that_is_in_use_is_counted_and_avoided(stage: OperatorStage) -> None:
     await stage.create_keys()
     await stage.apply_controller()
     await apply_workers(stage)
