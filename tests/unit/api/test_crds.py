@@ -27,9 +27,15 @@ def schema_of(definition: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("definition", crds.DEFINITIONS, ids=NAMES)
-def test_every_field_of_a_spec_at_the_top_is_explained(definition: dict[str, Any]) -> None:
+def test_every_field_of_a_spec_has_a_description(definition: dict[str, Any]) -> None:
     spec = schema_of(definition)["properties"]["spec"]
-    assert [name for name, field in spec["properties"].items() if not field.get("description")] == []
+    assert [path for path, field in fields(spec, "spec") if not field.get("description")] == []
+
+
+@pytest.mark.parametrize("definition", crds.DEFINITIONS, ids=NAMES)
+def test_every_description_is_a_sentence(definition: dict[str, Any]) -> None:
+    texts = [field["description"] for _, field in fields(schema_of(definition), "") if field.get("description")]
+    assert [text for text in texts if not text.endswith(".") or not (text[0].isupper() or "_" in text.split()[0])] == []
 
 
 @pytest.mark.parametrize("definition", crds.DEFINITIONS, ids=NAMES)

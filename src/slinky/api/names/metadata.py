@@ -58,18 +58,18 @@ MINIMUM_SLURM_VERSION = "slinky.slurm.net/minimum-slurm-version"
 _HASH = "hash of the content; a change replaces the pods"
 
 ANNOTATIONS = (
-    MetadataName(POD_CORDON, "pod", "operator or user", '"true" drains the Slurm node of this worker'),
+    MetadataName(POD_CORDON, "pod", "user or tool", '"true" drains the Slurm node of this worker'),
     MetadataName(
         POD_CORDON_OWNER,
         "pod",
         "operator",
-        "cause of the drain: user, node, scale-in, update, scaling-mode, unregistered or deletion",
+        "cause of the removal: scale-in, update, deletion, scaling-mode, node or unregistered",
     ),
     MetadataName(
         POD_CONDEMNED,
         "pod",
         "operator",
-        "cause for which the operator will remove this worker; the operator does not choose another one instead",
+        "why and since when the operator removes this worker; the choice is final",
     ),
     MetadataName(POD_DELETION_COST, "pod", "user", "an integer; workers with a lower cost are removed first"),
     MetadataName(POD_DEADLINE, "pod", "operator", "RFC 3339 time by which the last job on the worker has to end"),
@@ -125,7 +125,12 @@ ANNOTATIONS = (
         KEY_WORKERS_TOLD, "keyring", "operator", "RFC 3339 time at which workers were asked to reload their keys"
     ),
     MetadataName(KEY_MOUNTED, "worker pod", "operator", "digest of the slurm keys that the pod should have mounted"),
-    MetadataName(KEY_ORIGIN, "keyring", "operator", "digest of the first key, which identifies the keyring to workers"),
+    MetadataName(
+        KEY_ORIGIN,
+        "keyring",
+        "operator",
+        "digest of the first key, which stays the key hash of workers during rotations",
+    ),
     MetadataName(KEY_ROTATION, "keyring", "operator", "what the rotation does and waits for, as a sentence"),
     MetadataName(
         GENERATE_KEYS,

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from tests.unit.operator.made import host, node_set, one, pod, snapshot
 
+from slinky.api.names import metadata
 from slinky.api.names.events import EVENTS
 from slinky.kube.cache import Cache
 from slinky.kube.errors import ApiStatus, Forbidden, NotFound
@@ -144,6 +145,8 @@ def test_every_cause_of_a_removal_has_an_event_and_a_description(cause: RemovalC
     assert cause.event in {row.reason for row in EVENTS}
     assert RemovalCause.parse(cause.value) is cause
     assert f"{cause}" == cause.value
+    (row,) = (row for row in metadata.ANNOTATIONS if row.key == metadata.POD_CORDON_OWNER)
+    assert cause.value in row.meaning
 
 
 async def test_a_pod_that_is_gone_already_stops_nothing() -> None:
