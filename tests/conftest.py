@@ -13,11 +13,12 @@ All daemons are real. A component that is not prepared is a failure, never a ski
 """
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 from hypothesis import settings
 from tests.support.labs import SessionLabs
+from tests.support.task_stacks import task_stacks
 
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.lab import Lab
@@ -28,6 +29,15 @@ settings.register_profile("slinky", deadline=None)
 settings.load_profile("slinky")
 
 MakeLab = Callable[..., Lab]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show where asyncio tasks hang when pytest-timeout ends a test."""
+    report = yield
+    if call.excinfo is not None and str(call.excinfo.value).startswith("Timeout"):
+        report.sections.append(("asyncio tasks", task_stacks()))
+    return report
 
 
 @pytest.fixture(scope="session")
