@@ -18,7 +18,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from slinky.slurm.accounting.client import AccountingClient
+from slinky.slurm.accounting import AccountingClient
 from slinky.slurm.errors import Malformed, Problem, error_for
 from slinky.slurm.hostlist import fold
 from slinky.slurm.model.partitions import Partition, PartitionsBody

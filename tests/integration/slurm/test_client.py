@@ -35,8 +35,8 @@ from slinky.slurm import (
     number,
     wait_status,
 )
-from slinky.slurm.accounting import account_requests, accounting_jobs, qos, views
-from slinky.slurm.accounting.accounting_jobs import AccountingJob
+from slinky.slurm.model import account_requests, accounting_jobs, accounts, qos
+from slinky.slurm.model.accounting_jobs import AccountingJob
 from slinky.slurm.model.partitions import Partition
 
 
@@ -245,7 +245,7 @@ async def test_accounts_users_and_qos_come_and_go(clean: SlurmClient) -> None:
     try:
         users = account_requests.UsersCondition(("bob",), ("k8s",), account_requests.AssociationSettings())
         await database.add_users(account_requests.NewUsers(users, account_requests.UserSettings(("None",))))
-        cap = qos.QosTres(per=views.TresPer(user=(Tres("cpu", count=4),)))
+        cap = qos.QosTres(per=accounts.TresPer(user=(Tres("cpu", count=4),)))
         limits = qos.QosLimits(max=qos.QosMax(tres=cap))
         await database.write_qos(qos.Qos("pods", priority=number(10), limits=limits))
         (limit,) = (await database.qos_by_name("pods")).limits.max.tres.per.user

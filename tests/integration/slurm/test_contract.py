@@ -11,10 +11,19 @@ import pytest
 
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import DataParserVersion
-from slinky.slurm.accounting import account_requests, accounting_jobs, qos
-from slinky.slurm.accounting import views as accounts
 from slinky.slurm.errors import ERROR_TYPES
-from slinky.slurm.model import partitions, requests, states, statistics, values, views
+from slinky.slurm.model import (
+    account_requests,
+    accounting_jobs,
+    accounts,
+    partitions,
+    qos,
+    requests,
+    states,
+    statistics,
+    values,
+    views,
+)
 from slinky.slurm.transport.endpoints import ENDPOINTS
 
 NEWEST = max(DataParserVersion)

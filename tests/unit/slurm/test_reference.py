@@ -8,7 +8,7 @@ import pytest
 
 from slinky.slurm import BlockingClient, Mirror, SlurmClient
 from slinky.slurm import __all__ as public
-from slinky.slurm.accounting.client import AccountingClient
+from slinky.slurm.accounting import AccountingClient
 from slinky.slurm.reference import render_page
 from slinky.slurm.transport.endpoints import ENDPOINTS
 

@@ -17,7 +17,7 @@ from slinky.bridge.lifecycle.outcome import WITHDRAWN, PodOutcome
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.observe import Clock, Log
 from slinky.slurm import ExitCode, Mirror, Retryable, SlurmClient, SlurmConflict, SlurmError, SlurmNotFound, number
-from slinky.slurm.accounting.accounting_jobs import AccountingJobComment, JobOutcome
+from slinky.slurm.model.accounting_jobs import AccountingJobComment, JobOutcome
 
 log = Log("slinky.bridge.lifecycle.release")
 

@@ -11,9 +11,9 @@ from enum import Flag, auto
 
 from msgspec import structs
 
-from slinky.slurm.accounting.accounting_jobs import AccountingJob
 from slinky.slurm.hostlist import expand
 from slinky.slurm.mirror.observed_table import ACCEPTED_COUNT, ACCEPTED_SHARE
+from slinky.slurm.model.accounting_jobs import AccountingJob
 from slinky.slurm.model.states import JobState
 from slinky.slurm.model.values import Value
 from slinky.slurm.model.views import Job, JobStatus, NodeResources

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from msgspec import structs
 
 from slinky.observe import Log
-from slinky.slurm.accounting.accounting_jobs import AccountingJob
 from slinky.slurm.client import SlurmClient
 from slinky.slurm.errors import SlurmError, SlurmNotFound, Unsupported
 from slinky.slurm.mirror import job_record
@@ -24,6 +23,7 @@ from slinky.slurm.mirror.feed import Change, ObjectKind
 from slinky.slurm.mirror.job_record import JobRead, JobRecord
 from slinky.slurm.mirror.observed_table import FRESH_SECONDS, ObservedTable, Presence
 from slinky.slurm.mirror.pending_refresh import PendingJob, RefreshBudget, awaits_reason
+from slinky.slurm.model.accounting_jobs import AccountingJob
 from slinky.slurm.model.states import JobState
 from slinky.slurm.model.views import Job, JobStatus, NodeResources
 

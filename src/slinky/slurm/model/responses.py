@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec import Raw
 
-from slinky.slurm.accounting.accounting_jobs import AccountingJob
-from slinky.slurm.accounting.qos import Qos
-from slinky.slurm.accounting.views import Account, Association, Cluster, User, Wckey
 from slinky.slurm.errors import Problem
+from slinky.slurm.model.accounting_jobs import AccountingJob
+from slinky.slurm.model.accounts import Account, Association, Cluster, User, Wckey
 from slinky.slurm.model.partitions import Partition
+from slinky.slurm.model.qos import Qos
 from slinky.slurm.model.statistics import ConfMeta, ControllerPing, Diag
 from slinky.slurm.model.values import UNSET, Number, Tres, Value
 from slinky.slurm.model.views import Host, Job, JobStatus, License, NodeResources, Reservation, Share

@@ -8,7 +8,8 @@ from aiohttp import web
 from tests.unit.slurm.scripted import respond, respond_ping, serve
 
 from slinky.slurm import SlurmClient, SlurmNotFound, mint_token, wait_status
-from slinky.slurm.accounting.account_requests import (
+from slinky.slurm.accounting import AccountingClient
+from slinky.slurm.model.account_requests import (
     AccountDescription,
     AccountsCondition,
     AssociationSettings,
@@ -17,10 +18,9 @@ from slinky.slurm.accounting.account_requests import (
     UsersCondition,
     UserSettings,
 )
-from slinky.slurm.accounting.accounting_jobs import JobOutcome
-from slinky.slurm.accounting.client import AccountingClient
-from slinky.slurm.accounting.qos import Qos
-from slinky.slurm.accounting.views import Account, Association, Cluster, User, Wckey
+from slinky.slurm.model.accounting_jobs import JobOutcome
+from slinky.slurm.model.accounts import Account, Association, Cluster, User, Wckey
+from slinky.slurm.model.qos import Qos
 
 TOKEN = mint_token(b"k" * 32, "slurm", lifetime=3600)
 NEW_ACCOUNTS = NewAccounts(AccountsCondition(("a",), AssociationSettings()), AccountDescription("text", "org"))

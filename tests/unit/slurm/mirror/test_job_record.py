@@ -2,7 +2,6 @@
 import msgspec
 import pytest
 
-from slinky.slurm.accounting.accounting_jobs import AccountingJob, AccountingJobState, AccountingJobTime
 from slinky.slurm.mirror.job_record import (
     JobRead,
     JobRecord,
@@ -14,6 +13,7 @@ from slinky.slurm.mirror.job_record import (
     with_departure,
     with_detail,
 )
+from slinky.slurm.model.accounting_jobs import AccountingJob, AccountingJobState, AccountingJobTime
 from slinky.slurm.model.states import JobState
 from slinky.slurm.model.values import number
 from slinky.slurm.model.views import Job, JobStatus, StepId

@@ -7,10 +7,10 @@ method needs slurmdbd. slurmctld schedules jobs without slurmdbd, so a caller sh
 
 from collections.abc import Iterable
 
-from slinky.slurm.accounting.account_requests import NewAccounts, NewUsers
-from slinky.slurm.accounting.accounting_jobs import AccountingJob, JobOutcome
-from slinky.slurm.accounting.qos import Qos
-from slinky.slurm.accounting.views import Account, Association, Cluster, User, Wckey
+from slinky.slurm.model.account_requests import NewAccounts, NewUsers
+from slinky.slurm.model.accounting_jobs import AccountingJob, JobOutcome
+from slinky.slurm.model.accounts import Account, Association, Cluster, User, Wckey
+from slinky.slurm.model.qos import Qos
 from slinky.slurm.model.responses import (
     AccountingJobsResponse,
     AccountsResponse,

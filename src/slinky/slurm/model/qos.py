@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Qualities of service and their limits, in requests and responses."""
 
-from slinky.slurm.accounting.views import TresMinutes, TresPer
+from slinky.slurm.model.accounts import TresMinutes, TresPer
 from slinky.slurm.model.values import UNSET, Number, Tres, Value
 
 Words = tuple[str, ...]

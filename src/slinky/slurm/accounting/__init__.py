@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""The accounting database, slurmdbd: its client and its objects."""
