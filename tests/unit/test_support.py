@@ -5,16 +5,19 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from tests.support import labs
+from tests.support.labs import SessionLabs
 from tests.support.task_stacks import task_stacks
+
+from slinky.lab import bringup
+from slinky.lab.bringup import LabOptions
 
 
 def test_a_lab_that_is_up_is_shared_if_it_has_enough_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def up(options: labs.LabOptions, _progress: object) -> SimpleNamespace:
+    def up(options: LabOptions, _progress: object) -> SimpleNamespace:
         return SimpleNamespace(name=options.name, facts=SimpleNamespace(nodes=options.nodes))
 
-    monkeypatch.setattr(labs.bringup, "up", up)
-    session = labs.SessionLabs()
+    monkeypatch.setattr(bringup, "up", up)
+    session = SessionLabs()
     own = session.make(nodes=5)
     small = session.shared(nodes=0)
     large = session.shared(nodes=2)
@@ -30,9 +33,9 @@ def test_every_lab_is_ended_even_if_one_fails(monkeypatch: pytest.MonkeyPatch) -
         ended.append(name)
         raise OSError(name)
 
-    monkeypatch.setattr(labs.bringup, "up", lambda options, _: SimpleNamespace(name=options.name))
-    monkeypatch.setattr(labs.bringup, "down", down)
-    session = labs.SessionLabs()
+    monkeypatch.setattr(bringup, "up", lambda options, _: SimpleNamespace(name=options.name))
+    monkeypatch.setattr(bringup, "down", down)
+    session = SessionLabs()
     made = [session.make().name, session.make().name]
     with pytest.raises(ExceptionGroup, match="did not end"):
         session.end()
