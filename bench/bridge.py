@@ -25,7 +25,7 @@ import msgspec
 from bench.bridge_cluster import JOB, NAMESPACE, SCHEDULER, BenchCluster, for_each, wait_until
 from bench.bridge_process import BridgeProcess
 from slinky.bridge import names
-from slinky.bridge.state.views import POD_GROUPS
+from slinky.bridge.views import POD_GROUPS
 from slinky.kube import NAMESPACES, NODES, Key, connect
 from slinky.lab import bringup
 from slinky.lab.kubernetes.bare_plane import PlainPlane

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from slinky.bridge import names
-from slinky.bridge.state.views import OUR_PODS, WorkloadPod
+from slinky.bridge.views import OUR_PODS, WorkloadPod
 from slinky.kube import NODES, Key, KubeClient, Runtime
 from slinky.kube.client import STRATEGIC
 from slinky.slurm import JobRequest, JobSelection

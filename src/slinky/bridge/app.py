@@ -15,10 +15,10 @@ from slinky.bridge import metrics
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.credentials import TlsTrust, token_source
 from slinky.bridge.devices import profiles
-from slinky.bridge.devices.claims import ClaimWriter
 from slinky.bridge.devices.demand import DeviceDemand
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.volume_state import VolumeState
+from slinky.bridge.lifecycle.claim_writer import ClaimWriter
 from slinky.bridge.lifecycle.completer import Completer
 from slinky.bridge.lifecycle.lost_jobs import LostJobs
 from slinky.bridge.lifecycle.placement import Placement
@@ -31,8 +31,8 @@ from slinky.bridge.nodes.reconciler import HostName, NodeReconciler, classify_re
 from slinky.bridge.state.cluster import UNPLACED, UNSUBMITTED, ClusterState
 from slinky.bridge.state.host_ports import host_ports_of
 from slinky.bridge.state.job_registry import JobRegistry
-from slinky.bridge.state.views import ResourceClaim, WorkloadPod
 from slinky.bridge.status.queue_position import QueuePositions
+from slinky.bridge.views import ResourceClaim, WorkloadPod
 from slinky.bridge.workload import grouping, pod_state, policy
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import BridgeIdentity

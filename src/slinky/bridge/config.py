@@ -14,8 +14,8 @@ import msgspec
 import yaml
 
 from slinky.bridge import names
-from slinky.bridge.feasibility.label_selector import LabelSelector
 from slinky.kube import View
+from slinky.kube.label_selector import LabelSelector
 from slinky.kube.schema import described
 from slinky.observe import ExplainedError
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
-from slinky.bridge.state.views import OUR_PODS, WorkloadPod
+from slinky.bridge.views import OUR_PODS, WorkloadPod
 from slinky.kube import KubeClient
 from slinky.kube.conditions import find_condition
 from slinky.lab.lab import Lab

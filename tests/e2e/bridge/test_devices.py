@@ -9,7 +9,7 @@ from tests.e2e.bridge.bridge_site import BridgeSite, running, template
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
-from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS
+from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS
 from slinky.slurm import SlurmError
 
 GANG = {names.OPTION + "gang": "true"}

@@ -13,7 +13,7 @@ from tests.support.waiting import eventually, quiescent
 from slinky.bridge import names
 from slinky.bridge.app import Bridge, assemble
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.state.views import BATCH_JOBS, OUR_PODS, WorkloadPod
+from slinky.bridge.views import BATCH_JOBS, OUR_PODS, WorkloadPod
 from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, Key, KubeClient, Node, NotFound, Unstructured
 from slinky.kube.conditions import find_condition
 from slinky.slurm import Busy, Job, SlurmError

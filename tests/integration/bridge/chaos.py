@@ -22,7 +22,7 @@ from tests.integration.bridge.device_stage import DeviceStage
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
-from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
+from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
 from slinky.kube import AlreadyExists, Conflict, NotFound, Runtime, Unstructured
 from slinky.lab.kubernetes.bare_plane import WITH_US, PlainPlane
 from slinky.lab.slurm.cluster import Beside

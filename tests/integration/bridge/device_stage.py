@@ -9,7 +9,7 @@ from tests.integration.bridge.bridge_stage import BridgeStage, create_namespace
 
 from slinky.bridge import names
 from slinky.bridge.devices.state import allocated_devices
-from slinky.bridge.state.views import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, ResourceClaim
+from slinky.bridge.views import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, ResourceClaim
 from slinky.kube import Key, KubeClient, NotFound
 from slinky.slurm import SlurmClient as Slurm
 

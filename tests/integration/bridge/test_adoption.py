@@ -7,7 +7,7 @@ from tests.integration.bridge.bridge_stage import BridgeStage
 from tests.support.job_requests import external_job
 
 from slinky.bridge import names
-from slinky.bridge.state.views import OUR_PODS
+from slinky.bridge.views import OUR_PODS
 
 
 async def incumbent_job(stage: BridgeStage, *pods: str, **more: Any) -> str:

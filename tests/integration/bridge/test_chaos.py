@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
-from slinky.bridge.state.views import BATCH_JOBS
+from slinky.bridge.views import BATCH_JOBS
 from slinky.kube import Key, KubeClient, NotFound
 from slinky.kube.conditions import find_condition
 from slinky.lab.kubernetes.bare_plane import PlainPlane

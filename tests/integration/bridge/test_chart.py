@@ -20,7 +20,7 @@ from tests.support.waiting import eventually
 from slinky.api import Token
 from slinky.bridge import config, names
 from slinky.bridge.admission import server as webhook
-from slinky.bridge.state.views import BATCH_JOBS, OUR_PODS
+from slinky.bridge.views import BATCH_JOBS, OUR_PODS
 from slinky.bridge.workload import policy
 from slinky.kube import NAMESPACES, Forbidden, Invalid, Key, KubeClient, Resource, ServerError, Unstructured, connect
 from slinky.kube.client import MERGE

@@ -5,7 +5,7 @@ from tests.integration.bridge.bridge_stage import BridgeStage
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
-from slinky.bridge.state.views import OUR_PODS
+from slinky.bridge.views import OUR_PODS
 from slinky.kube import Key
 from slinky.kube.conditions import find_condition
 from slinky.lab.slurm.cluster import Beside

@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.app import assemble
-from slinky.bridge.state.views import BATCH_JOBS, RESOURCE_CLAIMS
+from slinky.bridge.views import BATCH_JOBS, RESOURCE_CLAIMS
 from slinky.kube import Key, KubeClient, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside

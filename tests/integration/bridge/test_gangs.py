@@ -10,7 +10,7 @@ from tests.integration.bridge.bridge_stage import BridgeStage
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
-from slinky.bridge.state.views import BATCH_JOBS, OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS
+from slinky.bridge.views import BATCH_JOBS, OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS
 from slinky.bridge.workload import grouping
 from slinky.bridge.workload.grouping import Workload
 from slinky.kube import AlreadyExists, Cache, Key, by_label

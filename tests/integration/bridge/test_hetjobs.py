@@ -7,7 +7,7 @@ from tests.integration.bridge.bridge_stage import BridgeStage
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
-from slinky.bridge.state.views import BATCH_JOBS
+from slinky.bridge.views import BATCH_JOBS
 from slinky.kube import Key
 from slinky.slurm import Job
 

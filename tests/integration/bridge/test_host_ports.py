@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.integration.bridge.bridge_stage import SHARED, BridgeStage
 
-from slinky.bridge.state.views import OUR_PODS
+from slinky.bridge.views import OUR_PODS
 from slinky.kube import Key
 
 

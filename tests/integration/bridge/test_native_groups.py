@@ -13,8 +13,8 @@ from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
-from slinky.bridge.state.views import native
-from slinky.bridge.state.views.native import native_groups, native_workloads
+from slinky.bridge.views import native
+from slinky.bridge.views.native import native_groups, native_workloads
 from slinky.kube import Key, KubeClient, Resource, Unstructured, discover
 from slinky.kube.conditions import is_condition_true
 from slinky.slurm import SlurmClient as Slurm

@@ -11,8 +11,8 @@ from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage, cre
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
-from slinky.bridge.state.views import OUR_PODS
-from slinky.bridge.state.views.native import native_groups
+from slinky.bridge.views import OUR_PODS
+from slinky.bridge.views.native import native_groups
 from slinky.kube import NAMESPACES, NODES, AlreadyExists, Key, KubeClient, connect
 from slinky.lab.kubernetes.bare_plane import PlainPlane
 from slinky.lab.slurm.cluster import Beside

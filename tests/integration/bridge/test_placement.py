@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.config import PriorityRule
-from slinky.bridge.state.views import OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
+from slinky.bridge.views import OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from slinky.kube import Forbidden, Key, KubeClient, Resource, Unstructured
 from slinky.lab.slurm.cluster import Beside
 from slinky.slurm import SlurmClient as Slurm

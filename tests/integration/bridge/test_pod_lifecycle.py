@@ -8,7 +8,7 @@ from tests.support.request_counts import count_writes
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
-from slinky.bridge.state.views import OUR_PODS
+from slinky.bridge.views import OUR_PODS
 from slinky.bridge.workload import identity
 from slinky.kube import NODES, Key
 

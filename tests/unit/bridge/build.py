@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from slinky.bridge import names
-from slinky.bridge.state.views import DeviceClass, ResourceSlice, WorkloadPod
+from slinky.bridge.views import DeviceClass, ResourceSlice, WorkloadPod
 from slinky.kube import Node
 from slinky.slurm import Job, JobLookup, JobRecord, JobState, NodeResources, Presence
 

@@ -12,7 +12,7 @@ from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.lifecycle import assignment
 from slinky.bridge.lifecycle.assignment import UnsuitableNodes
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import hetjob, identity
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.feasibility import constraints
-from slinky.bridge.feasibility.label_selector import selector_matches
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import annotations, grouping, pod_resources, pod_state, policy
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.policy import PolicyError
 from slinky.kube import AdmissionRequest, AdmissionResponse, Object, deny
+from slinky.kube.label_selector import selector_matches
 
 T = TypeVar("T", bound=Object)
 

@@ -16,7 +16,7 @@ from slinky.bridge.devices import inventory
 from slinky.bridge.devices.cel_values import UnsupportedExpression
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
 from slinky.bridge.devices.profiles import effective_profiles, gres_type
-from slinky.bridge.state.views import DeviceClass, Opaque
+from slinky.bridge.views import DeviceClass, Opaque
 
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"'\\]+)["']""")
 #: An expression that selects all devices of a driver.

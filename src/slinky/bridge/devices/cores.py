@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from slinky.bridge.state.views import Device
+from slinky.bridge.views import Device
 
 CPU_CAPACITY = "cpu"
 Core = tuple[int, ...]

@@ -8,7 +8,7 @@ allocated at the same time if they do not exceed a counter together.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from slinky.bridge.state.views import CounterSet, CounterUse
+from slinky.bridge.views import CounterSet, CounterUse
 from slinky.kube import Quantity
 
 Counter = tuple[str, str]

@@ -18,7 +18,7 @@ from slinky.bridge.devices import cel, cores, counters, profiles
 from slinky.bridge.devices.cel_values import EvaluationError, Fields, SemanticVersion
 from slinky.bridge.devices.cores import CpuTopology, DeviceId
 from slinky.bridge.devices.counters import Counters
-from slinky.bridge.state.views import Device, ResourceSlice
+from slinky.bridge.views import Device, ResourceSlice
 from slinky.kube import Quantity
 
 #: Extended resources of device plugins that are GPUs of any model.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slinky.bridge.devices.classes import Catalog, Unclaimable
-from slinky.bridge.state.views import DeviceRequest, ExactRequest, ResourceClaimSpec, WorkloadPod
+from slinky.bridge.views import DeviceRequest, ExactRequest, ResourceClaimSpec, WorkloadPod
 from slinky.bridge.workload import pod_resources
 from slinky.kube import Quantity
 

@@ -14,7 +14,7 @@ from slinky.bridge.devices.classes import Catalog, ClassMapping, Unclaimable
 from slinky.bridge.devices.cores import GROUP_CPU_PREFIX, DeviceId, cpu_of_group, parse_ranges
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind, build_inventory
 from slinky.bridge.devices.requests import ClassRequest
-from slinky.bridge.state.views import (
+from slinky.bridge.views import (
     DEVICE_CLASSES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,

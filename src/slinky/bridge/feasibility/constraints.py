@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from slinky.bridge import names
 from slinky.bridge.devices.classes import Catalog
-from slinky.bridge.state.views import NodeSelector, SelectorMatch, SelectorTerm, Toleration, WorkloadPod
+from slinky.bridge.views import NodeSelector, SelectorMatch, SelectorTerm, Toleration, WorkloadPod
 from slinky.bridge.workload import pod_resources
 from slinky.bridge.workload.pod_state import host_of
 from slinky.kube import Node, Quantity, View

@@ -7,7 +7,7 @@ ended, and permanently rejects a pod that does not fit.
 
 from collections.abc import Iterable, Mapping
 
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import pod_resources
 from slinky.kube import Quantity
 

@@ -7,7 +7,7 @@ provisioner, and binds the pod when the claim has its volume.
 """
 
 from slinky.bridge.feasibility import volumes
-from slinky.bridge.state.views import (
+from slinky.bridge.views import (
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
     VOLUMES,

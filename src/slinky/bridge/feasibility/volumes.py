@@ -7,8 +7,7 @@ Such a claim gets an existing volume, for example a local disk, or a new one if 
 from collections.abc import Iterable
 
 from slinky.bridge.feasibility import constraints
-from slinky.bridge.feasibility.label_selector import selector_matches
-from slinky.bridge.state.views import (
+from slinky.bridge.views import (
     NodeSelector,
     PersistentVolume,
     SelectorMatch,
@@ -16,8 +15,9 @@ from slinky.bridge.state.views import (
     StorageClass,
     WorkloadVolumeClaim,
 )
-from slinky.bridge.state.views.storage import TopologyMatch
+from slinky.bridge.views.storage import TopologyMatch
 from slinky.kube import Node, Quantity
+from slinky.kube.label_selector import selector_matches
 
 WAIT_FOR_CONSUMER = "WaitForFirstConsumer"
 #: The provisioner of classes that only have volumes created by hand.

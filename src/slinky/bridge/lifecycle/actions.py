@@ -1,33 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Input and output of `decide`: what is known about a job, and the actions of a plan."""
+"""The output of `decide`: the actions of a plan."""
 
 from dataclasses import dataclass, field
-from enum import Enum
 
 from slinky.bridge.lifecycle.outcome import WITHDRAWN, PodOutcome
-from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status.reasons import ConditionText
-from slinky.slurm import JobRecord
-
-
-class JobKnowledge(Enum):
-    """What is known for certain about a job."""
-
-    UNKNOWN = "unknown"
-    LIVE = "live"
-    OVER = "over"  # ended, or reported as absent by Slurm
-    FOREIGN = "foreign"  # the id belongs to a job that this bridge did not submit, so the job of the pods is gone
-
-
-@dataclass(frozen=True)
-class ObservedJob:
-    """A job as last observed."""
-
-    knowledge: JobKnowledge
-    record: JobRecord | None = None
-    stale: bool = False  # the pods request something else than the job
-    live_components: bool = False  # the job is over, but one of its components may still be pending or running
-
+from slinky.bridge.views import WorkloadPod
 
 # --- actions, in the order in which they appear in a plan
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from slinky.bridge.lifecycle import actions, outcome
-from slinky.bridge.lifecycle.actions import JobKnowledge, ObservedJob, Plan
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.lifecycle.actions import Plan
+from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
 from slinky.bridge.status import conditions, reasons
 from slinky.bridge.status.reasons import ConditionText, Reason
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 from slinky.kube.conditions import find_condition

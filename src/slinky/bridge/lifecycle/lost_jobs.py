@@ -14,8 +14,8 @@ from slinky.bridge import metrics, names
 from slinky.bridge.lifecycle.pod_writer import PodWriter, for_each_pod
 from slinky.bridge.lifecycle.submit import Submitter
 from slinky.bridge.state.cluster import ClusterState
-from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status.reasons import ConditionText, Reason
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.job_spec import JobSpec

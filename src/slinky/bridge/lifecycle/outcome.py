@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from slinky.bridge.state.views import Terminated, WorkloadPod
+from slinky.bridge.views import Terminated, WorkloadPod
 
 
 class PodOutcome(NamedTuple):

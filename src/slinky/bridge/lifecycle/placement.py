@@ -9,18 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from slinky.bridge import metrics
 from slinky.bridge.devices.allocation import DevicesInUse
-from slinky.bridge.devices.claims import ClaimWriter
 from slinky.bridge.feasibility import kubelet_capacity
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.volume_state import VolumePending, VolumeState, volume_claims_of
 from slinky.bridge.lifecycle import assignment
 from slinky.bridge.lifecycle.assignment import Assignment, UnsuitableNodes
+from slinky.bridge.lifecycle.claim_writer import ClaimWriter
 from slinky.bridge.lifecycle.pod_writer import PodWriter, for_each_pod
 from slinky.bridge.lifecycle.release import Releaser
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.state.job_registry import JobRegistry
-from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status.reasons import ConditionText, Reason
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.job_spec import JobSpec

@@ -14,9 +14,9 @@ import msgspec
 
 from slinky.bridge import metrics, names
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
 from slinky.bridge.status import conditions, reasons
 from slinky.bridge.status.reasons import ConditionText
+from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
 from slinky.bridge.workload import pod_state
 from slinky.kube import Cache, Conflict, EventRecorder, Key, KubeClient, NotFound
 from slinky.kube.client import STRATEGIC

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.devices.claims import ClaimWriter
 from slinky.bridge.devices.demand import ClaimPending, DeviceDemand
 from slinky.bridge.feasibility import constraints
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.volume_state import MISSING_RETRY_SECONDS, VolumePending
 from slinky.bridge.lifecycle import actions, decide, lost_jobs
-from slinky.bridge.lifecycle.actions import JobKnowledge, ObservedJob
+from slinky.bridge.lifecycle.claim_writer import ClaimWriter
 from slinky.bridge.lifecycle.decide import WorkloadSnapshot
 from slinky.bridge.lifecycle.deferral import Deferral
 from slinky.bridge.lifecycle.lost_jobs import LostJobs
@@ -25,10 +24,11 @@ from slinky.bridge.lifecycle.release import Releaser
 from slinky.bridge.lifecycle.submit import JobOutgrown, Submitter
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.state.job_registry import JobRegistry
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
 from slinky.bridge.status import reasons
 from slinky.bridge.status.queue_position import QueuePositions
 from slinky.bridge.status.reasons import ConditionText, Reason
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import grouping, identity, pod_state
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.grouping import GroupMissing, Workload, WorkloadRoot

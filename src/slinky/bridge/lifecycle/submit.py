@@ -13,9 +13,9 @@ import msgspec
 from slinky.bridge import metrics
 from slinky.bridge.lifecycle.start_forecast import StartForecast
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
-from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status import reasons
 from slinky.bridge.status.reasons import Reason
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import identity
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import AdminComment

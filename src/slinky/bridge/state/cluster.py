@@ -14,7 +14,7 @@ from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import DeviceInventory
 from slinky.bridge.devices.state import DeviceState
-from slinky.bridge.state.views import OUR_PODS, NativeGroup, WorkloadBatchJob, WorkloadPod
+from slinky.bridge.views import OUR_PODS, NativeGroup, WorkloadBatchJob, WorkloadPod
 from slinky.bridge.workload import grouping, pod_state
 from slinky.bridge.workload.grouping import Workload, WorkloadOfJob, WorkloadRoot
 from slinky.kube import NODES, Cache, Discovery, Key, KubeClient, Node, Object, Owner, Resource, Runtime, by_label

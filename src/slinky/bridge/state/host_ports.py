@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from slinky.bridge.state.views import OUR_PODS, WorkloadPod
+from slinky.bridge.views import OUR_PODS, WorkloadPod
 from slinky.bridge.workload import pod_state
 from slinky.kube import Cache, KubeClient
 

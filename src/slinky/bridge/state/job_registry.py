@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from slinky.bridge.lifecycle.actions import JobKnowledge, ObservedJob
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import hetjob, identity, pod_state
 from slinky.bridge.workload.grouping import Workload, parse_workload
 from slinky.bridge.workload.identity import AdminComment, BridgeIdentity, JobSignature

@@ -10,9 +10,9 @@ import re
 from datetime import UTC, datetime
 
 from slinky.bridge import names
-from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status import reasons
 from slinky.bridge.status.reasons import ConditionText, JobEnd, Reason
+from slinky.bridge.views import WorkloadPod
 from slinky.kube.conditions import condition_status, find_condition
 from slinky.slurm import Job, JobRecord
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from slinky.bridge import names
-from slinky.bridge.state.views import (
+from slinky.bridge.views import (
     BATCH_JOBS,
     JOB_SETS,
     LEADER_WORKER_SETS,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from slinky.bridge import names
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import pod_state
 from slinky.slurm import JobRequest
 

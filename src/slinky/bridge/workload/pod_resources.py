@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import GPU_PLUGIN_RESOURCES
-from slinky.bridge.state.views import Amounts, Resources, WorkloadPod
+from slinky.bridge.views import Amounts, Resources, WorkloadPod
 from slinky.kube import Quantity
 
 ResourceTotals = dict[str, Quantity]

@@ -8,7 +8,7 @@ deletion timestamp alone only means that the deletion was requested.
 from datetime import datetime
 
 from slinky.bridge import names
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.views import WorkloadPod
 from slinky.kube import Node
 from slinky.kube.timestamps import seconds_since
 

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 
 from slinky.bridge import names
 from slinky.bridge.config import ConfigError, PolicyRule, PriorityRule
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError, parse_options
 
 IDENTITY_OPTIONS = tuple(option.name for option in TABLE if option.sets_identity)

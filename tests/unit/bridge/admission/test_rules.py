@@ -12,8 +12,8 @@ from tests.unit.bridge.build import pod
 from slinky.bridge import names
 from slinky.bridge.admission import rules
 from slinky.bridge.config import BridgeSettings, PolicyRule
-from slinky.bridge.feasibility.label_selector import LabelRequirement, LabelSelector, selector_matches
 from slinky.kube import AdmissionRequest, AdmissionResponse
+from slinky.kube.label_selector import LabelRequirement, LabelSelector, selector_matches
 
 SETTINGS = BridgeSettings(managed_namespaces=("managed",))
 OPTION = names.OPTION

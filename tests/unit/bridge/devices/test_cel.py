@@ -12,7 +12,7 @@ from slinky.bridge.devices import cel
 from slinky.bridge.devices.cel_values import EvaluationError, UnsupportedExpression
 from slinky.bridge.devices.cores import DeviceId as At
 from slinky.bridge.devices.inventory import InventoryDevice, expression_selects
-from slinky.bridge.state.views import Device
+from slinky.bridge.views import Device
 
 GPU = InventoryDevice(At(GPU_DRIVER, "n1", "gpu-1"), gpus(2).spec.devices[1])
 OWN = f'device.attributes["{GPU_DRIVER}"]'

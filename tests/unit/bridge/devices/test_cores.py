@@ -8,7 +8,7 @@ from tests.unit.bridge.build import cpu_groups, cpu_singles, slice_of
 
 from slinky.bridge.devices import cores
 from slinky.bridge.devices.inventory import CPUS, build_inventory
-from slinky.bridge.state.views import ResourceSlice
+from slinky.bridge.views import ResourceSlice
 
 
 def read(*parts: ResourceSlice) -> cores.CpuTopology:

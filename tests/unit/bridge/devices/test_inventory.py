@@ -12,7 +12,7 @@ from slinky.bridge.devices import classes, profiles
 from slinky.bridge.devices import inventory as supply
 from slinky.bridge.devices.classes import ClassMapping, Unclaimable
 from slinky.bridge.devices.inventory import DeviceInventory, GresKind, build_inventory
-from slinky.bridge.state.views import ResourceSlice
+from slinky.bridge.views import ResourceSlice
 
 BY_MODEL = DeviceProfile(driver=GPU_DRIVER, type_attribute="model")
 GPU = GresKind("gpu", GPU_DRIVER)

@@ -10,7 +10,7 @@ from tests.unit.bridge.build import needing, node, pod
 from slinky.bridge import names
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.feasibility import constraints
-from slinky.bridge.state.views import (
+from slinky.bridge.views import (
     NodeSelector,
 )
 

@@ -13,7 +13,7 @@ from slinky.bridge.feasibility import exclusions
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.volume_state import VolumeState
 from slinky.bridge.state.cluster import ClusterState
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.views import WorkloadPod
 from slinky.kube import KubeClient, Node
 from slinky.slurm import Change, Host, Mirror, ObjectKind
 

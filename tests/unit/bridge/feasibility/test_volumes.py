@@ -8,7 +8,7 @@ import pytest
 from tests.unit.bridge.build import node
 
 from slinky.bridge.feasibility import constraints, volumes
-from slinky.bridge.state.views import PersistentVolume, StorageClass, WorkloadVolumeClaim
+from slinky.bridge.views import PersistentVolume, StorageClass, WorkloadVolumeClaim
 
 LOCAL = msgspec.convert({"metadata": {"name": "local"}, "provisioner": volumes.NO_PROVISIONER}, StorageClass)
 MADE = msgspec.convert({"metadata": {"name": "made"}, "provisioner": "csi.example.com"}, StorageClass)

@@ -8,10 +8,11 @@ from tests.unit.bridge.build import NOW, pod, record
 
 from slinky.bridge import names
 from slinky.bridge.lifecycle import actions, decide
-from slinky.bridge.lifecycle.actions import JobKnowledge, ObservedJob, Plan
+from slinky.bridge.lifecycle.actions import Plan
 from slinky.bridge.lifecycle.decide import WorkloadSnapshot
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
 from slinky.bridge.status.reasons import ConditionText
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 
 SINGLE = Workload("ns", "Pod", "p")

@@ -12,8 +12,8 @@ from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.inventory import GresKind
 from slinky.bridge.lifecycle import lost_jobs
 from slinky.bridge.lifecycle.lost_jobs import LostJobs
-from slinky.bridge.state.views import WorkloadPod
 from slinky.bridge.status.reasons import ConditionText
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 from slinky.bridge.workload.job_spec import JobContext, JobSpec, build_job_spec
 from slinky.kube import Key, Later

@@ -8,7 +8,7 @@ from tests.unit.bridge.build import pod
 
 from slinky.bridge.lifecycle import outcome
 from slinky.bridge.lifecycle.outcome import PodOutcome
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.views import WorkloadPod
 
 
 def ended(

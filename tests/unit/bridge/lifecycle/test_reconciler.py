@@ -12,7 +12,7 @@ from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.lifecycle.reconciler import UNLABELLED_RETRY, WorkloadReconciler
 from slinky.bridge.state.job_registry import JobRegistry
-from slinky.bridge.state.views import OUR_PODS, WorkloadPod
+from slinky.bridge.views import OUR_PODS, WorkloadPod
 from slinky.bridge.workload import grouping, identity
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import BridgeIdentity

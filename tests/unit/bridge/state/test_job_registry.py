@@ -8,7 +8,7 @@ import pytest
 from tests.unit.bridge.build import Sight, pod, record
 
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import identity
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import BridgeIdentity, JobSignature

@@ -8,14 +8,14 @@ import pytest
 from tests.unit.bridge.build import pod
 
 from slinky.bridge import names
-from slinky.bridge.state.views import (
+from slinky.bridge.views import (
     JobSet,
     LeaderWorkerSet,
     NativeGroup,
     PodGroup,
     WorkloadBatchJob,
 )
-from slinky.bridge.state.views.native import VERSIONS, native_groups
+from slinky.bridge.views.native import VERSIONS, native_groups
 from slinky.bridge.workload import grouping
 from slinky.bridge.workload.grouping import GroupMissing, Workload
 from slinky.kube import Discovery, Key, Object, ServedKind

@@ -12,7 +12,7 @@ from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings, PolicyRule, PriorityRule
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import CPUS, GresKind
-from slinky.bridge.state.views import WorkloadPod
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import annotations, pod_resources
 from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot

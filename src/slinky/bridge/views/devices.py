@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from slinky.bridge.state.views.pods import NodeSelector
+from slinky.bridge.views.pods import NodeSelector
 from slinky.kube import Object, Resource, View
 
 

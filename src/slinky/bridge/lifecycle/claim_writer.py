@@ -27,8 +27,8 @@ from slinky.bridge.devices.state import allocated_devices
 from slinky.bridge.lifecycle.assignment import UnsuitableNodes
 from slinky.bridge.nodes import description
 from slinky.bridge.state.cluster import ClusterState
-from slinky.bridge.state.views import OUR_PODS, RESOURCE_CLAIMS, Opaque, ResourceClaim, ResourceClaimSpec, WorkloadPod
-from slinky.bridge.state.views.devices import Consumer
+from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, Opaque, ResourceClaim, ResourceClaimSpec, WorkloadPod
+from slinky.bridge.views.devices import Consumer
 from slinky.bridge.workload import pod_state
 from slinky.kube import AlreadyExists, Key, KubeClient, Later, NotFound
 from slinky.kube.client import STRATEGIC

@@ -5,7 +5,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from slinky.kube import View
+from slinky.kube.types import View
 
 
 class LabelRequirement(View, frozen=True):

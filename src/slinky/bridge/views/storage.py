@@ -2,9 +2,9 @@
 # ruff: noqa: RUF012 -- msgspec gives each struct its own copy of an empty default
 """Volumes, volume claims and storage classes."""
 
-from slinky.bridge.feasibility.label_selector import LabelSelector
-from slinky.bridge.state.views.pods import Amounts, NodeSelector, Resources
+from slinky.bridge.views.pods import Amounts, NodeSelector, Resources
 from slinky.kube import Object, Resource, View
+from slinky.kube.label_selector import LabelSelector
 
 FILESYSTEM = "Filesystem"
 

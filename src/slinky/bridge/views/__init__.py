@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fields of Kubernetes objects that the bridge reads. Other fields are not decoded, which saves memory."""
 
-from slinky.bridge.state.views.devices import (
+from slinky.bridge.views.devices import (
     CLAIM_TEMPLATES,
     DEVICE_CLASSES,
     RESOURCE_CLAIMS,
@@ -18,7 +18,7 @@ from slinky.bridge.state.views.devices import (
     ResourceClaimSpec,
     ResourceSlice,
 )
-from slinky.bridge.state.views.groups import (
+from slinky.bridge.views.groups import (
     BATCH_JOBS,
     JOB_SETS,
     LEADER_WORKER_SETS,
@@ -31,8 +31,8 @@ from slinky.bridge.state.views.groups import (
     WorkloadBatchJob,
     WorkloadBatchJobSpec,
 )
-from slinky.bridge.state.views.native import NativeGroup
-from slinky.bridge.state.views.pods import (
+from slinky.bridge.views.native import NativeGroup
+from slinky.bridge.views.pods import (
     OUR_PODS,
     Amounts,
     Container,
@@ -45,7 +45,7 @@ from slinky.bridge.state.views.pods import (
     Toleration,
     WorkloadPod,
 )
-from slinky.bridge.state.views.storage import (
+from slinky.bridge.views.storage import (
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
     VOLUMES,

@@ -4,7 +4,7 @@
 
 from typing import Any
 
-from slinky.bridge.state.views.pods import Amounts
+from slinky.bridge.views.pods import Amounts
 from slinky.kube import Object, Resource, View
 
 
