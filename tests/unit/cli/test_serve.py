@@ -52,7 +52,7 @@ MISTAKES = {
     "priorityClasses: {urgent: {}}": "urgent",
     "deviceProfiles: [{driver: gpu.example.com, match: '1 +'}]": "match",
     "tlsFolder: /nonexistent\ntokenFile: /dev/null": "no kubeconfig",
-    "partition: p": "no token: set tokenFile, jwtKeyFile, or the variable SLURM_JWT_FILE",
+    "partition: p": "no token: set tokenFile, jwtKeyFile, or the environment variable SLURM_JWT_FILE",
 }
 
 
