@@ -169,9 +169,7 @@ def _annotations(controller: Controller, hashes: DaemonHashes) -> dict[str, str]
 def _pod(controller: Controller, accounting: Accounting | None, files: Files, images: Images) -> JsonObject:
     return {
         "automountServiceAccountToken": False,
-        "affinity": {
-            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_anti_affinity(controller)]}
-        },
+        "affinity": {"podAntiAffinity": _anti_affinity(controller)},
         "securityContext": {**RUN_AS, "fsGroup": wellknown.SLURM_ID},
         "initContainers": list(_sidecars(controller, accounting, images)),
         "containers": [_slurmctld(controller, images)],
