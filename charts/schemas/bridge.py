@@ -28,19 +28,19 @@ from slinky.bridge.config import BridgeSettings, CompatProfiles
 
 _NAME = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 NAME = may("string", pattern=f"^({_NAME})?$")
-SPACES = may("array", items={"type": "string", "pattern": f"^{_NAME}$"})
+NAMESPACES = may("array", items={"type": "string", "pattern": f"^{_NAME}$"})
 WORD = may("string", pattern=r"^[^\s,=]*$")
 DURATION = may("string", pattern=r"^([0-9]+(\.[0-9]+)?(h|m|s|ms))+$")
 IMAGE = closed(repository=may("string", minLength=1), tag=TAG, digest=DIGEST, pullPolicy=PULL)
-DOOR = may("integer", minimum=1, maximum=65535)
+REQUIRED_PORT = may("integer", minimum=1, maximum=65535)
 KEY = may("string", pattern="^[-._a-zA-Z0-9]+$")
 
-_PLACE: dict[str, Schema] = {"priorityClassName": TEXT, "resources": RESOURCES, "pdb": BUDGET, **PLACE}
-_CONFIG = fields_of(BridgeSettings)
+_POD_SETTINGS: dict[str, Schema] = {"priorityClassName": TEXT, "resources": RESOURCES, "pdb": BUDGET, **PLACE}
+_SETTINGS = fields_of(BridgeSettings)
 #: Device profiles in the current format or in that of slurm-bridge 1.3.
 PROFILES = {
-    "description": _CONFIG["deviceProfiles"].pop("description"),
-    "anyOf": [_CONFIG["deviceProfiles"], fields_of(CompatProfiles)["deviceProfiles"]],
+    "description": _SETTINGS["deviceProfiles"].pop("description"),
+    "anyOf": [_SETTINGS["deviceProfiles"], fields_of(CompatProfiles)["deviceProfiles"]],
 }
 
 _SCHEDULER = closed(
@@ -48,10 +48,10 @@ _SCHEDULER = closed(
     replicaCount=COUNT,
     leaderElect=FLAG,
     verbosity=LEVEL,
-    healthPort=DOOR,
+    healthPort=REQUIRED_PORT,
     metricsPort=PORT,
     featureGates=ANY_MAP,
-    **_PLACE,
+    **_POD_SETTINGS,
 )
 _ADMISSION = closed(
     enabled=FLAG,
@@ -59,11 +59,11 @@ _ADMISSION = closed(
     certManager=closed(enabled=FLAG, duration=DURATION, renewBefore=DURATION),
     tls=closed(existingSecret=NAME, caBundle=may("string", pattern="^[A-Za-z0-9+/=]*$")),
     replicas=COUNT,
-    managedNamespaces=SPACES,
-    managedNamespaceSelector=_CONFIG["managedNamespaceSelector"],
+    managedNamespaces=NAMESPACES,
+    managedNamespaceSelector=_SETTINGS["managedNamespaceSelector"],
     failurePolicy=choice("Fail", "Ignore"),
     timeoutSeconds=may("integer", minimum=1, maximum=30),
-    **_PLACE,
+    **_POD_SETTINGS,
 )
 
 BRIDGE = chart(
@@ -85,7 +85,7 @@ BRIDGE = chart(
         clientQPS=may("number"),
         clientBurst=COUNT,
     ),
-    extraConfig=closed(**{**_CONFIG, "deviceProfiles": PROFILES}),
+    extraConfig=closed(**{**_SETTINGS, "deviceProfiles": PROFILES}),
     admission=needing(_ADMISSION, "certManager"),
     controllers=closed(
         enabled=FLAG,
@@ -95,7 +95,7 @@ BRIDGE = chart(
         verbosity=LEVEL,
         podWorkers=COUNT,
         nodeWorkers=COUNT,
-        **_PLACE,
+        **_POD_SETTINGS,
     ),
     sharedConfig=closed(
         slurmRestApi=may("string", pattern=r"^(https?://[^\s/]+|unix:/\S+)/?$"),
@@ -108,7 +108,7 @@ BRIDGE = chart(
         enabled=FLAG,
         image=IMAGE,
         slurmctldHosts=may("array", items={"type": "string", "pattern": "^[A-Za-z0-9.:-]+$"}),
-        slurmctldPort=DOOR,
+        slurmctldPort=REQUIRED_PORT,
         clusterName=may("string", pattern="^[A-Za-z0-9_-]+$", maxLength=40),
         resources=RESOURCES,
     ),

@@ -18,8 +18,8 @@
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
-{{/* Labels that pick the pods of a part, those that slurm-bridge 1.2 picks them by, since a Deployment never changes
-     its mind: (list $ "scheduler"). */}}
+{{/* The selector labels of a component: (list $ "scheduler"). They are those of slurm-bridge 1.2, because the selector of a
+     Deployment cannot change. */}}
 {{- define "bridge.selector" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ include "bridge.name" $root }}-{{ index . 1 }}
@@ -49,19 +49,19 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* The Secret with the token, as name and key. */}}
+{{/* The name and key of the Secret with the token. */}}
 {{- define "bridge.token" -}}
 {{- $given := .Values.sharedConfig.slurmJwtSecret -}}
 {{- if kindIs "map" $given -}}
-name: {{ required "sharedConfig.slurmJwtSecret.name: a Secret must be named" $given.name }}
+name: {{ required "sharedConfig.slurmJwtSecret.name: the name of a Secret is required" $given.name }}
 key: {{ default "SLURM_JWT" $given.key }}
 {{- else -}}
-name: {{ required "sharedConfig.slurmJwtSecret: a Secret must be named" $given }}
+name: {{ required "sharedConfig.slurmJwtSecret: the name of a Secret is required" $given }}
 key: auth-token
 {{- end -}}
 {{- end -}}
 
-{{/* Who keeps the webhook's certificates: files, cert-manager or itself. */}}
+{{/* The source of the certificates of the webhook: files, cert-manager or itself. */}}
 {{- define "bridge.certificates" -}}
 {{- if (.Values.admission.tls).existingSecret -}}files
 {{- else if .Values.admission.certManager.enabled -}}cert-manager
@@ -73,7 +73,7 @@ key: auth-token
 {{- default (printf "%s-tls" (include "bridge.admission" .)) (.Values.admission.tls).existingSecret -}}
 {{- end -}}
 
-{{/* The configuration file that all processes read. */}}
+{{/* The configuration file of all processes. */}}
 {{- define "bridge.config" -}}
 {{- $own := dict
   "schedulerName" .Values.schedulerConfig.schedulerName
@@ -90,26 +90,26 @@ key: auth-token
 {{- mergeOverwrite $own (deepCopy (default dict .Values.extraConfig)) | toYaml -}}
 {{- end -}}
 
-{{/* The name of the bridge in its jobs, and of its Lease. */}}
+{{/* The name of the bridge in its jobs, which is also the name of its Lease. */}}
 {{- define "bridge.id" -}}
 {{- $config := include "bridge.config" . | fromYaml -}}
 {{- default $config.schedulerName $config.bridgeId -}}
 {{- end -}}
 
-{{/* All that slurm-complete has to know of Slurm: where it is, and that a token is the proof. */}}
+{{/* The slurm.conf of slurm-complete: the hosts of slurmctld, and authentication by token. */}}
 {{- define "bridge.slurm.conf" -}}
 {{- $part := .Values.completer -}}
 ClusterName={{ $part.clusterName }}
 {{- range $index, $host := $part.slurmctldHosts }}
 SlurmctldHost=slurmctld{{ $index }}({{ $host }})
 {{- else }}
-{{- fail "completer.slurmctldHosts: name at least one host" }}
+{{- fail "completer.slurmctldHosts: at least one host is required" }}
 {{- end }}
 SlurmctldPort={{ int $part.slurmctldPort }}
 AuthType=auth/jwt
 {{- end -}}
 
-{{/* What both Deployments share below spec.template.spec: (list $ part component). */}}
+{{/* The common part of the pod specs: (list $ values component). */}}
 {{- define "bridge.pod" -}}
 {{- $root := index . 0 -}}{{- $part := index . 1 -}}
 serviceAccountName: {{ include "bridge.fullname" $root }}-{{ index . 2 }}
@@ -146,7 +146,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* What all containers share: (list $ part image). */}}
+{{/* The common part of all containers: (list $ values image). */}}
 {{- define "bridge.box" -}}
 {{- $root := index . 0 -}}{{- $part := index . 1 -}}{{- $image := index . 2 -}}
 image: {{ include "bridge.image" (list $root $image) | quote }}
@@ -160,8 +160,8 @@ resources: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* What the containers with our own code share, whose image is that of the scheduler but for what the part says of
-     its own: (list $ part). */}}
+{{/* The common part of the containers of the bridge and the webhook: (list $ values). The image is that of the scheduler,
+     overridden by the image of the component. */}}
 {{- define "bridge.container" -}}
 {{- $root := index . 0 -}}{{- $own := default dict (index . 1).image -}}{{- $image := deepCopy $root.Values.scheduler.image -}}
 {{- if or $own.repository $own.tag -}}{{- $_ := set $image "digest" "" -}}{{- end -}}

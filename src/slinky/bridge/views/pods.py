@@ -51,7 +51,6 @@ class Toleration(View, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
 
 
 class SelectorMatch(View, frozen=True):
