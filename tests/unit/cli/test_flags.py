@@ -56,13 +56,13 @@ def call(*argv: str) -> Result:
 
 
 @pytest.mark.parametrize("verb", FAMILIAR)
-def test_the_flags_of_the_incumbent_start_ours(started: Started, verb: str) -> None:
+def test_the_flags_of_slurm_operator_are_accepted(started: Started, verb: str) -> None:
     done = call(verb, *FAMILIAR[verb].split())
     assert done.exit_code == 0, done.output
     assert "the flag --enable-http2 has no effect and is ignored" in done.output
 
 
-def test_what_they_say_is_heard(started: Started) -> None:
+def test_the_flags_of_slurm_operator_take_effect(started: Started) -> None:
     call("operator", *FAMILIAR["operator"].split())
     assert started.settings.leader_elect
     assert started.settings.leader_elect_namespace == "slinky"
@@ -84,7 +84,7 @@ def test_what_they_say_is_heard(started: Started) -> None:
         ([], False),
     ],
 )
-def test_a_switch_is_on_or_off_as_it_was_last_said(started: Started, words: list[str], elect: bool) -> None:
+def test_the_last_value_of_a_switch_counts(started: Started, words: list[str], elect: bool) -> None:
     assert call("operator", *words).exit_code == 0
     assert started.settings.leader_elect is elect
 
@@ -92,7 +92,7 @@ def test_a_switch_is_on_or_off_as_it_was_last_said(started: Started, words: list
 @pytest.mark.parametrize(
     ("said", "level"), [("warn", "warning"), ("panic", "error"), ("0", "info"), ("4", "debug"), ("error", "error")]
 )
-def test_levels_of_theirs_are_levels_of_ours(started: Started, said: str, level: str) -> None:
+def test_log_levels_of_slurm_operator_are_translated(started: Started, said: str, level: str) -> None:
     assert call("operator", f"--zap-log-level={said}").exit_code == 0
     assert started.level == level
 
@@ -108,7 +108,7 @@ def test_levels_of_theirs_are_levels_of_ours(started: Started, said: str, level:
         (["--frobnicate"], "No such option"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(started: Started, words: list[str], why: str) -> None:
+def test_an_invalid_flag_is_rejected_by_name(started: Started, words: list[str], why: str) -> None:
     done = call("operator", *words)
     assert done.exit_code == 2
     assert why in done.output

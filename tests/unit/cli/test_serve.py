@@ -35,7 +35,7 @@ def test_a_wrong_flag_is_named(argv: list[str], said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"), [(b"taint: Sometimes", "$.taint"), (b"\xff", "utf-8"), (None, "No such file")]
 )
-def test_a_configuration_that_cannot_be_used_is_named_with_its_file(
+def test_an_unusable_configuration_is_reported_with_its_file(
     verb: str, text: bytes | None, said: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "config.yaml"
@@ -57,7 +57,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_a_mistake_that_shows_only_at_the_start_ends_the_bridge_with_a_sentence(
+def test_a_mistake_that_shows_only_at_the_start_ends_the_bridge_with_a_message(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(log, "setup_logging", lambda level: None)
@@ -69,7 +69,7 @@ def test_a_mistake_that_shows_only_at_the_start_ends_the_bridge_with_a_sentence(
     assert MISTAKES[text] in said(caplog)
 
 
-def test_without_a_way_to_kubernetes_it_ends_with_a_sentence(
+def test_without_a_kubeconfig_the_operator_ends_with_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(log, "setup_logging", lambda level: None)

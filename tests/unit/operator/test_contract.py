@@ -96,7 +96,7 @@ def test_environment(daemon: str) -> None:
     assert {one["name"]: one.get("value", one.get("valueFrom")) for one in found} == ENVIRONMENT[daemon]
 
 
-def test_limits_become_what_the_entrypoint_reads() -> None:
+def test_resource_limits_are_passed_to_the_entrypoint() -> None:
     pod = slurmd(slurmd={"resources": {"limits": {"cpu": "3500m", "memory": "4Gi"}}})
     found = {one["name"]: one.get("value") for one in main(pod)["env"]}
     assert (found["POD_CPUS"], found["POD_MEMORY"]) == ("4", "4096")
@@ -107,7 +107,7 @@ USERS = {"slurmctld": 401, "slurmdbd": 401, "slurmrestd": 65534, "login": None, 
 
 
 @pytest.mark.parametrize("daemon", PORTS)
-def test_ports_users_and_the_place_of_files(daemon: str) -> None:
+def test_ports_users_and_paths_of_files(daemon: str) -> None:
     pod = PODS[daemon][0]
     container = main(pod)
     assert [(one["name"], one["containerPort"]) for one in container["ports"]] == [(daemon, PORTS[daemon])]

@@ -59,7 +59,9 @@ CASES: list[tuple[str, dict[str, Any], str, Any]] = [
 
 
 @pytest.mark.parametrize(("law", "asked", "field", "result"), CASES, ids=[case[0] for case in CASES])
-def test_a_persons_part_over_ours(law: str, asked: dict[str, Any], field: str, result: Any) -> None:
+def test_a_spec_is_merged_over_what_the_operator_builds(
+    law: str, asked: dict[str, Any], field: str, result: Any
+) -> None:
     assert merge(BUILT, asked)[field] == result
 
 

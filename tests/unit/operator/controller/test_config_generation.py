@@ -88,7 +88,7 @@ def test_the_choice(
     assert (found.used.number if found.used else None) == used
 
 
-def test_what_slurmctld_says_it_runs_is_remembered_as_good() -> None:
+def test_the_generation_that_slurmctld_reports_becomes_loaded() -> None:
     used = made(2, V.GOOD)
     found = decide(used, history(OLD, used, used=used), seen(loaded=used.id))
     assert (found.wanted.state, found.last_loaded) == (V.LOADED, used.id)
@@ -96,7 +96,7 @@ def test_what_slurmctld_says_it_runs_is_remembered_as_good() -> None:
     assert decide(used, history(OLD, used, used=used), seen(loaded=OLD.id)).last_loaded == OLD.id
 
 
-def test_going_back_is_to_what_ran_last_and_not_to_the_highest_number() -> None:
+def test_a_rollback_restores_the_last_loaded_generation_not_the_highest_number() -> None:
     bad = made(4, V.GOOD)
     before = history(made(1), made(2), made(3), bad, used=bad, good=made(2))
     assert decide(bad, before, seen(crash="x")).used == made(2)
@@ -139,7 +139,9 @@ SAID: list[tuple[str, Generation, str | None, bool | None, str]] = [
 
 
 @pytest.mark.parametrize(("law", "wanted", "loaded", "value", "reason"), SAID, ids=[c[0] for c in SAID])
-def test_what_is_said(law: str, wanted: Generation, loaded: str | None, value: bool | None, reason: str) -> None:
+def test_the_condition_config_synced(
+    law: str, wanted: Generation, loaded: str | None, value: bool | None, reason: str
+) -> None:
     found = config_condition(Decision(wanted, OLD, OLD.id), loaded)
     assert (found.value, found.reason) == (value, reason)
     assert wanted.message in found.message
@@ -147,7 +149,7 @@ def test_what_is_said(law: str, wanted: Generation, loaded: str | None, value: b
     assert not found.message.endswith("; ")
 
 
-def test_slurmctld_says_what_it_waits_for() -> None:
+def test_the_condition_ready_tells_what_slurmctld_waits_for() -> None:
     of = controller(accountingRef={"name": "slurm"})
     choice, none = Decision(OLD, OLD, OLD.id), ReplicaStatus()
     said = health(of, none, True, SlurmSnapshot(), choice, None, None, accounting())
@@ -169,7 +171,7 @@ slurmctld: error: something after
 """
 
 
-def test_the_words_are_slurmctlds_own_without_noise() -> None:
+def test_the_crash_message_is_slurmctlds_own_without_noise() -> None:
     assert summarize_output(OUTPUT) == (
         'CPUs value "abc" is not a valid number; Parse error in file /etc/slurm/slurm.conf line 25: " CPUs=abc"; '
         "Unable to process configuration file"
@@ -177,7 +179,7 @@ def test_the_words_are_slurmctlds_own_without_noise() -> None:
     assert summarize_output("") == ""
 
 
-def test_a_key_without_a_line_is_looked_up() -> None:
+def test_an_unrecognized_key_is_located_in_the_files() -> None:
     said = with_location("Parsing error at unrecognized key: Nonsense; fatal", {"slurm.conf": "A=1\nB=2 nonsense=3\n"})
     assert said.endswith("(slurm.conf line 2)")
 
@@ -191,7 +193,7 @@ def pod(phase: str = "Running", **container: Any) -> Unstructured:
 ENDED = {"exitCode": 1, "finishedAt": "2026-11-16T05:14:05Z", "message": OUTPUT}
 
 
-def test_only_a_container_that_keeps_ending_crashes() -> None:
+def test_only_a_container_that_keeps_exiting_crashes() -> None:
     assert find_crash(pod(state={"running": {}}, lastState={"terminated": ENDED}), "slurmctld") is None
     assert find_crash(pod(state={"terminated": {"exitCode": 0}}), "slurmctld") is None
     found = find_crash(
@@ -213,12 +215,12 @@ ENDS: list[tuple[str, Unstructured, GenerationState | None]] = [
 
 
 @pytest.mark.parametrize(("law", "found", "verdict"), ENDS, ids=[c[0] for c in ENDS])
-def test_only_slurmctlds_own_refusal_is_bad(law: str, found: Unstructured, verdict: GenerationState | None) -> None:
+def test_only_a_fatal_error_of_slurmctld_is_bad(law: str, found: Unstructured, verdict: GenerationState | None) -> None:
     result = config_trial.trial_result(found, NEW)
     assert (result[0] if result else None) is verdict
 
 
-def test_the_trial_has_no_key_no_state_no_rights_and_no_text_of_a_person() -> None:
+def test_the_trial_pod_has_no_key_no_state_no_privileges_and_no_text_from_a_spec() -> None:
     volumes = [{"name": "certs", "secret": {"secretName": "tls"}}, {"name": "big", "persistentVolumeClaim": {}}]
     mounts = [{"name": "certs", "mountPath": "/certs"}, {"name": "big", "mountPath": "/big"}]
     of = controller(
@@ -239,7 +241,7 @@ def test_the_trial_has_no_key_no_state_no_rights_and_no_text_of_a_person() -> No
     assert made_pod["metadata"]["labels"][metadata.APP_NAME] != "slurmctld"
 
 
-def test_the_file_says_which_generation_it_is_and_slurmctld_says_it_back() -> None:
+def test_slurm_conf_contains_its_generation_and_slurmctld_reports_it() -> None:
     of = controller(extraConf="SlurmctldParameters=idle_on_node_suspend")
     text = slurm_conf(of, None, (), Files(), "7-abc")
     line = text.splitlines()[-1]

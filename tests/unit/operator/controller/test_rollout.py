@@ -38,17 +38,17 @@ TURNS = [
 
 
 @pytest.mark.parametrize(("law", "states", "turn"), TURNS, ids=[case[0] for case in TURNS])
-def test_whose_turn_it_is(law: str, states: list[str], turn: int | None) -> None:
+def test_which_slurmctld_is_replaced_next(law: str, states: list[str], turn: int | None) -> None:
     pods = [slurmctld(ordinal, state) for ordinal, state in enumerate(states)]
     found = next_pod_to_replace(pods, max(2, len(states)), ReplicaStatus(update_revision="b"))
     assert (found and found.metadata.name) == (None if turn is None else f"slurm-controller-{turn}")
 
 
-def test_nobody_goes_while_it_is_not_known_who_is_old() -> None:
+def test_no_pod_is_replaced_while_the_revision_is_unknown() -> None:
     assert next_pod_to_replace([slurmctld(0, "a!"), slurmctld(1, "a")], 2, ReplicaStatus()) is None
 
 
-def test_a_stateful_set_with_standbys_leaves_its_updates_to_us() -> None:
+def test_a_stateful_set_with_standbys_is_updated_on_delete() -> None:
     ha: dict[str, Any] = {"ha": {"enabled": True}, "persistence": {"existingClaim": "shared"}}
     pair = stateful_set(controller(**ha), None, DaemonHashes(), Files(), Images("reg/{daemon}:1"))["spec"]
     assert pair["updateStrategy"] == {"type": "OnDelete"}

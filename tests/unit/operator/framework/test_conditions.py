@@ -69,7 +69,7 @@ def every_health() -> Iterator[tuple[str, ObjectHealth]]:
 
 
 @pytest.mark.parametrize(("of", "health"), list(every_health()))
-def test_every_kind_says_all_five_conditions_in_sentences(of: str, health: ObjectHealth) -> None:
+def test_every_kind_reports_all_five_conditions_with_messages(of: str, health: ObjectHealth) -> None:
     said = update_conditions((), health, generation=7, now=NOW)
     assert [found.type for found in said][:5] == EVERY, of
     for found in said:
@@ -79,7 +79,7 @@ def test_every_kind_says_all_five_conditions_in_sentences(of: str, health: Objec
         assert found.last_transition_time
 
 
-def test_what_is_blocked_says_so_in_all_of_them_and_keeps_what_is_known_of_slurm() -> None:
+def test_a_blocked_object_reports_it_in_every_condition_but_slurm_reachable() -> None:
     before = update_conditions(
         (), ObjectHealth(ConditionState(True, "A"), slurm=ConditionState(True, "Answering")), generation=1, now=NOW
     )
@@ -101,9 +101,7 @@ def test_what_is_blocked_says_so_in_all_of_them_and_keeps_what_is_known_of_slurm
         ((Condition("ReplicaFailure", "True", "FailedCreate", "exceeded quota"),), True),
     ],
 )
-def test_a_deployment_that_gets_no_further_is_told_in_its_own_words(
-    said: tuple[Condition, ...], degraded: bool
-) -> None:
+def test_a_stuck_deployment_is_reported_with_its_own_message(said: tuple[Condition, ...], degraded: bool) -> None:
     status = ReplicaStatus(replicas=1, conditions=said)
     found = deployment_health(1, status, True, BLIND.condition()).degraded
     assert found.value is degraded
@@ -111,7 +109,7 @@ def test_a_deployment_that_gets_no_further_is_told_in_its_own_words(
 
 
 @pytest.mark.parametrize(("sight", "ready"), [("no RestApi", True), ("down", False), ("seeing", True)])
-def test_a_daemon_outside_is_not_said_to_be_more_than_is_known(sight: str, ready: bool) -> None:
+def test_an_external_daemon_is_not_ready_if_slurm_is_unreachable(sight: str, ready: bool) -> None:
     found = controller_status.external_health(SIGHTS[sight]).ready
     assert found.value is ready
     assert SIGHTS[sight].condition().message in found.message
@@ -119,7 +117,7 @@ def test_a_daemon_outside_is_not_said_to_be_more_than_is_known(sight: str, ready
     assert all("outside Kubernetes" in fact.message for fact in (outside.ready, outside.slurm, outside.config))
 
 
-def test_a_status_has_its_numbers_also_when_they_are_nothing() -> None:
+def test_numbers_in_a_status_are_written_when_they_are_zero() -> None:
     said = update_conditions((), ObjectHealth(ConditionState(True, "A")), generation=1, now=NOW)
     found = status_manifest(NodeSetStatus(conditions=said, desired=3, selector="a=b"))
     assert (found["desired"], found["replicas"], found["readyReplicas"], found["slurmIdle"]) == (3, 0, 0, 0)
@@ -128,7 +126,7 @@ def test_a_status_has_its_numbers_also_when_they_are_nothing() -> None:
     assert [one["type"] for one in found["conditions"]] == EVERY
 
 
-def test_saying_the_same_again_changes_nothing() -> None:
+def test_equal_health_gives_equal_conditions() -> None:
     health = ObjectHealth(ConditionState(True, "A"))
     once = update_conditions((), health, generation=1, now=NOW)
     assert update_conditions(once, health, generation=1, now=NOW.replace(year=2027)) == once

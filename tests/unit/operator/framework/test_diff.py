@@ -35,7 +35,7 @@ def test_everything_contains_itself(tree: Any) -> None:
     assert contains(tree, tree)
 
 
-def test_the_fingerprint_shows_what_was_taken_away() -> None:
+def test_the_fingerprint_shows_a_removed_field() -> None:
     before = with_fingerprint({"metadata": {"name": "x"}, "spec": {"a": 1, "b": 2}})
     after = with_fingerprint({"metadata": {"name": "x"}, "spec": {"a": 1}})
     assert contains(before, {"spec": after["spec"]})

@@ -38,11 +38,11 @@ def orphan(name: str = "gpu-0", *, phase: str = "Running", meta: dict[str, Any] 
         (orphan(phase="Failed"), False),
     ],
 )
-def test_a_set_takes_over_what_it_could_have_made(pod: Pod, taken: bool) -> None:
+def test_a_node_set_adopts_pods_that_it_could_have_created(pod: Pod, taken: bool) -> None:
     assert matches_pod(SET, pod) == taken
 
 
-def test_only_what_nobody_controls_and_nobody_deletes_is_an_orphan() -> None:
+def test_an_orphan_has_no_controller_and_is_not_being_deleted() -> None:
     assert orphans.former_node_set(orphan()) == (Key("ns", "gpu"),)
     assert orphans.former_node_set(orphan(meta={"ownerReferences": [OWNER]})) == (Key("ns", "gpu"),)
     assert orphans.former_node_set(orphan(meta={"ownerReferences": [{**OWNER, "controller": True}]})) == ()
@@ -50,7 +50,7 @@ def test_only_what_nobody_controls_and_nobody_deletes_is_an_orphan() -> None:
     assert orphans.former_node_set(orphan(APP_COMPONENT="login")) == ()
 
 
-def test_the_cluster_of_a_worker_is_known_whoever_owns_it() -> None:
+def test_the_cluster_of_a_worker_is_known_without_an_owner() -> None:
     assert orphans.worker_cluster(orphan(meta={"ownerReferences": [{**OWNER, "controller": True}]})) == (
         Key("ns", "slurm"),
     )
@@ -58,5 +58,5 @@ def test_the_cluster_of_a_worker_is_known_whoever_owns_it() -> None:
 
 
 @pytest.mark.parametrize(("finalizers", "behind"), [(["orphan"], True), (["foregroundDeletion"], False), ([], False)])
-def test_who_deletes_an_object_alone_says_so(finalizers: list[str], behind: bool) -> None:
+def test_a_deletion_with_orphaned_children_is_recognized(finalizers: list[str], behind: bool) -> None:
     assert orphans.is_orphaning(orphan(meta={"finalizers": finalizers})) == behind

@@ -62,13 +62,13 @@ def test_the_stages_follow_each_other_and_the_end_is_the_new_key_alone() -> None
     assert found == JwtKeyRing(NEW, since=5000.0)
 
 
-def test_without_tokens_or_with_daemons_outside_there_is_nothing_to_bridge() -> None:
+def test_without_tokens_or_with_external_daemons_no_bridging_key_is_used() -> None:
     for reach in (JwtKeyReach(), TOKENS._replace(bridgeable=False)):
         assert after(JwtKeyRing(OLD), reach=reach).ring == JwtKeyRing(NEW, since=5000.0)
     assert after(JwtKeyRing(OLD), OLD) == JwtKeyStep(JwtKeyRing(OLD))
 
 
-def test_no_stage_ends_before_it_has_reached_everybody() -> None:
+def test_no_stage_ends_before_every_daemon_and_token_has_reached_it() -> None:
     for stage in (JwtKeyStage.OPENING, JwtKeyStage.SWITCHING):
         waiting = after(at(stage), reach=TOKENS._replace(daemons_behind=("slurm-controller",)))
         assert waiting.ring.stage is stage
@@ -110,7 +110,7 @@ def test_a_later_edit_waits_for_the_end() -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_ring_is_read_back_from_its_secret_so_that_another_operator_goes_on(stage: JwtKeyStage) -> None:
+def test_a_ring_is_restored_from_its_secret_so_that_another_operator_continues(stage: JwtKeyStage) -> None:
     made = JWT_KEYRING.manifest("ns", REF, at(stage), "words", [])
     data = {file: b64decode(value) for file, value in made["data"].items()}
     assert JWT_KEYRING.read(Secret(ObjectMeta(annotations=made["metadata"]["annotations"]), data)) == at(stage)
@@ -118,7 +118,7 @@ def test_a_ring_is_read_back_from_its_secret_so_that_another_operator_goes_on(st
     assert JWT_KEYRING.secret_name(KeyRef(key="other", name="keys")) != JWT_KEYRING.secret_name(REF)
 
 
-def test_a_bridge_signs_what_its_published_half_verifies_and_tells_nothing_else() -> None:
+def test_the_published_half_of_a_bridging_key_verifies_its_tokens() -> None:
     ring = at(JwtKeyStage.CROSSING)
     token = ring.signer.sign("alice", lifetime=60, now=1000.0).encode()
     assert ring.signer.signed(token)

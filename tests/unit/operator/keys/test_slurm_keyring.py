@@ -40,7 +40,7 @@ def after(
 WORKERS = SlurmKeyReach(has_workers=True)
 
 
-def test_nothing_happens_while_the_key_is_the_one_that_is_held() -> None:
+def test_nothing_happens_while_the_key_is_unchanged() -> None:
     assert after(ring(), OLD) == SlurmKeyStep(ring())
 
 
@@ -67,7 +67,7 @@ def test_no_stage_ends_before_every_daemon_has_read_it() -> None:
         assert "g-1" in SLURM_KEYRING.describe(waiting)
 
 
-def test_the_old_key_stays_until_every_credential_of_it_has_ended() -> None:
+def test_the_old_key_stays_until_its_last_credential_has_expired() -> None:
     there = ring(SlurmKeyStage.SWITCHING, reconfigured_at=4900.0)
     assert after(there, reach=WORKERS).ring.stage is SlurmKeyStage.SWITCHING
     assert after(there, reach=WORKERS, now=5101.0).ring.stage is SlurmKeyStage.RETIRING
@@ -91,7 +91,7 @@ def _known(found: SlurmKeyRing) -> tuple[bytes, set[bytes]]:
 
 
 @given(st.lists(st.tuples(st.sampled_from([OLD, NEW, OTHER]), st.floats(1, 400), st.booleans()), max_size=30))
-def test_neighbouring_stages_always_understand_each_other(edits: list[tuple[bytes, float, bool]]) -> None:
+def test_daemons_in_neighbouring_stages_accept_each_other(edits: list[tuple[bytes, float, bool]]) -> None:
     found, now = ring(), 1000.0
     for wanted, wait, slow in edits:
         now += wait
@@ -104,7 +104,7 @@ def test_neighbouring_stages_always_understand_each_other(edits: list[tuple[byte
         found = following
 
 
-def test_a_ring_is_read_back_from_its_secret_so_that_another_operator_goes_on() -> None:
+def test_a_ring_is_restored_from_its_secret_so_that_another_operator_continues() -> None:
     for stage in (SlurmKeyStage.ADDING, SlurmKeyStage.SWITCHING):
         there = ring(stage, reconfigured_at=1200.0, origin="first")
         made = SLURM_KEYRING.manifest("ns", REF, there, "words", [{"uid": "u"}])
@@ -127,7 +127,7 @@ def test_what_is_mounted_changes_with_every_stage_but_not_at_the_end() -> None:
     assert seen(ring(SlurmKeyStage.RETIRING)) == seen(SlurmKeyRing(NEW))
 
 
-def test_the_words_hold_no_key() -> None:
+def test_descriptions_contain_no_key() -> None:
     for stage in SlurmKeyStage:
         text = SLURM_KEYRING.describe(after(ring(stage), reach=SlurmKeyReach(workloads_behind=("x",)))) + str(
             SLURM_KEYRING.manifest("ns", REF, ring(stage), "", [])["metadata"]

@@ -36,7 +36,7 @@ def test_the_end_of_one_job(found: Job, wanted: JobEnd | None) -> None:
     assert job_end(found) == wanted
 
 
-def test_the_last_one_counts() -> None:
+def test_the_latest_end_on_a_host_counts() -> None:
     assert latest_ends([JobEnd(("a", "b"), 5), JobEnd(("b",), 3), JobEnd(("a",), 9)]) == {"a": 9, "b": 5}
 
 
@@ -137,6 +137,6 @@ def test_the_pod_says_when_its_work_ends_and_is_written_only_when_that_changes()
     assert said(seeing(host("gpu-0")), pod_deadline=text) == {metadata.POD_DEADLINE: None}
 
 
-def test_work_whose_end_is_not_known_is_not_taken_for_work_that_ends_soon() -> None:
+def test_jobs_with_an_unknown_end_are_not_assumed_to_end_soon() -> None:
     busy = seeing(host("gpu-0", "MIXED"), host("gpu-1", "MIXED"))._replace(deadlines={"gpu-0": AT})
     assert removal_order([one(pod(name), busy) for name in ("gpu-1", "gpu-0")])[0].meta.name == "gpu-0"

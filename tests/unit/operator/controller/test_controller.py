@@ -45,7 +45,7 @@ def settings(text: str) -> dict[str, list[str]]:
     return found
 
 
-def test_the_children_have_the_names_everybody_knows() -> None:
+def test_the_children_have_the_documented_names() -> None:
     assert list(objects(controller())) == [
         "Service/slurm-controller-internal",
         "Service/slurm-controller",
@@ -54,7 +54,7 @@ def test_the_children_have_the_names_everybody_knows() -> None:
     ]
 
 
-def test_the_public_service_needs_no_operator() -> None:
+def test_the_public_service_follows_a_failover_without_the_operator() -> None:
     for of in (controller(), controller(**HA)):
         assert service(of)["spec"]["selector"] == {
             "app.kubernetes.io/name": "slurmctld",
@@ -74,7 +74,7 @@ def test_standby_controllers_do_not_wait_for_each_other() -> None:
     ]
 
 
-def test_external_addresses_are_dropped_and_our_port_and_selector_win() -> None:
+def test_a_service_drops_external_addresses_and_keeps_our_port_and_selector() -> None:
     of = controller(
         service={
             "spec": {
@@ -96,21 +96,21 @@ def test_external_addresses_are_dropped_and_our_port_and_selector_win() -> None:
 
 
 @pytest.mark.parametrize("port", [{"name": "slurmctld", "port": 1}, {"name": "x", "port": 6817}])
-def test_a_port_that_is_ours_is_not_taken_twice(port: dict[str, Any]) -> None:
+def test_a_second_entry_for_our_port_is_rejected(port: dict[str, Any]) -> None:
     with pytest.raises(Blocked, match="PortTaken"):
         service(controller(service={"spec": {"ports": [port]}}))
     more = service(controller(service={"spec": {"ports": [{"name": "x", "port": 1}]}}))["spec"]["ports"]
     assert [found["port"] for found in more] == [1, 6817]
 
 
-def test_clients_call_the_service_unless_its_port_is_not_slurmctlds() -> None:
+def test_clients_use_the_service_if_it_has_the_port_of_slurmctld() -> None:
     assert settings(slurm_conf(controller(), None, (), Files()))["SlurmctldAddr"] == ["slurm-controller.ns"]
     elsewhere = settings(slurm_conf(controller(service={"port": 7000}), None, (), Files()))
     assert "SlurmctldAddr" not in elsewhere
     assert elsewhere["SlurmctldHost"] == ["slurm-controller-0(slurm-controller-0.slurm-controller-internal.ns)"]
 
 
-def test_pods_have_the_labels_of_their_controller_but_not_the_marks_of_tools() -> None:
+def test_pods_inherit_labels_but_not_those_of_tools() -> None:
     of = controller(template={"metadata": {"labels": {"tier": "pod", metadata.APP_NAME: "x"}}})
     meta = msgspec.structs.replace(
         of.metadata,
@@ -183,12 +183,12 @@ def test_slurmctld_waits_for_slurmdbd_with_a_visible_reason() -> None:
     assert "slurm-accounting" not in str(gate["command"])
 
 
-def test_a_missing_accounting_is_said_and_not_guessed() -> None:
+def test_a_missing_accounting_blocks_the_controller() -> None:
     with pytest.raises(Blocked, match="AccountingMissing"):
         planned(controller(accountingRef={"name": "x"}))
 
 
-def test_an_external_accounting_is_where_it_says() -> None:
+def test_the_address_of_an_external_accounting_is_in_slurm_conf() -> None:
     outside = accounting(external=True, externalConfig={"host": "dbd.example", "port": 7777})
     found = settings(slurm_conf(controller(), outside, (), Files()))
     assert found["AccountingStorageHost"] == ["dbd.example"]
@@ -214,7 +214,7 @@ def test_node_sets_and_partitions_are_in_the_file_in_order() -> None:
     ]
 
 
-def test_a_set_that_goes_keeps_its_partition_until_it_is_gone() -> None:
+def test_a_node_set_keeps_its_partition_until_it_is_deleted() -> None:
     going = node_set(deleting=1, partition={"enabled": True})
     lines = slurm_conf(controller(), None, (going,), Files()).splitlines()
     assert [line.split("=")[0] for line in lines if line.startswith(("NodeSet=", "PartitionName="))] == [
@@ -240,24 +240,24 @@ def test_a_value_cannot_add_a_setting(spec: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("text", ["Include /etc/passwd", "include\t/x", "A=1 \\\ninclude /x", "no equals sign", "A="])
-def test_extra_text_pulls_nothing_in_and_reads_as_it_is_meant(text: str) -> None:
+def test_extra_conf_includes_no_file_and_parses_back(text: str) -> None:
     with pytest.raises(ConfError):
         slurm_conf(controller(extraConf=text), None, (), Files())
 
 
-def test_two_partitions_of_one_name_are_found_before_slurmctld_dies_of_them() -> None:
+def test_two_partitions_of_one_name_are_rejected() -> None:
     of = controller(extraConf="PartitionName=gpu Nodes=ALL")
     with pytest.raises(ConfError, match="gpu is defined 2 times"):
         slurm_conf(of, None, (node_set(partition={"enabled": True}),), Files())
 
 
-def test_there_is_always_room_for_twice_the_workers() -> None:
+def test_max_node_count_allows_twice_the_workers() -> None:
     room = settings(slurm_conf(controller(), None, (node_set(replicas=3000),), Files()))["MaxNodeCount"]
     assert room == ["8192"]
     assert settings(slurm_conf(controller(), None, (), Files()))["MaxNodeCount"] == [str(MIN_NODE_COUNT)]
 
 
-def test_files_of_the_site_stand_beside_and_never_replace_ours() -> None:
+def test_files_of_the_site_never_replace_the_operators() -> None:
     of = controller(configFileRefs=[{"name": "extra"}], prologScriptRefs=[{"name": "scripts"}])
     maps = {
         "extra": ConfigMap(ObjectMeta(name="extra"), {"cgroup.conf": "CgroupPlugin=disabled", "gres.conf": "x"}),
@@ -274,7 +274,7 @@ def test_files_of_the_site_stand_beside_and_never_replace_ours() -> None:
         collect_files(of, {**maps, "scripts": ConfigMap(ObjectMeta(name="scripts"), {"slurm.conf": "x"})})
 
 
-def test_a_service_monitor_exists_where_it_is_wanted_and_possible() -> None:
+def test_a_service_monitor_is_created_if_enabled_and_served() -> None:
     wanted = controller(metrics={"enabled": True, "serviceMonitor": {"enabled": True, "interval": "30s"}})
     made = objects(wanted, service_monitors=True)["ServiceMonitor/slurm-controller"]["spec"]
     assert [endpoint["interval"] for endpoint in made["endpoints"]] == ["30s"] * 4
@@ -282,7 +282,7 @@ def test_a_service_monitor_exists_where_it_is_wanted_and_possible() -> None:
     assert [r for r, _ in planned(controller(), service_monitors=True).delete] == [SERVICE_MONITORS]
 
 
-def test_no_persons_text_is_in_a_script() -> None:
+def test_scripts_contain_no_text_from_a_spec() -> None:
     of = controller(clusterName="x", extraConf="SchedulerParameters=a=$(reboot)", inplaceReconfigure=True)
     pod = objects(of, accounting=None)["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]
     assert "reboot" not in str([c["command"] for c in pod["initContainers"]])

@@ -39,24 +39,24 @@ CASES: list[tuple[str, Token, bytes | None, bool, bool]] = [
 
 
 @pytest.mark.parametrize(("law", "of", "there", "signed_", "mint"), CASES, ids=[case[0] for case in CASES])
-def test_when_a_token_is_made(law: str, of: Token, there: bytes | None, signed_: bool, mint: bool) -> None:
+def test_when_a_credential_is_signed(law: str, of: Token, there: bytes | None, signed_: bool, mint: bool) -> None:
     assert plan(of, there, signed=signed_, now=NOW).sign is mint
 
 
 @pytest.mark.parametrize("age", [0, 100, 799.9, 800, 5000, -5000])
-def test_we_always_look_again_and_never_at_once(age: float) -> None:
+def test_the_next_look_is_always_scheduled_and_never_immediate(age: float) -> None:
     again = plan(token(), held(token(), age), signed=True, now=NOW).requeue_after
     assert again is not None
     assert MIN_DELAY <= again <= 1000
 
 
-def test_the_claims_are_those_that_slurm_knows() -> None:
+def test_the_claims_are_those_of_slurm() -> None:
     claims = jwt.decode(held(token()), KEY, algorithms=["HS256"], options={"verify_exp": False, "verify_iat": False})
     assert (claims["sun"], claims["iss"], claims["exp"] - claims["iat"]) == ("alice", "slurm-operator", 1000)
     assert claims["jti"]
 
 
-def test_the_credential_goes_with_its_token() -> None:
+def test_the_secret_is_owned_by_the_token() -> None:
     found = secret(token(), "x")
     assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Token"]
     assert found["metadata"]["name"] == "t-jwt-alice"
@@ -82,17 +82,17 @@ WHOSE: list[tuple[str, Secret, bool]] = [
 
 
 @pytest.mark.parametrize(("whose", "found", "ours"), WHOSE, ids=[case[0] for case in WHOSE])
-def test_whose_secret_it_is(whose: str, found: Secret, ours: bool) -> None:
+def test_which_secrets_belong_to_a_token(whose: str, found: Secret, ours: bool) -> None:
     assert belongs_to(found, token(), Signer(KEY)) is ours
 
 
-def test_who_signed_it_can_be_told_even_of_an_old_one() -> None:
+def test_the_signer_of_an_expired_token_is_recognized() -> None:
     assert Signer(KEY).signed(held(token(), 5000))
     assert not Signer(b"x" * 32).signed(held(token()))
     assert not Signer(KEY).signed(b"garbage")
 
 
-def test_the_status_says_when_it_was_made_and_whether_it_is_good() -> None:
+def test_the_status_has_the_issue_time_and_the_validity() -> None:
     assert issued_at(held(token())) == "2027-01-15T08:00:00Z"
     assert issued_at(b"") is None
     assert health(held(token()), NOW, signed=True).ready.value is True
