@@ -287,7 +287,7 @@ def test_a_scheduled_update_happens_inside_its_reservation(site: OperatorSite) -
 
     schedule(datetime.now(UTC) + timedelta(days=1), "30m")
     until(lambda: "Duration=00:30:00" in reservation(), "the reservation")
-    begin = datetime.now(UTC) + timedelta(seconds=10)
+    begin = datetime.now(UTC) + timedelta(seconds=20)
     schedule(begin, "10m")
     until(lambda: "Duration=00:10:00" in reservation(), "the reservation at its new time")
     text = reservation()

@@ -137,10 +137,11 @@ async def test_a_job_that_started_a_moment_ago_protects_its_worker(stage: SlurmS
     await stage.apply_workers(1)
     if delay > REFRESH_TIMEOUT:
 
-        async def waits_for_slurm() -> bool:
-            return (await stage.condition(NODE_SETS, "gpu", "Progressing"))[1] == "WaitingForSlurm"
+        async def is_reconciled() -> bool:
+            node_set = await stage.get(NODE_SETS, "gpu")
+            return bool(node_set.status["observedGeneration"] == node_set.metadata.generation)
 
-        await eventually(waits_for_slurm, "the condition that Slurm did not answer in time")
+        await eventually(is_reconciled, "the end of the reconcile that got no answer in time")
         assert not any(metadata.POD_CONDEMNED in pod.metadata.annotations for pod in (await stage.pods()).values())
         stage.proxy.delays.clear()
 
