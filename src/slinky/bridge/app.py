@@ -15,7 +15,6 @@ from slinky.bridge import metrics
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.credentials import TlsTrust, token_source
 from slinky.bridge.devices import profiles
-from slinky.bridge.devices.demand import DeviceDemand
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.volume_state import VolumeState
 from slinky.bridge.lifecycle.claim_writer import ClaimWriter
@@ -29,12 +28,13 @@ from slinky.bridge.lifecycle.submit import Submitter
 from slinky.bridge.nodes.ownership import host_signature
 from slinky.bridge.nodes.reconciler import HostName, NodeReconciler, classify_rejection
 from slinky.bridge.state.cluster import UNPLACED, UNSUBMITTED, ClusterState
-from slinky.bridge.state.host_ports import host_ports_of
+from slinky.bridge.state.device_demand import DeviceDemand
 from slinky.bridge.state.job_registry import JobRegistry
-from slinky.bridge.status.queue_position import QueuePositions
+from slinky.bridge.state.queue_position import QueuePositions
 from slinky.bridge.views import ResourceClaim, WorkloadPod
 from slinky.bridge.workload import grouping, pod_state, policy
 from slinky.bridge.workload.grouping import Workload
+from slinky.bridge.workload.host_ports import host_ports_of
 from slinky.bridge.workload.identity import BridgeIdentity
 from slinky.kube import (
     NAMESPACES,

@@ -8,7 +8,7 @@ from typing import Any
 from tests.integration.bridge.bridge_stage import BridgeStage, create_namespace
 
 from slinky.bridge import names
-from slinky.bridge.devices.state import allocated_devices
+from slinky.bridge.state.devices import allocated_devices
 from slinky.bridge.views import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, ResourceClaim
 from slinky.kube import Key, KubeClient, NotFound
 from slinky.slurm import SlurmClient as Slurm

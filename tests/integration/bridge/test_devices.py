@@ -12,7 +12,7 @@ from tests.support.waiting import eventually
 from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.devices.cores import format_ranges, parse_bitmap, parse_ranges
-from slinky.bridge.devices.state import allocated_devices
+from slinky.bridge.state.devices import allocated_devices
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS
 from slinky.kube import NAMESPACES, NODES, Key, KubeClient
 from slinky.slurm import SlurmClient as Slurm

@@ -13,7 +13,7 @@ from slinky.bridge.feasibility.constraints import NodeRequirements
 from slinky.bridge.feasibility.volume_state import VolumeState
 from slinky.bridge.nodes.ownership import is_of_other_cluster
 from slinky.bridge.state.cluster import ClusterState
-from slinky.bridge.state.host_ports import HostPortReservations
+from slinky.bridge.state.port_reservations import HostPortReservations
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import pod_state
 from slinky.kube import Key, Node

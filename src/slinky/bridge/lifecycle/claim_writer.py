@@ -23,10 +23,10 @@ from slinky.bridge.devices.allocation import (
 from slinky.bridge.devices.classes import Unclaimable
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
 from slinky.bridge.devices.requests import ClassRequest, claim_requests, extended_resource_requests
-from slinky.bridge.devices.state import allocated_devices
 from slinky.bridge.lifecycle.assignment import UnsuitableNodes
 from slinky.bridge.nodes import description
 from slinky.bridge.state.cluster import ClusterState
+from slinky.bridge.state.devices import allocated_devices
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, Opaque, ResourceClaim, ResourceClaimSpec, WorkloadPod
 from slinky.bridge.views.devices import Consumer
 from slinky.bridge.workload import pod_state

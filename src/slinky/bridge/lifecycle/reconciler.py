@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.devices.demand import ClaimPending, DeviceDemand
 from slinky.bridge.feasibility import constraints
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.volume_state import MISSING_RETRY_SECONDS, VolumePending
@@ -23,10 +22,11 @@ from slinky.bridge.lifecycle.pod_writer import PodWriter, for_each_pod
 from slinky.bridge.lifecycle.release import Releaser
 from slinky.bridge.lifecycle.submit import JobOutgrown, Submitter
 from slinky.bridge.state.cluster import ClusterState
+from slinky.bridge.state.device_demand import ClaimPending, DeviceDemand
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
+from slinky.bridge.state.queue_position import QueuePositions
 from slinky.bridge.status import reasons
-from slinky.bridge.status.queue_position import QueuePositions
 from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import grouping, identity, pod_state

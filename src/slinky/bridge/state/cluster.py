@@ -13,7 +13,7 @@ from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import DeviceInventory
-from slinky.bridge.devices.state import DeviceState
+from slinky.bridge.state.devices import DeviceState
 from slinky.bridge.views import OUR_PODS, NativeGroup, WorkloadBatchJob, WorkloadPod
 from slinky.bridge.workload import grouping, pod_state
 from slinky.bridge.workload.grouping import Workload, WorkloadOfJob, WorkloadRoot

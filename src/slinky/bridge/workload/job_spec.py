@@ -16,11 +16,11 @@ import msgspec
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import ANY_GPU, CPUS, GresKind
-from slinky.bridge.state.host_ports import host_ports_of
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import annotations, grouping, pod_resources, policy
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
+from slinky.bridge.workload.host_ports import host_ports_of
 from slinky.kube import Quantity
 from slinky.slurm import JobRequest, number
 

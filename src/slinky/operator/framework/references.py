@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Secrets and ConfigMaps that each kind refers to, so that a change of one reconciles its referrers. Pure."""
+"""The Secrets and ConfigMaps that each kind refers to, so that a change of one reconciles its referrers."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar

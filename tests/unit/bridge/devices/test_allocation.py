@@ -16,7 +16,7 @@ from slinky.bridge.devices.classes import Unclaimable, build_catalog
 from slinky.bridge.devices.cores import DeviceId
 from slinky.bridge.devices.inventory import CPUS, GresKind, build_inventory
 from slinky.bridge.devices.requests import ClassRequest
-from slinky.bridge.devices.state import allocated_devices
+from slinky.bridge.state.devices import allocated_devices
 from slinky.bridge.views import ResourceClaim, ResourceClaimSpec
 from slinky.slurm import Gres, NodeResources
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from slinky.bridge.status import conditions, queue_position
-from slinky.bridge.status.queue_position import QueuePositions
+from slinky.bridge.state import queue_position
+from slinky.bridge.state.queue_position import QueuePositions
+from slinky.bridge.status import conditions
 from slinky.observe import ManualClock
 from slinky.observe.clock import settle
 from slinky.slurm import Change, Job, JobRecord, JobState, ObjectKind, number

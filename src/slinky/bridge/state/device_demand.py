@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from slinky.bridge.devices.classes import ClassMapping, Unclaimable
 from slinky.bridge.devices.inventory import CPUS, GresKind
 from slinky.bridge.devices.requests import ClassRequest, claim_requests, extended_resource_requests
-from slinky.bridge.devices.state import DeviceState
+from slinky.bridge.state.devices import DeviceState
 from slinky.bridge.views import CLAIM_TEMPLATES, ResourceClaim, ResourceClaimRef, ResourceClaimSpec, WorkloadPod
 from slinky.bridge.workload.annotations import OptionError
 from slinky.kube import Key, KubeClient

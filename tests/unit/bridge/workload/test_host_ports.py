@@ -8,10 +8,10 @@ from tests.unit.bridge.build import pod
 
 from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.state.host_ports import HostPort, find_port_conflict, host_ports_of
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
+from slinky.bridge.workload.host_ports import HostPort, find_port_conflict, host_ports_of
 from slinky.bridge.workload.job_spec import JobContext, build_job_spec
 
 
