@@ -22,8 +22,8 @@
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
-{{/* Labels that pick the pods of a part, those that slurm-operator 1.2 picks them by, since a Deployment never changes
-     its mind: (list $ "operator"). */}}
+{{/* Selector labels of a part: those of slurm-operator 1.2, because the selector of a Deployment is immutable:
+     (list $ "operator"). */}}
 {{- define "op.selector" -}}
 {{- $root := index . 0 -}}{{- $part := index . 1 -}}
 app.kubernetes.io/name: {{ include "op.name" $root }}{{ if ne $part "operator" }}-{{ $part }}{{ end }}
@@ -40,7 +40,7 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
 {{- end -}}
 
-{{/* A string, or repository with digest or tag: (list $ image). */}}
+{{/* The reference of an image: a string, or repository with digest or tag: (list $ image). */}}
 {{- define "op.image" -}}
 {{- $root := index . 0 -}}{{- $image := index . 1 -}}
 {{- if kindIs "string" $image -}}
@@ -61,7 +61,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* The namespaces of a comma list, as a JSON list. */}}
+{{/* Namespaces separated by commas, as a JSON list. */}}
 {{- define "op.namespaces" -}}
 {{- $found := list -}}
 {{- range splitList "," (default "" .) -}}
@@ -70,7 +70,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
 {{- $found | toJson -}}
 {{- end -}}
 
-{{/* What both Deployments share below spec.template.spec: (list $ part component account). */}}
+{{/* The part of spec.template.spec that both Deployments share: (list $ part component account). */}}
 {{- define "op.pod" -}}
 {{- $root := index . 0 -}}{{- $part := index . 1 -}}
 serviceAccountName: {{ index . 3 }}
@@ -103,7 +103,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* What both containers share: (list $ part). */}}
+{{/* The part of the container that both Deployments share: (list $ part). */}}
 {{- define "op.container" -}}
 {{- $root := index . 0 -}}{{- $part := index . 1 -}}
 image: {{ include "op.image" (list $root $part.image) | quote }}
@@ -128,7 +128,7 @@ volumeMounts:
 - {name: tmp, mountPath: /tmp}
 {{- end -}}
 
-{{/* Where health is asked; null is the default, as for the ports below. */}}
+{{/* The port of health checks; null means the default, as for the ports below. */}}
 {{- define "op.health" -}}
 {{- default 8081 .healthPort -}}
 {{- end -}}
@@ -140,7 +140,7 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{/* The same ports of a Service. */}}
+{{/* The ports of the Service. */}}
 {{- define "op.doors" -}}
 - {name: health, port: {{ include "op.health" . }}, targetPort: health}
 {{- if int .metricsPort }}
@@ -148,7 +148,7 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{/* A level by its word; numbers are those of zap, where everything above 0 is debugging. */}}
+{{/* The name of a log level; numbers are levels of zap, where a number above 0 means debug. */}}
 {{- define "op.level" -}}
 {{- if has . (list "debug" "info" "warning" "error") -}}{{- . -}}
 {{- else -}}{{- int . | lt 0 | ternary "debug" "info" -}}
@@ -163,7 +163,7 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
-{{/* Secure metrics need a port of their own: (list name part). */}}
+{{/* Fails if secure metrics have no port of their own: (list name part). */}}
 {{- define "op.secured" -}}
 {{- $name := index . 0 -}}{{- $part := index . 1 -}}
 {{- if and $part.metricsSecure (not (int $part.metricsPort)) -}}
@@ -174,7 +174,7 @@ volumeMounts:
 {{- end -}}
 {{- end -}}
 
-{{/* What guarding metrics needs: asking the API server about callers. */}}
+{{/* Rules for secure metrics: the process asks the API server whether a client is authorized. */}}
 {{- define "op.reviews" -}}
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]
