@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.operator.made import accounting, controller, node_set
+from tests.unit.operator.samples import accounting, controller, node_set
 
 from slinky.api.loginset import LoginSet
 from slinky.api.names import metadata

@@ -4,7 +4,7 @@
 from base64 import b64decode
 
 import pytest
-from tests.unit.operator.made import accounting
+from tests.unit.operator.samples import accounting
 
 from slinky.api.names import metadata
 from slinky.kube.views import SECRETS, SERVICES, STATEFUL_SETS, ReplicaStatus

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.operator.made import accounting, controller
+from tests.unit.operator.samples import accounting, controller
 
 from slinky.api.names import metadata
 from slinky.kube.types import ObjectMeta

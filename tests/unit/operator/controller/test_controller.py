@@ -3,7 +3,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.operator.made import accounting, controller, node_set, seeing
+from tests.unit.operator.samples import accounting, controller, node_set, trusted_snapshot
 
 from slinky.api.names import metadata
 from slinky.kube.errors import Blocked
@@ -290,7 +290,7 @@ def test_scripts_contain_no_text_from_a_spec() -> None:
 
 STATUS: list[tuple[str, Any, ReplicaStatus | None, SlurmSnapshot, bool]] = [
     ("nothing yet", controller(), None, SlurmSnapshot(), False),
-    ("one ready", controller(), ReplicaStatus(ready_replicas=1, updated_replicas=1), seeing(), True),
+    ("one ready", controller(), ReplicaStatus(ready_replicas=1, updated_replicas=1), trusted_snapshot(), True),
     (
         "a standby is never ready",
         controller(**HA),

@@ -4,7 +4,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.operator.made import controller, pod
+from tests.unit.operator.samples import controller, pod
 
 from slinky.kube.views import ContainerStatus, Pod, PodStatus, ReplicaStatus
 from slinky.operator.build.pod_parts import DaemonHashes, Images

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.unit.operator.made import BLIND, NOW, accounting, controller, host, node_set, pod, seeing, snapshot
+from tests.unit.operator.samples import (
+    NOW,
+    UNTRUSTED,
+    accounting,
+    controller,
+    host,
+    node_set,
+    node_set_snapshot,
+    pod,
+    trusted_snapshot,
+)
 
 from slinky.api.fields.conditions import CONFIG_SYNCED, DEGRADED, PROGRESSING, READY, SLURM_REACHABLE
 from slinky.api.nodeset import NodeSetStatus
@@ -33,10 +43,10 @@ EVERY = [READY, PROGRESSING, DEGRADED, SLURM_REACHABLE, CONFIG_SYNCED]
 
 SIGHTS = {
     "no RestApi": SlurmSnapshot(),
-    "blind": BLIND,
+    "blind": UNTRUSTED,
     "down": SlurmSnapshot(connected=True, error="no answer"),
     "doubtful": SlurmSnapshot(connected=True, doubt="9 vanished at once"),
-    "seeing": seeing(host("gpu-0")),
+    "seeing": trusted_snapshot(host("gpu-0")),
 }
 STUCK = Condition("Progressing", "False", "ProgressDeadlineExceeded", "ReplicaSet x has timed out progressing.")
 WORKLOADS = {
@@ -61,7 +71,7 @@ def every_health() -> Iterator[tuple[str, ObjectHealth]]:
             yield f"Accounting {there}", accounting_status.health(database, workload, True)
     for seen, sight in SIGHTS.items():
         for pods in ([], [pod()], [pod(pod_condemned="scale-in 2026-11-16T11:00:00Z")]):
-            found = snapshot(node_set(replicas=1), pods, sight)
+            found = node_set_snapshot(node_set(replicas=1), pods, sight)
             yield f"NodeSet {seen}, {len(pods)} pods", node_status.health(found)
             yield f"NodeSet {seen}, deletions limited", node_status.health(found, ExecutionReport(limited=2))
     for signed in (True, False):
@@ -103,7 +113,7 @@ def test_a_blocked_object_reports_it_in_every_condition_but_slurm_reachable() ->
 )
 def test_a_stuck_deployment_is_reported_with_its_own_message(said: tuple[Condition, ...], degraded: bool) -> None:
     status = ReplicaStatus(replicas=1, conditions=said)
-    found = deployment_health(1, status, True, BLIND.condition()).degraded
+    found = deployment_health(1, status, True, UNTRUSTED.condition()).degraded
     assert found.value is degraded
     assert not degraded or found.message == said[-1].message
 

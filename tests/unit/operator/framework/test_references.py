@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from tests.unit.operator.made import controller
+from tests.unit.operator.samples import controller
 
 from slinky.operator.framework.references import controller_config_maps
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.operator.made import controller
+from tests.unit.operator.samples import controller
 
 from slinky.api.fields.refs import DaemonKeyRefs, KeyRef
 from slinky.api.names import metadata

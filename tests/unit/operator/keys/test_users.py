@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-from tests.unit.operator.made import accounting, controller
+from tests.unit.operator.samples import accounting, controller
 
 from slinky.api.fields.refs import KeyRef
 from slinky.kube.types import Key

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
-from tests.unit.operator.made import controller
+from tests.unit.operator.samples import controller
 
 from slinky.api.loginset import LoginSet
 from slinky.kube.errors import Blocked

@@ -2,7 +2,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.operator.made import controller, node_set
+from tests.unit.operator.samples import controller, node_set
 
 from slinky.operator.nodeset.arguments import arguments, environment, node_conf
 from slinky.slurm.conf import ConfError

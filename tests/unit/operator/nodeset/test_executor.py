@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.operator.made import host, node_set, one, pod, snapshot
+from tests.unit.operator.samples import host, node_set, node_set_snapshot, pod, worker_of
 
 from slinky.api.names import metadata
 from slinky.api.names.events import EVENTS
@@ -113,7 +113,7 @@ async def test_a_host_is_changed_only_while_its_reason_is_the_one_that_was_seen(
 async def test_a_refusal_of_slurm_ends_its_own_step_only() -> None:
     setup = Setup(workers=1)
     setup.slurm.down = True
-    worker = one(pod("gpu-0"))
+    worker = worker_of(pod("gpu-0"))
     report = await setup.do(UpdateHost("gpu-0", NodeUpdate(comment="x"), "comment"), DeleteWorker(worker, "drained"))
     assert report.refusals == ["no answer"]
     assert setup.kube.deleted == ["gpu-0"]
@@ -121,10 +121,10 @@ async def test_a_refusal_of_slurm_ends_its_own_step_only() -> None:
 
 async def test_the_deletion_limit_delays_unplanned_deletions() -> None:
     setup = Setup(workers=4)
-    unplanned = [DeleteWorker(one(pod(f"gpu-{n}")), "ended", limited=True) for n in range(4)]
+    unplanned = [DeleteWorker(worker_of(pod(f"gpu-{n}")), "ended", limited=True) for n in range(4)]
     report = await setup.do(*unplanned)
     assert (len(setup.kube.deleted), report.limited) == (2, 2)
-    planned = await setup.do(DeleteWorker(one(pod("gpu-3")), "drained"))
+    planned = await setup.do(DeleteWorker(worker_of(pod("gpu-3")), "drained"))
     assert planned.limited == 0
     await setup.clock.advance(61)
     assert (await setup.do(unplanned[2])).limited == 0
@@ -132,8 +132,8 @@ async def test_the_deletion_limit_delays_unplanned_deletions() -> None:
 
 async def test_the_condition_names_the_deletion_limit() -> None:
     setup = Setup(workers=4)
-    report = await setup.do(*(DeleteWorker(one(pod(f"gpu-{n}")), "ended", limited=True) for n in range(4)))
-    degraded = health(snapshot(node_set(), []), report).degraded
+    report = await setup.do(*(DeleteWorker(worker_of(pod(f"gpu-{n}")), "ended", limited=True) for n in range(4)))
+    degraded = health(node_set_snapshot(node_set(), []), report).degraded
     assert degraded.reason == "DeletionsLimited"
     assert (
         "2 deletions of workers wait: at most 2 unplanned deletions are allowed within 60 seconds" in degraded.message
@@ -152,7 +152,7 @@ def test_every_cause_of_a_removal_has_an_event_and_a_description(cause: RemovalC
 async def test_a_pod_that_is_gone_already_stops_nothing() -> None:
     setup = Setup(workers=2)
     setup.kube.gone = ("gpu-0",)
-    first, second = one(pod("gpu-0")), one(pod("gpu-1"))
+    first, second = worker_of(pod("gpu-0")), worker_of(pod("gpu-1"))
     report = await setup.do(
         AnnotateWorker(first, {"a": "b"}, {}), DeleteWorker(first, "drained"), DeleteWorker(second, "drained")
     )
@@ -179,14 +179,14 @@ async def test_a_host_that_is_removed_on_purpose_is_announced() -> None:
 )
 async def test_a_finished_daemon_pod_gets_an_event(phase: str, mode: str, events: list[str]) -> None:
     setup = Setup(workers=1)
-    await setup.do(DeleteWorker(one(pod("gpu-0", phase=phase)), "ended"), mode=mode)
+    await setup.do(DeleteWorker(worker_of(pod("gpu-0", phase=phase)), "ended"), mode=mode)
     assert setup.events == events
 
 
 async def test_a_failure_gets_an_event() -> None:
     setup = Setup(workers=1)
     setup.kube.stubborn = True
-    report = await setup.do(DeleteWorker(one(pod("gpu-0")), "drained"))
+    report = await setup.do(DeleteWorker(worker_of(pod("gpu-0")), "drained"))
     assert setup.events == ["FailedDelete"]
     assert len(report.errors) == 1
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from typing import Any
 
-from tests.unit.operator.made import controller, node_set
+from tests.unit.operator.samples import controller, node_set
 
 from slinky.api.names import metadata
 from slinky.operator.build.pod_parts import Images

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.operator.made import BLIND, ago, host, node, node_set, pod, seeing, snapshot
+from tests.unit.operator.samples import UNTRUSTED, ago, host, node, node_set, node_set_snapshot, pod, trusted_snapshot
 
 from slinky.api.names import metadata
 from slinky.kube.types import ObjectMeta, Owner
@@ -39,25 +39,29 @@ def settled(name: str, node_name: str) -> Any:
 
 
 def test_a_settled_set_needs_nothing() -> None:
-    slurm = seeing(settled("gpu-0", "node1"), settled("gpu-1", "node2"))
-    assert plan(snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1", node="node2")], slurm)) == []
+    slurm = trusted_snapshot(settled("gpu-0", "node1"), settled("gpu-1", "node2"))
+    assert plan(node_set_snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1", node="node2")], slurm)) == []
 
 
-@pytest.mark.parametrize("slurm", [SlurmSnapshot(), BLIND, seeing()], ids=["not connected", "not trusted", "empty"])
+@pytest.mark.parametrize(
+    "slurm", [SlurmSnapshot(), UNTRUSTED, trusted_snapshot()], ids=["not connected", "not trusted", "empty"]
+)
 def test_creation_never_waits_for_slurm(slurm: SlurmSnapshot) -> None:
-    actions = plan(snapshot(node_set(replicas=3), [], slurm))
+    actions = plan(node_set_snapshot(node_set(replicas=3), [], slurm))
     assert [action.slot.ordinal for action in kinds(actions, CreateWorker)] == [0, 1, 2]
 
 
 def test_a_record_of_an_earlier_worker_is_forgotten_before_the_new_one_comes() -> None:
     stale, busy = host("gpu-0", "DOWN+DRAIN"), host("gpu-1", "MIXED")
-    actions = plan(snapshot(node_set(replicas=2), [], seeing(stale, busy)))
+    actions = plan(node_set_snapshot(node_set(replicas=2), [], trusted_snapshot(stale, busy)))
     assert [action.stale_host for action in kinds(actions, CreateWorker)] == ["gpu-0", ""]
 
 
 def test_scaling_in_condemns_and_drains_and_does_not_delete() -> None:
     pods = [pod("gpu-0"), pod("gpu-1", node="node2")]
-    actions = plan(snapshot(node_set(replicas=1), pods, seeing(host("gpu-0", "MIXED"), host("gpu-1"))))
+    actions = plan(
+        node_set_snapshot(node_set(replicas=1), pods, trusted_snapshot(host("gpu-0", "MIXED"), host("gpu-1")))
+    )
     assert [(a.worker.meta.name, a.cause) for a in kinds(actions, CondemnWorker)] == [("gpu-1", "scale-in")]
     assert kinds(actions, DeleteWorker) == []
 
@@ -76,8 +80,8 @@ def test_scaling_in_condemns_and_drains_and_does_not_delete() -> None:
 def test_a_condemned_worker_is_drained_then_deleted(state: str, trusted: bool, steps: list[str]) -> None:
     condemned = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}")
     reason = "" if state == "MIXED" else f"{metadata.REASON_PREFIX}something else"
-    slurm = seeing(host("gpu-0", state, reason), trusted=trusted)
-    actions = plan(snapshot(node_set(replicas=0), [condemned], slurm))
+    slurm = trusted_snapshot(host("gpu-0", state, reason), trusted=trusted)
+    actions = plan(node_set_snapshot(node_set(replicas=0), [condemned], slurm))
     results = [
         "delete" if isinstance(a, DeleteWorker) else a.what
         for a in actions
@@ -88,28 +92,35 @@ def test_a_condemned_worker_is_drained_then_deleted(state: str, trusted: bool, s
 
 def test_an_empty_list_from_slurm_deletes_no_worker() -> None:
     pods = [pod(f"gpu-{n}") for n in range(5)]
-    assert kinds(plan(snapshot(node_set(replicas=5), pods, seeing())), CondemnWorker, DeleteWorker) == []
+    assert (
+        kinds(plan(node_set_snapshot(node_set(replicas=5), pods, trusted_snapshot())), CondemnWorker, DeleteWorker)
+        == []
+    )
 
 
 def test_a_worker_that_slurm_does_not_know_is_replaced_when_slurm_knows_others() -> None:
-    actions = plan(snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1")], seeing(host("gpu-0"))))
+    actions = plan(
+        node_set_snapshot(node_set(replicas=2), [pod("gpu-0"), pod("gpu-1")], trusted_snapshot(host("gpu-0")))
+    )
     assert [(a.worker.meta.name, a.cause) for a in kinds(actions, CondemnWorker)] == [("gpu-1", "unregistered")]
 
 
 def test_a_worker_whose_jobs_slurm_has_forgotten_is_left_to_a_person() -> None:
     """Those jobs are invisible, so the operator cannot know that they have ended, and does not end them."""
     pods = [pod("gpu-0"), pod("gpu-1", shown="Mixed"), pod("gpu-2", shown="Idle")]
-    state = snapshot(node_set(replicas=3), pods, seeing(host("gpu-0")))
+    state = node_set_snapshot(node_set(replicas=3), pods, trusted_snapshot(host("gpu-0")))
     assert [(a.worker.meta.name, a.cause) for a in kinds(plan(state), CondemnWorker)] == [("gpu-2", "unregistered")]
     condition = health(state).degraded
     assert (condition.value, condition.reason) == (True, "JobsForgotten")
     assert "gpu-1" in condition.message
-    assert health(snapshot(node_set(replicas=3), pods, BLIND)).degraded.value is False, "not known is not forgotten"
+    assert health(node_set_snapshot(node_set(replicas=3), pods, UNTRUSTED)).degraded.value is False, (
+        "not known is not forgotten"
+    )
 
 
 def test_a_persons_cordon_survives_our_own_passes() -> None:
-    slurm = seeing(host("gpu-0", "IDLE+DRAIN", f"{metadata.REASON_PREFIX}Pod ns/gpu-0 was cordoned"))
-    actions = plan(snapshot(node_set(replicas=1), [pod("gpu-0", pod_cordon="true")], slurm))
+    slurm = trusted_snapshot(host("gpu-0", "IDLE+DRAIN", f"{metadata.REASON_PREFIX}Pod ns/gpu-0 was cordoned"))
+    actions = plan(node_set_snapshot(node_set(replicas=1), [pod("gpu-0", pod_cordon="true")], slurm))
     assert [a.what for a in kinds(actions, UpdateHost)] == ["comment"]
 
 
@@ -118,28 +129,38 @@ def test_a_wait_needs_no_action_on_later_passes() -> None:
     condemned = pod("gpu-0", pod_condemned=f"scale-in {ago(10)}", labels={metadata.POD_PROTECT: "true"})
     comment = settled("gpu-0", "node1").comment
     busy = host("gpu-0", "MIXED+DRAIN", f"{metadata.REASON_PREFIX}Pod ns/gpu-0 is scaled in", comment=comment)
-    assert plan(snapshot(node_set(replicas=0), [condemned], seeing(busy))) == []
+    assert plan(node_set_snapshot(node_set(replicas=0), [condemned], trusted_snapshot(busy))) == []
     drained = host("gpu-0", "IDLE+DRAIN", f"{metadata.REASON_PREFIX}Node node1 was cordoned", comment=busy.comment)
-    assert plan(snapshot(node_set(replicas=1), [pod("gpu-0")], seeing(drained), [node("node1", cordoned=True)])) == []
+    assert (
+        plan(
+            node_set_snapshot(
+                node_set(replicas=1), [pod("gpu-0")], trusted_snapshot(drained), [node("node1", cordoned=True)]
+            )
+        )
+        == []
+    )
 
 
 def test_deleting_a_set_drains_its_workers_first() -> None:
     gpu_set = node_set(deleting=5)
-    actions = plan(snapshot(gpu_set, [pod("gpu-0")], seeing(host("gpu-0", "MIXED"))))
+    actions = plan(node_set_snapshot(gpu_set, [pod("gpu-0")], trusted_snapshot(host("gpu-0", "MIXED"))))
     assert [a.cause for a in kinds(actions, CondemnWorker)] == ["deletion"]
     condemned = pod("gpu-0", pod_condemned=f"deletion {ago(3)}")
     assert [
-        a.what for a in kinds(plan(snapshot(gpu_set, [condemned], seeing(host("gpu-0", "MIXED")))), UpdateHost)
+        a.what
+        for a in kinds(
+            plan(node_set_snapshot(gpu_set, [condemned], trusted_snapshot(host("gpu-0", "MIXED")))), UpdateHost
+        )
     ] == ["drain"]
-    assert kinds(plan(snapshot(gpu_set, [condemned], BLIND)), DeleteWorker) == []
+    assert kinds(plan(node_set_snapshot(gpu_set, [condemned], UNTRUSTED)), DeleteWorker) == []
 
 
 def test_the_deadline_of_a_deletion_is_an_override_that_a_person_gave() -> None:
     condemned = [pod("gpu-0", pod_condemned=f"deletion {ago(99)}")]
     late = node_set(deleting=100, drain={"deletionDeadline": "1m"})
     early = node_set(deleting=30, drain={"deletionDeadline": "1m"})
-    assert len(kinds(plan(snapshot(late, condemned, BLIND)), DeleteWorker)) == 1
-    assert kinds(plan(snapshot(early, condemned, BLIND)), DeleteWorker) == []
+    assert len(kinds(plan(node_set_snapshot(late, condemned, UNTRUSTED)), DeleteWorker)) == 1
+    assert kinds(plan(node_set_snapshot(early, condemned, UNTRUSTED)), DeleteWorker) == []
 
 
 @pytest.mark.parametrize(
@@ -150,11 +171,11 @@ def test_the_deadline_of_a_deletion_is_an_override_that_a_person_gave() -> None:
 def test_jobs_that_outstay_a_drain(policy: str, step: list[type]) -> None:
     gpu_set = node_set(replicas=0, drain={"timeout": "1m", "onTimeout": policy})
     reason = f"{metadata.REASON_PREFIX}Pod ns/gpu-0 is scaled in"
-    slurm = seeing(host("gpu-0", "MIXED+DRAIN", reason))
+    slurm = trusted_snapshot(host("gpu-0", "MIXED+DRAIN", reason))
 
     def actions_after(seconds: float) -> list[type]:
         condemned = pod("gpu-0", pod_condemned=f"scale-in {ago(seconds)}", labels={metadata.POD_PROTECT: "true"})
-        actions = plan(snapshot(gpu_set, [condemned], slurm))
+        actions = plan(node_set_snapshot(gpu_set, [condemned], slurm))
         return [
             type(a) for a in actions if isinstance(a, CancelJobs) or (isinstance(a, UpdateHost) and a.what == "down")
         ]
@@ -166,7 +187,11 @@ def test_jobs_that_outstay_a_drain(policy: str, step: list[type]) -> None:
 def test_the_deletion_limit_applies_to_unplanned_removals_only() -> None:
     drained = host("gpu-0", "IDLE+DRAIN")
     for cause, limited in (("scale-in", False), ("deletion", False), ("update", True), ("unregistered", True)):
-        actions = plan(snapshot(node_set(replicas=0), [pod("gpu-0", pod_condemned=f"{cause} x")], seeing(drained)))
+        actions = plan(
+            node_set_snapshot(
+                node_set(replicas=0), [pod("gpu-0", pod_condemned=f"{cause} x")], trusted_snapshot(drained)
+            )
+        )
         assert [a.limited for a in kinds(actions, DeleteWorker)] == [limited], cause
 
 
@@ -177,14 +202,14 @@ def test_one_worker_on_every_node_that_fits() -> None:
         node("b"),
         node("c", labels={"gpu": "yes"}, taints=(Taint("x", "NoSchedule"),)),
     ]
-    actions = plan(snapshot(gpu_set, [], BLIND, nodes))
+    actions = plan(node_set_snapshot(gpu_set, [], UNTRUSTED, nodes))
     assert [(a.slot.node, a.slot.hostname) for a in kinds(actions, CreateWorker)] == [("a.example", "a")]
 
 
 def test_the_worker_of_a_node_that_no_longer_fits_is_drained_first() -> None:
     gpu_set = node_set(scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"gpu": "yes"}}})
     running = pod("gpu-x", node="b", mode="DaemonSet", labels={metadata.POD_HOSTNAME: "b"})
-    actions = plan(snapshot(gpu_set, [running], seeing(host("b", "MIXED")), [node("b")]))
+    actions = plan(node_set_snapshot(gpu_set, [running], trusted_snapshot(host("b", "MIXED")), [node("b")]))
     assert [a.cause for a in kinds(actions, CondemnWorker)] == ["node"]
     assert kinds(actions, DeleteWorker, CreateWorker) == []
 
@@ -195,7 +220,7 @@ def test_of_two_workers_on_one_node_the_ready_one_stays() -> None:
         pod(f"gpu-{n}", node="b", mode="DaemonSet", labels={metadata.POD_HOSTNAME: "b"}, ready=r)
         for n, r in ((1, None), (2, 50))
     ]
-    actions = plan(snapshot(gpu_set, pods, seeing(host("b")), [node("b")]))
+    actions = plan(node_set_snapshot(gpu_set, pods, trusted_snapshot(host("b")), [node("b")]))
     assert [a.worker.meta.name for a in kinds(actions, CondemnWorker)] == ["gpu-1"]
 
 
@@ -215,17 +240,19 @@ def test_a_pin_is_given_up_when_nothing_could_ever_run_there(law: str, nodes: li
         replicas=2, pinToNode=True, template=template, status={"ordinalToNode": {"0": "node7", "1": "node7"}}
     )
     waiting = pod("gpu-0", node="", ready=None, phase="Pending", pod_node="node7")
-    actions = plan(snapshot(gpu_set, [waiting], BLIND, nodes))
+    actions = plan(node_set_snapshot(gpu_set, [waiting], UNTRUSTED, nodes))
     assert [action.cause for action in kinds(actions, CondemnWorker)] == ["node"] * moves
     assert [action.slot.node for action in kinds(actions, CreateWorker)] == ["" if moves else "node7"]
     running = pod("gpu-0", node="node7", pod_node="node7")
-    assert kinds(plan(snapshot(gpu_set, [running], BLIND, nodes)), CondemnWorker) == [], (
+    assert kinds(plan(node_set_snapshot(gpu_set, [running], UNTRUSTED, nodes)), CondemnWorker) == [], (
         "a running worker is not removed"
     )
 
 
 def test_a_changed_mode_drains_the_workers_of_the_old_one() -> None:
-    actions = plan(snapshot(node_set(scalingMode="DaemonSet"), [pod("gpu-0")], seeing(host("gpu-0")), []))
+    actions = plan(
+        node_set_snapshot(node_set(scalingMode="DaemonSet"), [pod("gpu-0")], trusted_snapshot(host("gpu-0")), [])
+    )
     assert [a.cause for a in kinds(actions, CondemnWorker)] == ["scaling-mode"]
 
 
@@ -237,16 +264,16 @@ def test_a_record_is_pruned_only_when_its_node_is_gone_and_it_is_ours() -> None:
     gpu_set = node_set(
         scalingMode="DaemonSet", pruneSlurmNodeRecords="NodeNotFound", template={"spec": {"nodeSelector": {"no": "no"}}}
     )
-    slurm = seeing(
+    slurm = trusted_snapshot(
         dead("a", "uid-gpu", "gone"),
         dead("node1", "uid-gpu", "node1"),
         dead("alias", "uid-gpu", "node1"),
         dead("c", "other", "gone"),
         host("d"),
     )
-    results = [(a.host, a.why) for a in kinds(plan(snapshot(gpu_set, [], slurm)), ForgetHost)]
+    results = [(a.host, a.why) for a in kinds(plan(node_set_snapshot(gpu_set, [], slurm)), ForgetHost)]
     assert results == [("a", "node gone does not exist"), ("alias", "node node1 now has the host name node1")]
-    assert kinds(plan(snapshot(gpu_set, [], slurm._replace(trusted=False))), ForgetHost) == []
+    assert kinds(plan(node_set_snapshot(gpu_set, [], slurm._replace(trusted=False))), ForgetHost) == []
 
 
 def claim(name: str, *owners: Owner) -> Child:
@@ -260,7 +287,7 @@ def test_claims_go_with_scale_in_only_if_asked_and_never_by_a_cordon() -> None:
     cordoned = [pod("gpu-0", pod_cordon="true"), pod("gpu-1", node="node2")]
 
     def dropped(replicas: int, pods: list[Any], **spec: Any) -> list[str]:
-        actions = plan(snapshot(node_set(replicas=replicas, **spec), pods, BLIND, claims=claims))
+        actions = plan(node_set_snapshot(node_set(replicas=replicas, **spec), pods, UNTRUSTED, claims=claims))
         return [action.claim.metadata.name for action in kinds(actions, DeleteClaim)]
 
     assert dropped(1, cordoned, **policy) == ["data-gpu-2"]
@@ -275,7 +302,7 @@ def test_claims_go_with_the_set_or_stay_as_the_policy_says_now() -> None:
 
     def owners(policy: str, *live: Owner) -> list[list[str]]:
         gpu_set = node_set(persistentVolumeClaimRetentionPolicy={"whenDeleted": policy}, **templates)
-        actions = plan(snapshot(gpu_set, [pod("gpu-0")], BLIND, claims=(claim("data-gpu-0", *live),)))
+        actions = plan(node_set_snapshot(gpu_set, [pod("gpu-0")], UNTRUSTED, claims=(claim("data-gpu-0", *live),)))
         return [[owner["uid"] for owner in action.owners] for action in kinds(actions, AdoptClaim)]
 
     assert owners("Retain") == owners("Delete", ours) == []
@@ -318,7 +345,7 @@ def snapshots(draw: st.DrawFn) -> Any:
         annotations=draw(st.sampled_from([{}, {}, {metadata.FORCE_DELETE: "true"}])),
         updateStrategy={"type": draw(st.sampled_from(["RollingUpdate", "OnDelete", "ScheduledUpdate"]))},
     )
-    return snapshot(gpu_set, pods, seeing(*hosts, trusted=draw(st.booleans())))
+    return node_set_snapshot(gpu_set, pods, trusted_snapshot(*hosts, trusted=draw(st.booleans())))
 
 
 @settings(max_examples=300, deadline=None)

@@ -3,7 +3,7 @@
 
 import pytest
 from prometheus_client import Gauge
-from tests.unit.operator.made import BLIND, host, one, pod, seeing
+from tests.unit.operator.samples import UNTRUSTED, host, pod, trusted_snapshot, worker_of
 
 from slinky.kube.types import Key
 from slinky.operator.metrics import (
@@ -20,11 +20,16 @@ from slinky.operator.slurm.snapshot import SlurmSnapshot
 SINCE = "scale-in 2026-11-16T11:59:00Z"
 
 CASES = [
-    ("the kubelet has yet to stop it", {"deleting": True}, seeing(host("gpu-0", "IDLE+DRAIN")), "termination"),
-    ("Slurm is unreachable", {}, BLIND, "slurm"),
-    ("drained already", {}, seeing(host("gpu-0", "IDLE+DRAIN")), "deletion-limit"),
-    ("jobs run on it", {}, seeing(host("gpu-0", "ALLOCATED+DRAIN")), "jobs"),
-    ("not drained yet", {}, seeing(host("gpu-0")), "drain"),
+    (
+        "the kubelet has yet to stop it",
+        {"deleting": True},
+        trusted_snapshot(host("gpu-0", "IDLE+DRAIN")),
+        "termination",
+    ),
+    ("Slurm is unreachable", {}, UNTRUSTED, "slurm"),
+    ("drained already", {}, trusted_snapshot(host("gpu-0", "IDLE+DRAIN")), "deletion-limit"),
+    ("jobs run on it", {}, trusted_snapshot(host("gpu-0", "ALLOCATED+DRAIN")), "jobs"),
+    ("not drained yet", {}, trusted_snapshot(host("gpu-0")), "drain"),
 ]
 
 
@@ -36,9 +41,9 @@ def values(metric: Gauge) -> dict[tuple[str, ...], float]:
 def test_what_a_condemned_worker_waits_for(
     law: str, settings: dict[str, bool], slurm: SlurmSnapshot, expected: str
 ) -> None:
-    worker = one(pod(pod_condemned=SINCE, **settings), slurm)  # type: ignore[arg-type]
+    worker = worker_of(pod(pod_condemned=SINCE, **settings), slurm)  # type: ignore[arg-type]
     assert wait_reason(worker) == expected
-    assert count_waits([worker, one(pod("gpu-1"))]) == {DrainWait("scale-in", expected): 1}
+    assert count_waits([worker, worker_of(pod("gpu-1"))]) == {DrainWait("scale-in", expected): 1}
     assert longest_wait([worker]) == 60
 
 

@@ -4,7 +4,7 @@
 from typing import Any
 
 import msgspec
-from tests.unit.operator.made import controller
+from tests.unit.operator.samples import controller
 
 from slinky.api.restapi import RestApi
 from slinky.operator.build.pod_parts import DaemonHashes, Images

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
-from tests.unit.operator.made import NOW, host, node_set, one, pod, seeing
+from tests.unit.operator.samples import NOW, host, node_set, pod, trusted_snapshot, worker_of
 
 from slinky.api.names import metadata
 from slinky.operator.nodeset.decisions.host_metadata import pod_updates
@@ -123,10 +123,10 @@ AT = NOW.timestamp() + 60
 
 
 def test_the_pod_says_when_its_work_ends_and_is_written_only_when_that_changes() -> None:
-    busy = seeing(host("gpu-0", "MIXED"))._replace(deadlines={"gpu-0": AT})
+    busy = trusted_snapshot(host("gpu-0", "MIXED"))._replace(deadlines={"gpu-0": AT})
 
     def said(sight: object, **annotations: str) -> dict[str, str | None]:
-        worker = one(pod(labels={metadata.POD_PROTECT: "true"}, **annotations), sight)  # type: ignore[arg-type]
+        worker = worker_of(pod(labels={metadata.POD_PROTECT: "true"}, **annotations), sight)  # type: ignore[arg-type]
         return {key: value for update in pod_updates(node_set(), worker) for key, value in update.annotations.items()}
 
     text = "2026-11-16T12:01:00Z"
@@ -134,9 +134,9 @@ def test_the_pod_says_when_its_work_ends_and_is_written_only_when_that_changes()
     assert said(busy, pod_deadline=text) == {}
     assert said(busy._replace(deadlines={"gpu-0": math.inf})) == {metadata.POD_DEADLINE: NO_DEADLINE}
     assert said(busy._replace(deadlines={}), pod_deadline=text) == {}, "not known: what stands there stays"
-    assert said(seeing(host("gpu-0")), pod_deadline=text) == {metadata.POD_DEADLINE: None}
+    assert said(trusted_snapshot(host("gpu-0")), pod_deadline=text) == {metadata.POD_DEADLINE: None}
 
 
 def test_jobs_with_an_unknown_end_are_not_assumed_to_end_soon() -> None:
-    busy = seeing(host("gpu-0", "MIXED"), host("gpu-1", "MIXED"))._replace(deadlines={"gpu-0": AT})
-    assert removal_order([one(pod(name), busy) for name in ("gpu-1", "gpu-0")])[0].meta.name == "gpu-0"
+    busy = trusted_snapshot(host("gpu-0", "MIXED"), host("gpu-1", "MIXED"))._replace(deadlines={"gpu-0": AT})
+    assert removal_order([worker_of(pod(name), busy) for name in ("gpu-1", "gpu-0")])[0].meta.name == "gpu-0"

@@ -2,7 +2,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.operator.made import BLIND, host, node, one, pod, seeing
+from tests.unit.operator.samples import UNTRUSTED, host, node, pod, trusted_snapshot, worker_of
 
 from slinky.api.names import metadata
 from slinky.kube.types import Condition
@@ -13,36 +13,46 @@ from slinky.operator.slurm.snapshot import SlurmSnapshot
 OURS = f"{metadata.REASON_PREFIX}Pod ns/gpu-0 was cordoned"
 
 PERMITTED: list[tuple[str, dict[str, Any], SlurmSnapshot, bool]] = [
-    ("drained and idle", {}, seeing(host(state="IDLE+DRAIN")), True),
-    ("drained and down", {}, seeing(host(state="DOWN+DRAIN")), True),
-    ("drained by an administrator", {}, seeing(host(state="IDLE+DRAIN", reason="disk")), True),
-    ("draining with a job", {}, seeing(host(state="MIXED+DRAIN")), False),
-    ("drain with a job just leaving", {}, seeing(host(state="IDLE+DRAIN+COMPLETING")), False),
-    ("drain just being lifted", {}, seeing(host(state="IDLE+DRAIN+UNDRAIN")), False),
-    ("idle and not drained", {}, seeing(host(state="IDLE")), False),
-    ("down and not drained", {}, seeing(host(state="DOWN")), False),
-    ("a state we do not know", {}, seeing(host(state="QUANTUM+DRAIN")), False),
-    ("drained in a stale snapshot", {}, seeing(host(state="IDLE+DRAIN"), trusted=False), False),
-    ("nothing known", {}, BLIND, False),
+    ("drained and idle", {}, trusted_snapshot(host(state="IDLE+DRAIN")), True),
+    ("drained and down", {}, trusted_snapshot(host(state="DOWN+DRAIN")), True),
+    ("drained by an administrator", {}, trusted_snapshot(host(state="IDLE+DRAIN", reason="disk")), True),
+    ("draining with a job", {}, trusted_snapshot(host(state="MIXED+DRAIN")), False),
+    ("drain with a job just leaving", {}, trusted_snapshot(host(state="IDLE+DRAIN+COMPLETING")), False),
+    ("drain just being lifted", {}, trusted_snapshot(host(state="IDLE+DRAIN+UNDRAIN")), False),
+    ("idle and not drained", {}, trusted_snapshot(host(state="IDLE")), False),
+    ("down and not drained", {}, trusted_snapshot(host(state="DOWN")), False),
+    ("a state we do not know", {}, trusted_snapshot(host(state="QUANTUM+DRAIN")), False),
+    ("drained in a stale snapshot", {}, trusted_snapshot(host(state="IDLE+DRAIN"), trusted=False), False),
+    ("nothing known", {}, UNTRUSTED, False),
     ("no connection at all", {}, SlurmSnapshot(), False),
-    ("nothing known, not ready", {"ready": None}, BLIND, False),
-    ("absent and silent", {"ready": None}, seeing(host("other")), True),
-    ("absent, but slurmd is well and young", {"ready": 5}, seeing(host("other")), False),
-    ("absent for long although slurmd is well", {"ready": 600}, seeing(host("other")), True),
+    ("nothing known, not ready", {"ready": None}, UNTRUSTED, False),
+    ("absent and silent", {"ready": None}, trusted_snapshot(host("other")), True),
+    ("absent, but slurmd is well and young", {"ready": 5}, trusted_snapshot(host("other")), False),
+    ("absent for long although slurmd is well", {"ready": 600}, trusted_snapshot(host("other")), True),
     (
         "absent, but Slurm was not reachable before",
         {"ready": 600},
-        seeing(host("other"))._replace(reachable_seconds=5),
+        trusted_snapshot(host("other"))._replace(reachable_seconds=5),
         False,
     ),
-    ("absent, but only just", {"ready": 600}, seeing(host("other"))._replace(removed_seconds={"gpu-0": 5}), False),
-    ("absent, with a job when Slurm last knew it", {"shown": "Mixed"}, seeing(host("other")), False),
-    ("and its slurmd is silent", {"shown": "Idle Completing", "ready": None}, seeing(host("other")), False),
-    ("and it was given up", {"shown": "Allocated", "pod_condemned": "unregistered x"}, seeing(host("other")), False),
-    ("absent, idle when Slurm last knew it", {"shown": "Idle"}, seeing(host("other")), True),
-    ("never placed", {"node": "", "ready": None}, BLIND, True),
-    ("its containers have ended", {"phase": "Failed", "ready": None}, BLIND, True),
-    ("forced by a user", {metadata.FORCE_DELETE: "true"}, BLIND, True),
+    (
+        "absent, but only just",
+        {"ready": 600},
+        trusted_snapshot(host("other"))._replace(removed_seconds={"gpu-0": 5}),
+        False,
+    ),
+    ("absent, with a job when Slurm last knew it", {"shown": "Mixed"}, trusted_snapshot(host("other")), False),
+    ("and its slurmd is silent", {"shown": "Idle Completing", "ready": None}, trusted_snapshot(host("other")), False),
+    (
+        "and it was given up",
+        {"shown": "Allocated", "pod_condemned": "unregistered x"},
+        trusted_snapshot(host("other")),
+        False,
+    ),
+    ("absent, idle when Slurm last knew it", {"shown": "Idle"}, trusted_snapshot(host("other")), True),
+    ("never placed", {"node": "", "ready": None}, UNTRUSTED, True),
+    ("its containers have ended", {"phase": "Failed", "ready": None}, UNTRUSTED, True),
+    ("forced by a user", {metadata.FORCE_DELETE: "true"}, UNTRUSTED, True),
 ]
 
 
@@ -50,7 +60,7 @@ PERMITTED: list[tuple[str, dict[str, Any], SlurmSnapshot, bool]] = [
 def test_a_worker_is_deleted_only_on_a_fresh_positive_fact(
     law: str, settings: dict[str, Any], slurm: SlurmSnapshot, may: bool
 ) -> None:
-    assert bool(drains.deletion_permission(one(pod(**settings), slurm))) is may
+    assert bool(drains.deletion_permission(worker_of(pod(**settings), slurm))) is may
 
 
 CHANGES: list[tuple[str, dict[str, Any], bool, str, str, str]] = [
@@ -79,7 +89,7 @@ CHANGES: list[tuple[str, dict[str, Any], bool, str, str, str]] = [
 def test_drains_have_owners(
     law: str, settings: dict[str, Any], cordoned: bool, state: str, reason: str, change: str
 ) -> None:
-    worker = one(pod(**settings), seeing(host(state=state, reason=reason)), on=node(cordoned=cordoned))
+    worker = worker_of(pod(**settings), trusted_snapshot(host(state=state, reason=reason)), on=node(cordoned=cordoned))
     actions = list(drains.drain_actions(worker, drains.drain_reason(worker)))
     assert [action.what for action in actions] == ([change] if change else [])
     if change == "drain":
@@ -87,7 +97,7 @@ def test_drains_have_owners(
 
 
 def test_an_unknown_host_is_not_changed() -> None:
-    worker = one(pod(pod_cordon="true"), BLIND)
+    worker = worker_of(pod(pod_cordon="true"), UNTRUSTED)
     assert list(drains.drain_actions(worker, drains.drain_reason(worker))) == []
 
 
@@ -106,7 +116,7 @@ REASONS = [
 @pytest.mark.parametrize(("law", "annotations", "conditions", "text"), REASONS, ids=[case[0] for case in REASONS])
 def test_the_reason_says_why_the_node_was_cordoned(law: str, annotations: Any, conditions: Any, text: str) -> None:
     on = node(cordoned=True, annotations=annotations, conditions=conditions)
-    assert drains.drain_reason(one(pod(), BLIND, on=on), ("GpuBad",)) == text
+    assert drains.drain_reason(worker_of(pod(), UNTRUSTED, on=on), ("GpuBad",)) == text
 
 
 def test_a_reason_is_one_short_printable_line() -> None:

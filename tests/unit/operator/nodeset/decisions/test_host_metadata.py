@@ -3,7 +3,17 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.operator.made import BLIND, NOW, host, node, node_set, one, pod, seeing, snapshot
+from tests.unit.operator.samples import (
+    NOW,
+    UNTRUSTED,
+    host,
+    node,
+    node_set,
+    node_set_snapshot,
+    pod,
+    trusted_snapshot,
+    worker_of,
+)
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
@@ -24,9 +34,10 @@ OURS = HostComment("ns", "gpu-0", "node1", "gpu", "uid-gpu").text()
 
 def changes(state: str = "IDLE", annotations: dict[str, str] | None = None, **more: Any) -> list[NodeUpdate]:
     known: dict[str, Any] = {"comment": OURS, **more}
-    slurm = seeing(host("gpu-0", state, **known))
+    slurm = trusted_snapshot(host("gpu-0", state, **known))
     return [
-        update.change for update in host_updates(node_set(), one(pod(), slurm, on=node(annotations=annotations or {})))
+        update.change
+        for update in host_updates(node_set(), worker_of(pod(), slurm, on=node(annotations=annotations or {})))
     ]
 
 
@@ -59,20 +70,20 @@ def test_our_features_follow_the_node_and_others_stay() -> None:
 
 
 def test_the_host_of_a_worker_that_is_not_ready_or_not_known_is_not_changed() -> None:
-    assert list(host_updates(node_set(), one(pod(ready=None), seeing(host("gpu-0"))))) == []
-    assert list(host_updates(node_set(), one(pod(), BLIND))) == []
+    assert list(host_updates(node_set(), worker_of(pod(ready=None), trusted_snapshot(host("gpu-0"))))) == []
+    assert list(host_updates(node_set(), worker_of(pod(), UNTRUSTED))) == []
 
 
 def test_busy_workers_are_protected_and_an_unknown_one_stays_as_it_is() -> None:
-    busy = pod_update(node_set(), one(pod(), seeing(host("gpu-0", "MIXED"))))
+    busy = pod_update(node_set(), worker_of(pod(), trusted_snapshot(host("gpu-0", "MIXED"))))
     assert busy is not None
     assert busy.labels == {metadata.POD_PROTECT: "true"}
     protected = pod(labels={metadata.POD_PROTECT: "true"})
-    idle = pod_update(node_set(), one(protected, seeing(host("gpu-0", "IDLE"))))
+    idle = pod_update(node_set(), worker_of(protected, trusted_snapshot(host("gpu-0", "IDLE"))))
     assert idle is not None
     assert idle.labels == {metadata.POD_PROTECT: None}
-    assert pod_update(node_set(), one(protected, BLIND)) is None
-    off = pod_update(node_set(workloadDisruptionProtection=False), one(protected, BLIND))
+    assert pod_update(node_set(), worker_of(protected, UNTRUSTED)) is None
+    off = pod_update(node_set(workloadDisruptionProtection=False), worker_of(protected, UNTRUSTED))
     assert off is not None
     assert off.labels == {metadata.POD_PROTECT: None}
 
@@ -89,17 +100,17 @@ def test_busy_workers_are_protected_and_an_unknown_one_stays_as_it_is() -> None:
     ],
 )
 def test_an_idle_worker_is_protected_on_request_until_it_is_drained(law: str, state: str, guarded: bool) -> None:
-    gpu_set, slurm = node_set(drain={"protectIdle": True}), seeing(host("gpu-0", state))
-    update = pod_update(gpu_set, one(pod(), slurm))
+    gpu_set, slurm = node_set(drain={"protectIdle": True}), trusted_snapshot(host("gpu-0", state))
+    update = pod_update(gpu_set, worker_of(pod(), slurm))
     assert (update is not None and update.labels == {metadata.POD_PROTECT: "true"}) is guarded
-    protected = pod_update(gpu_set, one(pod(labels={metadata.POD_PROTECT: "true"}), slurm))
+    protected = pod_update(gpu_set, worker_of(pod(labels={metadata.POD_PROTECT: "true"}), slurm))
     assert (protected is not None and protected.labels == {metadata.POD_PROTECT: None}) is not guarded
     off = node_set(drain={"protectIdle": True}, workloadDisruptionProtection=False)
-    assert pod_update(off, one(pod(), slurm)) is None
+    assert pod_update(off, worker_of(pod(), slurm)) is None
 
 
 def test_the_state_of_the_host_is_shown_on_the_pod() -> None:
-    worker = one(pod(), seeing(host("gpu-0", "MIXED+DRAIN+NOT_RESPONDING", "fan")))
+    worker = worker_of(pod(), trusted_snapshot(host("gpu-0", "MIXED+DRAIN+NOT_RESPONDING", "fan")))
     conditions = pod_conditions(worker, NOW)
     assert conditions is not None
     assert [(item["type"], item["message"]) for item in conditions] == [
@@ -107,7 +118,7 @@ def test_the_state_of_the_host_is_shown_on_the_pod() -> None:
         ("SlurmNodeStateMixed", "fan"),
         ("SlurmNodeStateNotResponding", "fan"),
     ]
-    assert pod_conditions(one(pod(), BLIND), NOW) is None
+    assert pod_conditions(worker_of(pod(), UNTRUSTED), NOW) is None
 
 
 EVERY = {
@@ -137,7 +148,7 @@ def test_every_state_comes_and_goes_and_is_written_once(words: str, shown: str) 
         worker_pod = replace(
             worker_pod, status=replace(worker_pod.status, conditions=(*worker_pod.status.conditions, *live))
         )
-        conditions = pod_conditions(one(worker_pod, seeing(host("gpu-0", state, "why"))), NOW)
+        conditions = pod_conditions(worker_of(worker_pod, trusted_snapshot(host("gpu-0", state, "why"))), NOW)
         return None if conditions is None else {item["type"].removeprefix("SlurmNodeState") for item in conditions}
 
     base = words.partition("+")[0].capitalize()
@@ -149,9 +160,9 @@ def test_every_state_comes_and_goes_and_is_written_once(words: str, shown: str) 
 
 
 def test_the_numbers_of_the_status() -> None:
-    slurm = seeing(host("gpu-0", "MIXED"), host("gpu-1", "IDLE+DRAIN"), host("other", "IDLE"))
+    slurm = trusted_snapshot(host("gpu-0", "MIXED"), host("gpu-1", "IDLE+DRAIN"), host("other", "IDLE"))
     pods = [pod("gpu-0"), pod("gpu-1", revision="rev1", ready=None)]
-    numbers = counts(snapshot(node_set(replicas=3), pods, slurm))
+    numbers = counts(node_set_snapshot(node_set(replicas=3), pods, slurm))
     assert (numbers["desired"], numbers["replicas"], numbers["updated_replicas"], numbers["ready_replicas"]) == (
         3,
         2,
@@ -168,13 +179,18 @@ def test_the_numbers_of_the_status() -> None:
 
 
 def test_ready_means_that_all_are_available() -> None:
-    assert health(snapshot(node_set(replicas=1), [pod()], seeing(host("gpu-0")))).ready.value is True
-    assert health(snapshot(node_set(replicas=2), [pod()], seeing(host("gpu-0")))).ready.value is False
-    waiting = health(snapshot(node_set(replicas=0), [pod(pod_condemned="scale-in x")], BLIND))
+    assert health(node_set_snapshot(node_set(replicas=1), [pod()], trusted_snapshot(host("gpu-0")))).ready.value is True
+    assert (
+        health(node_set_snapshot(node_set(replicas=2), [pod()], trusted_snapshot(host("gpu-0")))).ready.value is False
+    )
+    waiting = health(node_set_snapshot(node_set(replicas=0), [pod(pod_condemned="scale-in x")], UNTRUSTED))
     assert (waiting.progressing.value, waiting.progressing.reason) == (True, "WaitingForSlurm")
-    assert health(snapshot(node_set(), [], BLIND), ExecutionReport(limited=3)).degraded.reason == "DeletionsLimited"
+    assert (
+        health(node_set_snapshot(node_set(), [], UNTRUSTED), ExecutionReport(limited=3)).degraded.reason
+        == "DeletionsLimited"
+    )
     again = [pod("gpu-0", pod_condemned="scale-in x"), pod("gpu-1", ready=None)]
-    assert health(snapshot(node_set(replicas=1), again, seeing())).ready.value is False, (
+    assert health(node_set_snapshot(node_set(replicas=1), again, trusted_snapshot())).ready.value is False, (
         "a worker that is scaled in accepts no new jobs"
     )
 
@@ -184,7 +200,7 @@ def test_an_ordinal_is_pinned_where_it_first_ran() -> None:
 
     def pinned(*nodes: str, **spec: Any) -> dict[str, str]:
         gpu_set = node_set(replicas=2, status={"ordinalToNode": {"0": "first", "5": "old"}}, **spec)
-        return pins(snapshot(gpu_set, pods, nodes=[node(name) for name in nodes]))
+        return pins(node_set_snapshot(gpu_set, pods, nodes=[node(name) for name in nodes]))
 
     assert pinned("first", "second", "third", "old", pinToNode=True) == {"0": "first", "1": "third"}
     assert pinned("second", "third", pinToNode=True) == {"0": "second", "1": "third"}, "the first has left Kubernetes"
@@ -195,7 +211,7 @@ def test_a_worker_on_its_nodes_network_gets_its_name_when_the_node_is_known() ->
     gpu_set = node_set(template={"spec": {"hostNetwork": True}})
 
     def named(where: str) -> str | None:
-        worker_pod = pod_update(gpu_set, one(pod(node=where), BLIND, gpu_set))
+        worker_pod = pod_update(gpu_set, worker_of(pod(node=where), UNTRUSTED, gpu_set))
         return worker_pod.labels.get(metadata.POD_HOSTNAME) if worker_pod else None
 
     assert named("") is None

@@ -2,7 +2,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.operator.made import node, node_set
+from tests.unit.operator.samples import node, node_set
 
 from slinky.api.names import metadata
 from slinky.kube.views import Node, Taint

@@ -2,7 +2,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.operator.made import NOW, host, node_set, one, pod, seeing, snapshot
+from tests.unit.operator.samples import NOW, host, node_set, node_set_snapshot, pod, trusted_snapshot, worker_of
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
@@ -24,11 +24,11 @@ def scheduled(created: str = "", **more: Any) -> NodeSet:
 
 
 def slurm_with(*reservation: Reservation) -> SlurmSnapshot:
-    return seeing(host("gpu-0"))._replace(reservations={action.name: action for action in reservation})
+    return trusted_snapshot(host("gpu-0"))._replace(reservations={action.name: action for action in reservation})
 
 
 def next_step(gpu_set: NodeSet, slurm: SlurmSnapshot) -> Reserve | EndReservation | None:
-    return next_action(gpu_set, (one(pod(), slurm),), slurm, NOW)
+    return next_action(gpu_set, (worker_of(pod(), slurm),), slurm, NOW)
 
 
 def test_a_scheduled_update_reserves_its_hosts() -> None:
@@ -97,21 +97,25 @@ def test_without_knowledge_nothing_is_done() -> None:
 
 
 def test_a_healthy_worker_is_replaced_only_inside_the_window() -> None:
-    outside = snapshot(scheduled(START), [pod(revision="rev1")], slurm_with(Reservation(NAME, node_list="gpu-0")))
+    outside = node_set_snapshot(
+        scheduled(START), [pod(revision="rev1")], slurm_with(Reservation(NAME, node_list="gpu-0"))
+    )
     assert not [a for a in plan(outside) if isinstance(a, CondemnWorker)]
-    inside = seeing(host("gpu-0", "IDLE+MAINTENANCE", reservation=NAME))
+    inside = trusted_snapshot(host("gpu-0", "IDLE+MAINTENANCE", reservation=NAME))
     assert [
         a.cause
-        for a in plan(snapshot(scheduled(START), [pod(revision="rev1")], inside))
+        for a in plan(node_set_snapshot(scheduled(START), [pod(revision="rev1")], inside))
         if isinstance(a, CondemnWorker)
     ] == ["update"]
 
 
 def test_the_condition_remembers_the_start_time() -> None:
-    created = health(snapshot(scheduled(), [pod()], slurm_with()), ExecutionReport(reservation_start=START)).reserved
+    created = health(
+        node_set_snapshot(scheduled(), [pod()], slurm_with()), ExecutionReport(reservation_start=START)
+    ).reserved
     assert created is not None
     assert (created.value, created.message) == (True, START)
-    assert health(snapshot(node_set(), [pod()], slurm_with())).reserved is None
+    assert health(node_set_snapshot(node_set(), [pod()], slurm_with())).reserved is None
 
 
 @pytest.mark.parametrize(
@@ -128,12 +132,12 @@ def test_slurm_forgets_no_host_that_is_reserved_so_it_leaves_first(
     hosts: str, flags: tuple[str, ...], steps: type | None
 ) -> None:
     stale = [host(name, "DOWN+DRAIN", reservation=NAME) for name in ("gpu-0", "gpu-1")]
-    slurm = seeing(*stale, host("gpu-2"), host("gpu-3"))
+    slurm = trusted_snapshot(*stale, host("gpu-2"), host("gpu-3"))
     slurm = slurm._replace(reservations={NAME: Reservation(NAME, node_list=hosts, flags=flags)})
     pods = [pod("gpu-2"), pod("gpu-3", node="node2", ready=None)]
     created = [
         action
-        for action in plan(snapshot(scheduled(START, replicas=4), pods, slurm))
+        for action in plan(node_set_snapshot(scheduled(START, replicas=4), pods, slurm))
         if isinstance(action, CreateWorker)
     ]
     assert [action.stale_host for action in created] == ["gpu-0", "gpu-1"]

@@ -2,7 +2,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.operator.made import BLIND, REVISION, host, node_set, one, pod, seeing
+from tests.unit.operator.samples import REVISION, UNTRUSTED, host, node_set, pod, trusted_snapshot, worker_of
 
 from slinky.operator.nodeset.decisions.rollout import is_halted, replacement_budget, workers_to_replace
 from slinky.operator.nodeset.workers import Worker
@@ -13,11 +13,11 @@ def rolling(replicas: int = 4, **strategy: Any) -> Any:
 
 
 def old(name: str, **more: Any) -> Worker:
-    return one(pod(name, revision="rev1", **more))
+    return worker_of(pod(name, revision="rev1", **more))
 
 
 def new(name: str, **more: Any) -> Worker:
-    return one(pod(name, **more))
+    return worker_of(pod(name, **more))
 
 
 CASES: list[tuple[str, Any, list[Worker], list[str]]] = [
@@ -87,6 +87,6 @@ def test_a_scheduled_update_waits_for_its_reservation() -> None:
     reserved = host("gpu-0", "IDLE+MAINTENANCE", reservation="SlurmOperatorMaint-gpu")
     other = host("gpu-0", "IDLE+MAINTENANCE", reservation="theirs")
     worker_pod = pod("gpu-0", revision="rev1")
-    assert len(workers_to_replace(gpu_set, [one(worker_pod, seeing(reserved))], REVISION)) == 1
-    assert workers_to_replace(gpu_set, [one(worker_pod, seeing(other))], REVISION) == []
-    assert workers_to_replace(gpu_set, [one(worker_pod, BLIND)], REVISION) == []
+    assert len(workers_to_replace(gpu_set, [worker_of(worker_pod, trusted_snapshot(reserved))], REVISION)) == 1
+    assert workers_to_replace(gpu_set, [worker_of(worker_pod, trusted_snapshot(other))], REVISION) == []
+    assert workers_to_replace(gpu_set, [worker_of(worker_pod, UNTRUSTED)], REVISION) == []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
-from tests.unit.operator.made import REVISION, host, node_set, one, pod, seeing
+from tests.unit.operator.samples import REVISION, host, node_set, pod, trusted_snapshot, worker_of
 
 from slinky.api.names import metadata
 from slinky.operator.nodeset.decisions.ordering import removal_order
@@ -9,7 +9,7 @@ from slinky.operator.nodeset.workers import Worker
 
 
 def workers(*names: str) -> list[Worker]:
-    return [one(pod(name)) for name in names]
+    return [worker_of(pod(name)) for name in names]
 
 
 VACANT: list[tuple[str, list[str], int, list[int | None]]] = [
@@ -26,13 +26,13 @@ def test_the_lowest_free_ordinals_are_filled(law: str, names: list[str], want: i
 
 
 def test_a_slot_is_not_filled_beside_a_worker_that_is_still_leaving() -> None:
-    leaving = [one(pod("gpu-0", deleting=True)), one(pod("gpu-1", pod_condemned="update x"))]
+    leaving = [worker_of(pod("gpu-0", deleting=True)), worker_of(pod("gpu-1", pod_condemned="update x"))]
     assert vacant_slots(leaving, 2, {}) == []
 
 
 def test_one_that_was_scaled_away_does_not_keep_a_set_from_growing_again() -> None:
     """Its job may take days, and until then it takes no other; its own name is free when it is gone."""
-    busy = [one(pod("gpu-0", pod_condemned="scale-in x"))]
+    busy = [worker_of(pod("gpu-0", pod_condemned="scale-in x"))]
     assert vacant_slots(busy, 0, {}) == []
     assert [slot.ordinal for slot in vacant_slots(busy, 1, {})] == [1]
     assert [slot.ordinal for slot in vacant_slots([*busy, *workers("gpu-1")], 2, {})] == [2]
@@ -57,36 +57,38 @@ ORDER = [
 
 @pytest.mark.parametrize(("law", "first", "second"), ORDER, ids=[case[0] for case in ORDER])
 def test_the_worker_whose_removal_disturbs_least_is_removed_first(law: str, first: object, second: object) -> None:
-    gpu_set = [one(second), one(first)]  # type: ignore[arg-type]
+    gpu_set = [worker_of(second), worker_of(first)]  # type: ignore[arg-type]
     assert removal_order(gpu_set)[0].pod == first
 
 
 def test_an_idle_worker_goes_before_a_busy_one_and_before_one_that_is_not_known() -> None:
-    slurm = seeing(host("gpu-0", "MIXED"), host("gpu-1", "IDLE"))
-    ordered = removal_order([one(pod(name), slurm) for name in ("gpu-0", "gpu-1", "gpu-2")])
+    slurm = trusted_snapshot(host("gpu-0", "MIXED"), host("gpu-1", "IDLE"))
+    ordered = removal_order([worker_of(pod(name), slurm) for name in ("gpu-0", "gpu-1", "gpu-2")])
     assert ordered[0].meta.name == "gpu-1"
 
 
 def test_a_new_worker_that_has_a_job_before_it_is_called_ready_stays() -> None:
-    slurm = seeing(host("gpu-0", "IDLE"), host("gpu-1", "IDLE"), host("gpu-2", "MIXED"))
-    ordered = removal_order([one(pod("gpu-0"), slurm), one(pod("gpu-1"), slurm), one(pod("gpu-2", ready=None), slurm)])
+    slurm = trusted_snapshot(host("gpu-0", "IDLE"), host("gpu-1", "IDLE"), host("gpu-2", "MIXED"))
+    ordered = removal_order(
+        [worker_of(pod("gpu-0"), slurm), worker_of(pod("gpu-1"), slurm), worker_of(pod("gpu-2", ready=None), slurm)]
+    )
     assert [worker.meta.name for worker in ordered] == ["gpu-1", "gpu-0", "gpu-2"]
 
 
 def test_what_was_condemned_stays_condemned() -> None:
-    chosen = one(pod("gpu-0", pod_condemned="scale-in x"))
-    cheaper = one(pod("gpu-1", ready=None))
+    chosen = worker_of(pod("gpu-0", pod_condemned="scale-in x"))
+    cheaper = worker_of(pod("gpu-1", ready=None))
     assert surplus_workers([chosen, cheaper], 1) == []
 
 
 def test_one_that_is_being_replaced_is_the_first_to_be_too_many() -> None:
-    replaced, idle = one(pod("gpu-0", pod_condemned="update x")), one(pod("gpu-1", ready=None))
+    replaced, idle = worker_of(pod("gpu-0", pod_condemned="update x")), worker_of(pod("gpu-1", ready=None))
     assert surplus_workers([idle, replaced], 1) == [replaced]
 
 
 def test_an_update_may_surge_only_while_something_is_old() -> None:
     gpu_set = node_set(replicas=4, updateStrategy={"rollingUpdate": {"maxSurge": "50%"}})
-    new, old = one(pod("gpu-0")), one(pod("gpu-1", revision="rev1"))
+    new, old = worker_of(pod("gpu-0")), worker_of(pod("gpu-1", revision="rev1"))
     assert target_replicas(gpu_set, [new], REVISION) == 4
     assert target_replicas(gpu_set, [new, old], REVISION) == 6
 
@@ -94,7 +96,7 @@ def test_an_update_may_surge_only_while_something_is_old() -> None:
 def test_a_canary_does_not_surge_for_those_it_leaves_alone_and_a_pause_ends_the_surge() -> None:
     def surging(**rolling: object) -> int:
         gpu_set = node_set(replicas=4, updateStrategy={"rollingUpdate": {"maxSurge": 1, **rolling}})
-        return target_replicas(gpu_set, [one(pod("gpu-0", revision="rev1")), one(pod("gpu-3"))], REVISION)
+        return target_replicas(gpu_set, [worker_of(pod("gpu-0", revision="rev1")), worker_of(pod("gpu-3"))], REVISION)
 
     assert surging() == 5
     assert surging(partition=1) == 4
@@ -104,7 +106,7 @@ def test_a_canary_does_not_surge_for_those_it_leaves_alone_and_a_pause_ends_the_
 def test_a_halted_update_keeps_the_worker_that_shows_why() -> None:
     rolling = {"maxSurge": 1, "maxFailures": 1, "progressDeadlineSeconds": 60}
     gpu_set = node_set(replicas=1, updateStrategy={"rollingUpdate": rolling})
-    ordered = [one(pod("gpu-0", revision="rev1")), one(pod("gpu-1", ready=None, age=61))]
+    ordered = [worker_of(pod("gpu-0", revision="rev1")), worker_of(pod("gpu-1", ready=None, age=61))]
     assert target_replicas(gpu_set, ordered, REVISION) == 2
 
 
@@ -113,6 +115,6 @@ def test_a_pinned_ordinal_returns_to_its_node() -> None:
 
 
 def test_a_cost_that_is_no_number_is_zero() -> None:
-    odd, cheap = one(pod("a", pod_deletion_cost="?")), one(pod("b", pod_deletion_cost="-1"))
+    odd, cheap = worker_of(pod("a", pod_deletion_cost="?")), worker_of(pod("b", pod_deletion_cost="-1"))
     assert removal_order([odd, cheap])[0] is cheap
     assert metadata.POD_DELETION_COST in odd.meta.annotations

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.operator.made import node_set
+from tests.unit.operator.samples import node_set
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSetSpec

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects for tests of the operator, each with only what a test says about it."""
+"""Sample objects for tests of the operator; a test sets only the fields that it is about."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -70,7 +70,7 @@ def pod(
     """A worker's pod; `shown` is the state of Slurm that it shows."""
     healthy = () if ready is None else (Condition("Ready", "True", last_transition_time=ago(ready)),)
     conditions = (*healthy, *(Condition(f"SlurmNodeState{word}", "True") for word in shown.split()))
-    marks = {getattr(metadata, key.upper(), key): value for key, value in annotations.items()}
+    own_annotations = {getattr(metadata, key.upper(), key): value for key, value in annotations.items()}
     own = {metadata.REVISION: revision, metadata.SCALING_MODE: mode, metadata.POD_HOSTNAME: name}
     return Pod(
         metadata=ObjectMeta(
@@ -78,7 +78,7 @@ def pod(
             namespace="ns",
             uid=f"uid-{name}",
             labels={**own, **(labels or {})},
-            annotations=marks,
+            annotations=own_annotations,
             creation_timestamp=ago(age),
             deletion_timestamp=ago(1) if deleting else None,
         ),
@@ -100,20 +100,24 @@ def host(name: str = "gpu-0", state: str = "IDLE", reason: str = "", **more: Any
     return Host(name=name, words=(*words, "DYNAMIC_NORM"), reason=reason, **more)
 
 
-def seeing(*hosts: Host, trusted: bool = True) -> SlurmSnapshot:
-    return SlurmSnapshot(connected=True, trusted=trusted, hosts={found.name: found for found in hosts})
+def trusted_snapshot(*hosts: Host, trusted: bool = True) -> SlurmSnapshot:
+    return SlurmSnapshot(connected=True, trusted=trusted, hosts={item.name: item for item in hosts})
 
 
-BLIND = SlurmSnapshot(connected=True, trusted=False)
+UNTRUSTED = SlurmSnapshot(connected=True, trusted=False)
 
 
-def one(made: Pod, sight: SlurmSnapshot = BLIND, of: NodeSet | None = None, on: Node | None = None) -> Worker:
-    return build_worker(of or node_set(), made, on or node(made.spec.node_name), sight, NOW)
+def worker_of(
+    pod: Pod, slurm: SlurmSnapshot = UNTRUSTED, owner: NodeSet | None = None, on: Node | None = None
+) -> Worker:
+    """The worker of a pod, as the operator sees it."""
+    return build_worker(owner or node_set(), pod, on or node(pod.spec.node_name), slurm, NOW)
 
 
-def snapshot(
-    of: NodeSet, pods: list[Pod], sight: SlurmSnapshot = BLIND, nodes: list[Node] | None = None, **more: Any
+def node_set_snapshot(
+    owner: NodeSet, pods: list[Pod], slurm: SlurmSnapshot = UNTRUSTED, nodes: list[Node] | None = None, **more: Any
 ) -> NodeSetSnapshot:
-    known = {found.metadata.name: found for found in (nodes if nodes is not None else [node("node1"), node("node2")])}
-    workers = tuple(build_worker(of, made, known.get(made.spec.node_name), sight, NOW) for made in pods)
-    return NodeSetSnapshot(of, workers, known, sight, REVISION, NOW, **more)
+    """A snapshot of a NodeSet with these pods; by default there are two nodes."""
+    known = {item.metadata.name: item for item in (nodes if nodes is not None else [node("node1"), node("node2")])}
+    workers = tuple(build_worker(owner, pod, known.get(pod.spec.node_name), slurm, NOW) for pod in pods)
+    return NodeSetSnapshot(owner, workers, known, slurm, REVISION, NOW, **more)
