@@ -183,20 +183,9 @@ async def test_no_device_or_core_is_held_twice(
         kubelets = KubeletSimulation(checker, random.Random(seed + 1))  # noqa: S311
         tasks = [asyncio.create_task(run()) for run in (checker.runtime.run, checker.watch, kubelets.run)]
         steps = RandomSteps(stage, checker, kubelets, bridge, random.Random(seed))  # noqa: S311
-        try:
-            bridge.start()
-            for number in (1, 2):
-                node = f"{stage.name}-{number}"
-                await stage.publish(node, stage.gpu, gpus(4))
-                await stage.publish(node, stage.cpu, single_cpus(stage.cpu, 8, threads=2))
-                await stage.add_node(number, amounts={"cpu": str(CPUS)})
-            for _ in range(STEPS):
-                await steps.step()
-            await steps.end()
-            await eventually(lambda: is_nothing_left(checker), "nothing left")
-            await checker.check()
-            checker.assert_no_violation()
-            done = {
+
+        def counts() -> dict[str, int]:
+            return {
                 "kills": bridge.kills,
                 "cancelled": len(checker.cancelled),
                 "started": kubelets.started,
@@ -204,10 +193,24 @@ async def test_no_device_or_core_is_held_twice(
                 "checks": checker.checks,
                 "events": checker.events,
             }
-            print(done)
-            # A run proves something only if enough happens.
-            assert all(done.values()), done
-            assert kubelets.started >= STEPS // 6, done
+
+        try:
+            bridge.start()
+            for number in (1, 2):
+                node = f"{stage.name}-{number}"
+                await stage.publish(node, stage.gpu, gpus(4))
+                await stage.publish(node, stage.cpu, single_cpus(stage.cpu, 8, threads=2))
+                await stage.add_node(number, amounts={"cpu": str(CPUS)})
+            # A run proves something only if enough happens, and on a slow machine less happens in each step.
+            taken = 0
+            while taken < STEPS or kubelets.started < STEPS // 6 or not all(counts().values()):
+                await steps.step()
+                taken += 1
+            await steps.end()
+            await eventually(lambda: is_nothing_left(checker), "nothing left")
+            await checker.check()
+            checker.assert_no_violation()
+            print(f"{taken} steps: {counts()}")
         except BaseException:
             print(bridge.tail())
             raise

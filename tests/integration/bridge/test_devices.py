@@ -99,7 +99,7 @@ async def test_a_pod_waits_for_a_device_of_another_claim_and_shows_it(gpu_stage:
     await gpu_stage.create_claim("foreign", exactly(gpu_stage.gpu))
     await gpu_stage.allocate("foreign", gpu_stage.gpu, gpu_stage.nodes[0], "gpu-0")
     await gpu_stage.create_pod("all", requests={gpu_stage.gpu_resource: "4"}, limits={gpu_stage.gpu_resource: "4"})
-    assert "1 of the granted" in await gpu_stage.wait_reason("all", "DevicesHeld")
+    assert "1 of the allocated" in await gpu_stage.wait_reason("all", "DevicesHeld")
     assert not (await gpu_stage.get_pod("all")).spec.node_name
     await gpu_stage.deallocate("foreign")
     await gpu_stage.wait_bound("all")
@@ -171,13 +171,19 @@ async def test_pods_of_one_gang_share_a_claim_on_one_node(gpu_stage: DeviceStage
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"adminAccess": True}, "admin access"),
+        ({"adminAccess": True}, "has adminAccess, which is not supported"),
         ({"allocationMode": "All"}, "all devices of a node"),
-        ({"selectors": [{"cel": {"expression": "device.driver.matches('a+')"}}]}, "matches is not known here"),
-        ({"selectors": [{"cel": {"expression": 'device.attributes["{gpu}"].index == 1'}}]}, "cannot tell apart"),
-        ({"count": 33}, "more than the 32"),
+        (
+            {"selectors": [{"cel": {"expression": "device.driver.matches('a+')"}}]},
+            "function matches is not supported",
+        ),
+        (
+            {"selectors": [{"cel": {"expression": 'device.attributes["{gpu}"].index == 1'}}]},
+            "selects only some of the devices that Slurm counts",
+        ),
+        ({"count": 33}, "at most 32 devices"),
         ({"deviceClassName": "nobody.example.com"}, "device class nobody.example.com does not exist"),
-        ({"capacity": {"requests": {"{gpu}/memory": "10Gi"}}}, "Slurm gives whole devices"),
+        ({"capacity": {"requests": {"{gpu}/memory": "10Gi"}}}, "Slurm allocates whole ones"),
     ],
 )
 async def test_an_unsupported_claim_is_refused_on_the_pod(
@@ -314,7 +320,7 @@ async def test_on_a_shared_node_a_pod_waits_for_the_resources_of_a_stopping_pod(
     await gpu_stage.create_pod("second", requests=amount, annotations=SHARED)
     await gpu_stage.wait_state(await gpu_stage.wait_job("second"), "PENDING")
     await gpu_stage.slurm.cancel((await gpu_stage.wait_job("first")).job_id)
-    assert "first still uses cpu" in await gpu_stage.wait_reason("second", "NodeClearing")
+    assert "first of an earlier job still uses cpu" in await gpu_stage.wait_reason("second", "NodeClearing")
     assert not (await gpu_stage.get_pod("second")).spec.node_name
     await gpu_stage.report_stopped("first")
     await gpu_stage.wait_bound("second")

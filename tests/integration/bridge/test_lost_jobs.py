@@ -5,29 +5,33 @@ The loss is real: slurmctld restarts with an older copy of its state, as after a
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from signal import SIGTERM
 
 import pytest
-from tests.conftest import MakeLab
 from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage
 from tests.integration.bridge.test_hetjobs import create_mixed_gang
 from tests.support.job_requests import external_job
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
+from slinky.bridge.lifecycle import lost_jobs
 from slinky.bridge.nodes import reconciler
 from slinky.kube import KubeClient
 from slinky.kube.conditions import find_condition
 from slinky.lab.slurm.cluster import Beside
-from slinky.slurm import Host, Listing, MintedToken, NodeUpdate, expand
+from slinky.lab.slurm.conf import configuration
+from slinky.slurm import Host, Listing, NodeUpdate, expand
 from slinky.slurm import SlurmClient as Slurm
 
 STATE, COPY = "/var/lib/slurm/ctld", "/var/lib/slurm/copy"
 
 
 class SlurmctldState:
-    """The state files of slurmctld. Each method stops slurmctld in an orderly way and starts it again."""
+    """The state files of slurmctld. Each method stops slurmctld in an orderly way and starts it again.
+
+    `restore` and `wipe` can replace configuration files as well.
+    """
 
     def __init__(self, slurm: Beside) -> None:
         self._slurm = slurm
@@ -36,18 +40,20 @@ class SlurmctldState:
         """Save a copy."""
         await self._run_while_stopped(f"rm -rf {COPY}; cp -a {STATE} {COPY}")
 
-    async def restore(self) -> None:
+    async def restore(self, files: Mapping[str, str] | None = None) -> None:
         """Go back to the saved copy: slurmctld loses every later job and change."""
-        await self._run_while_stopped(f"rm -rf {STATE}; cp -a {COPY} {STATE}")
+        await self._run_while_stopped(f"rm -rf {STATE}; cp -a {COPY} {STATE}", files)
 
-    async def wipe(self) -> None:
+    async def wipe(self, files: Mapping[str, str] | None = None) -> None:
         """Delete all of it."""
-        await self._run_while_stopped(f"find {STATE} -mindepth 1 -delete")
+        await self._run_while_stopped(f"find {STATE} -mindepth 1 -delete", files)
 
-    async def _run_while_stopped(self, command: str) -> None:
+    async def _run_while_stopped(self, command: str, files: Mapping[str, str] | None = None) -> None:
         def run() -> None:
             self._slurm.stop("slurmctld", SIGTERM)
             self._slurm.exec("sh", "-ec", command)
+            for name, text in (files or {}).items():
+                self._slurm.exec("sh", "-ec", f"cat > /etc/slurm/{name}", input=text)
             self._slurm.start("slurmctld")
 
         await asyncio.to_thread(run)
@@ -197,9 +203,10 @@ async def test_evictions_of_pods_whose_nodes_have_other_jobs_are_limited(two_nod
 
 
 async def test_a_pod_stays_while_its_node_is_refused_without_another_job_on_it(
-    two_nodes: BridgeStage, slurm: Beside
+    two_nodes: BridgeStage, slurm: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A refusal alone does not prove that another job has the node: here it drains."""
+    monkeypatch.setattr(lost_jobs, "REJECTED_RETRY", 1.0)
     state = SlurmctldState(slurm)
     await state.save()
     await run_two_pods(two_nodes)
@@ -226,22 +233,38 @@ async def test_a_pod_stays_while_its_node_is_refused_without_another_job_on_it(
     await eventually(replaced, "a new job on its node")
 
 
-async def test_hosts_are_registered_again_when_slurm_has_lost_all_of_them(kube: KubeClient, make_lab: MakeLab) -> None:
+@pytest.fixture
+async def without_hosts(slurm: Beside) -> AsyncIterator[SlurmctldState]:
+    """Slurmctld without any state and without the hosts of its slurm.conf, until the end of the test."""
+    state = SlurmctldState(slurm)
+    await state.save()
+    await state.wipe(host_files(slurm, 0))
+    try:
+        yield state
+    finally:
+        await state.restore(host_files(slurm, slurm.nodes))
+
+
+def host_files(slurm: Beside, count: int) -> dict[str, str]:
+    """The configuration files that name hosts, with so many hosts."""
+    files = configuration(slurm.address, count)
+    return {name: files[name] for name in ("slurm.conf", "topology.conf")}
+
+
+async def test_hosts_are_registered_again_when_slurm_has_lost_all_of_them(
+    kube: KubeClient, ctld: Slurm, without_hosts: SlurmctldState
+) -> None:
     """The bridge distrusts an empty list of hosts, but it may add what is missing."""
-    slurm = make_lab(nodes=0, slurm="beside", slurm_nodes=0).slurm
-    async with (
-        Slurm(slurm.url, MintedToken(lambda: slurm.jwt_key, "slurm")) as ctld,
-        bridge_stage(kube, ctld) as stage,
-    ):
+    async with bridge_stage(kube, ctld) as stage:
         await stage.start()
         hosts = {await stage.add_node(1), await stage.add_node(2)}
-        await SlurmctldState(slurm).wipe()
+        await without_hosts.wipe()
 
-        async def back() -> bool:
+        async def registered() -> bool:
             listing = await ctld.nodes()
             return {host.name for host in (listing.items if listing else ())} == hosts
 
-        await eventually(back, "both hosts again")
+        await eventually(registered, "both hosts again")
         await stage.create_pod("after")
         await stage.wait_bound("after")
 
