@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small objects for the bridge's laws."""
+"""Builders of the objects that the tests of the bridge use."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
 def pod(name: str = "p", *, job: str = "", node: str = "", phase: str = "Pending", **more: Any) -> WorkloadPod:
-    """A pod of ours; `more` are `labels`, `annotations`, `spec`, `made`, `deleted`, `held`, `uid`, `owners`."""
+    """A pod; `more` are `labels`, `annotations`, `spec`, `made`, `deleted`, `held`, `uid`, `owners`."""
     labels = {**more.get("labels", {}), **({names.JOB_LABEL: job} if job else {})}
     meta: dict[str, Any] = {
         "name": name,
@@ -31,14 +31,14 @@ def pod(name: str = "p", *, job: str = "", node: str = "", phase: str = "Pending
     if when := more.get("deleted"):
         meta["deletionTimestamp"] = when
     spec = {"schedulerName": names.SCHEDULER, "nodeName": node, **more.get("spec", {})}
-    told = {"reason": "Allocated", "message": f"Slurm job {job} has node {node}."}
-    conditions = [{"type": names.SCHEDULED, "status": "True", **told}] if job and node else []
+    expected_text = {"reason": "Allocated", "message": f"Slurm job {job} has node {node}."}
+    conditions = [{"type": names.SCHEDULED, "status": "True", **expected_text}] if job and node else []
     status = {"phase": phase, "conditions": conditions, **more.get("status", {})}
     return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, WorkloadPod)
 
 
 def needing(amounts: Mapping[str, str], name: str = "p", **more: Any) -> WorkloadPod:
-    """A pod with one container that asks for these."""
+    """A pod with one container that requests these amounts."""
     spec = {"containers": [{"name": "c", "resources": {"requests": dict(amounts)}}], **more.pop("spec", {})}
     return pod(name, spec=spec, **more)
 
@@ -47,7 +47,7 @@ def node(name: str = "n1", **more: Any) -> Node:
     """A ready node; `more` are `labels`, `annotations`, `taints`, `unschedulable`, `ready`, `conditions`, `amounts`."""
     amounts = {"cpu": "4", "memory": "8Gi", **more.get("amounts", {})}
     ready = {"type": "Ready", "status": "True" if more.get("ready", True) else "Unknown"}
-    found = {
+    result = {
         "metadata": {
             "name": name,
             "uid": f"uid-{name}",
@@ -62,11 +62,11 @@ def node(name: str = "n1", **more: Any) -> Node:
             "conditions": [ready, *more.get("conditions", [])],
         },
     }
-    return msgspec.convert(found, Node)
+    return msgspec.convert(result, Node)
 
 
 def record(job: str = "7", *words: str, hosts: tuple[str, ...] = (), reason: str = "", lost: bool = False) -> JobRecord:
-    """A job as the mirror knows it."""
+    """The record of a job in the mirror."""
     detail = Job(int(job), job_state=words, state_reason=reason)
     resources = tuple(NodeResources(host) for host in hosts) if hosts else None
     return JobRecord(job, JobState.of(words), "sluid", detail, resources, lost=lost)
@@ -99,7 +99,7 @@ def slice_of(devices: list[dict[str, Any]], driver: str = GPU_DRIVER, **more: An
 
 
 def gpus(number: int, model: str = "M1", first: int = 0, **more: Any) -> ResourceSlice:
-    """A slice with so many GPUs, as the lab's driver publishes them."""
+    """A slice with GPUs, as the driver of the lab publishes them."""
     devices = [
         {
             "name": f"gpu-{i}",
@@ -112,7 +112,7 @@ def gpus(number: int, model: str = "M1", first: int = 0, **more: Any) -> Resourc
 
 
 def cpu_singles(*, sockets: int = 1, cores: int = 4, threads: int = 1, **more: Any) -> ResourceSlice:
-    """A slice in which every CPU is a device; siblings are numbered apart, as Linux does."""
+    """A slice in which every CPU is a device; siblings are numbered as in Linux."""
     total = sockets * cores
     devices = [
         {
@@ -147,19 +147,19 @@ def cpu_groups(groups: Mapping[str, str], layout: str = "", **more: Any) -> Reso
     return slice_of(devices, "dra.cpu", **more)
 
 
-class Sight:
+class FakeMirror:
     """A mirror that shows one job."""
 
     def __init__(self, shown: JobRecord) -> None:
         self.jobs = {shown.job_id: shown}
 
     def lookup_job(self, job: str) -> JobLookup:
-        """It is seen, or nothing is known."""
+        """The record of the job, or None."""
         return JobLookup(Presence.PRESENT, self.jobs.get(job))
 
     def track(self, job: str) -> None:
-        """Nothing moves here."""
+        """Do nothing."""
 
     def forget(self, job: str) -> None:
-        """Show it no more."""
+        """Remove the record."""
         self.jobs.pop(job, None)

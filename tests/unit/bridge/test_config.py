@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a file may say, and what a policy may."""
+"""The configuration file and the policy."""
 
 import pytest
 
@@ -18,8 +18,8 @@ mcsLabel: kubernetes
 partition: slurm-bridge
 clientQPS: 50
 """
-    found, unknown = config.parse(text)
-    assert (found.partition, found.mcs_label, found.managed_namespaces) == (
+    settings, unknown = config.parse(text)
+    assert (settings.partition, settings.mcs_label, settings.managed_namespaces) == (
         "slurm-bridge",
         "kubernetes",
         ("slurm-bridge",),
@@ -28,7 +28,7 @@ clientQPS: 50
 
 
 @pytest.mark.parametrize("text", ["[1]", "partition: [1]", "a: b: c", "taint: Sometimes"])
-def test_a_file_that_cannot_be_used_says_where(text: str) -> None:
+def test_an_invalid_file_is_rejected(text: str) -> None:
     with pytest.raises(ConfigError):
         config.parse(text)
 
@@ -41,7 +41,7 @@ def test_a_policy_that_names_what_does_not_exist_is_refused(rule: PolicyRule) ->
         policy.check_policy([rule], {})
 
 
-def test_a_priority_class_must_mean_something() -> None:
+def test_a_priority_class_must_set_an_option() -> None:
     with pytest.raises(ConfigError):
         policy.check_policy([], {"high": PriorityRule()})
     with pytest.raises(ConfigError, match="between"):

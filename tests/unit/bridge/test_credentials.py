@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the bridge shows to Slurm and what it trusts follow their files."""
+"""Tokens and TLS files are read again when they change."""
 
 import asyncio
 import os
@@ -59,13 +59,13 @@ async def test_a_new_authority_is_trusted_without_a_restart_and_the_old_one_stil
     task.cancel()
 
 
-def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_an_invalid_tls_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("not a certificate")
     with pytest.raises(ConfigError, match=f"tlsFolder {tmp_path}"):
         TlsTrust(str(tmp_path))
 
 
-def test_no_token_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_about_a_missing_token_names_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JWT_FILE", raising=False)
     with pytest.raises(ConfigError, match="tokenFile, jwtKeyFile"):
         token_source(BridgeSettings())

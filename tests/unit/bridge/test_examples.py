@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every example of the bridge would be let in as it is written, and is for the bridge."""
+"""Admission accepts every example, and every example is for the bridge."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,29 +23,29 @@ MANIFESTS = {
 }
 
 
-def pods(found: Any) -> Iterator[dict[str, Any]]:
+def pods(result: Any) -> Iterator[dict[str, Any]]:
     """Every pod in an object: itself, or whatever template in it has containers."""
-    if isinstance(found, dict):
-        if "containers" in found.get("spec", {}):
-            yield found
+    if isinstance(result, dict):
+        if "containers" in result.get("spec", {}):
+            yield result
         else:
-            yield from (pod for part in found.values() for pod in pods(part))
-    elif isinstance(found, list):
-        yield from (pod for part in found for pod in pods(part))
+            yield from (pod for part in result.values() for pod in pods(part))
+    elif isinstance(result, list):
+        yield from (pod for part in result for pod in pods(part))
 
 
-async def complaints(path: str, found: dict[str, Any]) -> tuple[str, ...]:
+async def complaints(path: str, result: dict[str, Any]) -> tuple[str, ...]:
     async def no_labels(_: str) -> Mapping[str, str]:
         return {}
 
-    given = {**found, "metadata": {"name": "x", "namespace": "ns", **found.get("metadata", {})}}
+    given = {**result, "metadata": {"name": "x", "namespace": "ns", **result.get("metadata", {})}}
     ask = AdmissionRequest("u", operation="CREATE", namespace="ns", object=msgspec.Raw(json.dumps(given).encode()))
     reply = await rules.handlers(BridgeSettings(), no_labels)[path](ask)
     return (*(() if reply.allowed else (reply.message,)), *reply.warnings)
 
 
 @pytest.mark.parametrize("documents", MANIFESTS.values(), ids=MANIFESTS)
-async def test_an_example_draws_no_complaint(documents: list[dict[str, Any]]) -> None:
+async def test_an_example_is_admitted_without_warnings(documents: list[dict[str, Any]]) -> None:
     made = [pod for document in documents for pod in pods(document)]
     assert made
     for document in documents:

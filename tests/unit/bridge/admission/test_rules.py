@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may in."""
+"""Admission rules of pods and of objects with options."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ async def ask(
     async def labels_of(namespace: str) -> Mapping[str, str]:
         return {"team": namespace}
 
-    found = AdmissionRequest(
+    result = AdmissionRequest(
         "u",
         operation="UPDATE" if old else "CREATE",
         namespace=new["metadata"]["namespace"],
@@ -38,7 +38,7 @@ async def ask(
         old_object=msgspec.Raw(json.dumps(old).encode()),
         **more,
     )
-    return await rules.handlers(settings, labels_of)[path](found)
+    return await rules.handlers(settings, labels_of)[path](result)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,9 @@ async def ask(
         ("elsewhere", "default-scheduler", False),
     ],
 )
-async def test_pods_of_managed_namespaces_are_handed_to_slurm(namespace: str, scheduler: str, taken: bool) -> None:
+async def test_pods_of_managed_namespaces_are_assigned_to_the_bridge(
+    namespace: str, scheduler: str, taken: bool
+) -> None:
     reply = await ask(rules.MUTATE, manifest(namespace, schedulerName=scheduler))
     expected = ({"op": "add", "path": "/spec/schedulerName", "value": names.SCHEDULER},)
     assert reply.patch == (expected if taken else ())
@@ -60,7 +62,7 @@ async def test_a_preset_node_is_cleared() -> None:
     assert reply.patch == ({"op": "remove", "path": "/spec/nodeName"},)
 
 
-def test_a_selector_decides_alone() -> None:
+def test_a_selector_replaces_the_list_of_namespaces() -> None:
     settings = BridgeSettings(managed_namespaces=("a",), managed_namespace_selector=LabelSelector({"bridge": "yes"}))
     assert not rules.is_managed(settings, "a", {})
     assert rules.is_managed(settings, "b", {"bridge": "yes"})
@@ -95,7 +97,7 @@ def test_selector_operators(operator: Any, values: tuple[str, ...], labels: dict
         },
     ],
 )
-async def test_what_slurm_cannot_honour_or_would_pose_as_another_is_refused(given: dict[str, Any]) -> None:
+async def test_unsupported_constraints_and_forged_job_metadata_are_rejected(given: dict[str, Any]) -> None:
     assert not (await ask(rules.VALIDATE, manifest(**given))).allowed
     assert (await ask(rules.VALIDATE, manifest(**{**given, "schedulerName": "another"}))).allowed
 
@@ -108,7 +110,7 @@ async def test_what_slurm_cannot_honour_or_would_pose_as_another_is_refused(give
         {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}},
     ],
 )
-async def test_what_will_be_ignored_is_said(given: dict[str, Any]) -> None:
+async def test_ignored_fields_cause_a_warning(given: dict[str, Any]) -> None:
     reply = await ask(rules.VALIDATE, manifest(**given))
     assert reply.allowed
     assert reply.warnings
@@ -122,7 +124,7 @@ async def test_what_will_be_ignored_is_said(given: dict[str, Any]) -> None:
         ({}, [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}], True),
     ],
 )
-async def test_what_policy_refuses_is_refused_at_once_where_the_pod_speaks_for_itself(
+async def test_options_against_the_policy_are_rejected_on_pods_without_an_owner(
     labels: dict[str, str], owners: list[dict[str, Any]], allowed: bool
 ) -> None:
     posing = manifest(labels=labels, annotations={OPTION + "user-id": "root"})
@@ -133,7 +135,7 @@ async def test_what_policy_refuses_is_refused_at_once_where_the_pod_speaks_for_i
     assert (await ask(rules.VALIDATE, posing)).allowed  # without a policy annotations are trusted
 
 
-async def test_claims_are_welcome() -> None:
+async def test_resource_claims_are_admitted() -> None:
     reply = await ask(rules.VALIDATE, manifest(resourceClaims=[{"name": "x", "resourceClaimTemplateName": "t"}]))
     assert reply == AdmissionResponse()
 
@@ -143,9 +145,7 @@ MARKS = [("labels", names.JOB_LABEL), ("annotations", names.NODE_ANNOTATION), ("
 
 @pytest.mark.parametrize(("part", "name"), MARKS)
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
-async def test_what_ties_a_pod_to_its_job_can_only_be_taken_off_and_only_before_it_runs(
-    part: str, name: str, phase: str
-) -> None:
+async def test_job_metadata_can_only_be_removed_and_only_before_the_pod_runs(part: str, name: str, phase: str) -> None:
     marks: list[dict[str, Any]] = [{part: {name: job}} for job in ("7", "8")]
     tied, other = (manifest(**mark) for mark in marks)
     for before, after, allowed in (
@@ -171,23 +171,23 @@ async def test_options_are_checked_on_owners_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "alike", "worse"),
+    ("present", "alike", "worse"),
     [
         ({"wrong": "x"}, {"wrong": "y"}, {"wrong": "x", "other": "x"}),
         ({"timelimit": "soon"}, {"timelimit": "soon", "qos": "high"}, {"timelimit": "later"}),
     ],
 )
-async def test_a_mistake_that_is_there_already_keeps_nobody_from_changing_the_rest(
-    there: dict[str, str], alike: dict[str, str], worse: dict[str, str]
+async def test_an_existing_violation_does_not_block_other_changes(
+    present: dict[str, str], alike: dict[str, str], worse: dict[str, str]
 ) -> None:
     def noted(options: dict[str, str]) -> dict[str, Any]:
         return manifest(annotations={OPTION + name: value for name, value in options.items()})
 
     for path in (rules.OPTIONS, rules.VALIDATE):
-        assert (await ask(path, noted(alike), noted(there))).allowed
-        assert not (await ask(path, noted(worse), noted(there))).allowed
+        assert (await ask(path, noted(alike), noted(present))).allowed
+        assert not (await ask(path, noted(worse), noted(present))).allowed
 
 
-def test_a_plain_pod_has_nothing_to_complain_about() -> None:
+def test_a_plain_pod_has_no_violations() -> None:
     assert rules.violations(pod(), rules.ON_CREATE) == []
     assert rules.ignored_fields(pod()) == []

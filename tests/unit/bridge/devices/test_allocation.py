@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices and cores from a grant to requests."""
+"""From the devices and cores of a job to the requests of a pod."""
 
 from typing import Any
 
@@ -34,8 +34,8 @@ def need(count: int, name: str = "r", kind: GresKind = GPU) -> MappedRequest:
     return MappedRequest(ClassRequest(name, "c", count), kind)
 
 
-def given_on(inventory_: Any, *found: Gres, told: str = "", **more: Any) -> DeviceGrant:
-    return allocation.read_grant(NodeResources("n1", gres=found, **more), inventory_, told)
+def given_on(inventory_: Any, *found: Gres, expected_text: str = "", **more: Any) -> DeviceGrant:
+    return allocation.read_grant(NodeResources("n1", gres=found, **more), inventory_, expected_text)
 
 
 # --- what pods ask for
@@ -62,7 +62,7 @@ def claim_spec(**exactly: Any) -> ResourceClaimSpec:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         (
             {"requests": [{"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "c", "count": 2}]}]},
@@ -77,13 +77,15 @@ def claim_spec(**exactly: Any) -> ResourceClaimSpec:
         ),
     ],
 )
-def test_claims_that_slurm_cannot_count_are_told(spec: dict[str, Any], said: str) -> None:
-    with pytest.raises(Unclaimable, match=said):
+def test_unsupported_claims_are_rejected(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(Unclaimable, match=message):
         requests.claim_requests(msgspec.convert({"devices": spec}, ResourceClaimSpec), lambda _: False)
 
 
-@pytest.mark.parametrize(("there", "chosen"), [({"big", "small"}, "r/one"), ({"small"}, "r/many"), ({"old"}, "r/rest")])
-def test_of_alternatives_the_first_counts_that_some_node_has(there: set[str], chosen: str) -> None:
+@pytest.mark.parametrize(
+    ("present", "chosen"), [({"big", "small"}, "r/one"), ({"small"}, "r/many"), ({"old"}, "r/rest")]
+)
+def test_the_first_alternative_that_some_node_has_is_chosen(present: set[str], chosen: str) -> None:
     options = [
         {"name": "one", "deviceClassName": "big"},
         {"name": "all", "deviceClassName": "small", "allocationMode": "All"},  # never: Slurm cannot count it
@@ -91,7 +93,7 @@ def test_of_alternatives_the_first_counts_that_some_node_has(there: set[str], ch
         {"name": "rest", "deviceClassName": "old", "count": 8},
     ]
     spec = msgspec.convert({"devices": {"requests": [{"name": "r", "firstAvailable": options}]}}, ResourceClaimSpec)
-    (found,) = requests.claim_requests(spec, lambda ask: ask.device_class in there)
+    (found,) = requests.claim_requests(spec, lambda ask: ask.device_class in present)
     assert (found.name, found.names) == (chosen, {chosen, "r"})
 
 
@@ -105,51 +107,55 @@ def test_requests_carry_their_selectors_and_capacity() -> None:
 # --- devices
 
 
-def test_exactly_the_granted_devices_are_given() -> None:
+def test_requests_get_exactly_the_allocated_devices() -> None:
     found = given_on(EIGHT, Gres("gpu", GPU_DRIVER, 3, "1,4-5"))
     assert [at.device for at in found.devices_of(GPU)] == ["gpu-1", "gpu-4", "gpu-5"]
 
 
 @pytest.mark.parametrize("gres", [Gres("gpu", GPU_DRIVER, 2, None), Gres("gpu", GPU_DRIVER, 1, "9")])
-def test_a_grant_that_does_not_tell_which_devices_is_refused(gres: Gres) -> None:
+def test_an_allocation_without_indexes_is_rejected(gres: Gres) -> None:
     with pytest.raises(Unclaimable):
         given_on(EIGHT, gres)
 
 
-def test_a_slurm_that_has_other_devices_is_not_believed() -> None:
-    for told in ("gpu:8", f"gpu:{GPU_DRIVER}:4", f"gpu:{GPU_DRIVER}:8,gpu:other:1"):
-        with pytest.raises(Unclaimable, match=f"Slurm has {told} on n1, but the drivers of the node offer gpu"):
-            given_on(EIGHT, Gres("gpu", GPU_DRIVER, 1, "0"), told=told)
+def test_different_devices_in_slurm_and_on_the_node_are_rejected() -> None:
+    for expected_text in ("gpu:8", f"gpu:{GPU_DRIVER}:4", f"gpu:{GPU_DRIVER}:8,gpu:other:1"):
+        with pytest.raises(
+            Unclaimable, match=f"Slurm has {expected_text} on n1, but the drivers of the node offer gpu"
+        ):
+            given_on(EIGHT, Gres("gpu", GPU_DRIVER, 1, "0"), expected_text=expected_text)
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("expected_text", "expected"),
     [("gpu:a:2,gpu:b:2", {"a": ["gpu-1"], "b": ["gpu-2"]}), ("gpu:b:2,gpu:a:2(S:0)", {"b": ["gpu-3"], "a": ["gpu-0"]})],
 )
-def test_slurm_counts_the_index_through_all_types_of_a_name(told: str, expected: dict[str, list[str]]) -> None:
+def test_slurm_counts_the_index_through_all_types_of_a_name(expected_text: str, expected: dict[str, list[str]]) -> None:
     """Measured on slurmctld; the order is that of its own list, and a type of which nothing is given has no index."""
     both = build_inventory(
         [gpus(2, "a", pool="p"), gpus(2, "b", first=2, pool="q")],
         [GPU_DRIVER],
         [DeviceProfile(driver=GPU_DRIVER, type_attribute="model")],
     )
-    found = given_on(both, Gres("gpu", "a", 1, "1"), Gres("gpu", "b", 1, "2"), Gres("gpu", "c", 0, None), told=told)
+    found = given_on(
+        both, Gres("gpu", "a", 1, "1"), Gres("gpu", "b", 1, "2"), Gres("gpu", "c", 0, None), expected_text=expected_text
+    )
     assert {kind.type: [at.device for at in ats] for kind, ats in found.devices.items()} == expected
     assert len(found.devices_of(GresKind("gpu"))) == 2
 
 
-def test_a_device_that_somebody_holds_is_waited_for() -> None:
+def test_a_device_in_use_by_another_claim_is_waited_for() -> None:
     with pytest.raises(DevicesInUse):
         allocation.allocate_requests([need(2)], DeviceGrant({GPU: DEVICES[:2]}), lambda at: at.device == "gpu-0")
 
 
-def test_a_grant_that_is_too_small_is_told() -> None:
+def test_an_allocation_that_is_too_small_is_rejected() -> None:
     with pytest.raises(Unclaimable, match=r"allocated 2 of gpu:gpu\.example\.com, but the pod needs 3"):
         allocation.allocate_requests([need(3)], DeviceGrant({GPU: DEVICES[:2]}), free)
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.sets(st.integers(0, 7)))
-def test_no_device_is_given_twice_and_none_that_is_taken(counts: list[int], busy: set[int]) -> None:
+def test_no_device_is_allocated_twice_or_while_in_use(counts: list[int], busy: set[int]) -> None:
     needs = [need(count, f"r{number}") for number, count in enumerate(counts)]
     try:
         found = allocation.allocate_requests(needs, DeviceGrant({GPU: DEVICES}), lambda at: int(at.device[4:]) in busy)
@@ -174,7 +180,7 @@ def cpus(*, grouped: bool, cores: int = 64, threads: int = 1) -> Any:
     return build_inventory([cpu_groups(sets, layout)], ["dra.cpu"])
 
 
-def test_granted_cores_are_the_cpus_of_a_claim() -> None:
+def test_a_claim_gets_the_cpus_of_the_allocated_cores() -> None:
     own = cpus(grouped=False, cores=8, threads=2)
     given_ = given_on(own, core_bitmap="0x78", sockets_per_node=1, cores_per_socket=8)
     (share,) = allocation.allocate_requests([need(5, kind=CPUS)], given_, free)
@@ -183,7 +189,7 @@ def test_granted_cores_are_the_cpus_of_a_claim() -> None:
     assert [result["device"] for result in words["devices"]["results"]] == [f"cpudev{i:03}" for i in (3, 4, 5, 11, 12)]
 
 
-def test_more_cpus_than_a_claim_has_room_for_come_from_groups() -> None:
+def test_groups_allow_more_cpus_than_a_claim_has_devices() -> None:
     own = cpus(grouped=True)
     given_ = given_on(own, core_bitmap="0x0000000FFFFFFFF8", sockets_per_node=2, cores_per_socket=32)
     shares = allocation.allocate_requests([need(33, kind=CPUS)], given_, free)
@@ -203,7 +209,7 @@ def test_more_cpus_than_a_claim_has_room_for_come_from_groups() -> None:
         )
 
 
-def test_a_claim_on_groups_holds_the_cpus_that_it_names() -> None:
+def test_a_claim_for_groups_uses_the_cpus_in_its_configuration() -> None:
     own = cpus(grouped=True)
     given_ = given_on(own, core_bitmap="0x1C0000000", sockets_per_node=2, cores_per_socket=32)
     words = allocation.allocation_status(
@@ -228,7 +234,7 @@ def test_slurm_and_the_driver_must_agree_about_the_number_of_cores() -> None:
     st.sets(st.integers(0, 15)),
     st.booleans(),
 )
-def test_no_core_is_given_twice(counts: list[int], granted: set[int], busy: set[int], grouped: bool) -> None:
+def test_no_core_is_allocated_twice(counts: list[int], granted: set[int], busy: set[int], grouped: bool) -> None:
     own = cpus(grouped=grouped, cores=8, threads=2)
     bitmap = hex(sum(1 << core for core in granted))
     given_ = given_on(own, core_bitmap=bitmap, sockets_per_node=1, cores_per_socket=8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions over devices: what is true, what fails, what is refused."""
+"""CEL expressions: which devices they select, and which syntax is rejected."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ OWN = f'device.attributes["{GPU_DRIVER}"]'
         r'r"\d" == "\\d" && size("abc") == 3',
     ],
 )
-def test_this_is_true_of_the_device(expression: str) -> None:
+def test_expressions_that_select_the_device(expression: str) -> None:
     assert expression_selects(cel.compile_expression(expression), GPU)
 
 
@@ -58,7 +58,7 @@ def test_this_is_true_of_the_device(expression: str) -> None:
         "nothing == 1",
     ],
 )
-def test_a_device_that_lacks_what_is_looked_at_is_not_chosen(expression: str) -> None:
+def test_a_device_without_the_attribute_is_not_selected(expression: str) -> None:
     assert not expression_selects(cel.compile_expression(expression), GPU)
 
 
@@ -77,14 +77,14 @@ def test_a_device_that_lacks_what_is_looked_at_is_not_chosen(expression: str) ->
         ("a.startsWith()", "arguments"),
     ],
 )
-def test_what_is_not_known_is_refused_and_named(expression: str, word: str) -> None:
-    with pytest.raises(UnsupportedExpression) as told:
+def test_unsupported_syntax_is_rejected_by_name(expression: str, word: str) -> None:
+    with pytest.raises(UnsupportedExpression) as expected_text:
         cel.compile_expression(expression)
-    assert word in str(told.value)
+    assert word in str(expected_text.value)
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_decided_or_refused(text: str) -> None:
+def test_any_expression_is_evaluated_or_rejected(text: str) -> None:
     try:
         test = cel.compile_expression(text)
     except UnsupportedExpression:
@@ -96,7 +96,9 @@ TRUTHS = st.sampled_from([("true", True), ("false", False), ("(nothing == 1)", N
 
 
 @given(TRUTHS, TRUTHS)
-def test_logic_decides_wherever_one_side_does(left: tuple[str, bool | None], right: tuple[str, bool | None]) -> None:
+def test_a_decisive_side_determines_a_logical_expression(
+    left: tuple[str, bool | None], right: tuple[str, bool | None]
+) -> None:
     def decided(expression: str) -> bool | None:
         try:
             return cel.compile_expression(expression)({})
@@ -111,6 +113,6 @@ def test_logic_decides_wherever_one_side_does(left: tuple[str, bool | None], rig
     assert decided(f"{left[0]} && {right[0]}") is expected(sides, False)
 
 
-def test_names_without_a_domain_are_the_drivers_own() -> None:
+def test_names_without_a_domain_belong_to_the_driver() -> None:
     bare = InventoryDevice(At("d.example.com", "n1", "x"), Device("x", gpus(1).spec.devices[0].attributes))
     assert expression_selects(cel.compile_expression('device.attributes["d.example.com"].model == "M1"'), bare)

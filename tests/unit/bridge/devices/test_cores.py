@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPUs as devices: Slurm's cores, and theirs."""
+"""CPUs as devices, mapped to the cores of Slurm."""
 
 import pytest
 from hypothesis import given
@@ -12,16 +12,16 @@ from slinky.bridge.views import ResourceSlice
 
 
 def read(*parts: ResourceSlice) -> cores.CpuTopology:
-    found = build_inventory(parts, ["dra.cpu"]).cpus
-    assert found is not None
-    return found
+    result = build_inventory(parts, ["dra.cpu"]).cpus
+    assert result is not None
+    return result
 
 
-def test_cores_stand_by_socket_with_all_their_threads() -> None:
-    found = read(cpu_singles(sockets=2, cores=2, threads=2))
-    assert found.cores == ((0, 4), (1, 5), (2, 6), (3, 7))
-    assert (found.sockets, found.threads_per_core, found.grouped) == (2, 2, False)
-    assert found.cpu_id(5).device == "cpudev005"
+def test_cores_are_sorted_by_socket_with_all_their_threads() -> None:
+    result = read(cpu_singles(sockets=2, cores=2, threads=2))
+    assert result.cores == ((0, 4), (1, 5), (2, 6), (3, 7))
+    assert (result.sockets, result.threads_per_core, result.grouped) == (2, 2, False)
+    assert result.cpu_id(5).device == "cpudev005"
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,11 @@ def test_cores_stand_by_socket_with_all_their_threads() -> None:
         ({"cpudevmachine": "0-7"}, "2-7>3;0-1", ((2, 5), (3, 6), (4, 7)), 1),
     ],
 )
-def test_groups_tell_their_cpus_and_siblings(
+def test_groups_list_their_cpus_and_siblings(
     groups: dict[str, str], layout: str, expected: tuple[cores.Core, ...], sockets: int
 ) -> None:
-    found = read(cpu_groups(groups, layout))
-    assert (found.cores, found.sockets, found.grouped) == (expected, sockets, True)
+    result = read(cpu_groups(groups, layout))
+    assert (result.cores, result.sockets, result.grouped) == (expected, sockets, True)
 
 
 def test_efficiency_cores_are_left_out() -> None:
@@ -50,16 +50,16 @@ def test_efficiency_cores_are_left_out() -> None:
     assert read(slice_of(devices, "dra.cpu")).cores == ((2,), (3,))
 
 
-def test_groups_that_do_not_tell_their_cpus_have_no_cores() -> None:
-    found = build_inventory([cpu_groups({"cpudevmachine": ""})], ["dra.cpu"])
-    assert CPUS in found.kinds
-    assert found.cpus is None
+def test_groups_without_a_list_of_cpus_have_no_cores() -> None:
+    result = build_inventory([cpu_groups({"cpudevmachine": ""})], ["dra.cpu"])
+    assert CPUS in result.kinds
+    assert result.cpus is None
 
 
 @given(st.sets(st.integers(0, 600)))
-def test_sets_of_numbers_survive_their_ways_of_writing(found: set[int]) -> None:
-    assert set(cores.parse_ranges(cores.format_ranges(found))) == found
-    assert set(cores.parse_bitmap(hex(sum(1 << number for number in found)))) == found
+def test_ranges_are_parsed_as_formatted(result: set[int]) -> None:
+    assert set(cores.parse_ranges(cores.format_ranges(result))) == result
+    assert set(cores.parse_bitmap(hex(sum(1 << number for number in result)))) == result
 
 
 @pytest.mark.parametrize(
@@ -69,5 +69,5 @@ def test_slurms_bitmap_counts_from_the_right(bitmap: str, expected: list[int]) -
     assert cores.parse_bitmap(bitmap) == expected
 
 
-def test_words_that_are_no_numbers_are_left_out() -> None:
+def test_malformed_ranges_are_left_out() -> None:
     assert cores.parse_ranges("0-1,x,3, 5-6,7-") == [0, 1, 3, 5, 6, 7]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices of a node on both sides, and what asking for them means to Slurm."""
+"""The devices of a node, device profiles, and the mapping of classes to GRES."""
 
 from typing import Any
 
@@ -24,18 +24,20 @@ def read(
     return build_inventory(parts, drivers, profiles)
 
 
-def names_of(found: DeviceInventory, kind: GresKind) -> list[str]:
-    return [item.device.name for item in found.kinds[kind]]
+def names_of(result: DeviceInventory, kind: GresKind) -> list[str]:
+    return [item.device.name for item in result.kinds[kind]]
 
 
 # --- inventories
 
 
 def test_a_device_has_its_own_index() -> None:
-    found = read(slice_of([{"name": "gpu-1"}, {"name": "gpu-0"}]), slice_of([{"name": "x"}], generation=0))
-    assert names_of(found, GPU) == ["gpu-0", "gpu-1"]
-    assert supply.format_gres(found) == "gpu:gpu.example.com:2"
-    assert supply.format_gres_conf(found) == "Name=gpu,Type=gpu.example.com,Count=2,File=/dev/gpu/gpu.example.com/[0-1]"
+    result = read(slice_of([{"name": "gpu-1"}, {"name": "gpu-0"}]), slice_of([{"name": "x"}], generation=0))
+    assert names_of(result, GPU) == ["gpu-0", "gpu-1"]
+    assert supply.format_gres(result) == "gpu:gpu.example.com:2"
+    assert (
+        supply.format_gres_conf(result) == "Name=gpu,Type=gpu.example.com,Count=2,File=/dev/gpu/gpu.example.com/[0-1]"
+    )
 
 
 def test_slices_of_one_pool_are_merged_once_all_are_there() -> None:
@@ -46,27 +48,27 @@ def test_slices_of_one_pool_are_merged_once_all_are_there() -> None:
 
 
 def test_a_newer_generation_that_is_not_complete_hides_the_older_one() -> None:
-    found = read(gpus(4), gpus(2, generation=2, count=2))
-    assert not found
-    assert found.incomplete_pools
+    result = read(gpus(4), gpus(2, generation=2, count=2))
+    assert not result
+    assert result.incomplete_pools
 
 
 def test_an_index_that_means_another_device_changes_the_fingerprint() -> None:
     same = [read(gpus(2)), read(gpus(2, generation=5))]
     assert same[0].fingerprint == same[1].fingerprint
     other = [read(gpus(3)), read(gpus(2, pool="p")), read(gpus(2), profiles=(BY_MODEL,)), read()]
-    assert len({found.fingerprint for found in (*same, *other)}) == 5
+    assert len({result.fingerprint for result in (*same, *other)}) == 5
 
 
 @pytest.mark.parametrize(
     "trouble", [{"taints": [{"key": "k", "effect": "NoSchedule"}]}, {"bindingConditions": ["attached"]}]
 )
-def test_a_device_that_not_everybody_may_have_is_not_offered(trouble: dict[str, Any]) -> None:
-    found = read(slice_of([{"name": "gpu-0"}, {"name": "gpu-1", **trouble}]))
-    assert names_of(found, GPU) == ["gpu-0"]
+def test_a_tainted_or_conditional_device_is_not_registered(trouble: dict[str, Any]) -> None:
+    result = read(slice_of([{"name": "gpu-0"}, {"name": "gpu-1", **trouble}]))
+    assert names_of(result, GPU) == ["gpu-0"]
 
 
-def test_slurms_words_about_devices() -> None:
+def test_slurms_notation_of_devices() -> None:
     assert supply.parse_gres("gpu:b:4(S:0-1),gpu:2,nic:x:1") == {
         GresKind("gpu", "b"): 4,
         GresKind("gpu"): 2,
@@ -81,29 +83,29 @@ def test_slurms_words_about_devices() -> None:
 def test_a_profile_gives_type_and_name() -> None:
     nic = DeviceProfile(driver="nic.example.com", gres="nic", type="roce")
     parts = (gpus(2, model="NVIDIA H100 80GB"), gpus(1, model="A100", pool="b"), slice_of([{"name": "e0"}], nic.driver))
-    found = read(*parts, profiles=(BY_MODEL, nic), drivers=(GPU_DRIVER, nic.driver))
-    assert supply.format_gres(found) == "gpu:a100:1,gpu:nvidia_h100_80gb:2,nic:roce:1"
+    result = read(*parts, profiles=(BY_MODEL, nic), drivers=(GPU_DRIVER, nic.driver))
+    assert supply.format_gres(result) == "gpu:a100:1,gpu:nvidia_h100_80gb:2,nic:roce:1"
 
 
 def test_devices_without_a_type_are_counted_by_name() -> None:
     plain = DeviceProfile(driver=GPU_DRIVER, untyped=True)
-    found = read(gpus(2), profiles=(plain,))
-    assert supply.format_gres(found) == "gpu:2"
-    assert supply.format_gres_conf(found) == "Name=gpu,Count=2,File=/dev/gpu/any/[0-1]"
+    result = read(gpus(2), profiles=(plain,))
+    assert supply.format_gres(result) == "gpu:2"
+    assert supply.format_gres_conf(result) == "Name=gpu,Count=2,File=/dev/gpu/any/[0-1]"
     assert classes.map_driver((f'device.driver == "{GPU_DRIVER}"',), (plain,)) == ClassMapping(GresKind("gpu"))
 
 
-def test_the_first_profile_that_fits_decides_and_the_rest_is_not_offered() -> None:
+def test_the_first_matching_profile_applies_and_other_devices_are_not_registered() -> None:
     chosen = (
         DeviceProfile(driver=GPU_DRIVER, match=f'device.attributes["{GPU_DRIVER}"].index == 0', ignore=True),
         DeviceProfile(driver=GPU_DRIVER, match=f'device.attributes["{GPU_DRIVER}"].index <= 1', type="first"),
     )
-    found = read(gpus(3), profiles=chosen)
-    assert {str(kind): names_of(found, kind) for kind in found.kinds} == {"gpu:first": ["gpu-1"]}
+    result = read(gpus(3), profiles=chosen)
+    assert {str(kind): names_of(result, kind) for kind in result.kinds} == {"gpu:first": ["gpu-1"]}
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ([{"driver": "Bad Name"}], "deviceProfiles[0] (Bad Name): driver"),
         ([{"driver": "d", "gres": "a:b"}], "gres: 'a:b' is not the name of a GRES"),
@@ -121,14 +123,14 @@ def test_the_first_profile_that_fits_decides_and_the_rest_is_not_offered() -> No
         ([{"driver": 3}], "$.deviceProfiles[0].driver"),
     ],
 )
-def test_a_bad_profile_is_refused_at_the_start_with_its_place(given: list[Any], said: str) -> None:
-    with pytest.raises(ConfigError) as told:
+def test_an_invalid_profile_is_rejected_with_its_position(given: list[Any], message: str) -> None:
+    with pytest.raises(ConfigError) as expected_text:
         settings, _ = config.parse(f"deviceProfiles: {given}")
         profiles.check_profiles(settings.device_profiles)
-    assert said in str(told.value)
+    assert message in str(expected_text.value)
 
 
-def test_good_profiles_are_taken() -> None:
+def test_valid_profiles_are_accepted() -> None:
     settings, unknown = config.parse(
         """
         deviceProfiles:
@@ -142,7 +144,7 @@ def test_good_profiles_are_taken() -> None:
     assert not unknown
 
 
-def test_profiles_in_the_familiar_words_mean_the_same() -> None:
+def test_profiles_of_slurm_bridge_are_converted() -> None:
     settings, unknown = config.parse(
         """
         deviceProfiles:
@@ -182,14 +184,14 @@ PARTS = slice_of(
 ONE_G = DeviceProfile(driver=GPU_DRIVER, match=f'device.attributes["{GPU_DRIVER}"].profile == "1g"', type="1g")
 
 
-def test_devices_that_are_parts_of_one_another_are_refused_until_a_profile_chooses() -> None:
+def test_overlapping_devices_need_a_profile_that_selects_some() -> None:
     assert "overlap in the counter gpu-0/slice-" in read(PARTS).problem
-    found = read(PARTS, profiles=(ONE_G,))
-    assert not found.problem
-    assert supply.format_gres(found) == "gpu:1g:4"
+    result = read(PARTS, profiles=(ONE_G,))
+    assert not result.problem
+    assert supply.format_gres(result) == "gpu:1g:4"
 
 
-def test_a_part_cannot_be_held_beside_the_whole() -> None:
+def test_a_partition_and_its_device_cannot_be_allocated_together() -> None:
     counters = read(PARTS, profiles=(ONE_G,)).counters[GPU_DRIVER, "n1"]
     assert not counters.exceeded(["gpu-0-mig-0", "gpu-0-mig-3"])
     assert counters.exceeded(["gpu-0", "gpu-0-mig-3"]) == "gpu-0/slice-3"
@@ -201,7 +203,7 @@ def test_a_part_cannot_be_held_beside_the_whole() -> None:
 
 
 def nodes(**parts: list[ResourceSlice]) -> dict[str, DeviceInventory]:
-    return {name: read(*found, profiles=(BY_MODEL,)) for name, found in parts.items()}
+    return {name: read(*result, profiles=(BY_MODEL,)) for name, result in parts.items()}
 
 
 H, A = GresKind("gpu", "h"), GresKind("gpu", "a")
@@ -222,12 +224,12 @@ INDEX = f'device.attributes["{GPU_DRIVER}"].index'
         (f"{INDEX} >= 0 && {INDEX} < 2", ClassMapping(H, frozenset({"only_h"}))),
     ],
 )
-def test_a_class_means_the_type_that_it_fits_wholly(expression: str, expected: ClassMapping) -> None:
+def test_a_class_is_mapped_to_the_type_that_it_selects_completely(expression: str, expected: ClassMapping) -> None:
     assert classes.map_class("the class", (expression,), CLUSTER) == expected
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "message"),
     [
         (f"{INDEX} == 3", "selects only some of the devices"),
         (f'{MODEL} == "B"', "selects no device of any node"),
@@ -235,24 +237,24 @@ def test_a_class_means_the_type_that_it_fits_wholly(expression: str, expected: C
         ("", "cannot evaluate an expression"),
     ],
 )
-def test_a_class_that_slurm_cannot_count_is_refused_with_the_reason(expression: str, said: str) -> None:
-    with pytest.raises(Unclaimable, match="the class") as told:
+def test_a_class_that_cannot_be_mapped_is_rejected_with_the_reason(expression: str, message: str) -> None:
+    with pytest.raises(Unclaimable, match="the class") as expected_text:
         classes.map_class("the class", (expression,), CLUSTER)
-    assert said in str(told.value)
+    assert message in str(expected_text.value)
 
 
-def test_types_of_which_no_node_has_both_whole_are_asked_for_one_by_one() -> None:
+def test_several_types_without_a_common_node_cannot_be_mapped() -> None:
     with pytest.raises(Unclaimable, match="gpu:a and nic:x"):
         nic = DeviceProfile(driver="n", gres="nic", type="x")
-        found = {
+        result = {
             "n1": read(
                 gpus(1, "A"), slice_of([{"name": "e0"}], "n"), profiles=(BY_MODEL, nic), drivers=(GPU_DRIVER, "n")
             )
         }
-        classes.map_class("the class", ("true",), found)
+        classes.map_class("the class", ("true",), result)
 
 
-def test_a_driver_whose_devices_are_alike_needs_no_look_at_them() -> None:
+def test_a_class_of_all_devices_of_a_driver_is_mapped_without_devices() -> None:
     only = (f'device.driver == "{GPU_DRIVER}"',)
     assert classes.map_driver(only, ()) == ClassMapping(GPU)
     assert classes.map_driver(('device.driver == "dra.cpu"',), ()) == ClassMapping(supply.CPUS)
@@ -260,16 +262,16 @@ def test_a_driver_whose_devices_are_alike_needs_no_look_at_them() -> None:
     assert classes.map_driver((*only, "true"), ()) is None
 
 
-def test_a_resource_name_means_the_class_behind_it() -> None:
-    found = classes.build_catalog([device_class(resource="example.com/gpu")])
-    assert found.class_of("example.com/gpu") == "lab-gpu"
-    assert found.class_of("deviceclass.resource.kubernetes.io/lab-gpu") == "lab-gpu"
-    assert found.class_of("deviceclass.resource.kubernetes.io/none") == "none"
-    assert found.class_of("nvidia.com/gpu") is None
-    assert found.drivers == {"lab-gpu", GPU_DRIVER}
+def test_a_resource_name_is_mapped_to_its_class() -> None:
+    result = classes.build_catalog([device_class(resource="example.com/gpu")])
+    assert result.class_of("example.com/gpu") == "lab-gpu"
+    assert result.class_of("deviceclass.resource.kubernetes.io/lab-gpu") == "lab-gpu"
+    assert result.class_of("deviceclass.resource.kubernetes.io/none") == "none"
+    assert result.class_of("nvidia.com/gpu") is None
+    assert result.drivers == {"lab-gpu", GPU_DRIVER}
 
 
-def test_devices_are_alike_only_if_all_tell_the_same() -> None:
+def test_devices_share_an_attribute_only_if_all_have_the_same_value() -> None:
     assert classes.share_attribute(CLUSTER["only_h"], [H], "model")
     assert classes.share_attribute(CLUSTER["only_h"], [H], f"{GPU_DRIVER}/model")
     assert not classes.share_attribute(CLUSTER["both"], [H, A], "model")

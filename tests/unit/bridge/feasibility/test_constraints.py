@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod can never use."""
+"""Which nodes a pod can never use."""
 
 from typing import Any
 
@@ -39,7 +39,9 @@ TERM = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": 
         ),
     ],
 )
-def test_what_a_pod_can_never_use(spec: dict[str, Any], suits: dict[str, Any], not_suits: dict[str, Any]) -> None:
+def test_which_nodes_meet_the_requirements_of_a_pod(
+    spec: dict[str, Any], suits: dict[str, Any], not_suits: dict[str, Any]
+) -> None:
     shape = constraints.node_requirements_of(pod(spec=spec))
     assert not constraints.mismatch_reason(shape, node(**suits), Catalog())
     assert constraints.mismatch_reason(shape, node(**not_suits), Catalog())
@@ -53,22 +55,22 @@ def test_what_a_pod_can_never_use(spec: dict[str, Any], suits: dict[str, Any], n
         {"key": names.MANAGED_TAINT, "effect": "NoExecute", "value": names.SCHEDULER},
     ],
 )
-def test_what_passes_by_waiting_is_no_constraint(taint: dict[str, str]) -> None:
+def test_temporary_taints_are_not_constraints(taint: dict[str, str]) -> None:
     assert not constraints.mismatch_reason(constraints.node_requirements_of(pod()), node(taints=[taint]), Catalog())
 
 
-def test_a_full_node_is_slurms_business_and_a_small_one_is_ours() -> None:
+def test_a_node_that_is_too_small_is_excluded_and_a_full_one_is_not() -> None:
     shape = constraints.node_requirements_of(needing({"cpu": "4", "example.com/fpga": "1"}))
     assert "fpga" in constraints.mismatch_reason(shape, node(), Catalog())
     assert not constraints.mismatch_reason(shape, node(amounts={"example.com/fpga": "1"}), Catalog())
 
 
-def test_a_resource_behind_a_device_class_is_not_asked_of_the_kubelet() -> None:
+def test_a_resource_with_a_device_class_is_not_compared_with_allocatable() -> None:
     shape = constraints.node_requirements_of(needing({"example.com/gpu": "1"}))
     assert not constraints.mismatch_reason(shape, node(), Catalog({"example.com/gpu": "gpu.example.com"}))
 
 
-def test_volumes_keep_a_pod_where_they_are() -> None:
+def test_volumes_restrict_a_pod_to_nodes_that_reach_them() -> None:
     local = msgspec.convert(TERM, NodeSelector)
     shape = constraints.node_requirements_of(pod(), [local])
     assert constraints.mismatching_hosts(shape, [node("a", labels={"zone": "a"}), node("z")], Catalog()) == {"z"}
@@ -88,5 +90,5 @@ def test_volumes_keep_a_pod_where_they_are() -> None:
 )  # fmt: skip
 def test_label_operators(operator: str, values: list[str], label: str | None, holds: bool) -> None:
     term = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": operator, "values": values}]}]}
-    found = node(labels={"k": label} if label else {})
-    assert constraints.node_selector_matches(msgspec.convert(term, NodeSelector), found) is holds
+    result = node(labels={"k": label} if label else {})
+    assert constraints.node_selector_matches(msgspec.convert(term, NodeSelector), result) is holds

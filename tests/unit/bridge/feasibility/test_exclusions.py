@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which hosts are left out, and when those who wait hear that one need not be any more."""
+"""Which hosts are excluded, and when pending jobs are notified of a usable host."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -26,26 +26,26 @@ class Hosts(dict[str, Host]):
     unconfirmed_loss = None
 
 
-class World:
+class FakeCluster:
     """Nodes and hosts, for a stock and a mirror at once."""
 
     def __init__(self) -> None:
         self.catalog = Catalog()
         self.client, self.settings = None, BridgeSettings()
         self.pods: list[WorkloadPod] = []
-        self.nodes, self.mirror = Told(), Told()
+        self.nodes, self.mirror = FakeSource(), FakeSource()
         self.mirror.nodes = Hosts()
-        self.opened = 0
-        self.feasible = Exclusions(
+        self.notifications = 0
+        self.exclusions = Exclusions(
             cast("ClusterState", self),
             cast("Mirror", self.mirror),
             VolumeState(cast("KubeClient", None)),
             "",
-            self._open,
+            self._notify,
         )
 
-    def _open(self) -> None:
-        self.opened += 1
+    def _notify(self) -> None:
+        self.notifications += 1
 
     def node_of_host(self, name: str) -> Node | None:
         return self.nodes.known.get(name)
@@ -53,18 +53,18 @@ class World:
     def node(self, name: str, **more: Any) -> None:
         before, after = self.nodes.known.get(name), node(name, **more)
         self.nodes.known[name] = after
-        self.nodes.tell(before, after)
+        self.nodes.notify(before, after)
 
     def host(self, name: str, *partitions: str) -> None:
         before, after = self.mirror.nodes.get(name), Host(name, partitions=partitions)
         self.mirror.nodes[name] = after
-        self.mirror.tell(Change(ObjectKind.NODE, name, before, after))
+        self.mirror.notify(Change(ObjectKind.NODE, name, before, after))
 
-    async def excluded(self, one: WorkloadPod, partition: str = "ext") -> set[str]:
-        return set((await self.feasible.excluded_hosts([one], partition))[one.metadata.uid])
+    async def excluded(self, candidate: WorkloadPod, partition: str = "ext") -> set[str]:
+        return set((await self.exclusions.excluded_hosts([candidate], partition))[candidate.metadata.uid])
 
 
-class Told:
+class FakeSource:
     """Something to listen to."""
 
     nodes: Hosts
@@ -73,35 +73,35 @@ class Told:
         self.known: dict[str, Node] = {}
 
     def listen(self, listener: Any) -> None:
-        self.tell = listener
+        self.notify = listener
 
 
-def world(**colours: str) -> World:
-    found = World()
+def fake_cluster(**colours: str) -> FakeCluster:
+    found = FakeCluster()
     for name, colour in colours.items():
         found.host(name, "ext")
         found.node(name, labels={"colour": colour})
     return found
 
 
-CHOOSY = pod(spec={"nodeSelector": {"colour": "green"}})
+SELECTIVE = pod(spec={"nodeSelector": {"colour": "green"}})
 
 
-async def test_hosts_that_do_not_suit_or_are_no_nodes_are_left_out() -> None:
-    found = world(a="green", b="blue")
+async def test_hosts_that_do_not_match_or_have_no_node_are_excluded() -> None:
+    found = fake_cluster(a="green", b="blue")
     found.host("stranger", "ext")
     found.host("elsewhere", "other")
-    assert await found.excluded(CHOOSY) == {"b", "stranger"}
+    assert await found.excluded(SELECTIVE) == {"b", "stranger"}
     assert await found.excluded(pod()) == {"stranger"}
 
 
 async def test_every_partition_of_a_list_counts() -> None:
-    found = world(a="blue")
+    found = fake_cluster(a="blue")
     found.host("b", "other")
     found.node("b", labels={"colour": "blue"})
     found.host("c", "third")
-    assert await found.excluded(CHOOSY, "ext,other") == {"a", "b"}
-    assert await found.excluded(CHOOSY, "") == {"a", "b", "c"}
+    assert await found.excluded(SELECTIVE, "ext,other") == {"a", "b"}
+    assert await found.excluded(SELECTIVE, "") == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize(
@@ -114,39 +114,39 @@ async def test_every_partition_of_a_list_counts() -> None:
         (GREEN, {**GREEN, "annotations": {"any": "thing"}}, False),
     ],
 )
-async def test_those_who_wait_hear_when_a_node_opens(before: Any, after: Any, opens: bool) -> None:
+async def test_pending_jobs_are_notified_when_a_node_becomes_usable(before: Any, after: Any, opens: bool) -> None:
     wants = needing({"cpu": "2"}, spec={"nodeSelector": {"colour": "green"}})
-    found = world(a="green")
+    found = fake_cluster(a="green")
     found.host("b", "ext")
     found.node("b", **before)
     assert ("b" in await found.excluded(wants)) is (before != GREEN)
     found.node("b", **after)
-    assert found.opened == int(opens)
+    assert found.notifications == int(opens)
     assert ("b" in await found.excluded(wants)) is (after["labels"] != GREEN["labels"])
 
 
-async def test_a_host_that_becomes_a_node_opens_and_a_new_one_is_no_news() -> None:
-    found = world(a="green")
+async def test_a_host_that_gets_a_node_becomes_usable_and_a_new_host_causes_no_notification() -> None:
+    found = fake_cluster(a="green")
     found.host("b", "ext")
-    assert await found.excluded(CHOOSY) == {"b"}
+    assert await found.excluded(SELECTIVE) == {"b"}
     found.node("b", **GREEN)
-    assert (await found.excluded(CHOOSY), found.opened) == (set(), 1)
+    assert (await found.excluded(SELECTIVE), found.notifications) == (set(), 1)
     found.node("c", labels={"colour": "blue"})
     found.host("c", "ext")
-    assert (await found.excluded(CHOOSY), found.opened) == ({"c"}, 1)
+    assert (await found.excluded(SELECTIVE), found.notifications) == ({"c"}, 1)
 
 
-async def test_of_too_many_shapes_all_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_cached_results_are_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exclusions, "CACHED_ANSWERS_MAX", 1)
-    found = world(a="blue")
-    for one in (CHOOSY, pod()):
-        await found.excluded(one)
+    found = fake_cluster(a="blue")
+    for candidate in (SELECTIVE, pod()):
+        await found.excluded(candidate)
     found.node("a", **GREEN)
-    assert (await found.excluded(CHOOSY), found.opened) == (set(), 1)
+    assert (await found.excluded(SELECTIVE), found.notifications) == (set(), 1)
 
 
-async def test_new_device_classes_change_what_a_node_lacks() -> None:
-    found, wants = world(a="green"), needing({"example.com/gpu": "1"})
+async def test_new_device_classes_clear_the_cache() -> None:
+    found, wants = fake_cluster(a="green"), needing({"example.com/gpu": "1"})
     assert await found.excluded(wants) == {"a"}
     found.catalog = Catalog({"example.com/gpu": "gpu.example.com"})
     assert await found.excluded(wants) == set()

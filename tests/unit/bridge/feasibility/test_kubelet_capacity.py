@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kubelet would say."""
+"""Which pods a kubelet would admit."""
 
 import pytest
 from tests.unit.bridge.build import needing
@@ -10,7 +10,7 @@ ALLOCATABLE = {"cpu": "4", "memory": "8Gi"}
 
 
 @pytest.mark.parametrize(
-    ("there", "coming", "lack"),
+    ("present", "coming", "lack"),
     [
         ({"cpu": "3"}, {"cpu": "1"}, ""),
         ({"cpu": "3"}, {"cpu": "1001m"}, "cpu"),
@@ -19,5 +19,5 @@ ALLOCATABLE = {"cpu": "4", "memory": "8Gi"}
         ({}, {}, ""),
     ],
 )
-def test_pods_that_are_still_there_count(there: dict[str, str], coming: dict[str, str], lack: str) -> None:
-    assert kubelet_capacity.exceeded_resource(ALLOCATABLE, [needing(there)], [needing(coming)]) == lack
+def test_pods_that_are_still_on_the_node_count(present: dict[str, str], coming: dict[str, str], lack: str) -> None:
+    assert kubelet_capacity.exceeded_resource(ALLOCATABLE, [needing(present)], [needing(coming)]) == lack

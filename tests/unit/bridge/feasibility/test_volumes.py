@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims that wait for their first pod: which volumes suit them, and from which nodes they could be served."""
+"""Claims that wait for their first consumer: matching volumes, and nodes that reach them."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def here(name: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "offered", "suits"),
+    ("requested", "offered", "suits"),
     [
         ({}, {}, True),
         ({"storageClassName": "other"}, {}, False),
@@ -58,8 +58,8 @@ def here(name: str) -> Any:
         ({}, {"phase": "Released"}, False),
     ],
 )
-def test_a_volume_suits_a_claim_or_not(wanted: dict[str, Any], offered: dict[str, Any], suits: bool) -> None:
-    assert bool(volumes.matching_volumes(claim(**wanted), [volume(**offered)])) is suits
+def test_which_volumes_match_a_claim(requested: dict[str, Any], offered: dict[str, Any], suits: bool) -> None:
+    assert bool(volumes.matching_volumes(claim(**requested), [volume(**offered)])) is suits
 
 
 def test_the_smallest_volume_that_the_node_reaches_is_chosen() -> None:
@@ -70,8 +70,8 @@ def test_the_smallest_volume_that_the_node_reaches_is_chosen() -> None:
 
 
 def test_local_volumes_keep_a_pod_on_nodes_that_have_one() -> None:
-    there = [volume("a", "n1"), volume("b", "n2"), volume("c", "n3", phase="Failed")]
-    selector = volumes.node_selector_of(claim(), LOCAL, there)
+    present = [volume("a", "n1"), volume("b", "n2"), volume("c", "n3", phase="Failed")]
+    selector = volumes.node_selector_of(claim(), LOCAL, present)
     assert selector is not None
     assert [constraints.node_selector_matches(selector, here(name)) for name in ("n1", "n2", "n3")] == [
         True,
@@ -93,7 +93,7 @@ def test_a_volume_that_is_reserved_for_a_claim_is_the_only_one_for_it() -> None:
     assert volumes.find_reserved_volume(claim(), [stale]) is None
 
 
-def test_volumes_that_are_made_go_where_their_class_allows() -> None:
+def test_provisioned_volumes_are_restricted_by_their_class() -> None:
     zone = {"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}
     kind = msgspec.convert({"metadata": {"name": "m"}, "provisioner": "x", "allowedTopologies": [zone]}, StorageClass)
     selector = volumes.node_selector_of(claim(storageClassName="m"), kind, [])

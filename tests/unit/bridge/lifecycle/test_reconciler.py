@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from tests.unit.bridge.build import Sight, pod, record
+from tests.unit.bridge.build import FakeMirror, pod, record
 
 from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings
@@ -31,7 +31,7 @@ def build_registry() -> JobRegistry:
     job = record("7", "RUNNING", hosts=("n1",))
     assert job.detail is not None
     detail = msgspec.structs.replace(job.detail, admin_comment=signed.admin_comment)
-    mirror: Any = Sight(msgspec.structs.replace(job, detail=detail))
+    mirror: Any = FakeMirror(msgspec.structs.replace(job, detail=detail))
     registry = JobRegistry(cast("SlurmClient", None), mirror, bridge)
     registry.track_labelled("7", GANG)
     return registry

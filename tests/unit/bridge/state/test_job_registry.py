@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose job is whose, when pods do not say it."""
+"""Which jobs belong to which pods, when pods have no job label."""
 
 from typing import Any, cast
 
 import msgspec
 import pytest
-from tests.unit.bridge.build import Sight, pod, record
+from tests.unit.bridge.build import FakeMirror, pod, record
 
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
 from slinky.bridge.views import WorkloadPod
@@ -17,58 +17,60 @@ from slinky.slurm import JobRequest, Mirror, SlurmClient, number
 GANG = Workload("ns", "PodGroup", "g")
 
 
-def ledger(*made_for: WorkloadPod, state: str = "RUNNING") -> JobRegistry:
-    mirror: Any = Sight(record("7", state, hosts=("n1",)))
-    found = JobRegistry(cast("SlurmClient", None), cast("Mirror", mirror), BridgeIdentity("c", "b"))
+def make_registry(*made_for: WorkloadPod, state: str = "RUNNING") -> JobRegistry:
+    mirror: Any = FakeMirror(record("7", state, hosts=("n1",)))
+    registry = JobRegistry(cast("SlurmClient", None), cast("Mirror", mirror), BridgeIdentity("c", "b"))
     named = frozenset(str(member.key) for member in made_for)
-    found.track(
+    registry.track(
         JobEntry("7", GANG, JobSignature(identity.SIGNATURE_VERSION, members=identity.members_digest(made_for)), named)
     )
-    return found
+    return registry
 
 
 A, B = pod("a"), pod("b")
 
 
-def test_a_job_is_of_the_pods_that_it_was_made_for() -> None:
-    assert ledger(A, B).adoptable_jobs(GANG, [A, B, pod("newcomer")]) == {"uid-a": "7", "uid-b": "7"}
+def test_unlabelled_pods_adopt_the_job_that_was_submitted_for_them() -> None:
+    assert make_registry(A, B).adoptable_jobs(GANG, [A, B, pod("newcomer")]) == {"uid-a": "7", "uid-b": "7"}
 
 
-def test_pods_that_say_it_themselves_count_but_are_not_told_again() -> None:
+def test_labelled_pods_count_as_members_but_need_no_adoption() -> None:
     labelled = pod("a", job="7", node="n1")
-    assert ledger(A, B).adoptable_jobs(GANG, [labelled, B]) == {"uid-b": "7"}
+    assert make_registry(A, B).adoptable_jobs(GANG, [labelled, B]) == {"uid-b": "7"}
 
 
 @pytest.mark.parametrize("now", [[A], [A, pod("b", uid="another")]])
-def test_a_job_that_lost_one_of_its_pods_is_nobodys(now: list[WorkloadPod]) -> None:
-    assert ledger(A, B).adoptable_jobs(GANG, now) == {}
+def test_a_job_that_lost_one_of_its_pods_is_not_adopted(now: list[WorkloadPod]) -> None:
+    assert make_registry(A, B).adoptable_jobs(GANG, now) == {}
 
 
 @pytest.mark.parametrize(
-    ("now", "found"), [([A, B, pod("c")], [A, B]), ([A], []), ([A, pod("b", uid="another")], []), ([], [])]
+    ("now", "members"), [([A, B, pod("c")], [A, B]), ([A], []), ([A, pod("b", uid="another")], []), ([], [])]
 )
-def test_a_job_stands_for_exactly_its_pods_among_others(now: list[WorkloadPod], found: list[WorkloadPod]) -> None:
-    known = ledger(A, B)
-    (entry,) = known.entries_of(GANG)
-    assert known.pods_submitted_with(entry, now) == found
+def test_a_job_belongs_to_exactly_the_pods_it_was_submitted_for(
+    now: list[WorkloadPod], members: list[WorkloadPod]
+) -> None:
+    registry = make_registry(A, B)
+    (entry,) = registry.entries_of(GANG)
+    assert registry.pods_submitted_with(entry, now) == members
 
 
-def test_an_id_that_a_component_had_says_nothing_of_the_job_that_has_it_now() -> None:
+def test_a_reused_job_id_is_not_taken_for_an_old_component() -> None:
     leader = record("7", "RUNNING", hosts=("n1",))
     assert leader.detail is not None
     detail = msgspec.structs.replace(leader.detail, het_job_id=number(7), het_job_id_set="7-8")
-    mirror: Any = Sight(msgspec.structs.replace(leader, detail=detail))
+    mirror: Any = FakeMirror(msgspec.structs.replace(leader, detail=detail))
     mirror.jobs["8"] = record("8", "RUNNING", hosts=("n2",))
-    found = JobRegistry(cast("SlurmClient", None), cast("Mirror", mirror), BridgeIdentity("c", "b"))
-    found.track(JobEntry("7", GANG, JobSignature(members="members")))
-    assert len(found.track_components("7") or ()) == 2
-    found.forget("8")  # as is done when Slurm gives the id away again
+    registry = JobRegistry(cast("SlurmClient", None), cast("Mirror", mirror), BridgeIdentity("c", "b"))
+    registry.track(JobEntry("7", GANG, JobSignature(members="members")))
+    assert len(registry.track_components("7") or ()) == 2
+    registry.forget("8")  # as is done when Slurm gives the id away again
     assert "8" not in mirror.jobs
     mirror.jobs["8"] = record("8", "RUNNING", hosts=("n2",))
     other = Workload("ns", "Pod", "other")
-    found.track(JobEntry("8", other, JobSignature(members="members")))
-    assert found.resolve_workload("8") == other
-    found.forget("7")
+    registry.track(JobEntry("8", other, JobSignature(members="members")))
+    assert registry.resolve_workload("8") == other
+    registry.forget("7")
     assert "8" in mirror.jobs
 
 
@@ -78,26 +80,26 @@ def restarted(unit: Workload, *, bridge: str = "b") -> JobRegistry:
     known = record("7", "RUNNING", hosts=("n1",))
     assert known.detail is not None
     detail = msgspec.structs.replace(known.detail, admin_comment=signed.admin_comment)
-    mirror: Any = Sight(msgspec.structs.replace(known, detail=detail))
-    found = JobRegistry(cast("SlurmClient", None), cast("Mirror", mirror), BridgeIdentity("c", "b"))
-    found.track_labelled("7", unit)
-    return found
+    mirror: Any = FakeMirror(msgspec.structs.replace(known, detail=detail))
+    registry = JobRegistry(cast("SlurmClient", None), cast("Mirror", mirror), BridgeIdentity("c", "b"))
+    registry.track_labelled("7", unit)
+    return registry
 
 
-def test_after_a_restart_a_job_is_filed_by_what_it_says_of_itself() -> None:
+def test_after_a_restart_a_job_gets_the_workload_of_its_signature() -> None:
     alone = Workload("ns", "Pod", "a")
-    found = restarted(alone)
-    assert found.resolve_workload("7") == GANG
-    assert [entry.job for entry in found.entries_of(GANG)] == ["7"]
-    assert found.entries_of(alone) == []
-    assert found.entries_of(GANG)[0].members_digest == identity.members_digest([A, B])
+    registry = restarted(alone)
+    assert registry.resolve_workload("7") == GANG
+    assert [entry.job for entry in registry.entries_of(GANG)] == ["7"]
+    assert registry.entries_of(alone) == []
+    assert registry.entries_of(GANG)[0].members_digest == identity.members_digest([A, B])
     assert restarted(alone, bridge="another").resolve_workload("7") == alone
 
 
-def test_after_a_restart_the_signature_tells_for_whom_a_job_was_made() -> None:
-    found = restarted(GANG)
-    assert found.adoptable_jobs(GANG, [pod("a", job="7", node="n1"), B]) == {"uid-b": "7"}
+def test_after_a_restart_the_signature_names_the_pods_of_a_job() -> None:
+    registry = restarted(GANG)
+    assert registry.adoptable_jobs(GANG, [pod("a", job="7", node="n1"), B]) == {"uid-b": "7"}
 
 
-def test_a_job_that_is_over_is_nobodys() -> None:
-    assert ledger(A, state="CANCELLED").adoptable_jobs(GANG, [A]) == {}
+def test_a_job_that_is_over_is_not_adopted() -> None:
+    assert make_registry(A, state="CANCELLED").adoptable_jobs(GANG, [A]) == {}

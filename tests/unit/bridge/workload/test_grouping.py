@@ -43,12 +43,12 @@ def nobody(job: str) -> None:
     ],
 )
 def test_the_grouping_object_that_wins(labels: dict[str, str], spec: dict[str, object], expected: Workload) -> None:
-    found = pod(labels=labels, spec=spec)
-    assert grouping.workload_of(found, nothing, nobody) == expected
-    assert grouping.group_key(expected) in grouping.group_keys_of(found)
+    result = pod(labels=labels, spec=spec)
+    assert grouping.workload_of(result, nothing, nobody) == expected
+    assert grouping.group_key(expected) in grouping.group_keys_of(result)
 
 
-def test_batch_jobs_and_jobsets_are_gangs_only_if_they_say_so() -> None:
+def test_batch_jobs_and_jobsets_are_gangs_only_with_the_option_gang() -> None:
     asking = msgspec.convert({"metadata": {**META, "annotations": {grouping.GANG: "true"}}}, WorkloadBatchJob)
 
     def find(kind: str, key: Key) -> Object | None:
@@ -72,23 +72,25 @@ def owned(uid: str, kind: str = "Job", group: str = "batch") -> dict[str, Any]:
     return {"apiVersion": f"{group}/v1", "kind": kind, "name": "j", "uid": uid, "controller": True}
 
 
-def test_an_owner_counts_as_seen_by_its_uid_and_so_do_those_above_it() -> None:
+def test_every_owner_of_a_pod_must_be_cached_with_the_same_uid() -> None:
     job = msgspec.convert(
         {"metadata": {**META, "uid": "u1", "ownerReferences": [owned("s1", "JobSet")]}}, WorkloadBatchJob
     )
     job_set = msgspec.convert({"metadata": {**META, "uid": "s1"}}, JobSet)
-    there: dict[str, Object] = {}
+    present: dict[str, Object] = {}
 
     def unseen(uid: str, *kinds: str) -> str:
         young = pod(owners=[owned(uid)])
-        found = grouping.find_missing_owner(young, lambda kind, _: there.get(kind), lambda owner: owner.kind in kinds)
-        return found.kind if found else ""
+        result = grouping.find_missing_owner(
+            young, lambda kind, _: present.get(kind), lambda owner: owner.kind in kinds
+        )
+        return result.kind if result else ""
 
     assert unseen("u1", "Job", "JobSet") == "Job"
-    there["Job"] = job
+    present["Job"] = job
     assert unseen("u1", "Job", "JobSet") == "JobSet"
     assert unseen("u1", "Job") == ""  # nobody watches what is above
-    there["JobSet"] = job_set
+    present["JobSet"] = job_set
     assert unseen("u1", "Job", "JobSet") == ""
     assert unseen("u2", "Job", "JobSet") == "Job"  # another under the same name
     assert grouping.find_missing_owner(pod(), nothing, lambda _: True) is None
@@ -98,7 +100,7 @@ def served(*kinds: tuple[str, str, str]) -> Discovery:
     return Discovery(ServedKind(group, version, kind, f"{kind.lower()}s", True) for group, version, kind in kinds)
 
 
-def test_grouping_kinds_that_come_later_or_in_another_version_are_news() -> None:
+def test_new_grouping_kinds_and_versions_are_detected() -> None:
     sets, old = ("jobset.x-k8s.io", "v1alpha2", "JobSet"), ("scheduling.k8s.io", "v1alpha2", "PodGroup")
     new = ("scheduling.k8s.io", "v1beta1", "PodGroup")
     at_first = grouping.served_group_kinds(served(old))
@@ -123,8 +125,8 @@ def test_grouping_kinds_that_come_later_or_in_another_version_are_news() -> None
     ],
 )
 def test_how_many_members_make_a_gang(kind: type[Object], spec: dict[str, object], needed: int) -> None:
-    found = msgspec.convert({"metadata": META, "spec": spec}, kind)
-    assert grouping.root_of_group(Workload("ns", "X", "g"), found, nothing).min_members == needed
+    result = msgspec.convert({"metadata": META, "spec": spec}, kind)
+    assert grouping.root_of_group(Workload("ns", "X", "g"), result, nothing).min_members == needed
 
 
 @pytest.mark.parametrize(("completions", "succeeded", "needed"), [(9, 4, 4), (9, 7, 2), (9, 9, 1), (None, 3, 4)])
@@ -149,16 +151,16 @@ def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "expected_text"),
     [
         ({"startupPolicy": {"startupPolicyOrder": "InOrder"}}, True),
         ({"startupPolicy": {"startupPolicyOrder": "AnyOrder"}}, False),
         ({"replicatedJobs": [{"name": "a"}, {"name": "b", "dependsOn": [{"name": "a", "status": "Ready"}]}]}, True),
     ],
 )
-def test_a_jobset_whose_batch_jobs_wait_for_each_other_says_so(spec: dict[str, Any], told: bool) -> None:
-    found = msgspec.convert({"metadata": META, "spec": spec}, JobSet)
-    assert bool(grouping.root_of_group(Workload("ns", "JobSet", "g"), found, nothing).hint) is told
+def test_a_jobset_whose_batch_jobs_wait_for_each_other_gets_a_hint(spec: dict[str, Any], expected_text: bool) -> None:
+    result = msgspec.convert({"metadata": META, "spec": spec}, JobSet)
+    assert bool(grouping.root_of_group(Workload("ns", "JobSet", "g"), result, nothing).hint) is expected_text
 
 
 @pytest.mark.parametrize(
@@ -171,11 +173,11 @@ def test_a_jobset_whose_batch_jobs_wait_for_each_other_says_so(spec: dict[str, A
     ],
 )
 def test_each_version_of_the_native_group_has_its_own_reference(version: str, spec: dict[str, Any], name: str) -> None:
-    found = msgspec.convert({"metadata": META, "spec": {"schedulingPolicy": {}, **spec}}, VERSIONS[version])
-    assert found.workload == name
+    result = msgspec.convert({"metadata": META, "spec": {"schedulingPolicy": {}, **spec}}, VERSIONS[version])
+    assert result.workload == name
 
 
-def test_the_best_version_that_is_understood_is_chosen() -> None:
+def test_the_preferred_supported_version_is_chosen() -> None:
     chosen = native_groups(["v1", "v1alpha2", "v1beta1"])
     assert chosen is not None
     assert chosen.version == "v1beta1"
@@ -183,17 +185,17 @@ def test_the_best_version_that_is_understood_is_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "message"),
     [
         ({"parentCompositePodGroupName": "p"}, "groups of groups"),
         ({"schedulingConstraints": {"topology": [{"key": "rack"}]}}, "switches"),
         ({"schedulingConstraints": {"topology": []}}, ""),
     ],
 )
-def test_what_a_native_group_demands_in_vain_is_told(spec: dict[str, Any], words: str) -> None:
-    found = msgspec.convert({"metadata": META, "spec": spec}, VERSIONS["v1beta1"])
-    problem = grouping.root_of_group(Workload("ns", "NativeGroup", "g"), found, nothing).unsupported
-    assert words in problem if words else not problem
+def test_unsupported_demands_of_a_native_group_are_reported(spec: dict[str, Any], message: str) -> None:
+    result = msgspec.convert({"metadata": META, "spec": spec}, VERSIONS["v1beta1"])
+    problem = grouping.root_of_group(Workload("ns", "NativeGroup", "g"), result, nothing).unsupported
+    assert message in problem if message else not problem
 
 
 def test_a_group_without_its_object_waits() -> None:
@@ -201,13 +203,13 @@ def test_a_group_without_its_object_waits() -> None:
         grouping.root_of_group(Workload("ns", "PodGroup", "g"), None, nothing)
 
 
-def test_pods_of_the_same_group_name_elsewhere_are_strangers() -> None:
+def test_groups_of_the_same_name_in_different_namespaces_are_different() -> None:
     unit = Workload("ns", "PodGroup", "g")
     stranger = pod(namespace="other", labels={names.POD_GROUP_LABEL: "g"})
     assert grouping.workload_of(stranger, nothing, nobody) != unit
 
 
-def test_rank_follows_indexes_and_then_counts_as_people_do() -> None:
+def test_rank_follows_indexes_and_then_names_in_natural_order() -> None:
     named = [pod(f"w-{i}") for i in (10, 9, 1)]
     assert [p.metadata.name for p in sorted(named, key=grouping.rank)] == ["w-1", "w-9", "w-10"]
     indexed = [pod("a", labels={names.LWS_WORKER: "1"}), pod("b", labels={names.LWS_WORKER: "0"})]

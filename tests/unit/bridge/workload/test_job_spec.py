@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From pods to one job request."""
+"""From pods and options to a job request."""
 
 from typing import Any
 
@@ -33,11 +33,11 @@ def request(
 
 
 def test_the_default_job_is_external_exclusive_and_in_the_configured_partition() -> None:
-    found = request(partition="ext", mcs_label="kubernetes")
-    assert found.flags == ("EXTERNAL_JOB",)
-    assert found.shared == ("none",)
-    assert (found.partition, found.mcs_label, found.nodes, found.tasks_per_node) == ("ext", "kubernetes", "1", 1)
-    assert found.required_nodes is None
+    result = request(partition="ext", mcs_label="kubernetes")
+    assert result.flags == ("EXTERNAL_JOB",)
+    assert result.shared == ("none",)
+    assert (result.partition, result.mcs_label, result.nodes, result.tasks_per_node) == ("ext", "kubernetes", "1", 1)
+    assert result.required_nodes is None
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_the_default_job_is_external_exclusive_and_in_the_configured_partition()
         ({"ephemeral-storage": "1Gi"}, "tres_per_node", None),
     ],
 )
-def test_what_pods_ask_for_reaches_slurm_rounded_up(amounts: dict[str, str], field: str, expected: object) -> None:
+def test_requests_of_pods_are_rounded_up(amounts: dict[str, str], field: str, expected: object) -> None:
     assert getattr(request(needing(amounts)), field) == expected
 
 
@@ -66,30 +66,30 @@ def test_init_containers_sidecars_overhead_and_limits_count_as_in_kubernetes() -
         ],
         "overhead": {"memory": "64Mi"},
     }
-    found = request(pod(spec=spec))
-    assert found.cpus_per_task == 5  # the init container beside the sidecar
-    assert found.memory_per_node == number(1088)
+    result = request(pod(spec=spec))
+    assert result.cpus_per_task == 5  # the init container beside the sidecar
+    assert result.memory_per_node == number(1088)
 
 
-def test_the_cost_of_a_sandbox_counts_also_for_pods_that_ask_for_nothing() -> None:
+def test_overhead_counts_also_for_pods_without_requests() -> None:
     overhead = {"overhead": {"cpu": "250m", "memory": "160Mi"}}
-    found = request(pod(spec={"containers": [{"name": "c"}], **overhead}))
-    assert (found.cpus_per_task, found.memory_per_node) == (1, number(160))
+    result = request(pod(spec={"containers": [{"name": "c"}], **overhead}))
+    assert (result.cpus_per_task, result.memory_per_node) == (1, number(160))
     limited = pod(spec={"containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}], **overhead})
     assert "cpu" not in pod_resources.effective_resources(limited, pod_resources.limits_of)
 
 
-def test_pod_level_amounts_stand_for_all_containers() -> None:
+def test_pod_level_resources_replace_those_of_containers() -> None:
     spec = {"resources": {"requests": {"cpu": "3"}}, "containers": [{"name": "a"}, {"name": "b"}]}
     assert request(pod(spec=spec)).cpus_per_task == 3
 
 
 def test_pods_that_share_a_node_are_tasks_on_it() -> None:
     pods = [needing({"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}, f"p-{i}") for i in range(5)]
-    found = request(*pods, unit=GROUP, options={"pods-per-node": "2"})
-    assert (found.nodes, found.tasks, found.tasks_per_node, found.cpus_per_task) == ("3", 5, 2, 1)
-    assert found.memory_per_node == number(2048)
-    assert found.tres_per_node == "gres/gpu:2"
+    result = request(*pods, unit=GROUP, options={"pods-per-node": "2"})
+    assert (result.nodes, result.tasks, result.tasks_per_node, result.cpus_per_task) == ("3", 5, 2, 1)
+    assert result.memory_per_node == number(2048)
+    assert result.tres_per_node == "gres/gpu:2"
 
 
 def test_sharing_a_node_needs_a_gang() -> None:
@@ -97,7 +97,7 @@ def test_sharing_a_node_needs_a_gang() -> None:
         request(options={"pods-per-node": "2"})
 
 
-def test_a_shared_job_always_names_its_memory() -> None:
+def test_a_shared_job_always_requests_memory() -> None:
     assert request(options={"exclusive": "false"}).memory_per_node == number(1)
     assert request(options={"exclusive": "false"}).shared == ()
     assert request(options={"exclusive": "yes"}).shared == ("none",)
@@ -117,7 +117,7 @@ def test_the_deadline_of_a_batch_job_is_the_time_limit_unless_an_option_says_oth
     assert build_job_spec(ALONE, root, [pod()], world).request.time_limit == number(5)
 
 
-def test_bounds_that_contradict_the_pods_are_told() -> None:
+def test_node_limits_that_contradict_the_pods_are_rejected() -> None:
     assert request(options={"min-nodes": "1", "max-nodes": "4"}).nodes == "1"
     with pytest.raises(OptionError, match="contradict"):
         request(options={"min-nodes": "2"})
@@ -126,9 +126,9 @@ def test_bounds_that_contradict_the_pods_are_told() -> None:
 @pytest.mark.parametrize("option", TABLE, ids=lambda option: option.name)
 def test_the_example_of_every_option_is_accepted_and_reaches_its_field(option: annotations.Option) -> None:
     unit, pods = (GROUP, [pod(f"p-{i}") for i in range(8)]) if "node" in option.name else (ALONE, [pod()])
-    found = request(*pods, unit=unit, options={option.name: option.example})
+    result = request(*pods, unit=unit, options={option.name: option.example})
     if option.field and option.field not in {"minimum_nodes", "maximum_nodes"}:
-        assert getattr(found, option.field) == option.parse(option.example)
+        assert getattr(result, option.field) == option.parse(option.example)
     assert option.field == "" or option.field in JobRequest.__struct_fields__
 
 
@@ -158,7 +158,7 @@ def test_the_example_of_every_option_is_accepted_and_reaches_its_field(option: a
         ("comment", "two\nlines"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_told_with_its_name(name: str, value: str) -> None:
+def test_an_invalid_value_is_reported_with_the_option(name: str, value: str) -> None:
     with pytest.raises(OptionError, match=name):
         request(options={name: value})
 
@@ -173,7 +173,7 @@ def test_times_are_read_as_slurm_reads_them(text: str, expected: int) -> None:
 
 
 @given(st.dictionaries(st.sampled_from([option.name for option in TABLE]), st.text(max_size=40), max_size=4))
-def test_any_text_is_an_option_or_a_told_mistake(options: dict[str, str]) -> None:
+def test_any_text_is_parsed_or_rejected(options: dict[str, str]) -> None:
     try:
         request(options=options)
     except OptionError as error:
@@ -181,14 +181,14 @@ def test_any_text_is_an_option_or_a_told_mistake(options: dict[str, str]) -> Non
 
 
 @given(st.integers(1, 200), st.integers(1, 16))
-def test_there_is_always_a_place_for_every_pod(pods: int, per_node: int) -> None:
-    found = request(*[pod(f"p-{i}") for i in range(pods)], unit=GROUP, options={"pods-per-node": str(per_node)})
-    assert int(found.nodes or 0) * (found.tasks_per_node or 0) >= pods
-    assert (int(found.nodes or 0) - 1) * per_node < pods
-    assert found.minimum_nodes == found.maximum_nodes == int(found.nodes or 0)
+def test_there_are_always_enough_nodes_for_all_pods(pods: int, per_node: int) -> None:
+    result = request(*[pod(f"p-{i}") for i in range(pods)], unit=GROUP, options={"pods-per-node": str(per_node)})
+    assert int(result.nodes or 0) * (result.tasks_per_node or 0) >= pods
+    assert (int(result.nodes or 0) - 1) * per_node < pods
+    assert result.minimum_nodes == result.maximum_nodes == int(result.nodes or 0)
 
 
-def test_unknown_names_are_pointed_out_and_change_nothing() -> None:
+def test_unknown_options_are_reported_and_ignored() -> None:
     assert annotations.unknown_options({names.OPTION + "qoss": "x", names.OPTION + "qos": "x"}) == [
         names.OPTION + "qoss"
     ]
@@ -203,9 +203,9 @@ RULES = (
 )
 
 
-def test_policy_has_the_last_word() -> None:
-    found = request(pod(namespace="team-a"), options={"account": "rich", "qos": "high"}, policy=RULES)
-    assert (found.account, found.qos) == ("team", "high")
+def test_a_forced_option_overrides_annotations() -> None:
+    result = request(pod(namespace="team-a"), options={"account": "rich", "qos": "high"}, policy=RULES)
+    assert (result.account, result.qos) == ("team", "high")
     assert request(policy=RULES).account == "guests"
     assert request(policy=RULES, options={"account": "mine"}).account == "mine"
 
@@ -217,7 +217,7 @@ def test_policy_refuses_what_is_not_allowed(options: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["user-id", "group-id"])
-def test_with_a_policy_nobody_says_who_they_are_unless_that_is_allowed(name: str) -> None:
+def test_with_a_policy_identity_options_must_be_allowed(name: str) -> None:
     given = {name: "alice"}
     allowing = PolicyRule(allow={name: ("alice",)})
     for rules in (
@@ -235,10 +235,10 @@ def test_with_a_policy_nobody_says_who_they_are_unless_that_is_allowed(name: str
         request(options={name: "root"}, policy=(allowing,))
 
 
-def test_a_priority_class_means_what_the_settings_say() -> None:
+def test_a_priority_class_sets_the_configured_options() -> None:
     ranks = {"urgent": PriorityRule(qos="high", nice=-5)}
-    found = request(pod(spec={"priorityClassName": "urgent"}), priority_classes=ranks)
-    assert (found.qos, found.nice) == ("high", -5)
+    result = request(pod(spec={"priorityClassName": "urgent"}), priority_classes=ranks)
+    assert (result.qos, result.nice) == ("high", -5)
     assert (
         request(pod(spec={"priorityClassName": "urgent"}), options={"qos": "low"}, priority_classes=ranks).qos == "low"
     )
@@ -272,8 +272,8 @@ def test_a_claim_that_pods_share_is_counted_once_and_keeps_them_on_one_node() ->
 @pytest.mark.parametrize(("plain", "claimed", "threads", "expected"), [("2", 5, 1, 5), ("8", 5, 1, 8), ("1", 5, 2, 6)])
 def test_cpus_that_are_devices_come_in_whole_cores(plain: str, claimed: int, threads: int, expected: int) -> None:
     pods = [needing({"cpu": plain})]
-    found = wish(pods, devices_by_pod={"uid-p": {CPUS: claimed}}, threads_per_core=threads)
-    assert (found.cpus_per_task, found.tres_per_node) == (expected, None)
+    result = wish(pods, devices_by_pod={"uid-p": {CPUS: claimed}}, threads_per_core=threads)
+    assert (result.cpus_per_task, result.tres_per_node) == (expected, None)
 
 
 @pytest.mark.parametrize(("option", "kind"), [("gres", GPU), ("cpu-per-task", CPUS)])

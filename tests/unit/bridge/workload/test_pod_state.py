@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod is to the bridge, and how urgent."""
+"""The state of a pod, and its priority in the queue."""
 
 import pytest
 from tests.unit.bridge.build import NOW, pod
@@ -8,18 +8,18 @@ from slinky.bridge import names
 from slinky.bridge.workload import pod_state
 
 
-def test_a_deletion_timestamp_already_holds_the_grace() -> None:
+def test_a_deletion_timestamp_includes_the_grace_period() -> None:
     leaving = pod(node="n", deleted="2026-06-01T12:00:30Z")
     assert pod_state.seconds_until_overdue(leaving, NOW, 100) == 130
     assert pod_state.seconds_until_overdue(pod(), NOW, 100) is None
 
 
 @pytest.mark.parametrize("label", ["", "x7", "-7", "7 ", "\u0667"])
-def test_a_label_that_is_no_number_names_no_job(label: str) -> None:
+def test_a_label_that_is_not_a_number_is_not_a_job(label: str) -> None:
     assert pod_state.job_id(pod(labels={names.JOB_LABEL: label})) == ""
 
 
-def test_pods_for_which_slurm_was_just_asked_go_first_and_those_that_run_last() -> None:
+def test_pods_with_a_new_allocation_come_first_and_running_pods_last() -> None:
     most = pod("a", spec={"priority": 2**31 - 1})
     asked, queued, runs = pod("b", held=True), pod("c", job="7"), pod("d", job="7", node="n1", phase="Running")
     ending = pod("e", job="7", node="n1", deleted="2026-06-01T12:00:00Z")
