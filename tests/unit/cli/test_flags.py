@@ -34,21 +34,21 @@ class Started:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
-    found = Started()
+    result = Started()
 
     def run(main: Callable[[Any], Any], addresses: Any, servers: Any) -> int:
-        found.addresses, found.servers = list(addresses), len(list(servers))
+        result.addresses, result.servers = list(addresses), len(list(servers))
         main(None)
         return 0
 
     def operate(settings: OperatorSettings, _: object) -> None:
-        found.settings = settings
+        result.settings = settings
 
     monkeypatch.setattr(serve, "run_process", run)
     monkeypatch.setattr("slinky.operator.app.main", operate)
     monkeypatch.setattr("slinky.webhook.server.main", lambda settings, health: None)
-    monkeypatch.setattr("slinky.observe.log.setup_logging", lambda level: setattr(found, "level", level))
-    return found
+    monkeypatch.setattr("slinky.observe.log.setup_logging", lambda level: setattr(result, "level", level))
+    return result
 
 
 def call(*argv: str) -> Result:
@@ -90,10 +90,10 @@ def test_the_last_value_of_a_switch_counts(started: Started, words: list[str], e
 
 
 @pytest.mark.parametrize(
-    ("said", "level"), [("warn", "warning"), ("panic", "error"), ("0", "info"), ("4", "debug"), ("error", "error")]
+    ("message", "level"), [("warn", "warning"), ("panic", "error"), ("0", "info"), ("4", "debug"), ("error", "error")]
 )
-def test_log_levels_of_slurm_operator_are_translated(started: Started, said: str, level: str) -> None:
-    assert call("operator", f"--zap-log-level={said}").exit_code == 0
+def test_log_levels_of_slurm_operator_are_translated(started: Started, message: str, level: str) -> None:
+    assert call("operator", f"--zap-log-level={message}").exit_code == 0
     assert started.level == level
 
 

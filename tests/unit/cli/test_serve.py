@@ -17,7 +17,7 @@ def run(*argv: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (["operator", "--log-level", "loud"], "'loud' is not debug, info, warning or error"),
         (["operator", "--metrics-addr", "abc"], "'abc' is not HOST:PORT or :PORT"),
@@ -26,17 +26,17 @@ def run(*argv: str) -> Result:
         (["bridge"], "--config"),
     ],
 )
-def test_a_wrong_flag_is_named(argv: list[str], said: str) -> None:
+def test_a_wrong_flag_is_named(argv: list[str], message: str) -> None:
     result = run(*argv)
-    assert (result.exit_code, said in result.output) == (2, True), result.output
+    assert (result.exit_code, message in result.output) == (2, True), result.output
 
 
 @pytest.mark.parametrize("verb", ["bridge", "bridge-admission"])
 @pytest.mark.parametrize(
-    ("text", "said"), [(b"taint: Sometimes", "$.taint"), (b"\xff", "utf-8"), (None, "No such file")]
+    ("text", "message"), [(b"taint: Sometimes", "$.taint"), (b"\xff", "utf-8"), (None, "No such file")]
 )
 def test_an_unusable_configuration_is_reported_with_its_file(
-    verb: str, text: bytes | None, said: str, tmp_path: Path
+    verb: str, text: bytes | None, message: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "config.yaml"
     if text is not None:
@@ -44,7 +44,7 @@ def test_an_unusable_configuration_is_reported_with_its_file(
     result = run(verb, "--config", str(file))
     assert result.exit_code == 1
     assert f"slinky: {file}: " in result.output
-    assert said in result.output
+    assert message in result.output
 
 
 MISTAKES = {
@@ -66,7 +66,7 @@ def test_a_mistake_that_shows_only_at_the_start_ends_the_bridge_with_a_message(
     file = tmp_path / "config.yaml"
     file.write_text(text)
     assert run("bridge", *QUIET, "--config", str(file)).exit_code == 1
-    assert MISTAKES[text] in said(caplog)
+    assert MISTAKES[text] in message(caplog)
 
 
 def test_without_a_kubeconfig_the_operator_ends_with_a_message(
@@ -75,10 +75,10 @@ def test_without_a_kubeconfig_the_operator_ends_with_a_message(
     monkeypatch.setattr(log, "setup_logging", lambda level: None)
     missing = tmp_path / "kubeconfig"
     assert run("operator", *QUIET, "--kubeconfig", str(missing)).exit_code == 1
-    assert f"there is no kubeconfig at {missing}; set KUBECONFIG to the path of one" in said(caplog)
+    assert f"there is no kubeconfig at {missing}; set KUBECONFIG to the path of one" in message(caplog)
 
 
-def said(caplog: pytest.LogCaptureFixture) -> str:
+def message(caplog: pytest.LogCaptureFixture) -> str:
     """The one sentence of a process that ended."""
     (line,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert line.exc_info is None

@@ -49,16 +49,16 @@ def slurmrestd() -> dict[str, Any]:
 
 
 def sackd() -> dict[str, Any]:
-    of = kind(LoginSet, sssdConfRef={"name": "sssd", "key": "sssd.conf"})
-    made = login.deployment(of, controller(), login.LoginSetHashes(), IMAGES, "cluster.local")
+    parent = kind(LoginSet, sssdConfRef={"name": "sssd", "key": "sssd.conf"})
+    made = login.deployment(parent, controller(), login.LoginSetHashes(), IMAGES, "cluster.local")
     return dict(made["spec"]["template"]["spec"])
 
 
 def main(pod: dict[str, Any]) -> dict[str, Any]:
     """The daemon's container, whose entrypoint is the image's own."""
-    (found,) = pod["containers"]
-    assert "command" not in found
-    return dict(found)
+    (result,) = pod["containers"]
+    assert "command" not in result
+    return dict(result)
 
 
 PODS = {
@@ -92,14 +92,14 @@ ENVIRONMENT: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("daemon", ENVIRONMENT)
 def test_environment(daemon: str) -> None:
-    found = main(PODS[daemon][0]).get("env", [])
-    assert {one["name"]: one.get("value", one.get("valueFrom")) for one in found} == ENVIRONMENT[daemon]
+    result = main(PODS[daemon][0]).get("env", [])
+    assert {one["name"]: one.get("value", one.get("valueFrom")) for one in result} == ENVIRONMENT[daemon]
 
 
 def test_resource_limits_are_passed_to_the_entrypoint() -> None:
     pod = slurmd(slurmd={"resources": {"limits": {"cpu": "3500m", "memory": "4Gi"}}})
-    found = {one["name"]: one.get("value") for one in main(pod)["env"]}
-    assert (found["POD_CPUS"], found["POD_MEMORY"]) == ("4", "4096")
+    result = {one["name"]: one.get("value") for one in main(pod)["env"]}
+    assert (result["POD_CPUS"], result["POD_MEMORY"]) == ("4", "4096")
 
 
 PORTS = {"slurmctld": 6817, "slurmdbd": 6819, "slurmrestd": 6820, "login": 22, "slurmd": 6818}

@@ -7,7 +7,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from slinky.operator import metrics
 
 PAGE = (Path(__file__).parents[3] / "docs/operator/metrics.md").read_text()
-OURS = [found for found in vars(metrics).values() if isinstance(found, MetricWrapperBase)]
+OURS = [result for result in vars(metrics).values() if isinstance(result, MetricWrapperBase)]
 
 
 @pytest.mark.parametrize("metric", OURS, ids=lambda metric: metric._name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of promises names tests; each of them is there."""
+"""Every test that docs/operator/promises.md cites exists."""
 
 import re
 from collections.abc import Iterable
@@ -12,15 +12,15 @@ PAGE = ROOT / "docs/operator/promises.md"
 FOLDERS = {"u": "tests/unit/operator", "i": "tests/integration/operator", "e": "tests/e2e/operator"}
 
 
-def named() -> Iterable[str]:
-    """What stands in backticks in the last column of a table, and is a test."""
+def cited_tests() -> Iterable[str]:
+    """The tests in the last column of the tables."""
     for line in PAGE.read_text().splitlines():
         if line.startswith("| ") and not line.startswith("| ---"):
             yield from re.findall(r"`((?:[uie]/|tests/)?[\w/.]*test_?[^`]*)`", line.rstrip("| ").rpartition(" | ")[2])
 
 
-def found(name: str) -> list[Path]:
-    """The files that a name may mean."""
+def matching_files(name: str) -> list[Path]:
+    """The files that a cited name may refer to."""
     path = name.partition("::")[0]
     folder, _, rest = path.partition("/")
     if folder == "tests":
@@ -30,9 +30,9 @@ def found(name: str) -> list[Path]:
     return list((ROOT / FOLDERS[folder]).rglob(f"{rest.removesuffix('.py')}.py"))
 
 
-@pytest.mark.parametrize("name", sorted(set(named())))
+@pytest.mark.parametrize("name", sorted(set(cited_tests())))
 def test_every_test_that_is_promised_exists(name: str) -> None:
-    files = found(name)
+    files = matching_files(name)
     assert files, f"no file for {name}"
     function = name.partition("::")[2].removesuffix("...")
     assert any(f"def {function}" in file.read_text() for file in files if file.is_file()) or not function, name

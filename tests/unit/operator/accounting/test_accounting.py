@@ -27,11 +27,11 @@ def test_slurmdbd_gets_its_password_through_a_secret_only() -> None:
 
 
 def test_a_changed_password_restarts_slurmdbd() -> None:
-    def seen(password: str) -> str:
+    def observed(password: str) -> str:
         made = accounting_plan(accounting(), AccountingInputs("k", b"j", "", password), IMAGES).apply[2][1]
         return str(made["spec"]["template"]["metadata"]["annotations"][metadata.SLURMDBD_CONF_HASH])
 
-    assert seen("a") != seen("b")
+    assert observed("a") != observed("b")
     assert "db" in accounting_secrets(accounting())
 
 
@@ -42,8 +42,8 @@ def test_a_password_cannot_add_a_line() -> None:
 
 
 def test_an_external_accounting_has_no_children() -> None:
-    of = accounting(external=True, externalConfig={"host": "x", "port": 1})
-    made = accounting_plan(of, AccountingInputs(), IMAGES)
+    parent = accounting(external=True, externalConfig={"host": "x", "port": 1})
+    made = accounting_plan(parent, AccountingInputs(), IMAGES)
     assert made.apply == ()
     assert len(made.delete) == 3
 

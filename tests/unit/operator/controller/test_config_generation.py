@@ -46,31 +46,31 @@ def history(
     return GenerationHistory(generations, used.id if used else "", good.id if good else "", 50.0)
 
 
-def seen(**more: Any) -> Observation:
+def observed(**more: Any) -> Observation:
     return Observation(now=110.0, trial_timeout=60.0)._replace(**more)
 
 
 # law, wanted, history, observation, expected state of the wanted generation, expected number in use
 CHOICES: list[tuple[str, Generation, GenerationHistory, Observation, GenerationState, int | None]] = [
-    ("nothing is used before it was tried", NEW, history(used=None, good=None), seen(), V.UNTRIED, None),
-    ("the old one runs while the new one is tried", NEW, history(OLD), seen(), V.UNTRIED, 1),
-    ("what was tried well is used", NEW, history(OLD), seen(trial=V.GOOD), V.GOOD, 3),
-    ("what slurmctld refused is held back", NEW, history(OLD), seen(trial=V.BAD), V.BAD, 1),
-    ("a bad first one is not used at all", NEW, history(used=None, good=None), seen(trial=V.BAD), V.BAD, None),
-    ("a trial that cannot run holds nothing up", NEW, history(OLD), seen(trial=V.UNKNOWN), V.UNKNOWN, 3),
-    ("nor one that does not end", NEW, history(OLD), seen(now=160.0), V.UNKNOWN, 3),
-    ("a verdict stands", made(2, V.BAD), history(OLD, made(2, V.BAD)), seen(trial=V.GOOD), V.BAD, 1),
-    ("what fails is taken back", made(2, V.GOOD), history(OLD, made(2, V.GOOD), used=made(2)), seen(crash="x"),
+    ("nothing is used before it was tried", NEW, history(used=None, good=None), observed(), V.UNTRIED, None),
+    ("the old one runs while the new one is tried", NEW, history(OLD), observed(), V.UNTRIED, 1),
+    ("what was tried well is used", NEW, history(OLD), observed(trial=V.GOOD), V.GOOD, 3),
+    ("what slurmctld refused is held back", NEW, history(OLD), observed(trial=V.BAD), V.BAD, 1),
+    ("a bad first one is not used at all", NEW, history(used=None, good=None), observed(trial=V.BAD), V.BAD, None),
+    ("a trial that cannot run holds nothing up", NEW, history(OLD), observed(trial=V.UNKNOWN), V.UNKNOWN, 3),
+    ("nor one that does not end", NEW, history(OLD), observed(now=160.0), V.UNKNOWN, 3),
+    ("a verdict stands", made(2, V.BAD), history(OLD, made(2, V.BAD)), observed(trial=V.GOOD), V.BAD, 1),
+    ("what fails is taken back", made(2, V.GOOD), history(OLD, made(2, V.GOOD), used=made(2)), observed(crash="x"),
      V.FAILED, 1),
-    ("and stays so", made(2, V.FAILED), history(OLD, made(2, V.FAILED)), seen(loaded=OLD.id), V.FAILED, 1),
-    ("an edit tries again", NEW, history(OLD, made(2, V.FAILED)), seen(trial=V.GOOD), V.GOOD, 3),
-    ("what has run before is not blamed", OLD, history(OLD, made(2)), seen(crash="x"), V.LOADED, 1),
+    ("and stays so", made(2, V.FAILED), history(OLD, made(2, V.FAILED)), observed(loaded=OLD.id), V.FAILED, 1),
+    ("an edit tries again", NEW, history(OLD, made(2, V.FAILED)), observed(trial=V.GOOD), V.GOOD, 3),
+    ("what has run before is not blamed", OLD, history(OLD, made(2)), observed(crash="x"), V.LOADED, 1),
     ("nor what nothing could replace", made(2, V.GOOD), history(made(2, V.GOOD), used=made(2), good=None),
-     seen(crash="x"), V.GOOD, 2),
+     observed(crash="x"), V.GOOD, 2),
     ("a killed operator goes on: failed, not yet taken back", made(2, V.FAILED),
-     history(OLD, made(2, V.FAILED), used=made(2)), seen(), V.FAILED, 1),
+     history(OLD, made(2, V.FAILED), used=made(2)), observed(), V.FAILED, 1),
     ("a failed one gives way though another is wanted by now", NEW, history(OLD, made(2, V.GOOD), used=made(2)),
-     seen(crash="x"), V.UNTRIED, 1),
+     observed(crash="x"), V.UNTRIED, 1),
 ]  # fmt: skip
 
 
@@ -90,16 +90,16 @@ def test_the_choice(
 
 def test_the_generation_that_slurmctld_reports_becomes_loaded() -> None:
     used = made(2, V.GOOD)
-    found = decide(used, history(OLD, used, used=used), seen(loaded=used.id))
+    found = decide(used, history(OLD, used, used=used), observed(loaded=used.id))
     assert (found.wanted.state, found.last_loaded) == (V.LOADED, used.id)
     # An answer of the slurmctld before is none about this one.
-    assert decide(used, history(OLD, used, used=used), seen(loaded=OLD.id)).last_loaded == OLD.id
+    assert decide(used, history(OLD, used, used=used), observed(loaded=OLD.id)).last_loaded == OLD.id
 
 
 def test_a_rollback_restores_the_last_loaded_generation_not_the_highest_number() -> None:
     bad = made(4, V.GOOD)
     before = history(made(1), made(2), made(3), bad, used=bad, good=made(2))
-    assert decide(bad, before, seen(crash="x")).used == made(2)
+    assert decide(bad, before, observed(crash="x")).used == made(2)
 
 
 @given(st.lists(st.sampled_from(list(V)), min_size=1, max_size=5), st.integers(0, 4), st.integers(0, 4), st.data())
@@ -107,7 +107,7 @@ def test_laws_of_every_choice(verdicts: list[GenerationState], used: int, good: 
     known = [made(number, verdict) for number, verdict in enumerate(verdicts, 1)]
     before = history(*known, used=known[used % len(known)], good=known[good % len(known)])
     wanted = data.draw(st.sampled_from([*known, NEW._replace(number=9)]))
-    now = seen(
+    now = observed(
         trial=data.draw(st.sampled_from([None, V.GOOD, V.BAD, V.UNKNOWN])),
         loaded=data.draw(st.sampled_from([None, *(found.id for found in known)])),
         crash=data.draw(st.sampled_from([None, "x"])),
@@ -150,13 +150,13 @@ def test_the_condition_config_synced(
 
 
 def test_the_condition_ready_tells_what_slurmctld_waits_for() -> None:
-    of = controller(accountingRef={"name": "slurm"})
+    parent = controller(accountingRef={"name": "slurm"})
     choice, none = Decision(OLD, OLD, OLD.id), ReplicaStatus()
-    said = health(of, none, True, SlurmSnapshot(), choice, None, None, accounting())
+    said = health(parent, none, True, SlurmSnapshot(), choice, None, None, accounting())
     assert said.ready.reason == "WaitingForAccounting"
-    assert health(of, none, True, SlurmSnapshot(), choice, None, "no disk", accounting()).ready.reason == "Failing"
+    assert health(parent, none, True, SlurmSnapshot(), choice, None, "no disk", accounting()).ready.reason == "Failing"
     assert (
-        health(of, none, True, SlurmSnapshot(), Decision(NEW, None, ""), None, None, accounting()).ready.reason
+        health(parent, none, True, SlurmSnapshot(), Decision(NEW, None, ""), None, None, accounting()).ready.reason
         == "Trying"
     )
 
@@ -223,12 +223,12 @@ def test_only_a_fatal_error_of_slurmctld_is_bad(law: str, found: Unstructured, v
 def test_the_trial_pod_has_no_key_no_state_no_privileges_and_no_text_from_a_spec() -> None:
     volumes = [{"name": "certs", "secret": {"secretName": "tls"}}, {"name": "big", "persistentVolumeClaim": {}}]
     mounts = [{"name": "certs", "mountPath": "/certs"}, {"name": "big", "mountPath": "/big"}]
-    of = controller(
+    parent = controller(
         extraConf="SchedulerParameters=$(reboot)",
         slurmctld={"volumeMounts": mounts},
         template={"spec": {"volumes": volumes, "nodeSelector": {"a": "b"}}},
     )
-    made_pod = config_trial.pod(of, NEW, "slurm-config-3", Files(), Images("reg/{daemon}:1"))
+    made_pod = config_trial.pod(parent, NEW, "slurm-config-3", Files(), Images("reg/{daemon}:1"))
     spec, text = made_pod["spec"], str(made_pod)
     assert "slurm-auth-slurm" not in text
     assert "slurm-auth-jwt" not in text
@@ -242,8 +242,8 @@ def test_the_trial_pod_has_no_key_no_state_no_privileges_and_no_text_from_a_spec
 
 
 def test_slurm_conf_contains_its_generation_and_slurmctld_reports_it() -> None:
-    of = controller(extraConf="SlurmctldParameters=idle_on_node_suspend")
-    text = slurm_conf(of, None, (), Files(), "7-abc")
+    parent = controller(extraConf="SlurmctldParameters=idle_on_node_suspend")
+    text = slurm_conf(parent, None, (), Files(), "7-abc")
     line = text.splitlines()[-1]
     assert line.startswith("SlurmctldParameters=")
     assert loaded_generation(line.partition("=")[2].split(",")) == "7-abc"
@@ -251,8 +251,8 @@ def test_slurm_conf_contains_its_generation_and_slurmctld_reports_it() -> None:
 
 
 def test_texts_are_copied_as_long_as_they_fit() -> None:
-    of = controller(configFileRefs=[{"name": "a"}])
-    small = collect_files(of, {"a": ConfigMap(ObjectMeta(name="a"), {"gres.conf": "x"}, {"blob": "eA=="})})
+    parent = controller(configFileRefs=[{"name": "a"}])
+    small = collect_files(parent, {"a": ConfigMap(ObjectMeta(name="a"), {"gres.conf": "x"}, {"blob": "eA=="})})
     assert (small.copied, small.mounted) == ({"gres.conf": "x"}, (("a", ("blob",)),))
-    large = collect_files(of, {"a": ConfigMap(ObjectMeta(name="a"), {"gres.conf": "x" * (COPY_LIMIT + 1)})})
+    large = collect_files(parent, {"a": ConfigMap(ObjectMeta(name="a"), {"gres.conf": "x" * (COPY_LIMIT + 1)})})
     assert (large.copied, large.mounted) == ({}, (("a", ()),))

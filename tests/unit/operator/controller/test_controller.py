@@ -23,26 +23,26 @@ from slinky.slurm.conf import ConfError, parse
 HA: dict[str, Any] = {"ha": {"enabled": True, "backups": 2}, "persistence": {"existingClaim": "shared"}}
 
 
-def facts(**more: Any) -> ControllerInputs:
+def inputs(**more: Any) -> ControllerInputs:
     none = ControllerInputs(None, (), Files(), slurm_key="k", jwt_key=b"j", jwks="", service_monitors=False)
     return none._replace(**more)
 
 
-def planned(of: Any, **more: Any) -> ChildrenPlan:
-    known, images = facts(**more), Images("reg/{daemon}:1")
-    return plan(of, known, images, ActiveConfig(config_files(of, known), config_digest(of, known, images)))
+def planned(parent: Any, **more: Any) -> ChildrenPlan:
+    known, images = inputs(**more), Images("reg/{daemon}:1")
+    return plan(parent, known, images, ActiveConfig(config_files(parent, known), config_digest(parent, known, images)))
 
 
-def objects(of: Any, **more: Any) -> dict[str, Any]:
-    made = planned(of, **more)
+def objects(parent: Any, **more: Any) -> dict[str, Any]:
+    made = planned(parent, **more)
     return {f"{resource.kind}/{manifest['metadata']['name']}": manifest for resource, manifest in made.apply}
 
 
 def settings(text: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for line in parse(text):
-        found.setdefault(line[0].key, []).append(line[0].value)
-    return found
+        result.setdefault(line[0].key, []).append(line[0].value)
+    return result
 
 
 def test_the_children_have_the_documented_names() -> None:
@@ -55,12 +55,12 @@ def test_the_children_have_the_documented_names() -> None:
 
 
 def test_the_public_service_follows_a_failover_without_the_operator() -> None:
-    for of in (controller(), controller(**HA)):
-        assert service(of)["spec"]["selector"] == {
+    for parent in (controller(), controller(**HA)):
+        assert service(parent)["spec"]["selector"] == {
             "app.kubernetes.io/name": "slurmctld",
             "app.kubernetes.io/instance": "slurm",
         }
-        pod = objects(of)["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]
+        pod = objects(parent)["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]
         assert pod["containers"][0]["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
 
@@ -75,7 +75,7 @@ def test_standby_controllers_do_not_wait_for_each_other() -> None:
 
 
 def test_a_service_drops_external_addresses_and_keeps_our_port_and_selector() -> None:
-    of = controller(
+    parent = controller(
         service={
             "spec": {
                 "externalIPs": ["1.2.3.4"],
@@ -86,7 +86,7 @@ def test_a_service_drops_external_addresses_and_keeps_our_port_and_selector() ->
             "nodePort": 30000,
         }
     )
-    spec = service(of)["spec"]
+    spec = service(parent)["spec"]
     assert "externalIPs" not in spec
     assert spec["type"] == "NodePort"
     assert spec["selector"] == {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm", "y": "z"}
@@ -100,7 +100,7 @@ def test_a_second_entry_for_our_port_is_rejected(port: dict[str, Any]) -> None:
     with pytest.raises(Blocked, match="PortTaken"):
         service(controller(service={"spec": {"ports": [port]}}))
     more = service(controller(service={"spec": {"ports": [{"name": "x", "port": 1}]}}))["spec"]["ports"]
-    assert [found["port"] for found in more] == [1, 6817]
+    assert [result["port"] for result in more] == [1, 6817]
 
 
 def test_clients_use_the_service_if_it_has_the_port_of_slurmctld() -> None:
@@ -111,16 +111,16 @@ def test_clients_use_the_service_if_it_has_the_port_of_slurmctld() -> None:
 
 
 def test_pods_inherit_labels_but_not_those_of_tools() -> None:
-    of = controller(template={"metadata": {"labels": {"tier": "pod", metadata.APP_NAME: "x"}}})
+    parent = controller(template={"metadata": {"labels": {"tier": "pod", metadata.APP_NAME: "x"}}})
     meta = msgspec.structs.replace(
-        of.metadata,
+        parent.metadata,
         labels={"team": "a", "tier": "all", "helm.sh/chart": "slurm-1"},
         annotations={"argocd.argoproj.io/tracking-id": "1"},
     )
-    made = objects(msgspec.structs.replace(of, metadata=meta))["StatefulSet/slurm-controller"]["spec"]["template"]
-    found = made["metadata"]["labels"]
-    assert (found["team"], found["tier"], found[metadata.APP_NAME]) == ("a", "pod", "slurmctld")
-    assert "helm.sh/chart" not in found
+    made = objects(msgspec.structs.replace(parent, metadata=meta))["StatefulSet/slurm-controller"]["spec"]["template"]
+    result = made["metadata"]["labels"]
+    assert (result["team"], result["tier"], result[metadata.APP_NAME]) == ("a", "pod", "slurmctld")
+    assert "helm.sh/chart" not in result
     assert not [key for key in made["metadata"]["annotations"] if "argocd" in key]
 
 
@@ -145,11 +145,11 @@ def test_a_claim_is_made_from_the_spec() -> None:
     assert made["volumeClaimTemplates"] == [{"metadata": {"name": "statesave"}, "spec": asked}]
 
 
-def annotations(of: Any, **more: Any) -> dict[str, str]:
-    found: dict[str, str] = objects(of, **more)["StatefulSet/slurm-controller"]["spec"]["template"]["metadata"][
+def annotations(parent: Any, **more: Any) -> dict[str, str]:
+    result: dict[str, str] = objects(parent, **more)["StatefulSet/slurm-controller"]["spec"]["template"]["metadata"][
         "annotations"
     ]
-    return found
+    return result
 
 
 def test_a_changed_file_key_or_reference_rolls_the_pod() -> None:
@@ -165,18 +165,18 @@ def test_a_changed_file_key_or_reference_rolls_the_pod() -> None:
 
 
 def test_reconfiguring_in_place_does_not_replace_the_pod() -> None:
-    of = controller(inplaceReconfigure=True)
-    assert metadata.SLURM_CONFIG_HASH not in annotations(of)
-    assert annotations(of) == annotations(of, node_sets=(node_set(),))
-    made = objects(of)["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]["initContainers"]
+    parent = controller(inplaceReconfigure=True)
+    assert metadata.SLURM_CONFIG_HASH not in annotations(parent)
+    assert annotations(parent) == annotations(parent, node_sets=(node_set(),))
+    made = objects(parent)["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]["initContainers"]
     assert [container["name"] for container in made] == ["reconfigure", "logfile"]
     # scontrol proves itself through slurmctld's own socket.
-    assert "/run/slurmctld" in [found["mountPath"] for found in made[0]["volumeMounts"]]
+    assert "/run/slurmctld" in [result["mountPath"] for result in made[0]["volumeMounts"]]
 
 
 def test_slurmctld_waits_for_slurmdbd_with_a_visible_reason() -> None:
-    of = controller(accountingRef={"name": "slurm"})
-    pod = objects(of, accounting=accounting())["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]
+    parent = controller(accountingRef={"name": "slurm"})
+    pod = objects(parent, accounting=accounting())["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]
     gate = pod["initContainers"][-1]
     assert gate["name"] == "await-accounting"
     assert {"name": "ACCOUNTING_HOST", "value": "slurm-accounting.ns"} in gate["env"]
@@ -190,9 +190,9 @@ def test_a_missing_accounting_blocks_the_controller() -> None:
 
 def test_the_address_of_an_external_accounting_is_in_slurm_conf() -> None:
     outside = accounting(external=True, externalConfig={"host": "dbd.example", "port": 7777})
-    found = settings(slurm_conf(controller(), outside, (), Files()))
-    assert found["AccountingStorageHost"] == ["dbd.example"]
-    assert found["AccountingStoragePort"] == ["7777"]
+    result = settings(slurm_conf(controller(), outside, (), Files()))
+    assert result["AccountingStorageHost"] == ["dbd.example"]
+    assert result["AccountingStoragePort"] == ["7777"]
 
 
 def test_an_external_controller_has_a_configuration_and_no_pods() -> None:
@@ -246,9 +246,9 @@ def test_extra_conf_includes_no_file_and_parses_back(text: str) -> None:
 
 
 def test_two_partitions_of_one_name_are_rejected() -> None:
-    of = controller(extraConf="PartitionName=gpu Nodes=ALL")
+    parent = controller(extraConf="PartitionName=gpu Nodes=ALL")
     with pytest.raises(ConfError, match="gpu is defined 2 times"):
-        slurm_conf(of, None, (node_set(partition={"enabled": True}),), Files())
+        slurm_conf(parent, None, (node_set(partition={"enabled": True}),), Files())
 
 
 def test_max_node_count_allows_twice_the_workers() -> None:
@@ -258,20 +258,20 @@ def test_max_node_count_allows_twice_the_workers() -> None:
 
 
 def test_files_of_the_site_never_replace_the_operators() -> None:
-    of = controller(configFileRefs=[{"name": "extra"}], prologScriptRefs=[{"name": "scripts"}])
+    parent = controller(configFileRefs=[{"name": "extra"}], prologScriptRefs=[{"name": "scripts"}])
     maps = {
         "extra": ConfigMap(ObjectMeta(name="extra"), {"cgroup.conf": "CgroupPlugin=disabled", "gres.conf": "x"}),
         "scripts": ConfigMap(ObjectMeta(name="scripts"), {"10-check.sh": "#!/bin/sh"}),
     }
-    found = collect_files(of, maps)
-    made = objects(of, files=found)["ConfigMap/slurm-config"]["data"]
+    result = collect_files(parent, maps)
+    made = objects(parent, files=result)["ConfigMap/slurm-config"]["data"]
     assert (made["cgroup.conf"], made["10-check.sh"]) == ("CgroupPlugin=disabled", "#!/bin/sh")
     assert settings(made["slurm.conf"])["Prolog"] == ["10-check.sh"]
     bad = {**maps, "extra": ConfigMap(ObjectMeta(name="extra"), {"slurm.conf": "x"})}
     with pytest.raises(Blocked, match="ForbiddenFile"):
-        collect_files(of, bad)
+        collect_files(parent, bad)
     with pytest.raises(Blocked, match="ForbiddenFile"):
-        collect_files(of, {**maps, "scripts": ConfigMap(ObjectMeta(name="scripts"), {"slurm.conf": "x"})})
+        collect_files(parent, {**maps, "scripts": ConfigMap(ObjectMeta(name="scripts"), {"slurm.conf": "x"})})
 
 
 def test_a_service_monitor_is_created_if_enabled_and_served() -> None:
@@ -283,8 +283,8 @@ def test_a_service_monitor_is_created_if_enabled_and_served() -> None:
 
 
 def test_scripts_contain_no_text_from_a_spec() -> None:
-    of = controller(clusterName="x", extraConf="SchedulerParameters=a=$(reboot)", inplaceReconfigure=True)
-    pod = objects(of, accounting=None)["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]
+    parent = controller(clusterName="x", extraConf="SchedulerParameters=a=$(reboot)", inplaceReconfigure=True)
+    pod = objects(parent, accounting=None)["StatefulSet/slurm-controller"]["spec"]["template"]["spec"]
     assert "reboot" not in str([c["command"] for c in pod["initContainers"]])
 
 
@@ -301,9 +301,9 @@ STATUS: list[tuple[str, Any, ReplicaStatus | None, SlurmSnapshot, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("law", "of", "status", "sight", "ready"), STATUS, ids=[case[0] for case in STATUS])
+@pytest.mark.parametrize(("law", "parent", "status", "sight", "ready"), STATUS, ids=[case[0] for case in STATUS])
 def test_when_a_controller_is_ready(
-    law: str, of: Any, status: ReplicaStatus | None, sight: SlurmSnapshot, ready: bool
+    law: str, parent: Any, status: ReplicaStatus | None, sight: SlurmSnapshot, ready: bool
 ) -> None:
     made = Generation(1, "d", {}, GenerationState.LOADED)
-    assert health(of, status, True, sight, Decision(made, made, made.id), made.id).ready.value is ready
+    assert health(parent, status, True, sight, Decision(made, made, made.id), made.id).ready.value is ready

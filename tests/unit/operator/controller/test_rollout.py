@@ -40,8 +40,8 @@ TURNS = [
 @pytest.mark.parametrize(("law", "states", "turn"), TURNS, ids=[case[0] for case in TURNS])
 def test_which_slurmctld_is_replaced_next(law: str, states: list[str], turn: int | None) -> None:
     pods = [slurmctld(ordinal, state) for ordinal, state in enumerate(states)]
-    found = next_pod_to_replace(pods, max(2, len(states)), ReplicaStatus(update_revision="b"))
-    assert (found and found.metadata.name) == (None if turn is None else f"slurm-controller-{turn}")
+    result = next_pod_to_replace(pods, max(2, len(states)), ReplicaStatus(update_revision="b"))
+    assert (result and result.metadata.name) == (None if turn is None else f"slurm-controller-{turn}")
 
 
 def test_no_pod_is_replaced_while_the_revision_is_unknown() -> None:

@@ -41,7 +41,7 @@ from slinky.operator.token import status as token_status
 
 EVERY = [READY, PROGRESSING, DEGRADED, SLURM_REACHABLE, CONFIG_SYNCED]
 
-SIGHTS = {
+SNAPSHOTS = {
     "no RestApi": SlurmSnapshot(),
     "blind": UNTRUSTED,
     "down": SlurmSnapshot(connected=True, error="no answer"),
@@ -58,8 +58,8 @@ WORKLOADS = {
 
 def every_health() -> Iterator[tuple[str, ObjectHealth]]:
     outside: Any = {"external": True, "externalConfig": {"host": "h", "port": 1}}
-    for (seen, sight), (there, workload) in itertools.product(SIGHTS.items(), WORKLOADS.items()):
-        words = f"{seen}, {there}"
+    for (observed, sight), (there, workload) in itertools.product(SNAPSHOTS.items(), WORKLOADS.items()):
+        words = f"{observed}, {there}"
         for state in GenerationState:
             generation = Generation(1, "d", {}, state, "a message")
             decision = Decision(generation, generation, "")
@@ -69,24 +69,24 @@ def every_health() -> Iterator[tuple[str, ObjectHealth]]:
     for there, workload in WORKLOADS.items():
         for database in (accounting(), accounting(**outside)):
             yield f"Accounting {there}", accounting_status.health(database, workload, True)
-    for seen, sight in SIGHTS.items():
+    for observed, sight in SNAPSHOTS.items():
         for pods in ([], [pod()], [pod(pod_condemned="scale-in 2026-11-16T11:00:00Z")]):
-            found = node_set_snapshot(node_set(replicas=1), pods, sight)
-            yield f"NodeSet {seen}, {len(pods)} pods", node_status.health(found)
-            yield f"NodeSet {seen}, deletions limited", node_status.health(found, ExecutionReport(limited=2))
+            result = node_set_snapshot(node_set(replicas=1), pods, sight)
+            yield f"NodeSet {observed}, {len(pods)} pods", node_status.health(result)
+            yield f"NodeSet {observed}, deletions limited", node_status.health(result, ExecutionReport(limited=2))
     for signed in (True, False):
         yield "Token", token_status.health(b"no token", 0.0, signed=signed)
 
 
-@pytest.mark.parametrize(("of", "health"), list(every_health()))
-def test_every_kind_reports_all_five_conditions_with_messages(of: str, health: ObjectHealth) -> None:
+@pytest.mark.parametrize(("parent", "health"), list(every_health()))
+def test_every_kind_reports_all_five_conditions_with_messages(parent: str, health: ObjectHealth) -> None:
     said = update_conditions((), health, generation=7, now=NOW)
-    assert [found.type for found in said][:5] == EVERY, of
-    for found in said:
-        assert found.observed_generation == 7
-        assert found.reason.isalnum()
-        assert len(found.message) > 8, (of, found)
-        assert found.last_transition_time
+    assert [result.type for result in said][:5] == EVERY, parent
+    for result in said:
+        assert result.observed_generation == 7
+        assert result.reason.isalnum()
+        assert len(result.message) > 8, (parent, result)
+        assert result.last_transition_time
 
 
 def test_a_blocked_object_reports_it_in_every_condition_but_slurm_reachable() -> None:
@@ -94,8 +94,8 @@ def test_a_blocked_object_reports_it_in_every_condition_but_slurm_reachable() ->
         (), ObjectHealth(ConditionState(True, "A"), slurm=ConditionState(True, "Answering")), generation=1, now=NOW
     )
     health = blocked_health("KeyMissing", "make the Secret x", previous_state(before, SLURM_REACHABLE))
-    said = {found.type: found for found in update_conditions(before, health, generation=2, now=NOW)}
-    assert {found.observed_generation for found in said.values()} == {2}
+    said = {result.type: result for result in update_conditions(before, health, generation=2, now=NOW)}
+    assert {result.observed_generation for result in said.values()} == {2}
     assert (said[SLURM_REACHABLE].status, said[SLURM_REACHABLE].reason) == ("True", "Answering")
     assert said[DEGRADED].message == said[READY].message == "make the Secret x"
     assert said[CONFIG_SYNCED].status == "False"
@@ -113,27 +113,27 @@ def test_a_blocked_object_reports_it_in_every_condition_but_slurm_reachable() ->
 )
 def test_a_stuck_deployment_is_reported_with_its_own_message(said: tuple[Condition, ...], degraded: bool) -> None:
     status = ReplicaStatus(replicas=1, conditions=said)
-    found = deployment_health(1, status, True, UNTRUSTED.condition()).degraded
-    assert found.value is degraded
-    assert not degraded or found.message == said[-1].message
+    result = deployment_health(1, status, True, UNTRUSTED.condition()).degraded
+    assert result.value is degraded
+    assert not degraded or result.message == said[-1].message
 
 
 @pytest.mark.parametrize(("sight", "ready"), [("no RestApi", True), ("down", False), ("seeing", True)])
 def test_an_external_daemon_is_not_ready_if_slurm_is_unreachable(sight: str, ready: bool) -> None:
-    found = controller_status.external_health(SIGHTS[sight]).ready
-    assert found.value is ready
-    assert SIGHTS[sight].condition().message in found.message
+    result = controller_status.external_health(SNAPSHOTS[sight]).ready
+    assert result.value is ready
+    assert SNAPSHOTS[sight].condition().message in result.message
     outside = accounting_status.health(accounting(external=True, externalConfig={"host": "h", "port": 1}), None, True)
     assert all("outside Kubernetes" in fact.message for fact in (outside.ready, outside.slurm, outside.config))
 
 
 def test_numbers_in_a_status_are_written_when_they_are_zero() -> None:
     said = update_conditions((), ObjectHealth(ConditionState(True, "A")), generation=1, now=NOW)
-    found = status_manifest(NodeSetStatus(conditions=said, desired=3, selector="a=b"))
-    assert (found["desired"], found["replicas"], found["readyReplicas"], found["slurmIdle"]) == (3, 0, 0, 0)
-    assert "collisionCount" not in found
-    assert "ordinalToNode" not in found
-    assert [one["type"] for one in found["conditions"]] == EVERY
+    result = status_manifest(NodeSetStatus(conditions=said, desired=3, selector="a=b"))
+    assert (result["desired"], result["replicas"], result["readyReplicas"], result["slurmIdle"]) == (3, 0, 0, 0)
+    assert "collisionCount" not in result
+    assert "ordinalToNode" not in result
+    assert [one["type"] for one in result["conditions"]] == EVERY
 
 
 def test_equal_health_gives_equal_conditions() -> None:

@@ -20,8 +20,8 @@ OWNER = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u"}
 
 def orphan(name: str = "gpu-0", *, phase: str = "Running", meta: dict[str, Any] | None = None, **labels: str) -> Pod:
     marks = {**SET.labels, **{getattr(metadata, label): text for label, text in labels.items()}}
-    found = {"name": name, "namespace": "ns", "labels": marks, **(meta or {})}
-    return msgspec.convert({"metadata": found, "spec": {}, "status": {"phase": phase}}, Pod)
+    result = {"name": name, "namespace": "ns", "labels": marks, **(meta or {})}
+    return msgspec.convert({"metadata": result, "spec": {}, "status": {"phase": phase}}, Pod)
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ def bridge() -> bytes:
     return new_bridge()
 
 
-def after(found: JwtKeyRing, wanted: bytes = NEW, reach: JwtKeyReach = TOKENS, now: float = 5000.0) -> JwtKeyStep:
-    return next_step(found, wanted, reach, now, settle=100.0, bridge=bridge)
+def after(result: JwtKeyRing, wanted: bytes = NEW, reach: JwtKeyReach = TOKENS, now: float = 5000.0) -> JwtKeyStep:
+    return next_step(result, wanted, reach, now, settle=100.0, bridge=bridge)
 
 
 def at(stage: JwtKeyStage) -> JwtKeyRing:
@@ -54,12 +54,12 @@ STAGES = (JwtKeyStage.SETTLED, JwtKeyStage.OPENING, JwtKeyStage.CROSSING, JwtKey
 
 
 def test_the_stages_follow_each_other_and_the_end_is_the_new_key_alone() -> None:
-    found, seen = at(JwtKeyStage.SETTLED), []
+    result, observed = at(JwtKeyStage.SETTLED), []
     for now in (1000.0, 2000.0, 3000.0, 4000.0, 5000.0):
-        found = after(found, now=now).ring
-        seen.append(found.stage)
-    assert tuple(seen) == (*STAGES[1:], JwtKeyStage.SETTLED)
-    assert found == JwtKeyRing(NEW, since=5000.0)
+        result = after(result, now=now).ring
+        observed.append(result.stage)
+    assert tuple(observed) == (*STAGES[1:], JwtKeyStage.SETTLED)
+    assert result == JwtKeyRing(NEW, since=5000.0)
 
 
 def test_without_tokens_or_with_external_daemons_no_bridging_key_is_used() -> None:
@@ -87,14 +87,14 @@ def test_no_stage_ends_before_every_daemon_and_token_has_reached_it() -> None:
 @given(st.lists(st.tuples(st.sampled_from([OLD, NEW, OTHER]), st.floats(1, 1000), st.booleans()), max_size=30))
 def test_a_token_of_one_stage_is_accepted_in_the_next(edits: list[tuple[bytes, float, bool]]) -> None:
     """Whatever a person edits meanwhile: daemons and tokens of neighbouring stages are about at the same time."""
-    found, now = JwtKeyRing(OLD), 1000.0
+    result, now = JwtKeyRing(OLD), 1000.0
     for wanted, seconds, reached in edits:
         now += seconds
         there = TOKENS if reached else TOKENS._replace(daemons_behind=("d",), tokens_behind=("t",))
-        then = after(found, wanted, there, now).ring
-        assert found.signer.key in accepted(then), "tokens that are about, by daemons that are new"
-        assert then.signer.key in accepted(found), "tokens that are new, by daemons that are about"
-        found = then
+        then = after(result, wanted, there, now).ring
+        assert result.signer.key in accepted(then), "tokens that are about, by daemons that are new"
+        assert then.signer.key in accepted(result), "tokens that are new, by daemons that are about"
+        result = then
 
 
 @pytest.mark.parametrize("stage", [JwtKeyStage.OPENING, JwtKeyStage.CROSSING])
@@ -126,7 +126,7 @@ def test_the_published_half_of_a_bridging_key_verifies_its_tokens() -> None:
     assert not ring.signer.signed(Signer(OLD).sign("alice").encode())
     site: Any = {"keys": [{"kid": "site"}]}
     published = json.loads(ring.document(json.dumps(site)))["keys"]
-    assert [found["kid"] for found in published] == ["site", ring.kid]
+    assert [result["kid"] for result in published] == ["site", ring.kid]
     assert "d" not in published[1], "the private half"
     assert JwtKeyRing(OLD).document("as it is") == "as it is"
     with pytest.raises(Blocked, match="InvalidJwks"):

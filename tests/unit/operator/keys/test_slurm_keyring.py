@@ -27,14 +27,14 @@ TIMES = {"settle": 100.0, "retire": 200.0}
 
 
 def ring(stage: SlurmKeyStage = SlurmKeyStage.SETTLED, reconfigured_at: float = 0.0, **more: Any) -> SlurmKeyRing:
-    found = SlurmKeyRing(OLD, NEW if stage is not SlurmKeyStage.SETTLED else b"", stage, 1000.0, reconfigured_at)
-    return found._replace(**more)
+    result = SlurmKeyRing(OLD, NEW if stage is not SlurmKeyStage.SETTLED else b"", stage, 1000.0, reconfigured_at)
+    return result._replace(**more)
 
 
 def after(
-    found: SlurmKeyRing, wanted: bytes = NEW, reach: SlurmKeyReach | None = None, now: float = 5000.0
+    result: SlurmKeyRing, wanted: bytes = NEW, reach: SlurmKeyReach | None = None, now: float = 5000.0
 ) -> SlurmKeyStep:
-    return next_step(found, wanted, reach or SlurmKeyReach(), now, **TIMES)
+    return next_step(result, wanted, reach or SlurmKeyReach(), now, **TIMES)
 
 
 WORKERS = SlurmKeyReach(has_workers=True)
@@ -45,13 +45,13 @@ def test_nothing_happens_while_the_key_is_unchanged() -> None:
 
 
 def test_the_stages_follow_each_other_and_the_end_is_the_new_key_alone() -> None:
-    found, seen = ring(), []
+    result, observed = ring(), []
     for now in (2000.0, 3000.0, 4000.0, 5000.0):
-        found = after(found, now=now).ring
-        seen.append(found.stage)
-    assert seen == [SlurmKeyStage.ADDING, SlurmKeyStage.SWITCHING, SlurmKeyStage.RETIRING, SlurmKeyStage.SETTLED]
-    assert _known(found) == (NEW, {NEW})
-    assert SLURM_KEYRING.files(found)["slurm.key"] == NEW
+        result = after(result, now=now).ring
+        observed.append(result.stage)
+    assert observed == [SlurmKeyStage.ADDING, SlurmKeyStage.SWITCHING, SlurmKeyStage.RETIRING, SlurmKeyStage.SETTLED]
+    assert _known(result) == (NEW, {NEW})
+    assert SLURM_KEYRING.files(result)["slurm.key"] == NEW
 
 
 def test_no_stage_ends_before_every_daemon_has_read_it() -> None:
@@ -81,9 +81,9 @@ def test_another_edit_in_between() -> None:
     assert after(ring(SlurmKeyStage.SWITCHING, reconfigured_at=1.0), OTHER).ring.next == NEW
 
 
-def _known(found: SlurmKeyRing) -> tuple[bytes, set[bytes]]:
+def _known(result: SlurmKeyRing) -> tuple[bytes, set[bytes]]:
     """What signs, and what is accepted, as auth/slurm has it: slurm.jwks before slurm.key."""
-    listed = json.loads(SLURM_KEYRING.files(found)["slurm.jwks"])["keys"]
+    listed = json.loads(SLURM_KEYRING.files(result)["slurm.jwks"])["keys"]
     signs = [b64decode(one["k"]) for one in listed if one.get("use") == "default"]
     assert len(signs) == 1
     assert len({one["kid"] for one in listed}) == len(listed)
@@ -92,16 +92,16 @@ def _known(found: SlurmKeyRing) -> tuple[bytes, set[bytes]]:
 
 @given(st.lists(st.tuples(st.sampled_from([OLD, NEW, OTHER]), st.floats(1, 400), st.booleans()), max_size=30))
 def test_daemons_in_neighbouring_stages_accept_each_other(edits: list[tuple[bytes, float, bool]]) -> None:
-    found, now = ring(), 1000.0
+    result, now = ring(), 1000.0
     for wanted, wait, slow in edits:
         now += wait
         reach = SlurmKeyReach(workloads_behind=("a",) if slow else (), has_workers=True)
-        following = next_step(found, wanted, reach, now, **TIMES).ring
-        if SLURM_KEYRING.files(following) != SLURM_KEYRING.files(found):
-            (signs, accepts), (signs_then, accepts_then) = _known(found), _known(following)
+        following = next_step(result, wanted, reach, now, **TIMES).ring
+        if SLURM_KEYRING.files(following) != SLURM_KEYRING.files(result):
+            (signs, accepts), (signs_then, accepts_then) = _known(result), _known(following)
             assert signs in accepts_then
             assert signs_then in accepts
-        found = following
+        result = following
 
 
 def test_a_ring_is_restored_from_its_secret_so_that_another_operator_continues() -> None:
@@ -116,15 +116,15 @@ def test_a_ring_is_restored_from_its_secret_so_that_another_operator_continues()
 
 
 def test_what_is_mounted_changes_with_every_stage_but_not_at_the_end() -> None:
-    def seen(found: SlurmKeyRing) -> str:
-        return mounted_digest(Secret(ObjectMeta(name="r"), dict(SLURM_KEYRING.files(found))))
+    def observed(result: SlurmKeyRing) -> str:
+        return mounted_digest(Secret(ObjectMeta(name="r"), dict(SLURM_KEYRING.files(result))))
 
     stages = [
         ring(),
         *(ring(stage) for stage in (SlurmKeyStage.ADDING, SlurmKeyStage.SWITCHING, SlurmKeyStage.RETIRING)),
     ]
-    assert len({seen(found) for found in stages}) == 4
-    assert seen(ring(SlurmKeyStage.RETIRING)) == seen(SlurmKeyRing(NEW))
+    assert len({observed(result) for result in stages}) == 4
+    assert observed(ring(SlurmKeyStage.RETIRING)) == observed(SlurmKeyRing(NEW))
 
 
 def test_descriptions_contain_no_key() -> None:

@@ -27,8 +27,8 @@ def test_all_users_of_a_key_share_one_ring_however_the_reference_is_written() ->
     key = {"name": "keys", "key": "jwt.key"}
     one, other = controller(jwtKeyRef=key), accounting(jwtKeyRef=None, jwtHs256KeyRef={**key, "optional": False})
     context: Any = SimpleNamespace(controllers=Known([one]), accountings=Known([other]))
-    found = users_by_key(context, Key("ns", "keys"), lambda spec: spec.jwt_key)
-    assert found == {KeyRef(key="jwt.key", name="keys"): [one, other]}
+    result = users_by_key(context, Key("ns", "keys"), lambda spec: spec.jwt_key)
+    assert result == {KeyRef(key="jwt.key", name="keys"): [one, other]}
     assert users_by_key(context, Key("ns", "keys"), lambda spec: spec.slurm_key_ref) == {}
     assert key_secret(lambda spec: spec.jwt_key)(other) == (Key("ns", "keys"),)
 

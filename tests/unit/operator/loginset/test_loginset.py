@@ -49,8 +49,8 @@ def test_a_login_host_finds_its_controller_and_its_workers() -> None:
 
 
 def test_a_login_port_in_the_spec_replaces_the_default() -> None:
-    of = login_set(login={"ports": [{"name": "login", "containerPort": 2222}]})
-    made = login.deployment(of, controller(), login.LoginSetHashes(), IMAGES, "x")["spec"]["template"]["spec"][
+    parent = login_set(login={"ports": [{"name": "login", "containerPort": 2222}]})
+    made = login.deployment(parent, controller(), login.LoginSetHashes(), IMAGES, "x")["spec"]["template"]["spec"][
         "containers"
     ][0]
     assert made["ports"] == [{"name": "login", "containerPort": 2222}]
@@ -58,8 +58,8 @@ def test_a_login_port_in_the_spec_replaces_the_default() -> None:
 
 def test_how_login_hosts_are_replaced() -> None:
     def strategy(**asked: Any) -> Any:
-        of = login_set(strategy=asked)
-        return login.deployment(of, controller(), login.LoginSetHashes(), IMAGES, "x")["spec"].get("strategy")
+        parent = login_set(strategy=asked)
+        return login.deployment(parent, controller(), login.LoginSetHashes(), IMAGES, "x")["spec"].get("strategy")
 
     usual = {"maxSurge": "25%", "maxUnavailable": "25%"}
     assert strategy() == {"type": "RollingUpdate", "rollingUpdate": usual}

@@ -20,15 +20,15 @@ def rest_api(name: str = "slurm", made: str = "", **spec: Any) -> RestApi:
 
 
 def test_slurmrestd_is_restarted_by_a_new_key_or_file() -> None:
-    def seen(hashes: DaemonHashes) -> Any:
+    def observed(hashes: DaemonHashes) -> Any:
         return rest.deployment(rest_api(), controller(), hashes, IMAGES)["spec"]["template"]["metadata"]["annotations"]
 
-    assert len({str(seen(found)) for found in (DaemonHashes(), DaemonHashes("a"), DaemonHashes(config="b"))}) == 3
+    assert len({str(observed(result)) for result in (DaemonHashes(), DaemonHashes("a"), DaemonHashes(config="b"))}) == 3
 
 
 def test_slurmrestd_serves_accounting_only_with_an_accounting() -> None:
-    def args(of: Any, **spec: Any) -> Any:
-        made = rest.deployment(rest_api(slurmrestd=spec), of, DaemonHashes(), IMAGES)
+    def args(parent: Any, **spec: Any) -> Any:
+        made = rest.deployment(rest_api(slurmrestd=spec), parent, DaemonHashes(), IMAGES)
         return made["spec"]["template"]["spec"]["containers"][0]["args"]
 
     assert args(controller(), args=["-v"]) == ["-s", "openapi/slurmctld", "-v", "0.0.0.0:6820"]
@@ -37,7 +37,7 @@ def test_slurmrestd_serves_accounting_only_with_an_accounting() -> None:
 
 def test_the_oldest_of_several_rest_apis_is_used() -> None:
     apis = [rest_api("b", "2026-01-02T00:00:00Z"), rest_api("a", "2026-01-03T00:00:00Z")]
-    found = preferred_rest_api(apis)
-    assert found is not None
-    assert found.metadata.name == "b"
+    result = preferred_rest_api(apis)
+    assert result is not None
+    assert result.metadata.name == "b"
     assert preferred_rest_api([]) is None

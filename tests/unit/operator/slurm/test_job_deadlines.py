@@ -21,7 +21,7 @@ def job(key: int, nodes: str = "gpu-0", state: str = "RUNNING", limit: float | N
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted"),
+    ("result", "wanted"),
     [
         (job(1, "gpu-[0-1]"), JobEnd(("gpu-0", "gpu-1"), 4600)),
         (job(1, limit=math.inf), JobEnd(("gpu-0",), math.inf)),
@@ -32,8 +32,8 @@ def job(key: int, nodes: str = "gpu-0", state: str = "RUNNING", limit: float | N
     ],
     ids=["limited", "unlimited", "no limit known", "over", "nowhere", "a list that cannot be read"],
 )
-def test_the_end_of_one_job(found: Job, wanted: JobEnd | None) -> None:
-    assert job_end(found) == wanted
+def test_the_end_of_one_job(result: Job, wanted: JobEnd | None) -> None:
+    assert job_end(result) == wanted
 
 
 def test_the_latest_end_on_a_host_counts() -> None:
@@ -50,7 +50,7 @@ class Slurm:
 
     async def job_states(self) -> tuple[JobStatus, ...]:
         self.asked.append("states")
-        return tuple(JobStatus(key, found.job_state) for key, found in self.jobs.items())
+        return tuple(JobStatus(key, result.job_state) for key, result in self.jobs.items())
 
     async def job(self, key: str) -> Job:
         self.asked.append(key)
@@ -63,7 +63,7 @@ class Slurm:
 
 class Desk:
     def __init__(self, **jobs: Job) -> None:
-        self.slurm = Slurm({key.removeprefix("j"): found for key, found in jobs.items()})
+        self.slurm = Slurm({key.removeprefix("j"): result for key, result in jobs.items()})
         self.nodes: dict[str, Host] = {"gpu-0": host("gpu-0", "MIXED")}
         self.told = 0
         self.deadlines = JobDeadlines(cast("SlurmClient", self.slurm), self.nodes, self.tell)
@@ -125,16 +125,16 @@ AT = NOW.timestamp() + 60
 def test_the_pod_says_when_its_work_ends_and_is_written_only_when_that_changes() -> None:
     busy = trusted_snapshot(host("gpu-0", "MIXED"))._replace(deadlines={"gpu-0": AT})
 
-    def said(sight: object, **annotations: str) -> dict[str, str | None]:
+    def message(sight: object, **annotations: str) -> dict[str, str | None]:
         worker = worker_of(pod(labels={metadata.POD_PROTECT: "true"}, **annotations), sight)  # type: ignore[arg-type]
         return {key: value for update in pod_updates(node_set(), worker) for key, value in update.annotations.items()}
 
     text = "2026-11-16T12:01:00Z"
-    assert said(busy) == {metadata.POD_DEADLINE: text}
-    assert said(busy, pod_deadline=text) == {}
-    assert said(busy._replace(deadlines={"gpu-0": math.inf})) == {metadata.POD_DEADLINE: NO_DEADLINE}
-    assert said(busy._replace(deadlines={}), pod_deadline=text) == {}, "not known: what stands there stays"
-    assert said(trusted_snapshot(host("gpu-0")), pod_deadline=text) == {metadata.POD_DEADLINE: None}
+    assert message(busy) == {metadata.POD_DEADLINE: text}
+    assert message(busy, pod_deadline=text) == {}
+    assert message(busy._replace(deadlines={"gpu-0": math.inf})) == {metadata.POD_DEADLINE: NO_DEADLINE}
+    assert message(busy._replace(deadlines={}), pod_deadline=text) == {}, "not known: what stands there stays"
+    assert message(trusted_snapshot(host("gpu-0")), pod_deadline=text) == {metadata.POD_DEADLINE: None}
 
 
 def test_jobs_with_an_unknown_end_are_not_assumed_to_end_soon() -> None:

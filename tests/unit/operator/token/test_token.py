@@ -22,8 +22,8 @@ def token(**spec: Any) -> Token:
     return msgspec.convert({"metadata": {"name": "t", "namespace": "ns", "uid": "u"}, "spec": body}, Token)
 
 
-def held(of: Token, age: float = 0) -> bytes:
-    return sign_credential(of, Signer(KEY), NOW - age).encode()
+def held(parent: Token, age: float = 0) -> bytes:
+    return sign_credential(parent, Signer(KEY), NOW - age).encode()
 
 
 CASES: list[tuple[str, Token, bytes | None, bool, bool]] = [
@@ -38,9 +38,9 @@ CASES: list[tuple[str, Token, bytes | None, bool, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("law", "of", "there", "signed_", "mint"), CASES, ids=[case[0] for case in CASES])
-def test_when_a_credential_is_signed(law: str, of: Token, there: bytes | None, signed_: bool, mint: bool) -> None:
-    assert plan(of, there, signed=signed_, now=NOW).sign is mint
+@pytest.mark.parametrize(("law", "parent", "there", "signed_", "mint"), CASES, ids=[case[0] for case in CASES])
+def test_when_a_credential_is_signed(law: str, parent: Token, there: bytes | None, signed_: bool, mint: bool) -> None:
+    assert plan(parent, there, signed=signed_, now=NOW).sign is mint
 
 
 @pytest.mark.parametrize("age", [0, 100, 799.9, 800, 5000, -5000])
@@ -57,11 +57,11 @@ def test_the_claims_are_those_of_slurm() -> None:
 
 
 def test_the_secret_is_owned_by_the_token() -> None:
-    found = secret(token(), "x")
-    assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Token"]
-    assert found["metadata"]["name"] == "t-jwt-alice"
-    assert list(found["data"]) == ["SLURM_JWT"]
-    assert "immutable" not in found
+    result = secret(token(), "x")
+    assert [owner["kind"] for owner in result["metadata"]["ownerReferences"]] == ["Token"]
+    assert result["metadata"]["name"] == "t-jwt-alice"
+    assert list(result["data"]) == ["SLURM_JWT"]
+    assert "immutable" not in result
     assert secret(token(refresh=False), "x")["immutable"] is True
 
 
@@ -81,9 +81,9 @@ WHOSE: list[tuple[str, Secret, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("whose", "found", "ours"), WHOSE, ids=[case[0] for case in WHOSE])
-def test_which_secrets_belong_to_a_token(whose: str, found: Secret, ours: bool) -> None:
-    assert belongs_to(found, token(), Signer(KEY)) is ours
+@pytest.mark.parametrize(("whose", "result", "ours"), WHOSE, ids=[case[0] for case in WHOSE])
+def test_which_secrets_belong_to_a_token(whose: str, result: Secret, ours: bool) -> None:
+    assert belongs_to(result, token(), Signer(KEY)) is ours
 
 
 def test_the_signer_of_an_expired_token_is_recognized() -> None:
