@@ -28,7 +28,7 @@ from slinky.bridge import names
 from slinky.bridge.views import POD_GROUPS
 from slinky.kube import NAMESPACES, NODES, Key, connect
 from slinky.lab import bringup
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.lab.lab import Lab
 from slinky.lab.progress import Progress
 from slinky.slurm import JobRequest, JobSelection, MintedToken
@@ -272,7 +272,7 @@ async def start_bridge(lab: Lab, folder: Path) -> AsyncIterator[tuple[BenchClust
         "leaderElect": False,
     }
     (folder / "settings.yaml").write_text(json.dumps(settings))
-    with PlainPlane.running() as plane:
+    with BarePlane.running() as plane:
         await _apply_crd(plane, plane.plane.binaries.parent / "manifests" / "podgroup-crds.yaml")
         async with (
             connect(plane.kubeconfig, manager="bench") as kube,
@@ -290,7 +290,7 @@ async def start_bridge(lab: Lab, folder: Path) -> AsyncIterator[tuple[BenchClust
                 watching.cancel()
 
 
-async def _apply_crd(plane: PlainPlane, crd: Path) -> None:
+async def _apply_crd(plane: BarePlane, crd: Path) -> None:
     command = [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), "apply", "--server-side", "-f", str(crd)]
     wait = [*command[:3], "wait", "--for=condition=Established", "crd/podgroups.scheduling.x-k8s.io"]
     for argv in (command, wait):

@@ -24,7 +24,7 @@ from rich.table import Table
 from bench.kube_pods import NAMESPACE, fill
 from bench.kube_replay import record
 from slinky.kube import connect
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 
 RATE = 1000.0
 RESULTS = Path(__file__).parent / "results" / "core_kube.json"
@@ -147,7 +147,7 @@ def main() -> int:
 
 @contextlib.contextmanager
 def started() -> Iterator[Path]:
-    with PlainPlane.running() as plane:
+    with BarePlane.running() as plane:
         yield plane.kubeconfig
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slinky.cli.output import print_table
 from slinky.lab import bringup
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.progress import Progress
 
@@ -21,14 +21,14 @@ RESULT = Path(__file__).parent / "results" / "lab.json"
 def main() -> None:
     ArtifactInventory.of().prepare(Progress())
     started = time.monotonic()
-    with PlainPlane.running():
+    with BarePlane.running():
         baseline = time.monotonic() - started
     started = time.monotonic()
     lab = bringup.up(bringup.LabOptions(name="bench", nodes=2, slurm="beside"), Progress())
     whole = time.monotonic() - started
     started = time.monotonic()
     bringup.down(lab.name)
-    parts = {"plain control plane (baseline)": baseline, **lab.facts.seconds}
+    parts = {"plain control plane (baseline)": baseline, **lab.state.seconds}
     parts |= {"the whole lab": whole, "down": time.monotonic() - started}
     rows = [(name, f"{seconds:.1f}", f"{seconds / baseline:.2f}") for name, seconds in parts.items()]
     print_table(("PART", "SECONDS", "RATIO"), rows)

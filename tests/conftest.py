@@ -20,9 +20,9 @@ from hypothesis import settings
 from tests.support.labs import SessionLabs
 from tests.support.task_stacks import task_stacks
 
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.lab.lab import Lab
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 
 # Examples have no deadline: a busy machine is no failure, and no test asserts a duration.
 settings.register_profile("slinky", deadline=None)
@@ -41,16 +41,16 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, py
 
 
 @pytest.fixture(scope="session")
-def plane() -> Iterator[PlainPlane]:
+def plane() -> Iterator[BarePlane]:
     """Etcd and kube-apiserver; a test that breaks its control plane uses `own_plane`."""
-    with PlainPlane.running() as plane:
+    with BarePlane.running() as plane:
         yield plane
 
 
 @pytest.fixture
-def own_plane() -> Iterator[PlainPlane]:
+def own_plane() -> Iterator[BarePlane]:
     """A control plane that the test may break."""
-    with PlainPlane.running() as plane:
+    with BarePlane.running() as plane:
         yield plane
 
 
@@ -81,7 +81,7 @@ def slurm_lab(session_labs: SessionLabs) -> Lab:
 
 
 @pytest.fixture(scope="session")
-def slurm(slurm_lab: Lab) -> Beside:
+def slurm(slurm_lab: Lab) -> LabSlurm:
     """Slurm for tests that need no nodes. Tests restore what they change."""
     return slurm_lab.slurm
 

@@ -8,7 +8,7 @@ import yaml
 from tests.chart.helm import Helm, one
 from tests.integration.api.conftest import Kubectl
 
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VALUES = EXAMPLES / "operator/values.yaml"
@@ -24,7 +24,7 @@ async def test_a_whole_cluster_takes_less_than_forty_lines(kubectl: Kubectl, hel
 
 
 @pytest.fixture(scope="module")
-def grouping(plane: PlainPlane, kubectl: Kubectl) -> None:
+def grouping(plane: BarePlane, kubectl: Kubectl) -> None:
     """The kinds that make gangs, as their makers define them."""
     for name in GROUPS:
         path = str(plane.kubectl.parent.parent / "manifests" / name)

@@ -17,7 +17,7 @@ from slinky import __version__
 from slinky.bridge import config
 from slinky.bridge.config import DeviceProfile
 from slinky.kube import SECRETS, Key, KubeClient
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 
 #: API groups that the API server of the tests does not serve.
 UNSERVED = ("cert-manager.io/v1",)
@@ -150,7 +150,7 @@ Before = Callable[..., None]
 
 @pytest.fixture(params=["true", "false"], ids=["as Helm 4", "as Helm 3"])
 def before(
-    request: pytest.FixtureRequest, plane: PlainPlane, kubectl: Kubectl, helm: Helm, tmp_path: Path
+    request: pytest.FixtureRequest, plane: BarePlane, kubectl: Kubectl, helm: Helm, tmp_path: Path
 ) -> Iterator[Before]:
     """Installs a release with the objects of another chart that could break an upgrade to ours.
 
@@ -177,7 +177,7 @@ def before(
     [("slurm-operator", "", "webhook"), ("slurm-bridge", "scheduler", "admission")],
 )
 async def test_a_release_of_another_chart_is_upgraded_in_place(
-    plane: PlainPlane, kubectl: Kubectl, helm: Helm, space: str, before: Before, chart: str, first: str, second: str
+    plane: BarePlane, kubectl: Kubectl, helm: Helm, space: str, before: Before, chart: str, first: str, second: str
 ) -> None:
     release = f"{chart}-{secrets.token_hex(3)}"
     parts = [f"-{part}" if part else "" for part in (first, second)]
@@ -192,7 +192,7 @@ async def test_a_release_of_another_chart_is_upgraded_in_place(
 
 
 async def test_the_keys_of_another_chart_survive_the_upgrade_of_a_cluster(
-    client: KubeClient, plane: PlainPlane, kubectl: Kubectl, helm: Helm, space: str, before: Before
+    client: KubeClient, plane: BarePlane, kubectl: Kubectl, helm: Helm, space: str, before: Before
 ) -> None:
     names = {"slurm-auth-slurm": "slurm.key", "slurm-auth-jwt": "jwt.key"}
     before("slurm", "slurm", space, *(secret(*pair) for pair in names.items()))

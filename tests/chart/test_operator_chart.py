@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from slinky.cli.main import app
 from slinky.kube import NAMESPACES, PODS, Forbidden, KubeClient, Unstructured, connect
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.observe import Health
 from slinky.operator.app import LEASE
 from slinky.webhook.application import BINDING_PATH, RULES, path
@@ -214,7 +214,7 @@ async def can(client: KubeClient, who: str, what: str, space: str, name: str = "
 
 
 async def test_the_permissions_of_the_webhook_suffice_for_its_certificates(
-    plane: PlainPlane, kubectl: Kubectl, install: Install, helm: Helm, home: str, tmp_path: Path
+    plane: BarePlane, kubectl: Kubectl, install: Install, helm: Helm, home: str, tmp_path: Path
 ) -> None:
     install(helm.render("slurm-operator", {}, home, home))
     name = f"{home}-slurm-operator-webhook"

@@ -12,7 +12,7 @@ from tests.integration.api.conftest import Kubectl
 
 from slinky.api import NodeSetSpec
 from slinky.kube import SECRETS, Key, KubeClient
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.operator.keys.generation import missing_keys
 from slinky.webhook.application import RULES
 from slinky.webhook.evaluate import AdmissionChange, RuleContext, evaluate
@@ -138,7 +138,7 @@ def test_keys_are_requested_and_never_rendered(helm: Helm) -> None:
     assert [item["metadata"]["name"] for item in given if item["kind"] == "Secret"] == ["slurm-auth-jwt"]
 
 
-async def test_an_upgrade_leaves_a_key_alone(client: KubeClient, plane: PlainPlane, helm: Helm, space: str) -> None:
+async def test_an_upgrade_leaves_a_key_alone(client: KubeClient, plane: BarePlane, helm: Helm, space: str) -> None:
     secret = Key(space, "slurm-auth-slurm")
     helm.into(plane.kubeconfig, "install", "slurm", space=space)
     have = await client.get(SECRETS, secret)
@@ -231,7 +231,7 @@ def test_the_number_of_workers_can_be_left_to_an_autoscaler(helm: Helm) -> None:
 
 
 def test_a_wrong_value_fails_at_install_and_leaves_nothing_behind(
-    kubectl: Kubectl, plane: PlainPlane, helm: Helm, space: str
+    kubectl: Kubectl, plane: BarePlane, helm: Helm, space: str
 ) -> None:
     with pytest.raises(Refused) as refusal:
         helm.into(plane.kubeconfig, "install", "slurm", "--set", "nodesets.gpu.replicass=1", space=space)

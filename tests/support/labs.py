@@ -27,7 +27,7 @@ class SessionLabs:
     def shared(self, nodes: int) -> Lab:
         """A lab with Slurm and at least so many nodes, if possible one that is up already."""
         for lab in self._shared:
-            if lab.facts.nodes >= nodes:
+            if lab.state.nodes >= nodes:
                 return lab
         self._shared.append(self.make(nodes=nodes, slurm="beside"))
         return self._shared[-1]

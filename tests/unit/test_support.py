@@ -14,7 +14,7 @@ from slinky.lab.bringup import LabOptions
 
 def test_a_lab_that_is_up_is_shared_if_it_has_enough_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     def up(options: LabOptions, _progress: object) -> SimpleNamespace:
-        return SimpleNamespace(name=options.name, facts=SimpleNamespace(nodes=options.nodes))
+        return SimpleNamespace(name=options.name, state=SimpleNamespace(nodes=options.nodes))
 
     monkeypatch.setattr(bringup, "up", up)
     session = SessionLabs()

@@ -7,8 +7,8 @@ import typer
 
 from slinky.cli.output import Format, explained, print_json, print_table
 from slinky.lab import bringup
-from slinky.lab.demo.chart_site import MANAGED_SPACE, SPACE, Site
-from slinky.lab.demo.demo_work import COLUMNS, Show
+from slinky.lab.demo.charts import MANAGED_SPACE, SPACE, LabCharts
+from slinky.lab.demo.workloads import COLUMNS, DemoRun
 from slinky.lab.errors import LabError
 from slinky.lab.progress import Progress
 
@@ -22,8 +22,8 @@ def demo(
     with explained(LabError):
         progress = Progress()
         bringup.down(NAME)
-        site = Site(bringup.up(bringup.LabOptions(name=NAME, nodes=NODES), progress))
-        show = Show(site)
+        site = LabCharts(bringup.up(bringup.LabOptions(name=NAME, nodes=NODES), progress))
+        show = DemoRun(site)
         steps = {
             "load the slinky image on every node": lambda: site.load_slinky(progress),
             "install the operator chart": site.install_operator,

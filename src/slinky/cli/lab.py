@@ -80,10 +80,10 @@ def down(name: Name = "lab", output: Output = Format.TEXT) -> None:
 def list_labs(output: Output = Format.TEXT) -> None:
     """List every lab on this machine."""
     with explained(LabError):
-        found = [facts for name in lab_state.names() if (facts := lab_state.load(name))]
+        labs = [lab for name in lab_state.names() if (lab := lab_state.load(name))]
         rows = [
-            {"name": f.name, "state": f.state if f.alive() else "dead", "nodes": f.nodes, "slurm": f.slurm}
-            for f in found
+            {"name": lab.name, "state": lab.phase if lab.alive() else "crashed", "nodes": lab.nodes, "slurm": lab.slurm}
+            for lab in labs
         ]
         if output is Format.JSON:
             print_json(rows)

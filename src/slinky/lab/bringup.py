@@ -23,7 +23,7 @@ from slinky.lab.kubernetes import addons, control_plane, pki
 from slinky.lab.kubernetes.api import Api
 from slinky.lab.kubernetes.control_plane import FEATURES
 from slinky.lab.lab import Lab
-from slinky.lab.lab_state import Record, locked
+from slinky.lab.lab_state import LabState, locked
 from slinky.lab.machine import cgroups, inotify, network
 from slinky.lab.machine.janitor import SETTLED, clear
 from slinky.lab.machine.machine import until
@@ -76,14 +76,14 @@ def up(options: LabOptions, progress: Progress) -> Lab:
         lab = _begin(options, inventory.paths())
         try:
             _assemble(lab, progress)
-            lab.facts.state = "up"
-            lab.facts.seconds = dict(progress.seconds)
-            lab.facts.save()
+            lab.state.phase = "up"
+            lab.state.seconds = dict(progress.seconds)
+            lab.state.save()
         except BaseException:
-            end(lab.facts)
+            end(lab.state)
             raise
         if options.owner is None:
-            os.kill(lab.facts.janitor, SETTLED)
+            os.kill(lab.state.janitor, SETTLED)
     return lab
 
 
@@ -95,34 +95,34 @@ def down(name: str) -> bool:
             cgroups.remove(cgroups.branch(name))
             return False
         try:
-            facts = lab_state.load(name)
+            state = lab_state.load(name)
         except LabError:
-            facts = None
-        if facts:
-            end(facts)
+            state = None
+        if state:
+            end(state)
         else:
             clear(paths.labs() / name)
     return True
 
 
-def end(facts: Record) -> None:
+def end(state: LabState) -> None:
     """Let the janitor remove the lab, or remove it here if the janitor is gone."""
-    if facts.alive():
-        os.kill(facts.janitor, signal.SIGTERM)
-        until(lambda: not facts.alive(), f"lab {facts.name} to end", 120)
+    if state.alive():
+        os.kill(state.janitor, signal.SIGTERM)
+        until(lambda: not state.alive(), f"lab {state.name} to end", 120)
     with contextlib.suppress(ChildProcessError):  # the janitor is our child only if `up` ran in this process
-        os.waitpid(facts.janitor, os.WNOHANG)
-    clear(facts.folder)
+        os.waitpid(state.janitor, os.WNOHANG)
+    clear(state.folder)
 
 
 def _make_way(name: str) -> None:
     try:
-        facts = lab_state.load(name)
+        state = lab_state.load(name)
     except LabError:
-        facts = None
-    if facts and facts.alive():
+        state = None
+    if state and state.alive():
         raise LabError(
-            f"lab {name} already exists ({facts.state}, {facts.nodes} nodes)",
+            f"lab {name} already exists ({state.phase}, {state.nodes} nodes)",
             f"inspect it with `slinky lab status --name {name}`, or remove it with `slinky lab down --name {name}`",
         )
     if (paths.labs() / name).exists():
@@ -134,7 +134,7 @@ def _begin(options: LabOptions, artifacts: dict[str, str]) -> Lab:
     folder.mkdir(parents=True, mode=0o700)
     inotify.raise_limit(folder)
     janitor = _spawn_janitor(folder, options.owner or os.getpid())
-    facts = Record(
+    state = LabState(
         name=options.name,
         minor=options.minor,
         created=time.time(),
@@ -147,8 +147,8 @@ def _begin(options: LabOptions, artifacts: dict[str, str]) -> Lab:
         external_nodes=options.external_nodes,
         artifacts=artifacts,
     )
-    facts.save()
-    return Lab(facts)
+    state.save()
+    return Lab(state)
 
 
 def _spawn_janitor(folder: Path, owner: int) -> int:
@@ -166,32 +166,32 @@ def _spawn_janitor(folder: Path, owner: int) -> int:
 def _assemble(lab: Lab, progress: Progress) -> None:
     """Start the parts in order: the network, then Slurm and Kubernetes in parallel, then nodes and add-ons."""
     lab.control.wait_alive()
-    facts = lab.facts
-    facts.index = network.claim(lab.control.pid()).index
-    (lab.folder / "network").write_text(str(facts.index))
-    facts.save()
+    state = lab.state
+    state.index = network.claim(lab.control.pid()).index
+    (lab.folder / "network").write_text(str(state.index))
+    state.save()
     authority = _certificates(lab)
     with ThreadPoolExecutor() as pool:
         try:
             _assemble_parts(lab, pool, authority, progress)
         except BaseException:
             # Without machines every other part fails at once instead of waiting for its deadline.
-            end(facts)
+            end(state)
             raise
-    if facts.hollow:
-        with progress.task(f"{facts.hollow} hollow nodes"):
-            addons.add_hollow_nodes(lab, facts.hollow)
+    if state.hollow:
+        with progress.task(f"{state.hollow} hollow nodes"):
+            addons.add_hollow_nodes(lab, state.hollow)
 
 
 def _assemble_parts(lab: Lab, pool: ThreadPoolExecutor, authority: pki.Authority, progress: Progress) -> None:
-    facts = lab.facts
+    state = lab.state
     parts: dict[str, Callable[[], None]] = {"control plane": lambda: _control_plane(lab)}
-    if facts.slurm == "beside":
+    if state.slurm == "beside":
         parts["Slurm"] = lambda: _slurm(lab)
     waiting = [pool.submit(_timed, progress, name, part) for name, part in parts.items()]
     waiting[0].result()
-    if facts.nodes:
-        waiting.append(pool.submit(_timed, progress, f"{facts.nodes} nodes", lambda: _nodes(lab, pool, authority)))
+    if state.nodes:
+        waiting.append(pool.submit(_timed, progress, f"{state.nodes} nodes", lambda: _nodes(lab, pool, authority)))
     waiting.append(pool.submit(_timed, progress, "add-ons", lambda: addons.start(lab)))
     for part in as_completed(waiting):
         part.result()
@@ -248,7 +248,7 @@ def _exists(api: Api, path: str) -> bool:
 
 
 def _nodes(lab: Lab, pool: ThreadPoolExecutor, authority: pki.Authority) -> None:
-    numbers = range(1, lab.facts.nodes + 1)
+    numbers = range(1, lab.state.nodes + 1)
     for number in numbers:
         lab.issue_node_certificates(authority, number)
     list(pool.map(lab.boot_node, numbers))
@@ -260,5 +260,5 @@ def _slurm(lab: Lab) -> None:
     tree = lab.artifact("tree-lab-slurm") / "tree"
     lab.launch(slurm.machine, slurm.machine.launch_command(slurm.root(tree)), slurm.address)
     slurm.up()
-    if lab.facts.external_nodes:
-        slurm.add_external_nodes(lab.facts.external_nodes, gpus=8)
+    if lab.state.external_nodes:
+        slurm.add_external_nodes(lab.state.external_nodes, gpus=8)

@@ -16,16 +16,16 @@ from typing import Any
 from slinky.lab import lab_state
 from slinky.lab.errors import LabError
 from slinky.lab.kubernetes.api import Api
-from slinky.lab.kubernetes.control_plane import Plane
+from slinky.lab.kubernetes.control_plane import ControlPlane
 from slinky.lab.kubernetes.node import LabNode, daemons, root
 from slinky.lab.kubernetes.pki import Authority
-from slinky.lab.lab_state import Record
+from slinky.lab.lab_state import LabState
 from slinky.lab.machine import cgroups, network
 from slinky.lab.machine.machine import Machine, until
 from slinky.lab.machine.network import Network
 from slinky.lab.prepare.golang import release
 from slinky.lab.prepare.images import reference
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 
 log = logging.getLogger(__name__)
 
@@ -36,28 +36,28 @@ DAEMONS = ("containerd", "kubelet")
 class Lab:
     """One lab, by its state file."""
 
-    def __init__(self, facts: Record) -> None:
-        self.facts = facts
-        self.folder = facts.folder
+    def __init__(self, state: LabState) -> None:
+        self.state = state
+        self.folder = state.folder
 
     @classmethod
     def find(cls, name: str) -> "Lab":
         """The running lab of that name."""
-        facts = lab_state.load(name)
-        if facts is None:
+        state = lab_state.load(name)
+        if state is None:
             raise LabError(f"there is no lab named {name}", f"create one with `slinky lab up --name {name}`")
-        if not facts.alive():
+        if not state.alive():
             raise LabError(f"lab {name} has crashed", f"remove it with `slinky lab down --name {name}`")
-        return cls(facts)
+        return cls(state)
 
     @property
     def name(self) -> str:
         """The lab's name."""
-        return self.facts.name
+        return self.state.name
 
     def artifact(self, name: str) -> Path:
         """The path of an artifact that the lab was created with, even if newer ones exist."""
-        return Path(self.facts.artifacts[name])
+        return Path(self.state.artifacts[name])
 
     @cached_property
     def control(self) -> Machine:
@@ -67,14 +67,14 @@ class Lab:
     @cached_property
     def network(self) -> Network:
         """The lab's addresses."""
-        if self.facts.index is None:
+        if self.state.index is None:
             raise LabError(f"lab {self.name} has no network yet", "wait until `slinky lab up` is done")
-        return Network(self.facts.index)
+        return Network(self.state.index)
 
     @cached_property
-    def plane(self) -> Plane:
+    def plane(self) -> ControlPlane:
         """Where the control plane's parts are."""
-        return Plane(
+        return ControlPlane(
             binaries=self.artifact("programs") / "bin",
             etcd_binary=self.artifact("machine") / "tree/usr/bin/etcd",
             pki=self.folder / "pki",
@@ -83,7 +83,7 @@ class Lab:
             address=self.network.control,
             port=6443,
             etcd_port=2379,
-            minor=self.facts.minor,
+            minor=self.state.minor,
         )
 
     @property
@@ -97,15 +97,15 @@ class Lab:
         return Api(self.kubeconfig)
 
     @cached_property
-    def slurm(self) -> Beside:
+    def slurm(self) -> LabSlurm:
         """The Slurm beside Kubernetes."""
-        if self.facts.slurm != "beside":
+        if self.state.slurm != "beside":
             raise LabError(f"lab {self.name} has no Slurm beside it", "create it with `slinky lab up --slurm beside`")
         return self.beside()
 
-    def beside(self) -> Beside:
+    def beside(self) -> LabSlurm:
         """The Slurm machine, whether it runs yet or not."""
-        return Beside(Machine("slurm", self.folder / "slurm"), self.network.slurm, self.facts.slurm_nodes)
+        return LabSlurm(Machine("slurm", self.folder / "slurm"), self.network.slurm, self.state.slurm_nodes)
 
     def kubectl(self, *argv: str, input: str | None = None, check: bool = True) -> str:
         """Run kubectl as administrator and return what it prints."""
@@ -127,19 +127,19 @@ class Lab:
         """The description of a node."""
         name = f"node{number}"
         cgroup = f"{cgroups.branch(self.name)}/{name}"
-        return LabNode(number, self.network, self.folder / name, cgroup, self.facts.gpus)
+        return LabNode(number, self.network, self.folder / name, cgroup, self.state.gpus)
 
     def node_machine(self, name: str) -> Machine:
         """The machine behind a node, which must be one of this lab's."""
-        known = [self.node(number).name for number in range(1, self.facts.nodes + 1)]
+        known = [self.node(number).name for number in range(1, self.state.nodes + 1)]
         if name not in known:
             raise LabError(f"lab {self.name} has no node {name}", f"choose one of: {', '.join(known)}")
         return Machine(name, self.folder / name)
 
     def machines(self) -> list[Machine]:
         """Every machine of the lab."""
-        nodes = [self.node_machine(f"node{number}") for number in range(1, self.facts.nodes + 1)]
-        return [self.control, *([self.slurm.machine] if self.facts.slurm == "beside" else []), *nodes]
+        nodes = [self.node_machine(f"node{number}") for number in range(1, self.state.nodes + 1)]
+        return [self.control, *([self.slurm.machine] if self.state.slurm == "beside" else []), *nodes]
 
     def machine(self, name: str) -> Machine:
         """A machine by name."""
@@ -232,7 +232,7 @@ class Lab:
 
     def load_image(self, archive: Path) -> None:
         """Import an image archive into every node."""
-        for number in range(1, self.facts.nodes + 1):
+        for number in range(1, self.state.nodes + 1):
             machine = self.node_machine(f"node{number}")
             with archive.open("rb") as stream:
                 done = subprocess.run(
@@ -263,15 +263,15 @@ class Lab:
         machines = {machine.name: machine.call("status") if machine.alive() else None for machine in self.machines()}
         answer: dict[str, Any] = {
             "name": self.name,
-            "state": self.facts.state,
-            "age": round(lab_state.age(self.facts)),
-            "kubernetes": {"version": release(self.facts.minor).version, "server": self.plane.url,
+            "state": self.state.phase,
+            "age": round(lab_state.age(self.state)),
+            "kubernetes": {"version": release(self.state.minor).version, "server": self.plane.url,
                            "kubeconfig": str(self.kubeconfig), "nodes": self.nodes() if self.api.ready() else None},
             "machines": machines,
-            "seconds": self.facts.seconds,
+            "seconds": self.state.seconds,
             "image": reference("busybox"),
         }  # fmt: skip
-        if self.facts.slurm == "beside":
+        if self.state.slurm == "beside":
             answer["slurm"] = {"url": self.slurm.url, "hosts": _hosts(self.slurm)}
         return answer
 
@@ -309,7 +309,7 @@ def _ready(node: dict[str, Any]) -> bool:
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
-def _hosts(slurm: Beside) -> dict[str, str] | None:
+def _hosts(slurm: LabSlurm) -> dict[str, str] | None:
     try:
         lines = slurm.exec("sinfo", "-h", "-N", "-o", "%N %T", "-p", "all").splitlines()
     except LabError:

@@ -14,17 +14,17 @@ import msgspec
 from slinky.lab import paths
 from slinky.lab.errors import LabError
 
-State = Literal["starting", "up"]
+Phase = Literal["starting", "up"]
 
 
-class Record(msgspec.Struct):
+class LabState(msgspec.Struct):
     """The state of one lab, kept as lab.json in its folder."""
 
     name: str
     minor: str
     created: float
     janitor: int
-    state: State = "starting"
+    phase: Phase = "starting"
     index: int | None = None
     nodes: int = 0
     gpus: int = 0
@@ -55,11 +55,11 @@ class Record(msgspec.Struct):
         return b"slinky.lab.machine.janitor" in command and str(self.folder).encode() in command
 
 
-def load(name: str) -> Record | None:
+def load(name: str) -> LabState | None:
     """The state of a lab, or None if there is no such lab."""
     file = paths.labs() / paths.checked_name(name) / "lab.json"
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Record)
+        return msgspec.json.decode(file.read_bytes(), type=LabState)
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as problem:
@@ -94,6 +94,6 @@ def locked(name: str) -> Iterator[None]:
             file.unlink(missing_ok=True)
 
 
-def age(record: Record) -> float:
+def age(state: LabState) -> float:
     """Seconds since the lab was created."""
-    return time.time() - record.created
+    return time.time() - state.created

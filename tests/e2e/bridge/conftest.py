@@ -10,7 +10,7 @@ from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.kube import KubeClient, connect
-from slinky.lab.demo.chart_site import Site, image
+from slinky.lab.demo.charts import LabCharts, image
 from slinky.lab.lab import Lab
 from slinky.lab.progress import Progress
 from slinky.slurm import MintedToken
@@ -64,7 +64,7 @@ async def ctld(lab: Lab) -> AsyncIterator[Slurm]:
 @pytest.fixture(scope="module")
 async def bridge(lab: Lab, ctld: Slurm) -> AsyncIterator[str]:
     """The bridge with both nodes in Slurm; its scheduler name. The lab is left as it was."""
-    charts = Site(lab)
+    charts = LabCharts(lab)
     charts.load_slinky(Progress(quiet=True))
     lab.kubectl("create", "namespace", SPACE)
     lab.kubectl("label", "namespace", SPACE, "pod-security.kubernetes.io/enforce=restricted")

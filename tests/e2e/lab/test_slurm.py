@@ -7,35 +7,35 @@ import urllib.request
 import pytest
 from tests.support.waiting import until
 
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 
 pytestmark = pytest.mark.lab
 
 
-def rest(slurm: Beside, path: str) -> dict[str, object]:
+def rest(slurm: LabSlurm, path: str) -> dict[str, object]:
     request = urllib.request.Request(f"{slurm.url}{path}", headers={"X-SLURM-USER-TOKEN": slurm.token()})  # noqa: S310
     with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - the lab's own address
         content: dict[str, object] = json.load(answer)
         return content
 
 
-def test_accounting_has_a_batch_job(slurm: Beside) -> None:
+def test_accounting_has_a_batch_job(slurm: LabSlurm) -> None:
     assert slurm.sbatch("echo job on $(hostname) as $(id -un)") == "job on ctl as alice\n"
     records = slurm.exec("sacct", "-n", "-X", "-P", "-u", "alice", "-o", "State,Account").splitlines()
     assert "COMPLETED|lab" in records
 
 
-def test_a_parallel_step_crosses_hosts(slurm: Beside) -> None:
+def test_a_parallel_step_crosses_hosts(slurm: LabSlurm) -> None:
     output = slurm.exec("srun", "-N2", "-l", "printenv", "SLURMD_NODENAME", user="alice")
     assert sorted(output.split()) == ["0:", "1:", "c1", "c2"]
 
 
-def test_rest_answers_to_a_token_from_outside_the_machine(slurm: Beside) -> None:
+def test_rest_answers_to_a_token_from_outside_the_machine(slurm: LabSlurm) -> None:
     answer = rest(slurm, "/slurm/v0.0.45/ping/")
     assert not answer["errors"]
 
 
-def test_external_nodes_exist_without_a_daemon(slurm: Beside) -> None:
+def test_external_nodes_exist_without_a_daemon(slurm: LabSlurm) -> None:
     names = slurm.add_external_nodes(3, prefix="e00", gpus=8)
     try:
         states = slurm.exec("sinfo", "-h", "-N", "-p", "ext", "-n", ",".join(names), "-o", "%N %T %G").splitlines()
@@ -45,14 +45,14 @@ def test_external_nodes_exist_without_a_daemon(slurm: Beside) -> None:
         slurm.remove_nodes("e[00001-00003]")
 
 
-def is_saved(slurm: Beside, job: str) -> bool:
+def is_saved(slurm: LabSlurm, job: str) -> bool:
     """Whether slurmctld has saved its jobs since this job started; a kill loses what is younger than the last save."""
     script = 'test /var/lib/slurm/ctld/job_state -nt "$1" && echo saved || true'
     return "saved" in slurm.exec("sh", "-c", script, "sh", f"/tmp/began-{job}")
 
 
 @pytest.mark.parametrize("signal", [15, 9])
-def test_a_restarted_slurmctld_has_its_running_jobs(slurm: Beside, signal: int) -> None:
+def test_a_restarted_slurmctld_has_its_running_jobs(slurm: LabSlurm, signal: int) -> None:
     script = "touch /tmp/began-$SLURM_JOB_ID; until [ -e /tmp/go-$SLURM_JOB_ID ]; do sleep 0.1; done"
     job = slurm.exec("sbatch", "--parsable", f"--wrap={script}", user="alice").strip()
     until(lambda: is_saved(slurm, job), "a saved state with the job")

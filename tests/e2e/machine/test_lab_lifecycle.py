@@ -171,7 +171,7 @@ time.sleep(600)
 def test_a_lab_whose_janitor_was_killed_is_reported_and_removed_by_down(
     victim: Lab, shared_victim: SharedStage[Lab]
 ) -> None:
-    os.kill(victim.facts.janitor, signal.SIGKILL)
+    os.kill(victim.state.janitor, signal.SIGKILL)
     until(lambda: not victim.control.alive(), "the end of the machines")
     with pytest.raises(LabError, match="lab victim has crashed"):
         Lab.find(victim.name)

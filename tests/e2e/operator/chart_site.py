@@ -17,7 +17,7 @@ from tests.e2e.operator.site import SLURM_STATE, SlurmSite
 from tests.support.waiting import until
 
 from slinky.api.names import metadata
-from slinky.lab.demo.chart_site import OPERATOR_SPACE, RELEASE, SPACE, Site, image
+from slinky.lab.demo.charts import OPERATOR_SPACE, RELEASE, SPACE, LabCharts, image
 from slinky.lab.lab import Lab
 from slinky.lab.prepare.images import reference
 from slinky.lab.progress import Progress
@@ -198,7 +198,7 @@ class ChartSite(SlurmSite):
 
     def __init__(self, lab: Lab) -> None:
         super().__init__(lab, SPACE)
-        self.charts = Site(lab)
+        self.charts = LabCharts(lab)
         self.private_key, self.public_key = key_pair()
         self.password = PASSWORD
         self.has_cluster = False

@@ -26,7 +26,7 @@ from tests.support.waiting import until
 from slinky.api.names import metadata
 from slinky.lab import bringup
 from slinky.lab.bringup import LabOptions
-from slinky.lab.demo.chart_site import OPERATOR_SPACE, RELEASE, SPACE
+from slinky.lab.demo.charts import OPERATOR_SPACE, RELEASE, SPACE
 from slinky.lab.prepare.images import reference
 from slinky.lab.progress import Progress
 

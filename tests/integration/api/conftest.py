@@ -10,7 +10,7 @@ from tests.support.waiting import eventually
 
 from slinky.api import crds
 from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Key, KubeClient, Unstructured, connect
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -18,7 +18,7 @@ WHOLE_DEFINITIONS = CUSTOM_RESOURCES.viewed_as(Unstructured)
 
 
 @pytest.fixture(scope="session")
-async def client(plane: PlainPlane) -> AsyncIterator[KubeClient]:
+async def client(plane: BarePlane) -> AsyncIterator[KubeClient]:
     async with connect(plane.kubeconfig) as connected:
         yield connected
 
@@ -52,7 +52,7 @@ async def space(client: KubeClient, installed: list[Unstructured]) -> str:
 
 
 @pytest.fixture(scope="session")
-def kubectl(plane: PlainPlane) -> Kubectl:
+def kubectl(plane: BarePlane) -> Kubectl:
     def call(*words: str, input: str | None = None) -> "subprocess.CompletedProcess[str]":
         argv = [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), *words]
         return subprocess.run(argv, input=input, text=True, capture_output=True, timeout=60, check=False)

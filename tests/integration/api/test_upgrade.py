@@ -10,7 +10,7 @@ from tests.support.waiting import eventually
 
 from slinky.api import CONTROLLERS, Controller, controller
 from slinky.kube import CUSTOM_RESOURCES, NAMESPACES, Key, KubeClient, Unreadable, Unstructured, connect
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 
 
 def loose() -> dict[str, Any]:
@@ -23,7 +23,7 @@ def loose() -> dict[str, Any]:
     return definition
 
 
-async def test_objects_with_nulls_and_invalid_fields_stay_readable_and_writable(own_plane: PlainPlane) -> None:
+async def test_objects_with_nulls_and_invalid_fields_stay_readable_and_writable(own_plane: BarePlane) -> None:
     name = controller.DEFINITION["metadata"]["name"]
     async with connect(own_plane.kubeconfig) as client:
         await client.create(NAMESPACES, {"metadata": {"name": "old"}})

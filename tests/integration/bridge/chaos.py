@@ -24,8 +24,8 @@ from tests.support.waiting import eventually
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
 from slinky.kube import AlreadyExists, Conflict, NotFound, Runtime, Unstructured
-from slinky.lab.kubernetes.bare_plane import WITH_US, PlainPlane
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.kubernetes.bare_plane import WITH_US, BarePlane
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import Job, SlurmError
 
 #: CPUs of every node.
@@ -36,7 +36,7 @@ CLAIMS = RESOURCE_CLAIMS.viewed_as(Unstructured)
 class BridgeProcess:
     """The bridge as the command starts it."""
 
-    def __init__(self, stage: DeviceStage, plane: PlainPlane, slurm: Beside, folder: Path) -> None:
+    def __init__(self, stage: DeviceStage, plane: BarePlane, slurm: LabSlurm, folder: Path) -> None:
         key, self._config, self._log = folder / "jwt", folder / "config.yaml", folder / "bridge.log"
         key.write_bytes(slurm.jwt_key)
         settings = msgspec.structs.replace(

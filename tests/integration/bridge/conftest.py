@@ -8,14 +8,14 @@ import pytest
 from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage
 
 from slinky.kube import NAMESPACES, AlreadyExists, Key, KubeClient, connect
-from slinky.lab.kubernetes.bare_plane import PlainPlane
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.kubernetes.bare_plane import BarePlane
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import MintedToken
 from slinky.slurm import SlurmClient as Slurm
 
 
 @pytest.fixture(scope="session")
-async def kube(plane: PlainPlane) -> AsyncIterator[KubeClient]:
+async def kube(plane: BarePlane) -> AsyncIterator[KubeClient]:
     """A client of the bare control plane."""
     async with connect(plane.kubeconfig, manager="slurm-bridge") as client:
         with contextlib.suppress(AlreadyExists):
@@ -24,7 +24,7 @@ async def kube(plane: PlainPlane) -> AsyncIterator[KubeClient]:
 
 
 @pytest.fixture(scope="session")
-async def ctld(slurm: Beside) -> AsyncIterator[Slurm]:
+async def ctld(slurm: LabSlurm) -> AsyncIterator[Slurm]:
     """A client of the lab's Slurm."""
     async with Slurm(slurm.url, MintedToken(lambda: slurm.jwt_key, "slurm")) as client:
         yield client

@@ -24,8 +24,8 @@ from slinky.bridge.config import DeviceProfile
 from slinky.bridge.views import BATCH_JOBS
 from slinky.kube import Key, KubeClient, NotFound
 from slinky.kube.conditions import find_condition
-from slinky.lab.kubernetes.bare_plane import PlainPlane
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.kubernetes.bare_plane import BarePlane
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import SlurmClient as Slurm
 from slinky.slurm import SlurmError
 
@@ -171,7 +171,7 @@ class RandomSteps:
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_no_device_or_core_is_held_twice(
-    seed: int, kube: KubeClient, ctld: Slurm, plane: PlainPlane, slurm: Beside, tmp_path: Path
+    seed: int, kube: KubeClient, ctld: Slurm, plane: BarePlane, slurm: LabSlurm, tmp_path: Path
 ) -> None:
     print(f"repeat with SLINKY_SEED={seed}")
     profile = {"device_profiles": lambda stage: (DeviceProfile(driver=stage.cpu, cores=True),)}

@@ -24,7 +24,7 @@ from slinky.bridge.views import BATCH_JOBS, OUR_PODS
 from slinky.bridge.workload import policy
 from slinky.kube import NAMESPACES, Forbidden, Invalid, Key, KubeClient, Resource, ServerError, Unstructured, connect
 from slinky.kube.client import MERGE
-from slinky.lab.kubernetes.bare_plane import PlainPlane, free_port
+from slinky.lab.kubernetes.bare_plane import BarePlane, free_port
 from slinky.lab.kubernetes.pki import Authority
 from slinky.slurm import SlurmClient as Slurm
 
@@ -178,7 +178,7 @@ def test_everything_configurable_reaches_the_configuration(helm: Helm) -> None:
 
 @pytest.mark.parametrize(("values", "message"), WRONG, ids=[str(values) for values, _ in WRONG])
 def test_a_wrong_value_is_refused_by_its_name(
-    helm: Helm, plane: PlainPlane, tmp_path: Path, values: dict[str, Any], message: str
+    helm: Helm, plane: BarePlane, tmp_path: Path, values: dict[str, Any], message: str
 ) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump(values))
@@ -227,7 +227,7 @@ async def test_pods_meet_the_restricted_standard(helm: Helm, kube: KubeClient) -
 
 
 @contextlib.asynccontextmanager
-async def as_bridge(kube: KubeClient, plane: PlainPlane, objects: Objects, folder: Path) -> AsyncIterator[KubeClient]:
+async def as_bridge(kube: KubeClient, plane: BarePlane, objects: Objects, folder: Path) -> AsyncIterator[KubeClient]:
     """A client with the rights that the chart gives to the bridge, and no others."""
     wanted = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
     await apply(kube, [manifest for manifest in objects if manifest["kind"] in wanted])
@@ -244,7 +244,7 @@ async def as_bridge(kube: KubeClient, plane: PlainPlane, objects: Objects, folde
 
 
 @pytest.fixture
-async def limited(helm: Helm, kube: KubeClient, plane: PlainPlane, tmp_path: Path) -> AsyncIterator[KubeClient]:
+async def limited(helm: Helm, kube: KubeClient, plane: BarePlane, tmp_path: Path) -> AsyncIterator[KubeClient]:
     """The bridge of the smallest chart."""
     async with as_bridge(kube, plane, helm.render("slurm-bridge", space="kube-system"), tmp_path) as client:
         yield client
@@ -281,7 +281,7 @@ StartAdmission = Callable[[BridgeStage], contextlib.AbstractAsyncContextManager[
 
 @pytest.fixture
 def start_admission(
-    helm: Helm, kube: KubeClient, plane: PlainPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    helm: Helm, kube: KubeClient, plane: BarePlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> StartAdmission:
     """Starts admission for a stage, as the chart registers it; yields its task."""
     monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig))

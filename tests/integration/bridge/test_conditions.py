@@ -8,7 +8,7 @@ from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS
 from slinky.kube import Key
 from slinky.kube.conditions import find_condition
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 
 OPTION = names.OPTION
 
@@ -46,7 +46,7 @@ async def test_a_waiting_pod_shows_job_state_reason_position_and_expected_start(
     assert events & {"Resources", "Priority", "Pending"}
 
 
-async def test_a_waiting_pod_shows_what_blocks_its_job(stage: BridgeStage, slurm: Beside) -> None:
+async def test_a_waiting_pod_shows_what_blocks_its_job(stage: BridgeStage, slurm: LabSlurm) -> None:
     await stage.create_pod("first")
     first = await stage.wait_job("first")
     await stage.create_pod("after", annotations={OPTION + "dependency": f"afterany:{first.job_id}"})
@@ -65,7 +65,7 @@ async def test_a_waiting_pod_shows_what_blocks_its_job(stage: BridgeStage, slurm
     await wait_message(stage, "second", "is PENDING", "Position ")
 
 
-async def test_a_suspended_job_keeps_its_pod_and_the_pod_shows_it(stage: BridgeStage, slurm: Beside) -> None:
+async def test_a_suspended_job_keeps_its_pod_and_the_pod_shows_it(stage: BridgeStage, slurm: LabSlurm) -> None:
     await stage.create_pod()
     await stage.wait_bound()
     await stage.report_phase("p", "Running")
@@ -82,7 +82,7 @@ async def test_a_suspended_job_keeps_its_pod_and_the_pod_shows_it(stage: BridgeS
     await stage.wait_state(job, "CANCELLED")
 
 
-async def test_an_unbound_pod_of_a_suspended_job_starts_when_it_is_resumed(stage: BridgeStage, slurm: Beside) -> None:
+async def test_an_unbound_pod_of_a_suspended_job_starts_when_it_is_resumed(stage: BridgeStage, slurm: LabSlurm) -> None:
     await stage.create_pod("first")
     await stage.wait_bound("first")
     await stage.report_phase("first", "Running")

@@ -18,8 +18,8 @@ from slinky.bridge import names
 from slinky.bridge.app import assemble
 from slinky.bridge.views import BATCH_JOBS, RESOURCE_CLAIMS
 from slinky.kube import Key, KubeClient, connect
-from slinky.lab.kubernetes.bare_plane import PlainPlane
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.kubernetes.bare_plane import BarePlane
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import MintedToken
 from slinky.slurm import SlurmClient as Slurm
 
@@ -85,7 +85,7 @@ async def run_gang(stage: DeviceStage, pods: list[str]) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_a_bridge_that_crashes_at_any_write_is_continued_by_the_next(
-    stage: DeviceStage, plane: PlainPlane, slurm: Beside, after: bool
+    stage: DeviceStage, plane: BarePlane, slurm: LabSlurm, after: bool
 ) -> None:
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
     for write in range(1, MOST_WRITES):

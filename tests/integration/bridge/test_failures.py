@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.kube import NODES, Key, KubeClient
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import JobRequest, MintedToken, NodeUpdate
 from slinky.slurm import SlurmClient as Slurm
 
@@ -33,7 +33,7 @@ class ProxiedStage(NamedTuple):
 
 
 @pytest.fixture
-async def proxied(kube: KubeClient, ctld: Slurm, slurm: Beside) -> AsyncIterator[ProxiedStage]:
+async def proxied(kube: KubeClient, ctld: Slurm, slurm: LabSlurm) -> AsyncIterator[ProxiedStage]:
     """A running bridge behind a proxy, with one node."""
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
     async with (
@@ -47,7 +47,7 @@ async def proxied(kube: KubeClient, ctld: Slurm, slurm: Beside) -> AsyncIterator
         yield ProxiedStage(stage, proxy)
 
 
-async def restart_slurmctld(slurm: Beside) -> None:
+async def restart_slurmctld(slurm: LabSlurm) -> None:
     """An orderly restart, which keeps all jobs."""
     await asyncio.to_thread(slurm.stop, "slurmctld", 15)
     await asyncio.to_thread(slurm.start, "slurmctld")
@@ -70,7 +70,7 @@ async def test_an_unreachable_slurm_costs_no_pod(proxied: ProxiedStage, fault: s
 
 
 async def test_without_accounting_pods_run_and_their_outcome_is_recorded_later(
-    stage: BridgeStage, slurm: Beside
+    stage: BridgeStage, slurm: LabSlurm
 ) -> None:
     await asyncio.to_thread(slurm.stop, "slurmdbd")
     try:
@@ -120,7 +120,7 @@ async def test_waiting_pods_cost_few_requests(proxied: ProxiedStage) -> None:
     await eventually(calm, "fewer than four requests a second, none for all jobs")
 
 
-async def test_a_slurmctld_restart_costs_no_pod(stage: BridgeStage, slurm: Beside) -> None:
+async def test_a_slurmctld_restart_costs_no_pod(stage: BridgeStage, slurm: LabSlurm) -> None:
     await stage.run_pod()
     await stage.create_pod("waiting")
     job = await stage.wait_job("waiting")
@@ -132,7 +132,7 @@ async def test_a_slurmctld_restart_costs_no_pod(stage: BridgeStage, slurm: Besid
     await stage.wait_bound("waiting")
 
 
-async def test_after_a_crash_of_slurmctld_every_pod_has_a_live_job_again(stage: BridgeStage, slurm: Beside) -> None:
+async def test_after_a_crash_of_slurmctld_every_pod_has_a_live_job_again(stage: BridgeStage, slurm: LabSlurm) -> None:
     await restart_slurmctld(slurm)  # its orderly end writes the state files that a crash leaves behind
     await stage.create_pod()
     await stage.wait_job()
@@ -294,7 +294,7 @@ async def test_a_node_that_became_infeasible_is_given_back(stage: BridgeStage) -
     await stage.client.patch(NODES, Key("", stage.nodes[0]), {"spec": {"taints": []}})
 
 
-async def test_deleting_a_host_that_a_waiting_job_excludes_costs_no_pod(stage: BridgeStage, slurm: Beside) -> None:
+async def test_deleting_a_host_that_a_waiting_job_excludes_costs_no_pod(stage: BridgeStage, slurm: LabSlurm) -> None:
     first, other = stage.nodes[0], await stage.add_node(2)
     for name, node in (("p", first), ("q", other)):
         await stage.create_pod(name, nodeSelector={"kubernetes.io/hostname": node})

@@ -10,7 +10,7 @@ from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.kube import NODES, Key, KubeClient
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import SlurmClient as Slurm
 from slinky.slurm import SlurmError
 
@@ -31,7 +31,7 @@ async def hybrid(kube: KubeClient, ctld: Slurm) -> AsyncIterator[BridgeStage]:
         yield stage
 
 
-async def test_pods_and_native_jobs_share_a_node(hybrid: BridgeStage, slurm: Beside) -> None:
+async def test_pods_and_native_jobs_share_a_node(hybrid: BridgeStage, slurm: LabSlurm) -> None:
     command = ["sbatch", "--parsable", "--output=/dev/null", "--nodelist", HOST, "--ntasks", "1", "--mem", "100"]
     native = slurm.exec(*command, user="alice", input="#!/bin/sh\nsleep 600\n").strip()
     try:

@@ -19,7 +19,7 @@ from slinky.bridge.lifecycle import lost_jobs
 from slinky.bridge.nodes import reconciler
 from slinky.kube import KubeClient
 from slinky.kube.conditions import find_condition
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.lab.slurm.conf import configuration
 from slinky.slurm import Host, Listing, NodeUpdate, expand
 from slinky.slurm import SlurmClient as Slurm
@@ -33,7 +33,7 @@ class SlurmctldState:
     `restore` and `wipe` can replace configuration files as well.
     """
 
-    def __init__(self, slurm: Beside) -> None:
+    def __init__(self, slurm: LabSlurm) -> None:
         self._slurm = slurm
 
     async def save(self) -> None:
@@ -80,7 +80,7 @@ async def occupy(stage: BridgeStage, host: str) -> int:
     return (await stage.slurm.allocate(request)).job_id
 
 
-async def test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes(two_nodes: BridgeStage, slurm: Beside) -> None:
+async def test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes(two_nodes: BridgeStage, slurm: LabSlurm) -> None:
     state = SlurmctldState(slurm)
     await state.save()
     await run_two_pods(two_nodes)
@@ -108,7 +108,7 @@ async def test_running_pods_of_a_lost_job_get_a_new_one_on_their_nodes(two_nodes
 
 
 async def test_running_pods_of_a_lost_mixed_gang_get_a_job_for_each_role(
-    three_nodes: BridgeStage, slurm: Beside
+    three_nodes: BridgeStage, slurm: LabSlurm
 ) -> None:
     """And keep it if the bridge crashes before it has labelled the pods."""
     state, pods = SlurmctldState(slurm), [f"w-{number}" for number in range(3)]
@@ -147,7 +147,9 @@ async def test_running_pods_of_a_lost_mixed_gang_get_a_job_for_each_role(
     await eventually(over, "the end of both jobs")
 
 
-async def test_a_lost_job_is_replaced_on_every_node_where_a_pod_is_left(two_nodes: BridgeStage, slurm: Beside) -> None:
+async def test_a_lost_job_is_replaced_on_every_node_where_a_pod_is_left(
+    two_nodes: BridgeStage, slurm: LabSlurm
+) -> None:
     state = SlurmctldState(slurm)
     await state.save()
     label = await two_nodes.create_batch_job(4, options={names.OPTION + "pods-per-node": "2"})
@@ -172,7 +174,9 @@ async def test_a_lost_job_is_replaced_on_every_node_where_a_pod_is_left(two_node
     await eventually(replaced, "one new job on both nodes")
 
 
-async def test_evictions_of_pods_whose_nodes_have_other_jobs_are_limited(two_nodes: BridgeStage, slurm: Beside) -> None:
+async def test_evictions_of_pods_whose_nodes_have_other_jobs_are_limited(
+    two_nodes: BridgeStage, slurm: LabSlurm
+) -> None:
     state = SlurmctldState(slurm)
     await state.save()
     await run_two_pods(two_nodes)
@@ -203,7 +207,7 @@ async def test_evictions_of_pods_whose_nodes_have_other_jobs_are_limited(two_nod
 
 
 async def test_a_pod_stays_while_its_node_is_refused_without_another_job_on_it(
-    two_nodes: BridgeStage, slurm: Beside, monkeypatch: pytest.MonkeyPatch
+    two_nodes: BridgeStage, slurm: LabSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A refusal alone does not prove that another job has the node: here it drains."""
     monkeypatch.setattr(lost_jobs, "REJECTED_RETRY", 1.0)
@@ -234,7 +238,7 @@ async def test_a_pod_stays_while_its_node_is_refused_without_another_job_on_it(
 
 
 @pytest.fixture
-async def without_hosts(slurm: Beside) -> AsyncIterator[SlurmctldState]:
+async def without_hosts(slurm: LabSlurm) -> AsyncIterator[SlurmctldState]:
     """Slurmctld without any state and without the hosts of its slurm.conf, until the end of the test."""
     state = SlurmctldState(slurm)
     await state.save()
@@ -245,7 +249,7 @@ async def without_hosts(slurm: Beside) -> AsyncIterator[SlurmctldState]:
         await state.restore(host_files(slurm, slurm.nodes))
 
 
-def host_files(slurm: Beside, count: int) -> dict[str, str]:
+def host_files(slurm: LabSlurm, count: int) -> dict[str, str]:
     """The configuration files that name hosts, with so many hosts."""
     files = configuration(slurm.address, count)
     return {name: files[name] for name in ("slurm.conf", "topology.conf")}

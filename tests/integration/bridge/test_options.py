@@ -11,7 +11,7 @@ from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage
 from slinky.bridge import names
 from slinky.bridge.workload.annotations import TABLE
 from slinky.kube import KubeClient
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import ReservationRequest, number
 from slinky.slurm import SlurmClient as Slurm
 
@@ -85,14 +85,14 @@ async def stage(kube: KubeClient, ctld: Slurm) -> AsyncIterator[BridgeStage]:
         await ctld.delete_reservation("course")
 
 
-async def show_job(stage: BridgeStage, slurm: Beside, pod: str) -> str:
+async def show_job(stage: BridgeStage, slurm: LabSlurm, pod: str) -> str:
     job = await stage.wait_job(pod)
     # slurmctld keeps a WCKey that the cluster does not track, but scontrol does not show it.
     return slurm.exec("scontrol", "show", "job", str(job.job_id)) + f" WCKey={job.wckey}"
 
 
 @pytest.mark.parametrize("name", PROOFS)
-async def test_an_option_reaches_slurmctld(stage: BridgeStage, slurm: Beside, name: str) -> None:
+async def test_an_option_reaches_slurmctld(stage: BridgeStage, slurm: LabSlurm, name: str) -> None:
     given = {"hold": "true", name: PROOFS[name].value}
     if name == "qos":
         given |= {"user-id": "alice", "account": "lab"}
@@ -101,7 +101,7 @@ async def test_an_option_reaches_slurmctld(stage: BridgeStage, slurm: Beside, na
 
 
 @pytest.mark.parametrize("name", GANG_PROOFS)
-async def test_an_option_of_a_gang_reaches_slurmctld(stage: BridgeStage, slurm: Beside, name: str) -> None:
+async def test_an_option_of_a_gang_reaches_slurmctld(stage: BridgeStage, slurm: LabSlurm, name: str) -> None:
     options = {names.OPTION + "hold": "true", names.OPTION + name: GANG_PROOFS[name].value}
     label = await stage.create_batch_job(4, f"gang-{name}", options=options)
     for rank in range(4):

@@ -14,14 +14,14 @@ from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS
 from slinky.bridge.views.native import native_groups
 from slinky.kube import NAMESPACES, NODES, AlreadyExists, Key, KubeClient, connect
-from slinky.lab.kubernetes.bare_plane import PlainPlane
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.kubernetes.bare_plane import BarePlane
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import FileToken
 from slinky.slurm import SlurmClient as Slurm
 
 
 async def test_a_restart_of_slurmrestd_costs_no_pod_and_waiting_pods_continue(
-    stage: BridgeStage, slurm: Beside
+    stage: BridgeStage, slurm: LabSlurm
 ) -> None:
     await stage.run_pod()
     job = await stage.wait_job()
@@ -40,7 +40,7 @@ async def test_a_restart_of_slurmrestd_costs_no_pod_and_waiting_pods_continue(
 
 
 async def test_an_expired_token_stops_the_bridge_only_until_it_is_replaced(
-    kube: KubeClient, ctld: Slurm, slurm: Beside, tmp_path: Path
+    kube: KubeClient, ctld: Slurm, slurm: LabSlurm, tmp_path: Path
 ) -> None:
     file = tmp_path / "token"
     file.write_text(slurm.token("slurm", 3600))
@@ -59,14 +59,14 @@ async def test_an_expired_token_stops_the_bridge_only_until_it_is_replaced(
 
 
 @pytest.fixture(scope="module")
-def other_plane() -> Iterator[PlainPlane]:
+def other_plane() -> Iterator[BarePlane]:
     """Another cluster, which tests may break."""
-    with PlainPlane.running() as plane:
+    with BarePlane.running() as plane:
         yield plane
 
 
 @pytest.fixture
-async def other_kube(other_plane: PlainPlane) -> AsyncIterator[KubeClient]:
+async def other_kube(other_plane: BarePlane) -> AsyncIterator[KubeClient]:
     """A client of the other cluster."""
     async with connect(other_plane.kubeconfig, manager="slurm-bridge") as client:
         with contextlib.suppress(AlreadyExists):
@@ -112,7 +112,7 @@ async def test_two_clusters_with_the_same_names_on_one_slurm_do_not_disturb_each
 
 
 async def test_the_bridge_continues_after_a_restart_of_the_api_server(
-    other_plane: PlainPlane, other_kube: KubeClient, ctld: Slurm
+    other_plane: BarePlane, other_kube: KubeClient, ctld: Slurm
 ) -> None:
     async with bridge_stage(other_kube, ctld) as stage:
         bridge = await stage.start()

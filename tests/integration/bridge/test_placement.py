@@ -15,7 +15,7 @@ from slinky.bridge import names
 from slinky.bridge.config import PriorityRule
 from slinky.bridge.views import OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from slinky.kube import Forbidden, Key, KubeClient, Resource, Unstructured
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import SlurmClient as Slurm
 
 PRIORITY_CLASSES: Resource[Unstructured] = Resource(
@@ -127,7 +127,7 @@ async def test_a_claim_that_waits_for_its_pod_gets_a_local_volume_of_the_pods_no
     await stage.client.delete(STORAGE_CLASSES, Key("", name))
 
 
-async def test_a_priority_class_sets_the_slurm_priority_of_the_settings(stage: BridgeStage, slurm: Beside) -> None:
+async def test_a_priority_class_sets_the_slurm_priority_of_the_settings(stage: BridgeStage, slurm: LabSlurm) -> None:
     await stage.client.create(PRIORITY_CLASSES, PRIORITY_CLASSES.manifest(Key("", "test-urgent"), value=1000))
     manifest = stage.pod_manifest(
         "urgent", annotations={names.OPTION + "hold": "true"}, priorityClassName="test-urgent"

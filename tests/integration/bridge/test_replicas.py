@@ -10,13 +10,13 @@ from tests.integration.bridge.bridge_stage import bridge_stage, cancel
 
 from slinky.bridge import app
 from slinky.kube import KubeClient
-from slinky.lab.kubernetes.bare_plane import PlainPlane
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.kubernetes.bare_plane import BarePlane
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import SlurmClient as Slurm
 
 
 async def test_another_replica_takes_over_and_submits_nothing_twice(
-    kube: KubeClient, ctld: Slurm, slurm: Beside, plane: PlainPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kube: KubeClient, ctld: Slurm, slurm: LabSlurm, plane: BarePlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig))
     key = tmp_path / "jwt"

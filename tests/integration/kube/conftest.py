@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from slinky.kube import NAMESPACES, KubeClient, connect
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 
 
 @pytest.fixture(scope="session")
-async def client(plane: PlainPlane) -> AsyncIterator[KubeClient]:
+async def client(plane: BarePlane) -> AsyncIterator[KubeClient]:
     async with connect(plane.kubeconfig) as connected:
         yield connected
 

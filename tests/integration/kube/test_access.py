@@ -7,7 +7,7 @@ import pytest
 
 from slinky.kube import KubeClient, Object, Resource
 from slinky.kube.metrics_auth import serve_metrics
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.observe import Health
 
 pytestmark = pytest.mark.plane
@@ -43,7 +43,7 @@ ROLES = ("ClusterRole", "ClusterRoleBinding")
 
 
 async def test_metrics_are_served_over_tls_to_authorized_readers(
-    plane: PlainPlane, client: KubeClient, namespace: str
+    plane: BarePlane, client: KubeClient, namespace: str
 ) -> None:
     stranger, reader = [await token(client, namespace, name) for name in ("stranger", "reader")]
     await allow(client, namespace, "reader")

@@ -37,7 +37,7 @@ from slinky.kube.auth import BearerTokenFile, StaticBearerToken
 from slinky.kube.metrics import UNDECODABLE_OBJECTS, WATCH_ENDS, WATCH_STARTS
 from slinky.kube.tls import Pem
 from slinky.kube.transport import AioTransport
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 
 pytestmark = pytest.mark.plane
 
@@ -52,7 +52,7 @@ async def open_client(access: Access) -> AsyncIterator[KubeClient]:
 
 
 @contextlib.asynccontextmanager
-async def through_proxy(plane: PlainPlane) -> AsyncIterator[tuple[ApiServerProxy, KubeClient]]:
+async def through_proxy(plane: BarePlane) -> AsyncIterator[tuple[ApiServerProxy, KubeClient]]:
     async with (
         ApiServerProxy(plane.url, plane.ca).running() as proxy,
         open_client(Access(proxy.url, StaticBearerToken(plane.token))) as client,
@@ -83,7 +83,7 @@ def count_watch_ends() -> float:
 
 @pytest.mark.parametrize("cut", ["time", "bytes"])
 async def test_a_watch_that_is_cut_repeatedly_becomes_consistent(
-    plane: PlainPlane, client: KubeClient, namespace: str, cut: str
+    plane: BarePlane, client: KubeClient, namespace: str, cut: str
 ) -> None:
     dice = random.Random(7)  # noqa: S311
     async with through_proxy(plane) as (proxy, shaky):
@@ -98,7 +98,7 @@ async def test_a_watch_that_is_cut_repeatedly_becomes_consistent(
         assert {key.name for key in absent} <= {f"c-{number % 20}" for number in range(60) if number % 7 == 3}
 
 
-async def test_a_watch_survives_a_restart_of_the_server(plane: PlainPlane, client: KubeClient, namespace: str) -> None:
+async def test_a_watch_survives_a_restart_of_the_server(plane: BarePlane, client: KubeClient, namespace: str) -> None:
     await write_some(client, namespace, 10)
     async with following(client, namespace) as cache:
         before = len(cache)
@@ -112,7 +112,7 @@ async def test_a_watch_survives_a_restart_of_the_server(plane: PlainPlane, clien
         await wait_equal(client, cache, namespace)
 
 
-async def test_a_rotated_server_certificate_is_trusted_when_its_file_is(own_plane: PlainPlane) -> None:
+async def test_a_rotated_server_certificate_is_trusted_when_its_file_is(own_plane: BarePlane) -> None:
     access = Access(own_plane.url, StaticBearerToken(own_plane.token), ca=Pem(own_plane.ca))
     async with open_client(access) as ours:
         await ours.create(NAMESPACES, {"metadata": {"name": "before"}})
@@ -139,7 +139,7 @@ async def test_an_expired_resource_version_leads_to_a_new_list(client: KubeClien
         task.cancel()
 
 
-async def test_requests_to_a_busy_server_are_retried(plane: PlainPlane, namespace: str) -> None:
+async def test_requests_to_a_busy_server_are_retried(plane: BarePlane, namespace: str) -> None:
     busy = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     async with through_proxy(plane) as (proxy, shaky):
         proxy.canned = [busy]
@@ -219,7 +219,7 @@ async def test_an_undecodable_object_does_not_stop_a_watch(client: KubeClient, n
 
 
 async def test_a_rotated_token_is_used_and_the_watch_continues(
-    plane: PlainPlane, client: KubeClient, namespace: str, tmp_path: Path
+    plane: BarePlane, client: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
     accounts = Resource("v1", "ServiceAccount", "serviceaccounts", Object)
     secrets = Resource("v1", "Secret", "secrets", Object)
@@ -274,7 +274,7 @@ async def test_cancelled_requests_leave_no_dirty_connection(client: KubeClient, 
 
 
 async def test_a_server_without_streaming_lists_can_be_watched() -> None:
-    with PlainPlane.running(flags=["--feature-gates=WatchList=false"]) as old:
+    with BarePlane.running(flags=["--feature-gates=WatchList=false"]) as old:
         async with connect(old.kubeconfig) as ours:
             await ours.create(CONFIG_MAPS, config_map("default", "a"))
             listed = WATCH_STARTS.labels(CONFIG_MAPS.name, "list")._value.get()

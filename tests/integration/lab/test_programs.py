@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from slinky.lab.errors import LabError
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.lab.prepare import golang
 from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.progress import Progress
 
 
-def go() -> golang.Go:
+def go() -> golang.GoToolchain:
     return golang.go(ArtifactInventory.of().store, Progress(io.StringIO()))
 
 
@@ -35,14 +35,14 @@ def test_an_unreachable_module_proxy_is_reported_with_the_next_step(
 
 def test_the_plain_control_plane_needs_no_privilege() -> None:
     script = (
-        "from slinky.lab.kubernetes.bare_plane import PlainPlane\nwith PlainPlane.running() as plane: print(plane.url)"
+        "from slinky.lab.kubernetes.bare_plane import BarePlane\nwith BarePlane.running() as plane: print(plane.url)"
     )
     bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
     done = subprocess.run([*bare, sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("https://127.0.0.1:"), done.stderr
 
 
-def test_objects_survive_a_restart_of_the_api_server(own_plane: PlainPlane) -> None:
+def test_objects_survive_a_restart_of_the_api_server(own_plane: BarePlane) -> None:
     def kubectl(*argv: str) -> str:
         command = [str(own_plane.kubectl), f"--kubeconfig={own_plane.kubeconfig}", *argv]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -56,5 +56,5 @@ def test_a_port_in_use_is_reported_with_the_message_of_the_daemon() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(LabError, match="address already in use"), PlainPlane.running(port=taken.getsockname()[1]):
+        with pytest.raises(LabError, match="address already in use"), BarePlane.running(port=taken.getsockname()[1]):
             pass

@@ -8,14 +8,14 @@ from pathlib import Path
 import yaml
 from tests.chart.helm import Helm, program
 
-from slinky.lab.kubernetes.bare_plane import PlainPlane
+from slinky.lab.kubernetes.bare_plane import BarePlane
 
 SPACE, ACCOUNT = "slinky-rights", "slurm-operator"
 RBAC_KINDS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
 
 @functools.cache
-def token(plane: PlainPlane) -> str:
+def token(plane: BarePlane) -> str:
     """A token of the service account of the chart."""
     objects = Helm(program(), plane.folder / "helm").render("slurm-operator", {}, ACCOUNT, SPACE)
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
@@ -24,7 +24,7 @@ def token(plane: PlainPlane) -> str:
     return _kubectl(plane, "create", "token", ACCOUNT, "-n", SPACE, "--duration=24h").strip()
 
 
-def kubeconfig(plane: PlainPlane) -> Path:
+def kubeconfig(plane: BarePlane) -> Path:
     """A kubeconfig file with that token."""
     settings = yaml.safe_load(plane.kubeconfig.read_text())
     settings["users"][0]["user"] = {"token": token(plane)}
@@ -33,6 +33,6 @@ def kubeconfig(plane: PlainPlane) -> Path:
     return path
 
 
-def _kubectl(plane: PlainPlane, *words: str, input: str = "") -> str:
+def _kubectl(plane: BarePlane, *words: str, input: str = "") -> str:
     argv = [str(plane.kubectl), f"--kubeconfig={plane.kubeconfig}", *words]
     return subprocess.run(argv, input=input, text=True, check=True, capture_output=True).stdout

@@ -13,14 +13,14 @@ from tests.integration.operator import chart_credentials
 from tests.integration.operator.stage import OperatorStage
 
 from slinky.kube import connect
-from slinky.lab.kubernetes.bare_plane import PlainPlane
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.kubernetes.bare_plane import BarePlane
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.operator.app import main
 from slinky.operator.settings import OperatorSettings
 
 
 @pytest.fixture(scope="session")
-def crds(plane: PlainPlane) -> None:
+def crds(plane: BarePlane) -> None:
     """Our custom resource definitions, established."""
     text = subprocess.run([sys.executable, "-m", "slinky.api.crds"], capture_output=True, check=True).stdout
     argv = [str(plane.kubectl), f"--kubeconfig={plane.kubeconfig}"]
@@ -29,13 +29,13 @@ def crds(plane: PlainPlane) -> None:
 
 
 @pytest.fixture(scope="session")
-def own_slurm(make_lab: MakeLab) -> Beside:
+def own_slurm(make_lab: MakeLab) -> LabSlurm:
     """A Slurm that may lose its state."""
     return make_lab(nodes=0, slurm="beside", slurm_nodes=1).slurm
 
 
 @pytest.fixture
-async def stage(plane: PlainPlane, crds: None) -> AsyncIterator[OperatorStage]:
+async def stage(plane: BarePlane, crds: None) -> AsyncIterator[OperatorStage]:
     name = f"op-{secrets.token_hex(3)}"
     settings = OperatorSettings(
         kubeconfig=str(chart_credentials.kubeconfig(plane)),

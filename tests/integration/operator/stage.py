@@ -38,8 +38,8 @@ from slinky.kube import (
     connect,
 )
 from slinky.kube.views import Unstructured
-from slinky.lab.kubernetes.bare_plane import PlainPlane, free_port
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.kubernetes.bare_plane import BarePlane, free_port
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.operator.metrics import WRITES
 from slinky.slurm import Host, MintedToken, SlurmClient, SlurmError, SlurmNotFound, node_conf
 
@@ -283,7 +283,7 @@ class SlurmStage(OperatorStage):
 
 
 @contextlib.asynccontextmanager
-async def slurm_stage(plane: PlainPlane, slurm: Beside, folder: Path, **settings: Any) -> AsyncIterator[SlurmStage]:
+async def slurm_stage(plane: BarePlane, slurm: LabSlurm, folder: Path, **settings: Any) -> AsyncIterator[SlurmStage]:
     """A cluster whose operator reaches the API server and slurmrestd through a `FaultProxy` only."""
     namespace, proxy = f"st-{secrets.token_hex(3)}", FaultProxy()
     address = f"127.{secrets.randbelow(200) + 20}.{secrets.randbelow(250)}.{secrets.randbelow(250) + 2}"

@@ -17,8 +17,8 @@ from tests.support.waiting import eventually, quiescent
 from slinky.api.names import metadata
 from slinky.api.nodeset import NODE_SETS
 from slinky.kube import PODS, Key, NotFound
-from slinky.lab.kubernetes.bare_plane import PlainPlane
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.kubernetes.bare_plane import BarePlane
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.operator.slurm.clusters import REFRESH_TIMEOUT
 from slinky.slurm import JobRequest
 from slinky.slurm import number as amount
@@ -35,7 +35,7 @@ IMPATIENT = {
 
 
 @pytest.fixture
-async def stage(plane: PlainPlane, crds: None, own_slurm: Beside, tmp_path: Path) -> AsyncIterator[SlurmStage]:
+async def stage(plane: BarePlane, crds: None, own_slurm: LabSlurm, tmp_path: Path) -> AsyncIterator[SlurmStage]:
     """Two workers in service."""
     async with slurm_stage(plane, own_slurm, tmp_path) as stage:
         await stage.apply_workers(2)
@@ -45,7 +45,7 @@ async def stage(plane: PlainPlane, crds: None, own_slurm: Beside, tmp_path: Path
 
 @pytest.fixture
 async def impatient_stage(
-    plane: PlainPlane, crds: None, own_slurm: Beside, tmp_path: Path
+    plane: BarePlane, crds: None, own_slurm: LabSlurm, tmp_path: Path
 ) -> AsyncIterator[SlurmStage]:
     """Two workers in service, with an operator that soon replaces lost ones."""
     async with slurm_stage(plane, own_slurm, tmp_path, **IMPATIENT) as stage:
@@ -68,7 +68,7 @@ async def idle_count(stage: SlurmStage) -> int:
     return int(node_set.status.slurm_idle)
 
 
-def lose_state(slurm: Beside) -> None:
+def lose_state(slurm: LabSlurm) -> None:
     """Restart slurmctld without its saved state."""
     slurm.stop("slurmctld")
     slurm.exec("sh", "-c", "rm -rf /var/lib/slurm/ctld/*")
@@ -153,7 +153,7 @@ async def test_a_job_that_started_a_moment_ago_protects_its_worker(stage: SlurmS
     await stage.slurm.cancel(job.job_id)
 
 
-async def test_a_slurmctld_that_lost_its_state_costs_no_worker(stage: SlurmStage, own_slurm: Beside) -> None:
+async def test_a_slurmctld_that_lost_its_state_costs_no_worker(stage: SlurmStage, own_slurm: LabSlurm) -> None:
     before = await stage.pod_uids()
     lose_state(own_slurm)
 

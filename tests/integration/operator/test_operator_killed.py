@@ -11,8 +11,8 @@ from tests.support.waiting import eventually
 
 from slinky.api.nodeset import NODE_SETS
 from slinky.kube import Key
-from slinky.lab.kubernetes.bare_plane import PlainPlane
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.kubernetes.bare_plane import BarePlane
+from slinky.lab.slurm.cluster import LabSlurm
 
 pytestmark = pytest.mark.lab
 
@@ -48,7 +48,7 @@ async def run_life_cycle(stage: SlurmStage, expected: Sequence[Summary] = ()) ->
 
 
 async def test_an_operator_that_is_killed_after_every_write_ends_in_the_same_state(
-    plane: PlainPlane, crds: None, own_slurm: Beside, tmp_path: Path
+    plane: BarePlane, crds: None, own_slurm: LabSlurm, tmp_path: Path
 ) -> None:
     async with slurm_stage(plane, own_slurm, tmp_path) as calm:
         expected = await run_life_cycle(calm)

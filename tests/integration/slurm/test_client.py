@@ -9,7 +9,7 @@ import pytest
 from tests.support.job_requests import external_job
 from tests.support.waiting import eventually
 
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import (
     INFINITE,
     AuthError,
@@ -47,7 +47,7 @@ async def clean(client: SlurmClient) -> AsyncIterator[SlurmClient]:
 
 
 @pytest.mark.parametrize("version", list(DataParserVersion))
-async def test_every_version_is_read(slurm: Beside, version: DataParserVersion) -> None:
+async def test_every_version_is_read(slurm: LabSlurm, version: DataParserVersion) -> None:
     async with SlurmClient(slurm.url, slurm.token(), version=version) as client:
         assert any(ping.up for ping in await client.ping())
         nodes = await client.nodes()
@@ -121,7 +121,7 @@ async def test_jobs_are_cancelled_in_bulk_and_refusals_are_named(clean: SlurmCli
     assert [status.state.base for status in states] == ["CANCELLED"] * 3
 
 
-async def test_refusals_of_slurm_have_types(clean: SlurmClient, slurm: Beside) -> None:
+async def test_refusals_of_slurm_have_types(clean: SlurmClient, slurm: LabSlurm) -> None:
     for refused, kind in (
         (clean.job(999999), SlurmNotFound),
         (clean.cancel(999999), SlurmNotFound),
@@ -210,7 +210,7 @@ async def test_reservations_come_and_go(clean: SlurmClient) -> None:
         await clean.delete_reservation("maint")
 
 
-async def test_partitions_come_and_go(clean: SlurmClient, slurm: Beside) -> None:
+async def test_partitions_come_and_go(clean: SlurmClient, slurm: LabSlurm) -> None:
     assert (await clean.partition("ext")).nodes.configured == "k[001-004]"
     await clean.write_partitions(msgspec.convert({"name": "fresh", "nodes": {"configured": "c1"}}, Partition))
     try:
@@ -284,7 +284,7 @@ async def test_the_outcome_of_a_job_can_be_recorded(clean: SlurmClient) -> None:
     assert submitted.job_id in {job.job_id for job in recent}
 
 
-async def test_a_service_token_acts_for_users(slurm: Beside) -> None:
+async def test_a_service_token_acts_for_users(slurm: LabSlurm) -> None:
     async with SlurmClient(slurm.url, slurm.token(), user="alice") as client:
         submitted = await client.submit(external_job(hold=True))
         assert (await client.job(submitted.job_id)).user_name == "alice"
@@ -294,14 +294,14 @@ async def test_a_service_token_acts_for_users(slurm: Beside) -> None:
             await client.licenses()
 
 
-async def test_hostlists_are_read_as_slurm_reads_them(slurm: Beside) -> None:
+async def test_hostlists_are_read_as_slurm_reads_them(slurm: LabSlurm) -> None:
     for text in ("k[001-004]", "a[1-2]b[08-10]c,x[9-11]", "n[1-2]-ib", "a[98-101,7]", "x,y[3]"):
         assert expand(text) == slurm.exec("scontrol", "show", "hostnames", text).split()
     names = ["gpu-0", "gpu-1", "gpu-10", "r07", "r7", "login", "n1-ib"]
     assert set(slurm.exec("scontrol", "show", "hostnames", fold(names)).split()) == set(names)
 
 
-async def test_slurmctld_reads_the_configuration_that_we_write(slurm: Beside, client: SlurmClient) -> None:
+async def test_slurmctld_reads_the_configuration_that_we_write(slurm: LabSlurm, client: SlurmClient) -> None:
     running = (await client.conf()).settings
     text = conf.SlurmConf(
         cluster_name="lab",
@@ -318,7 +318,7 @@ async def test_slurmctld_reads_the_configuration_that_we_write(slurm: Beside, cl
     assert "is UP" in slurm.exec("sh", "-c", script, "sh", text)
 
 
-def test_scripts_need_no_event_loop(slurm: Beside) -> None:
+def test_scripts_need_no_event_loop(slurm: LabSlurm) -> None:
     with BlockingClient(slurm.url, slurm.token()) as client:
         assert client.node("k001").name == "k001"
         assert client.accounting.account("lab").name == "lab"

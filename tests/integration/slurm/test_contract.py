@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import DataParserVersion
 from slinky.slurm.errors import ERROR_TYPES
 from slinky.slurm.model import (
@@ -91,7 +91,7 @@ class Document:
 
 
 @pytest.fixture(scope="module")
-def documents(slurm: Beside) -> dict[DataParserVersion, Document]:
+def documents(slurm: LabSlurm) -> dict[DataParserVersion, Document]:
     command = ["env", "SLURM_CONF=/dev/null", "slurmrestd", "--generate-openapi-spec"]
     parts = ["-s", "slurmctld,slurmdbd", "-d"]
     return {version: Document(slurm.exec(*command, *parts, str(version)), version) for version in DataParserVersion}
@@ -170,7 +170,7 @@ def test_every_state_is_known(documents: dict[DataParserVersion, Document]) -> N
     assert set(document.resolve(node["items"])["enum"]) == states.NODE_BASES | states.NODE_FLAGS
 
 
-def test_every_error_number_of_the_table_is_one_of_slurm(slurm: Beside) -> None:
+def test_every_error_number_of_the_table_is_one_of_slurm(slurm: LabSlurm) -> None:
     numbers = [number for number in ERROR_TYPES if number > 0]
     script = "for n in {}; do scontrol errnumstr $n; done".format(" ".join(map(str, numbers)))
     texts = slurm.exec("sh", "-c", script).splitlines()

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 
 EXAMPLES = sorted(Path("examples/slurm-client").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-async def test_an_example_runs(path: Path, slurm: Beside) -> None:
+async def test_an_example_runs(path: Path, slurm: LabSlurm) -> None:
     env = os.environ | {"SLURM_URL": slurm.url, "SLURM_JWT": slurm.token(), "SLURM_ACCOUNT": "lab"}
     run = await asyncio.to_thread(
         subprocess.run,

@@ -21,7 +21,7 @@ from tests.support.slurmrestd_proxy import (
 )
 from tests.support.waiting import LIMIT, eventually
 
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import (
     AuthError,
     DatabaseUnreachable,
@@ -68,7 +68,7 @@ FAULTS: dict[str, tuple[Fault, type[SlurmError]]] = {
 
 
 @pytest.fixture
-async def cautious(proxy: SlurmrestdProxy, slurm: Beside) -> AsyncIterator[SlurmClient]:
+async def cautious(proxy: SlurmrestdProxy, slurm: LabSlurm) -> AsyncIterator[SlurmClient]:
     """A client behind the fault proxy that does not wait long."""
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
     async with SlurmClient(proxy.url, tokens, deadline=2) as client:
@@ -188,7 +188,7 @@ async def test_a_job_missing_from_a_list_is_read_before_it_counts_as_absent(
     await client.cancel(submitted.job_id)
 
 
-async def test_an_expired_token_is_an_auth_error_everywhere(slurm: Beside) -> None:
+async def test_an_expired_token_is_an_auth_error_everywhere(slurm: LabSlurm) -> None:
     stale = mint_token(slurm.jwt_key, "slurm", lifetime=10, now=1_700_000_000)
     for token in (stale, mint_token(b"wrong" * 10, "slurm"), "nonsense"):
         async with SlurmClient(slurm.url, token) as client:
@@ -197,7 +197,7 @@ async def test_an_expired_token_is_an_auth_error_everywhere(slurm: Beside) -> No
                     await question
 
 
-async def test_a_mirror_whose_token_expires_continues_with_the_next_token(slurm: Beside) -> None:
+async def test_a_mirror_whose_token_expires_continues_with_the_next_token(slurm: LabSlurm) -> None:
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm", lifetime=2)
     async with SlurmClient(slurm.url, tokens) as client, Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
@@ -206,7 +206,7 @@ async def test_a_mirror_whose_token_expires_continues_with_the_next_token(slurm:
         assert mirror.fault is None
 
 
-async def test_without_slurmdbd_only_accounting_fails(slurm: Beside, client: SlurmClient) -> None:
+async def test_without_slurmdbd_only_accounting_fails(slurm: LabSlurm, client: SlurmClient) -> None:
     slurm.stop("slurmdbd")
     try:
         with pytest.raises(DatabaseUnreachable):
@@ -218,7 +218,7 @@ async def test_without_slurmdbd_only_accounting_fails(slurm: Beside, client: Slu
     assert await client.accounting.accounts()
 
 
-async def test_without_accounting_only_partitions_are_unreadable(slurm: Beside, client: SlurmClient) -> None:
+async def test_without_accounting_only_partitions_are_unreadable(slurm: LabSlurm, client: SlurmClient) -> None:
     """Slurmctld needs slurmdbd to list partitions; everything else works without accounting."""
     async with Mirror(client, intervals=LIVELY) as mirror, contextlib.AsyncExitStack() as later:
         await mirror.synced()
@@ -242,7 +242,7 @@ async def test_without_accounting_only_partitions_are_unreadable(slurm: Beside, 
         assert set(newcomer.partitions) == known
 
 
-async def test_a_mirror_recovers_from_an_outage_of_slurmrestd(slurm: Beside, client: SlurmClient) -> None:
+async def test_a_mirror_recovers_from_an_outage_of_slurmrestd(slurm: LabSlurm, client: SlurmClient) -> None:
     async with Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
         submitted = await client.allocate(external_job())
@@ -263,7 +263,7 @@ async def test_a_mirror_recovers_from_an_outage_of_slurmrestd(slurm: Beside, cli
 
 
 async def test_an_outage_of_slurmctld_makes_everything_unknown_and_loses_nothing(
-    slurm: Beside, client: SlurmClient
+    slurm: LabSlurm, client: SlurmClient
 ) -> None:
     submitted = await client.submit(external_job(hold=True))
     async with Mirror(client, intervals=LIVELY) as mirror:
@@ -292,7 +292,7 @@ async def test_an_outage_of_slurmctld_makes_everything_unknown_and_loses_nothing
             await next_change(feed, becomes(submitted.job_id, "CANCELLED"))
 
 
-async def test_a_lost_job_is_not_confused_with_the_job_that_reuses_its_id(slurm: Beside, client: SlurmClient) -> None:
+async def test_a_lost_job_is_not_confused_with_the_job_that_reuses_its_id(slurm: LabSlurm, client: SlurmClient) -> None:
     async with Mirror(client, intervals=LIVELY) as mirror:
         await mirror.synced()
         for _ in range(12):

@@ -10,7 +10,7 @@ from tests.support.job_requests import external_job
 from tests.support.waiting import LIMIT
 
 from slinky.lab.lab import Lab
-from slinky.lab.slurm.cluster import Beside
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import (
     Change,
     Doorbell,
@@ -120,7 +120,7 @@ async def test_many_ends_at_once_are_all_published_with_full_detail(mirror: Mirr
 
 
 async def test_the_cancellation_of_a_waiting_job_by_others_is_published(
-    mirror: Mirror, client: SlurmClient, slurm: Beside
+    mirror: Mirror, client: SlurmClient, slurm: LabSlurm
 ) -> None:
     submitted = await client.submit(external_job(hold=True))
     with mirror.subscribe(ObjectKind.JOB) as feed:
@@ -130,7 +130,7 @@ async def test_the_cancellation_of_a_waiting_job_by_others_is_published(
         await next_change(feed, becomes(submitted.job_id, "CANCELLED"))
 
 
-async def test_changes_of_untracked_jobs_are_published(mirror: Mirror, slurm: Beside) -> None:
+async def test_changes_of_untracked_jobs_are_published(mirror: Mirror, slurm: LabSlurm) -> None:
     with mirror.subscribe(ObjectKind.JOB) as feed:
         out = slurm.exec("sbatch", "--parsable", "-A", "lab", "-D", "/tmp", "--wrap", "true", user="alice")
         await next_change(feed, becomes(out.strip(), "COMPLETED"))
@@ -148,7 +148,7 @@ async def test_drains_are_published(mirror: Mirror, client: SlurmClient) -> None
     assert mirror.nodes["k003"].state.schedulable
 
 
-async def test_new_and_deleted_hosts_are_published(mirror: Mirror, client: SlurmClient, slurm: Beside) -> None:
+async def test_new_and_deleted_hosts_are_published(mirror: Mirror, client: SlurmClient, slurm: LabSlurm) -> None:
     with mirror.subscribe(ObjectKind.NODE) as feed:
         slurm.add_external_nodes(2, prefix="m")
         mirror.request_refresh(nodes=True)
@@ -159,7 +159,7 @@ async def test_new_and_deleted_hosts_are_published(mirror: Mirror, client: Slurm
     assert mirror.nodes.presence("m001") is Presence.ABSENT
 
 
-async def test_reservations_are_published(client: SlurmClient, slurm: Beside) -> None:
+async def test_reservations_are_published(client: SlurmClient, slurm: LabSlurm) -> None:
     intervals = msgspec.structs.replace(PollingIntervals(), partitions=0.2)
     async with Mirror(client, intervals=intervals) as mirror:
         await mirror.synced()
@@ -186,7 +186,7 @@ async def test_a_mirror_can_read_tracked_jobs_only(client: SlurmClient) -> None:
 
 
 async def test_a_doorbell_ring_makes_the_mirror_read_at_once(
-    client: SlurmClient, slurm: Beside, slurm_lab: Lab
+    client: SlurmClient, slurm: LabSlurm, slurm_lab: Lab
 ) -> None:
     lazy = PollingIntervals(statistics=300, idle_jobs=300, active_jobs=300, nodes=300, partitions=300)
     here = slurm_lab.network.host
@@ -199,7 +199,7 @@ async def test_a_doorbell_ring_makes_the_mirror_read_at_once(
     await client.cancel(submitted.job_id)
 
 
-async def test_an_idle_mirror_never_reads_a_list_of_jobs_in_full(slurm: Beside) -> None:
+async def test_an_idle_mirror_never_reads_a_list_of_jobs_in_full(slurm: LabSlurm) -> None:
     seen: list[RequestRecord] = []
     tokens = MintedToken(lambda: slurm.jwt_key, "slurm")
     async with SlurmClient(slurm.url, tokens, observe=seen.append) as client, Mirror(client) as mirror:

@@ -19,7 +19,9 @@ from slinky.lab.machine.rootfs import Mount
 from slinky.lab.prepare import golang
 from slinky.lab.slurm import conf
 
-PLANE = control_plane.Plane(Path("/b"), Path("/e/etcd"), Path("/p"), Path("/d"), Path("/c"), "10.66.3.1", 6443, 2379)
+PLANE = control_plane.ControlPlane(
+    Path("/b"), Path("/e/etcd"), Path("/p"), Path("/d"), Path("/c"), "10.66.3.1", 6443, 2379
+)
 
 
 def test_no_two_labs_share_an_address() -> None:

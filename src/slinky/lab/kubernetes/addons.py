@@ -34,7 +34,7 @@ class AddonProcess:
 
 
 @dataclass(frozen=True)
-class Project:
+class WebhookController:
     """A controller with webhooks: its API group for configuration, its ports, and the label of its pods."""
 
     group: str
@@ -44,8 +44,8 @@ class Project:
 
 
 PROJECTS = {
-    "jobset": Project("config.jobset.x-k8s.io/v1alpha1", 9443, 9081, "jobset.sigs.k8s.io/jobset-name"),
-    "lws": Project("config.lws.x-k8s.io/v1alpha1", 9444, 9082, "leaderworkerset.sigs.k8s.io/name"),
+    "jobset": WebhookController("config.jobset.x-k8s.io/v1alpha1", 9443, 9081, "jobset.sigs.k8s.io/jobset-name"),
+    "lws": WebhookController("config.lws.x-k8s.io/v1alpha1", 9444, 9082, "leaderworkerset.sigs.k8s.io/name"),
 }
 
 SERVICES = {
@@ -116,7 +116,7 @@ def start(lab: Lab) -> None:
         apply(lab, [by_address(name, project, hook, url, authority) for hook in hooks])
 
 
-def configuration(project: Project, address: str, certificates: Path) -> Manifest:
+def configuration(project: WebhookController, address: str, certificates: Path) -> Manifest:
     """The file of a controller that serves its own webhooks with certificates of ours."""
     return {
         "apiVersion": project.group,
@@ -129,7 +129,7 @@ def configuration(project: Project, address: str, certificates: Path) -> Manifes
     }
 
 
-def by_address(name: str, project: Project, manifest: Manifest, url: str, authority: bytes) -> Manifest:
+def by_address(name: str, project: WebhookController, manifest: Manifest, url: str, authority: bytes) -> Manifest:
     """A webhook configuration that calls a process instead of a Service, and only for the project's own pods."""
     hooks = []
     for hook in manifest["webhooks"]:

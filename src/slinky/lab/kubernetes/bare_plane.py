@@ -24,7 +24,7 @@ from slinky.lab.prepare.inventory import ArtifactInventory
 WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
 
-class PlainPlane:
+class BarePlane:
     """One API server with its etcd; use it as a context manager."""
 
     def __init__(
@@ -34,7 +34,7 @@ class PlainPlane:
         self.folder = folder
         self.token = secrets.token_hex(16)
         self._flags = flags
-        self.plane = control_plane.Plane(
+        self.plane = control_plane.ControlPlane(
             binaries=store.require(artifacts["programs"]) / "bin",
             etcd_binary=store.require(artifacts["machine"]) / "tree/usr/bin/etcd",
             pki=folder / "pki",
@@ -49,7 +49,7 @@ class PlainPlane:
 
     @classmethod
     @contextlib.contextmanager
-    def running(cls, minor: str = "1.36", port: int | None = None, flags: Sequence[str] = ()) -> Iterator["PlainPlane"]:
+    def running(cls, minor: str = "1.36", port: int | None = None, flags: Sequence[str] = ()) -> Iterator["BarePlane"]:
         """A control plane for the duration of the block, on a free port by default."""
         folder = Path(tempfile.mkdtemp(prefix="slinky-plane-"))
         plane = cls(folder, ArtifactInventory.of(minor), port, flags)

@@ -39,7 +39,7 @@ FEATURES = {
 
 
 @dataclass(frozen=True)
-class Plane:
+class ControlPlane:
     """Programs, files and addresses of a control plane."""
 
     binaries: Path
@@ -73,7 +73,7 @@ class Plane:
         return self.configs / f"{name}.kubeconfig"
 
 
-def etcd(plane: Plane) -> list[str]:
+def etcd(plane: ControlPlane) -> list[str]:
     """Without fsync: a lab is thrown away, never recovered from a power cut."""
     client = f"http://127.0.0.1:{plane.etcd_port}"
     # Port 0 lets the kernel choose; one member has no peers to tell.
@@ -93,7 +93,7 @@ def etcd(plane: Plane) -> list[str]:
     ]
 
 
-def apiserver(plane: Plane, *, nodes: bool) -> list[str]:
+def apiserver(plane: ControlPlane, *, nodes: bool) -> list[str]:
     """With `nodes`, everything that real kubelets, aggregated APIs and webhooks need; without, the plain server."""
     pki = plane.pki
     plain = [
@@ -139,7 +139,7 @@ def apiserver(plane: Plane, *, nodes: bool) -> list[str]:
     ]
 
 
-def controller_manager(plane: Plane, pods: str) -> list[str]:
+def controller_manager(plane: ControlPlane, pods: str) -> list[str]:
     """The controller manager; with default client limits the first service account appears five seconds later."""
     config = plane.kubeconfig("controller-manager")
     return [
@@ -167,7 +167,7 @@ def controller_manager(plane: Plane, pods: str) -> list[str]:
     ]
 
 
-def scheduler(plane: Plane) -> list[str]:
+def scheduler(plane: ControlPlane) -> list[str]:
     """The scheduler; its client limits are in the configuration file."""
     config = plane.kubeconfig("scheduler")
     return [
@@ -180,7 +180,7 @@ def scheduler(plane: Plane) -> list[str]:
     ]
 
 
-def scheduler_config(plane: Plane) -> dict[str, object]:
+def scheduler_config(plane: ControlPlane) -> dict[str, object]:
     """The configuration of the scheduler, which with default limits binds only 50 pods per second."""
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -190,7 +190,7 @@ def scheduler_config(plane: Plane) -> dict[str, object]:
     }
 
 
-def corefile(plane: Plane) -> str:
+def corefile(plane: ControlPlane) -> str:
     """The configuration of CoreDNS: cluster names only, because pods of a lab cannot reach outside."""
     return f"""\
 cluster.local:53 in-addr.arpa:53 {{
@@ -214,7 +214,7 @@ cluster.local:53 in-addr.arpa:53 {{
 """
 
 
-def dns_manifests(plane: Plane) -> list[dict[str, object]]:
+def dns_manifests(plane: ControlPlane) -> list[dict[str, object]]:
     """The Service and endpoints of the DNS process of the control plane."""
     ports = [
         {"name": name, "protocol": protocol, "port": 53} for name, protocol in (("dns", "UDP"), ("dns-tcp", "TCP"))

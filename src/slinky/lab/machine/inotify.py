@@ -19,7 +19,7 @@ NEEDED = 1024
 _KEPT = Path("/run/slinky-inotify.json")
 
 
-class Kept(msgspec.Struct):
+class InotifyUsage(msgspec.Struct):
     """The original limit, and the folders of the labs that need the raised one."""
 
     before: int
@@ -49,15 +49,15 @@ def restore_limit(lab: Path, limit: Path = LIMIT, kept: Path = _KEPT) -> None:
 
 
 @contextlib.contextmanager
-def _locked(kept: Path) -> Iterator[Kept]:
+def _locked(kept: Path) -> Iterator[InotifyUsage]:
     """The shared file, locked. The folder is the lock, so that no lock file is left behind."""
     folder = os.open(kept.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         try:
-            usage = msgspec.json.decode(kept.read_bytes(), type=Kept)
+            usage = msgspec.json.decode(kept.read_bytes(), type=InotifyUsage)
         except (FileNotFoundError, msgspec.MsgspecError):
-            usage = Kept(before=NEEDED)
+            usage = InotifyUsage(before=NEEDED)
         yield usage
         if usage.labs:
             kept.write_bytes(msgspec.json.encode(usage))

@@ -46,7 +46,7 @@ class Artifact:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class Store:
+class ArtifactCache:
     """A folder of artifacts."""
 
     def __init__(self, folder: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from slinky.lab.errors import LabError
 from slinky.lab.machine.sandbox import run_in, stream
-from slinky.lab.prepare.artifact_cache import Artifact, Store
+from slinky.lab.prepare.artifact_cache import Artifact, ArtifactCache
 from slinky.lab.progress import Progress
 
 SUITE = "forky"
@@ -67,7 +67,7 @@ def base() -> Artifact:
     return Artifact("debian", BASE, (SUITE, *SETTINGS, *SETTINGS.values()), build, gigabytes=1)
 
 
-def machine(store: Store) -> Artifact:
+def machine(store: ArtifactCache) -> Artifact:
     """The tree of nodes, in which images are built too."""
     origin = base()
 

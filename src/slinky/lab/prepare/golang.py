@@ -17,7 +17,7 @@ from pathlib import Path
 
 from slinky.lab.errors import LabError
 from slinky.lab.machine.sandbox import Line, stream
-from slinky.lab.prepare.artifact_cache import Artifact, Store, tree_digest
+from slinky.lab.prepare.artifact_cache import Artifact, ArtifactCache, tree_digest
 from slinky.lab.progress import Progress
 
 SOURCES = Path(__file__).parent.parent / "go"
@@ -93,13 +93,13 @@ def release(minor: str) -> KubernetesRelease:
     return RELEASES[minor]
 
 
-def programs(store: Store, wanted: KubernetesRelease) -> Artifact:
+def programs(store: ArtifactCache, wanted: KubernetesRelease) -> Artifact:
     """Kubernetes, the lab's own programs and the controllers, in `bin`; their manifests, in `manifests`."""
     given = _given(wanted)
     what = f"Kubernetes {wanted.version} and the controllers beside it"
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
-        go = Go(_toolchain(store, progress), progress, what)
+        go = GoToolchain(_toolchain(store, progress), progress, what)
         facts = {module: go.version(module) for module in MANIFESTS}
         target = folder / "bin"
         target.mkdir()
@@ -126,7 +126,7 @@ def programs(store: Store, wanted: KubernetesRelease) -> Artifact:
     return Artifact("programs", what, inputs, build, gigabytes=8, digested=("bin/*", "manifests/*"))
 
 
-def helm(store: Store) -> Artifact:
+def helm(store: ArtifactCache) -> Artifact:
     """The helm command, in `helm`; apart from the rest, since it wants newer libraries than Kubernetes has."""
     what = f"helm {HELM[1]}"
 
@@ -135,19 +135,19 @@ def helm(store: Store) -> Artifact:
         if found and HELM[1] in subprocess.run([found, "version"], capture_output=True, text=True, check=False).stdout:
             shutil.copy2(found, folder / "helm")
         else:
-            Go(_toolchain(store, progress), progress, what).install(*HELM, folder)
+            GoToolchain(_toolchain(store, progress), progress, what).install(*HELM, folder)
         return {"helm": HELM[1]}
 
     return Artifact("helm", what, HELM, build, gigabytes=3, digested=("helm",))
 
 
-def go(store: Store, progress: Progress) -> "Go":
+def go(store: ArtifactCache, progress: Progress) -> "GoToolchain":
     """The go command, for other uses than preparing a lab."""
-    return Go(_toolchain(store, progress), progress, "the lab's Go programs")
+    return GoToolchain(_toolchain(store, progress), progress, "the lab's Go programs")
 
 
 @dataclass(frozen=True)
-class Go:
+class GoToolchain:
     """The go command in our module, reporting how far it is."""
 
     program: str
@@ -220,7 +220,7 @@ def _keep_manifests(module: Path, kept: Mapping[str, Sequence[str]], target: Pat
         (target / name).write_text("\n---\n".join(file.read_text() for file in files))
 
 
-def _toolchain(store: Store, progress: Progress) -> str:
+def _toolchain(store: ArtifactCache, progress: Progress) -> str:
     found = shutil.which("go")
     if found and _go_version(found) >= LEAST_GO:
         return found

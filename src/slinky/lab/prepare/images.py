@@ -14,7 +14,7 @@ from pathlib import Path
 
 from slinky.lab.machine.sandbox import run_in, stream
 from slinky.lab.prepare import debian
-from slinky.lab.prepare.artifact_cache import Artifact, Store, tree_digest
+from slinky.lab.prepare.artifact_cache import Artifact, ArtifactCache, tree_digest
 from slinky.lab.progress import Progress
 
 TAG = "lab"
@@ -33,10 +33,10 @@ def sources() -> Path:
 
 
 @dataclass(frozen=True)
-class Builder:
+class ImageBuilder:
     """Builds images inside the machine tree, which contains buildah."""
 
-    store: Store
+    store: ArtifactCache
     machine: Artifact
 
     def image(self, name: str, parent: Artifact | None = None, extra: Mapping[str, Artifact] | None = None) -> Artifact:

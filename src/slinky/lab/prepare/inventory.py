@@ -7,8 +7,8 @@ from pathlib import Path
 
 from slinky.lab.paths import cache
 from slinky.lab.prepare import debian, golang, tools, wheels
-from slinky.lab.prepare.artifact_cache import Artifact, Store
-from slinky.lab.prepare.images import ARCHIVE, Builder
+from slinky.lab.prepare.artifact_cache import Artifact, ArtifactCache
+from slinky.lab.prepare.images import ARCHIVE, ImageBuilder
 from slinky.lab.progress import Progress
 
 #: Images of single daemons, for the pods that the operator creates; LOGIN images also run sshd.
@@ -20,20 +20,20 @@ LOGIN = ("slurmd", "login")
 class ArtifactInventory:
     """The artifacts of one Kubernetes version."""
 
-    store: Store
+    store: ArtifactCache
     release: golang.KubernetesRelease
 
     @classmethod
     def of(cls, minor: str = "1.36") -> "ArtifactInventory":
         """The inventory in the usual cache."""
-        return cls(Store(cache()), golang.release(minor))
+        return cls(ArtifactCache(cache()), golang.release(minor))
 
     @cached_property
     def artifacts(self) -> dict[str, Artifact]:
         """Artifacts by name; each may use only those before it."""
         store = self.store
         machine = debian.machine(store)
-        builder = Builder(store, machine)
+        builder = ImageBuilder(store, machine)
         programs = golang.programs(store, self.release)
         base_tar = builder.base_tar(debian.base())
         base = builder.image("base", extra={"tree.tar": base_tar})
@@ -78,7 +78,7 @@ class ArtifactInventory:
         pinned = self.store.ensure(wheels.dependencies(), progress)
         own = wheels.own(pinned)
         self.store.ensure(own, progress)
-        builder = Builder(self.store, self.artifacts["machine"])
+        builder = ImageBuilder(self.store, self.artifacts["machine"])
         image = builder.image("slinky", self.artifacts["image-base"], extra={"wheels": own})
         return self.store.ensure(image, progress) / ARCHIVE
 

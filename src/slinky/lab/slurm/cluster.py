@@ -33,7 +33,7 @@ _MARIADBD = [
 
 
 @dataclass(frozen=True)
-class Beside:
+class LabSlurm:
     """The Slurm machine of a lab."""
 
     machine: Machine

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slinky.lab.errors import LabError
-from slinky.lab.prepare.artifact_cache import Artifact, Store, tree_digest
+from slinky.lab.prepare.artifact_cache import Artifact, ArtifactCache, tree_digest
 from slinky.lab.progress import Progress
 
 
@@ -29,19 +29,19 @@ def quiet() -> Progress:
     return Progress(io.StringIO())
 
 
-def builds(store: Store) -> int:
+def builds(store: ArtifactCache) -> int:
     return len((store.folder / "thing" / "builds").read_text())
 
 
 def test_what_is_there_is_not_built_again(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = ArtifactCache(tmp_path)
     assert store.ensure(artifact(), quiet()) == store.ensure(artifact(), quiet())
     assert builds(store) == 1
     assert store.facts(artifact()) == {"version": "1"}
 
 
 def test_other_inputs_make_another_artifact_and_the_old_one_stays(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = ArtifactCache(tmp_path)
     first, second = artifact(), artifact(inputs=("2",))
     assert store.ensure(first, quiet()) != store.ensure(second, quiet())
     assert store.ready(first)
@@ -50,7 +50,7 @@ def test_other_inputs_make_another_artifact_and_the_old_one_stays(tmp_path: Path
 
 
 def test_a_damaged_file_is_noticed_and_mended(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = ArtifactCache(tmp_path)
     path = store.ensure(artifact(), quiet())
     (path / "file").write_text("rot")
     assert store.damage(artifact()) == "file"
@@ -66,7 +66,7 @@ def test_a_failed_build_leaves_nothing_that_looks_ready(tmp_path: Path) -> None:
         raise OSError(28, "No space left on device", "file")
 
     broken = Artifact("thing", "a thing", ("1",), build, gigabytes=0)
-    store = Store(tmp_path)
+    store = ArtifactCache(tmp_path)
     with pytest.raises(LabError, match="a thing: No space left on device: file"):
         store.ensure(broken, quiet())
     assert not store.ready(broken)
@@ -75,13 +75,13 @@ def test_a_failed_build_leaves_nothing_that_looks_ready(tmp_path: Path) -> None:
 
 def test_what_is_not_prepared_is_named_with_the_next_step(tmp_path: Path) -> None:
     with pytest.raises(LabError, match=r"a thing is not prepared\n  next: run `slinky lab prepare` first"):
-        Store(tmp_path).require(artifact())
+        ArtifactCache(tmp_path).require(artifact())
 
 
 def test_a_full_disk_is_refused_before_the_work(tmp_path: Path) -> None:
     huge = Artifact("thing", "a thing", ("1",), lambda folder, progress: {}, gigabytes=1e9)
     with pytest.raises(LabError, match=r"preparing a thing needs 1e\+09 GB but the disk of .* has"):
-        Store(tmp_path).ensure(huge, quiet())
+        ArtifactCache(tmp_path).ensure(huge, quiet())
 
 
 def slow(folder: Path, progress: Progress) -> dict[str, str]:
@@ -92,7 +92,7 @@ def slow(folder: Path, progress: Progress) -> dict[str, str]:
 
 
 def run_slow(root: Path) -> None:
-    Store(root).ensure(Artifact("thing", "a thing", ("1",), slow, gigabytes=0), quiet())
+    ArtifactCache(root).ensure(Artifact("thing", "a thing", ("1",), slow, gigabytes=0), quiet())
 
 
 def wait_for(path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_killed_build_is_done_again_from_the_start(tmp_path: Path) -> None:
     assert process.pid
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    store = Store(tmp_path)
+    store = ArtifactCache(tmp_path)
     assert not store.ready(artifact())
     assert (store.ensure(artifact(), quiet()) / "file").read_text() == "content"
 
@@ -119,7 +119,7 @@ def test_two_runs_at_once_build_once(tmp_path: Path) -> None:
     process.start()
     wait_for(tmp_path / "thing" / "started")
     said = io.StringIO()
-    path = Store(tmp_path).ensure(artifact(), Progress(said))
+    path = ArtifactCache(tmp_path).ensure(artifact(), Progress(said))
     process.join()
     assert "another run is preparing it; waiting" in said.getvalue()
     assert (path / "file").read_text() == "half"

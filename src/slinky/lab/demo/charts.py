@@ -89,7 +89,7 @@ def bridge_values() -> dict[str, Any]:
     }
 
 
-class Site:
+class LabCharts:
     """Our charts in a lab."""
 
     def __init__(self, lab: Lab) -> None:
@@ -97,7 +97,7 @@ class Site:
 
     def load_slinky(self, progress: Progress) -> None:
         """Put slinky's own image on every node."""
-        self.lab.load_image(ArtifactInventory.of(self.lab.facts.minor).slinky_image(progress))
+        self.lab.load_image(ArtifactInventory.of(self.lab.state.minor).slinky_image(progress))
 
     def install_operator(self) -> None:
         """Install the CRDs, the operator and its webhook; returns once they serve."""
@@ -112,7 +112,7 @@ class Site:
     def install_bridge(self) -> None:
         """Install the bridge; returns once every node is a Slurm host."""
         self.helm("install", "slurm-bridge", "slurm-bridge", SPACE, bridge_values())
-        nodes = [f"node{number}" for number in range(1, self.lab.facts.nodes + 1)]
+        nodes = [f"node{number}" for number in range(1, self.lab.state.nodes + 1)]
         self.lab.kubectl("annotate", "--overwrite", "node", *nodes, f"{BRIDGED}-partitions={PARTITION}")
         self.lab.kubectl("label", "--overwrite", "node", *nodes, f"{BRIDGED}=")
         until(lambda: set(nodes) <= self.idle_hosts(), "nodes to become Slurm hosts", 60, lambda: self.slurm("sinfo"))

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from slinky.lab.demo.chart_site import MANAGED_SPACE as SPACE
-from slinky.lab.demo.chart_site import Site
+from slinky.lab.demo.charts import MANAGED_SPACE as SPACE
+from slinky.lab.demo.charts import LabCharts
 from slinky.lab.machine.machine import until
 from slinky.lab.prepare.images import reference
 
@@ -84,10 +84,10 @@ def gang(size: int) -> Manifest:
     return manifest("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "serving", spec)
 
 
-class Show:
+class DemoRun:
     """One run of the demo."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: LabCharts) -> None:
         self.site = site
         self._reasons: dict[str, list[str]] = {}
         self._batch: tuple[str, str] = ("", "")
@@ -100,7 +100,7 @@ class Show:
 
     def crowd(self) -> None:
         """Submit a gang that needs all nodes, none of which is free."""
-        self._create(gang(self.site.lab.facts.nodes))
+        self._create(gang(self.site.lab.state.nodes))
         self._wait(
             lambda pods: any(condition(pod).get("reason") == "Resources" for pod in pods_of("serving", pods)),
             "the gang to wait for resources",
