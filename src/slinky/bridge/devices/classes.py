@@ -27,7 +27,7 @@ class Unclaimable(ValueError):  # noqa: N818 -- a finding that is reported to th
     """A request for devices cannot be satisfied; the message says why."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Catalog:
     """The device classes of a cluster."""
 

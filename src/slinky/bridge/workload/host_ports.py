@@ -2,7 +2,7 @@
 """The host ports that pods request, and conflicts between them. Pure."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import pod_state
@@ -10,7 +10,8 @@ from slinky.bridge.workload import pod_state
 WILDCARD_ADDRESSES = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 -- compared, not bound
 
 
-class HostPort(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class HostPort:
     """A port of a node."""
 
     number: int
