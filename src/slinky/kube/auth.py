@@ -19,7 +19,7 @@ from slinky.kube.tls import Pem
 from slinky.observe import Clock, SystemClock
 
 
-class TokenSource(Protocol):
+class BearerTokenSource(Protocol):
     """Provides the bearer token of a request."""
 
     async def token(self) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from slinky.kube.auth import BearerTokenFile, ExecSpec, ExecToken, NoToken, StaticBearerToken, TokenSource
+from slinky.kube.auth import BearerTokenFile, BearerTokenSource, ExecSpec, ExecToken, NoToken, StaticBearerToken
 from slinky.kube.errors import Misconfigured
 from slinky.kube.tls import NO_PEM, Pem
 
@@ -30,7 +30,7 @@ class Access:
     """The address and credentials of one API server."""
 
     server: str
-    tokens: TokenSource
+    tokens: BearerTokenSource
     ca: Pem = NO_PEM
     certificate: Pem = NO_PEM
     key: Pem = NO_PEM
@@ -147,7 +147,7 @@ def _resolve_command(spec: ExecSpec, folder: Path) -> ExecSpec:
     return msgspec.structs.replace(spec, command=str(folder / spec.command))
 
 
-def _token_source(user: _User, cluster: _Cluster, folder: Path) -> TokenSource:
+def _token_source(user: _User, cluster: _Cluster, folder: Path) -> BearerTokenSource:
     if user.token_file:
         return BearerTokenFile(folder / user.token_file)
     if user.token:

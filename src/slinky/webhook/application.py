@@ -6,11 +6,11 @@ from typing import Any
 
 from slinky.kube import AdmissionRequest, AdmissionResponse, KubeClient
 from slinky.kube.admission import Handler
-from slinky.webhook import accounting, controller, loginset, nodeset, restapi, token
 from slinky.webhook.binding import BindingWebhook
-from slinky.webhook.deletion import review_deletion
 from slinky.webhook.evaluate import AdmissionChange, Rules, evaluate
 from slinky.webhook.lookups import read_context, read_dependents
+from slinky.webhook.rules import accounting, controller, loginset, nodeset, restapi, token
+from slinky.webhook.rules.deletion import review_deletion
 
 BINDING_PATH = "/mutate--v1-binding"
 

@@ -7,8 +7,8 @@ from typing import Any
 from slinky.api import CONTROLLERS, LOGIN_SETS, NODE_SETS, REST_APIS, Accounting, Controller, NodeSet
 from slinky.kube import CONFIG_MAPS, VOLUME_CLAIMS, Key, KubeClient, Resource, UndecodableObject
 from slinky.kube.resource import T
-from slinky.webhook.controller import SCRIPT_FIELDS
 from slinky.webhook.evaluate import CustomResource, RuleContext
+from slinky.webhook.rules.controller import SCRIPT_FIELDS
 
 
 async def read_context(client: KubeClient, target: CustomResource) -> RuleContext:

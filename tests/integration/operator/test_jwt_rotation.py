@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 from slinky.api.names import metadata
 from slinky.api.token import TOKENS
 from slinky.kube import CONFIG_MAPS, PODS, SECRETS, STATEFUL_SETS, Key
-from slinky.operator.keys.jwt_keyring import Signer
+from slinky.operator.keyrings.jwt_keyring import Signer
 
 pytestmark = pytest.mark.plane
 

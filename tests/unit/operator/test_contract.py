@@ -12,9 +12,9 @@ from slinky.api.names import metadata
 from slinky.api.restapi import RestApi
 from slinky.operator.accounting.plan import AccountingInputs
 from slinky.operator.accounting.plan import plan as accounting_plan
+from slinky.operator.build.config_files import Files
 from slinky.operator.build.pod_parts import DaemonHashes, Images
 from slinky.operator.controller import objects as ctld
-from slinky.operator.controller.files import Files
 from slinky.operator.loginset import objects as login
 from slinky.operator.nodeset import objects as workers
 from slinky.operator.restapi import objects as rest

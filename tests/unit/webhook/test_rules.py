@@ -14,10 +14,10 @@ from slinky.api import Controller, NodeSet
 from slinky.api.names import metadata
 from slinky.kube import AdmissionResponse
 from slinky.webhook.application import RULES
-from slinky.webhook.deletion import review_deletion
 from slinky.webhook.evaluate import AdmissionChange, RuleContext, evaluate
-from slinky.webhook.slurm_names import names_clash
-from slinky.webhook.text_checks import node_settings
+from slinky.webhook.rules.deletion import review_deletion
+from slinky.webhook.rules.slurm_names import names_clash
+from slinky.webhook.rules.text_checks import node_settings
 
 KEY = {"name": "keys", "key": "k"}
 SMALLEST: dict[str, dict[str, Any]] = {

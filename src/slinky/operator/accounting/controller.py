@@ -12,7 +12,7 @@ from slinky.operator.framework.context import Context
 from slinky.operator.framework.deletion_order import OrderedReconciler
 from slinky.operator.framework.reconciler import ReconcileResult
 from slinky.operator.framework.references import referrers
-from slinky.operator.keys.jwt_keyring import JwtKeyRing
+from slinky.operator.keyrings.jwt_keyring import JwtKeyRing
 from slinky.operator.slurm.clusters import Clusters
 
 #: Seconds between looks at a slurmdbd that is not ready.

@@ -9,8 +9,8 @@ from slinky.api.fields.refs import KeyRef
 from slinky.api.fields.templates import ServicePart
 from slinky.api.names import metadata, wellknown
 from slinky.kube.errors import Blocked
-from slinky.operator.keys.jwt_keyring import JWT_KEYRING
-from slinky.operator.keys.slurm_keyring import SLURM_JWKS, SLURM_KEYRING
+from slinky.operator.keyrings.jwt_keyring import JWT_KEYRING
+from slinky.operator.keyrings.slurm_keyring import SLURM_JWKS, SLURM_KEYRING
 
 JsonObject = dict[str, Any]
 

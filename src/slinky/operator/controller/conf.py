@@ -12,7 +12,7 @@ from slinky.api.accounting import Accounting
 from slinky.api.controller import Controller
 from slinky.api.names import wellknown
 from slinky.api.nodeset import NodeSet
-from slinky.operator.controller.files import Files
+from slinky.operator.build.config_files import Files
 from slinky.slurm import conf
 
 LineT = TypeVar("LineT", conf.NodeSetLine, conf.PartitionLine)

@@ -14,6 +14,7 @@ from slinky.api.names.child_names import SLURMCTLD, DaemonRole
 from slinky.kube.types import Key
 from slinky.kube.views import PODS, Unstructured
 from slinky.operator.build.child_metadata import child_manifest
+from slinky.operator.build.config_files import Files
 from slinky.operator.build.pod_parts import (
     Images,
     JsonObject,
@@ -23,7 +24,6 @@ from slinky.operator.build.pod_parts import (
     projected_volume,
 )
 from slinky.operator.controller.config_generation import Generation, GenerationState
-from slinky.operator.controller.files import Files
 from slinky.operator.framework.crash_message import summarize_output, with_location
 
 TRIAL = DaemonRole("slurmctld-trial", SLURMCTLD.component)

@@ -10,8 +10,8 @@ from slinky.api.nodeset import NodeSet
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import STATEFUL_SETS, Pod
+from slinky.operator.build.config_files import Files, collect_files, referenced_config_maps
 from slinky.operator.controller.config_generation import Decision, GenerationState
-from slinky.operator.controller.files import Files, collect_files, referenced_config_maps
 from slinky.operator.controller.generation_store import ConfigState, GenerationStore
 from slinky.operator.controller.plan import ControllerInputs, plan
 from slinky.operator.controller.rollout import next_pod_to_replace
@@ -23,7 +23,7 @@ from slinky.operator.framework.deletion_order import OrderedReconciler, remainin
 from slinky.operator.framework.pods import delete_pod
 from slinky.operator.framework.reconciler import ReconcileResult
 from slinky.operator.framework.references import referrers
-from slinky.operator.keys.jwt_keyring import JwtKeyRing
+from slinky.operator.keyrings.jwt_keyring import JwtKeyRing
 from slinky.operator.metrics import WRITES
 from slinky.operator.slurm.clusters import Clusters
 from slinky.slurm import ObjectKind

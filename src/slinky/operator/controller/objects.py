@@ -16,6 +16,7 @@ from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS
 from slinky.operator.build import sidecars
 from slinky.operator.build.child_metadata import child_manifest, pod_template
+from slinky.operator.build.config_files import Files
 from slinky.operator.build.pod_parts import (
     LIVENESS,
     STARTUP,
@@ -35,7 +36,6 @@ from slinky.operator.build.pod_parts import (
 )
 from slinky.operator.build.strategic_merge import merge
 from slinky.operator.controller.config_generation import Generation
-from slinky.operator.controller.files import Files
 from slinky.operator.framework.children import SERVICE_MONITORS
 
 #: Metrics endpoints of slurmctld that are scraped if the spec lists none.

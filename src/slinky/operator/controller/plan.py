@@ -11,10 +11,10 @@ from slinky.kube.errors import Blocked
 from slinky.kube.resource import Resource
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS
+from slinky.operator.build.config_files import Files
 from slinky.operator.build.pod_parts import DaemonHashes, Images, JsonObject, digest_value
 from slinky.operator.controller import objects
 from slinky.operator.controller.conf import config_data, slurm_conf
-from slinky.operator.controller.files import Files
 from slinky.operator.controller.objects import ActiveConfig
 from slinky.operator.framework.children import SERVICE_MONITORS, ChildrenPlan
 from slinky.operator.framework.diff import fingerprint

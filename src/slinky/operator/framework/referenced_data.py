@@ -17,8 +17,8 @@ from slinky.kube.resource import Resource
 from slinky.kube.runtime import Runtime
 from slinky.kube.types import Key, Object
 from slinky.kube.views import CONFIG_MAPS, SECRETS, ConfigMap, Secret
-from slinky.operator.keys.jwt_keyring import JWT_KEYRING, JwtKeyRing
-from slinky.operator.keys.slurm_keyring import SLURM_KEYRING, mounted_digest
+from slinky.operator.keyrings.jwt_keyring import JWT_KEYRING, JwtKeyRing
+from slinky.operator.keyrings.slurm_keyring import SLURM_KEYRING, mounted_digest
 
 T = TypeVar("T", ConfigMap, Secret)
 

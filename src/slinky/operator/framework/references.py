@@ -12,9 +12,9 @@ from slinky.api.nodeset import NodeSet
 from slinky.api.token import Token
 from slinky.kube.cache import Cache
 from slinky.kube.types import HasMeta, Key
-from slinky.operator.controller.files import referenced_config_maps
-from slinky.operator.keys.jwt_keyring import JWT_KEYRING
-from slinky.operator.keys.slurm_keyring import SLURM_KEYRING
+from slinky.operator.build.config_files import referenced_config_maps
+from slinky.operator.keyrings.jwt_keyring import JWT_KEYRING
+from slinky.operator.keyrings.slurm_keyring import SLURM_KEYRING
 
 T = TypeVar("T", bound=HasMeta)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keys of Slurm: generating them, and rotating them without an interruption.
 
-`keyring` and `rotation` contain what both rotations share; `slurm_*` and `jwt_*` contain the two policies.
+`rotation` is the driver of both rotations; `slurm_rotation` and `jwt_rotation` measure their progress. The rules of the
+stages are in `slinky.operator.keyrings`.
 """

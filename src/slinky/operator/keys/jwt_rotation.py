@@ -18,8 +18,8 @@ from slinky.kube.views import CONFIG_MAPS, SECRETS, STATEFUL_SETS, Secret
 from slinky.operator.build.pod_parts import digest_value
 from slinky.operator.framework import references
 from slinky.operator.framework.children import Child
-from slinky.operator.keys import jwt_keyring
-from slinky.operator.keys.jwt_keyring import JWT_KEYRING, JwtKeyReach, JwtKeyRing, JwtKeyStage, JwtKeyStep
+from slinky.operator.keyrings import jwt_keyring
+from slinky.operator.keyrings.jwt_keyring import JWT_KEYRING, JwtKeyReach, JwtKeyRing, JwtKeyStage, JwtKeyStep
 from slinky.operator.keys.rotation import KeyRotation
 from slinky.operator.keys.users import KeyUser
 from slinky.slurm.tokens import TokenError, read_claims

@@ -18,7 +18,7 @@ from slinky.kube.views import SECRETS, Secret
 from slinky.operator.framework.children import FIELD_MANAGER
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import WORKERS, classify_error
-from slinky.operator.keys.keyring import SETTLED, KeyringPolicy, RingT, RotationStep
+from slinky.operator.keyrings.keyring import SETTLED, KeyringPolicy, RingT, RotationStep
 from slinky.operator.keys.users import (
     KeyUser,
     affected_secrets,

@@ -18,15 +18,15 @@ from slinky.kube.views import DEPLOYMENTS, STATEFUL_SETS, Pod, Secret
 from slinky.operator.framework import references
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.pods import refresh_volumes
-from slinky.operator.keys import slurm_keyring
-from slinky.operator.keys.rotation import KeyRotation
-from slinky.operator.keys.slurm_keyring import (
+from slinky.operator.keyrings import slurm_keyring
+from slinky.operator.keyrings.slurm_keyring import (
     SLURM_KEYRING,
     SlurmKeyReach,
     SlurmKeyRing,
     SlurmKeyStep,
     mounted_digest,
 )
+from slinky.operator.keys.rotation import KeyRotation
 from slinky.operator.keys.users import KeyUser
 from slinky.operator.metrics import SLURM_WRITES
 from slinky.operator.slurm.clusters import Clusters

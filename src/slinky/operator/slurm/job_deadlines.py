@@ -29,14 +29,14 @@ MAX_INTERVAL = 60.0
 PAUSE_FACTOR = 10.0
 
 
-class JobEnd(NamedTuple):
+class ExpectedJobEnd(NamedTuple):
     """The hosts of a job and the time when it ends at the latest, in seconds since 1970."""
 
     hosts: tuple[str, ...]
     time: float
 
 
-def job_end(job: Job) -> JobEnd | None:
+def job_end(job: Job) -> ExpectedJobEnd | None:
     """Return when a running job ends; None for other jobs."""
     if not job.state.holds_nodes or not job.nodes:
         return None
@@ -45,11 +45,11 @@ def job_end(job: Job) -> JobEnd | None:
     except HostlistError:
         return None
     if job.time_limit.infinite or not job.time_limit.set:
-        return JobEnd(hosts, math.inf)
-    return JobEnd(hosts, job.start_time.whole + 60 * job.time_limit.whole)
+        return ExpectedJobEnd(hosts, math.inf)
+    return ExpectedJobEnd(hosts, job.start_time.whole + 60 * job.time_limit.whole)
 
 
-def latest_ends(ends: Iterable[JobEnd]) -> dict[str, float]:
+def latest_ends(ends: Iterable[ExpectedJobEnd]) -> dict[str, float]:
     """Return the latest end on every host."""
     latest: dict[str, float] = {}
     for end in ends:
@@ -67,7 +67,7 @@ class JobDeadlines:
         self._client = client
         self._nodes = nodes
         self._on_change = on_change
-        self._ends: dict[str, JobEnd | None] = {}  # by job id, in the order in which the jobs were read
+        self._ends: dict[str, ExpectedJobEnd | None] = {}  # by job id, in the order in which the jobs were read
         self._requested = asyncio.Event()
 
     def request_read(self) -> None:

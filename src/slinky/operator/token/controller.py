@@ -10,7 +10,7 @@ from slinky.operator.framework.children import FIELD_MANAGER
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
 from slinky.operator.framework.references import referrers
-from slinky.operator.keys.jwt_keyring import Signer
+from slinky.operator.keyrings.jwt_keyring import Signer
 from slinky.operator.metrics import WRITES
 from slinky.operator.token import objects
 from slinky.operator.token.plan import plan

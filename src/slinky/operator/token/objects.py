@@ -12,7 +12,7 @@ from slinky.kube.types import Key
 from slinky.kube.views import SECRETS, Secret
 from slinky.operator.build.child_metadata import inherited_annotations
 from slinky.operator.build.pod_parts import JsonObject
-from slinky.operator.keys.jwt_keyring import Signer
+from slinky.operator.keyrings.jwt_keyring import Signer
 from slinky.slurm.tokens import new_token_id
 
 ISSUER = "slurm-operator"

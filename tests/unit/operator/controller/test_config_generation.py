@@ -11,6 +11,7 @@ from tests.unit.operator.samples import accounting, controller
 from slinky.api.names import metadata
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import ConfigMap, ReplicaStatus, Unstructured
+from slinky.operator.build.config_files import COPY_LIMIT, Files, collect_files
 from slinky.operator.build.pod_parts import Images
 from slinky.operator.controller import config_trial
 from slinky.operator.controller.conf import loaded_generation, slurm_conf
@@ -24,7 +25,6 @@ from slinky.operator.controller.config_generation import (
     decide,
     unneeded_generations,
 )
-from slinky.operator.controller.files import COPY_LIMIT, Files, collect_files
 from slinky.operator.controller.status import config_condition, health
 from slinky.operator.framework.crash_message import find_crash, summarize_output, with_location
 from slinky.operator.slurm.snapshot import SlurmSnapshot

@@ -9,10 +9,10 @@ from slinky.api.names import metadata
 from slinky.kube.errors import Blocked
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import CONFIG_MAPS, SERVICES, STATEFUL_SETS, ConfigMap, ReplicaStatus
+from slinky.operator.build.config_files import Files, collect_files
 from slinky.operator.build.pod_parts import Images
 from slinky.operator.controller.conf import MIN_NODE_COUNT, slurm_conf
 from slinky.operator.controller.config_generation import Decision, Generation, GenerationState
-from slinky.operator.controller.files import Files, collect_files
 from slinky.operator.controller.objects import ActiveConfig, service
 from slinky.operator.controller.plan import ControllerInputs, config_digest, config_files, plan
 from slinky.operator.controller.status import health

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.operator.samples import controller, pod
 
 from slinky.kube.views import ContainerStatus, Pod, PodStatus, ReplicaStatus
+from slinky.operator.build.config_files import Files
 from slinky.operator.build.pod_parts import DaemonHashes, Images
-from slinky.operator.controller.files import Files
 from slinky.operator.controller.objects import stateful_set
 from slinky.operator.controller.rollout import REVISION, next_pod_to_replace
 

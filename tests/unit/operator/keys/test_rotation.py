@@ -16,7 +16,7 @@ from slinky.api.names import metadata
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key, ObjectMeta
 from slinky.kube.views import Secret
-from slinky.operator.keys.jwt_keyring import JWT_KEYRING, JwtKeyRing, JwtKeyStage, JwtKeyStep
+from slinky.operator.keyrings.jwt_keyring import JWT_KEYRING, JwtKeyRing, JwtKeyStage, JwtKeyStep
 from slinky.operator.keys.rotation import RECHECK_SECONDS, KeyRotation
 from slinky.operator.keys.users import KeyUser
 

@@ -12,7 +12,7 @@ from slinky.api.names import metadata
 from slinky.operator.nodeset.decisions.host_metadata import pod_updates
 from slinky.operator.nodeset.decisions.ordering import removal_order
 from slinky.operator.nodeset.workers import NO_DEADLINE
-from slinky.operator.slurm.job_deadlines import REREAD_PER_ROUND, JobDeadlines, JobEnd, job_end, latest_ends
+from slinky.operator.slurm.job_deadlines import REREAD_PER_ROUND, ExpectedJobEnd, JobDeadlines, job_end, latest_ends
 from slinky.slurm import Host, Job, JobStatus, Problem, SlurmClient, SlurmNotFound, TransportError, number
 
 
@@ -23,21 +23,24 @@ def job(key: int, nodes: str = "gpu-0", state: str = "RUNNING", limit: float | N
 @pytest.mark.parametrize(
     ("result", "wanted"),
     [
-        (job(1, "gpu-[0-1]"), JobEnd(("gpu-0", "gpu-1"), 4600)),
-        (job(1, limit=math.inf), JobEnd(("gpu-0",), math.inf)),
-        (job(1, limit=None), JobEnd(("gpu-0",), math.inf)),
+        (job(1, "gpu-[0-1]"), ExpectedJobEnd(("gpu-0", "gpu-1"), 4600)),
+        (job(1, limit=math.inf), ExpectedJobEnd(("gpu-0",), math.inf)),
+        (job(1, limit=None), ExpectedJobEnd(("gpu-0",), math.inf)),
         (job(1, state="COMPLETED"), None),
         (job(1, ""), None),
         (job(1, "gpu-[0"), None),
     ],
     ids=["limited", "unlimited", "no limit known", "over", "nowhere", "a list that cannot be read"],
 )
-def test_the_end_of_one_job(result: Job, wanted: JobEnd | None) -> None:
+def test_the_end_of_one_job(result: Job, wanted: ExpectedJobEnd | None) -> None:
     assert job_end(result) == wanted
 
 
 def test_the_latest_end_on_a_host_counts() -> None:
-    assert latest_ends([JobEnd(("a", "b"), 5), JobEnd(("b",), 3), JobEnd(("a",), 9)]) == {"a": 9, "b": 5}
+    assert latest_ends([ExpectedJobEnd(("a", "b"), 5), ExpectedJobEnd(("b",), 3), ExpectedJobEnd(("a",), 9)]) == {
+        "a": 9,
+        "b": 5,
+    }
 
 
 @dataclass

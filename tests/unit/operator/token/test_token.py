@@ -8,7 +8,7 @@ import pytest
 from slinky.api.token import Token
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import Secret
-from slinky.operator.keys.jwt_keyring import Signer
+from slinky.operator.keyrings.jwt_keyring import Signer
 from slinky.operator.token.objects import belongs_to, secret, sign_credential
 from slinky.operator.token.plan import MIN_DELAY, plan
 from slinky.operator.token.status import health, issued_at

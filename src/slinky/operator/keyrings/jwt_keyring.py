@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from slinky.api.names import metadata, wellknown
 from slinky.kube.errors import Blocked
 from slinky.kube.views import Secret
-from slinky.operator.keys.keyring import NEXT, KeyringPolicy, RotationStep, read_stage, read_time
+from slinky.operator.keyrings.keyring import NEXT, KeyringPolicy, RotationStep, read_stage, read_time
 from slinky.slurm.jwks import build_jwks, mint_rs256
 from slinky.slurm.tokens import mint_token
 

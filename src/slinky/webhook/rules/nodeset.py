@@ -4,9 +4,9 @@
 from collections.abc import Iterator
 
 from slinky.api import NodeSet
-from slinky.webhook import text_checks
 from slinky.webhook.evaluate import AdmissionChange, Rules
-from slinky.webhook.slurm_names import (
+from slinky.webhook.rules import text_checks
+from slinky.webhook.rules.slurm_names import (
     ALL_NODES,
     DEFAULT_PARTITION,
     creates_name,

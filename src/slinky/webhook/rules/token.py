@@ -4,9 +4,9 @@
 from collections.abc import Iterator
 
 from slinky.api import Token
-from slinky.webhook import text_checks
 from slinky.webhook.evaluate import AdmissionChange, Rules
-from slinky.webhook.shared_rules import jwt_key_is_immutable
+from slinky.webhook.rules import text_checks
+from slinky.webhook.rules.shared_rules import jwt_key_is_immutable
 
 
 def username_is_a_word(change: AdmissionChange[Token]) -> Iterator[str]:

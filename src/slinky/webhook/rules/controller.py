@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from slinky.api import Controller, LocalRef
 from slinky.api.names.wellknown import OWN_FILES, SITE_FILES
 from slinky.slurm.conf import ConfError, checked_cluster_name, parse
-from slinky.webhook import text_checks
 from slinky.webhook.evaluate import AdmissionChange, Rules
-from slinky.webhook.shared_rules import (
+from slinky.webhook.rules import text_checks
+from slinky.webhook.rules.shared_rules import (
     daemon_becomes_external,
     external_config_is_unused,
     external_host_is_valid,
@@ -16,7 +16,7 @@ from slinky.webhook.shared_rules import (
     extra_conf_is_readable,
     jwt_key_is_immutable,
 )
-from slinky.webhook.slurm_names import creates_name, defined_names
+from slinky.webhook.rules.slurm_names import creates_name, defined_names
 
 SCRIPT_FIELDS = (
     ("prologScriptRefs", "prolog_script_refs"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slinky.api.fields.refs import KeyRef
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import Secret
-from slinky.operator.keys.slurm_keyring import (
+from slinky.operator.keyrings.slurm_keyring import (
     SLURM_KEYRING,
     SlurmKeyReach,
     SlurmKeyRing,

@@ -4,9 +4,9 @@
 from collections.abc import Iterator
 
 from slinky.api import LoginSet
-from slinky.webhook import text_checks
 from slinky.webhook.evaluate import AdmissionChange, Rules
-from slinky.webhook.shared_rules import external_ips_are_ignored, service_name_is_valid
+from slinky.webhook.rules import text_checks
+from slinky.webhook.rules.shared_rules import external_ips_are_ignored, service_name_is_valid
 
 
 def ssh_text_is_plain(change: AdmissionChange[LoginSet]) -> Iterator[str]:

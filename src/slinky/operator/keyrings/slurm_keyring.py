@@ -16,14 +16,7 @@ from typing import ClassVar, NamedTuple
 
 from slinky.api.names import metadata, wellknown
 from slinky.kube.views import Secret
-from slinky.operator.keys.keyring import (
-    NEXT,
-    KeyringPolicy,
-    RotationStep,
-    read_stage,
-    read_time,
-    time_annotation,
-)
+from slinky.operator.keyrings.keyring import NEXT, KeyringPolicy, RotationStep, read_stage, read_time, time_annotation
 
 SLURM_JWKS = "slurm.jwks"
 

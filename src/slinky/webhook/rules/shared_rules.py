@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from slinky.api import Accounting, Controller, LoginSet, RestApi, Token
-from slinky.webhook import text_checks
 from slinky.webhook.evaluate import AdmissionChange
+from slinky.webhook.rules import text_checks
 
 DaemonKind = TypeVar("DaemonKind", bound=Controller | Accounting)
 ServiceKind = TypeVar("ServiceKind", bound=Controller | Accounting | RestApi | LoginSet)

@@ -4,9 +4,9 @@
 from collections.abc import Iterator
 
 from slinky.api import Accounting
-from slinky.webhook import text_checks
 from slinky.webhook.evaluate import AdmissionChange, Rules
-from slinky.webhook.shared_rules import (
+from slinky.webhook.rules import text_checks
+from slinky.webhook.rules.shared_rules import (
     daemon_becomes_external,
     external_config_is_unused,
     external_host_is_valid,

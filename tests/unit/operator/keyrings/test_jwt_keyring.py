@@ -14,7 +14,7 @@ from slinky.api.fields.refs import KeyRef
 from slinky.kube.errors import Blocked
 from slinky.kube.types import ObjectMeta
 from slinky.kube.views import Secret
-from slinky.operator.keys.jwt_keyring import (
+from slinky.operator.keyrings.jwt_keyring import (
     JWT_KEYRING,
     JwtKeyReach,
     JwtKeyRing,
