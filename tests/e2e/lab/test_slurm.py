@@ -45,17 +45,20 @@ def test_external_nodes_exist_without_a_daemon(slurm: LabSlurm) -> None:
         slurm.remove_nodes("e[00001-00003]")
 
 
-def is_saved(slurm: LabSlurm, job: str) -> bool:
-    """Whether slurmctld has saved its jobs since this job started; a kill loses what is younger than the last save."""
-    script = 'test /var/lib/slurm/ctld/job_state -nt "$1" && echo saved || true'
-    return "saved" in slurm.exec("sh", "-c", script, "sh", f"/tmp/began-{job}")
+def save_state(slurm: LabSlurm, job: str) -> None:
+    """Wait until slurmctld has saved a job as it is now; a kill loses what is younger than the last save."""
+    slurm.exec("touch", f"/tmp/before-{job}")
+    slurm.exec("scontrol", "update", f"jobid={job}", "comment=saved")
+    newer = ("find", "/var/lib/slurm/ctld/job_state", "-newer", f"/tmp/before-{job}")
+    until(lambda: slurm.exec(*newer).strip(), "the saved state of slurmctld")
 
 
 @pytest.mark.parametrize("signal", [15, 9])
 def test_a_restarted_slurmctld_has_its_running_jobs(slurm: LabSlurm, signal: int) -> None:
-    script = "touch /tmp/began-$SLURM_JOB_ID; until [ -e /tmp/go-$SLURM_JOB_ID ]; do sleep 0.1; done"
+    script = "until [ -e /tmp/go-$SLURM_JOB_ID ]; do sleep 0.1; done"
     job = slurm.exec("sbatch", "--parsable", f"--wrap={script}", user="alice").strip()
-    until(lambda: is_saved(slurm, job), "a saved state with the job")
+    until(lambda: "RUNNING" in slurm.exec("squeue", "-h", "-j", job, "-o", "%T"), "the start of the job")
+    save_state(slurm, job)
     slurm.stop("slurmctld", signal)
     slurm.start("slurmctld")
     until(lambda: "RUNNING" in slurm.exec("squeue", "-h", "-j", job, "-o", "%T"), "the job")
