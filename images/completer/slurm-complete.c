@@ -3,16 +3,16 @@
 // slurm-complete SOCKET TOKEN_FILE        answers on a unix socket
 // slurm-complete --ask SOCKET WORD...     asks such a socket one thing; exits 0 on "ok"
 //
-// Ends external jobs of Slurm with a state of their own, COMPLETED or FAILED, which slurmrestd cannot do. One connection
-// carries one line and gets one line:
+// Ends external jobs of Slurm as COMPLETED or FAILED, which slurmrestd cannot do. One connection carries one line in each
+// direction:
 //
 //     ping                                  ->  ok
-//     complete JOB WAIT_STATUS              ->  ok  |  no NUMBER WHAT SLURM SAYS
+//     complete JOB WAIT_STATUS              ->  ok  |  no NUMBER ERROR TEXT OF SLURM
 //
 // JOB is a job id or, better, a SLUID, which never means another job later.
 //
-// Every connection is served by a child that reads the token anew, so that a renewed one counts at once and a library
-// that hangs or dies takes nobody along. See README.md for who may run it and under which licence.
+// Every connection is served by a child process that reads the token again, so that a renewed token takes effect at once
+// and a library call that hangs or crashes affects no other request. README.md has the licence.
 
 #include <ctype.h>
 #include <errno.h>
@@ -76,7 +76,7 @@ static void answer(int to, const char *text)
 	char line[LINE + 2];
 	int size = snprintf(line, sizeof line, "%.*s\n", LINE, text);
 	if (write(to, line, (size_t) size) < 0)
-		fprintf(stderr, "slurm-complete: nobody waited for the answer\n");
+		fprintf(stderr, "slurm-complete: the client closed the connection before the answer\n");
 }
 
 static void refuse(int to, int number, const char *why)

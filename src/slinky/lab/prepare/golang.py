@@ -93,10 +93,10 @@ def release(minor: str) -> KubernetesRelease:
     return RELEASES[minor]
 
 
-def programs(store: ArtifactCache, wanted: KubernetesRelease) -> Artifact:
+def programs(store: ArtifactCache, release: KubernetesRelease) -> Artifact:
     """Kubernetes, the lab's own programs and the controllers, in `bin`; their manifests, in `manifests`."""
-    given = _given(wanted)
-    what = f"Kubernetes {wanted.version} and the controllers beside it"
+    binaries = _existing_binaries(release)
+    what = f"Kubernetes {release.version} and the controllers beside it"
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
         go = GoToolchain(_toolchain(store, progress), progress, what)
@@ -104,36 +104,39 @@ def programs(store: ArtifactCache, wanted: KubernetesRelease) -> Artifact:
         target = folder / "bin"
         target.mkdir()
         packages = ["./cmd/...", *(package for package, _ in CONTROLLERS.values())]
-        if given:
+        if binaries:
             for name in COMMANDS:
-                shutil.copy2(given / name, target / name)
+                shutil.copy2(binaries / name, target / name)
         else:
             packages += [f"k8s.io/kubernetes/cmd/{name}" for name in COMMANDS]
-        go.build(packages, target, [*wanted.stamps(), *_controller_stamps(facts)])
+        go.build(packages, target, [*release.stamps(), *_controller_stamps(facts)])
         for name, (package, _) in CONTROLLERS.items():
             (target / Path(package).name).rename(target / name)
         (folder / "manifests").mkdir()
-        for module, kept in MANIFESTS.items():
-            _keep_manifests(go.folder(module), kept, folder / "manifests")
-        return {"kubernetes": f"v{wanted.version}", "from": str(given or "the Go module proxy"), **facts}
+        for module, files in MANIFESTS.items():
+            _copy_manifests(go.folder(module), files, folder / "manifests")
+        return {"kubernetes": f"v{release.version}", "from": str(binaries or "the Go module proxy"), **facts}
 
     inputs = (
-        wanted.version,
+        release.version,
         tree_digest(SOURCES, _compiled),
         repr((CONTROLLERS, MANIFESTS)),
-        _identity(given) if given else "",
+        _identity(binaries) if binaries else "",
     )
     return Artifact("programs", what, inputs, build, gigabytes=8, digested=("bin/*", "manifests/*"))
 
 
 def helm(store: ArtifactCache) -> Artifact:
-    """The helm command, in `helm`; apart from the rest, since it wants newer libraries than Kubernetes has."""
+    """The helm command, in `helm`; apart from the rest, because it needs newer libraries than Kubernetes."""
     what = f"helm {HELM[1]}"
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
-        found = shutil.which("helm")
-        if found and HELM[1] in subprocess.run([found, "version"], capture_output=True, text=True, check=False).stdout:
-            shutil.copy2(found, folder / "helm")
+        program = shutil.which("helm")
+        if (
+            program
+            and HELM[1] in subprocess.run([program, "version"], capture_output=True, text=True, check=False).stdout
+        ):
+            shutil.copy2(program, folder / "helm")
         else:
             GoToolchain(_toolchain(store, progress), progress, what).install(*HELM, folder)
         return {"helm": HELM[1]}
@@ -148,7 +151,7 @@ def go(store: ArtifactCache, progress: Progress) -> "GoToolchain":
 
 @dataclass(frozen=True)
 class GoToolchain:
-    """The go command in our module, reporting how far it is."""
+    """The go command in our module, with progress."""
 
     program: str
     progress: Progress
@@ -156,13 +159,13 @@ class GoToolchain:
 
     def build(self, packages: Sequence[str], target: Path, flags: Sequence[str]) -> None:
         """Compile and link everything into a folder."""
-        seen = total = 0
+        compiled = total = 0
 
         def show(line: str) -> None:
-            nonlocal seen
+            nonlocal compiled
             if re.fullmatch(r"[\w./@~-]+", line):
-                seen += 1
-                self.progress.step(self.task, f"{seen} of at most {total} packages")
+                compiled += 1
+                self.progress.step(self.task, f"{compiled} of at most {total} packages")
 
         argv = ["build", "-v", *_FLAGS, "-o", f"{target}/"]
         try:
@@ -212,8 +215,8 @@ def _controller_stamps(versions: Mapping[str, str]) -> list[str]:
     return [f"-X {variable}={versions[module]}" for variable, module in modules.items()]
 
 
-def _keep_manifests(module: Path, kept: Mapping[str, Sequence[str]], target: Path) -> None:
-    for name, patterns in kept.items():
+def _copy_manifests(module: Path, sources: Mapping[str, Sequence[str]], target: Path) -> None:
+    for name, patterns in sources.items():
         files = [file for pattern in patterns for file in sorted(module.glob(pattern))]
         if not files:
             raise LabError(f"{module.name} has none of {', '.join(patterns)}")
@@ -221,9 +224,9 @@ def _keep_manifests(module: Path, kept: Mapping[str, Sequence[str]], target: Pat
 
 
 def _toolchain(store: ArtifactCache, progress: Progress) -> str:
-    found = shutil.which("go")
-    if found and _go_version(found) >= LEAST_GO:
-        return found
+    program = shutil.which("go")
+    if program and _go_version(program) >= LEAST_GO:
+        return program
     pins = SOURCES / "toolchain.txt"
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
@@ -236,30 +239,30 @@ def _toolchain(store: ArtifactCache, progress: Progress) -> str:
 
 
 def _go_version(program: str) -> tuple[int, ...]:
-    said = subprocess.run([program, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
-    return tuple(int(part) for part in re.findall(r"\d+", said))
+    version = subprocess.run([program, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
+    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-def _given(wanted: KubernetesRelease) -> Path | None:
-    """A folder that holds every command in the wanted version; a named one that does not is an error."""
+def _existing_binaries(release: KubernetesRelease) -> Path | None:
+    """A folder with every command in the right version; SLINKY_KUBE_BIN without them is an error."""
     named = os.environ.get("SLINKY_KUBE_BIN")
     if named:
-        if not _complete(Path(named), wanted):
+        if not _complete(Path(named), release):
             raise LabError(
-                f"SLINKY_KUBE_BIN={named} does not hold all of {', '.join(COMMANDS)} in version {wanted.version}",
+                f"SLINKY_KUBE_BIN={named} does not hold all of {', '.join(COMMANDS)} in version {release.version}",
                 "unset it to have them built",
             )
         return Path(named)
-    found = shutil.which("kube-apiserver")
-    folder = Path(found).parent if found else None
-    return folder if folder and _complete(folder, wanted) else None
+    server = shutil.which("kube-apiserver")
+    folder = Path(server).parent if server else None
+    return folder if folder and _complete(folder, release) else None
 
 
-def _complete(folder: Path, wanted: KubernetesRelease) -> bool:
+def _complete(folder: Path, release: KubernetesRelease) -> bool:
     if not all(os.access(folder / name, os.X_OK) for name in COMMANDS):
         return False
-    said = subprocess.run([folder / "kubelet", "--version"], capture_output=True, text=True, check=False)
-    return said.stdout.strip().endswith(f"v{wanted.version}")
+    version = subprocess.run([folder / "kubelet", "--version"], capture_output=True, text=True, check=False)
+    return version.stdout.strip().endswith(f"v{release.version}")
 
 
 def _identity(folder: Path) -> str:
