@@ -73,7 +73,7 @@ def test_a_named_folder_without_the_commands_is_an_error_and_not_a_surprise(
 ) -> None:
     monkeypatch.setenv("SLINKY_KUBE_BIN", str(tmp_path))
     with pytest.raises(LabError, match="does not hold all of kube-apiserver"):
-        golang._given(golang.release("1.36"))
+        golang._existing_binaries(golang.release("1.36"))
 
 
 def test_every_feature_gate_is_on_in_every_component() -> None:

@@ -132,10 +132,8 @@ def helm(store: ArtifactCache) -> Artifact:
 
     def build(folder: Path, progress: Progress) -> dict[str, str]:
         program = shutil.which("helm")
-        if (
-            program
-            and HELM[1] in subprocess.run([program, "version"], capture_output=True, text=True, check=False).stdout
-        ):
+        version = subprocess.run([program, "version"], capture_output=True, text=True, check=False) if program else None
+        if program and version and HELM[1] in version.stdout:
             shutil.copy2(program, folder / "helm")
         else:
             GoToolchain(_toolchain(store, progress), progress, what).install(*HELM, folder)
