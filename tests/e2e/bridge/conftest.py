@@ -67,31 +67,33 @@ async def bridge(lab: Lab, ctld: Slurm) -> AsyncIterator[str]:
     charts = LabCharts(lab)
     charts.load_slinky(Progress(quiet=True))
     lab.kubectl("create", "namespace", SPACE)
-    lab.kubectl("label", "namespace", SPACE, "pod-security.kubernetes.io/enforce=restricted")
-    token = f"--from-literal=jwt={lab.slurm.token(lifespan=86400)}"
-    lab.kubectl("create", "secret", "generic", "token", "-n", SPACE, token)
-    charts.helm("install", RELEASE, "slurm-bridge", SPACE, values(lab))
-    lab.kubectl("annotate", "node", *NODES, *(f"{key}={value}" for key, value in ANNOTATIONS.items()))
-    lab.kubectl("label", "node", *NODES, f"{names.EXTERNAL_LABEL}=")
-    await wait_hosts(ctld, set(NODES))
-    yield SCHEDULER
-    lab.kubectl("label", "node", *NODES, f"{names.EXTERNAL_LABEL}-")
-    await wait_hosts(ctld, set())
-    charts.uninstall(RELEASE, SPACE)
-    lab.kubectl("delete", "namespace", SPACE)
-    lab.kubectl("annotate", "node", *NODES, *(f"{key}-" for key in ANNOTATIONS))
+    try:
+        lab.kubectl("label", "namespace", SPACE, "pod-security.kubernetes.io/enforce=restricted")
+        token = f"--from-literal=jwt={lab.slurm.token(lifespan=86400)}"
+        lab.kubectl("create", "secret", "generic", "token", "-n", SPACE, token)
+        charts.helm("install", RELEASE, "slurm-bridge", SPACE, values(lab))
+        lab.kubectl("annotate", "node", *NODES, *(f"{key}={value}" for key, value in ANNOTATIONS.items()))
+        lab.kubectl("label", "node", *NODES, f"{names.EXTERNAL_LABEL}=")
+        await wait_hosts(ctld, set(NODES))
+        yield SCHEDULER
+    finally:
+        lab.kubectl("label", "node", *NODES, f"{names.EXTERNAL_LABEL}-")
+        await wait_hosts(ctld, set())
+        charts.uninstall(RELEASE, SPACE)
+        lab.kubectl("delete", "namespace", SPACE)
+        lab.kubectl("annotate", "node", *NODES, *(f"{key}-" for key in ANNOTATIONS))
 
 
-async def wait_hosts(ctld: Slurm, names: set[str]) -> None:
+async def wait_hosts(ctld: Slurm, expected: set[str]) -> None:
     """Wait until exactly these nodes of the lab are hosts in Slurm."""
 
     async def registered() -> bool:
         listing = await ctld.nodes()
         hosts = {host.name for host in (listing.items if listing else ())} & set(NODES)
-        assert hosts == names, hosts
+        assert hosts == expected, hosts
         return True
 
-    await eventually(registered, f"hosts {sorted(names)}")
+    await eventually(registered, f"hosts {sorted(expected)}")
 
 
 @pytest.fixture
