@@ -9,6 +9,13 @@ from slinky.api.names import metadata
 
 pytestmark = pytest.mark.lab
 
+#: An operator that soon replaces a worker that Slurm does not know, and deletes one worker in 15 seconds at most.
+IMPATIENT = {
+    "unregistered_seconds": 5.0,
+    "deletion_limit_share": 0.0,
+    "deletion_limit_minimum": 1,
+    "deletion_limit_window": 15.0,
+}
 OBJECTS = (("controller", "slurm"), ("restapi", "slurm"), ("nodeset", "gpu"))
 
 
@@ -117,6 +124,30 @@ def test_a_new_revision_comes_one_by_one_and_with_new_settings(site: OperatorSit
     until(is_updated, "end of the update")
     assert fewest == 1
     assert site.slurm("sinfo", "-h", "-N", "-p", "all", "-o", "%w").split() == ["7", "7"]
+
+
+def test_workers_that_slurm_has_lost_are_replaced_one_after_another(site: OperatorSite) -> None:
+    defaults = dict(site.operator.settings)
+    site.operator.stop()
+    site.operator.start(**IMPATIENT)
+    site.wait_workers(2)
+    before = set(site.uids().values())
+    # Another host, so that the list of hosts is not empty: an empty list deletes no worker.
+    site.slurm("scontrol", "create", "nodename=other", "state=external", "cpus=1")
+    for host in ("g-0", "g-1"):
+        site.slurm("scontrol", "delete", f"nodename={host}")
+
+    def is_limited() -> bool:
+        is_reported = site.condition("nodeset", "gpu", "Degraded").get("reason") == "DeletionsLimited"
+        return is_reported and len(before & set(site.uids().values())) == 1
+
+    until(is_limited, "the condition for the deletion limit while one worker is left")
+    until(lambda: not before & set(site.uids().values()), "replacement of the second worker")
+    site.slurm("scontrol", "delete", "nodename=other")
+    site.wait_workers(2)
+    site.operator.stop()
+    site.operator.settings = defaults
+    site.operator.start()
 
 
 def test_jobs_and_slurmctld_need_no_operator(site: OperatorSite) -> None:

@@ -25,30 +25,11 @@ from slinky.slurm import number as amount
 
 pytestmark = pytest.mark.lab
 
-#: An operator that soon replaces a worker that Slurm does not know, and deletes one worker in eight seconds at most.
-IMPATIENT = {
-    "unregistered_seconds": 2,
-    "deletion_limit_share": 0,
-    "deletion_limit_minimum": 1,
-    "deletion_limit_window": 8,
-}
-
 
 @pytest.fixture
 async def stage(plane: BarePlane, crds: None, own_slurm: LabSlurm, tmp_path: Path) -> AsyncIterator[SlurmStage]:
     """Two workers in service."""
     async with slurm_stage(plane, own_slurm, tmp_path) as stage:
-        await stage.apply_workers(2)
-        await stage.wait_workers(2)
-        yield stage
-
-
-@pytest.fixture
-async def impatient_stage(
-    plane: BarePlane, crds: None, own_slurm: LabSlurm, tmp_path: Path
-) -> AsyncIterator[SlurmStage]:
-    """Two workers in service, with an operator that soon replaces lost ones."""
-    async with slurm_stage(plane, own_slurm, tmp_path, **IMPATIENT) as stage:
         await stage.apply_workers(2)
         await stage.wait_workers(2)
         yield stage
@@ -170,26 +151,6 @@ async def test_a_slurmctld_that_lost_its_state_costs_no_worker(stage: SlurmStage
     await eventually(lambda: sees(2), "a status with both hosts")
     await stage.wait_workers(2)
     assert await stage.pod_uids() == before
-
-
-async def test_workers_that_slurm_has_lost_are_replaced_one_after_another(impatient_stage: SlurmStage) -> None:
-    """Slurm still knows other hosts, so its answer about these two counts; the deletion limit delays the second."""
-    stage = impatient_stage
-    before = await stage.pod_uids()
-    await stage.register(f"{stage.prefix}other")
-    await stage.slurm.delete_nodes(f"{stage.prefix}0", f"{stage.prefix}1")
-
-    async def is_limited() -> bool:
-        is_reported = await stage.condition(NODE_SETS, "gpu", "Degraded") == ("True", "DeletionsLimited")
-        return is_reported and len(before & await stage.pod_uids()) == 1
-
-    await eventually(is_limited, "the condition for the deletion limit while one worker is left")
-
-    async def is_replaced() -> bool:
-        return not before & await stage.pod_uids()
-
-    await eventually(is_replaced, "replacement of the second worker")
-    await stage.wait_workers(2)
 
 
 async def test_an_operator_that_cannot_list_pods_is_not_ready_and_does_nothing(stage: SlurmStage) -> None:
