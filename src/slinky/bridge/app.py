@@ -16,6 +16,8 @@ from slinky.bridge.config import BridgeSettings
 from slinky.bridge.credentials import TlsTrust, token_source
 from slinky.bridge.devices import profiles
 from slinky.bridge.feasibility.exclusions import Exclusions
+from slinky.bridge.feasibility.node_room import NodeRoom
+from slinky.bridge.feasibility.node_usage import NodeUsage, watch_foreign_pods
 from slinky.bridge.feasibility.volume_state import VolumeState
 from slinky.bridge.lifecycle.claim_writer import ClaimWriter
 from slinky.bridge.lifecycle.completer import Completer
@@ -101,7 +103,9 @@ class Bridge:
         self.queue_positions = QueuePositions(self.mirror.jobs, self._enqueue_workload_of_job, clock)
         writer = PodWriter(client, cluster.pods, self.recorder, settings)
         volumes, on_more_hosts = VolumeState(client), partial(self._enqueue_waiting_soon, with_jobs=True)
-        exclusions = Exclusions(cluster, self.mirror, volumes, host_signature(identity), on_more_hosts)
+        usage = NodeUsage(watch_foreign_pods(runtime, settings.scheduler_name))
+        room = NodeRoom(cluster, usage, clock, self._enqueue_workload)
+        exclusions = Exclusions(cluster, self.mirror, volumes, room, host_signature(identity), on_more_hosts)
         claims = ClaimWriter(client, cluster, self.mirror)
         self.workload_reconciler = WorkloadReconciler(
             settings,
@@ -114,7 +118,7 @@ class Bridge:
             DeviceDemand(client, cluster.devices),
             claims,
             LostJobs(slurm, self.mirror, cluster, submitter, writer, settings.lost_pods_evicted, clock),
-            Placement(cluster, self.registry, exclusions, self.releaser, writer, claims, volumes),
+            Placement(cluster, self.registry, exclusions, room, self.releaser, writer, claims, volumes),
             self.queue_positions,
             clock,
             self._enqueue_workload,

@@ -2,8 +2,8 @@
 """String interning: one copy of each repeated string.
 
 Ten thousand pods repeat the same namespaces, labels, owners, nodes and reasons. After decoding, each of these strings
-is replaced by one shared copy, which halves the memory of a cached object. This is the only module that writes to
-frozen structs, and it only replaces a string by an equal one.
+is replaced by one shared copy, which halves the memory of a cached object. In this package only this module writes
+to frozen structs, and it only replaces a string by an equal one.
 """
 
 from typing import TYPE_CHECKING

@@ -3,19 +3,23 @@
 
 A host is excluded if its node never meets the requirements of a pod, if it has no Kubernetes node, or if it stands for
 a node of another cluster. These results are cached by requirements and partition, and updated when a node or host
-changes. Host ports come and go with other pods, so they are checked every time.
+changes. Host ports come and go with other pods, so they are checked every time. Hosts without room beside pods of
+other schedulers are excluded too: see `node_room`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from slinky.bridge.feasibility import constraints
+from slinky.bridge.feasibility import constraints, kubelet_capacity
 from slinky.bridge.feasibility.constraints import NodeRequirements
+from slinky.bridge.feasibility.node_room import NodeRoom
 from slinky.bridge.feasibility.volume_state import VolumeState
 from slinky.bridge.nodes.ownership import is_of_other_cluster
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.state.port_reservations import HostPortReservations
+from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import pod_state
+from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import Key, Node
 from slinky.slurm import Change, Host, Mirror, ObjectKind
 
@@ -31,11 +35,12 @@ class Exclusions:
         cluster: ClusterState,
         mirror: Mirror,
         volumes: VolumeState,
+        room: NodeRoom,
         signature: str,
         on_host_usable: Callable[[], None],
     ) -> None:
         """`signature` is that of this bridge's hosts; `on_host_usable` is called when pods can use another host."""
-        self._cluster, self._mirror, self._volumes = cluster, mirror, volumes
+        self._cluster, self._mirror, self._volumes, self._room = cluster, mirror, volumes, room
         self._signature, self._on_host_usable = signature, on_host_usable
         self._ports = HostPortReservations(cluster.client, cluster.pods, cluster.settings.scheduler_name)
         self._answers: dict[tuple[NodeRequirements, str], frozenset[str]] = {}
@@ -56,6 +61,8 @@ class Exclusions:
         old, new = change.before, change.after
         if old is None or new is None or _host_traits(old) != _host_traits(new):
             self._update_host(change.key)
+            if (node := self._cluster.node_of_host(change.key)) is not None:
+                self._room.mark_changed(node.metadata.name)
 
     def _update_host(self, host: str) -> None:
         """Update the cached results for one host, and notify if the host became usable.
@@ -79,13 +86,47 @@ class Exclusions:
         self._answers.clear()
         self._mirror.request_refresh(nodes=True)
 
-    async def excluded_hosts(self, pods: Iterable[WorkloadPod], partition: str) -> dict[str, frozenset[str]]:
+    async def excluded_hosts(
+        self, pods: Sequence[WorkloadPod], partition: str, pods_per_node: int = 1
+    ) -> dict[str, frozenset[str]]:
         """The hosts of a partition that each pod cannot use, by pod uid."""
+        requirements = [(pod, await self._requirements_of(pod)) for pod in pods]
+        requests = ((pod, kubelet_capacity.count_pod(required.amounts)) for pod, required in requirements)
+        full = self._room.hosts_without_room(requests, pods_per_node)
+        in_partition = {hosts: self._restrict(hosts, partition) for hosts in set(full.values())}
         return {
-            pod.metadata.uid: self._lookup(await self._requirements_of(pod), partition)
+            pod.metadata.uid: self._lookup(required, partition)
             | await self._hosts_with_used_ports(pod)
-            for pod in pods
+            | in_partition[full[pod.metadata.uid]]
+            for pod, required in requirements
         }
+
+    def _restrict(self, hosts: Iterable[str], partition: str) -> frozenset[str]:
+        """Those of these hosts that are in a partition or a list of partitions."""
+        partitions = set(filter(None, partition.split(",")))
+        known = self._known_hosts(hosts).items()
+        return frozenset(name for name, host in known if not partitions or partitions & {*host.partitions})
+
+    async def room_shortage(self, job_spec: JobSpec) -> ConditionText | None:
+        """Why the pods of other schedulers leave too few nodes for a job; None if there are enough, or if there would
+        be too few without these pods too.
+        """
+        for request, pods in zip(job_spec.requests, job_spec.roles, strict=True):
+            needed, excluded = int(request.nodes or 1), set(request.excluded_nodes or ())
+            partition = request.partition or ""
+            free = len(self._restrict(self._mirror.nodes, partition) - excluded) if excluded else needed
+            if free >= needed:
+                continue
+            requirements = [(pod, await self._requirements_of(pod)) for pod in pods]
+            requests = ((pod, kubelet_capacity.count_pod(required.amounts)) for pod, required in requirements)
+            full = self._room.hosts_without_room(requests, job_spec.pods_per_node)[pods[0].metadata.uid]
+            full = self._restrict(full, partition) - self._lookup(requirements[0][1], partition)
+            if free + len(full) < needed:
+                continue
+            nodes = (node for host in sorted(full) if (node := self.node_of_host(host)) is not None)
+            problem = self._room.explain(next(nodes).metadata.name, pods[0])
+            return Reason.NODES_FULL.text(free=free, needed=needed, problem=problem)
+        return None
 
     async def _hosts_with_used_ports(self, pod: WorkloadPod) -> frozenset[str]:
         """The hosts where a host port of the pod is in use."""

@@ -100,6 +100,14 @@ class RecoverJob:
 
 
 @dataclass(frozen=True)
+class ReportRejection:
+    """Write to a pod that its kubelet rejected it, and do not use its node for such pods for a while."""
+
+    job: str
+    pod: WorkloadPod
+
+
+@dataclass(frozen=True)
 class RemoveFinalizer:
     """Remove the finalizer of the bridge from a pod that has ended, with an event if there is one."""
 
@@ -119,6 +127,7 @@ Action = (
     | EvictPods
     | ExplainEnd
     | RecoverJob
+    | ReportRejection
     | RemoveFinalizer
 )
 

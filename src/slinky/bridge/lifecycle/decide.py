@@ -117,6 +117,8 @@ def _follow_job(
 ) -> None:
     """Decide about a job and the pods that are labelled with it."""
     observed = snapshot.jobs.get(job, ObservedJob(JobKnowledge.UNKNOWN))
+    rejected = (pod for pod in pods if pod_state.is_rejected(pod) and pod_state.has_finalizer(pod))
+    plan.add(*(actions.ReportRejection(job, pod) for pod in rejected))
     active = [pod for pod in pods if not pod_state.is_gone(pod) and not _is_given_up(snapshot, plan, pod)]
     if not active:
         _finish_job(snapshot, plan, job, observed, pods)

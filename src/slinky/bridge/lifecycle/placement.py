@@ -2,15 +2,16 @@
 """Binds the pods of an allocated job to its nodes: assign nodes, wait until they are usable, prepare, bind.
 
 Placement waits for nodes that are not ready, for pods of earlier jobs that still run there, for devices and for
-volumes. If the nodes do not suit the pods, it ends the job, so that the pods are submitted again.
+volumes. If the nodes do not suit the pods, or pods of other schedulers leave too little room there, it ends the job, so
+that the pods are submitted again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from slinky.bridge import metrics
 from slinky.bridge.devices.allocation import DevicesInUse
-from slinky.bridge.feasibility import kubelet_capacity
 from slinky.bridge.feasibility.exclusions import Exclusions
+from slinky.bridge.feasibility.node_room import REJECTED_SECONDS, NodeRoom
 from slinky.bridge.feasibility.volume_state import VolumePending, VolumeState, volume_claims_of
 from slinky.bridge.lifecycle import assignment
 from slinky.bridge.lifecycle.assignment import Assignment, UnsuitableNodes
@@ -38,6 +39,14 @@ Assignments = Mapping[str, Assignment]
 """Assignments by pod uid."""
 
 
+class OccupiedNode(UnsuitableNodes):
+    """Pods of other schedulers leave too little room on a node of the job."""
+
+    def __init__(self, node: str, pods: Sequence[WorkloadPod], problem: str) -> None:
+        super().__init__(problem)
+        self.node, self.pods = node, pods
+
+
 class Placement:
     """Binds the pods of a job to the nodes that Slurm allocated."""
 
@@ -46,12 +55,13 @@ class Placement:
         cluster: ClusterState,
         registry: JobRegistry,
         exclusions: Exclusions,
+        room: NodeRoom,
         releaser: Releaser,
         writer: PodWriter,
         claims: ClaimWriter,
         volumes: VolumeState,
     ) -> None:
-        self._cluster, self._registry, self._exclusions = cluster, registry, exclusions
+        self._cluster, self._registry, self._exclusions, self._room = cluster, registry, exclusions, room
         self._releaser, self._writer, self._claims, self._volumes = releaser, writer, claims, volumes
 
     async def place(
@@ -64,10 +74,10 @@ class Placement:
         try:
             assignments = await self._assign(job, record, pods, job_spec)
             await self._wait_for_ready_nodes(job, pods, assignments)
-            if job_spec is not None and job_spec.request.shared:
+            exclusive = job_spec is not None and bool(job_spec.request.shared)
+            if exclusive:
                 await self._wait_for_empty_nodes(job, pods, {item.node for item in assignments.values()})
-            else:
-                await self._wait_for_capacity(job, pods, assignments)
+            await self._wait_for_room(job, pods, assignments, exclusive=exclusive)
             await self._bind_all(record, pods, assignments)
         except UnsuitableNodes as error:
             await self._return_nodes(job, pods, error)
@@ -108,7 +118,11 @@ class Placement:
     async def _return_nodes(self, job: str, pods: tuple[WorkloadPod, ...], error: UnsuitableNodes) -> None:
         """Write that the nodes do not suit. Unless some pods run already, end the job and submit the pods again."""
         unbound = [pod for pod in pods if not pod_state.is_bound(pod)]
-        await self._writer.write_conditions(unbound, Reason.NODE_UNSUITABLE.text(job=job, problem=error))
+        text = Reason.NODE_UNSUITABLE.text(job=job, problem=error)
+        if isinstance(error, OccupiedNode):
+            text = Reason.NODE_OCCUPIED.text(job=job, problem=error)
+            self._room.block(error.node, error.pods)
+        await self._writer.write_conditions(unbound, text)
         if len(unbound) == len(pods):
             await for_each_pod(unbound, self._claims.release)
             await for_each_pod(unbound, self._writer.remove_label)
@@ -135,20 +149,52 @@ class Placement:
                 await self._writer.write_conditions(pods, text)
                 raise Later(text.message, after=CLEARING_RETRY)
 
-    async def _wait_for_capacity(self, job: str, pods: tuple[WorkloadPod, ...], assignments: Assignments) -> None:
-        """Wait until pods of earlier jobs leave enough of a shared node. The mirror may have read the new job before
-        the end of theirs.
+    async def _wait_for_room(
+        self, job: str, pods: tuple[WorkloadPod, ...], assignments: Assignments, *, exclusive: bool
+    ) -> None:
+        """Check that every node admits its pods now, beside all pods on it. Raises `Later` if pods of other jobs still
+        have to leave, and `OccupiedNode` if pods of other schedulers are in the way.
+
+        Slurm does not allocate more than a node has, so without foreign pods, the other pods belong to jobs that have
+        ended: the mirror may have read the new job before the end of theirs.
         """
-        for name in sorted({item.node for item in assignments.values()}):
-            leaving = self._cluster.other_pods_on(name, job)
-            node = self._cluster.nodes.get(Key("", name))
-            if not leaving or node is None:
+        by_node: dict[str, list[WorkloadPod]] = {}
+        for pod in pods:
+            by_node.setdefault(assignments[pod.metadata.uid].node, []).append(pod)
+        for name, arriving in sorted(by_node.items()):
+            if all(map(pod_state.is_bound, arriving)) or (exclusive and not self._room.has_foreign_pods(name)):
                 continue
-            arriving = [pod for pod in pods if assignments[pod.metadata.uid].node == name]
-            if lack := kubelet_capacity.exceeded_resource(node.status.allocatable, leaving, arriving):
-                text = Reason.NODE_FULL.text(job=job, node=name, pod=_next_to_leave(leaving).key, lack=lack)
+            others = self._cluster.other_pods_on(name, job)
+            lack = self._room.find_shortage(name, arriving, others)
+            if lack is None:
+                continue
+            staying = [pod for pod in others if not self._is_leaving(pod)]
+            if self._is_occupied(name, arriving, staying):
+                raise OccupiedNode(name, arriving, self._room.describe(name, lack))
+            if others:
+                text = Reason.NODE_FULL.text(job=job, node=name, pod=_next_to_leave(others).key, lack=lack.resource)
                 await self._writer.write_conditions([pod for pod in arriving if not pod_state.is_bound(pod)], text)
-                raise Later(text.message, after=CLEARING_RETRY)
+            raise Later(f"node {name} does not have room yet: {lack}", after=CLEARING_RETRY)
+        if not exclusive:
+            for name, arriving in by_node.items():
+                self._room.reserve(name, [pod for pod in arriving if not pod_state.is_bound(pod)])
+
+    def _is_occupied(self, node: str, arriving: Sequence[WorkloadPod], staying: Sequence[WorkloadPod]) -> bool:
+        """Whether foreign pods, and not only pods that leave, are the reason why pods do not fit on a node."""
+        with_foreign = self._room.find_shortage(node, arriving, staying)
+        return with_foreign is not None and self._room.find_shortage(node, arriving, staying, foreign=False) is None
+
+    def _is_leaving(self, pod: WorkloadPod) -> bool:
+        job = pod_state.job_id(pod)
+        return pod.metadata.deleting or (bool(job) and not self._registry.is_live(job))
+
+    async def report_rejection(self, job: str, pod: WorkloadPod) -> None:
+        """Write to a pod that its kubelet rejected it, and exclude the node for such pods for a while."""
+        node, status = pod.spec.node_name, pod.status
+        self._room.block(node, [pod], seconds=REJECTED_SECONDS)
+        problem = status.message.strip().rstrip(".") or self._room.explain(node, pod)
+        text = Reason.KUBELET_REJECTED.text(node=node, job=job, reason=status.reason, problem=problem)
+        await self._writer.write_condition(pod, text)
 
     async def _assign(
         self, job: str, record: JobRecord, pods: tuple[WorkloadPod, ...], job_spec: JobSpec | None

@@ -150,7 +150,8 @@ class WorkloadReconciler:
             self._settings, self._cluster.catalog, devices.by_pod, devices.shared, devices.threads_per_core
         )
         job_spec = build_job_spec(workload, root, pods, context)
-        excluded = await self._exclusions.excluded_hosts(pods, job_spec.request.partition or "")
+        partition = job_spec.request.partition or ""
+        excluded = await self._exclusions.excluded_hosts(pods, partition, job_spec.pods_per_node)
         if devices.restricts_nodes:
             unsuitable = self._exclusions.hosts_not_matching(devices.suits_node)
             excluded = {uid: hosts | unsuitable for uid, hosts in excluded.items()}
@@ -277,6 +278,8 @@ class WorkloadReconciler:
                 if lost_jobs.is_new_loss(pods):
                     self._submitter.pause()
                 await self._lost_jobs.recover(workload, await self._try_translate(workload, pods), pods, text)
+            case actions.ReportRejection(job, pod):
+                await self._placement.report_rejection(job, pod)
             case actions.RemoveFinalizer(pod, event):
                 await self._claims.delete_own_claim(pod)
                 await self._writer.remove_finalizer(pod, event)
@@ -291,6 +294,7 @@ class WorkloadReconciler:
 
     async def _submit(self, workload: Workload, job_spec: JobSpec, pods: tuple[WorkloadPod, ...]) -> None:
         """Submit a job. If it starts at once, place its pods in the same step."""
+        await self._check_room(job_spec, pods)
         allocate = self._submitter.would_start(job_spec)
         if allocate:
             # Before the allocation: allocated nodes should not idle while the finalizers are written.
@@ -309,6 +313,14 @@ class WorkloadReconciler:
         elif (current := self._cluster.current_pods(pods)) is not None:
             await self._placement.place(workload, job, current, job_spec)
 
+    async def _check_room(self, job_spec: JobSpec, pods: tuple[WorkloadPod, ...]) -> None:
+        """Raises `Later` if pods of other schedulers leave too few nodes: Slurm would reject the job and record it as
+        failed. The pods are reconciled again when the room of a node changes.
+        """
+        if (text := await self._exclusions.room_shortage(job_spec)) is not None:
+            await self._writer.write_conditions(pods, text)
+            raise Later(text.message, after=REJECTED_RETRY)
+
     async def _report_rejection(
         self, job_spec: JobSpec, pods: Iterable[WorkloadPod], error: Rejected, text: ConditionText
     ) -> Later:
@@ -322,6 +334,7 @@ class WorkloadReconciler:
 
     async def _revise(self, workload: Workload, job: str, job_spec: JobSpec, pods: tuple[WorkloadPod, ...]) -> None:
         """Update a pending job, or cancel it if that is impossible, so that its pods are submitted again."""
+        await self._check_room(job_spec, pods)
         try:
             if await self._submitter.revise(workload, job, job_spec, pods):
                 await self._label([pod for pod in pods if pod_state.job_id(pod) != job], job)

@@ -60,7 +60,7 @@ class ClusterState:
         self.groups: dict[str, Cache[Any]] = {
             kind: runtime.cache(resource) for kind, resource in self.group_kinds.items()
         }
-        self.devices = DeviceState(runtime, settings, self._is_slurm_node)
+        self.devices = DeviceState(runtime, settings, self.is_slurm_node)
         self._owners: dict[str, tuple[float, Object | None]] = {}
 
     # --- devices
@@ -185,7 +185,7 @@ class ClusterState:
         nodes = self.nodes.by("host", host)
         return nodes[0] if nodes else None
 
-    def _is_slurm_node(self, name: str) -> bool:
+    def is_slurm_node(self, name: str) -> bool:
         """Whether Slurm has a host for this node."""
         node = self.nodes.get(Key("", name))
         return node is not None and self._is_host(pod_state.host_of(node))

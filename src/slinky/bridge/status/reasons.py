@@ -83,6 +83,13 @@ class Reason(Enum):
     )
     CLAIM_PENDING = ReasonRow("ClaimPending", "A device claim of the pod is not usable yet: {problem}.", "", _WARNING)
     VOLUME_MISSING = ReasonRow("VolumePending", "A volume of the pod is not ready yet: {problem}.", "", _WARNING)
+    NODES_FULL = ReasonRow(
+        "InsufficientNodeResources",
+        "No job is submitted or changed: {free} of the {needed} nodes that the pods need have room beside the pods of "
+        "other schedulers. For example {problem}. The bridge submits the pods as soon as there is room.",
+        "Request less, or move other pods off the nodes.",
+        _WARNING,
+    )
     SLURM_REFUSED = ReasonRow("SlurmRefused", "Slurm rejected the job. {explanation}", "", _WARNING)
     SLURM_UNREACHABLE = ReasonRow(
         "SlurmUnreachable", "Slurm does not answer. The bridge submits the pod as soon as Slurm answers."
@@ -139,6 +146,13 @@ class Reason(Enum):
         "NodeClearing",
         "Slurm job {job} has a part of node {node}, where pod {pod} of an earlier job still uses {lack}.",
     )
+    NODE_OCCUPIED = ReasonRow(
+        "InsufficientNodeResources",
+        "Slurm job {job} cannot be used, because the pods of other schedulers leave too little room on {problem}. The "
+        "bridge submits the pods again without this node.",
+        "Request less, or move other pods off the node.",
+        _WARNING,
+    )
     NODE_UNSUITABLE = ReasonRow(
         "NodeUnsuitable", "Slurm job {job} cannot be used: {problem}. The bridge submits the pods again.", "", _WARNING
     )
@@ -146,6 +160,14 @@ class Reason(Enum):
     VOLUME_PENDING = ReasonRow("VolumePending", "Slurm job {job} has its nodes, but {problem}.")
 
     # --- when the pods run
+    KUBELET_REJECTED = ReasonRow(
+        "KubeletRejected",
+        "The kubelet of node {node} rejected the pod of Slurm job {job} ({reason}): {problem}. The bridge does not use "
+        "this node for such pods for a while.",
+        "A Kubernetes Job creates a new pod; create a pod without an owner again.",
+        _WARNING,
+        ends_pod=True,
+    )
     LOST_JOB_NOT_REPLACED = ReasonRow(
         "LostJobNotReplaced",
         "{end} The pod keeps running without a job: {problem}. The bridge tries again to replace the job.",

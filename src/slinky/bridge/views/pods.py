@@ -191,6 +191,7 @@ class WorkloadPodStatus(View, frozen=True):
 
     phase: str = ""
     reason: str = ""
+    message: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[WorkloadContainerStatus, ...] = ()
     init_container_statuses: tuple[WorkloadContainerStatus, ...] = ()
@@ -206,3 +207,20 @@ class WorkloadPod(Object, frozen=True, gc=True):
 
 
 OUR_PODS = PODS.viewed_as(WorkloadPod, intern=intern_metadata)
+
+
+class ForeignPodSpec(View, frozen=True, gc=True):
+    """What a pod of another scheduler requests of its node."""
+
+    node_name: str = ""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resources: Resources = Resources()
+    overhead: Amounts = {}
+
+
+class ForeignPod(Object, frozen=True, gc=True):
+    """A bound pod of another scheduler. `requests` is computed from the spec: see `feasibility.node_usage`."""
+
+    spec: ForeignPodSpec = ForeignPodSpec()
+    requests: tuple[tuple[str, int], ...] = ()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import GPU_PLUGIN_RESOURCES
-from slinky.bridge.views import Amounts, Resources, WorkloadPod
+from slinky.bridge.views import Amounts, ForeignPod, Resources, WorkloadPod
 from slinky.kube import Quantity
 
 ResourceTotals = dict[str, Quantity]
@@ -26,7 +26,7 @@ def limits_of(resources: Resources) -> Amounts:
     return resources.limits
 
 
-def effective_resources(pod: WorkloadPod, read: ResourceReader) -> ResourceTotals:
+def effective_resources(pod: WorkloadPod | ForeignPod, read: ResourceReader) -> ResourceTotals:
     """The peak requests or limits of a pod over its whole life."""
     spec = pod.spec
     total = _sum(_parse(read(container.resources)) for container in spec.containers)

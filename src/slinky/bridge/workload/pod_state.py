@@ -13,6 +13,8 @@ from slinky.kube import Node
 from slinky.kube.timestamps import seconds_since
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+#: How the reasons of pods begin that a kubelet rejects for want of a resource, of devices or of aligned CPUs.
+REJECTION_PREFIXES = ("OutOf", "UnexpectedAdmissionError", "TopologyAffinityError")
 #: Below and above every priority that a pod can have.
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -(2**31) - 1, 2**31
 
@@ -30,6 +32,11 @@ def is_bound(pod: WorkloadPod) -> bool:
 def is_finished(pod: WorkloadPod) -> bool:
     """Whether all containers of the pod have ended for good."""
     return pod.status.phase in FINISHED_PHASES
+
+
+def is_rejected(pod: WorkloadPod) -> bool:
+    """Whether the kubelet rejected the pod, because its node lacks a resource (OutOfcpu, OutOfpods and so on)."""
+    return pod.status.phase == "Failed" and pod.status.reason.startswith(REJECTION_PREFIXES)
 
 
 def is_gone(pod: WorkloadPod) -> bool:

@@ -11,6 +11,7 @@ from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.feasibility import exclusions
 from slinky.bridge.feasibility.exclusions import Exclusions
+from slinky.bridge.feasibility.node_room import NodeRoom
 from slinky.bridge.feasibility.volume_state import VolumeState
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.views import WorkloadPod
@@ -24,6 +25,17 @@ class Hosts(dict[str, Host]):
     """What a mirror knows of hosts."""
 
     unconfirmed_loss = None
+
+
+class EmptyNodes:
+    """Nodes without pods of other schedulers."""
+
+    def mark_changed(self, node: str) -> None:
+        """The room of a node does not matter here."""
+
+    def hosts_without_room(self, pods: Any, _: int) -> dict[str, frozenset[str]]:
+        """Every host has room."""
+        return {member.metadata.uid: frozenset() for member, _ in pods}
 
 
 class FakeCluster:
@@ -40,6 +52,7 @@ class FakeCluster:
             cast("ClusterState", self),
             cast("Mirror", self.mirror),
             VolumeState(cast("KubeClient", None)),
+            cast("NodeRoom", EmptyNodes()),
             "",
             self._notify,
         )
