@@ -350,10 +350,40 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             ),
         ),
         Failure(
-            "A node or host port becomes suitable for a waiting pod.",
+            "Pods of other schedulers (DaemonSets, Slurm workers) leave too little room on a node.",
+            "The host is excluded. If too few hosts are left, no job is submitted.",
+            "The pod gets another node, or waits with the reason `InsufficientNodeResources`; no pod of a gang starts "
+            "before all have room.",
+            (
+                "test_a_pod_goes_to_the_node_that_has_room_beside_foreign_pods",
+                "test_a_pod_waits_until_the_foreign_pod_on_the_only_node_has_gone",
+                "test_every_resource_of_the_kubelet_counts",
+                "test_no_pod_of_a_gang_starts_while_a_foreign_pod_occupies_one_of_its_nodes",
+                "test_a_pod_of_a_whole_node_waits_beside_a_daemon_set",
+            ),
+        ),
+        Failure(
+            "A pod of another scheduler takes the room of an allocated node before the pods are bound.",
+            "The job is cancelled, and the host is excluded until the pods fit there.",
+            "No pod is bound; the pods get the reason `InsufficientNodeResources` and are submitted again.",
+            (
+                "test_a_job_is_given_back_if_a_foreign_pod_comes_before_the_binding",
+                "test_the_job_of_a_gang_is_given_back_whole",
+                "test_pods_of_other_jobs_and_foreign_pods_together_fill_a_shared_node",
+            ),
+        ),
+        Failure(
+            "A kubelet rejects a pod (OutOfcpu, OutOfmemory, OutOfpods and so on).",
+            "The job ends, and the host is excluded for such pods for 30 s, and longer after each repetition.",
+            "The pod has the reason `KubeletRejected` with the message of the kubelet; a new pod gets another node.",
+            ("test_a_node_whose_kubelet_rejected_a_pod_is_not_used_again_at_once",),
+        ),
+        Failure(
+            "A node, its room or a host port becomes suitable for a waiting pod.",
             "The pending job is updated, and keeps its position.",
             "The pod starts there.",
             (
+                "test_a_pending_job_may_use_a_host_whose_room_is_free_again",
                 "test_a_waiting_job_may_use_a_node_that_became_feasible",
                 "test_a_waiting_job_may_use_a_host_whose_port_is_free_again",
             ),

@@ -9,7 +9,7 @@ other schedulers are excluded too: see `node_room`.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from slinky.bridge.feasibility import constraints, kubelet_capacity
+from slinky.bridge.feasibility import constraints, job_size, kubelet_capacity
 from slinky.bridge.feasibility.constraints import NodeRequirements
 from slinky.bridge.feasibility.node_room import NodeRoom
 from slinky.bridge.feasibility.volume_state import VolumeState
@@ -106,6 +106,14 @@ class Exclusions:
         partitions = set(filter(None, partition.split(",")))
         known = self._known_hosts(hosts).items()
         return frozenset(name for name, host in known if not partitions or partitions & {*host.partitions})
+
+    def find_excess(self, job_spec: JobSpec) -> str:
+        """A sentence about the first request of a job that no host of its partition has; empty if there is none."""
+        for request in job_spec.requests:
+            names = self._restrict(self._mirror.nodes, request.partition or "")
+            if excess := job_size.find_excess(request, [self._mirror.nodes[name] for name in names]):
+                return excess
+        return ""
 
     async def room_shortage(self, job_spec: JobSpec) -> ConditionText | None:
         """Why the pods of other schedulers leave too few nodes for a job; None if there are enough, or if there would

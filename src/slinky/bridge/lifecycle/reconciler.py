@@ -27,7 +27,7 @@ from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
 from slinky.bridge.state.queue_position import QueuePositions
 from slinky.bridge.status import reasons
-from slinky.bridge.status.reasons import ConditionText, Reason
+from slinky.bridge.status.reasons import ConditionText, Explanation, Reason
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import grouping, identity, pod_state
 from slinky.bridge.workload.annotations import OptionError
@@ -43,6 +43,8 @@ log = Log("slinky.bridge.lifecycle.reconciler")
 REJECTED_RETRY = 60.0
 #: Slurm's error for an excluded host that no longer exists; the next attempt does not exclude it.
 UNKNOWN_HOST, UNKNOWN_HOST_RETRY = 2018, 3.0
+#: Slurm's error for a job that no set of nodes can run, whatever is in use.
+NEVER_FITS = 2014
 #: Seconds until a job is checked again whose pods have not been observed with its label yet.
 UNLABELLED_RETRY = 2.0
 #: Reasons why a workload cannot be translated to a job, by error; the first that matches counts.
@@ -302,7 +304,7 @@ class WorkloadReconciler:
         try:
             job = await self._submitter.submit(workload, job_spec, allocate=allocate)
         except Rejected as error:
-            text = Reason.SLURM_REFUSED.text(explanation=reasons.explain_rejection(error.number, error.text))
+            text = Reason.SLURM_REFUSED.text(explanation=self._explain_rejection(error, job_spec))
             raise await self._report_rejection(job_spec, pods, error, text) from error
         except (Retryable, AuthError) as error:
             await self._writer.write_conditions(pods, Reason.SLURM_UNREACHABLE.text())
@@ -320,6 +322,13 @@ class WorkloadReconciler:
         if (text := await self._exclusions.room_shortage(job_spec)) is not None:
             await self._writer.write_conditions(pods, text)
             raise Later(text.message, after=REJECTED_RETRY)
+
+    def _explain_rejection(self, error: Rejected, job_spec: JobSpec) -> Explanation:
+        """Why Slurm rejected a job; if the job can never fit, with the request that is too large."""
+        explanation = reasons.explain_rejection(error.number, error.text)
+        if error.number != NEVER_FITS or not (excess := self._exclusions.find_excess(job_spec)):
+            return explanation
+        return Explanation(f"{explanation.sentence} {excess}", explanation.step)
 
     async def _report_rejection(
         self, job_spec: JobSpec, pods: Iterable[WorkloadPod], error: Rejected, text: ConditionText
@@ -344,8 +353,7 @@ class WorkloadReconciler:
             await for_each_pod(labelled, self._writer.remove_label)
             await self._releaser.end_job(job)
         except Rejected as error:
-            explanation = reasons.explain_rejection(error.number, error.text)
-            text = Reason.UPDATE_REFUSED.text(job=job, explanation=explanation)
+            text = Reason.UPDATE_REFUSED.text(job=job, explanation=self._explain_rejection(error, job_spec))
             raise await self._report_rejection(job_spec, pods, error, text) from error
 
     async def _label(self, pods: Iterable[WorkloadPod], job: str) -> None:
