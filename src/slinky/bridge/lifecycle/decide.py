@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from slinky.bridge import names
 from slinky.bridge.lifecycle import actions, outcome
 from slinky.bridge.lifecycle.actions import Plan
 from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
@@ -117,8 +118,7 @@ def _follow_job(
 ) -> None:
     """Decide about a job and the pods that are labelled with it."""
     observed = snapshot.jobs.get(job, ObservedJob(JobKnowledge.UNKNOWN))
-    rejected = (pod for pod in pods if pod_state.is_rejected(pod) and pod_state.has_finalizer(pod))
-    plan.add(*(actions.ReportRejection(job, pod) for pod in rejected))
+    plan.add(*(actions.ReportRejection(job, pod) for pod in pods if _is_unreported_rejection(pod)))
     active = [pod for pod in pods if not pod_state.is_gone(pod) and not _is_given_up(snapshot, plan, pod)]
     if not active:
         _finish_job(snapshot, plan, job, observed, pods)
@@ -135,6 +135,13 @@ def _follow_job(
             _follow_running(snapshot, plan, job, observed.record, active)
         elif observed.record.state.suspended:
             plan.add(actions.WriteCondition(tuple(active), Reason.SUSPENDED.text(job=job)))
+
+
+def _is_unreported_rejection(pod: WorkloadPod) -> bool:
+    """Whether the kubelet rejected a pod and its condition does not say so yet."""
+    condition = find_condition(pod.status.conditions, names.SCHEDULED)
+    is_reported = condition is not None and condition.reason == Reason.KUBELET_REJECTED.token
+    return pod_state.is_rejected(pod) and pod_state.has_finalizer(pod) and not is_reported
 
 
 def _finalizer_removals(pods: Iterable[WorkloadPod]) -> list[actions.RemoveFinalizer]:

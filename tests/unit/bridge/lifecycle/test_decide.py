@@ -385,3 +385,13 @@ def test_the_rest_of_a_gang_whose_binding_was_cut_short_is_placed_with_it() -> N
         done, left, job=RUNNING, workload=GROUP, root=WorkloadRoot(min_members=2), adopted={left.metadata.uid: "7"}
     )
     assert result.actions == [actions.PlacePods("7", (done, left))]
+
+
+@pytest.mark.parametrize(("reason", "reported"), [("OutOfcpu", True), ("OutOfpods", True), ("Evicted", False)])
+def test_a_rejection_by_the_kubelet_is_reported_once_before_the_job_ends(reason: str, reported: bool) -> None:
+    rejected = pod(job="7", node="n1", phase="Failed", status={"reason": reason})
+    result = plan(rejected, job=RUNNING)
+    assert kinds(result) == [*(["ReportRejection"] if reported else []), "CancelJob", "RemoveFinalizer"]
+    condition = {"type": names.SCHEDULED, "status": "False", "reason": "KubeletRejected"}
+    again = pod(job="7", node="n1", phase="Failed", status={"reason": reason, "conditions": [condition]})
+    assert kinds(plan(again, job=RUNNING)) == ["CancelJob", "RemoveFinalizer"]
