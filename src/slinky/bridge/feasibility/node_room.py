@@ -132,13 +132,16 @@ class NodeRoom:
             requested = {name: nano * demand.per_node for name, nano in demand.requests}
             answer = self._answers[demand] = _Answer(requested)
             for node in self._cluster.nodes:
-                self._evaluate(demand, answer, node.metadata.name)
+                self._evaluate(demand, answer, node.metadata.name, self._host_of(node.metadata.name))
         return answer
 
-    def _evaluate(self, demand: Demand, answer: _Answer, name: str) -> bool:
-        """Update an answer for one node; whether it changed."""
+    def _host_of(self, name: str) -> str:
+        """The Slurm host of a node; empty if there is none."""
         node = self._cluster.nodes.get(Key("", name))
-        host = pod_state.host_of(node) if node is not None and self._cluster.is_slurm_node(name) else ""
+        return pod_state.host_of(node) if node is not None and self._cluster.is_slurm_node(name) else ""
+
+    def _evaluate(self, demand: Demand, answer: _Answer, name: str, host: str) -> bool:
+        """Update an answer for one node; whether it changed."""
         if host and self._has_room(demand, answer, name):
             host = ""
         if answer.hosts.get(name, "") == host:
@@ -151,7 +154,7 @@ class NodeRoom:
         return True
 
     def _has_room(self, demand: Demand, answer: _Answer, name: str) -> bool:
-        if self._is_blocked(name, demand.requests):
+        if name in self._blocks and self._is_blocked(name, demand.requests):
             return False
         allocatable = self._allocatable.get(name, {})
         return kubelet_capacity.find_shortage(allocatable, self._usage.on(name), answer.requested) is None
@@ -210,10 +213,10 @@ class NodeRoom:
             self._update_timer.cancel()
             self._update_timer = None
         nodes, self._changed = self._changed, set()
-        if not nodes:
-            return
+        hosts = [(name, self._host_of(name)) for name in nodes]
         for demand, answer in self._answers.items():
-            if sum([self._evaluate(demand, answer, name) for name in nodes]):
+            changed = [name for name, host in hosts if self._evaluate(demand, answer, name, host)]
+            if changed:
                 self._to_wake.update(answer.pods)
         if self._to_wake and self._wake_timer is None:
             self._wake()

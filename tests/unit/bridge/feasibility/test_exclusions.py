@@ -15,8 +15,9 @@ from slinky.bridge.feasibility.node_room import NodeRoom
 from slinky.bridge.feasibility.volume_state import VolumeState
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.views import WorkloadPod
+from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import KubeClient, Node
-from slinky.slurm import Change, Host, Mirror, ObjectKind
+from slinky.slurm import Change, Host, JobRequest, Mirror, ObjectKind
 
 GREEN: Mapping[str, Any] = {"labels": {"colour": "green"}}
 
@@ -27,15 +28,21 @@ class Hosts(dict[str, Host]):
     unconfirmed_loss = None
 
 
-class EmptyNodes:
-    """Nodes without pods of other schedulers."""
+class FakeRoom:
+    """Nodes of which some are full."""
+
+    def __init__(self) -> None:
+        self.full: frozenset[str] = frozenset()
+        self.changed: list[str] = []
 
     def mark_changed(self, node: str) -> None:
-        """The room of a node does not matter here."""
+        self.changed.append(node)
 
     def hosts_without_room(self, pods: Any, _: int) -> dict[str, frozenset[str]]:
-        """Every host has room."""
-        return {member.metadata.uid: frozenset() for member, _ in pods}
+        return {member.metadata.uid: self.full for member, _ in pods}
+
+    def explain(self, node: str, pod: WorkloadPod) -> str:
+        return f"node {node}: full for {pod.metadata.name}"
 
 
 class FakeCluster:
@@ -48,11 +55,12 @@ class FakeCluster:
         self.nodes, self.mirror = FakeSource(), FakeSource()
         self.mirror.nodes = Hosts()
         self.notifications = 0
+        self.room = FakeRoom()
         self.exclusions = Exclusions(
             cast("ClusterState", self),
             cast("Mirror", self.mirror),
             VolumeState(cast("KubeClient", None)),
-            cast("NodeRoom", EmptyNodes()),
+            cast("NodeRoom", self.room),
             "",
             self._notify,
         )
@@ -69,7 +77,7 @@ class FakeCluster:
         self.nodes.notify(before, after)
 
     def host(self, name: str, *partitions: str) -> None:
-        before, after = self.mirror.nodes.get(name), Host(name, partitions=partitions)
+        before, after = self.mirror.nodes.get(name), Host(name, partitions=partitions, cpus=4, real_memory=8192)
         self.mirror.nodes[name] = after
         self.mirror.notify(Change(ObjectKind.NODE, name, before, after))
 
@@ -163,3 +171,54 @@ async def test_new_device_classes_clear_the_cache() -> None:
     assert await found.excluded(wants) == {"a"}
     found.catalog = Catalog({"example.com/gpu": "gpu.example.com"})
     assert await found.excluded(wants) == set()
+
+
+# --- room beside pods of other schedulers
+
+
+def job_spec(*pods: WorkloadPod, excluded: set[str], nodes: int = 1) -> JobSpec:
+    request = JobRequest(partition="ext", nodes=str(nodes), excluded_nodes=tuple(sorted(excluded)) or None)
+    return JobSpec((request,), (pods,))
+
+
+async def test_full_hosts_of_the_partition_are_excluded() -> None:
+    found = fake_cluster(a="green", b="green")
+    found.host("c", "other")
+    found.node("c")
+    found.room.full = frozenset({"a", "c", "unknown to Slurm"})
+    assert await found.excluded(SELECTIVE) == {"a"}
+
+
+async def test_a_host_that_appears_is_checked_for_room() -> None:
+    found = fake_cluster(a="green")
+    found.room.changed.clear()
+    found.host("a", "ext", "other")
+    assert found.room.changed == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("full", "nodes", "message"),
+    [
+        (set(), 1, ""),
+        ({"a"}, 1, ""),  # b is left
+        ({"a", "b"}, 1, "0 of the 1 nodes"),
+        ({"a"}, 2, "1 of the 2 nodes"),
+        ({"a"}, 3, ""),  # too few nodes anyway: Slurm's response names what is too much
+    ],
+)
+async def test_a_job_is_held_back_only_if_full_hosts_are_the_reason(full: set[str], nodes: int, message: str) -> None:
+    found = fake_cluster(a="green", b="green", c="blue")
+    found.room.full = frozenset(full)
+    spec = job_spec(SELECTIVE, excluded=await found.excluded(SELECTIVE), nodes=nodes)
+    text = await found.exclusions.room_shortage(spec)
+    assert (text is not None) == bool(message)
+    if text is not None:
+        assert message in text.message
+        assert "node a: full for p" in text.message
+
+
+async def test_a_rejected_job_is_compared_with_the_hosts_of_its_partition() -> None:
+    found = fake_cluster(a="green")
+    spec = JobSpec((JobRequest(partition="ext", nodes="2"),), ((pod(),),))
+    assert found.exclusions.find_excess(spec) == "2 nodes are requested; partition ext has 1."
+    assert found.exclusions.find_excess(job_spec(pod(), excluded=set())) == ""
