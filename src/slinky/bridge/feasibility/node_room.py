@@ -3,14 +3,15 @@
 
 Slurm accounts for the pods of this bridge, so only the requests of foreign pods count when hosts are excluded from a
 job. Results are cached by demand, and updated for the nodes that changed since the last query. When the result of a
-demand changes, the workloads that wait with this demand are reconciled, a limited number per second: each of them
-updates a job in Slurm.
+demand changes, the workloads that wait with this demand are reconciled, first those that have waited longest and then
+a limited number per second: each of them updates a job in Slurm.
 
 Before pods are bound, all pods on the node count: foreign ones, those of other jobs, and those that are about to be
 bound. A node that fails this check, or whose kubelet rejected a pod, is excluded for this demand: at least for a time
 that doubles with each repetition, and then until the pod fits or the exclusion expires.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -27,8 +28,8 @@ from slinky.observe import Clock, Timer
 
 #: Changes of nodes are collected for this many seconds.
 COLLECT_SECONDS = 0.1
-#: Workloads that are reconciled per second when the room of nodes changes.
-WAKE_RATE = 100
+#: Pods whose workloads are reconciled when the room of nodes changes: at once, and per second afterwards.
+WAKE_FIRST, WAKE_RATE = 100, 20
 #: Cached demands without waiting pods are dropped when there are more results than this.
 CACHED_DEMANDS_MAX = 500
 #: How long a node is excluded after a failed check: at least, at most for the first time, and until it expires.
@@ -113,7 +114,7 @@ class NodeRoom:
     def hosts_without_room(
         self, pods: Iterable[tuple[WorkloadPod, Requests]], pods_per_node: int
     ) -> dict[str, frozenset[str]]:
-        """The hosts where these waiting pods do not fit beside foreign pods, by pod uid."""
+        """The hosts where these pods do not fit beside foreign pods, by pod uid."""
         self._update()
         hosts: dict[str, frozenset[str]] = {}
         for demand, members in demands_of(pods, pods_per_node).items():
@@ -121,7 +122,7 @@ class NodeRoom:
             if answer.excluded is None:
                 answer.excluded = frozenset(answer.hosts.values())
             for pod in members:
-                self._register(pod.key, demand)
+                self._register(pod, demand)
                 hosts[pod.metadata.uid] = answer.excluded
         return hosts
 
@@ -159,14 +160,14 @@ class NodeRoom:
         allocatable = self._allocatable.get(name, {})
         return kubelet_capacity.find_shortage(allocatable, self._usage.on(name), answer.requested) is None
 
-    def _register(self, pod: Key, demand: Demand) -> None:
+    def _register(self, pod: WorkloadPod, demand: Demand) -> None:
         """Remember that a pod waits with this demand, until the pod no longer waits."""
-        if (old := self._demands.get(pod)) == demand:
+        if (old := self._demands.get(pod.key)) == demand or not pod_state.is_waiting(pod):
             return
         if old is not None and old in self._answers:
-            self._answers[old].pods.pop(pod, None)
-        self._demands[pod] = demand
-        self._answers[demand].pods[pod] = None
+            self._answers[old].pods.pop(pod.key, None)
+        self._demands[pod.key] = demand
+        self._answers[demand].pods[pod.key] = None
 
     # --- changes
 
@@ -219,17 +220,17 @@ class NodeRoom:
             if changed:
                 self._to_wake.update(answer.pods)
         if self._to_wake and self._wake_timer is None:
-            self._wake()
+            self._wake(WAKE_FIRST)
 
-    def _wake(self) -> None:
+    def _wake(self, count: int) -> None:
         """Reconcile the workloads of some pods now, and the others at a limited rate."""
         self._wake_timer = None
-        for key in list(self._to_wake)[:WAKE_RATE]:
+        for key in list(itertools.islice(self._to_wake, count)):
             del self._to_wake[key]
             if (pod := self._cluster.pods.get(key)) is not None:
                 self._enqueue(self._cluster.workload_of(pod))
         if self._to_wake:
-            self._wake_timer = self._clock.call_later(1.0, self._wake)
+            self._wake_timer = self._clock.call_later(1.0, lambda: self._wake(WAKE_RATE))
 
     # --- the check before pods are bound
 

@@ -180,9 +180,10 @@ class Placement:
                 self._room.reserve(name, [pod for pod in arriving if not pod_state.is_bound(pod)])
 
     def _is_occupied(self, node: str, arriving: Sequence[WorkloadPod], staying: Sequence[WorkloadPod]) -> bool:
-        """Whether foreign pods, and not only pods that leave, are the reason why pods do not fit on a node."""
+        """Whether pods that Slurm does not account for are the reason why pods do not fit on a node."""
+        accounted = [pod for pod in staying if pod_state.job_id(pod)]
         with_foreign = self._room.find_shortage(node, arriving, staying)
-        return with_foreign is not None and self._room.find_shortage(node, arriving, staying, foreign=False) is None
+        return with_foreign is not None and self._room.find_shortage(node, arriving, accounted, foreign=False) is None
 
     def _is_leaving(self, pod: WorkloadPod) -> bool:
         job = pod_state.job_id(pod)

@@ -153,15 +153,16 @@ async def test_changes_that_cancel_out_wake_no_workload() -> None:
 
 
 async def test_many_workloads_are_reconciled_at_a_limited_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_room, "WAKE_RATE", 2)
+    monkeypatch.setattr(node_room, "WAKE_FIRST", 2)
+    monkeypatch.setattr(node_room, "WAKE_RATE", 1)
     cluster = Cluster("n1")
     for name in "abcde":
         cluster.full(cluster.put(needing({"cpu": "4"}, name)))
     cluster.add_foreign("daemon", "n1", cpu="1")
     assert await cluster.settle() == ["a", "b"]
     await cluster.clock.advance(1)
-    assert cluster.woken == ["c", "d"]
-    await cluster.clock.advance(1)
+    assert cluster.woken == ["c"]
+    await cluster.clock.advance(2)
     assert cluster.woken == ["c", "d", "e"]
 
 
