@@ -32,7 +32,7 @@ COLLECT_SECONDS = 0.1
 WAKE_FIRST, WAKE_RATE = 100, 20
 #: Cached demands without waiting pods are dropped when there are more results than this.
 CACHED_DEMANDS_MAX = 500
-#: How long a node is excluded after a failed check: at least, at most for the first time, and until it expires.
+#: Seconds for which a node is excluded after a failed check: at least, at least after repetitions, and at most.
 BLOCK_SECONDS, BLOCK_SECONDS_MAX, BLOCK_EXPIRY = 2.0, 120.0, 300.0
 #: How long a node is excluded at least after its kubelet rejected a pod that should have fitted.
 REJECTED_SECONDS = 30.0
