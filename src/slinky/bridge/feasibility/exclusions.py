@@ -91,15 +91,22 @@ class Exclusions:
     ) -> dict[str, frozenset[str]]:
         """The hosts of a partition that each pod cannot use, by pod uid."""
         requirements = [(pod, await self._requirements_of(pod)) for pod in pods]
-        requests = ((pod, kubelet_capacity.count_pod(required.amounts)) for pod, required in requirements)
-        full = self._room.hosts_without_room(requests, pods_per_node)
-        in_partition = {hosts: self._restrict(hosts, partition) for hosts in set(full.values())}
+        full = self._full_hosts(requirements, partition, pods_per_node)
         return {
             pod.metadata.uid: self._lookup(required, partition)
             | await self._hosts_with_used_ports(pod)
-            | in_partition[full[pod.metadata.uid]]
+            | full[pod.metadata.uid]
             for pod, required in requirements
         }
+
+    def _full_hosts(
+        self, requirements: Sequence[tuple[WorkloadPod, NodeRequirements]], partition: str, pods_per_node: int
+    ) -> dict[str, frozenset[str]]:
+        """The hosts of a partition where each pod does not fit beside pods of other schedulers, by pod uid."""
+        requests = ((pod, kubelet_capacity.count_pod(required.amounts)) for pod, required in requirements)
+        full = self._room.hosts_without_room(requests, pods_per_node)
+        in_partition = {hosts: self._restrict(hosts, partition) for hosts in set(full.values())}
+        return {uid: in_partition[hosts] for uid, hosts in full.items()}
 
     def _restrict(self, hosts: Iterable[str], partition: str) -> frozenset[str]:
         """Those of these hosts that are in a partition or a list of partitions."""
@@ -126,9 +133,8 @@ class Exclusions:
             if free >= needed:
                 continue
             requirements = [(pod, await self._requirements_of(pod)) for pod in pods]
-            requests = ((pod, kubelet_capacity.count_pod(required.amounts)) for pod, required in requirements)
-            full = self._room.hosts_without_room(requests, job_spec.pods_per_node)[pods[0].metadata.uid]
-            full = self._restrict(full, partition) - self._lookup(requirements[0][1], partition)
+            full = self._full_hosts(requirements, partition, job_spec.pods_per_node)[pods[0].metadata.uid]
+            full -= self._lookup(requirements[0][1], partition)
             if free + len(full) < needed:
                 continue
             nodes = (node for host in sorted(full) if (node := self.node_of_host(host)) is not None)
