@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from tests.integration.bridge.bridge_stage import SHARED, BridgeStage
-from tests.support.waiting import eventually
 
 from slinky.bridge.views import OUR_PODS
 from slinky.kube import Key
@@ -190,8 +189,4 @@ async def test_a_node_whose_kubelet_rejected_a_pod_is_not_used_again_at_once(sta
     await stage.wait_released("a")
     await stage.create_pod("b", **fields)
     assert (await stage.wait_bound("b")).spec.node_name == free
-
-    async def ended() -> bool:
-        return (await stage.slurm.job(job.sluid)).state.base == "FAILED"
-
-    await eventually(ended, "the end of the job")
+    await stage.wait_state(job, "CANCELLED", "FAILED")
