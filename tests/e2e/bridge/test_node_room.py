@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods of the bridge beside a DaemonSet on real kubelets, which reject pods that do not fit."""
 
+from collections.abc import AsyncIterator
+
+import pytest
 from tests.e2e.bridge.bridge_site import BridgeSite, condition_text, running, template
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
-from slinky.bridge.views import OUR_PODS
+from slinky.bridge.views import OUR_PODS, WorkloadPod
 from slinky.kube import NODES, Key, Quantity
 
 SHARED = {names.OPTION + "exclusive": "false"}
 LABELS = {"app": "daemon"}
 
 
-async def test_a_pod_of_a_whole_node_waits_beside_a_daemon_set(site: BridgeSite) -> None:
+@pytest.fixture
+async def daemons(site: BridgeSite) -> AsyncIterator[list[WorkloadPod]]:
+    """The pods of a DaemonSet that requests a tenth of a CPU on every node."""
     daemon = template(
         "default-scheduler",
         "sleep 600",
@@ -22,7 +27,11 @@ async def test_a_pod_of_a_whole_node_waits_beside_a_daemon_set(site: BridgeSite)
     )
     spec = {"selector": {"matchLabels": LABELS}, "template": {"metadata": {"labels": LABELS}, "spec": daemon}}
     site.apply("apps/v1", "DaemonSet", "daemon", spec)
-    daemons = await site.wait_pods(2, running, "of the DaemonSet run")
+    yield await site.wait_pods(2, running, "of the DaemonSet run")
+    site.lab.kubectl("delete", "daemonset", "daemon", "-n", site.namespace)
+
+
+async def test_a_pod_of_a_whole_node_waits_beside_a_daemon_set(site: BridgeSite, daemons: list[WorkloadPod]) -> None:
     node = await site.kube.get(NODES, Key("", daemons[0].spec.node_name))
     cpus = Quantity.parse(node.status.allocatable["cpu"]).whole()
     whole = {"resources": {"requests": {"cpu": str(cpus)}}}
@@ -45,4 +54,3 @@ async def test_a_pod_of_a_whole_node_waits_beside_a_daemon_set(site: BridgeSite)
 
     await eventually(runs, "a small pod beside the DaemonSet")
     assert await waits()
-    site.lab.kubectl("delete", "daemonset", "daemon", "-n", site.namespace)
