@@ -69,8 +69,8 @@ format: setup ## Format the code
 	$(BIN)/ruff format .
 
 lock: ## Pin every dependency with hashes
-	$(BIN)/uv pip compile -q pyproject.toml --generate-hashes --universal --no-emit-index-url --custom-compile-command 'make lock' -o requirements/runtime.txt
-	$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --universal --no-emit-index-url --custom-compile-command 'make lock' -c requirements/runtime.txt -o requirements/dev.txt
+	$(BIN)/uv pip compile -q pyproject.toml --generate-hashes --universal --no-strip-extras --no-emit-index-url --custom-compile-command 'make lock' -o requirements/runtime.txt
+	$(BIN)/uv pip compile -q pyproject.toml --extra dev --generate-hashes --universal --no-strip-extras --no-emit-index-url --custom-compile-command 'make lock' -c requirements/runtime.txt -o requirements/dev.txt
 
 generate: setup ## Write what is generated: definitions, value schemas, API reference
 	$(BIN)/python -m charts.generate

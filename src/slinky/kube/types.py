@@ -7,7 +7,7 @@ manifests.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -105,12 +105,16 @@ class HasMeta(Protocol):
 class Condition(View, frozen=True):
     """One entry of `status.conditions`, as `kubectl wait` reads it."""
 
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
-    observed_generation: int = 0
+    type: Annotated[str, msgspec.Meta(description="Type of the condition.")]
+    status: Annotated[str, msgspec.Meta(description="True, False or Unknown.")]
+    reason: Annotated[str, msgspec.Meta(description="Reason for the status, in one word.")] = ""
+    message: Annotated[str, msgspec.Meta(description="Explanation of the status.")] = ""
+    last_transition_time: Annotated[str | None, msgspec.Meta(description="Time at which the status last changed.")] = (
+        None
+    )
+    observed_generation: Annotated[
+        int, msgspec.Meta(description="Generation of the object that this condition describes.")
+    ] = 0
 
 
 class Reference(View, frozen=True):

@@ -190,9 +190,9 @@ async def test_infeasible_nodes_are_excluded(stage: BridgeStage) -> None:
 async def test_a_waiting_job_may_use_a_node_that_became_feasible(stage: BridgeStage) -> None:
     await stage.add_node(2, labels={"colour": "blue"})
     await stage.add_node(3, labels={"colour": "red"})
-    for name in ("first", "second"):
-        await stage.create_pod(name, nodeSelector={"colour": "blue"})
+    await stage.create_pod("first", nodeSelector={"colour": "blue"})
     await stage.wait_bound("first")
+    await stage.create_pod("second", nodeSelector={"colour": "blue"})
     job = await stage.wait_job("second")
     assert job.state.pending
     changed = {"metadata": {"labels": {"colour": "blue"}}}
