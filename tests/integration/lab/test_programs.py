@@ -29,7 +29,7 @@ def test_an_unreachable_module_proxy_is_reported_with_the_next_step(
 ) -> None:
     monkeypatch.setenv("GOPROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("GOMODCACHE", str(tmp_path))
-    with pytest.raises(LabError, match="what was compiled is kept"):
+    with pytest.raises(LabError, match="compiled packages are kept"):
         go().build(["./cmd/lab-gpu"], tmp_path, [])
 
 
