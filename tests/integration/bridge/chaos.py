@@ -237,7 +237,7 @@ class KubeletSimulation:
             return
         if phase == "Pending" and not pod.metadata.deleting:
             self._check_fits(pod)
-            self._prepare(pod)
+            await self._prepare(pod)
             self.started += 1
             await self.stage.report_phase(name, "Running")
         elif phase in {"Succeeded", "Failed"}:
@@ -269,10 +269,15 @@ class KubeletSimulation:
         if used > CPUS:
             self.checker.violations.append(f"{pod.spec.node_name} has {CPUS} CPUs, {pod.key} makes it {used}")
 
-    def _prepare(self, pod: WorkloadPod) -> None:
-        """Prepare the devices of the pod's claims, as a driver does; a device of another pod is a violation."""
+    async def _prepare(self, pod: WorkloadPod) -> None:
+        """Prepare the devices of the pod's claims, as a driver does; a device of another pod is a violation.
+
+        The claims are read again, as a kubelet does: the watch of claims may be behind that of pods, and then still
+        show devices of an earlier job of the pod.
+        """
         uid = pod.metadata.uid
-        mine = [claim for claim in self.checker.claims if uid in consumers(claim)]
+        claims = await self.stage.client.list(CLAIMS, namespace=self.stage.namespace)
+        mine = [claim for claim in claims if uid in consumers(claim)]
         extended = any("/" in name for container in pod.spec.containers for name in container.resources.limits)
         if (extended or pod.spec.resource_claims) and not mine:
             self.checker.violations.append(f"{pod.key} was bound without its devices")
