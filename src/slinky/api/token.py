@@ -24,7 +24,7 @@ class TokenSpec(JwtKeyRefs, frozen=True, kw_only=True):
     __rules__ = (JWT_REQUIRED, JWT_IMMUTABLE)
 
     username: Annotated[
-        str, Meta(max_length=256), described("Slurm user that the token authenticates as; if empty, nobody.")
+        str, Meta(max_length=256), described("Slurm user that the token authenticates as; if empty, the user `nobody`.")
     ]
     lifetime: Annotated[
         Duration,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics for those whom the real API server authorizes."""
+"""Metrics are served to clients that the real API server authorizes."""
 
 import aiohttp
 import msgspec

@@ -429,7 +429,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             ("11.4.6",),
         ),
         Failure(
-            "Somebody signals an external job, and slurmctld marks the host as not responding.",
+            "An external job receives a signal, and slurmctld marks the host as not responding.",
             "The host is drained, and registered again once it is idle.",
             "The pod keeps running.",
             ("test_a_host_that_does_not_respond_is_registered_again_once_it_is_empty",),

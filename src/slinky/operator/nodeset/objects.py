@@ -31,7 +31,7 @@ from slinky.operator.build.sshd import worker_config
 from slinky.operator.build.strategic_merge import merge
 from slinky.operator.nodeset.arguments import arguments, environment
 
-#: Reason in Slurm of a worker whose pod is being deleted; the container sets it itself, whoever deletes the pod.
+#: Reason in Slurm of a worker whose pod is being deleted. The container sets it, however the pod is deleted.
 TERMINATING_REASON = f"{metadata.REASON_PREFIX}Pod is terminating"
 _PRE_STOP = f"scontrol update nodename=\"$(hostname)\" state=down reason='{TERMINATING_REASON}'"
 
