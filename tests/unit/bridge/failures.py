@@ -450,6 +450,18 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             ("test_without_accounting_pods_run_and_their_outcome_is_recorded_later",),
         ),
         Failure(
+            "A submission is cut off before its answer: by a deadline, a stop or a lost lease.",
+            "Slurm is searched for the job before the next submission; there is one job.",
+            "The pod waits until then.",
+            ("test_slurm_is_searched_after_a_submission_that_was_cancelled",),
+        ),
+        Failure(
+            "slurmctld is so slow that the state of a job is out of date.",
+            "Nothing is cancelled or submitted.",
+            "The pods are left alone and looked at again after seconds.",
+            ("test_a_job_that_is_not_known_is_left_alone_and_looked_at_again",),
+        ),
+        Failure(
             "A proxy answers 404.",
             "-",
             "Unknown does not mean gone: nothing is done.",

@@ -7,7 +7,8 @@
                               submit again <- DetachPods   RecoverJob (the job was lost)
 
 Pods are grouped by the job that their label names; each job is followed, then pods without a job are submitted. If the
-state of a job is not known, nothing is done about the job or its pods: unknown does not mean gone.
+state of a job is not known, nothing is done about the job or its pods: unknown does not mean gone. The plan then says
+when to look again, because no change is reported when the same state is confirmed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,6 +32,8 @@ from slinky.slurm import JobRecord
 GANG_SETTLE_SECONDS = 2.0
 #: Condition writes for bound pods are deferred for at most this many seconds while other pods are being bound.
 MAX_DEFERRAL = 10.0
+#: Seconds until a job whose state is not known is looked at again: if its pods wait for an action, and otherwise.
+UNKNOWN_RETRY, IDLE_UNKNOWN_RETRY = 3.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,14 @@ def _submit(
         return
     if snapshot.problem is not None:
         plan.add(actions.WriteCondition(pods, snapshot.problem))
+    if snapshot.root is None:
+        plan.retry_after(IDLE_UNKNOWN_RETRY)
     if snapshot.root is None or snapshot.problem is not None:
         return
     unknown = [job for job, group in by_job.items() if _is_unknown(snapshot, job) and _has_unfinished(group)]
     if unknown and not snapshot.workload.is_single_pod:
         plan.add(actions.WriteCondition(pods, Reason.SLURM_UNKNOWN.text(job=unknown[0])))
+        plan.retry_after(UNKNOWN_RETRY)
         return
     count = _member_count(snapshot)
     if count < snapshot.root.min_members:
@@ -133,8 +139,18 @@ def _follow_job(
             _follow_pending(snapshot, plan, job, observed, active, without_job)
         elif observed.record.state.ready:
             _follow_running(snapshot, plan, job, observed.record, active)
-        elif observed.record.state.suspended:
-            plan.add(actions.WriteCondition(tuple(active), Reason.SUSPENDED.text(job=job)))
+        else:
+            if observed.record.state.suspended:
+                plan.add(actions.WriteCondition(tuple(active), Reason.SUSPENDED.text(job=job)))
+            plan.retry_after(IDLE_UNKNOWN_RETRY)
+    else:
+        plan.retry_after(_unknown_retry(observed, active))
+
+
+def _unknown_retry(observed: ObservedJob, active: list[WorkloadPod]) -> float:
+    """Seconds until a job of active pods is looked at again: few if it may have started without its pods."""
+    started = observed.record is not None and not observed.record.state.pending
+    return UNKNOWN_RETRY if started and not all(map(pod_state.is_bound, active)) else IDLE_UNKNOWN_RETRY
 
 
 def _is_unreported_rejection(pod: WorkloadPod) -> bool:
@@ -245,6 +261,8 @@ def _finish_job(
     """
     with_finalizer = [pod for pod in pods if pod_state.has_finalizer(pod)]
     if observed.knowledge is JobKnowledge.UNKNOWN:
+        if with_finalizer:
+            plan.retry_after(UNKNOWN_RETRY)
         return
     live = observed.knowledge is JobKnowledge.LIVE or observed.live_components
     if live and not snapshot.is_used_elsewhere(job):

@@ -70,7 +70,7 @@ class Placement:
         """Bind the pods of a job to its nodes. Raises `Later` if they have to wait."""
         record = self._registry.observe(job, pods, "").record
         if record is None or record.resources is None:
-            return
+            raise Later(f"the nodes of Slurm job {job} are not known yet", after=NOT_READY_RETRY)
         try:
             assignments = await self._assign(job, record, pods, job_spec)
             await self._wait_for_ready_nodes(job, pods, assignments)

@@ -3,10 +3,12 @@
 
 A live job that was submitted for exactly these pods is adopted. If enough hosts look idle, the submitter tries one
 immediate allocation (each rejection leaves a job record in Slurm); otherwise it submits the job to the queue. If it is
-not known whether a submission succeeded, Slurm is searched for the job before the next submission.
+not known whether a submission succeeded, Slurm is searched for the job before the next submission. A request that is
+cancelled counts as one whose outcome is not known.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -22,7 +24,17 @@ from slinky.bridge.workload.identity import AdminComment
 from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import Later
 from slinky.observe import Clock, Log
-from slinky.slurm import JobRequest, Mirror, Rejected, Retryable, SlurmClient, SlurmConflict, SlurmNotFound, number
+from slinky.slurm import (
+    JobRequest,
+    Mirror,
+    Rejected,
+    Retryable,
+    SlurmClient,
+    SlurmConflict,
+    SlurmError,
+    SlurmNotFound,
+    number,
+)
 
 log = Log("slinky.bridge.lifecycle.submit")
 
@@ -33,6 +45,9 @@ PAUSE_AFTER_LOSS = 5.0
 NO_HOST = ("",)
 #: Fields that an update does not change. A hold must not be repeated: a user may have released the job.
 FIXED_FIELDS = (*identity.IMMUTABLE_FIELDS, "hold", "immediate")
+
+#: Stands for the digest of the requests of a job whose update may or may not have been applied.
+OUTDATED_SPEC = "outdated"
 
 
 class JobOutgrown(Exception):  # noqa: N818 -- a property of a job; the caller decides what follows from it
@@ -99,12 +114,15 @@ class Submitter:
         if (entry := self.find_live_job(workload, pods)) is not None:
             return entry.job
         signed = identity.sign(job_spec.requests, job_spec.roles, self._registry.bridge, str(workload))
+        # Before the request is sent: a deadline, a stop or a lost lease may cancel it after slurmctld has received it.
+        self._uncertain.add(workload)
         try:
             job = await send(signed)
-        except Retryable as error:
-            if error.maybe_applied:
-                self._uncertain.add(workload)
+        except SlurmError as error:
+            if not (isinstance(error, Retryable) and error.maybe_applied):
+                self._uncertain.discard(workload)
             raise
+        self._uncertain.discard(workload)
         # Slurm reuses job ids after a loss of state: what is registered under this id belongs to another job.
         self._registry.forget(job)
         await self._registry.record_submitted(_entry(job, workload, signed[0], pods), exact=job_spec.needs_device_ids)
@@ -149,12 +167,20 @@ class Submitter:
         if problem := identity.update_obstacle(self._registry.signature_of(job), job_spec.requests):
             raise JobOutgrown(f"Slurm job {job} {problem}")
         signed = identity.sign(job_spec.requests, job_spec.roles, self._registry.bridge, str(workload))
+        entries = [entry for entry in self._registry.entries_of(workload) if entry.job == job and entry.signature.v]
+        # Before the request is sent: a cancelled update may have been applied, so the job counts as outdated after it.
+        for entry in entries:
+            self._registry.track(_outdated(entry, signed[0]))
         try:
             # The first component comes last: its signature marks the update of all components as complete.
             for component, request in reversed(list(zip(components, signed, strict=True))):
                 fields = {**dict.fromkeys(FIXED_FIELDS), "excluded_nodes": request.excluded_nodes or NO_HOST}
                 await self._client.update_job(int(component.job_id), msgspec.structs.replace(request, **fields))
-        except (SlurmConflict, SlurmNotFound):
+        except Rejected as error:
+            for entry in entries if len(components) == 1 else ():
+                self._registry.track(entry)
+            if not isinstance(error, SlurmConflict | SlurmNotFound):
+                raise
             self._mirror.request_refresh()
             return False
         self._registry.track(_entry(job, workload, signed[0], group))
@@ -164,3 +190,10 @@ class Submitter:
 def _entry(job: str, workload: Workload, signed: JobRequest, pods: list[WorkloadPod]) -> JobEntry:
     comment = identity.parse_comment(signed.admin_comment or "") or AdminComment()
     return JobEntry(job, workload, comment.slinky, frozenset(str(pod.key) for pod in pods))
+
+
+def _outdated(entry: JobEntry, signed: JobRequest) -> JobEntry:
+    """The entry of a job whose update is in flight: it has the fields of both versions, and the digest of neither."""
+    comment = identity.parse_comment(signed.admin_comment or "") or AdminComment()
+    fields = sorted({*entry.signature.set_fields, *comment.slinky.set_fields})
+    return replace(entry, signature=msgspec.structs.replace(entry.signature, spec=OUTDATED_SPEC, set_fields=fields))

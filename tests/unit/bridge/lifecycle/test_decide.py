@@ -73,7 +73,7 @@ def test_a_pod_whose_root_is_not_visible_waits_and_is_reported_if_that_lasts(you
     new_pod = pod(made="2026-06-01T11:59:59Z" if young else "2026-06-01T11:00:00Z")
     result = decide.decide(WorkloadSnapshot(SINGLE, [new_pod], {}, None, NOW, missing))
     assert (result.actions, result.again) == (
-        ([], 1.0) if young else ([actions.WriteCondition((new_pod,), missing)], None)
+        ([], 1.0) if young else ([actions.WriteCondition((new_pod,), missing)], decide.IDLE_UNKNOWN_RETRY)
     )
 
 
@@ -185,7 +185,8 @@ def test_an_allocated_job_places_its_pods() -> None:
 
 def test_a_job_that_still_configures_places_nothing() -> None:
     job = ObservedJob(JobKnowledge.LIVE, record("7", "RUNNING", "CONFIGURING"))
-    assert plan(pod(job="7"), job=job).actions == []
+    result = plan(pod(job="7"), job=job)
+    assert (result.actions, result.again) == ([], decide.IDLE_UNKNOWN_RETRY)
 
 
 def test_an_exact_gang_that_lost_a_member_before_its_start_does_not_start() -> None:
@@ -240,19 +241,33 @@ def test_live_components_of_an_ended_job_end_after_the_containers() -> None:
     assert kinds(plan(pod(job="7"), job=half)) == ["WriteCondition", "WithdrawJob", "CancelJob"]
 
 
-def test_nothing_is_done_about_a_job_that_is_not_known() -> None:
-    running = pod(job="7", node="n1", phase="Running")
-    for job in (None, ObservedJob(JobKnowledge.UNKNOWN), ObservedJob(JobKnowledge.UNKNOWN, record("7", "RUNNING"))):
-        assert plan(running, job=job).actions == []
-        assert plan(pod(job="7"), job=job).actions == []
-        assert (
-            plan(pod(job="7", phase="Succeeded"), job=job).actions == []
-        )  # its job may still run: the finalizer stays
+@pytest.mark.parametrize(
+    "member",
+    [
+        pod(job="7", node="n1", phase="Running"),
+        pod(job="7"),
+        pod(job="7", phase="Succeeded"),  # its job may still run: the finalizer stays
+    ],
+    ids=["running", "waiting", "succeeded"],
+)
+@pytest.mark.parametrize("state", ["", "PENDING", "RUNNING"])
+def test_a_job_that_is_not_known_is_left_alone_and_looked_at_again(member: WorkloadPod, state: str) -> None:
+    result = plan(member, job=ObservedJob(JobKnowledge.UNKNOWN, record("7", state) if state else None))
+    assert result.actions == []
+    assert result.again is not None
+    assert plan(member).again == plan(member, job=ObservedJob(JobKnowledge.UNKNOWN)).again
+
+
+def test_an_unknown_job_is_looked_at_soon_if_its_pods_wait_for_an_action() -> None:
+    unknown = ObservedJob(JobKnowledge.UNKNOWN, record("7", "RUNNING"))
+    assert plan(pod(job="7"), job=unknown).again == decide.UNKNOWN_RETRY
+    assert plan(pod(job="7", phase="Succeeded"), job=unknown).again == decide.UNKNOWN_RETRY
+    assert plan(pod(job="7", node="n1", phase="Running"), job=unknown).again == decide.IDLE_UNKNOWN_RETRY
 
 
 def test_a_gang_with_a_job_that_is_not_known_is_not_submitted_again() -> None:
     result = plan(pod("a", job="7"), pod("b"), job=ObservedJob(JobKnowledge.UNKNOWN), workload=GROUP)
-    assert kinds(result) == ["WriteCondition"]
+    assert (kinds(result), result.again) == (["WriteCondition"], decide.UNKNOWN_RETRY)
 
 
 def test_finished_pods_do_not_block_new_pods() -> None:

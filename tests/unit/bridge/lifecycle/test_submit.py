@@ -2,6 +2,7 @@
 """Which request submits a job, and how a pending job is updated."""
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,7 @@ from tests.unit.bridge.build import pod, record
 
 from slinky.bridge.lifecycle.submit import GangReshaped, JobOutgrown, Submitter
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
+from slinky.bridge.workload import identity
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import BridgeIdentity, JobSignature
 from slinky.bridge.workload.job_spec import JobSpec
@@ -26,6 +28,9 @@ class FakeSlurm:
     def __init__(self, error: int = 0, signature: JobSignature | None = None) -> None:
         self.error, self.signature, self.requests = error, signature or JobSignature(), list[str]()
         self.changes: list[JobRequest] = []
+        self.entries: dict[str, JobEntry] = {}
+        self.searches = 0
+        self.hangs, self.received = False, asyncio.Event()  # requests are received and never answered
         self.bridge, self.searched = BridgeIdentity("c", "b"), asyncio.Event()
         self.searched.set()
         self.submitter = Submitter(
@@ -38,16 +43,27 @@ class FakeSlurm:
 
     async def allocate(self, request: JobRequest) -> SubmittedJob:
         self.requests.append("allocate")
+        await self._hang()
         if self.error:
             raise error_for([Problem(self.error, "no")])
         return SubmittedJob(7)
 
     async def submit(self, *requests: JobRequest) -> SubmittedJob:
         self.requests.append("submit")
+        await self._hang()
         return SubmittedJob(8)
 
     async def update_job(self, job: int, change: JobRequest) -> None:
         self.changes.append(change)
+        await self._hang()
+
+    async def _hang(self) -> None:
+        if self.hangs:
+            self.received.set()
+            await asyncio.Event().wait()
+
+    async def search(self) -> None:
+        self.searches += 1
 
     def track_components(self, job: str) -> list[JobRecord]:
         return [record(job, "PENDING")]
@@ -56,13 +72,16 @@ class FakeSlurm:
         return self.signature
 
     def entries_of(self, workload: Workload) -> list[JobEntry]:
-        return []
+        return list(self.entries.values())
+
+    def is_live(self, job: str) -> bool:
+        return True
 
     async def record_submitted(self, entry: JobEntry, *, exact: bool) -> None:
-        self.signature = entry.signature
+        self.track(entry)
 
     def track(self, entry: JobEntry) -> None:
-        self.signature = entry.signature
+        self.signature, self.entries[entry.job] = entry.signature, entry
 
     def forget(self, job: str) -> None:
         """Nothing is registered."""
@@ -112,3 +131,51 @@ async def test_a_job_that_cannot_be_updated_is_not_changed() -> None:
     with pytest.raises(GangReshaped):
         await slurm.submitter.revise(SINGLE, "8", two, [pod("a"), pod("b")])
     assert slurm.changes == []
+
+
+async def cancel_when_sent(slurm: FakeSlurm, work: Coroutine[Any, Any, object]) -> None:
+    """Cancel `work` while its request is in flight, as the deadline of a reconcile does."""
+    slurm.hangs = True
+    task = asyncio.create_task(work)
+    await slurm.received.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    slurm.hangs = False
+
+
+@pytest.mark.parametrize("allocate", [True, False])
+async def test_slurm_is_searched_after_a_submission_that_was_cancelled(allocate: bool) -> None:
+    slurm = FakeSlurm()
+    await cancel_when_sent(slurm, slurm.submitter.submit(SINGLE, job_spec(), allocate=allocate))
+    await slurm.submitter.submit(SINGLE, job_spec(), allocate=allocate)
+    assert slurm.searches == 1
+    slurm.entries.clear()
+    await slurm.submitter.submit(SINGLE, job_spec(), allocate=allocate)
+    assert slurm.searches == 1  # the last submission was answered
+
+
+async def test_slurm_is_searched_after_a_replacement_that_was_cancelled() -> None:
+    slurm = FakeSlurm()
+    await cancel_when_sent(slurm, slurm.submitter.submit_replacement(SINGLE, job_spec(), ["n1"]))
+    await slurm.submitter.submit_replacement(SINGLE, job_spec(), ["n1"])
+    assert slurm.searches == 1
+
+
+async def test_a_definite_answer_needs_no_search() -> None:
+    slurm = FakeSlurm(2014)
+    for _ in range(2):
+        with pytest.raises(Rejected):
+            await slurm.submitter.submit(SINGLE, job_spec(), allocate=True)
+    assert slurm.searches == 0
+
+
+async def test_a_job_counts_as_outdated_after_an_update_that_was_cancelled() -> None:
+    slurm = FakeSlurm()
+    await slurm.submitter.submit(SINGLE, job_spec(), allocate=False)
+    submitted = slurm.signature
+    await cancel_when_sent(slurm, slurm.submitter.revise(SINGLE, "8", job_spec(tasks=2), [pod()]))
+    assert slurm.signature.spec not in {submitted.spec, identity.spec_digest(job_spec(tasks=2).requests)}
+    assert "tasks" in slurm.signature.set_fields
+    assert await slurm.submitter.revise(SINGLE, "8", job_spec(tasks=2), [pod()])
+    assert slurm.signature.spec == identity.spec_digest(job_spec(tasks=2).requests)
