@@ -13,6 +13,7 @@ from slinky.bridge import names
 from slinky.bridge.status import reasons
 from slinky.bridge.status.reasons import ConditionText, JobEnd, Reason
 from slinky.bridge.views import WorkloadPod
+from slinky.insight import pending_reasons
 from slinky.kube.conditions import condition_status, find_condition
 from slinky.slurm import Job, JobRecord
 
@@ -36,8 +37,8 @@ def pending_text(record: JobRecord, queue_position: str = "") -> ConditionText:
 
 
 def _explain(token: str, job: Job | None) -> str:
-    explanation = reasons.explain_pending(token)
-    blocker = reasons.blocking_object(token, job) if job is not None else ""
+    explanation = pending_reasons.explain(token, job.state_description if job else "")
+    blocker = reasons.blocking_object(explanation, job) if job is not None else ""
     sentence = f"{explanation.sentence.rstrip('.')}: {blocker}." if blocker else explanation.sentence
     return f"{sentence} {explanation.step}".strip()
 

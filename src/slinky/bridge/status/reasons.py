@@ -2,9 +2,8 @@
 """Every reason that users see on pods and nodes: what it means, and what to do about it.
 
 `Reason` has the reasons of the bridge itself; conditions and events are built from it, so no other module contains a
-reason as a string. The other tables explain Slurm's pending reasons, the errors of rejected submissions, and the ends
-of jobs. A pending reason that is not in the table is passed on as Slurm reports it; the many limits of associations
-and QOS are matched by prefix. `docs/bridge/reasons.md` is generated from these tables.
+reason as a string. The other tables explain the errors of rejected submissions and the ends of jobs; Slurm's pending
+reasons are in `slinky.insight.pending_reasons`. `docs/bridge/reasons.md` is generated from these tables.
 """
 
 import re
@@ -12,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from slinky.bridge import names
+from slinky.insight import pending_reasons
+from slinky.insight.pending_reasons import PendingReason
 from slinky.slurm import Job
 
 
@@ -258,7 +259,7 @@ SCHEDULED_EVENT = "Scheduled"
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a job is pending or was rejected, and the next step for a user, if there is one."""
+    """Why a job was rejected, and the next step for a user, if there is one."""
 
     sentence: str
     step: str = ""
@@ -266,82 +267,6 @@ class Explanation:
     def __str__(self) -> str:
         return f"{self.sentence} {self.step}".strip()
 
-
-_UNAVAILABLE = Explanation("Nodes that the job could use are down, drained or reserved.", "See `sinfo -R`.")
-
-#: Slurm's pending reasons.
-PENDING: dict[str, Explanation] = {
-    "None": Explanation("Slurm has not evaluated the job yet."),
-    "Resources": Explanation("Next in the queue; waiting for nodes to become free."),
-    "Priority": Explanation("Jobs of higher priority are ahead of this job in the queue."),
-    "Dependency": Explanation("The job depends on another job.", "See the option dependency."),
-    "DependencyNeverSatisfied": Explanation(
-        "The job depends on a job that cannot end as required.", "Delete the pod, or change the option dependency."
-    ),
-    "BeginTime": Explanation("The begin time of the job is in the future."),
-    "JobHeldUser": Explanation("The job is held.", "Release it with `scontrol release`."),
-    "JobHeldAdmin": Explanation("An administrator holds the job.", "Ask the administrator to release it."),
-    "Licenses": Explanation("All licences that the job needs are in use."),
-    "ReqNodeNotAvail": _UNAVAILABLE,
-    "Reservation": Explanation("The reservation of the job has not started yet."),
-    "ReservationDeleted": Explanation("The reservation of the job was deleted.", "Change the option reservation."),
-    "InvalidAccount": Explanation("The account of the job is not valid.", "Change the option account."),
-    "InvalidQOS": Explanation("The QOS of the job is not valid.", "Change the option qos."),
-    "AccountNotAllowed": Explanation(
-        "The account of the job may not use this partition.", "Change the option account or partition."
-    ),
-    "QOSNotAllowed": Explanation(
-        "The QOS of the job may not be used in this partition.", "Change the option qos or partition."
-    ),
-    "PartitionDown": Explanation("The partition is down.", "Ask an administrator."),
-    "PartitionInactive": Explanation("The partition is inactive.", "Ask an administrator."),
-    "PartitionConfig": Explanation(
-        "The job requests more than the partition has.", "Request less, or use another partition."
-    ),
-    "PartitionNodeLimit": Explanation("The job requests more nodes than the partition allows.", "Create fewer pods."),
-    "PartitionTimeLimit": Explanation(
-        "The time limit of the job exceeds that of the partition.", "Lower the option timelimit."
-    ),
-    "BadConstraints": Explanation(
-        "No node has the features that the job requests.", "Check the option constraints and the requests of the pod."
-    ),
-    "NodeDown": Explanation("A node that the job needs is down.", "See `sinfo -R`."),
-    "BlockMaxNodeLimit": Explanation(
-        "The job does not fit into the blocks of the topology.", "See the option segment."
-    ),
-    "BurstBufferResources": Explanation("The job waits for burst buffers."),
-    "FrontEndDown": Explanation("Slurm's front-end node is down.", "Ask an administrator."),
-    "Cleaning": Explanation("Slurm is still cleaning up the previous run of the job."),
-    "MaxPoweredUpNodes": Explanation("Slurm has reached its limit of powered-up nodes."),
-    "DeadLine": Explanation("The job cannot end before its deadline.", "Change the option deadline."),
-}
-
-#: Pending reasons of which only the beginning is fixed.
-PENDING_PREFIXES: tuple[tuple[str, Explanation], ...] = (
-    ("QOSGrp", Explanation("The QOS has reached its group limit.", "The job starts when other jobs of the QOS end.")),
-    ("QOS", Explanation("The job exceeds a limit of its QOS.", "Wait for other jobs to end, or request less.")),
-    ("AssocGrp", Explanation("The account has reached its group limit.", "The job starts when other jobs end.")),
-    (
-        "Assoc",
-        Explanation("The job exceeds a limit of its user or account.", "Wait for other jobs to end, or request less."),
-    ),
-    ("MaxTRES", Explanation("The job requests more than its account or QOS allows.", "Request less.")),
-    ("Nodes_required_for_job_are_DOWN", _UNAVAILABLE),
-)
-
-#: The field of a job that names what blocks it, by the beginning of the pending reason.
-BLOCKING_FIELDS = {
-    "Dependency": "dependency",
-    "Licenses": "licenses",
-    "Reservation": "resv_name",
-    "InvalidAccount": "account",
-    "AccountNotAllowed": "account",
-    "Assoc": "account",
-    "InvalidQOS": "qos",
-    "QOS": "qos",
-    "Partition": "partition",
-    "BadConstraints": "features",
-}
 
 #: Slurm's error numbers for submissions that cannot succeed later without a change.
 REJECTIONS: dict[int, Explanation] = {
@@ -396,19 +321,9 @@ LOST = JobEnd("SlurmJobLost", "is unknown to slurmctld and to accounting")
 FINAL = frozenset(end.reason for end in ENDS.values() if end.final)
 
 
-def explain_pending(token: str) -> Explanation:
-    """The meaning of Slurm's pending reason."""
-    first = token.split(",", 1)[0].strip()
-    if first in PENDING:
-        return PENDING[first]
-    match = next((explanation for prefix, explanation in PENDING_PREFIXES if first.startswith(prefix)), None)
-    return match or (Explanation(f"Slurm reports {first}.") if first else PENDING["None"])
-
-
-def blocking_object(token: str, job: Job) -> str:
+def blocking_object(reason: PendingReason, job: Job) -> str:
     """The name of what blocks a pending job, as far as the job's record has it."""
-    field = next((field for prefix, field in BLOCKING_FIELDS.items() if token.startswith(prefix)), "")
-    name = str(getattr(job, field)) if field else ""
+    name = str(getattr(job, reason.blocking_field)) if reason.blocking_field else ""
     return "; ".join(filter(None, (name, job.state_description)))
 
 
@@ -427,7 +342,7 @@ def job_end(state: str, *, lost: bool) -> JobEnd:
 def render_tables() -> str:
     """The tables as Markdown."""
     parts = [
-        ("Pending reasons of Slurm", _table("| reason | meaning | next step |", _pending_rows())),
+        ("Pending reasons of Slurm", pending_reasons.render_table()),
         ("Reasons of the bridge on pods", _table("| reason | message | event |", _reason_rows(Subject.POD))),
         ("Reasons of the bridge on nodes", _table("| reason | message | event |", _reason_rows(Subject.NODE))),
         ("Rejected submissions", _table("| error | meaning | next step |", _rejection_rows())),
@@ -445,12 +360,6 @@ def render_tables() -> str:
 
 def _table(header: str, rows: list[str]) -> str:
     return "\n".join([header, "|" + " --- |" * (header.count("|") - 1), *rows])
-
-
-def _pending_rows() -> list[str]:
-    rows = [(token, explanation) for token, explanation in sorted(PENDING.items())]
-    rows += [(f"{prefix}...", explanation) for prefix, explanation in PENDING_PREFIXES]
-    return [f"| `{token}` | {explanation.sentence} | {explanation.step} |" for token, explanation in rows]
 
 
 def _reason_rows(subject: Subject) -> list[str]:

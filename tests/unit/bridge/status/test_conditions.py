@@ -4,17 +4,28 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.unit.bridge.build import NOW, pod, record
 
 from slinky.bridge import names
-from slinky.bridge.status import conditions, reasons
+from slinky.bridge.status import conditions
 
 
-def test_every_reason_has_a_sentence() -> None:
-    for token in (*reasons.PENDING, "QOSMaxCpuPerUserLimit", "AssocGrpCpuLimit", "SomethingNew", ""):
-        assert str(reasons.explain_pending(token)).strip()
-    assert "SomethingNew" in str(reasons.explain_pending("SomethingNew"))
-    assert reasons.explain_pending("ReqNodeNotAvail, UnavailableNodes:k001").sentence.startswith("Nodes")
+@pytest.mark.parametrize(
+    ("reason", "fields", "words"),
+    [
+        ("QOSGrpGRES", {"qos": "high"}, "for all jobs together: high."),
+        ("MaxCpuPerAccount", {"qos": "high"}, "CPUs for one account: high."),
+        ("Licenses", {"licenses": "matlab:1"}, "in use: matlab:1."),
+        ("Resources", {"state_description": "No suitable topology unit found"}, "No block or switch"),
+        ("SomethingNew", {}, "Slurm reports SomethingNew."),
+    ],
+)
+def test_a_pending_job_names_what_blocks_it(reason: str, fields: dict[str, str], words: str) -> None:
+    pending = record("7", "PENDING", reason=reason)
+    assert pending.detail is not None
+    detail = structs.replace(pending.detail, **fields)
+    assert words in conditions.pending_text(structs.replace(pending, detail=detail)).message
 
 
 def test_a_condition_with_the_same_text_is_not_written_again() -> None:

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of pending reasons, compared with the names in Slurm's own library."""
+
+import re
+
+from slinky.insight import pending_reasons
+from slinky.insight.limit_reasons import parse_limit
+from slinky.lab.slurm.cluster import LabSlurm
+
+#: Names that the library holds beside the reasons and that look like limits, but are options of other programs.
+LIMIT = re.compile(r"(?:Assoc|QOS)(?:Grp|Max|Min)[A-Z][A-Za-z]+|Max[A-Z][A-Za-z]+Per(?:Account|User)")
+
+
+def test_the_table_has_the_reasons_of_the_installed_slurm(slurm: LabSlurm) -> None:
+    names = set(
+        slurm.exec("grep", "-ahoE", "[A-Z][A-Za-z]{3,}", "/usr/lib/x86_64-linux-gnu/slurm-wlm/libslurmfull.so").split()
+    )
+    table = {token for token, _ in pending_reasons.all_reasons()}
+    assert table - names == set()
+    limits = {name for name in names if LIMIT.fullmatch(name) and parse_limit(name)}
+    assert limits - table == set()
