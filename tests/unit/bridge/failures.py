@@ -627,7 +627,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             (
                 "test_job_metadata_can_only_be_removed_and_only_before_the_pod_runs",
                 "test_a_bound_pod_is_recognised_by_sluid_unless_the_job_names_other_pods",
-                "test_a_label_with_the_id_of_a_foreign_job_is_ignored[name]",
+                "test_a_label_with_the_id_of_a_foreign_job_is_ignored[sluid]",
             ),
             ("11.4.1",),
         ),
