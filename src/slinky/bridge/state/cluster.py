@@ -17,7 +17,20 @@ from slinky.bridge.state.devices import DeviceState
 from slinky.bridge.views import OUR_PODS, NativeGroup, WorkloadBatchJob, WorkloadPod
 from slinky.bridge.workload import grouping, pod_state
 from slinky.bridge.workload.grouping import Workload, WorkloadOfJob, WorkloadRoot
-from slinky.kube import NODES, Cache, Discovery, Key, KubeClient, Node, Object, Owner, Resource, Runtime, by_label
+from slinky.kube import (
+    NODES,
+    Cache,
+    Discovery,
+    Key,
+    KubeClient,
+    Node,
+    Object,
+    Owner,
+    Resource,
+    Runtime,
+    by_label,
+    by_owner,
+)
 from slinky.kube.conditions import build_condition, condition_manifest, is_condition_true
 
 #: Owners that are read instead of watched. Their annotations are job options for pods without a grouping object.
@@ -58,7 +71,7 @@ class ClusterState:
         self.nodes: Cache[Node] = runtime.cache(NODES, indexes={"host": lambda node: (pod_state.host_of(node),)})
         self.group_kinds = grouping.served_group_kinds(served)
         self.groups: dict[str, Cache[Any]] = {
-            kind: runtime.cache(resource) for kind, resource in self.group_kinds.items()
+            kind: runtime.cache(resource, indexes={"owner": by_owner}) for kind, resource in self.group_kinds.items()
         }
         self.devices = DeviceState(runtime, settings, self.is_slurm_node)
         self._owners: dict[str, tuple[float, Object | None]] = {}
@@ -117,8 +130,7 @@ class ClusterState:
         if workload.is_single_pod:
             return await self._root_of_pod(pods[0])
         group = self.find(workload.kind, workload.key)
-        size = pods[0].metadata.annotations.get(names.LWS_SIZE, "") if pods else ""
-        root = grouping.root_of_group(workload, group, self.find, int(size) if size.isdigit() else 0)
+        root = grouping.root_of_group(workload, group, self._jobs_of, pods)
         if isinstance(group, NativeGroup):
             return replace(root, annotations=self._merge_annotations(group))
         return root
@@ -173,6 +185,10 @@ class ClusterState:
             self._owners = {uid: entry for uid, entry in self._owners.items() if now - entry[0] <= OWNER_CACHE_SECONDS}
             cached = self._owners[owner.uid] = now, await self.client.find(resource, key)
         return cached[1]
+
+    def _jobs_of(self, uid: str) -> list[Object]:
+        """The batch jobs that an object controls."""
+        return list(self.groups["Job"].by("owner", uid))
 
     def _is_watched(self, owner: Owner) -> bool:
         cache = self.groups.get(owner.kind)

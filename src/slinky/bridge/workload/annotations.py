@@ -15,6 +15,15 @@ from fractions import Fraction
 from typing import Any
 
 from slinky.bridge import names
+from slinky.bridge.workload.bounds import (
+    CPUS_MAX,
+    INT32_MAX,
+    LAST_SECOND,
+    MEBIBYTES_MAX,
+    NODES_MAX,
+    VALUE_MAX,
+    parse_integer,
+)
 from slinky.kube import Quantity
 from slinky.slurm import Number, number
 
@@ -25,20 +34,14 @@ class OptionError(ValueError):
 
 OptionParser = Callable[[str], Any]
 
-_INT32_MAX = 2**31 - 1
-#: Slurm stores the CPUs of a task in 16 bits, and the highest values have a special meaning.
-CPUS_MAX = 2**16 - 3
-#: The end of the year 9999.
-LAST_SECOND = 253_402_300_799
-
-_WORD = re.compile(r"[^\s\x00-\x1f\x7f]{1,1024}\Z")
-_LINE = re.compile(r"[^\x00-\x1f\x7f]{1,1024}\Z")
-_DURATION_TERM = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|[smhdw])")
-_DURATION = re.compile(rf"(?:{_DURATION_TERM.pattern})+\Z")
+_WORD = re.compile(rf"[^\s\x00-\x1f\x7f]{{1,{VALUE_MAX}}}\Z")
+_LINE = re.compile(rf"[^\x00-\x1f\x7f]{{1,{VALUE_MAX}}}\Z")
+_DURATION_TERM = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|[smhdw])", re.ASCII)
+_DURATION = re.compile(rf"(?:{_DURATION_TERM.pattern})+\Z", re.ASCII)
 _UNIT_SECONDS: dict[str, int | Fraction] = {
     "ms": Fraction(1, 1000), "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800,
 }  # fmt: skip
-_SLURM_TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,9})(?::(\d{1,2}))?(?::(\d{1,2}))?\Z")
+_SLURM_TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,9})(?::(\d{1,2}))?(?::(\d{1,2}))?\Z", re.ASCII)
 
 
 def parse_word(text: str) -> str:
@@ -59,12 +62,9 @@ def integer_parser(low: int, high: int) -> OptionParser:
     """A parser of integers between `low` and `high`."""
 
     def parse(text: str) -> int:
-        try:
-            value = int(text.strip(), 10)
-        except ValueError:
-            raise ValueError("must be an integer") from None
-        if not low <= value <= high:
-            raise ValueError(f"must be between {low} and {high}")
+        value = parse_integer(text.strip(), low, high)
+        if value is None:
+            raise ValueError(f"must be an integer between {low} and {high}")
         return value
 
     return parse
@@ -83,10 +83,10 @@ def parse_cpus(text: str) -> int:
 
 def parse_mebibytes(text: str) -> Number:
     """A Kubernetes quantity, rounded up to MiB."""
-    return number(_check_range(Quantity.parse(text.strip()).mebi()))
+    return number(_check_range(Quantity.parse(text.strip()).mebi(), MEBIBYTES_MAX))
 
 
-def _check_range(value: int, highest: float = math.inf) -> int:
+def _check_range(value: int, highest: int) -> int:
     """Slurm wraps larger values around, or gives them a special meaning."""
     if value < 1:
         raise ValueError("must be greater than zero")
@@ -105,8 +105,8 @@ def parse_minutes(text: str) -> Number:
         return number(float("inf"))
     if _DURATION.match(duration):
         seconds = sum(Fraction(amount) * _UNIT_SECONDS[unit] for amount, unit in _DURATION_TERM.findall(duration))
-        return number(_check_range(math.ceil(seconds / 60), _INT32_MAX))
-    return number(_check_range(_parse_slurm_time(duration), _INT32_MAX))
+        return number(_check_range(math.ceil(seconds / 60), INT32_MAX))
+    return number(_check_range(_parse_slurm_time(duration), INT32_MAX))
 
 
 def _parse_slurm_time(text: str) -> int:
@@ -143,7 +143,7 @@ def parse_timestamp(text: str) -> Number:
     """Seconds since 1970, or a time like 2027-01-31T06:00:00Z."""
     value = text.strip()
     if value.isascii() and value.isdigit():
-        return number(_check_range(int(value), LAST_SECOND))
+        return number(integer_parser(1, LAST_SECOND)(value))
     try:
         time = datetime.fromisoformat(value)
     except ValueError:
@@ -179,12 +179,12 @@ TABLE = (
     Option("group-id", parse_word, "group_id", "group that the job runs as", "1000", sets_identity=True),
     Option("job-name", parse_line, "name", "name of the job in squeue", "training"),
     Option("licenses", parse_line, "licenses", "licences that the job uses", "matlab:2"),
-    Option("max-nodes", integer_parser(1, _INT32_MAX), "maximum_nodes", "maximum number of nodes", "8"),
+    Option("max-nodes", integer_parser(1, NODES_MAX), "maximum_nodes", "maximum number of nodes", "8"),
     Option("mem-per-node", parse_mebibytes, "memory_per_node", "memory on each node; replaces the requests of the pods",
            "64Gi"),
-    Option("min-nodes", integer_parser(1, _INT32_MAX), "minimum_nodes", "minimum number of nodes", "4"),
+    Option("min-nodes", integer_parser(1, NODES_MAX), "minimum_nodes", "minimum number of nodes", "4"),
     Option("partition", parse_word, "partition", "partition", "gpu"),
-    Option("priority", number_parser(0, _INT32_MAX), "priority", "explicit priority", "1000"),
+    Option("priority", number_parser(0, INT32_MAX), "priority", "explicit priority", "1000"),
     Option("qos", parse_word, "qos", "quality of service", "high"),
     Option("reservation", parse_word, "reservation", "reservation that the job runs in", "course"),
     Option("timelimit", parse_minutes, "time_limit", "time limit: minutes, 1h30m or 1-12:00:00", "2h"),
@@ -199,18 +199,18 @@ TABLE = (
            is_extension=True),
     Option("hold", parse_switch, "hold", "submit the job held; it starts after `scontrol release`", "true",
            is_extension=True),
-    Option("nice", integer_parser(-(2**31) + 3, _INT32_MAX), "nice", "adjustment that lowers the priority", "100",
+    Option("nice", integer_parser(-(2**31) + 3, INT32_MAX), "nice", "adjustment that lowers the priority", "100",
            is_extension=True),
     Option("prefer", parse_line, "prefer", "features that the nodes should have", "nvlink", is_extension=True),
-    Option("segment", number_parser(1, 65533), "segment_size", "nodes per segment (topology/block)", "16",
+    Option("segment", number_parser(1, NODES_MAX), "segment_size", "nodes per segment (topology/block)", "16",
            is_extension=True),
-    Option("switches", number_parser(1, 65533), "required_switches", "maximum number of leaf switches", "1",
+    Option("switches", number_parser(1, NODES_MAX), "required_switches", "maximum number of leaf switches", "1",
            is_extension=True),
     Option("time-min", parse_minutes, "time_minimum", "minimum time limit, if a shorter one lets the job start earlier",
            "30m", is_extension=True),
     Option("gang", parse_switch, "", "on a batch job or JobSet: its pods are one job and start together", "true",
            is_extension=True),
-    Option("pods-per-node", integer_parser(1, 65533), "", "in a gang: number of pods on each node", "4",
+    Option("pods-per-node", integer_parser(1, NODES_MAX), "", "in a gang: number of pods on each node", "4",
            is_extension=True),
 )  # fmt: skip
 
@@ -223,6 +223,13 @@ def unknown_options(annotations: Mapping[str, str]) -> list[str]:
     return sorted(key for key in keys if key.removeprefix(names.OPTION) not in BY_NAME)
 
 
+def parse_value(option: Option, text: str) -> Any:
+    """The parsed value of an option. Raises `ValueError`."""
+    if len(text) > VALUE_MAX:
+        raise ValueError(f"has more than {VALUE_MAX} characters")
+    return option.parse(text)
+
+
 def parse_options(annotations: Mapping[str, str]) -> dict[str, Any]:
     """Every option that is set, by its name in the table. Raises `OptionError` for the first unusable value."""
     options: dict[str, Any] = {}
@@ -231,7 +238,7 @@ def parse_options(annotations: Mapping[str, str]) -> dict[str, Any]:
         if option is None:
             continue
         try:
-            options[option.name] = option.parse(annotations[key])
+            options[option.name] = parse_value(option, annotations[key])
         except ValueError as error:
             raise OptionError(f"{key}: {annotations[key][:80]!r} {error}") from None
     return options

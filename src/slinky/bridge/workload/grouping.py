@@ -6,7 +6,7 @@ batch job or JobSet if that has the option `gang`. A workload never spans namesp
 name are members.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,19 +21,20 @@ from slinky.bridge.views import (
     LeaderWorkerSet,
     NativeGroup,
     PodGroup,
-    ReplicatedJob,
     WorkloadBatchJob,
     WorkloadBatchJobSpec,
     WorkloadPod,
     native,
 )
-from slinky.bridge.workload import pod_state
+from slinky.bridge.workload import bounds, pod_state
 from slinky.kube import Discovery, Key, Object, Owner, Resource
 from slinky.observe import Log
 
 log = Log("slinky.bridge.workload.grouping")
 
 GANG = names.OPTION + "gang"
+#: Labels or annotations with the index of a pod in its group.
+INDEXES = (names.LWS_WORKER, names.JOBSET_INDEX, names.JOB_INDEX, names.POD_INDEX)
 
 
 class Workload(NamedTuple):
@@ -87,6 +88,9 @@ class GroupMissing(Exception):  # noqa: N818 -- a decision, not a failure
 FindGroup = Callable[[str, Key], Object | None]
 """The grouping object of a kind, or None: `find("PodGroup", Key("ns", "a"))`."""
 
+JobsOfOwner = Callable[[str], Iterable[Object]]
+"""The batch jobs that an object controls: `jobs_of(uid)`."""
+
 WorkloadOfJob = Callable[[str], Workload | None]
 """The workload of a job, or None if the job is unknown: `workload_of_job("17")`."""
 
@@ -139,14 +143,17 @@ def group_key(workload: Workload) -> str:
     return str(workload._replace(part=""))
 
 
-def root_of_group(workload: Workload, group: Object | None, find: FindGroup, size: int = 0) -> WorkloadRoot:
-    """What a grouping object specifies; `size` is the group size in the annotation of a pod. Raises `GroupMissing`."""
+def root_of_group(
+    workload: Workload, group: Object | None, jobs_of: JobsOfOwner, pods: Sequence[WorkloadPod] = ()
+) -> WorkloadRoot:
+    """What a grouping object specifies for these pods. Raises `GroupMissing`."""
     if group is None:
         raise GroupMissing(f"{workload.kind} {workload.name} does not exist yet")
     annotations = group.metadata.annotations
     match group:
         case PodGroup(spec=spec):
-            return WorkloadRoot(annotations, min_members=max(1, spec.min_member), min_resources=spec.min_resources)
+            members = max(1, spec.min_member)
+            return WorkloadRoot(annotations, workload.name, members, min_resources=spec.min_resources)
         case NativeGroup(spec=spec):
             gang = spec.scheduling_policy.gang
             members = max(1, gang.min_count) if gang else 1
@@ -156,27 +163,41 @@ def root_of_group(workload: Workload, group: Object | None, find: FindGroup, siz
             hint = (
                 "with startupPolicy LeaderReady the workers wait for the leader, which waits for them" if late else ""
             )
-            members = size or spec.leader_worker_template.size
+            members = _group_size(pods) or max(1, spec.leader_worker_template.size)
             return WorkloadRoot(annotations, f"{workload.name}-{workload.part}", members, fixed_size=True, hint=hint)
         case JobSet(spec=spec):
-            return _root_of_job_set(group, spec, find)
+            return _root_of_job_set(group, spec, jobs_of(group.metadata.uid))
         case WorkloadBatchJob(spec=spec, status=status):
             members, deadline = max(1, concurrent_pods(spec, status.succeeded)), spec.active_deadline_seconds
             return WorkloadRoot(annotations, workload.name, members, status.succeeded, deadline=deadline)
     return WorkloadRoot(annotations)
 
 
-def _root_of_job_set(job_set: JobSet, spec: JobSetSpec, find: FindGroup) -> WorkloadRoot:
-    progress = [
-        (job.template.spec, succeeded)
-        for job in spec.replicated_jobs
-        for succeeded in _succeeded_by_job(job_set, job, find)
-    ]
+def _group_size(pods: Sequence[WorkloadPod]) -> int:
+    """The size of the group in the annotation that LeaderWorkerSet writes to its pods; 0 if it is not usable."""
+    text = pods[0].metadata.annotations.get(names.LWS_SIZE, "") if pods else ""
+    return bounds.parse_integer(text, 1, bounds.INT32_MAX) or 0
+
+
+def _root_of_job_set(job_set: JobSet, spec: JobSetSpec, jobs: Iterable[Object]) -> WorkloadRoot:
+    """The pods that a JobSet still has to run, computed from the batch jobs that exist.
+
+    The number of replicas is not a bound for a loop: users write it, and it has 31 bits.
+    """
+    succeeded = {job.metadata.name: job.status.succeeded for job in jobs if isinstance(job, WorkloadBatchJob)}
+    needed = total = 0
+    for replicated in spec.replicated_jobs:
+        prefix = f"{job_set.metadata.name}-{replicated.name}-"
+        ended = [count for name, count in succeeded.items() if _has_index(name, prefix, replicated.replicas)]
+        template = replicated.template.spec
+        needed += max(0, replicated.replicas - len(ended)) * concurrent_pods(template)
+        needed += sum(concurrent_pods(template, count) for count in ended)
+        total += sum(ended)
     return WorkloadRoot(
         job_set.metadata.annotations,
         job_set.metadata.name,
-        max(1, sum(concurrent_pods(job, succeeded) for job, succeeded in progress)),
-        sum(succeeded for _, succeeded in progress),
+        max(1, needed),
+        total,
         fixed_size=True,
         deadline=_shortest(job.template.spec.active_deadline_seconds for job in spec.replicated_jobs),
         hint=_startup_hint(spec),
@@ -200,18 +221,9 @@ def concurrent_pods(spec: WorkloadBatchJobSpec, succeeded: int = 0) -> int:
     return max(0, min(parallelism, spec.completions - succeeded))
 
 
-def _succeeded_by_job(job_set: JobSet, replicated: ReplicatedJob, find: FindGroup) -> list[int]:
-    """How many pods have succeeded in each batch job of a replicated job."""
-    meta = job_set.metadata
-    keys = (Key(meta.namespace, f"{meta.name}-{replicated.name}-{index}") for index in range(replicated.replicas))
-    return [_succeeded(find("Job", key), job_set) for key in keys]
-
-
-def _succeeded(job: Object | None, job_set: JobSet) -> int:
-    """How many pods of a batch job have succeeded, if this JobSet controls it."""
-    owner = job.metadata.controller if job else None
-    is_owned = owner is not None and owner.uid == job_set.metadata.uid
-    return job.status.succeeded if is_owned and isinstance(job, WorkloadBatchJob) else 0
+def _has_index(name: str, prefix: str, replicas: int) -> bool:
+    """Whether a batch job is one of the replicas of a replicated job, by its name."""
+    return name.startswith(prefix) and bounds.parse_integer(name.removeprefix(prefix), 0, replicas - 1) is not None
 
 
 def _startup_hint(spec: JobSetSpec) -> str:
@@ -243,13 +255,22 @@ def find_missing_owner(pod: WorkloadPod, find: FindGroup, is_watched: Callable[[
 def rank(pod: WorkloadPod) -> tuple[object, ...]:
     """The sort key of a pod within its workload: the index from its controller, then its name."""
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
-    indexes = (names.LWS_WORKER, names.JOBSET_INDEX, names.JOB_INDEX, names.POD_INDEX)
-    numbers = tuple(_parse_index(labels.get(name) or annotations.get(name)) for name in indexes)
+    numbers = tuple(_parse_index(labels.get(name) or annotations.get(name)) for name in INDEXES)
     return (*numbers, _natural_key(pod.metadata.name))
 
 
 def _parse_index(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() else 0
+    return bounds.parse_integer(text or "", 0, bounds.INT32_MAX) or 0
+
+
+def find_invalid_number(pods: Iterable[WorkloadPod]) -> str:
+    """The first index or size of these pods that is not usable, as a message; empty if there is none."""
+    for pod in pods:
+        for name in (*INDEXES, names.LWS_SIZE):
+            text = pod.metadata.labels.get(name) or pod.metadata.annotations.get(name)
+            if text and bounds.parse_integer(text, 0, bounds.INT32_MAX) is None:
+                return f"{name} of pod {pod.metadata.name}: {text[:80]!r} is not a number that can be used"
+    return ""
 
 
 def _natural_key(name: str) -> tuple[tuple[int, int, str], ...]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from slinky.bridge.workload.bounds import COMPONENTS_MAX, JOB_ID_MAX, parse_integer
 from slinky.slurm import Job, JobRecord
 
 
@@ -20,8 +21,9 @@ def component_ids(job: Job | None) -> list[str]:
     ids: list[int] = []
     for span in job.het_job_id_set.split(","):
         first, _, last = span.partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            ids.extend(range(int(first), int(last or first) + 1))
+        low, high = (parse_integer(text, 1, JOB_ID_MAX) for text in (first, last or first))
+        if low is not None and high is not None:
+            ids.extend(range(low, min(high, low + COMPONENTS_MAX - 1) + 1))
     return [str(job_id) for job_id in sorted(ids) if job_id != job.job_id]
 
 

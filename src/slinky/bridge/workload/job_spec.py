@@ -17,7 +17,7 @@ from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import ANY_GPU, CPUS, GresKind
 from slinky.bridge.views import WorkloadPod
-from slinky.bridge.workload import annotations, grouping, pod_resources, policy
+from slinky.bridge.workload import annotations, bounds, grouping, pod_resources, policy
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 from slinky.bridge.workload.host_ports import host_ports_of
@@ -25,8 +25,7 @@ from slinky.kube import Quantity
 from slinky.slurm import JobRequest, number
 
 WORKING_DIRECTORY = "/tmp"  # noqa: S108 -- nothing runs there; slurmctld requires a path
-#: Slurm's limit on the components of one heterogeneous job.
-ROLES_MAX = 128
+ROLES_MAX = bounds.COMPONENTS_MAX
 #: Fields of the whole job. Only the first component has them, otherwise Slurm would count them once per component.
 PER_JOB_FIELDS = ("licenses",)
 
@@ -100,6 +99,8 @@ def build_job_spec(
     settings = context.settings
     allowed = policy.apply_policy(root.annotations, pods[0], settings.policy, settings.priority_classes)
     options = annotations.parse_options(allowed)
+    if problem := grouping.find_invalid_number(pods):
+        raise OptionError(problem)
     per_node = _pods_per_node(workload, options, pods)
     _check_device_options(options, context)
     fields = annotations.job_fields(options)
@@ -197,7 +198,7 @@ def _node_resources(
     root: WorkloadRoot, pods: Sequence[WorkloadPod], context: JobContext, per_node: int
 ) -> dict[str, Any]:
     """The job fields for the resources of a node, which fit `per_node` pods of the size of the largest one."""
-    totals = {name: Quantity.parse(amount) for name, amount in root.min_resources.items()}
+    totals = _min_resources(root)
     totals |= pod_resources.largest_requirements(pods)
     devices = _device_counts(pods, context)
     # CPUs that are devices are allocated as whole cores.
@@ -206,14 +207,30 @@ def _node_resources(
     memory = totals.get("memory", pod_resources.ZERO).mebi() * per_node
     fields: dict[str, Any] = {}
     if cpus:
-        fields["cpus_per_task"] = cpus
+        fields["cpus_per_task"] = _check_amount("CPUs for one pod", cpus, bounds.CPUS_MAX)
     if memory:
-        fields["memory_per_node"] = number(memory)
+        fields["memory_per_node"] = number(_check_amount("MiB of memory on one node", memory, bounds.MEBIBYTES_MAX))
     counts = {kind: count * per_node for kind, count in devices.items()}
     counts |= {kind: counts.get(kind, 0) + count for kind, count in context.shared_devices.items()}
+    for kind, count in counts.items():
+        _check_amount(f"{kind} on one node", count, bounds.INT32_MAX)
     if counts:
         fields["tres_per_node"] = ",".join(f"gres/{kind}:{count}" for kind, count in sorted(counts.items()))
     return fields
+
+
+def _min_resources(root: WorkloadRoot) -> dict[str, Quantity]:
+    try:
+        return {name: Quantity.parse(amount) for name, amount in root.min_resources.items()}
+    except ValueError as error:
+        raise OptionError(f"minResources of the group: {error}") from None
+
+
+def _check_amount(what: str, amount: int, highest: int) -> int:
+    """Raises `OptionError` for an amount that Slurm would wrap around or take for a special value."""
+    if not 0 <= amount <= highest:
+        raise OptionError(f"the pods request {amount} {what}; the most that Slurm can count is {highest}")
+    return amount
 
 
 def _device_counts(pods: Sequence[WorkloadPod], context: JobContext) -> dict[GresKind, int]:
@@ -246,4 +263,4 @@ def _limit_shared_memory(request: JobRequest) -> JobRequest:
 def _time_limit(root: WorkloadRoot, pods: Sequence[WorkloadPod]) -> Any:
     deadlines = [root.deadline, *(pod.spec.active_deadline_seconds for pod in pods)]
     seconds = [value for value in deadlines if value and value > 0]
-    return number(-(-min(seconds) // 60)) if seconds else None
+    return number(min(-(-min(seconds) // 60), bounds.INT32_MAX)) if seconds else None

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from slinky.bridge import names
 from slinky.bridge.views import WorkloadPod
+from slinky.bridge.workload import bounds
 from slinky.kube import Node
 from slinky.kube.timestamps import seconds_since
 
@@ -55,9 +56,9 @@ def is_waiting(pod: WorkloadPod) -> bool:
 
 
 def job_id(pod: WorkloadPod) -> str:
-    """The Slurm job in the label of the pod; empty if there is none, or if the label is not a number."""
+    """The Slurm job in the label of the pod; empty if there is none, or if the label is not a job id."""
     label = pod.metadata.labels.get(names.JOB_LABEL, "")
-    return label if label.isascii() and label.isdigit() else ""
+    return label if bounds.is_job_id(label) else ""
 
 
 def has_finalizer(pod: WorkloadPod) -> bool:

@@ -6,14 +6,16 @@ limit the annotations, `default` fills in missing options, and `force` overrides
 that select the Slurm user or group are allowed only where a rule allows them.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from slinky.bridge import names
 from slinky.bridge.config import ConfigError, PolicyRule, PriorityRule
 from slinky.bridge.views import WorkloadPod
-from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError, parse_options
+from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError, parse_options, parse_value
 
+_SEPARATOR = re.compile(r"[,;&|()\[\]]")
 IDENTITY_OPTIONS = tuple(option.name for option in TABLE if option.sets_identity)
 
 
@@ -29,7 +31,7 @@ def check_policy(rules: Iterable[PolicyRule], priorities: Mapping[str, PriorityR
                 raise ConfigError(f"policy: there is no option {name!r}")
         for name, value in (*rule.force.items(), *rule.default.items()):
             try:
-                BY_NAME[name].parse(value)
+                parse_value(BY_NAME[name], value)
             except ValueError as error:
                 raise ConfigError(f"policy: {name}: {value!r} {error}") from None
     for name, priority in priorities.items():
@@ -70,12 +72,25 @@ def apply_policy(
     merged = {**_annotations(rule.default), **from_priority, **annotations, **_annotations(rule.force)}
     for name, allowed in rule.allow.items():
         value = merged.get(names.OPTION + name)
-        if value is not None and not _matches_any(allowed, value.strip()):
+        if value is not None and not _is_allowed(value.strip(), allowed):
             choices = ", ".join(allowed) or "none"
             raise PolicyError(
                 f"{name} {value.strip()!r} is not allowed in namespace {namespace}; allowed values: {choices}"
             )
     return merged
+
+
+def _is_allowed(value: str, patterns: Sequence[str]) -> bool:
+    """Whether a value is listed literally, or each part of it matches a pattern: `gpu,admin` does not match `gpu*`."""
+    parts = split_list(value)
+    return value in patterns or (bool(parts) and all(_matches_any(patterns, part) for part in parts))
+
+
+def split_list(value: str) -> list[str]:
+    """The parts of a value that Slurm reads as a list: names are separated by commas, licences also by semicolons,
+    features also by `&`, `|`, parentheses and brackets.
+    """
+    return [part.strip() for part in _SEPARATOR.split(value) if part.strip()]
 
 
 def _priority_annotations(rule: PriorityRule | None) -> dict[str, str]:

@@ -27,6 +27,10 @@ def nothing(kind: str, key: Key) -> None:
     return None
 
 
+def no_jobs(uid: str) -> list[Object]:
+    return []
+
+
 def nobody(job: str) -> None:
     return None
 
@@ -126,14 +130,14 @@ def test_new_grouping_kinds_and_versions_are_detected() -> None:
 )
 def test_how_many_members_make_a_gang(kind: type[Object], spec: dict[str, object], needed: int) -> None:
     result = msgspec.convert({"metadata": META, "spec": spec}, kind)
-    assert grouping.root_of_group(Workload("ns", "X", "g"), result, nothing).min_members == needed
+    assert grouping.root_of_group(Workload("ns", "X", "g"), result, no_jobs).min_members == needed
 
 
 @pytest.mark.parametrize(("completions", "succeeded", "needed"), [(9, 4, 4), (9, 7, 2), (9, 9, 1), (None, 3, 4)])
 def test_pods_that_have_succeeded_are_not_waited_for(completions: int | None, succeeded: int, needed: int) -> None:
     done = {"spec": {"parallelism": 4, "completions": completions}, "status": {"succeeded": succeeded}}
     job = msgspec.convert({"metadata": META, **done}, WorkloadBatchJob)
-    assert grouping.root_of_group(Workload("ns", "Job", "g"), job, nothing).min_members == needed
+    assert grouping.root_of_group(Workload("ns", "Job", "g"), job, no_jobs).min_members == needed
 
 
 def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None:
@@ -141,13 +145,36 @@ def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None
     spec = {"replicatedJobs": [{"name": "w", "replicas": 3, "template": {"spec": shape}}]}
     job_set = msgspec.convert({"metadata": {**META, "uid": "s1"}, "spec": spec}, JobSet)
 
-    def find(kind: str, key: Key) -> Object | None:
-        """The first is done, the second half done, the third is left over from an older JobSet of the same name."""
-        uid, succeeded = {"g-w-0": ("s1", 2), "g-w-1": ("s1", 1), "g-w-2": ("s0", 2)}[key.name]
-        meta = {"name": key.name, "ownerReferences": [owned(uid, "JobSet")]}
-        return msgspec.convert({"metadata": meta, "spec": shape, "status": {"succeeded": succeeded}}, WorkloadBatchJob)
+    def batch_job(name: str, succeeded: int) -> WorkloadBatchJob:
+        return msgspec.convert({"metadata": {"name": name}, "status": {"succeeded": succeeded}}, WorkloadBatchJob)
 
-    assert grouping.root_of_group(Workload("ns", "JobSet", "g"), job_set, find).min_members == 0 + 1 + 2
+    def jobs_of(uid: str) -> list[Object]:
+        """The first is done, the second half done, the third does not exist yet; the others are no replicas of it."""
+        assert uid == "s1"
+        return [batch_job("g-w-0", 2), batch_job("g-w-1", 1), batch_job("g-w-7", 2), batch_job("g-other-2", 2)]
+
+    root = grouping.root_of_group(Workload("ns", "JobSet", "g"), job_set, jobs_of)
+    assert (root.min_members, root.succeeded) == (0 + 1 + 2, 3)
+
+
+def test_the_size_of_a_jobset_is_computed_without_a_loop_over_its_replicas() -> None:
+    largest = 2**31 - 1
+    spec = {"replicatedJobs": [{"name": "w", "replicas": largest, "template": {"spec": {"parallelism": 2}}}]}
+    job_set = msgspec.convert({"metadata": META, "spec": spec}, JobSet)
+    assert grouping.root_of_group(Workload("ns", "JobSet", "g"), job_set, no_jobs).min_members == 2 * largest
+
+
+@pytest.mark.parametrize(("size", "needed"), [("3", 3), ("²", 5), ("9" * 5000, 5), ("-1", 5), ("", 5)])
+def test_the_size_of_a_leader_worker_group_is_bounded(size: str, needed: int) -> None:
+    group = msgspec.convert({"metadata": META, "spec": {"leaderWorkerTemplate": {"size": 5}}}, LeaderWorkerSet)
+    pods = [pod(annotations={names.LWS_SIZE: size})]
+    root = grouping.root_of_group(Workload("ns", "LeaderWorkerSet", "g", "0"), group, no_jobs, pods)
+    assert root.min_members == needed
+
+
+def test_a_podgroup_gives_its_name_to_the_job() -> None:
+    group = msgspec.convert({"metadata": META, "spec": {"minMember": 2}}, PodGroup)
+    assert grouping.root_of_group(Workload("ns", "PodGroup", "g"), group, no_jobs).name == "g"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +187,7 @@ def test_batch_jobs_of_a_jobset_that_have_succeeded_are_not_waited_for() -> None
 )
 def test_a_jobset_whose_batch_jobs_wait_for_each_other_gets_a_hint(spec: dict[str, Any], expected_text: bool) -> None:
     result = msgspec.convert({"metadata": META, "spec": spec}, JobSet)
-    assert bool(grouping.root_of_group(Workload("ns", "JobSet", "g"), result, nothing).hint) is expected_text
+    assert bool(grouping.root_of_group(Workload("ns", "JobSet", "g"), result, no_jobs).hint) is expected_text
 
 
 @pytest.mark.parametrize(
@@ -194,19 +221,26 @@ def test_the_preferred_supported_version_is_chosen() -> None:
 )
 def test_unsupported_demands_of_a_native_group_are_reported(spec: dict[str, Any], message: str) -> None:
     result = msgspec.convert({"metadata": META, "spec": spec}, VERSIONS["v1beta1"])
-    problem = grouping.root_of_group(Workload("ns", "NativeGroup", "g"), result, nothing).unsupported
+    problem = grouping.root_of_group(Workload("ns", "NativeGroup", "g"), result, no_jobs).unsupported
     assert message in problem if message else not problem
 
 
 def test_a_group_without_its_object_waits() -> None:
     with pytest.raises(GroupMissing):
-        grouping.root_of_group(Workload("ns", "PodGroup", "g"), None, nothing)
+        grouping.root_of_group(Workload("ns", "PodGroup", "g"), None, no_jobs)
 
 
 def test_groups_of_the_same_name_in_different_namespaces_are_different() -> None:
     unit = Workload("ns", "PodGroup", "g")
     stranger = pod(namespace="other", labels={names.POD_GROUP_LABEL: "g"})
     assert grouping.workload_of(stranger, nothing, nobody) != unit
+
+
+@pytest.mark.parametrize("text", ["²", "9" * 5000, "-1", "1_0", " 1", "٣"])
+def test_an_unusable_index_is_no_error_for_a_running_pod(text: str) -> None:
+    odd = pod("a", annotations={names.JOB_INDEX: text})
+    assert grouping.rank(odd) == grouping.rank(pod("a"))
+    assert "batch.kubernetes.io/job-completion-index of pod a" in grouping.find_invalid_number([odd])
 
 
 def test_rank_follows_indexes_and_then_names_in_natural_order() -> None:
