@@ -94,7 +94,7 @@ class Bridge:
         self.mirror = Mirror(slurm, all_jobs=False)
         self.registry = JobRegistry(slurm, self.mirror, identity, lambda: self.cluster.pods.index_values("job"))
         cluster = self.cluster = ClusterState(
-            runtime, settings, served, self.registry.resolve_workload, lambda host: host in self.mirror.nodes
+            runtime, settings, served, self.registry.resolve_workload, self.mirror.nodes.get
         )
         self.recorder = EventRecorder(client, settings.scheduler_name)
         completer = Completer(settings.completer_socket) if settings.completer_socket else None
@@ -123,7 +123,9 @@ class Bridge:
             clock,
             self._enqueue_workload,
         )
-        self.node_reconciler = NodeReconciler(settings, client, slurm, self.mirror, cluster, self.recorder, identity)
+        self.node_reconciler = NodeReconciler(
+            settings, client, slurm, self.mirror, cluster, self.recorder, identity, self.registry.is_live
+        )
         # The names of the loops are label values of metrics.
         self.workload_loop: ControlLoop[Workload] = ControlLoop(
             "units", self.workload_reconciler.reconcile, workers=32, error_classifiers=[classify_slurm_error]
@@ -151,6 +153,7 @@ class Bridge:
         self.workload_loop.watch(cluster.nodes, self._workloads_leaving, when=_is_readiness_changed)
         self.workload_loop.watch(cluster.pods, self._workloads_with_host_ports, when=_is_releasing_ports)
         self.node_loop.watch(cluster.nodes, self._host_of_node)
+        self.node_loop.watch(cluster.pods, self._host_of_pod, when=_is_stopping_changed)
         self.node_loop.watch(cluster.devices.slices, lambda part: self._host_of_node_name(part.spec.node_name))
         self.node_loop.watch(cluster.devices.classes, lambda _: map(HostName, self._hosts_with_devices()))
         self.mirror.listen(self._handle_slurm_change)
@@ -227,6 +230,10 @@ class Bridge:
         if change.kind is ObjectKind.JOB:
             for workload in self._workloads_of_job(change.key):
                 self.workload_loop.queue.add(workload)
+            for pod in self.cluster.pods.by("job", change.key):
+                if pod.metadata.deleting:  # Slurm may have ended the job of pods that still stop
+                    for host in self._host_of_pod(pod):
+                        self.node_loop.queue.add(host)
         elif change.kind is ObjectKind.NODE:
             self.node_loop.queue.add(HostName(change.key))
             if change.before is None or change.after is None:
@@ -278,6 +285,9 @@ class Bridge:
     def _host_of_node(self, node: Node) -> list[HostName]:
         return [HostName(pod_state.host_of(node))]
 
+    def _host_of_pod(self, pod: WorkloadPod) -> list[HostName]:
+        return self._host_of_node_name(pod.spec.node_name)
+
     def _host_of_node_name(self, name: str) -> list[HostName]:
         node = self.cluster.nodes.get(Key("", name))
         return self._host_of_node(node) if node else []
@@ -294,6 +304,15 @@ def _is_releasing_ports(old: WorkloadPod | None, new: WorkloadPod | None) -> boo
     if old is None or not pod_state.is_bound(old) or pod_state.is_finished(old) or not host_ports_of(old):
         return False
     return new is None or pod_state.is_finished(new)
+
+
+def _is_stopping_changed(old: WorkloadPod | None, new: WorkloadPod | None) -> bool:
+    """A bound pod began or ceased to stop."""
+    return _is_stopping(old) != _is_stopping(new)
+
+
+def _is_stopping(pod: WorkloadPod | None) -> bool:
+    return pod is not None and pod.metadata.deleting and pod_state.is_bound(pod) and not pod_state.is_gone(pod)
 
 
 def _is_readiness_changed(old: Node | None, new: Node | None) -> bool:

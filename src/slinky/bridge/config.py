@@ -149,6 +149,14 @@ class BridgeSettings(View, frozen=True):
     not_ready_seconds: Annotated[
         float, msgspec.Meta(ge=0, description="Seconds until a node that is not ready is drained in Slurm.")
     ] = 30.0
+    stuck_pod_seconds: Annotated[
+        float,
+        msgspec.Meta(
+            ge=0,
+            description="Seconds, after the grace period, until a host is drained because a pod of an ended job has "
+            "not stopped there.",
+        ),
+    ] = 180.0
     lost_pods_evicted: Annotated[
         int,
         msgspec.Meta(

@@ -77,3 +77,54 @@ async def test_a_host_with_a_slurmd_is_never_created_or_deleted(hybrid: BridgeSt
     await hybrid.create_pod("p")
     await hybrid.wait_reason("p", "SlurmRefused")  # no host of the partition is a node any more
     assert (await hybrid.slurm.node(HOST)).cpus == before.cpus
+
+
+async def test_native_jobs_wait_until_the_pods_of_an_ended_job_have_stopped(
+    hybrid: BridgeStage, slurm: LabSlurm
+) -> None:
+    await hybrid.run_pod("p")
+    await hybrid.slurm.cancel((await hybrid.wait_job("p")).job_id)
+    await hybrid.wait_evicted("p", "SlurmJobCancelled", final=True)
+
+    async def draining() -> bool:
+        host = await hybrid.slurm.node(HOST)
+        return host.state.draining and host.reason.endswith(f"still stopping [{hybrid.settings.scheduler_name}]")
+
+    await eventually(draining, "the drain while the pod stops")
+    command = ["sbatch", "--parsable", "--output=/dev/null", "--nodelist", HOST, "--ntasks", "1", "--mem", "100"]
+    native = slurm.exec(*command, user="alice", input="#!/bin/sh\nsleep 600\n").strip()
+    try:
+        job = await hybrid.slurm.job(native)
+        await hybrid.settle()
+        assert (await hybrid.slurm.job(native)).state.pending
+        await hybrid.report_stopped("p")
+        await hybrid.wait_state(job, "RUNNING")
+        host = await hybrid.slurm.node(HOST)
+        assert not host.state.draining
+    finally:
+        with contextlib.suppress(SlurmError):
+            await hybrid.slurm.cancel(native)
+
+
+async def test_the_drain_of_a_stopping_pod_gives_its_reason_to_a_stuck_one(kube: KubeClient, ctld: Slurm) -> None:
+    async with bridge_stage(kube, ctld, partition="work", stuck_pod_seconds=1) as stage:
+        await stage.start()
+        name = f"{stage.name}-1"
+        await kube.create(NODES, NODES.manifest(Key("", name), metadata={"labels": {names.HOST_LABEL: HOST}}))
+        stage.nodes.append(name)
+        await stage.report_node(name, amounts={"cpu": "2", "memory": "1000Mi"})
+        await stage.run_pod("p", terminationGracePeriodSeconds=1)
+        job = await stage.wait_job("p")
+        await stage.slurm.cancel(job.job_id)
+
+        async def is_stuck() -> bool:
+            reason = (await stage.slurm.node(HOST)).reason
+            return f"pod {stage.namespace}/p of job {job.job_id} has not stopped since" in reason
+
+        await eventually(is_stuck, "the reason with the pod")
+        await stage.report_stopped("p")
+
+        async def undrained() -> bool:
+            return not (await stage.slurm.node(HOST)).state.draining
+
+        await eventually(undrained, "the end of the drain")

@@ -210,3 +210,48 @@ async def test_the_taint_can_be_switched_off(kube: KubeClient, ctld: Slurm) -> N
         await stage.create_pod()
         await stage.wait_bound()
         assert not [t for t in (await stage.get_node(name)).spec.taints if t.key == names.MANAGED_TAINT]
+
+
+async def test_a_host_is_drained_while_a_pod_does_not_stop_after_its_job(kube: KubeClient, ctld: Slurm) -> None:
+    async with bridge_stage(kube, ctld, stuck_pod_seconds=1) as stage:
+        await stage.start()
+        await stage.add_node()
+        await stage.run_pod(terminationGracePeriodSeconds=1)
+        job = await stage.wait_job()
+        await stage.slurm.cancel(job.job_id)
+        host = await wait_host(stage, "DRAIN")
+        assert host.reason.startswith(f"{names.DRAIN_PREFIX} pod {stage.namespace}/p of job {job.job_id} has not ")
+        await stage.create_pod("next")
+        assert (await stage.wait_job("next")).state.pending
+        await stage.report_stopped("p")
+        await wait_host(stage, without=("DRAIN",))
+        await stage.wait_bound("next")
+
+
+async def test_pods_that_stop_in_time_drain_no_external_host(stage: BridgeStage) -> None:
+    await stage.run_pod()
+    await stage.slurm.cancel((await stage.wait_job()).job_id)
+    await stage.wait_evicted("p", "SlurmJobCancelled", final=True)
+    await stage.settle()
+    await wait_host(stage, without=("DRAIN",))
+
+
+async def test_a_node_that_claims_the_host_of_another_gets_no_pods(stage: BridgeStage) -> None:
+    owner = stage.nodes[0]
+    thief = f"0-{stage.name}"  # before the owner in the order of names
+    labels = {names.HOST_LABEL: owner, names.EXTERNAL_LABEL: ""}
+    await stage.client.create(NODES, NODES.manifest(Key("", thief), metadata={"labels": labels}))
+    stage.nodes.append(thief)
+    await stage.report_node(thief)
+
+    async def is_reported() -> bool:
+        condition = find_condition((await stage.get_node(thief)).status.conditions, names.HOST_CONDITION)
+        return condition is not None and condition.reason == "HostNameClaimed" and f"Node {owner} " in condition.message
+
+    await eventually(is_reported, "the condition of the second node")
+    await stage.wait_event(thief, "HostNameClaimed")
+    await stage.crash()
+    await stage.start()  # what the bridge remembers does not decide
+    await stage.create_pod()
+    assert (await stage.wait_bound()).spec.node_name == owner
+    assert not [taint for taint in (await stage.get_node(thief)).spec.taints if taint.key == names.MANAGED_TAINT]

@@ -300,6 +300,46 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             ("6.17",),
         ),
         Failure(
+            "A pod on a ready node does not stop after Slurm has ended its job (a process in state D, a hung file "
+            "system).",
+            "The host is drained after the grace period and `stuckPodSeconds`, with pod, job and time in the reason, "
+            "and undrained when the pod is gone.",
+            "The node has the condition `SlurmAvailable=False`.",
+            (
+                "test_a_host_is_drained_while_a_pod_does_not_stop_after_its_job",
+                "test_a_host_is_drained_with_pod_job_and_time_if_a_pod_does_not_stop",
+            ),
+        ),
+        Failure(
+            "Slurm ends the job of pods on a host that also runs native jobs.",
+            "The host is drained until the containers have stopped. A job that starts before the bridge hears of the "
+            "end is not prevented.",
+            "The pods are evicted.",
+            (
+                "test_native_jobs_wait_until_the_pods_of_an_ended_job_have_stopped",
+                "test_only_a_host_with_a_slurmd_is_drained_while_pods_stop_in_time",
+            ),
+        ),
+        Failure(
+            "Two nodes claim the name of one host.",
+            "The host belongs to the node for which it was registered, then to the node of that name, then to the "
+            "older node.",
+            "The other node gets no pods; it has the condition `SlurmAvailable=False` and an event `HostNameClaimed`.",
+            (
+                "test_a_node_that_claims_the_host_of_another_gets_no_pods",
+                "test_a_node_cannot_take_the_name_of_another_node",
+            ),
+        ),
+        Failure(
+            "Two bridges use one node with a slurmd.",
+            "A drain because of pods names its bridge, and only that bridge ends it.",
+            "The node keeps the taint of the bridge that was first; pods of both tolerate it.",
+            (
+                "test_the_taint_of_another_bridge_is_left_in_place",
+                "test_a_drain_by_an_administrator_or_another_bridge_is_left_alone",
+            ),
+        ),
+        Failure(
             "A node is cordoned.",
             "The host is drained, and undrained when the cordon ends.",
             "Running pods stay.",

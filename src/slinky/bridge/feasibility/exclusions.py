@@ -144,10 +144,9 @@ class Exclusions:
 
     async def _hosts_with_used_ports(self, pod: WorkloadPod) -> frozenset[str]:
         """The hosts where a host port of the pod is in use."""
-        names = await self._ports.nodes_in_conflict(pod)
+        names = filter(self._cluster.is_slurm_node, await self._ports.nodes_in_conflict(pod))
         nodes = (self._cluster.nodes.get(Key("", name)) for name in names)
-        hosts = (pod_state.host_of(node) for node in nodes if node is not None)
-        return frozenset(host for host in hosts if host in self._mirror.nodes)
+        return frozenset(pod_state.host_of(node) for node in nodes if node is not None)
 
     def _lookup(self, requirements: NodeRequirements, partition: str) -> frozenset[str]:
         if self._catalog is not self._cluster.catalog:

@@ -186,13 +186,21 @@ class NodeRoom:
                 self._allocatable.pop(name, None)
                 self._blocks.pop(name, None)
                 self._reserved.pop(name, None)
-                self.mark_changed(name)
+                self._mark_claimants(old)
             return
         if old is None or old.status.allocatable != new.status.allocatable:
             self._allocatable[new.metadata.name] = kubelet_capacity.parse_allocatable(new.status.allocatable)
         elif pod_state.host_of(old) == pod_state.host_of(new):
             return
-        self.mark_changed(new.metadata.name)
+        if old is not None:
+            self._mark_claimants(old)
+        self._mark_claimants(new)
+
+    def _mark_claimants(self, node: Node) -> None:
+        """Update the answers for a node, and for other nodes that claim its host: one of them may get or lose it."""
+        self.mark_changed(node.metadata.name)
+        for other in self._cluster.claimants(pod_state.host_of(node)):
+            self.mark_changed(other.metadata.name)
 
     def _pod_changed(self, old: WorkloadPod | None, new: WorkloadPod | None) -> None:
         """Forget what is known about a pod that no longer waits. A pod that leaves a blocked node may end the block."""

@@ -17,10 +17,14 @@ from slinky.bridge.config import BridgeSettings
 from slinky.bridge.status import conditions, reasons
 from slinky.bridge.status.reasons import ConditionText
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
+from slinky.bridge.views.pods import Toleration
 from slinky.bridge.workload import pod_state
 from slinky.kube import Cache, Conflict, EventRecorder, Key, KubeClient, NotFound
 from slinky.kube.client import STRATEGIC
 from slinky.kube.conditions import build_condition, condition_manifest, find_condition
+
+#: Covers the taint of every bridge, whatever its effect.
+MANAGED_TOLERATION = Toleration(names.MANAGED_TAINT, "Exists")
 
 #: Concurrent writes: the API server takes some hundred a second, and other clients need a share of that.
 CONCURRENCY = 64
@@ -67,7 +71,7 @@ class PodWriter:
         """Write the job label, the finalizer, and the toleration of the bridge's taint, in one patch."""
         labels = {"labels": {names.JOB_LABEL: job}} if job else {}
         metadata: dict[str, Any] = {"finalizers": [names.FINALIZER], **labels}
-        tolerations = build_tolerations(pod, self._settings)
+        tolerations = build_tolerations(pod)
         spec = {"spec": {"tolerations": tolerations}} if tolerations else {}
         await self._patch(pod, {"metadata": metadata, **spec})
 
@@ -176,9 +180,11 @@ class PodWriter:
         await self._patch(pod, {"status": {"conditions": manifests}}, subresource="status")
 
 
-def build_tolerations(pod: WorkloadPod, settings: BridgeSettings) -> list[dict[str, Any]]:
-    """The pod's tolerations with the one for the bridge's taint; empty if the pod has it already."""
-    effect = "NoExecute" if settings.taint == "None" else settings.taint
-    own = {"key": names.MANAGED_TAINT, "operator": "Equal", "value": settings.scheduler_name, "effect": effect}
-    current = [msgspec.to_builtins(toleration) for toleration in pod.spec.tolerations]
-    return [] if own in current else [*current, own]
+def build_tolerations(pod: WorkloadPod) -> list[dict[str, Any]]:
+    """The pod's tolerations with the one for the taint of bridges; empty if the pod has it already.
+
+    The taint of a node that several bridges use is that of one of them, and its effect can be configured.
+    """
+    if MANAGED_TOLERATION in pod.spec.tolerations:
+        return []
+    return [msgspec.to_builtins(toleration) for toleration in (*pod.spec.tolerations, MANAGED_TOLERATION)]

@@ -63,6 +63,13 @@ class ReportHostState:
 
 
 @dataclass(frozen=True)
+class ClearHostState:
+    """Remove the condition of a node that has no host any more."""
+
+    label: ClassVar[str] = "clear"
+
+
+@dataclass(frozen=True)
 class ReportProblem:
     """Record an event on the node about something that a person must correct."""
 
@@ -70,6 +77,16 @@ class ReportProblem:
     text: ConditionText
 
 
-Action = RegisterHost | ChangeHost | DrainHost | UndrainHost | RemoveHost | SetTaint | ReportHostState | ReportProblem
+Action = (
+    RegisterHost
+    | ChangeHost
+    | DrainHost
+    | UndrainHost
+    | RemoveHost
+    | SetTaint
+    | ReportHostState
+    | ClearHostState
+    | ReportProblem
+)
 #: Actions that change something in Slurm.
 SLURM_ACTIONS = (RegisterHost, ChangeHost, DrainHost, UndrainHost, RemoveHost)

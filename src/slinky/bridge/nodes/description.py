@@ -2,12 +2,13 @@
 """Describes a node for Slurm: the line that registers its host, its size, and the comment that identifies it. Pure."""
 
 import ipaddress
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slinky.bridge import names
 from slinky.bridge.devices import inventory as devices
 from slinky.bridge.devices.inventory import ANY_GPU, GPU_PLUGIN_RESOURCES, DeviceInventory, GresKind
+from slinky.bridge.nodes.drains import StoppingPod
 from slinky.kube import Node, Quantity
 from slinky.slurm import Host, Presence, node_conf
 
@@ -25,6 +26,7 @@ class NodeFacts:
     partitions: Collection[str] | None = ()  # None while Slurm's partitions are not known
     node_size: str = "allocatable"
     unresponsive: bool = False  # not ready for longer than notReadySeconds
+    stopping: Sequence[StoppingPod] = ()  # pods of ended jobs whose containers still run
     taint_effect: str = "NoExecute"
     scheduler: str = names.SCHEDULER
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from slinky.bridge import names
 from slinky.bridge.devices import inventory
-from slinky.bridge.nodes import actions
+from slinky.bridge.nodes import actions, drains
 from slinky.bridge.nodes.actions import Action
 from slinky.bridge.nodes.description import (
     NodeFacts,
@@ -24,7 +24,7 @@ from slinky.bridge.nodes.description import (
     size_mismatch,
 )
 from slinky.bridge.nodes.ownership import is_foreign_host, is_of_other_cluster, is_own_host, wants_external_host
-from slinky.bridge.status.reasons import Reason
+from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.kube import Node
 from slinky.kube.conditions import condition_status, find_condition
 from slinky.slurm import Host, NodeUpdate, Presence
@@ -35,13 +35,23 @@ def plan(facts: NodeFacts) -> list[Action]:
     if facts.presence is Presence.UNKNOWN:
         return []
     if facts.host is None:
-        return [*_register(facts), *_set_taint(facts, tainted=False)]
+        return [*_register(facts), *_set_taint(facts, tainted=False), *_clear_state(facts)]
     if is_foreign_host(facts.host, facts.signature):
         return _report_taken_host(facts, facts.host)
     steps = _replace_host(facts, facts.host)
     if steps is None:
         steps = [*_change_host(facts, facts.host), *_drain_or_undrain(facts, facts.host), *_compare(facts, facts.host)]
     return [*steps, *_set_taint(facts, tainted=facts.taint_effect != "None"), *_report_state(facts, facts.host)]
+
+
+def plan_duplicate(node: Node, owner: Node, host: str, scheduler: str) -> list[Action]:
+    """The actions for a node that claims the host of another node: it gets no taint and no pods, and shows why."""
+    own_taint = any(taint.key == names.MANAGED_TAINT and taint.value == scheduler for taint in node.spec.taints)
+    untaint: list[Action] = [actions.SetTaint(on=False)] if own_taint and not node.metadata.deleting else []
+    text = Reason.HOST_NAME_CLAIMED.text(host=host, owner=owner.metadata.name)
+    if not _differs(node, text):
+        return untaint
+    return [*untaint, actions.ReportHostState(text), actions.ReportProblem(text)]
 
 
 def needs_change_in_slurm(facts: NodeFacts) -> bool:
@@ -89,7 +99,8 @@ def _replace_host(facts: NodeFacts, host: Host) -> list[Action] | None:
 def _removal_cause(facts: NodeFacts, host: Host) -> str:
     """Why an external host must be removed or registered again; empty if it may stay."""
     if not wants_external_host(facts.node):
-        return "the node left Kubernetes" if is_own_host(host, facts.signature) else ""
+        cause = "the node left Kubernetes" if facts.node is None else "the node is no longer labelled for Slurm"
+        return cause if is_own_host(host, facts.signature) else ""
     if not host.state.responding:
         return "the node must be registered again"
     if facts.node is not None and not is_same_size(facts, facts.node, host):
@@ -127,13 +138,14 @@ def _drain_or_undrain(facts: NodeFacts, host: Host) -> list[Action]:
     node = facts.node
     if node is None:
         return []
-    cordoned = node.spec.unschedulable
-    cause = "cordoned in Kubernetes" if cordoned else "the kubelet does not answer" if facts.unresponsive else ""
-    if cause:
-        # The same reason for every node, so that many drains fit into one request.
-        return [] if host.state.draining else [actions.DrainHost(f"{names.DRAIN_PREFIX} {cause}")]
-    own_drain = host.state.draining and host.reason.startswith(names.DRAIN_PREFIX)
-    return [actions.UndrainHost()] if own_drain and node.ready else []
+    reason = drains.drain_reason(
+        node, host, unresponsive=facts.unresponsive, stopping=facts.stopping, scheduler=facts.scheduler
+    )
+    own_drain = host.state.draining and drains.is_own_drain(host.reason, facts.scheduler)
+    if not reason:
+        return [actions.UndrainHost()] if own_drain and node.ready else []
+    is_drained = host.state.draining and (not own_drain or host.reason == reason)
+    return [] if is_drained else [actions.DrainHost(reason)]
 
 
 def _was_sent(facts: NodeFacts, node: Node, host: Host) -> bool:
@@ -163,9 +175,11 @@ def _set_taint(facts: NodeFacts, *, tainted: bool) -> list[Action]:
         return []
     managed = [taint for taint in node.spec.taints if taint.key == names.MANAGED_TAINT]
     own = [taint for taint in managed if taint.value == facts.scheduler]
-    if tainted and not any(taint.effect == facts.taint_effect for taint in own):
-        return [actions.SetTaint(on=True)]
-    return [actions.SetTaint(on=False)] if own and not tainted else []
+    if not tainted:
+        return [actions.SetTaint(on=False)] if own else []
+    # A node has at most one taint of a key and effect. The taint of another bridge serves as well: the pods of every
+    # bridge tolerate it.
+    return [] if any(taint.effect == facts.taint_effect for taint in managed) else [actions.SetTaint(on=True)]
 
 
 def _report_state(facts: NodeFacts, host: Host) -> list[Action]:
@@ -183,11 +197,19 @@ def _report_state(facts: NodeFacts, host: Host) -> list[Action]:
         text = Reason.CLOSED.text(problem=host.reason.removeprefix(names.DRAIN_PREFIX).strip())
     else:
         text = Reason.OPEN.text()
+    return [actions.ReportHostState(text)] if _differs(node, text) else []
+
+
+def _differs(node: Node, text: ConditionText) -> bool:
+    """Whether the condition of a node has another text."""
     old = find_condition(node.status.conditions, names.HOST_CONDITION)
-    if old is not None and (old.status, old.reason, old.message) == (
-        condition_status(text.status),
-        text.reason,
-        text.message,
-    ):
+    current = old and (old.status, old.reason, old.message)
+    return current != (condition_status(text.status), text.reason, text.message)
+
+
+def _clear_state(facts: NodeFacts) -> list[Action]:
+    """Remove the condition of a node that has no host and will not get one."""
+    node = facts.node
+    if node is None or wants_external_host(node) or node.metadata.deleting:
         return []
-    return [actions.ReportHostState(text)]
+    return [actions.ClearHostState()] if find_condition(node.status.conditions, names.HOST_CONDITION) else []

@@ -2,11 +2,13 @@
 """Reconciles a Kubernetes node and its Slurm host: collect facts, `plan`, carry out the actions.
 
 A key is the name of a Slurm host. How long a node is not ready is measured on the bridge's own clock, from the moment
-the bridge observes it; a node that becomes ready is undrained at once. While many hosts change in Slurm, condition
+the bridge observes it; a node that becomes ready is undrained at once. Nodes that claim the host of another node are
+reported with the owner's host. While many hosts change in Slurm, condition
 writes on nodes are deferred, so that the changes in Slurm come first.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from slinky.bridge import metrics, names
@@ -15,7 +17,9 @@ from slinky.bridge.devices.inventory import DeviceInventory
 from slinky.bridge.nodes import actions, plan
 from slinky.bridge.nodes.batching import UpdateBatcher
 from slinky.bridge.nodes.description import NodeFacts, host_comment
+from slinky.bridge.nodes.drains import StoppingPod, stopping_pods
 from slinky.bridge.nodes.ownership import host_signature
+from slinky.bridge.nodes.readiness import ReadinessTracker
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.bridge.workload.identity import BridgeIdentity
@@ -60,22 +64,28 @@ class NodeReconciler:
         cluster: ClusterState,
         recorder: EventRecorder,
         identity: BridgeIdentity,
+        is_live: Callable[[str], bool],
     ) -> None:
+        """`is_live` tells whether a job may still hold its hosts."""
         self._settings, self._client, self._slurm, self._mirror = settings, client, slurm, mirror
-        self._cluster, self._recorder = cluster, recorder
+        self._cluster, self._recorder, self._is_live = cluster, recorder, is_live
         self._updates: UpdateBatcher[NodeUpdate] = UpdateBatcher(slurm.update_nodes)
         self._registrations: UpdateBatcher[str] = UpdateBatcher(self._register_hosts)
         self._signature = host_signature(identity)
-        self._not_ready_since: dict[str, float] = {}
+        self._readiness = ReadinessTracker(settings.not_ready_seconds)
         self._recent_changes: deque[float] = deque(maxlen=BURST_HOSTS)
         self._deferred_since: dict[str, float] = {}
         self._registered: set[str] = set()  # hosts that the mirror has not read yet
 
     async def reconcile(self, key: HostName) -> RequeueAfter | None:
         """Carry out the next actions for one host and its node."""
-        node = self._cluster.node_of_host(key.name)
-        unresponsive, again = self._check_readiness(node)
-        facts = self._facts(key.name, node, unresponsive, await self._presence(key.name))
+        presence = await self._presence(key.name)
+        claimants = self._cluster.claimants(key.name)
+        node = claimants[0] if claimants else None
+        unresponsive, again = self._readiness.check(key.name, node, self._client.clock.monotonic())
+        stopping, stuck_in = self._stopping_pods(node)
+        again = min((delay for delay in (again, stuck_in) if delay is not None), default=None)
+        facts = self._facts(key.name, node, unresponsive, stopping, presence)
         rejections: list[Rejected] = []
         for action in plan.plan(facts):
             if isinstance(action, actions.ReportHostState) and self._is_deferred(key.name):
@@ -86,6 +96,9 @@ class NodeReconciler:
                 await self._execute(key.name, node, facts, action)
             except Rejected as error:
                 rejections.append(error)  # the other actions do not depend on this one: a cordon must drain anyway
+        for duplicate in claimants[1:]:
+            for action in plan.plan_duplicate(duplicate, claimants[0], key.name, self._settings.scheduler_name):
+                await self._execute(key.name, duplicate, facts, action)
         if rejections:
             raise rejections[0]
         if key.name in self._registered:
@@ -100,7 +113,18 @@ class NodeReconciler:
         if (node := self._cluster.node_of_host(key.name)) is not None:
             self._recorder.record(NODES.reference(node), decision.reason, decision.message, warning=True)
 
-    def _facts(self, name: str, node: Node | None, unresponsive: bool, presence: Presence) -> NodeFacts:
+    def _stopping_pods(self, node: Node | None) -> tuple[tuple[StoppingPod, ...], float | None]:
+        pods = self._cluster.pods.by("node", node.metadata.name) if node else []
+        return stopping_pods(pods, self._is_live, self._client.clock.now(), self._settings.stuck_pod_seconds)
+
+    def _facts(
+        self,
+        name: str,
+        node: Node | None,
+        unresponsive: bool,
+        stopping: tuple[StoppingPod, ...],
+        presence: Presence,
+    ) -> NodeFacts:
         return NodeFacts(
             name,
             node,
@@ -111,6 +135,7 @@ class NodeReconciler:
             frozenset(self._mirror.partitions) if self._mirror.partitions.synced else None,
             self._settings.node_size,
             unresponsive,
+            stopping,
             self._settings.taint,
             self._settings.scheduler_name,
         )
@@ -157,18 +182,6 @@ class NodeReconciler:
         self._deferred_since.pop(name, None)
         return False
 
-    def _check_readiness(self, node: Node | None) -> tuple[bool, float | None]:
-        """Whether a node has been not ready for too long, and otherwise when that will be the case."""
-        if node is None:
-            return False, None
-        if node.ready:
-            self._not_ready_since.pop(node.metadata.name, None)
-            return False, None
-        now = self._client.clock.monotonic()
-        since = self._not_ready_since.setdefault(node.metadata.name, now)
-        left = self._settings.not_ready_seconds - (now - since)
-        return (True, None) if left <= 0 else (False, left)
-
     async def _execute(self, name: str, node: Node | None, facts: NodeFacts, action: actions.Action) -> None:
         match action:
             case actions.RegisterHost(conf):
@@ -188,6 +201,8 @@ class NodeReconciler:
                 await self._set_taint(node, on=on)
             case actions.ReportHostState(text) if node is not None:
                 await self._write_condition(node, text)
+            case actions.ClearHostState() if node is not None:
+                await self._patch_conditions(node, {"type": names.HOST_CONDITION, "$patch": "delete"})
             case actions.ReportProblem(text) if node is not None:
                 self._recorder.record(NODES.reference(node), text.reason, text.message, warning=text.warning)
         if isinstance(action, actions.SLURM_ACTIONS):
@@ -221,8 +236,10 @@ class NodeReconciler:
 
     async def _set_taint(self, node: Node, *, on: bool) -> None:
         settings = self._settings
-        others = [_manifest(taint) for taint in node.spec.taints if taint.key != names.MANAGED_TAINT]
         own = {"key": names.MANAGED_TAINT, "value": settings.scheduler_name, "effect": settings.taint}
+        others = [
+            _manifest(taint) for taint in node.spec.taints if (taint.key, taint.value) != (own["key"], own["value"])
+        ]
         metadata = {"resourceVersion": node.metadata.resource_version}
         patch = {"metadata": metadata, "spec": {"taints": [*others, own] if on else others}}
         self._cluster.nodes.record_write(await self._client.patch(NODES, node.key, patch))
@@ -232,8 +249,12 @@ class NodeReconciler:
         condition = build_condition(
             node.status.conditions, names.HOST_CONDITION, text.status, text.reason, text.message, now=now
         )
-        manifest = {**condition_manifest(condition), "lastHeartbeatTime": format_timestamp(now)}
-        body = {"status": {"conditions": [manifest]}}
+        await self._patch_conditions(
+            node, {**condition_manifest(condition), "lastHeartbeatTime": format_timestamp(now)}
+        )
+
+    async def _patch_conditions(self, node: Node, patch: dict[str, Any]) -> None:
+        body = {"status": {"conditions": [patch]}}
         self._cluster.nodes.record_write(
             await self._client.patch(NODES, node.key, body, subresource="status", kind=STRATEGIC)
         )

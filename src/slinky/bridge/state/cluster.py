@@ -5,7 +5,7 @@ Pods with our scheduler name, nodes, devices and grouping objects are watched. D
 server has; only these are watched. Owners of other kinds are read when needed and cached for `OWNER_CACHE_SECONDS`.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import DeviceInventory
 from slinky.bridge.state.devices import DeviceState
+from slinky.bridge.state.host_claims import sort_claimants
 from slinky.bridge.views import OUR_PODS, NativeGroup, WorkloadBatchJob, WorkloadPod
 from slinky.bridge.workload import grouping, pod_state
 from slinky.bridge.workload.grouping import Workload, WorkloadOfJob, WorkloadRoot
@@ -32,6 +33,7 @@ from slinky.kube import (
     by_owner,
 )
 from slinky.kube.conditions import build_condition, condition_manifest, is_condition_true
+from slinky.slurm import Host
 
 #: Owners that are read instead of watched. Their annotations are job options for pods without a grouping object.
 OWNERS = {
@@ -53,11 +55,11 @@ class ClusterState:
         settings: BridgeSettings,
         served: Discovery,
         workload_of_job: WorkloadOfJob,
-        is_host: Callable[[str], bool],
+        find_host: Callable[[str], Host | None],
     ) -> None:
-        """`workload_of_job` is a query of the job registry; `is_host` tells whether Slurm has a host of that name."""
+        """`workload_of_job` is a query of the job registry; `find_host` returns the host that Slurm has of a name."""
         self.settings = settings
-        self._workload_of_job, self._is_host = workload_of_job, is_host
+        self._workload_of_job, self._find_host = workload_of_job, find_host
         self.client: KubeClient = runtime.client
         our_pods = f"spec.schedulerName={settings.scheduler_name}"
         indexes = {
@@ -198,13 +200,22 @@ class ClusterState:
 
     def node_of_host(self, host: str) -> Node | None:
         """The Kubernetes node of a Slurm host."""
+        return next(iter(self.claimants(host)), None)
+
+    def claimants(self, host: str) -> Sequence[Node]:
+        """The nodes that claim the name of a Slurm host; the first has the host, the others get no pods."""
         nodes = self.nodes.by("host", host)
-        return nodes[0] if nodes else None
+        if len(nodes) < 2:
+            return nodes
+        known = self._find_host(host)
+        return sort_claimants(host, nodes, known.comment if known else "")
 
     def is_slurm_node(self, name: str) -> bool:
         """Whether Slurm has a host for this node."""
         node = self.nodes.get(Key("", name))
-        return node is not None and self._is_host(pod_state.host_of(node))
+        if node is None or self._find_host(host := pod_state.host_of(node)) is None:
+            return False
+        return self.claimants(host)[0] is node
 
     def is_reachable(self, name: str) -> bool | None:
         """Whether a node is ready; None if there is no such node."""

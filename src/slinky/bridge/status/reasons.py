@@ -237,6 +237,13 @@ class Reason(Enum):
         _WARNING,
         subject=Subject.NODE,
     )
+    HOST_NAME_CLAIMED = ReasonRow(
+        "HostNameClaimed",
+        "Node {owner} already has the Slurm host {host}, so this node gets no pods.",
+        f"Give this node another name in Slurm with the label {names.HOST_LABEL}; two nodes cannot share a host.",
+        _WARNING,
+        subject=Subject.NODE,
+    )
     HOST_REFUSED = ReasonRow(
         "SlurmRefused", "Slurm rejected a change of this node's host: {problem}.", "", _WARNING, subject=Subject.NODE
     )

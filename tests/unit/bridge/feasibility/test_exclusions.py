@@ -71,6 +71,9 @@ class FakeCluster:
     def node_of_host(self, name: str) -> Node | None:
         return self.nodes.known.get(name)
 
+    def is_slurm_node(self, name: str) -> bool:
+        return name in self.mirror.nodes
+
     def node(self, name: str, **more: Any) -> None:
         before, after = self.nodes.known.get(name), node(name, **more)
         self.nodes.known[name] = after

@@ -36,6 +36,7 @@ class Cluster:
             nodes=self.nodes,
             pods=self.pods,
             is_slurm_node=lambda name: pod_state.host_of(self.nodes.get(Key("", name)) or node()) in self.hosts,
+            claimants=lambda host: [item for item in self.nodes if pod_state.host_of(item) == host],
             workload_of=lambda pod: pod.metadata.name,
         )
         enqueue: Any = self.woken.append

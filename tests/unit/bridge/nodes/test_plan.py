@@ -92,7 +92,8 @@ def test_a_needed_change_is_recognized_from_the_last_known_state() -> None:
     assert needs_change(labelled(), None)
     assert not needs_change(labelled(), host())
     assert not needs_change(
-        labelled(unschedulable=True), host("IDLE", "DRAIN", "EXTERNAL", reason=f"{names.DRAIN_PREFIX} x")
+        labelled(unschedulable=True),
+        host("IDLE", "DRAIN", "EXTERNAL", reason=f"{names.DRAIN_PREFIX} cordoned in Kubernetes"),
     )
 
 
@@ -253,7 +254,35 @@ def test_the_taint_effect_is_configurable() -> None:
     assert plan(labelled(), host(), taint_effect="None") == [actions.SetTaint(on=False)]
     other = {**TAINT, "value": "another-scheduler"}
     assert plan(node(taints=[other]), None) == []
+    assert plan(labelled(taints=[other]), host(), taint_effect="None") == []
     assert plan(node(taints=[TAINT]), None) == [actions.SetTaint(on=False)]
+
+
+def test_the_taint_of_another_bridge_is_left_in_place() -> None:
+    other = {**TAINT, "value": "another-scheduler"}
+    slurmd = host("IDLE", comment="")
+    assert plan(node(taints=[other], conditions=[OPEN]), slurmd) == []
+    assert plan(node(taints=[other], conditions=[OPEN]), slurmd, taint_effect="NoSchedule") == [
+        actions.SetTaint(on=True)
+    ]
+
+
+def test_a_node_that_claims_the_host_of_another_node_shows_it_and_loses_the_taint() -> None:
+    owner, second = node("n1"), node("n2", labels={names.HOST_LABEL: "n1"}, taints=[TAINT])
+    untaint, report, problem = node_plan.plan_duplicate(second, owner, "n1", names.SCHEDULER)
+    assert untaint == actions.SetTaint(on=False)
+    assert isinstance(report, actions.ReportHostState)
+    assert (report.text.status, report.text.reason) == (False, "HostNameClaimed")
+    assert "Node n1 already has the Slurm host n1" in report.text.message
+    assert problem == actions.ReportProblem(report.text)
+    written = {"type": names.HOST_CONDITION, "status": "False", "reason": report.text.reason}
+    second = node("n2", conditions=[{**written, "message": report.text.message}])
+    assert node_plan.plan_duplicate(second, owner, "n1", names.SCHEDULER) == []
+
+
+def test_a_node_without_a_host_has_no_condition_about_it() -> None:
+    assert plan(node(conditions=[OPEN]), None) == [actions.ClearHostState()]
+    assert plan(node(), None) == []
 
 
 def test_a_hybrid_node_is_tainted_and_drained_but_never_registered_or_replaced() -> None:
@@ -264,4 +293,4 @@ def test_a_hybrid_node_is_tainted_and_drained_but_never_registered_or_replaced()
 
 def test_the_labels_of_actions_in_metrics_are_stable() -> None:
     labels = [kind.label for kind in get_args(actions.Action)]
-    assert labels == ["create", "amend", "drain", "undrain", "delete", "taint", "report", "complain"]
+    assert labels == ["create", "amend", "drain", "undrain", "delete", "taint", "report", "clear", "complain"]
