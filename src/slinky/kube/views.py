@@ -26,13 +26,38 @@ class PodSpec(View, frozen=True):
     priority: int = 0
 
 
+class ContainerWaiting(View, frozen=True):
+    """Why a container does not run yet."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerTerminated(View, frozen=True):
+    """How a container ended; the message is the end of its output if its termination message policy says so."""
+
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    finished_at: str | None = None
+
+
+class ContainerRunState(View, frozen=True):
+    """The state of a container; neither waiting nor terminated means that it runs."""
+
+    waiting: ContainerWaiting | None = None
+    terminated: ContainerTerminated | None = None
+
+
 class ContainerStatus(View, frozen=True):
-    """The state of one container."""
+    """The state of one container, and the state before its last restart."""
 
     name: str
     ready: bool = False
     started: bool = False
     restart_count: int = 0
+    state: ContainerRunState = ContainerRunState()
+    last_state: ContainerRunState = ContainerRunState()
 
 
 class PodStatus(View, frozen=True):
@@ -46,6 +71,7 @@ class PodStatus(View, frozen=True):
     start_time: str = ""
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(Object, frozen=True):
@@ -263,6 +289,22 @@ class Scale(Object, frozen=True):
 
     spec: ScaleSpec = ScaleSpec()
     status: ScaleStatus = ScaleStatus()
+
+
+class KubeEvent(Object, frozen=True):
+    """An event about an object."""
+
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+    @property
+    def time(self) -> str:
+        """When the event happened last."""
+        return self.last_timestamp or self.event_time or self.first_timestamp or self.metadata.creation_timestamp
 
 
 class Unstructured(msgspec.Struct, frozen=True, gc=True):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All objects of a cluster are deleted at once; those that others refer to are removed last."""
 
+import json
 from typing import Any
 
 import pytest
@@ -49,6 +50,16 @@ async def remaining_kinds(stage: OperatorStage) -> list[str]:
     return [resource.kind for resource, name in ORDER if await stage.find(resource, name)]
 
 
+async def in_use_counts(stage: OperatorStage) -> dict[str, int]:
+    """How often each object was reported as in use, by kind and message."""
+    events = json.loads(await stage.client.send("GET", f"/api/v1/namespaces/{stage.namespace}/events"))["items"]
+    return {
+        f"{event['involvedObject']['kind']}: {event['message']}": event["count"]
+        for event in events
+        if event["reason"] == "InUse"
+    }
+
+
 async def test_a_deleted_cluster_waits_for_workers_whose_state_is_unknown(stage: OperatorStage) -> None:
     await create_cluster(stage)
     for resource, name in ORDER:
@@ -59,6 +70,12 @@ async def test_a_deleted_cluster_waits_for_workers_whose_state_is_unknown(stage:
         return b"Deletion waits for workers of NodeSet gpu" in item and b"Controller slurm" in item
 
     await eventually(is_reported, "the event about the wait")
+    for resource, name in ORDER[:3]:
+        await stage.wait_condition(resource, name, "Progressing", "True", "InUse")
+    await stage.wait_condition(NODE_SETS, "gpu", "Progressing", "True", "WaitingForSlurm")
+    # The condition is repeated with every look, the event is not.
+    await stage.quiescent()
+    assert set((await in_use_counts(stage)).values()) == {1}
     assert await remaining_kinds(stage) == ["Accounting", "Controller", "RestApi", "NodeSet"]
     assert await stage.find(PODS, "gpu-0")
     # The user forces the deletion. Without a kubelet the test removes the pod.

@@ -317,4 +317,5 @@ async def test_references_stay_in_their_namespace(stage: OperatorStage) -> None:
     await stage.apply(NODE_SETS, "gpu", spec={"controllerRef": {"name": "../slurm"}, "replicas": 1})
 
     await stage.wait_condition(NODE_SETS, "gpu", "Degraded", "True", "ControllerMissing")
+    assert (await stage.get(NODE_SETS, "gpu")).status["desired"] == 1
     assert await stage.names(PODS) == []

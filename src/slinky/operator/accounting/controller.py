@@ -2,21 +2,21 @@
 """Reconciles Accountings: reads what an Accounting refers to, carries out its plan, writes its status."""
 
 from slinky.api.accounting import ACCOUNTINGS, Accounting
+from slinky.api.names.child_names import SLURMDBD
 from slinky.kube.errors import ApiError, Blocked
 from slinky.kube.types import Key
 from slinky.kube.views import PODS, STATEFUL_SETS
 from slinky.operator.accounting.plan import AccountingInputs, plan
 from slinky.operator.accounting.status import health
 from slinky.operator.framework import references
-from slinky.operator.framework.context import Context
+from slinky.operator.framework.context import Context, parents_of
 from slinky.operator.framework.deletion_order import OrderedReconciler
-from slinky.operator.framework.reconciler import ReconcileResult
+from slinky.operator.framework.failure_causes import describe_wait
+from slinky.operator.framework.failures import FailureFinder
+from slinky.operator.framework.reconciler import ReconcileResult, recheck_after
 from slinky.operator.framework.references import referrers
 from slinky.operator.keyrings.jwt_keyring import JwtKeyRing
 from slinky.operator.slurm.clusters import Clusters
-
-#: Seconds between looks at a slurmdbd that is not ready.
-RECHECK_SECONDS = 5.0
 
 
 class AccountingReconciler(OrderedReconciler[Accounting]):
@@ -26,6 +26,7 @@ class AccountingReconciler(OrderedReconciler[Accounting]):
 
     def __init__(self, context: Context, clusters: Clusters) -> None:
         super().__init__(context, context.accountings)
+        self.failures = FailureFinder(context)
         context.accountings.add_indexes(
             {
                 references.SECRETS: references.qualified(references.accounting_secrets),
@@ -33,6 +34,7 @@ class AccountingReconciler(OrderedReconciler[Accounting]):
             }
         )
         data = context.referenced_data
+        self.loop.watch(context.pods, parents_of(SLURMDBD))
         self.loop.watch(data.secrets, referrers(context.accountings, references.SECRETS))
         self.loop.watch(data.config_maps, referrers(context.accountings, references.CONFIG_MAPS))
 
@@ -43,11 +45,11 @@ class AccountingReconciler(OrderedReconciler[Accounting]):
         await self.context.children.carry_out(children, accounting.metadata.uid)
         workload = Key(accounting.metadata.namespace, accounting.workload_name)
         replicas, observed = self.context.children.workload_status(STATEFUL_SETS, workload)
-        current = health(accounting, replicas, observed, await self._output(accounting))
-        if current.degraded.value:
-            self.record_event(accounting, current.degraded.reason, current.degraded.message, warning=True)
-        not_ready = replicas is not None and not replicas.ready_replicas
-        return ReconcileResult(self.with_health(accounting, current), RECHECK_SECONDS if not_ready else None)
+        pods = [] if accounting.spec.external else self.context.daemon_pods(SLURMDBD, accounting.key)
+        failure = await self.failures.of_workload(STATEFUL_SETS, workload, pods)
+        output = await self._output(accounting)
+        current = health(accounting, replicas, observed, output, failure, describe_wait(pods))
+        return ReconcileResult(self.with_health(accounting, current), recheck_after(current))
 
     async def _output(self, accounting: Accounting) -> str:
         """Return the end of the log of a slurmdbd that runs and is not ready; it reports its errors only there."""

@@ -6,7 +6,7 @@ import re
 from slinky.api.accounting import Accounting
 from slinky.kube.views import ReplicaStatus
 from slinky.operator.framework.conditions import ConditionState, ObjectHealth, workload_health
-from slinky.operator.framework.crash_message import summarize_output
+from slinky.operator.framework.failure_causes import Failure, with_failure
 
 _MYSQL_ERROR = re.compile(r"mysql_real_connect failed: (\d+) (.+)")
 #: Error codes with which a database rejects the user, the password or the name of the database.
@@ -19,31 +19,38 @@ EXTERNAL = ObjectHealth(
 )
 
 
-def health(accounting: Accounting, workload: ReplicaStatus | None, observed: bool, output: str = "") -> ObjectHealth:
+def health(
+    accounting: Accounting,
+    workload: ReplicaStatus | None,
+    observed: bool,
+    output: str = "",
+    failure: Failure | None = None,
+    wait: str = "",
+) -> ObjectHealth:
     """Return the health of an Accounting; `output` is the output of a slurmdbd that is not ready."""
     if accounting.spec.external:
         return EXTERNAL
     status = workload or ReplicaStatus()
-    result = workload_health(1, status.ready_replicas, status.updated_replicas, observed)
+    result = workload_health(1, status.ready_replicas, status.updated_replicas, observed, wait)
     slurm = ConditionState(status.ready_replicas > 0, "Answering" if status.ready_replicas else "NotReady")
     rolled_out = observed and status.updated_replicas > 0
     config = ConditionState(rolled_out, "Loaded" if rolled_out else "Rolling")
-    result = result._replace(slurm=slurm, config=config)
-    problem = None if result.ready.value else find_problem(accounting, output)
+    result = with_failure(result._replace(slurm=slurm, config=config), failure)
+    problem = None if result.ready.value else database_problem(accounting, output)
     return result._replace(ready=problem._replace(value=False), degraded=problem) if problem else result
 
 
-def find_problem(accounting: Accounting, output: str) -> ConditionState | None:
-    """Return the problem with the database or the configuration that slurmdbd reports in its output."""
+def database_problem(accounting: Accounting, output: str) -> ConditionState | None:
+    """Return the error of the database in the output of slurmdbd, with the next step."""
     storage = accounting.spec.storage_config
-    database = f"{storage.host}:{storage.port}" if storage else "the database"
-    if errors := _MYSQL_ERROR.findall(output):
-        code, message = errors[-1]
-        if code not in REJECTIONS:
-            text = f"slurmdbd cannot reach {database}: {message}; it keeps trying"
-            return ConditionState(True, "DatabaseUnreachable", text)
-        secret = storage.password_key_ref.name if storage else ""
-        hint = f"check storageConfig.username, storageConfig.database and the password in Secret {secret}"
-        return ConditionState(True, "DatabaseRefuses", f"{database} rejects slurmdbd: {message}; {hint}")
-    fatal = summarize_output(output) if "fatal: " in output else ""
-    return ConditionState(True, "Failing", f"slurmdbd exits: {fatal}") if fatal else None
+    errors = _MYSQL_ERROR.findall(output)
+    if storage is None or not errors:
+        return None
+    code, message = errors[-1]
+    database = f"{storage.host}:{storage.port}"
+    if code not in REJECTIONS:
+        text = f"slurmdbd cannot reach {database}: {message}; it keeps trying"
+        return ConditionState(True, "DatabaseUnreachable", text)
+    secret = storage.password_key_ref.name
+    hint = f"check storageConfig.username, storageConfig.database and the password in Secret {secret}"
+    return ConditionState(True, "DatabaseRefuses", f"{database} rejects slurmdbd: {message}; {hint}")

@@ -14,14 +14,16 @@ from slinky.operator.build.config_files import Files, collect_files, referenced_
 from slinky.operator.controller.config_generation import Decision, GenerationState
 from slinky.operator.controller.generation_store import ConfigState, GenerationStore
 from slinky.operator.controller.plan import ControllerInputs, plan
-from slinky.operator.controller.rollout import next_pod_to_replace
+from slinky.operator.controller.rollout import is_standby, next_pod_to_replace
 from slinky.operator.controller.status import external_health, health
 from slinky.operator.framework import orphans, references
 from slinky.operator.framework.conditions import ConditionState
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.deletion_order import OrderedReconciler, remaining_workers
+from slinky.operator.framework.failure_causes import describe_wait
+from slinky.operator.framework.failures import FailureFinder
 from slinky.operator.framework.pods import delete_pod
-from slinky.operator.framework.reconciler import ReconcileResult
+from slinky.operator.framework.reconciler import ReconcileResult, recheck_after
 from slinky.operator.framework.references import referrers
 from slinky.operator.keyrings.jwt_keyring import JwtKeyRing
 from slinky.operator.metrics import WRITES
@@ -47,6 +49,7 @@ class ControllerReconciler(OrderedReconciler[Controller]):
     def __init__(self, context: Context, clusters: Clusters) -> None:
         super().__init__(context, context.controllers)
         self.clusters = clusters
+        self.failures = FailureFinder(context)
         self.generations = GenerationStore(context, clusters)
         context.controllers.add_indexes(
             {
@@ -79,7 +82,7 @@ class ControllerReconciler(OrderedReconciler[Controller]):
             await self._replace_next_pod(controller)
             await self.generations.refresh_files(controller, state)
         await self._label_active_pod(controller)
-        return self._result(controller, inputs, state)
+        return await self._result(controller, inputs, state)
 
     def _check_orphans(self, controller: Controller) -> None:
         """Raise `Blocked` while a worker has no NodeSet.
@@ -95,20 +98,25 @@ class ControllerReconciler(OrderedReconciler[Controller]):
         """Discard what is remembered of a Controller that no longer exists."""
         self.generations.forget(key)
 
-    def _result(self, controller: Controller, inputs: ControllerInputs, state: ConfigState | None) -> ReconcileResult:
+    async def _result(
+        self, controller: Controller, inputs: ControllerInputs, state: ConfigState | None
+    ) -> ReconcileResult:
         snapshot = self.clusters.snapshot(controller.key)
         if state is None:
             return ReconcileResult(self.with_health(controller, external_health(snapshot)))
         workload = Key(controller.metadata.namespace, controller.workload_name)
         replicas, observed = self.context.children.workload_status(STATEFUL_SETS, workload)
-        crash = state.crash.message if state.crash else None
+        pods = [pod for pod in self.generations.pods(controller) if not is_standby(controller, pod)]
+        failure = await self.failures.of_workload(STATEFUL_SETS, workload, pods)
+        wait = describe_wait(pods)
         current = health(
-            controller, replicas, observed, snapshot, state.decision, state.loaded, crash, inputs.accounting
+            controller, replicas, observed, snapshot, state.decision, state.loaded, failure, inputs.accounting, wait
         )
         if inputs.rotation:
             current = current._replace(progressing=ConditionState(True, "RotatingKey", inputs.rotation))
         configs = {"wanted_config": state.decision.wanted.id, "loaded_config": state.loaded or ""}
-        return ReconcileResult(self.with_health(controller, current, **configs), self._requeue_after(controller, state))
+        requeue_after = self._requeue_after(controller, state) or recheck_after(current)
+        return ReconcileResult(self.with_health(controller, current, **configs), requeue_after)
 
     def _requeue_after(self, controller: Controller, state: ConfigState) -> float | None:
         """Trials end and daemons load files without an event, so look again while either is in progress."""

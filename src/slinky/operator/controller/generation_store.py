@@ -75,7 +75,7 @@ class GenerationStore:
         """Update the states of the generations, record them, and choose the one to run."""
         history = self.history(controller)
         wanted = self._wanted(controller, inputs, history)
-        crash = await self._crash_of_used(controller, history)
+        crash = self._crash_of_used(controller, history)
         trial, trial_message = await self._trial_result(controller, wanted) or (None, "")
         observation = Observation(
             trial,
@@ -117,7 +117,7 @@ class GenerationStore:
             return
         history = self.history(controller)
         for pod in self.pods(controller):
-            crash = await self._crash(pod)
+            crash = self._crash(pod)
             digest = state.decision.used.digest
             if crash is not None and not self._crashed_with(pod, crash, controller, history, digest):
                 await delete_pod(self.context, pod)
@@ -226,13 +226,13 @@ class GenerationStore:
         started = any(pod.metadata.annotations.get(metadata.SLURM_CONFIG_HASH) == used.digest for pod in ready)
         return used.id if started else None
 
-    async def _crash_of_used(self, controller: Controller, history: GenerationHistory) -> Crash | None:
+    def _crash_of_used(self, controller: Controller, history: GenerationHistory) -> Crash | None:
         """Return how slurmctld crashes with the generation in use."""
         used = history.find(history.used)
         if used is None:
             return None
         for pod in self.pods(controller):
-            crash = await self._crash(pod)
+            crash = self._crash(pod)
             if crash is not None and self._crashed_with(pod, crash, controller, history, used.digest):
                 return crash
         return None
@@ -245,11 +245,9 @@ class GenerationStore:
             return crash.time >= history.used_since
         return pod.metadata.annotations.get(metadata.SLURM_CONFIG_HASH) == digest
 
-    async def _crash(self, pod: Pod) -> Crash | None:
-        if pod.ready or pod.metadata.deleting or not _restarts(pod):
-            return None
-        whole_pod = await self.context.client.find(PODS.viewed_as(Unstructured), pod.key)
-        return find_crash(whole_pod, "slurmctld") if whole_pod else None
+    def _crash(self, pod: Pod) -> Crash | None:
+        working = pod.ready or pod.metadata.deleting or not _restarts(pod)
+        return None if working else find_crash(pod, "slurmctld")
 
     async def _clean_up(self, controller: Controller, history: GenerationHistory, decision: Decision) -> None:
         """Delete trial pods that have ended, and generations that are not needed."""

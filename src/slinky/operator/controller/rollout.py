@@ -7,6 +7,7 @@ update would stop at the first one. Therefore the operator replaces the pods of 
 
 from collections.abc import Sequence
 
+from slinky.api.controller import Controller
 from slinky.kube.views import Pod, ReplicaStatus
 
 #: Label in which a StatefulSet writes the revision of a pod.
@@ -22,6 +23,11 @@ def next_pod_to_replace(pods: Sequence[Pod], replicas: int, status: ReplicaStatu
     if len(pods) < replicas or any(pod.metadata.deleting for pod in pods) or not all(map(_has_started, new)):
         return None
     return min(old, key=lambda pod: (pod.ready, -_ordinal(pod)), default=None)
+
+
+def is_standby(controller: Controller, pod: Pod) -> bool:
+    """Return whether this slurmctld waits for the failure of another one; then it is not ready although it works."""
+    return controller.spec.ha.enabled and not pod.ready and not pod.metadata.deleting and _has_started(pod)
 
 
 def _has_started(pod: Pod) -> bool:

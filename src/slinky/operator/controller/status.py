@@ -8,6 +8,7 @@ from slinky.kube.conditions import is_condition_true
 from slinky.kube.views import ReplicaStatus
 from slinky.operator.controller.config_generation import Decision, GenerationState
 from slinky.operator.framework.conditions import ConditionState, ObjectHealth, workload_health
+from slinky.operator.framework.failure_causes import Failure, with_failure
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 
@@ -29,17 +30,18 @@ def health(
     snapshot: SlurmSnapshot,
     decision: Decision,
     loaded: str | None = None,
-    crash: str | None = None,
+    failure: Failure | None = None,
     accounting: Accounting | None = None,
+    wait: str = "",
 ) -> ObjectHealth:
     """Return the health of a Controller. One ready slurmctld is enough, because a standby is never ready."""
     status = workload or ReplicaStatus()
     updated = int(status.updated_replicas >= controller.replicas)
-    result = workload_health(1, status.ready_replicas, updated, observed)
+    result = workload_health(1, status.ready_replicas, updated, observed, wait)
     result = result._replace(slurm=snapshot.condition(), config=config_condition(decision, loaded))
     if not result.ready.value:
-        result = result._replace(ready=_not_ready(result.ready, decision, crash, accounting))
-    return result._replace(degraded=_degraded(result, decision, crash))
+        result = result._replace(ready=_not_ready(result.ready, decision, accounting))
+    return _with_rejection(with_failure(result, failure), decision)
 
 
 def config_condition(decision: Decision, loaded: str | None) -> ConditionState:
@@ -61,12 +63,8 @@ def config_condition(decision: Decision, loaded: str | None) -> ConditionState:
     return ConditionState(False, "Rolling", f"generation {wanted.id} is written; {runs}")
 
 
-def _not_ready(
-    ready: ConditionState, decision: Decision, crash: str | None, accounting: Accounting | None
-) -> ConditionState:
+def _not_ready(ready: ConditionState, decision: Decision, accounting: Accounting | None) -> ConditionState:
     """Return what slurmctld waits for before it is ready, in the order of a start."""
-    if crash:
-        return ConditionState(False, "Failing", f"slurmctld exits: {crash}")
     if decision.used is None:
         return config_condition(decision, None)._replace(value=False)
     if (
@@ -79,8 +77,9 @@ def _not_ready(
     return ready
 
 
-def _degraded(health: ObjectHealth, decision: Decision, crash: str | None) -> ConditionState:
-    if decision.wanted.state in {GenerationState.BAD, GenerationState.FAILED}:
-        message = f"{health.config.message}; edit the configuration to try again"
-        return ConditionState(True, health.config.reason, message)
-    return ConditionState(True, "Failing", f"slurmctld exits: {crash}") if crash else health.degraded
+def _with_rejection(health: ObjectHealth, decision: Decision) -> ObjectHealth:
+    """Return the health with the configuration that slurmctld rejects, which counts more than a failure of a pod."""
+    if decision.wanted.state not in {GenerationState.BAD, GenerationState.FAILED}:
+        return health
+    message = f"{health.config.message}; edit the configuration to try again"
+    return health._replace(degraded=ConditionState(True, health.config.reason, message))

@@ -95,34 +95,31 @@ def blocked_health(reason: str, hint: str, slurm: ConditionState) -> ObjectHealt
     )
 
 
-def workload_health(desired: int, ready: int, updated: int, observed: bool) -> ObjectHealth:
-    """Return the health of a Deployment or StatefulSet with these numbers of pods."""
+def workload_health(desired: int, ready: int, updated: int, observed: bool, wait: str = "") -> ObjectHealth:
+    """Return the health of a Deployment or StatefulSet with these numbers of pods; `wait` is what it waits for."""
     if observed and ready >= desired and updated >= desired:
         return ObjectHealth(ConditionState(True, "Available", f"{ready} of {desired} ready"))
-    message = f"{ready} of {desired} ready, {updated} up to date"
+    message = f"{ready} of {desired} ready, {updated} up to date" + (f"; {wait}" if wait else "")
     return ObjectHealth(
         ConditionState(ready >= desired > 0, "Rolling" if ready >= desired else "NotReady", message),
         ConditionState(True, "Rolling", message),
     )
 
 
-#: Conditions by which a Deployment reports that it makes no progress: a quota, a missing image, a crash.
-STUCK = (("ReplicaFailure", "True"), ("Progressing", "False"))
-
-
 def deployment_health(
-    desired: int, workload: ReplicaStatus | None, observed: bool, slurm: ConditionState
+    desired: int, workload: ReplicaStatus | None, observed: bool, slurm: ConditionState, wait: str = ""
 ) -> ObjectHealth:
     """Return the health of a kind that consists of a Deployment: RestApi or LoginSet."""
     status = workload or ReplicaStatus()
-    health = workload_health(desired, status.ready_replicas, status.updated_replicas, observed)
+    health = workload_health(desired, status.ready_replicas, status.updated_replicas, observed, wait)
     rolled_out = observed and status.updated_replicas >= desired
     config = ConditionState(rolled_out, "Loaded" if rolled_out else "Rolling")
     return health._replace(degraded=_stuck(status), slurm=slurm, config=config)
 
 
 def _stuck(status: ReplicaStatus) -> ConditionState:
-    condition = next((c for c in status.conditions if (c.type, c.status) in STUCK), None)
-    if condition is None:
+    """Return the state of Degraded that a Deployment reports by itself: it has made no progress for ten minutes."""
+    progressing = next((c for c in status.conditions if (c.type, c.status) == ("Progressing", "False")), None)
+    if progressing is None:
         return NOT_DEGRADED
-    return ConditionState(True, condition.reason or condition.type, condition.message)
+    return ConditionState(True, progressing.reason or progressing.type, progressing.message)

@@ -6,10 +6,10 @@ The kubelet keeps the end of a failed container's output; a Slurm daemon prints 
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from slinky.kube.timestamps import unix_seconds
-from slinky.kube.views import Unstructured
+from slinky.kube.views import ContainerTerminated, Pod
 
 #: Errors that a daemon prints at every start, whatever the configuration.
 NOISE = ("MailProg", "glob parsing", '"Include" failed', "###", "specified more than once")
@@ -27,17 +27,23 @@ class Crash(NamedTuple):
     message: str
 
 
-def find_crash(pod: Unstructured, container: str) -> Crash | None:
+def find_crash(pod: Pod, container: str) -> Crash | None:
     """Return the last crash of a container that is restarted again and again; None while it runs."""
-    status: dict[str, Any] = next(
-        (s for s in (pod.status or {}).get("containerStatuses", ()) if s.get("name") == container), {}
-    )
-    state, last = status.get("state", {}), status.get("lastState", {}).get("terminated")
-    terminated = state.get("terminated") or (last if "waiting" in state else None)
-    if not terminated or not terminated.get("exitCode"):
+    status = next((status for status in pod.status.container_statuses if status.name == container), None)
+    if status is None:
         return None
-    message = summarize_output(terminated.get("message") or "") or f"exit code {terminated['exitCode']}"
-    return Crash(unix_seconds(terminated.get("finishedAt")), message)
+    terminated = status.state.terminated or (status.last_state.terminated if status.state.waiting else None)
+    if terminated is None or not terminated.exit_code:
+        return None
+    return Crash(unix_seconds(terminated.finished_at), describe_exit(terminated))
+
+
+def describe_exit(terminated: ContainerTerminated) -> str:
+    """Return what a container printed last, or its exit code if it printed nothing."""
+    output = terminated.message.strip()
+    if text := summarize_output(output) or output.rpartition("\n")[2].strip():
+        return text
+    return f"exit code {terminated.exit_code}" + (f" ({terminated.reason})" if terminated.reason else "")
 
 
 def summarize_output(output: str) -> str:

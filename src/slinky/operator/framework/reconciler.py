@@ -11,9 +11,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from slinky.api.fields.conditions import SLURM_REACHABLE, ObjectStatus
+from slinky.api.fields.conditions import DEGRADED, PROGRESSING, SLURM_REACHABLE, ObjectStatus
 from slinky.kube.cache import Cache
-from slinky.kube.conditions import condition_manifests
+from slinky.kube.conditions import condition_manifests, with_condition
 from slinky.kube.controller import ControlLoop, RequeueAfter
 from slinky.kube.errors import ErrorDecision, ErrorKind
 from slinky.kube.finalizers import set_finalizers
@@ -21,7 +21,13 @@ from slinky.kube.resource import Resource, owned_by
 from slinky.kube.types import HasMeta, Key
 from slinky.kube.views import ReplicaStatus
 from slinky.operator.framework.children import FIELD_MANAGER
-from slinky.operator.framework.conditions import ObjectHealth, blocked_health, previous_state, update_conditions
+from slinky.operator.framework.conditions import (
+    ConditionState,
+    ObjectHealth,
+    blocked_health,
+    previous_state,
+    update_conditions,
+)
 from slinky.operator.framework.context import Context
 from slinky.operator.metrics import WRITES
 from slinky.slurm.conf import ConfError
@@ -32,6 +38,10 @@ T = TypeVar("T", bound=HasMeta)
 
 #: Keys that a controller without a setting of its own reconciles at the same time.
 WORKERS = 4
+
+
+#: Seconds between looks at an object whose pods are not ready, because some causes are reported only as events.
+RECHECK_SECONDS = 5.0
 
 
 class ReconcileResult(NamedTuple):
@@ -87,6 +97,7 @@ class Reconciler(Generic[T]):
         if parent.metadata.deleting:
             return await self.finalize(parent)
         result = await self.sync(parent)
+        self._record_degraded(parent, result.status)
         await self.write_status(parent, result.status)
         return None if result.requeue_after is None else RequeueAfter(result.requeue_after)
 
@@ -115,7 +126,18 @@ class Reconciler(Generic[T]):
         live: ObjectStatus = parent.status  # type: ignore[attr-defined]
         slurm = previous_state(live.conditions, SLURM_REACHABLE)
         health = blocked_health(decision.reason, decision.message, slurm)
-        await self.write_status(parent, self.with_health(parent, health))
+        await self.write_status(parent, self.with_health(parent, health, **self.blocked_fields(parent)))
+
+    def blocked_fields(self, parent: T) -> dict[str, Any]:
+        """Return fields of the status that are known although the object is blocked."""
+        return {}
+
+    def _record_degraded(self, parent: T, status: ObjectStatus) -> None:
+        """Record an event when an object becomes degraded, or when the reason changes."""
+        live: ObjectStatus = parent.status  # type: ignore[attr-defined]
+        before, now = previous_state(live.conditions, DEGRADED), previous_state(status.conditions, DEGRADED)
+        if now.value and (before.value, before.reason) != (now.value, now.reason):
+            self.record_event(parent, now.reason, now.message, warning=True)
 
     def with_health(self, parent: T, health: ObjectHealth, **fields: Any) -> ObjectStatus:
         """Return the status of an object with these conditions and fields."""
@@ -124,6 +146,20 @@ class Reconciler(Generic[T]):
         now = self.context.clock.now()
         conditions = update_conditions(live.conditions, health, generation=generation, now=now)
         return msgspec.structs.replace(live, conditions=conditions, observed_generation=generation, **fields)
+
+    def with_progress(self, parent: T, progressing: ConditionState) -> ObjectStatus:
+        """Return the status of an object in which only the condition Progressing changes."""
+        live: ObjectStatus = parent.status  # type: ignore[attr-defined]
+        conditions = with_condition(
+            live.conditions,
+            PROGRESSING,
+            progressing.value,
+            progressing.reason,
+            progressing.message_for(PROGRESSING),
+            generation=parent.metadata.generation,
+            now=self.context.clock.now(),
+        )
+        return msgspec.structs.replace(live, conditions=conditions)
 
     def with_scale(
         self, parent: T, health: ObjectHealth, workload: ReplicaStatus | None, selector: str
@@ -141,6 +177,11 @@ class Reconciler(Generic[T]):
         """Reconcile these objects soon."""
         for key in keys:
             self.loop.queue.add(key)
+
+
+def recheck_after(health: ObjectHealth) -> float | None:
+    """Return when to reconcile an object again whose pods may fail without an event of their own."""
+    return RECHECK_SECONDS if health.progressing.value or health.degraded.value else None
 
 
 def status_manifest(status: ObjectStatus) -> dict[str, Any]:

@@ -14,8 +14,10 @@ from slinky.operator.build.pod_parts import digest_values
 from slinky.operator.build.sshd import generate_host_keys
 from slinky.operator.framework import references
 from slinky.operator.framework.conditions import deployment_health
-from slinky.operator.framework.context import Context
-from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
+from slinky.operator.framework.context import Context, parents_of
+from slinky.operator.framework.failure_causes import describe_wait, with_failure
+from slinky.operator.framework.failures import FailureFinder
+from slinky.operator.framework.reconciler import Reconciler, ReconcileResult, recheck_after
 from slinky.operator.framework.references import referrers
 from slinky.operator.loginset import objects
 from slinky.operator.loginset.objects import LoginSetHashes
@@ -32,6 +34,7 @@ class LoginSetReconciler(Reconciler[LoginSet]):
     def __init__(self, context: Context, clusters: Clusters) -> None:
         super().__init__(context, context.login_sets)
         self.clusters = clusters
+        self.failures = FailureFinder(context)
         self.domain = cluster_domain(context.settings.cluster_domain)
         context.login_sets.add_indexes(
             {
@@ -40,6 +43,7 @@ class LoginSetReconciler(Reconciler[LoginSet]):
             }
         )
         watch = self.loop.watch
+        watch(context.pods, parents_of(LOGIN))
         watch(context.controllers, lambda controller: self._login_sets_of(controller.key))
         watch(context.referenced_data.secrets, referrers(context.login_sets, references.SECRETS))
         watch(context.referenced_data.secrets, self._login_sets_of_secret)
@@ -59,10 +63,11 @@ class LoginSetReconciler(Reconciler[LoginSet]):
         workload = Key(login_set.metadata.namespace, login_set.workload_name)
         replicas, observed = self.context.children.workload_status(DEPLOYMENTS, workload)
         slurm = self.clusters.snapshot(login_set.controller_key).condition()
-        health = deployment_health(login_set.spec.replicas, replicas, observed, slurm)
-        return ReconcileResult(
-            self.with_scale(login_set, health, replicas, LOGIN.selector_text(login_set.metadata.name))
-        )
+        pods = self.context.daemon_pods(LOGIN, login_set.key)
+        health = deployment_health(login_set.spec.replicas, replicas, observed, slurm, describe_wait(pods))
+        health = with_failure(health, await self.failures.of_workload(DEPLOYMENTS, workload, pods))
+        selector = LOGIN.selector_text(login_set.metadata.name)
+        return ReconcileResult(self.with_scale(login_set, health, replicas, selector), recheck_after(health))
 
     async def _create_host_keys(self, login_set: LoginSet) -> None:
         """Create the host keys if there are none. Existing keys are never changed, whatever created them."""

@@ -161,6 +161,7 @@ def _login(login_set: LoginSet, controller: Controller, images: Images) -> JsonO
         "ports": _ports(login_set),
         "readinessProbe": {"exec": {"command": ["test", "-S", "/run/slurm/sack.socket"]}, "periodSeconds": 5},
         "securityContext": {"capabilities": {"add": ["AUDIT_WRITE", "SYS_CHROOT"]}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": list(_mounts()),
     }
     return merge(built, login_set.spec.login)

@@ -144,5 +144,7 @@ class ExecutionReport:
     """The start time for which a reservation was created."""
     refusals: list[str] = field(default_factory=list)
     """Errors of Slurm."""
+    uncreated: dict[str, str] = field(default_factory=dict)
+    """Workers that Kubernetes did not allow to create now, with the reason."""
     errors: list[Exception] = field(default_factory=list)
     """Errors of Kubernetes, and bugs."""

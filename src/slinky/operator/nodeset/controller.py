@@ -4,7 +4,7 @@
 import asyncio
 from collections import Counter
 from functools import partial
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from slinky.api.controller import Controller
 from slinky.api.names import metadata
@@ -21,6 +21,7 @@ from slinky.operator.build.sshd import worker_config
 from slinky.operator.framework import orphans, references
 from slinky.operator.framework.children import FIELD_MANAGER
 from slinky.operator.framework.context import Context
+from slinky.operator.framework.failures import FailureFinder
 from slinky.operator.framework.reconciler import Reconciler, ReconcileResult
 from slinky.operator.framework.references import referrers
 from slinky.operator.metrics import WRITES, DrainMetrics
@@ -56,6 +57,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
     def __init__(self, context: Context, clusters: Clusters) -> None:
         super().__init__(context, context.node_sets, group=self._cluster, min_interval=MIN_INTERVAL)
         self.clusters = clusters
+        self.failures = FailureFinder(context)
         self.executor = Executor(context, clusters)
         self.revisions = RevisionStore(context)
         self.adoption = Adoption(context, self.revisions.cache)
@@ -102,7 +104,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
             snapshot = self._snapshot(node_set, hashes.revision)
         failed = await self._write_pod_conditions(snapshot)
         await self.revisions.prune(node_set, {hashes.revision, *self._used_revisions(node_set)})
-        return self._result(snapshot, report, revisions, deferred or failed)
+        return await self._result(snapshot, report, revisions, deferred or failed)
 
     async def _plan(self, node_set: NodeSet, revision: str) -> tuple[NodeSetSnapshot, list[Action], bool]:
         """Plan the next actions; the last value tells whether a condemnation was deferred.
@@ -146,7 +148,12 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         if cluster_gone or not (snapshot.workers or (report.refusals and not snapshot.forced)):
             await self.set_finalizers(node_set, others)
             return None
+        await self.write_status(node_set, self.with_progress(node_set, status.deletion_progress(snapshot)))
         return RequeueAfter(ACTIVE_INTERVAL)
+
+    def blocked_fields(self, node_set: NodeSet) -> dict[str, Any]:
+        """The number of desired workers, which needs neither Controller nor Slurm."""
+        return {} if node_set.per_node else {"desired": node_set.spec.replicas}
 
     def forget(self, key: Key) -> None:
         """Discard the state of a NodeSet that no longer exists, so that a new one of the same name starts afresh."""
@@ -251,7 +258,7 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         self.drain_metrics.publish(key, waits, longest_wait(snapshot.workers), report.limited)
         self.clusters.set_waiting(snapshot.node_set.controller_key, key, bool(waits))
 
-    def _result(
+    async def _result(
         self, snapshot: NodeSetSnapshot, report: ExecutionReport, revisions: RevisionStatus, unfinished: bool
     ) -> ReconcileResult:
         condemned = any(worker.condemned for worker in snapshot.workers)
@@ -264,8 +271,11 @@ class NodeSetReconciler(Reconciler[NodeSet]):
         if report.errors:
             raise report.errors[0]
         numbers = status.counts(snapshot)
-        health = status.health(snapshot, report, numbers)
+        kept = (worker.pod for worker in snapshot.workers if not worker.condemned)
+        failure = status.creation_refusal(report) or await self.failures.of_pods(kept)
+        health = status.health(snapshot, report, numbers, failure)
         active = condemned or unseen or unfinished or report.limited or report.refusals or not health.ready.value
+        active = active or failure is not None
         object_status = self.with_health(snapshot.node_set, health, **numbers, **revisions.fields())
         return ReconcileResult(object_status, ACTIVE_INTERVAL if active else SETTLED_INTERVAL)
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Set
 
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
-from slinky.kube.errors import AlreadyExists, Forbidden, Later, NotFound
+from slinky.kube.errors import AlreadyExists, Forbidden, NotFound
 from slinky.kube.rate_limit import RateLimit
 from slinky.kube.timestamps import format_timestamp
 from slinky.kube.views import PODS, VOLUME_CLAIMS
@@ -136,7 +136,11 @@ class _Execution:
             except Exception as error:
                 if reason := FAILURE_EVENTS.get(type(action)):
                     self.record_event(reason, str(error), warning=True)
-                self.report.errors.append(error)
+                if isinstance(action, CreateWorker) and isinstance(error, Forbidden):
+                    # A quota, or a new namespace whose service account does not exist yet: both are temporary.
+                    self.report.uncreated[objects.pod_name(self.node_set, action.slot)] = error.status.message
+                else:
+                    self.report.errors.append(error)
             else:
                 self.report.done += 1
 
@@ -187,11 +191,7 @@ class _Execution:
             await self.context.children.apply(VOLUME_CLAIMS, claim, adopt=True)
         manifest = objects.pod(self.node_set, action.slot, self.worker_context)
         WRITES.labels("create", "Pod").inc()
-        try:
-            self.context.pods.record_write(await self.context.client.create(PODS, manifest))
-        except Forbidden as error:
-            # A quota, or a new namespace whose service account does not exist yet: both are temporary.
-            raise Later(str(error), after=3) from error
+        self.context.pods.record_write(await self.context.client.create(PODS, manifest))
         self.record_event("SuccessfulCreate", f"Created pod {manifest['metadata']['name']}")
 
     async def _condemn(self, action: CondemnWorker) -> None:

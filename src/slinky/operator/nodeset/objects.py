@@ -206,6 +206,7 @@ def _slurmd(node_set: NodeSet, context: WorkerContext) -> JsonObject:
         "readinessProbe": http_probe("/readyz", "slurmd", periodSeconds=5),
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", _PRE_STOP]}}},
         "securityContext": _security(node_set),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": _mounts(node_set),
     }
     return merge(built, node_set.spec.slurmd)

@@ -12,6 +12,7 @@ from slinky.api.names.child_names import SLURMD
 from slinky.api.nodeset import NodeSet
 from slinky.kube.conditions import build_condition, find_condition
 from slinky.operator.framework.conditions import NOT_DEGRADED, ConditionState, ObjectHealth
+from slinky.operator.framework.failure_causes import Failure, creation_failure, describe_wait, with_failure
 from slinky.operator.nodeset.actions import ExecutionReport
 from slinky.operator.nodeset.decisions import placement, reservation
 from slinky.operator.nodeset.decisions.host_metadata import state_conditions
@@ -68,7 +69,10 @@ def pins(snapshot: NodeSetSnapshot) -> dict[str, str]:
 
 
 def health(
-    snapshot: NodeSetSnapshot, report: ExecutionReport | None = None, numbers: Mapping[str, Any] | None = None
+    snapshot: NodeSetSnapshot,
+    report: ExecutionReport | None = None,
+    numbers: Mapping[str, Any] | None = None,
+    failure: Failure | None = None,
 ) -> ObjectHealth:
     """The conditions of a NodeSet; `numbers` are its counts if they are known already."""
     report, numbers = report or ExecutionReport(), numbers or counts(snapshot)
@@ -81,19 +85,38 @@ def health(
     if condemned:
         message += f", {condemned} to be removed"
     shrinking = condemned > 0 or existing > desired
+    wait = describe_wait(worker.pod for worker in snapshot.workers if not worker.condemned)
+    if wait and available < desired:
+        message += f"; {wait}"
     settled = available >= desired and updated >= desired and not condemned and existing == desired
-    return ObjectHealth(
+    result = ObjectHealth(
         ready=ConditionState(available >= desired, "Available" if available >= desired else "NotAvailable", message),
         progressing=ConditionState(
             not settled,
             "Settled" if settled else _progress_reason(snapshot, shrinking),
             "" if settled else message,
         ),
-        degraded=_degraded(snapshot, report),
         slurm=snapshot.slurm.condition(),
         config=ConditionState(updated >= desired, "UpToDate" if updated >= desired else "Rolling"),
         reserved=_reserved(snapshot.node_set, report.reservation_start),
     )
+    result = with_failure(result, failure)
+    return result._replace(degraded=_degraded(snapshot, report, failure))
+
+
+def deletion_progress(snapshot: NodeSetSnapshot) -> ConditionState:
+    """What the deletion of a NodeSet waits for."""
+    names = [worker.meta.name for worker in snapshot.workers]
+    if not names:
+        return ConditionState(True, "Deleting", "the deletion waits for the reservation in Slurm")
+    reason = "Draining" if snapshot.slurm.trusted else "WaitingForSlurm"
+    text = f"the deletion waits for the jobs on {len(names)} workers: {', '.join(names[:MAX_NAMES])}"
+    return ConditionState(True, reason, text)
+
+
+def creation_refusal(report: ExecutionReport) -> Failure | None:
+    """Why Kubernetes did not allow to create workers."""
+    return creation_failure(*min(report.uncreated.items())) if report.uncreated else None
 
 
 def pod_conditions(worker: Worker, now: datetime) -> list[dict[str, Any]] | None:
@@ -125,11 +148,14 @@ def _progress_reason(snapshot: NodeSetSnapshot, shrinking: bool) -> str:
     return "Starting"
 
 
-def _degraded(snapshot: NodeSetSnapshot, report: ExecutionReport) -> ConditionState:
+def _degraded(snapshot: NodeSetSnapshot, report: ExecutionReport, failure: Failure | None) -> ConditionState:
     if report.limited:
         return ConditionState(True, "DeletionsLimited", _limit_message(report))
     if is_halted(snapshot.node_set, snapshot.workers, snapshot.revision):
-        return ConditionState(True, "UpdateHalted", _halt_message(snapshot.node_set))
+        cause = f"; {failure.describe()}" if failure else ""
+        return ConditionState(True, "UpdateHalted", _halt_message(snapshot.node_set) + cause)
+    if failure:
+        return failure.condition()
     if names := [item.meta.name for item in snapshot.workers if item.jobs_forgotten and not item.terminating]:
         return ConditionState(True, "JobsForgotten", _forgotten_message(names))
     if report.refusals:

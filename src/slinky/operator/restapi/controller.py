@@ -12,9 +12,11 @@ from slinky.operator.build.pod_parts import DaemonHashes, digest_value
 from slinky.operator.framework import references
 from slinky.operator.framework.children import Child
 from slinky.operator.framework.conditions import deployment_health
-from slinky.operator.framework.context import Context
+from slinky.operator.framework.context import Context, parents_of
 from slinky.operator.framework.deletion_order import OrderedReconciler, remaining_workers
-from slinky.operator.framework.reconciler import ReconcileResult
+from slinky.operator.framework.failure_causes import describe_wait, with_failure
+from slinky.operator.framework.failures import FailureFinder
+from slinky.operator.framework.reconciler import ReconcileResult, recheck_after
 from slinky.operator.restapi.objects import manifests
 from slinky.operator.slurm.clusters import Clusters
 from slinky.slurm import Change, ObjectKind
@@ -28,8 +30,10 @@ class RestApiReconciler(OrderedReconciler[RestApi]):
     def __init__(self, context: Context, clusters: Clusters) -> None:
         super().__init__(context, context.rest_apis)
         self.clusters = clusters
+        self.failures = FailureFinder(context)
         context.rest_apis.add_indexes({references.CONTROLLER: lambda rest_api: (str(rest_api.controller_key),)})
         watch = self.loop.watch
+        watch(context.pods, parents_of(SLURMRESTD))
         watch(context.controllers, lambda controller: self._rest_apis_of(controller.key))
         watch(context.referenced_data.secrets, self._rest_apis_of_secret)
         watch(context.children.caches[CONFIG_MAPS.name], self._rest_apis_of_config)
@@ -44,9 +48,11 @@ class RestApiReconciler(OrderedReconciler[RestApi]):
         workload = Key(rest_api.metadata.namespace, rest_api.workload_name)
         replicas, observed = self.context.children.workload_status(DEPLOYMENTS, workload)
         slurm = self.clusters.snapshot(rest_api.controller_key).condition()
-        health = deployment_health(rest_api.spec.replicas, replicas, observed, slurm)
+        pods = self.context.daemon_pods(SLURMRESTD, rest_api.key)
+        health = deployment_health(rest_api.spec.replicas, replicas, observed, slurm, describe_wait(pods))
+        health = with_failure(health, await self.failures.of_workload(DEPLOYMENTS, workload, pods))
         selector = SLURMRESTD.selector_text(rest_api.metadata.name)
-        return ReconcileResult(self.with_scale(rest_api, health, replicas, selector))
+        return ReconcileResult(self.with_scale(rest_api, health, replicas, selector), recheck_after(health))
 
     def dependents(self, rest_api: RestApi) -> list[str]:
         """Return the workers of its cluster, unless the cluster has another RestApi."""

@@ -100,6 +100,7 @@ def _slurmrestd(rest_api: RestApi, controller: Controller, images: Images) -> Js
         "livenessProbe": tcp_probe("slurmrestd", **LIVENESS),
         "readinessProbe": tcp_probe("slurmrestd", periodSeconds=5),
         "securityContext": RUN_AS,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [mount(wellknown.ETC_VOLUME, wellknown.ETC, read_only=True)],
     }
     container = merge(built, rest_api.spec.slurmrestd)

@@ -52,7 +52,6 @@ OUTPUTS = [
     ("", None, ""),
     ("error: mysql_real_connect failed: 1045 Access denied for user 'slurm'@'x'", "DatabaseRefuses", "Secret db"),
     ("error: mysql_real_connect failed: 2002 Can't connect to server on 'db'", "DatabaseUnreachable", "db:3306"),
-    ("error: x\nfatal: no such plugin", "Failing", "no such plugin"),
     ("error: only a complaint", None, ""),
 ]
 

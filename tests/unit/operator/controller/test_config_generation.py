@@ -3,6 +3,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from tests.unit.operator.samples import accounting, controller
 
 from slinky.api.names import metadata
 from slinky.kube.types import ObjectMeta
-from slinky.kube.views import ConfigMap, ReplicaStatus, Unstructured
+from slinky.kube.views import ConfigMap, Pod, ReplicaStatus, Unstructured
 from slinky.operator.build.config_files import COPY_LIMIT, Files, collect_files
 from slinky.operator.build.pod_parts import Images
 from slinky.operator.controller import config_trial
@@ -26,7 +27,8 @@ from slinky.operator.controller.config_generation import (
     unneeded_generations,
 )
 from slinky.operator.controller.status import config_condition, health
-from slinky.operator.framework.crash_message import find_crash, summarize_output, with_location
+from slinky.operator.framework.crash_message import Crash, find_crash, summarize_output, with_location
+from slinky.operator.framework.failure_causes import Failure, FailureCause
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 
 V = GenerationState
@@ -154,7 +156,9 @@ def test_the_condition_ready_tells_what_slurmctld_waits_for() -> None:
     choice, none = Decision(OLD, OLD, OLD.id), ReplicaStatus()
     said = health(parent, none, True, SlurmSnapshot(), choice, None, None, accounting())
     assert said.ready.reason == "WaitingForAccounting"
-    assert health(parent, none, True, SlurmSnapshot(), choice, None, "no disk", accounting()).ready.reason == "Failing"
+    failure = Failure(FailureCause.CRASH_LOOP, ("slurm-controller-0",), "no disk", "slurmctld")
+    failing = health(parent, none, True, SlurmSnapshot(), choice, None, failure, accounting())
+    assert failing.ready.reason == failing.degraded.reason == "CrashLoop"
     assert (
         health(parent, none, True, SlurmSnapshot(), Decision(NEW, None, ""), None, None, accounting()).ready.reason
         == "Trying"
@@ -193,12 +197,16 @@ def pod(phase: str = "Running", **container: Any) -> Unstructured:
 ENDED = {"exitCode": 1, "finishedAt": "2026-11-16T05:14:05Z", "message": OUTPUT}
 
 
+def find(**container: Any) -> Crash | None:
+    statuses = [{"name": "slurmctld", **container}]
+    body = {"metadata": {"name": "x"}, "spec": {}, "status": {"containerStatuses": statuses}}
+    return find_crash(msgspec.convert(body, Pod), "slurmctld")
+
+
 def test_only_a_container_that_keeps_exiting_crashes() -> None:
-    assert find_crash(pod(state={"running": {}}, lastState={"terminated": ENDED}), "slurmctld") is None
-    assert find_crash(pod(state={"terminated": {"exitCode": 0}}), "slurmctld") is None
-    found = find_crash(
-        pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": ENDED}), "slurmctld"
-    )
+    assert find(state={"running": {}}, lastState={"terminated": ENDED}) is None
+    assert find(state={"terminated": {"exitCode": 0}}) is None
+    found = find(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": ENDED})
     assert found is not None
     assert "line 25" in found.message
     assert found.time > 0

@@ -108,7 +108,6 @@ def test_a_blocked_object_reports_it_in_every_condition_but_slurm_reachable() ->
         ((), False),
         ((Condition("Progressing", "True", "NewReplicaSetAvailable"), Condition("Available", "False")), False),
         ((STUCK,), True),
-        ((Condition("ReplicaFailure", "True", "FailedCreate", "exceeded quota"),), True),
     ],
 )
 def test_a_stuck_deployment_is_reported_with_its_own_message(said: tuple[Condition, ...], degraded: bool) -> None:
