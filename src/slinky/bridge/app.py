@@ -31,6 +31,7 @@ from slinky.bridge.nodes.ownership import host_signature
 from slinky.bridge.nodes.reconciler import HostName, NodeReconciler, classify_rejection
 from slinky.bridge.state.cluster import UNPLACED, UNSUBMITTED, ClusterState
 from slinky.bridge.state.device_demand import DeviceDemand
+from slinky.bridge.state.device_mismatches import DeviceMismatches
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.queue_position import QueuePositions
 from slinky.bridge.views import ResourceClaim, WorkloadPod
@@ -115,7 +116,7 @@ class Bridge:
             submitter,
             self.releaser,
             writer,
-            DeviceDemand(client, cluster.devices),
+            DeviceDemand(client, cluster.devices, DeviceMismatches(cluster, self.mirror, on_more_hosts)),
             claims,
             LostJobs(slurm, self.mirror, cluster, submitter, writer, settings.lost_pods_evicted, clock),
             Placement(cluster, self.registry, exclusions, room, self.releaser, writer, claims, volumes),

@@ -14,7 +14,7 @@ from typing import Any
 from slinky.bridge.devices import cores
 from slinky.bridge.devices.classes import Unclaimable
 from slinky.bridge.devices.cores import Core, CpuTopology, DeviceId
-from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind, format_gres, gres_differs, parse_gres
+from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind, parse_gres
 from slinky.bridge.devices.requests import ClassRequest
 from slinky.slurm import NodeResources
 
@@ -45,6 +45,7 @@ class DeviceGrant:
     devices: Mapping[GresKind, Sequence[DeviceId]] = field(default_factory=dict)
     cores: Sequence[Core] = ()
     topology: CpuTopology | None = None
+    absent: Sequence[str] = ()  # devices that Slurm allocated and the drivers of the node do not offer
 
     @property
     def is_grouped(self) -> bool:
@@ -76,27 +77,24 @@ class RequestAllocation:
 def read_grant(resources: NodeResources, inventory: DeviceInventory, host_gres: str = "") -> DeviceGrant:
     """The devices and cores that Slurm allocated to a job on a node; `host_gres` are the devices of the host in Slurm.
 
-    Raises `Unclaimable` if Slurm and the node have different devices, or if Slurm does not list the indexes.
+    A host with a slurmd may have more devices in Slurm than the drivers of the node offer; an index without a device is
+    left out. Raises `Unclaimable` if Slurm does not list the indexes.
     """
     devices: dict[GresKind, list[DeviceId]] = {}
-    slurm_counts = parse_gres(host_gres) or inventory.gres
+    absent: list[str] = []
+    counts = parse_gres(host_gres) or inventory.gres
     for gres in resources.gres:
-        indexed = inventory.by_slurm_index(kind for kind in slurm_counts if kind.gres == gres.name)
         if not gres.count or all(kind.gres != gres.name for kind in inventory.gres):
             continue
-        if gres_differs(slurm_counts, inventory, gres.name):
-            raise Unclaimable(
-                f"Slurm has {host_gres} on {resources.node}, but the drivers of the node offer {format_gres(inventory)}"
-            )
         indexes = cores.parse_ranges(gres.index or "")
         if not indexes:
             raise Unclaimable(f"Slurm allocated {gres.count} of {gres.name}:{gres.type} without their indexes")
         for index in indexes:
-            if index >= len(indexed):
-                raise Unclaimable(f"Slurm allocated {gres.name} {index}, which node {resources.node} does not have")
-            kind, device = indexed[index]
-            devices.setdefault(kind, []).append(device.id)
-    return DeviceGrant(devices, _allocated_cores(resources, inventory.cpus), inventory.cpus)
+            if (entry := inventory.at_slurm_index(counts, gres.name, index)) is None:
+                absent.append(f"{gres.name} {index}")
+            else:
+                devices.setdefault(entry[0], []).append(entry[1].id)
+    return DeviceGrant(devices, _allocated_cores(resources, inventory.cpus), inventory.cpus, absent)
 
 
 def _allocated_cores(resources: NodeResources, topology: CpuTopology | None) -> list[Core]:
@@ -129,16 +127,46 @@ def allocate_requests(
             allocation = _allocate_devices(mapped, grant, lambda device: device in used_devices or is_in_use(device))
             used_devices.update(allocation.devices)
         allocations.append(allocation)
-    results = sum(len(_results(allocation, grant, "")) for allocation in allocations)
-    if results > CLAIM_DEVICES_MAX:
-        raise Unclaimable(f"a claim can have at most {CLAIM_DEVICES_MAX} devices, not {results}")
+    if (results := sum(len(_results(allocation, grant, "")) for allocation in allocations)) > CLAIM_DEVICES_MAX:
+        raise Unclaimable(_too_many(results))
     return allocations
+
+
+def check_size(requests: Sequence[MappedRequest]) -> None:
+    """Raises `Unclaimable` if the requests without CPUs need more devices than a claim can have."""
+    if (devices := _device_count(requests)) > CLAIM_DEVICES_MAX:
+        raise Unclaimable(_too_many(devices))
+
+
+def check_size_with_cpus(requests: Sequence[MappedRequest], topologies: Mapping[str, CpuTopology]) -> frozenset[str]:
+    """The nodes whose CPU driver allows that one claim has all these devices; `topologies` are the CPUs by node.
+
+    A claim has one device for each single CPU. Of a driver of groups it has, for each request, each group at most once.
+    Raises `Unclaimable` if there are nodes, and none allows it.
+    """
+    cpus = [mapped.request.count for mapped in requests if mapped.kind == CPUS]
+    sizes = {
+        node: _device_count(requests) + sum(min(count, own.group_count) if own.grouped else count for count in cpus)
+        for node, own in topologies.items()
+    }
+    if sizes and min(sizes.values()) > CLAIM_DEVICES_MAX:
+        raise Unclaimable(_too_many(min(sizes.values())))
+    return frozenset(node for node, size in sizes.items() if size <= CLAIM_DEVICES_MAX)
+
+
+def _device_count(requests: Iterable[MappedRequest]) -> int:
+    return sum(mapped.request.count for mapped in requests if mapped.kind != CPUS)
+
+
+def _too_many(count: int) -> str:
+    return f"{count} devices are requested in sum, but a claim can have at most {CLAIM_DEVICES_MAX} devices"
 
 
 def _allocate_devices(mapped: MappedRequest, grant: DeviceGrant, is_in_use: IsInUse) -> RequestAllocation:
     devices, count = grant.devices_of(mapped.kind), mapped.request.count
     if len(devices) < count:
-        raise Unclaimable(f"Slurm allocated {len(devices)} of {mapped.kind}, but the pod needs {count}")
+        absent = f"; the drivers of the node do not offer {', '.join(grant.absent[:3])}" if grant.absent else ""
+        raise Unclaimable(f"Slurm allocated {len(devices)} of {mapped.kind}, but the pod needs {count}{absent}")
     free = [device for device in devices if not is_in_use(device)]
     if len(free) < count:
         raise DevicesInUse(f"{count - len(free)} of the allocated {mapped.kind} are still in use by another claim")

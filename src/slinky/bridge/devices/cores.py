@@ -6,6 +6,7 @@ cases the cores of a node are sorted by socket and core, and bit *i* of Slurm's 
 hardware threads. Efficiency cores, and cores with fewer threads than the others, are left out.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,6 +18,9 @@ Core = tuple[int, ...]
 """The CPUs of a core."""
 #: Prefix of the name that the bridge uses for one CPU of a group; device names cannot contain a space.
 GROUP_CPU_PREFIX = "cpu "
+#: Limit on the numbers of CPUs and devices in a text, and on how many a text has: Linux supports 8,192 CPUs.
+RANGE_MAX, RANGE_DIGITS = 8192, 4
+_RANGE = re.compile(r"\s*(\d+)(?:-(\d*))?\s*\Z", re.ASCII)
 
 
 class DeviceId(NamedTuple):
@@ -40,6 +44,11 @@ class CpuTopology:
     def threads_per_core(self) -> int:
         """The number of CPUs of a core."""
         return len(self.cores[0]) if self.cores else 1
+
+    @property
+    def group_count(self) -> int:
+        """The number of devices that offer the CPUs."""
+        return len(set(self.device_of_cpu.values()))
 
     def cpu_id(self, cpu: int) -> DeviceId:
         """The id of a CPU in the index of claims: its device, or a generated id if the device is a group."""
@@ -95,9 +104,10 @@ def _parse_smt_layout(layout: str) -> dict[int, int]:
     siblings: dict[int, int] = {}
     for entry in filter(None, layout.split(";")):
         cpus, _, stride = entry.partition(">")
-        for cpu in parse_ranges(cpus) if stride.isdigit() else ():
+        distance = parse_ranges(stride)
+        for cpu in parse_ranges(cpus) if len(distance) == 1 else ():
             if cpu not in siblings:
-                siblings |= {cpu: cpu + int(stride), cpu + int(stride): cpu}
+                siblings |= {cpu: cpu + distance[0], cpu + distance[0]: cpu}
     return siblings
 
 
@@ -132,12 +142,20 @@ def parse_bitmap(bitmap: str) -> list[int]:
 
 
 def parse_ranges(text: str) -> list[int]:
-    """The integers in text like `0-1,3`; malformed parts are left out."""
+    """The integers in text like `0-1,3`; malformed parts are left out.
+
+    Users and drivers write such texts. A text with a number of `RANGE_MAX` or more, or with more numbers than that, has
+    none, so that it cannot take memory and time without bound.
+    """
     integers: list[int] = []
     for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            integers.extend(range(int(first), int(last or first) + 1))
+        if match := _RANGE.match(part):
+            if len(match[1]) > RANGE_DIGITS or len(match[2] or "") > RANGE_DIGITS:
+                return []
+            first, last = int(match[1]), int(match[2] or match[1])
+            if max(first, last) >= RANGE_MAX or len(integers) + last - first >= RANGE_MAX:
+                return []
+            integers.extend(range(first, last + 1))
     return integers
 
 

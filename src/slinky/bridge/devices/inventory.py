@@ -75,9 +75,19 @@ class DeviceInventory:
             return sum(map(len, self.cpus.cores)) if self.cpus else 0
         return sum(count for own, count in self.gres.items() if kind in (own, GresKind(own.gres)))
 
-    def by_slurm_index(self, order: Iterable[GresKind]) -> list[tuple[GresKind, InventoryDevice]]:
-        """The devices of one GRES name by Slurm's index, for the order of the types in Slurm."""
-        return [(kind, device) for kind in order for device in self.kinds.get(kind, ())]
+    def at_slurm_index(
+        self, counts: Mapping[GresKind, int], name: str, index: int
+    ) -> tuple[GresKind, InventoryDevice] | None:
+        """The device at an index of a GRES name, for the counts and the order of its types in Slurm.
+
+        None if Slurm has more devices of the type than the drivers of the node offer, and this is one of them.
+        """
+        for kind, count in counts.items():
+            if kind.gres == name and index < count:
+                devices = self.kinds.get(kind, ())
+                return (kind, devices[index]) if index < len(devices) else None
+            index -= count if kind.gres == name else 0
+        return None
 
     def count_selected(self, expressions: tuple[str, ...]) -> Mapping[GresKind, int]:
         """How many devices of each kind all of these expressions select. Raises `UnsupportedExpression`."""
@@ -245,12 +255,6 @@ def format_gres_conf(inventory: DeviceInventory) -> str:
         name = f"Name={kind.gres},Type={kind.type}" if kind.type else f"Name={kind.gres}"
         entries.append(f"{name},Count={count},File=/dev/{kind.gres}/{kind.type or 'any'}/{indexes}")
     return "+".join(entries)
-
-
-def gres_differs(counts: Mapping[GresKind, int], inventory: DeviceInventory, name: str) -> bool:
-    """Whether Slurm has other devices of a GRES name than the drivers of the node offer."""
-    offered = {kind: count for kind, count in inventory.gres.items() if kind.gres == name}
-    return offered != {kind: count for kind, count in counts.items() if kind.gres == name}
 
 
 def parse_gres(text: str) -> dict[GresKind, int]:

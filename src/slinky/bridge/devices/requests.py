@@ -55,6 +55,10 @@ def claim_requests(spec: ResourceClaimSpec, is_offered: Callable[[ClassRequest],
     for constraint in spec.devices.constraints:
         if constraint.distinct_attribute:
             raise Unclaimable(f"the constraint distinctAttribute {constraint.distinct_attribute} is not supported")
+    for config in spec.devices.config:
+        parameters = config.opaque.parameters if config.opaque else None
+        if isinstance(parameters, dict) and "cpuConfig" in parameters:
+            raise Unclaimable("its configuration has cpuConfig, but Slurm chooses the CPUs")
     return requests
 
 

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from slinky.bridge import names
 from slinky.bridge.devices.allocation import (
@@ -51,24 +52,37 @@ class ClaimTarget:
     grant: DeviceGrant
 
 
+class ClaimTaken(Unclaimable):
+    """A claim of the pod belongs to another pod, whatever the node."""
+
+
+class UnsuitableDevices(UnsuitableNodes):
+    """The devices that Slurm allocated to a job on a host cannot be claimed for a pod."""
+
+    def __init__(self, host: str, node: str, reason: str) -> None:
+        super().__init__(reason)
+        self.host, self.node, self.reason = host, node, reason
+
+
 class ClaimWriter:
     """Writes resource claims."""
 
     def __init__(self, client: KubeClient, cluster: ClusterState, mirror: Mirror) -> None:
         self._client, self._cluster, self._devices, self._mirror = client, cluster, cluster.devices, mirror
-        # Pods of one job may share a node: each must see the devices that the others got.
-        self._lock = asyncio.Lock()
+        # Pods of one node must see the devices that the others got. Every device belongs to one node, so a slow request
+        # delays only pods of that node.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def needs_claims(self, pod: WorkloadPod) -> bool:
         """Whether a pod needs devices from claims."""
         return bool(pod.spec.resource_claims or extended_resource_requests(pod, self._devices.catalog))
 
     async def prepare(self, pod: WorkloadPod, node: str, record: JobRecord) -> None:
-        """Allocate the devices of a pod before it is bound. Raises `UnsuitableNodes`, `DevicesInUse` or `Later`."""
+        """Allocate the devices of a pod before it is bound. Raises `UnsuitableDevices`, `DevicesInUse` or `Later`."""
         if not self.needs_claims(pod):
             return
         extended = extended_resource_requests(pod, self._devices.catalog)
-        async with self._lock:
+        async with self._lock(node):
             try:
                 target = self._target(pod, node, record)
                 for claim in self._named_claims(pod):
@@ -78,8 +92,15 @@ class ClaimWriter:
                     claim = await self._ensure_extended_claim(pod, extended, target.grant)
                     await self._allocate(claim, target, extended)
                     await self._map_containers(pod, claim, extended)
-            except Unclaimable as error:
+            except ClaimTaken as error:
                 raise UnsuitableNodes(str(error)) from error
+            except Unclaimable as error:
+                kubernetes_node = self._cluster.nodes.get(Key("", node))
+                host = pod_state.host_of(kubernetes_node) if kubernetes_node is not None else node
+                raise UnsuitableDevices(host, node, str(error)) from error
+
+    def _lock(self, node: str) -> asyncio.Lock:
+        return self._locks.setdefault(node, asyncio.Lock())
 
     def _target(self, pod: WorkloadPod, node: str, record: JobRecord) -> ClaimTarget:
         """The devices of a pod's job on a node. Raises `Unclaimable` if the devices of Slurm and the node differ."""
@@ -111,7 +132,7 @@ class ClaimWriter:
                     await self._add_user(claim, pod)
                 return
             if users - {pod.metadata.uid}:
-                raise Unclaimable(f"claim {claim.metadata.name} is in use by another pod")
+                raise ClaimTaken(f"claim {claim.metadata.name} is in use by another pod")
             claim = await self._deallocate(claim)
         mapped = [MappedRequest(request, self._map_request(request, node)) for request in requests]
         allocations = allocate_requests(mapped, grant, lambda device: self._devices.is_in_use(device, target.inventory))
@@ -164,7 +185,7 @@ class ClaimWriter:
         except AlreadyExists:
             claim = await self._client.get(RESOURCE_CLAIMS, key)
         if all(owner.uid != pod.metadata.uid for owner in claim.metadata.owner_references):
-            raise Unclaimable(f"claim {key.name} has another owner")
+            raise ClaimTaken(f"claim {key.name} has another owner")
         if claim.metadata.deleting:
             raise Later(f"the previous claim {key.name} is still being deleted", after=CLAIM_RETRY_SECONDS)
         return claim
@@ -200,15 +221,20 @@ class ClaimWriter:
         current = await self._client.find(OUR_PODS, pod.key)
         if current is not None and current.metadata.uid == pod.metadata.uid and pod_state.is_bound(current):
             return
-        async with self._lock:
-            for claim in self._devices.claims.by("user", pod.metadata.uid):
-                others = [user for user in claim.status.reserved_for if user.uid != pod.metadata.uid]
-                if claim.key == extended_claim_key(pod):
-                    await self._delete(claim)
-                elif others:
-                    await self._write_status(claim, {"reservedFor": [_consumer_manifest(user) for user in others]})
-                else:
-                    await self._deallocate(claim)
+        for claim in self._devices.claims.by("user", pod.metadata.uid):
+            async with self._lock(next(iter(_nodes_of(claim)), "")):
+                await self._release_claim(pod, self._devices.claims.get(claim.key) or claim)
+
+    async def _release_claim(self, pod: WorkloadPod, claim: ResourceClaim) -> None:
+        others = [user for user in claim.status.reserved_for if user.uid != pod.metadata.uid]
+        if claim.key == extended_claim_key(pod):
+            await self._delete(claim)
+        elif len(others) == len(claim.status.reserved_for):
+            return  # meanwhile the pod no longer uses the claim
+        elif others:
+            await self._write_status(claim, {"reservedFor": [_consumer_manifest(user) for user in others]})
+        else:
+            await self._deallocate(claim)
 
     async def delete_own_claim(self, pod: WorkloadPod) -> None:
         """Delete the claim that the bridge created for a pod that is gone."""

@@ -155,7 +155,9 @@ class WorkloadReconciler:
         partition = job_spec.request.partition or ""
         excluded = await self._exclusions.excluded_hosts(pods, partition, job_spec.pods_per_node)
         if devices.restricts_nodes:
-            unsuitable = self._exclusions.hosts_not_matching(devices.suits_node)
+            unsuitable = self._exclusions.hosts_not_matching(
+                partial(devices.suits_node, pods_per_node=job_spec.pods_per_node)
+            )
             excluded = {uid: hosts | unsuitable for uid, hosts in excluded.items()}
         if not any(excluded.values()):
             return job_spec

@@ -9,7 +9,7 @@ decides about all drains, so a drain for a replacement is not undone because the
 from dataclasses import replace
 
 from slinky.bridge import names
-from slinky.bridge.devices import inventory
+from slinky.bridge.devices import host_gres
 from slinky.bridge.nodes import actions, drains
 from slinky.bridge.nodes.actions import Action
 from slinky.bridge.nodes.description import (
@@ -162,11 +162,9 @@ def _compare(facts: NodeFacts, host: Host) -> list[Action]:
         if node is None or is_same_size(facts, node, host) or not _was_sent(facts, node, host):
             return []
         return [actions.ReportProblem(Reason.SIZE_REFUSED.text(problem=size_mismatch(facts, node, host)))]
-    counts = inventory.parse_gres(host.gres)
-    if not any(inventory.gres_differs(counts, facts.inventory, kind.gres) for kind in facts.inventory.gres):
+    if facts.inventory.incomplete_pools or not (problem := host_gres.describe_mismatch(host, facts.inventory)):
         return []
-    offered = inventory.format_gres(facts.inventory)
-    return [actions.ReportProblem(Reason.DEVICES_DIFFER.text(slurm=host.gres or "no devices", drivers=offered))]
+    return [actions.ReportProblem(Reason.DEVICES_DIFFER.text(problem=problem))]
 
 
 def _set_taint(facts: NodeFacts, *, tainted: bool) -> list[Action]:

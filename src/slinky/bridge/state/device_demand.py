@@ -7,13 +7,15 @@ workload's job.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slinky.bridge.devices.classes import ClassMapping, Unclaimable
+from slinky.bridge.devices.classes import Unclaimable
+from slinky.bridge.devices.host_gres import UsableCounts
 from slinky.bridge.devices.inventory import CPUS, GresKind
 from slinky.bridge.devices.requests import ClassRequest, claim_requests, extended_resource_requests
-from slinky.bridge.state.devices import DeviceState
+from slinky.bridge.state.device_mismatches import DeviceMismatches
+from slinky.bridge.state.devices import ClaimMapping, DeviceState
 from slinky.bridge.views import CLAIM_TEMPLATES, ResourceClaim, ResourceClaimRef, ResourceClaimSpec, WorkloadPod
 from slinky.bridge.workload.annotations import OptionError
 from slinky.kube import Key, KubeClient
@@ -31,19 +33,27 @@ class DeviceNeeds:
     shared: Counter[GresKind] = field(default_factory=Counter)
     unsuitable_nodes: frozenset[str] = frozenset()
     allowed_nodes: frozenset[str] | None = None  # None: all nodes
+    usable: Mapping[str, UsableCounts] = field(default_factory=dict)  # by node that has too few devices
     threads_per_core: int = 1
 
     @property
     def restricts_nodes(self) -> bool:
         """Whether some nodes cannot provide the devices."""
-        return bool(self.unsuitable_nodes) or self.allowed_nodes is not None
+        return bool(self.unsuitable_nodes or self.usable) or self.allowed_nodes is not None
 
-    def suits_node(self, node: str) -> bool:
-        """Whether a node can provide all devices."""
-        return node not in self.unsuitable_nodes and (self.allowed_nodes is None or node in self.allowed_nodes)
+    def suits_node(self, node: str, pods_per_node: int = 1) -> bool:
+        """Whether a node can provide all devices of as many pods."""
+        if node in self.unsuitable_nodes or (self.allowed_nodes is not None and node not in self.allowed_nodes):
+            return False
+        usable = self.usable.get(node, {})
+        return all(self._most(kind) * pods_per_node + self.shared[kind] <= count for kind, count in usable.items())
 
-    def restrict(self, mapping: ClassMapping) -> None:
-        """Remove the nodes that cannot satisfy a request."""
+    def _most(self, kind: GresKind) -> int:
+        """The most devices of a kind that one pod needs."""
+        return max((counts[kind] for counts in self.by_pod.values()), default=0)
+
+    def restrict(self, mapping: ClaimMapping) -> None:
+        """Remove the nodes that cannot satisfy the requests of a claim."""
         self.unsuitable_nodes |= mapping.unsuitable_nodes
         if mapping.allowed_nodes is not None:
             allowed = self.allowed_nodes
@@ -53,8 +63,8 @@ class DeviceNeeds:
 class DeviceDemand:
     """Computes the devices of pods from their claims and templates."""
 
-    def __init__(self, client: KubeClient, devices: DeviceState) -> None:
-        self._client, self._devices = client, devices
+    def __init__(self, client: KubeClient, devices: DeviceState, mismatches: DeviceMismatches) -> None:
+        self._client, self._devices, self._mismatches = client, devices, mismatches
 
     async def compute(self, pods: Sequence[WorkloadPod]) -> DeviceNeeds:
         """The devices that the pods of one workload need. Raises `OptionError`."""
@@ -66,7 +76,7 @@ class DeviceDemand:
             try:
                 counts += self._count(extended_resource_requests(pod, self._devices.catalog), needs)
             except Unclaimable as error:
-                raise OptionError(str(error)) from None
+                raise OptionError(f"the claim of the extended resources of pod {pod.metadata.name}: {error}") from None
             for reference in pod.spec.resource_claims:
                 spec = await self._read_spec(pod, reference, pods)
                 name = reference.resource_claim_name
@@ -81,14 +91,18 @@ class DeviceDemand:
             raise OptionError("pods cannot share a resource claim for CPUs; use a template to give each pod its own")
         if any(CPUS in counts for counts in needs.by_pod.values()):
             needs.threads_per_core = self._devices.threads_per_core
+        if needs.by_pod or needs.shared:
+            kinds = {kind for counts in (needs.shared, *needs.by_pod.values()) for kind in counts}
+            needs.usable = self._mismatches.usable_counts(kinds)
         return needs
 
-    def _count(self, requests: Iterable[ClassRequest], needs: DeviceNeeds) -> Counter[GresKind]:
+    def _count(self, requests: Sequence[ClassRequest], needs: DeviceNeeds) -> Counter[GresKind]:
+        """The devices of the requests of one claim."""
+        mapping = self._devices.map_claim(requests)
+        needs.restrict(mapping)
         total: Counter[GresKind] = Counter()
-        for request in requests:
-            mapping = self._devices.map_request(request)
-            needs.restrict(mapping)
-            total[mapping.kind] += request.count
+        for mapped in mapping.requests:
+            total[mapped.kind] += mapped.request.count
         return total
 
     def _count_claim(

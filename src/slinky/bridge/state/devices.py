@@ -6,10 +6,11 @@ changes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.devices import classes
-from slinky.bridge.devices.allocation import CLAIM_DEVICES_MAX
+from slinky.bridge.devices.allocation import CLAIM_DEVICES_MAX, MappedRequest, check_size, check_size_with_cpus
 from slinky.bridge.devices.classes import Catalog, ClassMapping, Unclaimable
 from slinky.bridge.devices.cores import GROUP_CPU_PREFIX, DeviceId, cpu_of_group, parse_ranges
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind, build_inventory
@@ -23,6 +24,15 @@ from slinky.bridge.views import (
     ResourceSlice,
 )
 from slinky.kube import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimMapping:
+    """The GRES that a job requests for each request of a claim, and the nodes that can provide all of them."""
+
+    requests: Sequence[MappedRequest]
+    unsuitable_nodes: frozenset[str] = frozenset()
+    allowed_nodes: frozenset[str] | None = None  # None: all nodes
 
 
 class DeviceState:
@@ -90,9 +100,21 @@ class DeviceState:
             return ClassMapping(mapping.kind, mapping.unsuitable_nodes, self._nodes_offering_cpus(request))
         if request.capacity:
             raise Unclaimable(f"{request} asks for a part of a device ({request.capacity}); Slurm allocates whole ones")
-        if request.count > CLAIM_DEVICES_MAX:
-            raise Unclaimable(f"a claim can have at most {CLAIM_DEVICES_MAX} devices, not {request.count}")
+        check_size([MappedRequest(request, mapping.kind)])
         return mapping
+
+    def map_claim(self, requests: Sequence[ClassRequest]) -> ClaimMapping:
+        """The GRES that a job requests for the requests of one claim. Raises `Unclaimable`."""
+        mappings = [self.map_request(request) for request in requests]
+        mapped = tuple(MappedRequest(request, own.kind) for request, own in zip(requests, mappings, strict=True))
+        unsuitable = frozenset[str]().union(*(own.unsuitable_nodes for own in mappings))
+        restricted = [own.allowed_nodes for own in mappings if own.allowed_nodes is not None]
+        if not restricted:
+            check_size(mapped)
+            return ClaimMapping(mapped, unsuitable)
+        nodes = restricted[0].intersection(*restricted[1:])
+        topologies = {node: own for node in nodes if (own := self.inventory(node).cpus) is not None}
+        return ClaimMapping(mapped, unsuitable, check_size_with_cpus(mapped, topologies))
 
     def _map_class(self, request: ClassRequest) -> ClassMapping:
         if request.device_class not in self.catalog.expressions:
@@ -186,13 +208,14 @@ def allocated_devices(claim: ResourceClaim) -> list[DeviceId]:
 
 
 def _claimed_cpus(claim: ResourceClaim, driver: str, request: str) -> list[int]:
-    """The CPUs in the configuration of a claim for a driver of groups."""
+    """The CPUs in the configuration of a claim for a driver of groups. The bridge writes its configuration last."""
     allocation = claim.status.allocation
-    for config in allocation.devices.config if allocation else ():
+    for config in reversed(allocation.devices.config) if allocation else ():
         opaque = config.opaque
         if opaque and opaque.driver == driver and (not config.requests or request in config.requests):
-            cpu_config = opaque.parameters.get("cpuConfig", {}) if isinstance(opaque.parameters, dict) else {}
-            return parse_ranges(str(cpu_config.get("cpuset", ""))) if isinstance(cpu_config, dict) else []
+            cpu_config = opaque.parameters.get("cpuConfig") if isinstance(opaque.parameters, dict) else None
+            if isinstance(cpu_config, dict) and "cpuset" in cpu_config:
+                return parse_ranges(str(cpu_config["cpuset"]))
     return []
 
 

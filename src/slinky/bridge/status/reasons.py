@@ -224,7 +224,7 @@ class Reason(Enum):
     )
     DEVICES_DIFFER = ReasonRow(
         "DevicesDiffer",
-        "Slurm has {slurm} where the drivers of the node offer {drivers}; their claims are rejected until both agree.",
+        "{problem}. Pods use only the devices that both have, and jobs that need more do not get this host.",
         "Change gres.conf or the device profiles.",
         _WARNING,
         subject=Subject.NODE,

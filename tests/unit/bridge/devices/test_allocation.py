@@ -72,6 +72,10 @@ def claim_spec(**exactly: Any) -> ResourceClaimSpec:
         ({"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "adminAccess": True}}]}, "adminAccess"),
         ({"requests": [], "constraints": [{"distinctAttribute": "d/numa"}]}, "distinctAttribute d/numa"),
         (
+            {"config": [{"opaque": {"driver": "dra.cpu", "parameters": {"cpuConfig": {"cpuset": "0"}}}}]},
+            "Slurm chooses the CPUs",
+        ),
+        (
             {"requests": [{"name": "r", "exactly": {"capacity": {"requests": {"a": "1", "b": "2"}}}}]},
             "several capacities",
         ),
@@ -112,18 +116,20 @@ def test_requests_get_exactly_the_allocated_devices() -> None:
     assert [at.device for at in found.devices_of(GPU)] == ["gpu-1", "gpu-4", "gpu-5"]
 
 
-@pytest.mark.parametrize("gres", [Gres("gpu", GPU_DRIVER, 2, None), Gres("gpu", GPU_DRIVER, 1, "9")])
-def test_an_allocation_without_indexes_is_rejected(gres: Gres) -> None:
-    with pytest.raises(Unclaimable):
-        given_on(EIGHT, gres)
+def test_an_allocation_without_indexes_is_rejected() -> None:
+    with pytest.raises(Unclaimable, match="without their indexes"):
+        given_on(EIGHT, Gres("gpu", GPU_DRIVER, 2, None))
 
 
-def test_different_devices_in_slurm_and_on_the_node_are_rejected() -> None:
-    for expected_text in ("gpu:8", f"gpu:{GPU_DRIVER}:4", f"gpu:{GPU_DRIVER}:8,gpu:other:1"):
-        with pytest.raises(
-            Unclaimable, match=f"Slurm has {expected_text} on n1, but the drivers of the node offer gpu"
-        ):
-            given_on(EIGHT, Gres("gpu", GPU_DRIVER, 1, "0"), expected_text=expected_text)
+def test_only_the_indexes_that_have_a_device_are_used() -> None:
+    """A host with a slurmd has 12 GPUs in gres.conf, its driver offers 8: a whole-node job gets the indexes of all."""
+    whole = given_on(EIGHT, Gres("gpu", GPU_DRIVER, 12, "0-11"), expected_text=f"gpu:{GPU_DRIVER}:12")
+    assert whole.devices_of(GPU) == DEVICES
+    part = given_on(EIGHT, Gres("gpu", GPU_DRIVER, 2, "7-8"), expected_text=f"gpu:{GPU_DRIVER}:12")
+    (share,) = allocation.allocate_requests([need(1)], part, free)
+    assert share.devices == DEVICES[7:]
+    with pytest.raises(Unclaimable, match="the pod needs 2; the drivers of the node do not offer gpu 8"):
+        allocation.allocate_requests([need(2)], part, free)
 
 
 @pytest.mark.parametrize(
@@ -221,6 +227,15 @@ def test_a_claim_for_groups_uses_the_cpus_in_its_configuration() -> None:
         == given_.device_ids()
         == {DeviceId("dra.cpu", "n1", f"cpu {cpu}") for cpu in (30, 31, 32)}
     )
+
+
+@pytest.mark.parametrize("cpuset", ["0-99999999999", "0-8191,0-8191", "9" * 5000, "\u00b2", ""])
+def test_a_claim_whose_cpus_are_not_readable_uses_its_whole_group(cpuset: str) -> None:
+    share = {"request": "r", "driver": "dra.cpu", "pool": "n1", "device": "numa0", "shareID": "s"}
+    config = {"opaque": {"driver": "dra.cpu", "parameters": {"cpuConfig": {"cpuset": cpuset}}}}
+    status = {"allocation": {"devices": {"results": [share], "config": [config]}}}
+    claim = msgspec.convert({"metadata": {"name": "c"}, "status": status}, ResourceClaim)
+    assert allocated_devices(claim) == [DeviceId("dra.cpu", "n1", "numa0")]
 
 
 def test_slurm_and_the_driver_must_agree_about_the_number_of_cores() -> None:

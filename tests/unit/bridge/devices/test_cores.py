@@ -71,3 +71,16 @@ def test_slurms_bitmap_counts_from_the_right(bitmap: str, expected: list[int]) -
 
 def test_malformed_ranges_are_left_out() -> None:
     assert cores.parse_ranges("0-1,x,3, 5-6,7-") == [0, 1, 3, 5, 6, 7]
+
+
+@pytest.mark.parametrize("text", ["0-99999999999", "8192", "0-8191,0", "0," + "9" * 5000, "\u00b2-\u00b3", "-1", "x"])
+def test_a_text_with_too_many_or_unreadable_numbers_has_none(text: str) -> None:
+    assert cores.parse_ranges(text) == []
+
+
+def test_a_text_has_at_most_as_many_numbers_as_linux_has_cpus() -> None:
+    assert len(cores.parse_ranges("0-8191")) == cores.RANGE_MAX
+
+
+def test_a_driver_with_unreadable_cpus_offers_no_cores() -> None:
+    assert build_inventory([cpu_groups({"numa0": "0-99999999999"}, "0-9>99999999999")], ["dra.cpu"]).cpus is None

@@ -201,7 +201,7 @@ def test_a_slurmd_with_other_devices_than_the_drivers_is_reported() -> None:
         for action in plan(labelled(labels={}), host_, inventory=GPUS)
         if isinstance(action, actions.ReportProblem)
     ]
-    assert [(item.text.reason, "Slurm has gpu:8 where" in item.text.message) for item in report] == [
+    assert [(item.text.reason, "Slurm host n1 has 8 gpu, the drivers" in item.text.message) for item in report] == [
         ("DevicesDiffer", True)
     ]
     same = Host("n1", words=("IDLE",), cpus=4, real_memory=8192, gres="gpu:gpu.example.com:4(S:0)")
