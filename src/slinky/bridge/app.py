@@ -32,6 +32,7 @@ from slinky.bridge.nodes.reconciler import HostName, NodeReconciler, classify_re
 from slinky.bridge.state.cluster import UNPLACED, UNSUBMITTED, ClusterState
 from slinky.bridge.state.device_demand import DeviceDemand
 from slinky.bridge.state.device_mismatches import DeviceMismatches
+from slinky.bridge.state.job_discovery import JobDiscovery
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.queue_position import QueuePositions
 from slinky.bridge.views import ResourceClaim, WorkloadPod
@@ -56,7 +57,7 @@ from slinky.kube import (
 )
 from slinky.kube.runtime import Lead
 from slinky.observe import Health, Log
-from slinky.slurm import Change, Doorbell, Mirror, ObjectKind, SlurmClient, SlurmError
+from slinky.slurm import Change, Doorbell, Mirror, ObjectKind, SlurmClient
 
 log = Log("slinky.bridge.app")
 
@@ -93,14 +94,17 @@ class Bridge:
         self.settings, self.runtime, self.slurm = settings, runtime, slurm
         client, clock = runtime.client, runtime.client.clock
         self.mirror = Mirror(slurm, all_jobs=False)
-        self.registry = JobRegistry(slurm, self.mirror, identity, lambda: self.cluster.pods.index_values("job"))
+        self.registry = JobRegistry(self.mirror, identity)
+        self.discovery = JobDiscovery(slurm, self.mirror, self.registry, self._is_followed, clock)
         cluster = self.cluster = ClusterState(
             runtime, settings, served, self.registry.resolve_workload, self.mirror.nodes.get
         )
         self.recorder = EventRecorder(client, settings.scheduler_name)
         completer = Completer(settings.completer_socket) if settings.completer_socket else None
         self.releaser = Releaser(slurm, self.mirror, self.registry, clock, completer)
-        submitter = Submitter(slurm, self.mirror, self.registry, clock, allocate_first=settings.allocate_first)
+        submitter = Submitter(
+            slurm, self.mirror, self.registry, self.discovery, clock, allocate_first=settings.allocate_first
+        )
         self.queue_positions = QueuePositions(self.mirror.jobs, self._enqueue_workload_of_job, clock)
         writer = PodWriter(client, cluster.pods, self.recorder, settings)
         volumes, on_more_hosts = VolumeState(client), partial(self._enqueue_waiting_soon, with_jobs=True)
@@ -159,6 +163,7 @@ class Bridge:
         self.node_loop.watch(cluster.devices.classes, lambda _: map(HostName, self._hosts_with_devices()))
         self.mirror.listen(self._handle_slurm_change)
         self.mirror.listen(self.queue_positions.handle_change)
+        self.mirror.listen(self.discovery.handle_change)
         self.runtime.add_controller(self.workload_loop)
         self.runtime.add_controller(self.node_loop)
         self.runtime.add_service(self.recorder.run)
@@ -183,21 +188,21 @@ class Bridge:
 
         async def search_and_work() -> None:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._search())
+                searches = tasks.create_task(self.discovery.run())
+                tasks.create_task(self._enqueue_when_searched())
                 await work()
+                searches.cancel()
 
         await (lead(search_and_work) if lead else search_and_work())
 
-    async def _search(self) -> None:
-        """Find the jobs that this bridge submitted before its last start; nothing is submitted before that."""
-        while not self.registry.searched.is_set():
-            try:
-                await self.mirror.synced()
-                await self.registry.search()
-            except (SlurmError, TimeoutError) as error:
-                log.info("Slurm cannot be searched yet", error=error)
-                await asyncio.sleep(1)
+    async def _enqueue_when_searched(self) -> None:
+        await self.registry.searched.wait()
         self._enqueue_everything()
+
+    def _is_followed(self, job: str) -> bool:
+        """Whether the reconcile of a pod observes this job: the pod has its label and is not finished and released."""
+        pods = self.cluster.pods.by("job", job)
+        return any(pod_state.has_finalizer(pod) or not pod_state.is_gone(pod) for pod in pods)
 
     # --- enqueueing
 

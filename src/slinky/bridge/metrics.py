@@ -23,6 +23,12 @@ RECOVERED_PODS = counter(
     "Running pods whose Slurm job was lost: kept (a new job replaced it) or evicted.",
     "how",
 )
+JOBS_FOUND = counter(
+    "slinky_bridge_jobs_found_total",
+    "Live Slurm jobs of the bridge that it did not know: adopted (submitted before a restart or by a request without "
+    "a response) or returned (ended, and running again because slurmctld lost its end).",
+    "how",
+)
 JOBS_ENDED = counter(
     "slinky_bridge_jobs_ended_total", "Slurm jobs that the bridge ended, by the outcome of their pods.", "outcome"
 )

@@ -14,6 +14,7 @@ import msgspec
 
 from slinky.bridge import metrics
 from slinky.bridge.lifecycle.start_forecast import StartForecast
+from slinky.bridge.state.job_discovery import JobDiscovery
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
 from slinky.bridge.status import reasons
 from slinky.bridge.status.reasons import Reason
@@ -66,12 +67,21 @@ class Submitter:
     """Submits and updates the jobs of workloads."""
 
     def __init__(
-        self, client: SlurmClient, mirror: Mirror, registry: JobRegistry, clock: Clock, *, allocate_first: bool
+        self,
+        client: SlurmClient,
+        mirror: Mirror,
+        registry: JobRegistry,
+        discovery: JobDiscovery,
+        clock: Clock,
+        *,
+        allocate_first: bool,
     ) -> None:
-        self._client, self._mirror, self._registry, self._clock = client, mirror, registry, clock
+        self._client, self._mirror, self._registry, self._discovery = client, mirror, registry, discovery
+        self._clock = clock
         self._allocate_first = allocate_first
         self._forecast = StartForecast(mirror)
-        self._uncertain: set[Workload] = set()  # workloads of which a submission may or may not have succeeded
+        # Workloads of which a submission may or may not have succeeded, and when it was given up or sent.
+        self._uncertain: dict[Workload, float] = {}
         self._paused_until = float("-inf")
 
     async def submit(self, workload: Workload, job_spec: JobSpec, *, allocate: bool) -> str:
@@ -105,24 +115,26 @@ class Submitter:
         self, workload: Workload, job_spec: JobSpec, send: Callable[[Sequence[JobRequest]], Awaitable[str]]
     ) -> str:
         """The live job of these pods, or a new one. Searches Slurm first if an earlier submission is uncertain."""
-        if not self._registry.searched.is_set():
+        if not self._discovery.searched.is_set():
             raise Later("Slurm has not been searched for jobs of this bridge yet", after=1)
-        if workload in self._uncertain:
-            await self._registry.search()
-            self._uncertain.discard(workload)
+        if (since := self._uncertain.get(workload)) is not None:
+            await self._discovery.search(since)
+            del self._uncertain[workload]
         pods = [pod for role in job_spec.roles for pod in role]
         if (entry := self.find_live_job(workload, pods)) is not None:
             return entry.job
         signed = identity.sign(job_spec.requests, job_spec.roles, self._registry.bridge, str(workload))
         # Before the request is sent: a deadline, a stop or a lost lease may cancel it after slurmctld has received it.
-        self._uncertain.add(workload)
+        self._uncertain[workload] = self._clock.monotonic()
         try:
             job = await send(signed)
-        except SlurmError as error:
-            if not (isinstance(error, Retryable) and error.maybe_applied):
-                self._uncertain.discard(workload)
+        except BaseException as error:
+            # Only a search that begins after this moment can find the job.
+            self._uncertain[workload] = self._clock.monotonic()
+            if isinstance(error, SlurmError) and not (isinstance(error, Retryable) and error.maybe_applied):
+                del self._uncertain[workload]
             raise
-        self._uncertain.discard(workload)
+        del self._uncertain[workload]
         # Slurm reuses job ids after a loss of state: what is registered under this id belongs to another job.
         self._registry.forget(job)
         await self._registry.record_submitted(_entry(job, workload, signed[0], pods), exact=job_spec.needs_device_ids)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry of the bridge's Slurm jobs: which workload and which pods each job was submitted for.
 
-After a start, and after a submission whose outcome is unknown, the registry reads the live jobs of Slurm once and
-adopts those with the signature of this bridge, so that no workload is submitted twice. At all other times it reads no
-list of jobs: the mirror tracks the registered jobs one by one.
+The registry is data: it reads nothing from Slurm itself. The mirror tracks the registered jobs one by one, and
+`job_discovery` registers jobs that only Slurm knows.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
@@ -15,14 +14,7 @@ from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import hetjob, identity, pod_state
 from slinky.bridge.workload.grouping import Workload, parse_workload
 from slinky.bridge.workload.identity import AdminComment, BridgeIdentity, JobSignature
-from slinky.observe import Log
-from slinky.slurm import Job, JobRecord, Mirror, Presence, SlurmClient, SlurmNotFound
-
-log = Log("slinky.bridge.state.job_registry")
-
-#: Up to this many unknown jobs are read one by one; for more, one full list is cheaper.
-SINGLE_READS_MAX = 200
-CONCURRENCY = 4
+from slinky.slurm import JobRecord, Mirror, Presence
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +36,14 @@ class JobEntry:
 class JobRegistry:
     """The jobs of this bridge."""
 
-    def __init__(
-        self,
-        client: SlurmClient,
-        mirror: Mirror,
-        bridge: BridgeIdentity,
-        labelled_jobs: Callable[[], Iterable[str]] = tuple,
-    ) -> None:
-        """`labelled_jobs` returns the jobs that pods are labelled with; the search does not read them."""
-        self._client, self._mirror, self._labelled_jobs = client, mirror, labelled_jobs
-        self.bridge = bridge
+    def __init__(self, mirror: Mirror, bridge: BridgeIdentity) -> None:
+        self._mirror, self.bridge = mirror, bridge
+        #: Set once Slurm has been searched for jobs of this bridge; before that, nothing may be submitted.
         self.searched = asyncio.Event()
         self._entries: dict[str, JobEntry] = {}
         self._by_workload: dict[Workload, set[str]] = {}
-        self._foreign: set[str] = set()
         self._leader_of: dict[str, str] = {}  # by the id of a later component of a heterogeneous job
+        self._components: dict[str, set[str]] = {}  # the later components of a heterogeneous job, by its leader
         self._ended: set[str] = set()  # ended by this bridge; the mirror may not show it yet
 
     def track(self, entry: JobEntry) -> None:
@@ -87,11 +72,25 @@ class JobRegistry:
         """Remove a job, its components, and its role as a component of another job."""
         if (entry := self._entries.pop(job, None)) is not None:
             self._remove_from_workload(entry)
-        self._leader_of.pop(job, None)
+        self._forget_component(job)
         self._ended.discard(job)
-        for component in (job, *self._components_of(job)):
-            self._leader_of.pop(component, None)
+        for component in self._components_of(job):
+            self._forget_component(component)
             self._mirror.forget(component)
+        self._mirror.forget(job)
+
+    def _forget_component(self, component: str) -> None:
+        leader = self._leader_of.pop(component, "")
+        components = self._components.get(leader, set())
+        components.discard(component)
+        if not components:
+            self._components.pop(leader, None)
+
+    def revive(self, job: str) -> None:
+        """Observe a registered job anew that has ended and is in Slurm again, because slurmctld lost its end."""
+        entry = self._entries[job]
+        self.forget(job)
+        self.track(entry)
 
     def _remove_from_workload(self, entry: JobEntry) -> None:
         jobs = self._by_workload.get(entry.workload, set())
@@ -159,6 +158,9 @@ class JobRegistry:
         comment = self._comment_of(entry.job) or AdminComment()
         return comment.slinky.members, frozenset(comment.pods)
 
+    def __contains__(self, job: str) -> bool:
+        return job in self._entries
+
     def __len__(self) -> int:
         return len(self._entries)
 
@@ -200,6 +202,7 @@ class JobRegistry:
         for component in hetjob.component_ids(leader.detail):
             if component not in self._leader_of:
                 self._leader_of[component] = job
+                self._components.setdefault(job, set()).add(component)
                 self._mirror.track(component)
             presence, record = self._mirror.lookup_job(component)
             if record is None or presence is Presence.UNKNOWN or not (record.over or record.detail):
@@ -208,7 +211,7 @@ class JobRegistry:
         return records
 
     def _components_of(self, job: str) -> list[str]:
-        return sorted((component for component, leader in self._leader_of.items() if leader == job), key=int)
+        return sorted(self._components.get(job, ()), key=int)
 
     def _is_stale(self, job: str, spec_digest: str) -> bool:
         submitted = self.signature_of(job).spec
@@ -243,7 +246,7 @@ class JobRegistry:
 
     def sluid(self, job: str) -> str:
         """The SLUID of a job, which Slurm never reuses; empty if it is unknown."""
-        record = self._mirror.jobs.get(job)
+        record = self._mirror.lookup_job(job).record  # also of a job that slurmctld no longer knows
         return record.sluid if record else ""
 
     def ids_to_end(self, job: str) -> list[str]:
@@ -252,44 +255,3 @@ class JobRegistry:
         if self._is_component_live(job) or not live:
             return [self.sluid(job) or job]
         return [self.sluid(component) or component for component in live]
-
-    # --- searching
-
-    async def search(self) -> None:
-        """Find the live jobs of this bridge in Slurm and register those that are unknown."""
-        states = await self._client.job_states()
-        # Slurm lists a component of a heterogeneous job as `id+offset`; the id is the component's own.
-        ids = (status.job_id.partition("+")[0] for status in states if status.state.live)
-        live = {job for job in ids if job.isdigit()}
-        self._foreign &= live
-        unknown = live - self._entries.keys() - self._foreign - set(self._labelled_jobs())
-        adopted = 0
-        for job in await self._read_jobs(unknown):
-            comment = identity.parse_comment(job.admin_comment)
-            if comment is None or not identity.is_ours(comment, self.bridge):
-                self._foreign.add(str(job.job_id))
-                continue
-            workload = parse_workload(comment.slinky.workload)
-            is_later_component = job.het_job_id.whole not in {0, job.job_id} and str(job.het_job_id.whole) in live
-            if workload is not None and not is_later_component:
-                adopted += 1
-                self.track(JobEntry(str(job.job_id), workload, comment.slinky, frozenset(comment.pods)))
-        log.info("searched Slurm for jobs of this bridge", live=len(live), adopted=adopted)
-        self.searched.set()
-
-    async def _read_jobs(self, jobs: Collection[str]) -> list[Job]:
-        if len(jobs) > SINGLE_READS_MAX:
-            listing = await self._client.jobs()
-            return [job for job in (listing.items if listing else ()) if str(job.job_id) in jobs]
-        limit = asyncio.Semaphore(CONCURRENCY)
-
-        async def read(job: str) -> Job | None:
-            async with limit:
-                try:
-                    return await self._client.job(job)
-                except SlurmNotFound:
-                    return None
-
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(read(job)) for job in sorted(jobs, key=int)]
-        return [job for task in tasks if (job := task.result()) is not None]

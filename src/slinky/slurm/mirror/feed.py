@@ -19,7 +19,8 @@ class ObjectKind(Enum):
     NODE = "node"
     PARTITION = "partition"
     RESERVATION = "reservation"
-    #: The mirror itself: first sync completed, connection lost or restored, a loss unconfirmed or confirmed.
+    #: The mirror itself: first sync completed, connection lost or restored, slurmctld restarted, a loss unconfirmed or
+    #: confirmed.
     MIRROR = "mirror"
 
 

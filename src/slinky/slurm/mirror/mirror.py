@@ -319,10 +319,11 @@ class Mirror:
 
     async def _fetch_statistics(self) -> None:
         counters = ActivityCounters.from_diag(await self._client.diag())
-        if has_restarted(self._counters, counters):
+        if self._counters is not None and has_restarted(self._counters, counters):
             log.info("slurmctld restarted; the identity of young jobs is verified")
             self._tracker.verify_since(self._clock() - UNSAVED_SECONDS)
             self._request_all()
+            self._notify(Change(ObjectKind.MIRROR, "", self._counters.started_at, None))
         urgencies = sources_to_read(self._counters, counters)
         if urgencies:
             self._counted_at = self._clock()

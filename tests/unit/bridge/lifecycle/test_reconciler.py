@@ -2,7 +2,7 @@
 """Jobs whose pods are not observed as members of their workload yet."""
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +18,7 @@ from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import BridgeIdentity
 from slinky.kube import Cache, by_label
 from slinky.observe import ManualClock
-from slinky.slurm import JobRequest, SlurmClient
+from slinky.slurm import JobRequest
 
 GANG = Workload("ns", "Job", "j")
 A, B = (pod(name, labels={names.JOB_NAME: "j"}) for name in "ab")
@@ -32,7 +32,7 @@ def build_registry() -> JobRegistry:
     assert job.detail is not None
     detail = msgspec.structs.replace(job.detail, admin_comment=signed.admin_comment)
     mirror: Any = FakeMirror(msgspec.structs.replace(job, detail=detail))
-    registry = JobRegistry(cast("SlurmClient", None), mirror, bridge)
+    registry = JobRegistry(mirror, bridge)
     registry.track_labelled("7", GANG)
     return registry
 

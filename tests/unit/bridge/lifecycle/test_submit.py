@@ -9,6 +9,7 @@ import pytest
 from tests.unit.bridge.build import pod, record
 
 from slinky.bridge.lifecycle.submit import GangReshaped, JobOutgrown, Submitter
+from slinky.bridge.state.job_discovery import JobDiscovery
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
 from slinky.bridge.workload import identity
 from slinky.bridge.workload.grouping import Workload
@@ -23,7 +24,7 @@ SINGLE = Workload("ns", "Pod", "p")
 
 
 class FakeSlurm:
-    """Records the requests to Slurm; also stands for the registry, with one pending job."""
+    """Records the requests to Slurm; also stands for the registry with one pending job, and for its discovery."""
 
     def __init__(self, error: int = 0, signature: JobSignature | None = None) -> None:
         self.error, self.signature, self.requests = error, signature or JobSignature(), list[str]()
@@ -37,6 +38,7 @@ class FakeSlurm:
             cast("SlurmClient", self),
             cast("Mirror", self),
             cast("JobRegistry", self),
+            cast("JobDiscovery", self),
             ManualClock(),
             allocate_first=True,
         )
@@ -62,7 +64,7 @@ class FakeSlurm:
             self.received.set()
             await asyncio.Event().wait()
 
-    async def search(self) -> None:
+    async def search(self, since: float) -> None:
         self.searches += 1
 
     def track_components(self, job: str) -> list[JobRecord]:

@@ -12,14 +12,14 @@ from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import identity
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import BridgeIdentity, JobSignature
-from slinky.slurm import JobRequest, Mirror, SlurmClient, number
+from slinky.slurm import JobRequest, Mirror, number
 
 GANG = Workload("ns", "PodGroup", "g")
 
 
 def make_registry(*made_for: WorkloadPod, state: str = "RUNNING") -> JobRegistry:
     mirror: Any = FakeMirror(record("7", state, hosts=("n1",)))
-    registry = JobRegistry(cast("SlurmClient", None), cast("Mirror", mirror), BridgeIdentity("c", "b"))
+    registry = JobRegistry(cast("Mirror", mirror), BridgeIdentity("c", "b"))
     named = frozenset(str(member.key) for member in made_for)
     registry.track(
         JobEntry("7", GANG, JobSignature(identity.SIGNATURE_VERSION, members=identity.members_digest(made_for)), named)
@@ -61,7 +61,7 @@ def test_a_reused_job_id_is_not_taken_for_an_old_component() -> None:
     detail = msgspec.structs.replace(leader.detail, het_job_id=number(7), het_job_id_set="7-8")
     mirror: Any = FakeMirror(msgspec.structs.replace(leader, detail=detail))
     mirror.jobs["8"] = record("8", "RUNNING", hosts=("n2",))
-    registry = JobRegistry(cast("SlurmClient", None), cast("Mirror", mirror), BridgeIdentity("c", "b"))
+    registry = JobRegistry(cast("Mirror", mirror), BridgeIdentity("c", "b"))
     registry.track(JobEntry("7", GANG, JobSignature(members="members")))
     assert len(registry.track_components("7") or ()) == 2
     registry.forget("8")  # as is done when Slurm gives the id away again
@@ -81,7 +81,7 @@ def restarted(unit: Workload, *, bridge: str = "b") -> JobRegistry:
     assert known.detail is not None
     detail = msgspec.structs.replace(known.detail, admin_comment=signed.admin_comment)
     mirror: Any = FakeMirror(msgspec.structs.replace(known, detail=detail))
-    registry = JobRegistry(cast("SlurmClient", None), cast("Mirror", mirror), BridgeIdentity("c", "b"))
+    registry = JobRegistry(cast("Mirror", mirror), BridgeIdentity("c", "b"))
     registry.track_labelled("7", unit)
     return registry
 
