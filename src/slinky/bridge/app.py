@@ -167,9 +167,9 @@ class Bridge:
         self.runtime.add_controller(self.workload_loop)
         self.runtime.add_controller(self.node_loop)
         self.runtime.add_service(self.recorder.run)
-        self.runtime.add_service(self.mirror.run)
-        self.runtime.add_service(self.releaser.run)
-        self.runtime.add_service(self.queue_positions.run)
+        self.runtime.add_leader_service(self.mirror.run)
+        self.runtime.add_leader_service(self.releaser.run)
+        self.runtime.add_leader_service(self.queue_positions.run)
         self.runtime.add_service(
             lambda: restart_on_new_kinds(self.runtime.client, partial(grouping.new_group_kinds, cluster.group_kinds))
         )

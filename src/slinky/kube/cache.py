@@ -5,7 +5,8 @@ A cache is the sink of one watch; it sends no requests. A writer passes the resu
 `record_deletion`, so that the next read shows it although its watch event has not arrived yet.
 
 An object that cannot be decoded is never treated as absent: its last decoded version stays in the cache, and if there
-is none, `get` raises.
+is none, `get` raises. A listener or index function that fails on one object is logged and counted: it must not end the
+watch, which serves all other objects.
 """
 
 import asyncio
@@ -13,11 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from slinky.kube.errors import Later, Unreadable
-from slinky.kube.metrics import CACHED
+from slinky.kube.metrics import CACHED, LISTENER_ERRORS
 from slinky.kube.resource import Resource, UndecodableObject
 from slinky.kube.types import HasMeta, Key, ObjectMeta, version_number
+from slinky.observe import Log
 
 T = TypeVar("T", bound=HasMeta)
+
+log = Log("slinky.kube.cache")
 
 Listener = Callable[[T | None, T | None], None]
 """Called with the old and the new version of an object; None stands for an absent object."""
@@ -99,14 +103,14 @@ class Cache(Generic[T]):
                 self._index_functions[name] = values_of
                 self._indexes[name] = {}
                 for key, item in self._objects.items():
-                    for value in values_of(item):
+                    for value in self._values(name, values_of, item):
                         self._indexes[name].setdefault(value, {})[key] = item
 
     def listen(self, listener: Listener[T]) -> None:
         """Call `listener` on each change, and once now for each object in the cache."""
         self._listeners.append(listener)
         for item in self:
-            listener(None, item)
+            self._call(listener, None, item)
 
     # --- the results of writes
 
@@ -197,7 +201,7 @@ class Cache(Generic[T]):
         self._objects[key] = item
         self._reindex(key, old, item)
         for listener in self._listeners:
-            listener(old, item)
+            self._call(listener, old, item)
 
     def _has_newer(self, key: Key, version: str) -> bool:
         item = self._objects.get(key)
@@ -209,14 +213,32 @@ class Cache(Generic[T]):
         if old is not None:
             self._reindex(key, old, None)
             for listener in self._listeners:
-                listener(old, None)
+                self._call(listener, old, None)
+
+    def _call(self, listener: Listener[T], old: T | None, new: T | None) -> None:
+        try:
+            listener(old, new)
+        except Exception as error:
+            self._report("a listener failed", error, new if new is not None else old)
+
+    def _values(self, index: str, values_of: IndexValues[T], item: T) -> tuple[str, ...]:
+        try:
+            return tuple(values_of(item))
+        except Exception as error:
+            self._report(f"the index {index} failed", error, item)
+            return ()
+
+    def _report(self, what: str, error: Exception, item: T | None) -> None:
+        LISTENER_ERRORS.labels(self.resource.name).inc()
+        key = str(item.metadata.key) if item is not None else ""
+        log.error(what, error=error, resource=self.resource.name, key=key)
 
     def _reindex(self, key: Key, old: T | None, new: T | None) -> None:
         for name, values_of in self._index_functions.items():
             index = self._indexes[name]
-            new_values = tuple(values_of(new)) if new is not None else ()
+            new_values = self._values(name, values_of, new) if new is not None else ()
             if old is not None:
-                for value in values_of(old):
+                for value in self._values(name, values_of, old):
                     if value not in new_values and (items := index.get(value)) is not None:
                         items.pop(key, None)
                         if not items:

@@ -10,6 +10,9 @@ deadline, and never twice at the same time for one key. Its outcome decides when
   back-off. "Blocked" is reported by `on_blocked` and retried every few minutes. A bug is logged with its traceback and
   retried with back-off.
 
+While the loop does not run, because another replica leads, changes queue nothing: a replica that waits would collect a
+key for every object that ever existed. When it starts to run, it queues every object in the caches once.
+
 Every log line of a reconcile carries the fields `controller`, `key` and `reconcile`, an id that is drawn for each run.
 """
 
@@ -48,6 +51,9 @@ ErrorClassifier = Callable[[Exception], ErrorDecision | None]
 #: and permissions.
 BLOCKED_RETRY_SECONDS = 300.0
 
+#: Cached objects that are queued at the start before other tasks, such as the workers, get a turn.
+OBJECTS_PER_SLICE = 500
+
 
 class ControlLoop(Generic[K]):
     """Reconciles the keys of one queue with a fixed number of workers."""
@@ -79,6 +85,8 @@ class ControlLoop(Generic[K]):
         self.queue: Queue[K] = Queue(
             name, group=group, group_limit=limit, min_interval=min_interval, clock=self._clock, rng=self._rng
         )
+        self.queue.close()
+        self._initial: list[tuple[Cache[Any], Callable[[Any, Any], None]]] = []
 
     def watch(
         self,
@@ -87,10 +95,12 @@ class ControlLoop(Generic[K]):
         *,
         when: Callable[[T | None, T | None], bool] | None = None,
         priority: Callable[[T], int] | None = None,
+        initial: bool = True,
     ) -> None:
         """Queue `keys(object)` whenever an object of `cache` changes and `when(old, new)` is true.
 
-        The keys of the old version are queued too: an object that moves from one owner to another concerns both.
+        The keys of the old version are queued too: an object that moves from one owner to another concerns both. With
+        `initial`, the objects that are in the cache when the loop starts count as new; other watches may cover them.
         """
 
         def enqueue(old: T | None, new: T | None) -> None:
@@ -104,12 +114,26 @@ class ControlLoop(Generic[K]):
                         self.queue.add(key, priority=key_priority)
 
         cache.listen(enqueue)
+        if initial:
+            self._initial.append((cache, enqueue))
 
     async def run(self) -> None:
-        """Reconcile keys until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(self._workers):
-                tasks.create_task(self._work())
+        """Reconcile every object in the caches, and then those that change, until cancelled."""
+        self.queue.open()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(self._workers):
+                    tasks.create_task(self._work())
+                await self._enqueue_cached()
+        finally:
+            self.queue.close()
+
+    async def _enqueue_cached(self) -> None:
+        for cache, enqueue in self._initial:
+            for count, item in enumerate(cache, 1):
+                enqueue(None, item)
+                if count % OBJECTS_PER_SLICE == 0:
+                    await asyncio.sleep(0)
 
     async def _work(self) -> None:
         while True:

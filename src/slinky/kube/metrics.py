@@ -22,6 +22,11 @@ WATCH_ENDS = counter("slinky_watch_ends_total", "Watch requests that ended, by c
 UNDECODABLE_OBJECTS = counter(
     "slinky_odd_objects_total", "Versions of objects that could not be decoded and were skipped.", "resource"
 )
+LISTENER_ERRORS = counter(
+    "slinky_listener_errors_total",
+    "Changes of objects that a listener or an index of the cache could not handle because of an unexpected error.",
+    "resource",
+)
 CACHED = gauge("slinky_cached_objects", "Objects in the cache.", "resource")
 
 QUEUE_DEPTH = gauge("workqueue_depth", "Keys in the queue that are ready for a worker.", "name")

@@ -3,7 +3,7 @@
 
 A key is queued at most once and is with one worker at a time. A key that is added while a worker has it is queued again
 when the worker is done. With `min_interval`, a key is not handed out sooner than that after its last work, so that many
-changes in a row cost few reconciles.
+changes in a row cost few reconciles. A closed queue drops every key.
 
 Groups (such as one Slurm cluster each) take turns, and each group has at most `group_limit` workers, so that a slow
 group delays only itself. Within a group the higher priority goes first, then the key that was added first.
@@ -68,6 +68,7 @@ class Queue(Generic[K]):
         self._delay_heap: list[tuple[float, int, K]] = []
         self._timer: tuple[float, Timer] | None = None
         self._getters: deque[asyncio.Future[None]] = deque()
+        self._closed = False
         self._adds, self._retries = QUEUE_ADDS.labels(name), QUEUE_RETRIES.labels(name)
         self._wait_time = QUEUE_WAIT.labels(name)
         QUEUE_DEPTH.labels(name).set_function(lambda: len(self._ready))
@@ -75,8 +76,25 @@ class Queue(Generic[K]):
     def __len__(self) -> int:
         return len(self._ready)
 
+    def close(self) -> None:
+        """Drop all keys that no worker has, and every key that is added until `open`."""
+        self._closed = True
+        self._groups = {name: group for name, group in self._groups.items() if group.active}
+        self._rotation = deque(self._groups)
+        for group in self._groups.values():
+            group.heap.clear()
+        for keys in (self._ready, self._added_while_active, self._last_done, self._failures, self._delayed):
+            keys.clear()
+        self._delay_heap.clear()
+
+    def open(self) -> None:
+        """Accept keys again."""
+        self._closed = False
+
     def add(self, key: K, *, after: float = 0.0, priority: int = 0) -> None:
         """Queue `key` now or after some seconds; of several calls the earliest time and the highest priority win."""
+        if self._closed:
+            return
         if after > 0.0:
             self._add_delayed(key, after, priority)
             return

@@ -2,7 +2,8 @@
 """Runs caches, watches and control loops together.
 
 Caches are shared: a second request for the same kind and selection returns the same cache. `run` starts the services
-and watches, waits until all caches are synced, then starts the control loops, after leader election if one is given.
+and watches, waits until all caches are synced, then starts the control loops and the services of the leader, after
+leader election if one is given.
 All tasks have one parent: if one of them fails, all end.
 """
 
@@ -38,6 +39,7 @@ class Runtime:
         self._watches: list[Watch[Any]] = []
         self._controllers: list[ControlLoop[Any]] = []
         self._services: list[Callable[[], Awaitable[None]]] = []
+        self._leader_services: list[Callable[[], Awaitable[None]]] = []
         self.health.add_readiness_check("caches", self._unsynced)
 
     def cache(
@@ -67,6 +69,10 @@ class Runtime:
         """Run this service from the start, whether or not this process is the leader."""
         self._services.append(service)
 
+    def add_leader_service(self, service: Callable[[], Awaitable[None]]) -> None:
+        """Run this service together with the control loops, only while this process is the leader."""
+        self._leader_services.append(service)
+
     async def run(self, lead: Lead | None = None) -> None:
         """Run all watches, services and control loops until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -93,6 +99,8 @@ class Runtime:
 
     async def _run_controllers(self) -> None:
         async with asyncio.TaskGroup() as tasks:
+            for service in self._leader_services:
+                tasks.create_task(_awaited(service()))
             for controller in self._controllers:
                 tasks.create_task(controller.run())
 

@@ -8,6 +8,8 @@ from msgspec import structs
 from tests.unit.kube.objects import config_map
 
 from slinky.kube import CONFIG_MAPS, Cache, ConfigMap, Key, Later, ObjectMeta, UndecodableObject, Unreadable, by_label
+from slinky.kube.metrics import LISTENER_ERRORS
+from slinky.observe.log import record_fields
 
 
 def make(**indexes: object) -> Cache[ConfigMap]:
@@ -185,3 +187,36 @@ def test_an_index_always_agrees_with_the_objects(steps: list[tuple[str, str, str
     assert set(cache.index_values("app")) == {
         item.metadata.labels["app"] for item in cache if "app" in item.metadata.labels
     }
+
+
+def test_a_listener_that_fails_on_an_object_ends_neither_the_watch_nor_other_listeners(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_old: ConfigMap | None, new: ConfigMap | None) -> None:
+        if new is not None and new.metadata.name == "poison":
+            raise ValueError("unreadable")
+
+    heard: list[str] = []
+    cache, before = make(), LISTENER_ERRORS.labels("configmaps")._value.get()
+    cache.put(config_map("poison", 1))
+    cache.listen(fail)
+    cache.listen(lambda old, new: heard.append((new or old).metadata.name))  # type: ignore[union-attr]
+    cache.put(config_map("poison", 2))
+    cache.put(config_map("good", 3))
+    assert heard == ["poison", "poison", "good"]
+    assert LISTENER_ERRORS.labels("configmaps")._value.get() == before + 2
+    assert {record_fields(record)["key"] for record in caplog.records} == {"ns/poison"}
+
+
+def test_an_object_that_an_index_cannot_handle_stays_in_the_cache() -> None:
+    def number(item: ConfigMap) -> list[str]:
+        return [str(int(item.data["number"]))]
+
+    cache: Cache[ConfigMap] = Cache(CONFIG_MAPS, indexes={"number": number})
+    cache.put(config_map("poison", 1, data={"number": "x"}))
+    cache.put(config_map("good", 2, data={"number": "7"}))
+    cache.put(config_map("poison", 3, data={"number": "7"}))
+    assert [item.metadata.name for item in cache.by("number", "7")] == ["good", "poison"]
+    cache.put(config_map("poison", 4, data={"number": "x"}))
+    assert [item.metadata.name for item in cache.by("number", "7")] == ["good"]
+    assert Key("ns", "poison") in cache

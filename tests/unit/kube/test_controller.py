@@ -23,6 +23,7 @@ from slinky.kube import (
     ObjectMeta,
     RequeueAfter,
 )
+from slinky.kube.controller import OBJECTS_PER_SLICE
 from slinky.observe import Log, ManualClock
 from slinky.observe.log import record_fields
 
@@ -57,6 +58,7 @@ class Rig:
     async def running(self) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(self.controller.run())
+            await asyncio.sleep(0)
             yield
             task.cancel()
 
@@ -82,6 +84,37 @@ async def test_a_deletion_is_reconciled_too() -> None:
         rig.cache.remove(ObjectMeta("a", "ns", resource_version="2"))
         await rig.clock.advance(1.0)
     assert rig.reconciled == [A, A]
+
+
+async def test_a_loop_that_does_not_run_collects_no_keys() -> None:
+    rig = Rig(fine)
+    for number in range(100):
+        rig.cache.put(config_map(f"pod-{number}", 2 * number + 1))
+        rig.cache.remove(ObjectMeta(f"pod-{number}", "ns", resource_version=str(2 * number + 2)))
+    rig.controller.queue.add(A)
+    rig.controller.queue.add(A, after=5.0)
+    assert len(rig.controller.queue) == 0
+    async with rig.running():
+        await rig.clock.advance(10.0)
+    assert rig.reconciled == []
+
+
+async def test_a_loop_that_starts_reconciles_everything_in_its_caches_once() -> None:
+    rig = Rig(fine)
+    covered: Cache[ConfigMap] = Cache(CONFIG_MAPS)
+    rig.controller.watch(covered, initial=False)
+    covered.put(config_map("covered by another watch", 1))
+    names = [f"object-{number}" for number in range(2 * OBJECTS_PER_SLICE)]
+    for number, name in enumerate(names, 1):
+        rig.cache.put(config_map(name, number))
+    async with rig.running():
+        await rig.clock.advance(1.0)
+        assert sorted(key.name for key in rig.reconciled) == sorted(names)
+        rig.cache.put(config_map(names[0], 10_000))
+        await rig.clock.advance(1.0)
+        assert rig.reconciled[-1].name == names[0]
+    rig.cache.put(config_map(names[1], 20_000))
+    assert len(rig.controller.queue) == 0, "a loop that was stopped collects nothing either"
 
 
 async def test_a_key_is_reconciled_again_after_the_requested_time() -> None:
@@ -159,6 +192,7 @@ async def test_a_reconcile_that_hangs_is_cut_off() -> None:
         return None
 
     rig = Rig(reconcile, deadline=0.01, workers=1)
+    rig.controller.queue.open()
     rig.controller.queue.add(A)
     assert await rig.controller.queue.get() == A
     await rig.controller.reconcile_once(A)

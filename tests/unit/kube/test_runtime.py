@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process is ready when its caches are synced; a cache that never syncs ends the process."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 import pytest
@@ -28,3 +30,23 @@ async def test_waiting_for_a_cache_ends_at_the_deadline() -> None:
     runtime.cache(PODS)
     with pytest.raises(Later, match="pods"):
         await runtime.wait_synced()
+
+
+async def test_the_services_of_the_leader_wait_for_leadership() -> None:
+    runtime = Runtime(cast("KubeClient", None))
+    elected, started = asyncio.Event(), asyncio.Event()
+
+    async def service() -> None:
+        started.set()
+
+    async def lead(work: Callable[[], Awaitable[None]]) -> None:
+        await elected.wait()
+        await work()
+
+    runtime.add_leader_service(service)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(runtime.run(lead))
+        await asyncio.sleep(0)
+        assert not started.is_set()
+        elected.set()
+        await started.wait()
