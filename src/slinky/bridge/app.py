@@ -29,13 +29,14 @@ from slinky.bridge.lifecycle.release import Releaser
 from slinky.bridge.lifecycle.submit import Submitter
 from slinky.bridge.nodes.ownership import host_signature
 from slinky.bridge.nodes.reconciler import HostName, NodeReconciler, classify_rejection
+from slinky.bridge.nodes.slurm_pods import SlurmPods
 from slinky.bridge.state.cluster import UNPLACED, UNSUBMITTED, ClusterState
 from slinky.bridge.state.device_demand import DeviceDemand
 from slinky.bridge.state.device_mismatches import DeviceMismatches
 from slinky.bridge.state.job_discovery import JobDiscovery
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.queue_position import QueuePositions
-from slinky.bridge.views import ResourceClaim, WorkloadPod
+from slinky.bridge.views import ForeignPod, ResourceClaim, WorkloadPod
 from slinky.bridge.workload import grouping, pod_state, policy
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.host_ports import host_ports_of
@@ -108,7 +109,9 @@ class Bridge:
         self.queue_positions = QueuePositions(self.mirror.jobs, self._enqueue_workload_of_job, clock)
         writer = PodWriter(client, cluster.pods, self.recorder, settings)
         volumes, on_more_hosts = VolumeState(client), partial(self._enqueue_waiting_soon, with_jobs=True)
-        usage = NodeUsage(watch_foreign_pods(runtime, settings.scheduler_name))
+        self.foreign_pods = watch_foreign_pods(runtime, settings.scheduler_name)
+        self.slurm_pods = SlurmPods(self.foreign_pods)
+        usage = NodeUsage(self.foreign_pods)
         room = NodeRoom(cluster, usage, clock, self._enqueue_workload)
         exclusions = Exclusions(cluster, self.mirror, volumes, room, host_signature(identity), on_more_hosts)
         claims = ClaimWriter(client, cluster, self.mirror)
@@ -129,7 +132,15 @@ class Bridge:
             self._enqueue_workload,
         )
         self.node_reconciler = NodeReconciler(
-            settings, client, slurm, self.mirror, cluster, self.recorder, identity, self.registry.is_live
+            settings,
+            client,
+            slurm,
+            self.mirror,
+            cluster,
+            self.slurm_pods,
+            self.recorder,
+            identity,
+            self.registry.is_live,
         )
         # The names of the loops are label values of metrics.
         self.workload_loop: ControlLoop[Workload] = ControlLoop(
@@ -159,6 +170,9 @@ class Bridge:
         self.workload_loop.watch(cluster.pods, self._workloads_with_host_ports, when=_is_releasing_ports)
         self.node_loop.watch(cluster.nodes, self._host_of_node)
         self.node_loop.watch(cluster.pods, self._host_of_pod, when=_is_stopping_changed)
+        self.node_loop.watch(
+            self.foreign_pods, lambda pod: self._host_of_node_name(pod.spec.node_name), when=_is_worker_changed
+        )
         self.node_loop.watch(cluster.devices.slices, lambda part: self._host_of_node_name(part.spec.node_name))
         self.node_loop.watch(cluster.devices.classes, lambda _: map(HostName, self._hosts_with_devices()))
         self.mirror.listen(self._handle_slurm_change)
@@ -232,18 +246,23 @@ class Bridge:
     def _enqueue_workload(self, workload: Workload) -> None:
         self.workload_loop.queue.add(workload)
 
+    def _enqueue_host_of(self, node: str) -> None:
+        for host in self._host_of_node_name(node):
+            self.node_loop.queue.add(host)
+
     def _handle_slurm_change(self, change: Change) -> None:
         if change.kind is ObjectKind.JOB:
             for workload in self._workloads_of_job(change.key):
                 self.workload_loop.queue.add(workload)
             for pod in self.cluster.pods.by("job", change.key):
                 if pod.metadata.deleting:  # Slurm may have ended the job of pods that still stop
-                    for host in self._host_of_pod(pod):
-                        self.node_loop.queue.add(host)
+                    self._enqueue_host_of(pod.spec.node_name)
         elif change.kind is ObjectKind.NODE:
             self.node_loop.queue.add(HostName(change.key))
             if change.before is None or change.after is None:
                 self._enqueue_waiting_soon()
+                for node in self.slurm_pods.nodes_of_worker(change.key):
+                    self._enqueue_host_of(node)
         elif change.kind is ObjectKind.MIRROR and change.after is None:
             self._enqueue_everything()
         elif (loss := self.mirror.nodes.unconfirmed_loss) is not None:
@@ -310,6 +329,12 @@ def _is_releasing_ports(old: WorkloadPod | None, new: WorkloadPod | None) -> boo
     if old is None or not pod_state.is_bound(old) or pod_state.is_finished(old) or not host_ports_of(old):
         return False
     return new is None or pod_state.is_finished(new)
+
+
+def _is_worker_changed(old: ForeignPod | None, new: ForeignPod | None) -> bool:
+    """A Slurm worker came to a node or left it."""
+    before, after = (pod.worker_host if pod is not None else "" for pod in (old, new))
+    return before != after
 
 
 def _is_stopping_changed(old: WorkloadPod | None, new: WorkloadPod | None) -> bool:

@@ -9,7 +9,7 @@ from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
-from slinky.kube import NODES, Key, KubeClient
+from slinky.kube import NODES, PODS, Key, KubeClient
 from slinky.kube.conditions import find_condition
 from slinky.slurm import Host, NodeUpdate
 from slinky.slurm import SlurmClient as Slurm
@@ -255,3 +255,60 @@ async def test_a_node_that_claims_the_host_of_another_gets_no_pods(stage: Bridge
     await stage.create_pod()
     assert (await stage.wait_bound()).spec.node_name == owner
     assert not [taint for taint in (await stage.get_node(thief)).spec.taints if taint.key == names.MANAGED_TAINT]
+
+
+async def create_foreign_pod(stage: BridgeStage, name: str, node: str, labels: dict[str, str]) -> Key:
+    """A pod of another scheduler on a node."""
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "x"}]}
+    key = Key(stage.namespace, name)
+    await stage.client.create(PODS, PODS.manifest(key, metadata={"labels": labels}, spec=spec))
+    return key
+
+
+async def wait_node_reason(stage: BridgeStage, node: str, reason: str) -> str:
+    """Wait until the condition of a node has this reason; returns its message."""
+
+    async def message() -> str:
+        condition = find_condition((await stage.get_node(node)).status.conditions, names.HOST_CONDITION)
+        assert condition is not None
+        assert condition.reason == reason, condition
+        return condition.message
+
+    return await eventually(message, f"reason {reason} on {node}")
+
+
+async def test_a_node_with_a_worker_of_the_same_slurm_is_not_counted_twice(stage: BridgeStage) -> None:
+    node = stage.nodes[0]
+    labels = {"app.kubernetes.io/name": "slurmd", "nodeset.slinky.slurm.net/pod-hostname": "c1"}
+    worker = await create_foreign_pod(stage, "worker", node, labels)
+    assert f"{worker} (host c1)" in await wait_node_reason(stage, node, "WorkerOnNode")
+    await wait_host_deleted(stage)
+    await stage.client.delete(PODS, worker, grace=0)
+    await wait_host(stage, "EXTERNAL", without=("DRAIN",))
+    await wait_node_reason(stage, node, "Open")
+
+
+async def test_a_worker_of_another_slurm_does_not_prevent_the_registration(stage: BridgeStage) -> None:
+    labels = {"app.kubernetes.io/name": "slurmd", "nodeset.slinky.slurm.net/pod-hostname": "elsewhere-0"}
+    await create_foreign_pod(stage, "worker", stage.nodes[0], labels)
+    await stage.settle()
+    await wait_host(stage, "EXTERNAL", without=("DRAIN",))
+
+
+async def test_the_taint_never_takes_the_last_node_of_slurms_own_pods(kube: KubeClient, ctld: Slurm) -> None:
+    async with bridge_stage(kube, ctld) as stage:
+        await stage.start()
+        nodes = [f"{stage.name}-{number}" for number in (1, 2, 3)]
+        await create_foreign_pod(stage, "slurmctld", nodes[0], {"app.kubernetes.io/name": "slurmctld"})
+        await asyncio.gather(*(stage.add_node(number) for number in (1, 2, 3)))
+
+        async def untainted() -> list[str]:
+            found = [await stage.get_node(name) for name in nodes]
+            managed = {node.metadata.name for node in found for t in node.spec.taints if t.key == names.MANAGED_TAINT}
+            assert len(managed) == 2, managed
+            return sorted({*nodes} - managed)
+
+        (last,) = await eventually(untainted, "two tainted nodes")
+        assert f"{stage.namespace}/slurmctld" in await wait_node_reason(stage, last, "OpenUntainted")
+        await stage.settle()
+        assert await untainted() == [last]

@@ -331,6 +331,19 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             ),
         ),
         Failure(
+            "A node is labelled as external and also runs a worker of the same Slurm.",
+            "The external host is drained and removed, so that Slurm counts the node once. It is registered again "
+            "when the worker is gone.",
+            "The node has the condition `SlurmAvailable=False` and an event `WorkerOnNode`.",
+            ("test_a_node_with_a_worker_of_the_same_slurm_is_not_counted_twice",),
+        ),
+        Failure(
+            "Every node is labelled, and slurmctld, the operator or the bridge do not tolerate the taint.",
+            "-",
+            "The last node where they can run gets no taint; it has the reason `OpenUntainted`.",
+            ("test_the_taint_never_takes_the_last_node_of_slurms_own_pods",),
+        ),
+        Failure(
             "Two bridges use one node with a slurmd.",
             "A drain because of pods names its bridge, and only that bridge ends it.",
             "The node keeps the taint of the bridge that was first; pods of both tolerate it.",

@@ -2,8 +2,9 @@
 """What the pods of other schedulers request on each node: DaemonSets, Slurm workers, static pods.
 
 Slurm does not account for these pods, but the kubelet does. All of them are watched, in a compact form: after decoding,
-each pod keeps only its identity, its node and its requests, of which equal ones are shared. The API server leaves out
-pods without a node and pods that have ended. The sums by node are updated with the difference of each event.
+each pod keeps only its identity, its node, its role in Slurm and its requests, of which equal ones are shared. The API
+server leaves out pods without a node and pods that have ended. The sums by node are updated with the difference of each
+event.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from msgspec.structs import force_setattr
 
 from slinky.bridge.feasibility import kubelet_capacity
 from slinky.bridge.feasibility.kubelet_capacity import Requests
+from slinky.bridge.nodes.slurm_pods import INDEXES, mark_slurm_pod
 from slinky.bridge.views.pods import ForeignPod, ForeignPodSpec
 from slinky.kube import PODS, Cache, Runtime
 from slinky.kube.interning import intern_text
@@ -22,11 +24,12 @@ _shared_requests: dict[Requests, Requests] = {}
 
 
 def compact_pod(pod: ForeignPod) -> None:
-    """Reduce a decoded pod to its identity, its node and its requests."""
+    """Reduce a decoded pod to its identity, its node, its role in Slurm and its requests."""
     requests = kubelet_capacity.requests_of(pod)
     if len(_shared_requests) > SHARED_REQUESTS_MAX:
         _shared_requests.clear()
     force_setattr(pod, "requests", _shared_requests.setdefault(requests, requests))
+    mark_slurm_pod(pod)
     force_setattr(pod, "spec", ForeignPodSpec(intern_text(pod.spec.node_name)))
     force_setattr(pod.metadata, "namespace", intern_text(pod.metadata.namespace))
     for name, empty in (("labels", {}), ("annotations", {}), ("owner_references", ())):
@@ -39,7 +42,7 @@ FOREIGN_PODS = PODS.viewed_as(ForeignPod, intern=compact_pod)
 def watch_foreign_pods(runtime: Runtime, scheduler: str) -> Cache[ForeignPod]:
     """A cache of the pods on nodes that another scheduler has bound and that have not ended."""
     selection = f"spec.nodeName!=,spec.schedulerName!={scheduler},status.phase!=Succeeded,status.phase!=Failed"
-    return runtime.cache(FOREIGN_PODS, fields=selection, indexes={"node": lambda pod: (pod.spec.node_name,)})
+    return runtime.cache(FOREIGN_PODS, fields=selection, indexes={"node": lambda pod: (pod.spec.node_name,), **INDEXES})
 
 
 class NodeUsage:

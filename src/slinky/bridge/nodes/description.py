@@ -27,6 +27,8 @@ class NodeFacts:
     node_size: str = "allocatable"
     unresponsive: bool = False  # not ready for longer than notReadySeconds
     stopping: Sequence[StoppingPod] = ()  # pods of ended jobs whose containers still run
+    worker: str = ""  # a Slurm worker that already offers this node to Slurm as another host
+    home_of: str = ""  # a control pod that could run on no other node if this one were tainted
     taint_effect: str = "NoExecute"
     scheduler: str = names.SCHEDULER
 

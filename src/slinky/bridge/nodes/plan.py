@@ -35,7 +35,7 @@ def plan(facts: NodeFacts) -> list[Action]:
     if facts.presence is Presence.UNKNOWN:
         return []
     if facts.host is None:
-        return [*_register(facts), *_set_taint(facts, tainted=False), *_clear_state(facts)]
+        return [*_register(facts), *_set_taint(facts, tainted=False), *_report_no_host(facts)]
     if is_foreign_host(facts.host, facts.signature):
         return _report_taken_host(facts, facts.host)
     steps = _replace_host(facts, facts.host)
@@ -62,14 +62,14 @@ def needs_change_in_slurm(facts: NodeFacts) -> bool:
 
 def _report_taken_host(facts: NodeFacts, host: Host) -> list[Action]:
     """A host of another bridge is left alone. A host of another cluster prevents the registration of this node."""
-    if not wants_external_host(facts.node) or not is_of_other_cluster(host, facts.signature):
+    if not _is_external(facts) or not is_of_other_cluster(host, facts.signature):
         return []
     return [actions.ReportProblem(Reason.HOST_TAKEN.text(host=facts.name))]
 
 
 def _register(facts: NodeFacts) -> list[Action]:
     node = facts.node
-    if node is None or not wants_external_host(node) or not node.ready or facts.partitions is None:
+    if node is None or not _is_external(facts) or not node.ready or facts.partitions is None:
         return []
     address = internal_address(node)
     if address is None:
@@ -98,14 +98,25 @@ def _replace_host(facts: NodeFacts, host: Host) -> list[Action] | None:
 
 def _removal_cause(facts: NodeFacts, host: Host) -> str:
     """Why an external host must be removed or registered again; empty if it may stay."""
-    if not wants_external_host(facts.node):
-        cause = "the node left Kubernetes" if facts.node is None else "the node is no longer labelled for Slurm"
-        return cause if is_own_host(host, facts.signature) else ""
+    if not _is_external(facts):
+        return _cause_of_absence(facts) if is_own_host(host, facts.signature) else ""
     if not host.state.responding:
         return "the node must be registered again"
     if facts.node is not None and not is_same_size(facts, facts.node, host):
         return "" if _was_sent(facts, facts.node, host) else "the node changed its size"
     return ""
+
+
+def _is_external(facts: NodeFacts) -> bool:
+    """Whether the bridge registers the node: it is labelled for that, and no Slurm worker offers it already."""
+    return wants_external_host(facts.node) and not facts.worker
+
+
+def _cause_of_absence(facts: NodeFacts) -> str:
+    """Why a node has no host of its own."""
+    if facts.node is None:
+        return "the node left Kubernetes"
+    return "a Slurm worker runs on the node" if facts.worker else "the node is no longer labelled for Slurm"
 
 
 def _remove_drained_by_others(facts: NodeFacts, host: Host) -> list[Action]:
@@ -118,7 +129,7 @@ def _remove_drained_by_others(facts: NodeFacts, host: Host) -> list[Action]:
 
 def _change_host(facts: NodeFacts, host: Host) -> list[Action]:
     node = facts.node
-    if node is None or not wants_external_host(node) or not host.state.external:
+    if node is None or not _is_external(facts) or not host.state.external:
         return []
     features = tuple(node_partitions(node))
     changes = (
@@ -175,6 +186,8 @@ def _set_taint(facts: NodeFacts, *, tainted: bool) -> list[Action]:
     own = [taint for taint in managed if taint.value == facts.scheduler]
     if not tainted:
         return [actions.SetTaint(on=False)] if own else []
+    if facts.home_of:
+        return []
     # A node has at most one taint of a key and effect. The taint of another bridge serves as well: the pods of every
     # bridge tolerate it.
     return [] if any(taint.effect == facts.taint_effect for taint in managed) else [actions.SetTaint(on=True)]
@@ -194,7 +207,7 @@ def _report_state(facts: NodeFacts, host: Host) -> list[Action]:
     elif host.state.draining:
         text = Reason.CLOSED.text(problem=host.reason.removeprefix(names.DRAIN_PREFIX).strip())
     else:
-        text = Reason.OPEN.text()
+        text = Reason.OPEN_UNTAINTED.text(pod=facts.home_of) if facts.home_of else Reason.OPEN.text()
     return [actions.ReportHostState(text)] if _differs(node, text) else []
 
 
@@ -205,9 +218,12 @@ def _differs(node: Node, text: ConditionText) -> bool:
     return current != (condition_status(text.status), text.reason, text.message)
 
 
-def _clear_state(facts: NodeFacts) -> list[Action]:
-    """Remove the condition of a node that has no host and will not get one."""
+def _report_no_host(facts: NodeFacts) -> list[Action]:
+    """Report why a labelled node has no host; remove the condition of a node that needs none."""
     node = facts.node
-    if node is None or wants_external_host(node) or node.metadata.deleting:
+    if node is None or _is_external(facts) or node.metadata.deleting:
         return []
+    if wants_external_host(node):
+        text = Reason.WORKER_ON_NODE.text(worker=facts.worker)
+        return [actions.ReportHostState(text), actions.ReportProblem(text)] if _differs(node, text) else []
     return [actions.ClearHostState()] if find_condition(node.status.conditions, names.HOST_CONDITION) else []

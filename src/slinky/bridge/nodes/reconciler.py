@@ -20,6 +20,7 @@ from slinky.bridge.nodes.description import NodeFacts, host_comment
 from slinky.bridge.nodes.drains import StoppingPod, stopping_pods
 from slinky.bridge.nodes.ownership import host_signature
 from slinky.bridge.nodes.readiness import ReadinessTracker
+from slinky.bridge.nodes.slurm_pods import BLOCKING_EFFECTS, SlurmPods, has_other_home
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.bridge.workload.identity import BridgeIdentity
@@ -27,6 +28,7 @@ from slinky.kube import NODES, ErrorDecision, ErrorKind, EventRecorder, KubeClie
 from slinky.kube.client import STRATEGIC
 from slinky.kube.conditions import build_condition, condition_manifest
 from slinky.kube.timestamps import format_timestamp
+from slinky.kube.views import Taint
 from slinky.observe import Log
 from slinky.slurm import Busy, Mirror, NodeUpdate, Presence, Rejected, SlurmClient, SlurmConflict, SlurmNotFound
 
@@ -39,6 +41,9 @@ UNKNOWN_RETRY = 10.0
 STALE_RETRY = 1.0
 #: A registered host is checked again after this time: slurmctld may have lost it before the mirror read it.
 REGISTERED_RETRY = 30.0
+
+#: A node that could not be tainted is checked again after this time: there may be another node for its pods.
+HOME_RETRY = 60.0
 
 #: If this many hosts changed within this many seconds, condition writes are deferred ...
 BURST_HOSTS, BURST_SECONDS = 16, 1.0
@@ -62,19 +67,21 @@ class NodeReconciler:
         slurm: SlurmClient,
         mirror: Mirror,
         cluster: ClusterState,
+        slurm_pods: SlurmPods,
         recorder: EventRecorder,
         identity: BridgeIdentity,
         is_live: Callable[[str], bool],
     ) -> None:
         """`is_live` tells whether a job may still hold its hosts."""
         self._settings, self._client, self._slurm, self._mirror = settings, client, slurm, mirror
-        self._cluster, self._recorder, self._is_live = cluster, recorder, is_live
+        self._cluster, self._slurm_pods, self._recorder, self._is_live = cluster, slurm_pods, recorder, is_live
         self._updates: UpdateBatcher[NodeUpdate] = UpdateBatcher(slurm.update_nodes)
         self._registrations: UpdateBatcher[str] = UpdateBatcher(self._register_hosts)
         self._signature = host_signature(identity)
         self._readiness = ReadinessTracker(settings.not_ready_seconds)
         self._recent_changes: deque[float] = deque(maxlen=BURST_HOSTS)
         self._deferred_since: dict[str, float] = {}
+        self._tainting: set[str] = set()  # nodes whose taint is being written
         self._registered: set[str] = set()  # hosts that the mirror has not read yet
 
     async def reconcile(self, key: HostName) -> RequeueAfter | None:
@@ -101,6 +108,8 @@ class NodeReconciler:
                 await self._execute(key.name, duplicate, facts, action)
         if rejections:
             raise rejections[0]
+        if facts.home_of:
+            again = min(again or HOME_RETRY, HOME_RETRY)
         if key.name in self._registered:
             again = min(again or REGISTERED_RETRY, REGISTERED_RETRY)
         if facts.presence is Presence.UNKNOWN or facts.partitions is None:
@@ -136,9 +145,32 @@ class NodeReconciler:
             self._settings.node_size,
             unresponsive,
             stopping,
+            self._find_worker(name, node),
+            self._find_homeless(node),
             self._settings.taint,
             self._settings.scheduler_name,
         )
+
+    def _find_worker(self, name: str, node: Node | None) -> str:
+        """A worker that offers the node of a host to Slurm as another host; empty if there is none.
+
+        A worker of the same name is waited for, because slurmd cannot register under the name of an external host. A
+        worker that Slurm does not know may belong to another Slurm cluster.
+        """
+        for worker in self._slurm_pods.workers_on(node.metadata.name) if node else ():
+            host = self._mirror.nodes.get(worker.worker_host)
+            has_slurmd = host is not None and not host.state.external
+            if has_slurmd is not (worker.worker_host == name):
+                return f"{worker.key} (host {worker.worker_host})"
+        return ""
+
+    def _find_homeless(self, node: Node | None) -> str:
+        """A control pod that could run on no other node if this node were tainted; empty if there is none."""
+        taint = Taint(names.MANAGED_TAINT, self._settings.taint, self._settings.scheduler_name)
+        if node is None or taint.effect not in BLOCKING_EFFECTS or _has_taint(node, taint):
+            return ""
+        pod = self._slurm_pods.find_evictable(taint)
+        return pod if pod and not has_other_home(node, self._cluster.nodes, self._tainting) else ""
 
     async def _presence(self, name: str) -> Presence:
         """Whether Slurm has a host. Where the mirror may be wrong, slurmctld is asked for this host.
@@ -197,8 +229,10 @@ class NodeReconciler:
                 await self._updates.submit(name, NodeUpdate(state=("UNDRAIN",)))
             case actions.RemoveHost():
                 await self._remove(name)
-            case actions.SetTaint(on) if node is not None:
-                await self._set_taint(node, on=on)
+            case actions.SetTaint(on=True) if node is not None:
+                await self._add_taint(node)
+            case actions.SetTaint() if node is not None:
+                await self._write_taints(node, _other_taints(node, self._settings.scheduler_name))
             case actions.ReportHostState(text) if node is not None:
                 await self._write_condition(node, text)
             case actions.ClearHostState() if node is not None:
@@ -234,14 +268,20 @@ class NodeReconciler:
         except (SlurmNotFound, SlurmConflict, Busy) as error:
             log.info("the host cannot be removed yet", host=name, error=error)
 
-    async def _set_taint(self, node: Node, *, on: bool) -> None:
-        settings = self._settings
+    async def _add_taint(self, node: Node) -> None:
+        """Add the taint, unless another node for the control pods was tainted in the meantime."""
+        if self._find_homeless(node):
+            return
+        name, settings = node.metadata.name, self._settings
         own = {"key": names.MANAGED_TAINT, "value": settings.scheduler_name, "effect": settings.taint}
-        others = [
-            _manifest(taint) for taint in node.spec.taints if (taint.key, taint.value) != (own["key"], own["value"])
-        ]
-        metadata = {"resourceVersion": node.metadata.resource_version}
-        patch = {"metadata": metadata, "spec": {"taints": [*others, own] if on else others}}
+        self._tainting.add(name)
+        try:
+            await self._write_taints(node, [*_other_taints(node, settings.scheduler_name), own])
+        finally:
+            self._tainting.discard(name)
+
+    async def _write_taints(self, node: Node, taints: list[dict[str, Any]]) -> None:
+        patch = {"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints}}
         self._cluster.nodes.record_write(await self._client.patch(NODES, node.key, patch))
 
     async def _write_condition(self, node: Node, text: ConditionText) -> None:
@@ -266,6 +306,16 @@ def classify_rejection(error: Exception) -> ErrorDecision | None:
         return None
     text = Reason.HOST_REFUSED.text(problem=error)
     return ErrorDecision(ErrorKind.BLOCKED, text.reason, text.message)
+
+
+def _has_taint(node: Node, taint: Taint) -> bool:
+    return any((own.key, own.effect) == (taint.key, taint.effect) for own in node.spec.taints)
+
+
+def _other_taints(node: Node, scheduler: str) -> list[dict[str, Any]]:
+    """The taints of a node that this bridge did not add."""
+    own = (names.MANAGED_TAINT, scheduler)
+    return [_manifest(taint) for taint in node.spec.taints if (taint.key, taint.value) != own]
 
 
 def _manifest(taint: Any) -> dict[str, Any]:

@@ -195,6 +195,20 @@ class Reason(Enum):
 
     # --- nodes
     OPEN = ReasonRow("Open", "Slurm schedules jobs on this host.", status=True, subject=Subject.NODE)
+    OPEN_UNTAINTED = ReasonRow(
+        "OpenUntainted",
+        "Slurm schedules jobs on this host. The node has no taint, because pod {pod} could run on no other node.",
+        f"Add a node that Slurm does not use, or give the pod a toleration of the taint {names.MANAGED_TAINT}.",
+        status=True,
+        subject=Subject.NODE,
+    )
+    WORKER_ON_NODE = ReasonRow(
+        "WorkerOnNode",
+        "The Slurm worker {worker} already offers this node to Slurm, so the node is not registered a second time.",
+        f"Remove the label {names.EXTERNAL_LABEL}. To let pods use the host of the worker, see docs/bridge/hybrid.md.",
+        _WARNING,
+        subject=Subject.NODE,
+    )
     CLOSED = ReasonRow("Closed", "The bridge has drained this host in Slurm: {problem}.", subject=Subject.NODE)
     DRAINED = ReasonRow("Drained", "The host is drained in Slurm: {problem}.", subject=Subject.NODE)
     DOWN = ReasonRow("Down", "The host is down in Slurm: {problem}.", subject=Subject.NODE)

@@ -217,10 +217,14 @@ class ForeignPodSpec(View, frozen=True, gc=True):
     init_containers: tuple[Container, ...] = ()
     resources: Resources = Resources()
     overhead: Amounts = {}
+    tolerations: tuple[Toleration, ...] = ()
 
 
 class ForeignPod(Object, frozen=True, gc=True):
-    """A bound pod of another scheduler. `requests` is computed from the spec: see `feasibility.node_usage`."""
+    """A bound pod of another scheduler. The fields after the spec are computed: see `feasibility.node_usage`."""
 
     spec: ForeignPodSpec = ForeignPodSpec()
     requests: tuple[tuple[str, int], ...] = ()
+    worker_host: str = ""  # the host of a Slurm worker
+    is_control: bool = False  # slurmctld, the operator and so on
+    tolerations: tuple[Toleration, ...] = ()  # of a control pod, as far as they concern the taint of the bridge

@@ -280,6 +280,28 @@ def test_a_node_that_claims_the_host_of_another_node_shows_it_and_loses_the_tain
     assert node_plan.plan_duplicate(second, owner, "n1", names.SCHEDULER) == []
 
 
+def test_a_node_with_a_worker_is_not_registered_a_second_time() -> None:
+    worker = "slurm/worker-0 (host worker-0)"
+    report, problem = plan(node(labels=LABEL), None, worker=worker)
+    assert isinstance(report, actions.ReportHostState)
+    assert (report.text.status, report.text.reason) == (False, "WorkerOnNode")
+    assert worker in report.text.message
+    assert problem == actions.ReportProblem(report.text)
+    drain = plan(labelled(), host(), worker=worker)[0]
+    assert drain == actions.DrainHost(f"{names.DRAIN_PREFIX} a Slurm worker runs on the node")
+    drained = host("IDLE", "DRAIN", "EXTERNAL", reason=drain.reason)
+    assert plan(labelled(), drained, worker=worker)[0] == actions.RemoveHost()
+    assert isinstance(plan(labelled(), drained)[0], actions.UndrainHost)  # the worker left in time
+
+
+def test_the_last_node_of_control_pods_is_not_tainted() -> None:
+    report = plan(labelled(taints=[]), host(), home_of="slurm/slurm-controller-0")
+    assert isinstance(report[0], actions.ReportHostState)
+    assert (report[0].text.status, report[0].text.reason) == (True, "OpenUntainted")
+    assert "pod slurm/slurm-controller-0 could run on no other node" in report[0].text.message
+    assert len(report) == 1
+
+
 def test_a_node_without_a_host_has_no_condition_about_it() -> None:
     assert plan(node(conditions=[OPEN]), None) == [actions.ClearHostState()]
     assert plan(node(), None) == []
