@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from slinky.bridge import metrics
+from slinky.bridge import metrics, triggers
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.credentials import TlsTrust, token_source
 from slinky.bridge.devices import profiles
@@ -24,22 +24,21 @@ from slinky.bridge.lifecycle.completer import Completer
 from slinky.bridge.lifecycle.lost_jobs import LostJobs
 from slinky.bridge.lifecycle.placement import Placement
 from slinky.bridge.lifecycle.pod_writer import PodWriter
-from slinky.bridge.lifecycle.reconciler import WorkloadReconciler, classify_slurm_error, workloads_of_group
+from slinky.bridge.lifecycle.reconciler import WorkloadReconciler, classify_slurm_error
 from slinky.bridge.lifecycle.release import Releaser
 from slinky.bridge.lifecycle.submit import Submitter
 from slinky.bridge.nodes.ownership import host_signature
 from slinky.bridge.nodes.reconciler import HostName, NodeReconciler, classify_rejection
 from slinky.bridge.nodes.slurm_pods import SlurmPods
-from slinky.bridge.state.cluster import UNPLACED, UNSUBMITTED, ClusterState
+from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.state.device_demand import DeviceDemand
 from slinky.bridge.state.device_mismatches import DeviceMismatches
 from slinky.bridge.state.job_discovery import JobDiscovery
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.state.queue_position import QueuePositions
-from slinky.bridge.views import ForeignPod, ResourceClaim, WorkloadPod
+from slinky.bridge.views import ForeignPod, WorkloadPod
 from slinky.bridge.workload import grouping, pod_state, policy
 from slinky.bridge.workload.grouping import Workload
-from slinky.bridge.workload.host_ports import host_ports_of
 from slinky.bridge.workload.identity import BridgeIdentity
 from slinky.kube import (
     NAMESPACES,
@@ -50,17 +49,19 @@ from slinky.kube import (
     Key,
     KubeClient,
     Node,
-    Object,
     Runtime,
     connect,
     discover,
     restart_on_new_kinds,
 )
 from slinky.kube.runtime import Lead
-from slinky.observe import Health, Log
-from slinky.slurm import Change, Doorbell, Mirror, ObjectKind, SlurmClient
+from slinky.observe import Health, Log, Timer
+from slinky.slurm import Change, Doorbell, Mirror, ObjectKind, SlurmClient, TokenError
 
 log = Log("slinky.bridge.app")
+
+#: Changes of devices and device classes are collected for this many seconds.
+DEVICES_DELAY_SECONDS = 1.0
 
 
 async def main(settings: BridgeSettings, health: Health | None = None) -> None:
@@ -153,28 +154,16 @@ class Bridge:
             error_classifiers=[classify_rejection, classify_slurm_error],
             on_blocked=self.node_reconciler.report_blocked,
         )
+        self.triggers = triggers.WorkloadTriggers(cluster, self.registry)
+        self._devices_timer: Timer | None = None
         self._scheduled: dict[bool, asyncio.Handle] = {}  # calls of _enqueue_waiting, by with_jobs
         metrics.JOBS.set_function(lambda: len(self.registry))
-        metrics.SLURM_AGE.set_function(lambda: self.mirror.age)
+        metrics.SLURM_AGE.set_function(lambda: self.mirror.age if self.mirror.running else 0.0)
 
     def wire(self) -> None:
         """Connect watches to control loops, and start background tasks with the runtime."""
-        cluster = self.cluster
-        self.workload_loop.watch(cluster.pods, self._workloads_of_pod, priority=pod_state.queue_priority)
-        for kind, cache in cluster.groups.items():
-            self.workload_loop.watch(cache, partial(self._workloads_of_group, kind))
-        self.workload_loop.watch(cluster.devices.classes, lambda _: self._workloads_with_devices(UNSUBMITTED))
-        self.workload_loop.watch(cluster.devices.slices, lambda _: self._workloads_with_devices(UNSUBMITTED))
-        self.workload_loop.watch(cluster.devices.claims, self._workloads_of_claim, when=_is_created_or_released)
-        self.workload_loop.watch(cluster.nodes, self._workloads_leaving, when=_is_readiness_changed)
-        self.workload_loop.watch(cluster.pods, self._workloads_with_host_ports, when=_is_releasing_ports)
-        self.node_loop.watch(cluster.nodes, self._host_of_node)
-        self.node_loop.watch(cluster.pods, self._host_of_pod, when=_is_stopping_changed)
-        self.node_loop.watch(
-            self.foreign_pods, lambda pod: self._host_of_node_name(pod.spec.node_name), when=_is_worker_changed
-        )
-        self.node_loop.watch(cluster.devices.slices, lambda part: self._host_of_node_name(part.spec.node_name))
-        self.node_loop.watch(cluster.devices.classes, lambda _: map(HostName, self._hosts_with_devices()))
+        self._watch_workloads()
+        self._watch_hosts()
         self.mirror.listen(self._handle_slurm_change)
         self.mirror.listen(self.queue_positions.handle_change)
         self.mirror.listen(self.discovery.handle_change)
@@ -184,10 +173,43 @@ class Bridge:
         self.runtime.add_leader_service(self.mirror.run)
         self.runtime.add_leader_service(self.releaser.run)
         self.runtime.add_leader_service(self.queue_positions.run)
-        self.runtime.add_service(
-            lambda: restart_on_new_kinds(self.runtime.client, partial(grouping.new_group_kinds, cluster.group_kinds))
-        )
-        self.runtime.health.add_readiness_check("slurm", lambda: str(self.mirror.fault) if self.mirror.fault else None)
+        new_kinds = partial(grouping.new_group_kinds, self.cluster.group_kinds)
+        self.runtime.add_service(lambda: restart_on_new_kinds(self.runtime.client, new_kinds))
+        self.runtime.health.add_readiness_check("slurm", self._check_slurm)
+
+    def _watch_workloads(self) -> None:
+        """Reconcile workloads when their objects change. At the start the pods alone cover every workload."""
+        cluster, affected, watch = self.cluster, self.triggers, self.workload_loop.watch
+        watch(cluster.pods, affected.of_pod, priority=pod_state.queue_priority)
+        for kind, cache in cluster.groups.items():
+            watch(cache, partial(affected.of_group, kind), when=triggers.is_group_changed, initial=False)
+        watch(cluster.groups["Job"], affected.gang_of_batch_job, when=triggers.is_size_changed, initial=False)
+        claims = cluster.devices.claims
+        watch(claims, affected.of_claim, when=triggers.is_claim_created_or_released, initial=False)
+        watch(claims, affected.waiting_for_devices, when=triggers.is_claim_released, initial=False)
+        watch(cluster.nodes, affected.stopping_on, when=triggers.is_readiness_changed, initial=False)
+        watch(cluster.pods, affected.waiting_for_ports, when=triggers.is_releasing_ports, initial=False)
+        cluster.devices.classes.listen(self._devices_changed)
+        cluster.devices.slices.listen(self._devices_changed)
+
+    def _watch_hosts(self) -> None:
+        """Reconcile hosts when their nodes, pods or devices change. At the start the nodes alone cover every host."""
+        cluster, watch = self.cluster, self.node_loop.watch
+        watch(cluster.nodes, self._host_of_node)
+        watch(cluster.pods, self._host_of_pod, when=triggers.is_stopping_changed, initial=False)
+        watch(self.foreign_pods, self._host_of_pod, when=triggers.is_worker_changed, initial=False)
+        watch(cluster.devices.slices, lambda part: self._host_of_node_name(part.spec.node_name), initial=False)
+        watch(cluster.devices.classes, lambda _: map(HostName, self._hosts_with_devices()), initial=False)
+
+    def _check_slurm(self) -> str | None:
+        """A readiness check. A replica that does not lead sends nothing to Slurm, so only its token is checked."""
+        if self.mirror.running:
+            return str(self.mirror.fault) if self.mirror.fault else None
+        try:
+            self.slurm.session.tokens.token()
+        except TokenError as error:
+            return str(error)
+        return None
 
     async def run(self, lead: Lead | None = None) -> None:
         """Run until cancelled."""
@@ -225,7 +247,8 @@ class Bridge:
         for workload in {entry.workload for entry in self.registry}:
             self.workload_loop.queue.add(workload)
         for pod in self.cluster.pods:
-            self.workload_loop.queue.add(self.cluster.workload_of(pod), priority=pod.spec.priority)
+            if not pod_state.is_released(pod):
+                self.workload_loop.queue.add(self.cluster.workload_of(pod), priority=pod.spec.priority)
         for name in {*self.mirror.nodes, *(pod_state.host_of(node) for node in self.cluster.nodes)}:
             self.node_loop.queue.add(HostName(name))
 
@@ -237,6 +260,17 @@ class Bridge:
     def _enqueue_waiting(self, with_jobs: bool) -> None:
         del self._scheduled[with_jobs]
         for workload in self.cluster.workloads_of(self.cluster.waiting_pods(with_jobs=with_jobs)):
+            self.workload_loop.queue.add(workload)
+
+    def _devices_changed(self, _old: object, _new: object) -> None:
+        """Reconcile workloads without a job once for all devices that change within a second, often of all nodes."""
+        if self._devices_timer is None:
+            clock = self.runtime.client.clock
+            self._devices_timer = clock.call_later(DEVICES_DELAY_SECONDS, self._enqueue_unsubmitted)
+
+    def _enqueue_unsubmitted(self) -> None:
+        self._devices_timer = None
+        for workload in self.triggers.unsubmitted_with_devices():
             self.workload_loop.queue.add(workload)
 
     def _enqueue_workload_of_job(self, job: str) -> None:
@@ -252,7 +286,7 @@ class Bridge:
 
     def _handle_slurm_change(self, change: Change) -> None:
         if change.kind is ObjectKind.JOB:
-            for workload in self._workloads_of_job(change.key):
+            for workload in self.triggers.of_job(change.key):
                 self.workload_loop.queue.add(workload)
             for pod in self.cluster.pods.by("job", change.key):
                 if pod.metadata.deleting:  # Slurm may have ended the job of pods that still stop
@@ -269,39 +303,7 @@ class Bridge:
             for name in loss.missing:
                 self.node_loop.queue.add(HostName(name))
 
-    # --- workloads and hosts that an object affects
-
-    def _workloads_of_pod(self, pod: WorkloadPod) -> set[Workload]:
-        """The workload of a pod, and the single pod if it had a job before it joined a group."""
-        single = Workload(pod.metadata.namespace, "Pod", pod.metadata.name)
-        return {self.cluster.workload_of(pod), *((single,) if self.registry.entries_of(single) else ())}
-
-    def _workloads_of_group(self, kind: str, group: Object) -> set[Workload]:
-        return workloads_of_group(self.cluster, kind, group.metadata.namespace, group.metadata.name)
-
-    def _workloads_leaving(self, node: Node) -> set[Workload]:
-        """Workloads with deleted pods on a node: their end depends on whether the kubelet answers."""
-        pods = self.cluster.pods.by("node", node.metadata.name)
-        return self.cluster.workloads_of(pod for pod in pods if pod.metadata.deleting)
-
-    def _workloads_of_claim(self, claim: ResourceClaim) -> set[Workload]:
-        """Workloads that name a claim, and those that may wait for its devices."""
-        pods = self.cluster.pods.by("claim", str(claim.key))
-        return self.cluster.workloads_of(pods) | self._workloads_with_devices(UNPLACED)
-
-    def _workloads_with_devices(self, phase: str) -> set[Workload]:
-        """Workloads in this phase that request devices."""
-        return self.cluster.workloads_of(self.cluster.pods.by("devices", phase))
-
-    def _workloads_with_host_ports(self, _: WorkloadPod) -> set[Workload]:
-        """Waiting workloads that request host ports, when a pod releases some."""
-        pods = self.cluster.pods
-        return self.cluster.workloads_of(pod for pod in pods if pod_state.is_waiting(pod) and host_ports_of(pod))
-
-    def _workloads_of_job(self, job: str) -> set[Workload]:
-        workload = self.registry.resolve_workload(job)
-        labelled = self.cluster.workloads_of(self.cluster.pods.by("job", job))
-        return labelled | ({workload} if workload else set())
+    # --- hosts that an object affects
 
     def _hosts_with_devices(self) -> list[str]:
         names = {part.spec.node_name for part in self.cluster.devices.slices}
@@ -310,44 +312,12 @@ class Bridge:
     def _host_of_node(self, node: Node) -> list[HostName]:
         return [HostName(pod_state.host_of(node))]
 
-    def _host_of_pod(self, pod: WorkloadPod) -> list[HostName]:
+    def _host_of_pod(self, pod: WorkloadPod | ForeignPod) -> list[HostName]:
         return self._host_of_node_name(pod.spec.node_name)
 
     def _host_of_node_name(self, name: str) -> list[HostName]:
         node = self.cluster.nodes.get(Key("", name))
         return self._host_of_node(node) if node else []
-
-
-def _is_created_or_released(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
-    """A claim was created, or its devices were released."""
-    allocated = old is not None and old.status.allocation is not None
-    return old is None or (allocated and (new is None or new.status.allocation is None))
-
-
-def _is_releasing_ports(old: WorkloadPod | None, new: WorkloadPod | None) -> bool:
-    """A bound pod with host ports ended or was removed."""
-    if old is None or not pod_state.is_bound(old) or pod_state.is_finished(old) or not host_ports_of(old):
-        return False
-    return new is None or pod_state.is_finished(new)
-
-
-def _is_worker_changed(old: ForeignPod | None, new: ForeignPod | None) -> bool:
-    """A Slurm worker came to a node or left it."""
-    before, after = (pod.worker_host if pod is not None else "" for pod in (old, new))
-    return before != after
-
-
-def _is_stopping_changed(old: WorkloadPod | None, new: WorkloadPod | None) -> bool:
-    """A bound pod began or ceased to stop."""
-    return _is_stopping(old) != _is_stopping(new)
-
-
-def _is_stopping(pod: WorkloadPod | None) -> bool:
-    return pod is not None and pod.metadata.deleting and pod_state.is_bound(pod) and not pod_state.is_gone(pod)
-
-
-def _is_readiness_changed(old: Node | None, new: Node | None) -> bool:
-    return old is None or new is None or old.ready != new.ready
 
 
 async def assemble(

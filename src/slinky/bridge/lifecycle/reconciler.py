@@ -376,8 +376,3 @@ def classify_slurm_error(error: Exception) -> ErrorDecision | None:
     if isinstance(error, SlurmError):
         return ErrorDecision(ErrorKind.LATER, type(error).__name__, str(error))
     return None
-
-
-def workloads_of_group(cluster: ClusterState, kind: str, namespace: str, name: str) -> set[Workload]:
-    """The workloads of all pods that belong to a grouping object."""
-    return cluster.workloads_of(cluster.pods.by("group", grouping.group_key(Workload(namespace, kind, name))))

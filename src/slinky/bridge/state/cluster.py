@@ -18,6 +18,7 @@ from slinky.bridge.state.host_claims import sort_claimants
 from slinky.bridge.views import OUR_PODS, NativeGroup, WorkloadBatchJob, WorkloadPod
 from slinky.bridge.workload import grouping, pod_state
 from slinky.bridge.workload.grouping import Workload, WorkloadOfJob, WorkloadRoot
+from slinky.bridge.workload.host_ports import host_ports_of
 from slinky.kube import (
     NODES,
     Cache,
@@ -32,7 +33,7 @@ from slinky.kube import (
     by_label,
     by_owner,
 )
-from slinky.kube.conditions import build_condition, condition_manifest, is_condition_true
+from slinky.kube.conditions import build_condition, condition_manifest, find_condition, is_condition_true
 from slinky.slurm import Host
 
 #: Owners that are read instead of watched. Their annotations are job options for pods without a grouping object.
@@ -68,6 +69,8 @@ class ClusterState:
             "node": lambda pod: (pod.spec.node_name,) if pod.spec.node_name else (),
             "claim": device_claims_of,
             "devices": _device_stage,
+            "ports": _port_stage,
+            "reason": _waiting_reason,
         }
         self.pods: Cache[WorkloadPod] = runtime.cache(OUR_PODS, fields=our_pods, indexes=indexes)
         self.nodes: Cache[Node] = runtime.cache(NODES, indexes={"host": lambda node: (pod_state.host_of(node),)})
@@ -239,18 +242,30 @@ def device_claims_of(pod: WorkloadPod) -> list[str]:
     return [f"{pod.metadata.namespace}/{name}" for name in {*named, *generated} if name]
 
 
-#: Values of the index "devices": pods that request devices and have no job yet, or a job but no node.
-UNSUBMITTED, UNPLACED = "unsubmitted", "unplaced"
+#: Value of the index "devices": pods that request devices and have no job yet.
+UNSUBMITTED = "unsubmitted"
 
 
 def _device_stage(pod: WorkloadPod) -> tuple[str, ...]:
-    if not pod_state.is_waiting(pod):
+    if not pod_state.is_waiting(pod) or pod_state.job_id(pod):
         return ()
     resources = [container.resources for container in (*pod.spec.init_containers, *pod.spec.containers)]
     extended = any("/" in name for amounts in resources for name in (*amounts.requests, *amounts.limits))
-    if not (pod.spec.resource_claims or extended):
-        return ()
-    return (UNPLACED if pod_state.job_id(pod) else UNSUBMITTED,)
+    return (UNSUBMITTED,) if pod.spec.resource_claims or extended else ()
+
+
+#: Value of the index "ports": pods that wait for a node and request host ports.
+WAITING = "waiting"
+
+
+def _port_stage(pod: WorkloadPod) -> tuple[str, ...]:
+    return (WAITING,) if pod_state.is_waiting(pod) and host_ports_of(pod) else ()
+
+
+def _waiting_reason(pod: WorkloadPod) -> tuple[str, ...]:
+    """The reason in the condition of a pod that waits for a node."""
+    condition = find_condition(pod.status.conditions, names.SCHEDULED) if pod_state.is_waiting(pod) else None
+    return (condition.reason,) if condition else ()
 
 
 def _api_group(owner: Owner) -> str:

@@ -45,6 +45,11 @@ def is_gone(pod: WorkloadPod) -> bool:
     return is_finished(pod) or (pod.metadata.deleting and not is_bound(pod))
 
 
+def is_released(pod: WorkloadPod) -> bool:
+    """Whether nothing remains to be done for the pod: it is gone and does not have the finalizer of the bridge."""
+    return is_gone(pod) and not has_finalizer(pod)
+
+
 def is_gated(pod: WorkloadPod) -> bool:
     """Whether a scheduling gate blocks the pod."""
     return bool(pod.spec.scheduling_gates)

@@ -98,6 +98,8 @@ class Mirror:
         self._wake = {source: asyncio.Event() for source in Source}
         self._read_done = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
+        #: Whether `run` keeps the copy up to date.
+        self.running = False
 
     # Queries
 
@@ -180,9 +182,13 @@ class Mirror:
 
     async def run(self) -> None:
         """Keep the copy up to date until cancelled. A failure of the cluster sets `fault` and is never raised."""
-        async with asyncio.TaskGroup() as group:
-            for source in Source:
-                group.create_task(self._follow(source), name=f"slurm-mirror-{source.value}")
+        self.running = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                for source in Source:
+                    group.create_task(self._follow(source), name=f"slurm-mirror-{source.value}")
+        finally:
+            self.running = False
 
     async def _follow(self, source: Source) -> None:
         """Read one source whenever it is due. Each source has its own task, so a slow one does not delay the others."""
