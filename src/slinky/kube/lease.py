@@ -4,15 +4,19 @@
 The lease of another replica counts as expired only after it has been unchanged for its whole duration on the local
 monotonic clock. So clocks that differ or jump never lead to two leaders. A leader that cannot renew its lease in time
 stops its work and raises `LeadershipLost`.
+
+`connect_election` gives the election a connection of its own: while the API server is slow, the requests of the
+reconciles occupy all slots of theirs, and a lease that waits behind them would be lost.
 """
 
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from slinky.kube.client import KubeClient
+from slinky.kube.client import KubeClient, connect
 from slinky.kube.errors import Conflict, KubeError, LeadershipLost
 from slinky.kube.metrics import LEADING
 from slinky.kube.timestamps import format_micro_timestamp
@@ -182,3 +186,12 @@ class Election:
             transitions = (lease.spec.lease_transitions or 0) + 1 if lease else 0
             spec |= {"acquireTime": now, "leaseTransitions": transitions}
         return spec
+
+
+@contextlib.asynccontextmanager
+async def connect_election(
+    name: str, identity: str, *, namespace: str = "", kubeconfig: Path | str | None = None, health: Health | None = None
+) -> AsyncIterator[Election]:
+    """An election for the lease `name` over a connection of its own, in the namespace of the process by default."""
+    async with connect(kubeconfig, manager=name) as client:
+        yield Election(client, Key(namespace or client.namespace, name), identity, health=health)

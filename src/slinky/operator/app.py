@@ -8,8 +8,9 @@ import os
 import socket
 import uuid
 
-from slinky.kube import Election, EventRecorder, Key, Runtime, connect
+from slinky.kube import EventRecorder, Runtime, connect
 from slinky.kube.discovery import Discovery, discover, restart_on_new_kinds
+from slinky.kube.lease import connect_election
 from slinky.observe import Health
 from slinky.operator.accounting.controller import AccountingReconciler
 from slinky.operator.controller.controller import ControllerReconciler
@@ -47,8 +48,14 @@ async def main(settings: OperatorSettings, health: Health | None = None) -> None
         if not settings.leader_elect:
             await runtime.run()
             return
-        lease = Key(settings.leader_elect_namespace or client.namespace, LEASE)
-        await runtime.run(lead=Election(client, lease, identity=leader_identity(), health=health).lead)
+        async with connect_election(
+            LEASE,
+            leader_identity(),
+            namespace=settings.leader_elect_namespace,
+            kubeconfig=settings.kubeconfig or None,
+            health=health,
+        ) as election:
+            await runtime.run(lead=election.lead)
 
 
 def _service_monitor_kind(discovery: Discovery) -> str:

@@ -2,19 +2,24 @@
 """Laws of leader election: there are never two leaders, whatever the clocks show."""
 
 import asyncio
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 from tests.unit.kube.scripted import Scripted, answer
 
-from slinky.kube import Election, Key, KubeClient, LeadershipLost, LeaseTiming
+from slinky.kube import PODS, Election, Key, KubeClient, LeadershipLost, LeaseTiming, connect
 from slinky.kube.errors import Unreachable
+from slinky.kube.lease import connect_election
 from slinky.kube.transport import HttpResponse
 from slinky.observe import ManualClock
 
 LEASE = Key("ns", "lease")
+PARALLEL = 64  # requests that one connection sends at once
 
 
 class LeaseServer(Scripted):
@@ -157,3 +162,45 @@ async def test_an_error_of_the_work_passes_through_and_frees_the_lease() -> None
         await Election(client, LEASE, "one").lead(work)
     assert raised.group_contains(ValueError)
     assert rig.server.holder == ""
+
+
+async def test_the_lease_is_renewed_while_all_other_requests_hang(tmp_path: Path) -> None:
+    store, occupied, resumed = LeaseServer(), asyncio.Event(), asyncio.Event()
+    hanging: list[str] = []
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.read()
+        if "/leases" not in request.path:
+            hanging.append(request.path)
+            if len(hanging) == PARALLEL:
+                occupied.set()
+            await resumed.wait()
+            return web.json_response({"code": 404, "reason": "NotFound"}, status=404)
+        response = await store.request(request.method, request.path, body=body)
+        return web.Response(status=response.status, body=response.body, content_type="application/json")
+
+    async def work() -> None:
+        assert store.holder == "one"
+
+    runner = web.ServerRunner(web.Server(handle), handle_signals=False)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster = {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": cluster}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+            }
+        )
+    )
+    async with connect(kubeconfig) as client, connect_election("lease", "one", kubeconfig=kubeconfig) as election:
+        requests = [asyncio.create_task(client.find(PODS, Key("ns", f"p{number}"))) for number in range(PARALLEL)]
+        await occupied.wait()
+        await election.lead(work)
+        resumed.set()
+        await asyncio.gather(*requests)
+    await runner.cleanup()
