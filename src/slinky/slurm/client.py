@@ -31,6 +31,7 @@ from slinky.slurm.model.requests import (
     ReservationRequest,
     ReservationsBody,
     SubmitBody,
+    fold_hosts,
 )
 from slinky.slurm.model.responses import (
     CancelResponse,
@@ -193,7 +194,8 @@ class SlurmClient:
 
     async def submit(self, job: JobRequest, *components: JobRequest) -> SubmittedJob:
         """Submit a job; several requests are the components of a heterogeneous job."""
-        body = SubmitBody(jobs=(job, *components)) if components else SubmitBody(job=job)
+        jobs = tuple(map(fold_hosts, (job, *components)))
+        body = SubmitBody(jobs=jobs) if components else SubmitBody(job=jobs[0])
         return read_submission(await self.session.call(Slurmctld.SUBMIT, SubmitResponse, body=body))
 
     async def allocate(self, job: JobRequest) -> SubmittedJob:
@@ -202,12 +204,12 @@ class SlurmClient:
         `immediate` is always set: without it the request would block a thread of slurmrestd until nodes are free. Each
         refusal leaves a FAILED job behind, so try once and then `submit`.
         """
-        now = msgspec.structs.replace(job, immediate=True)
+        now = msgspec.structs.replace(fold_hosts(job), immediate=True)
         return read_submission(await self.session.call(Slurmctld.ALLOCATE, SubmitResponse, body=SubmitBody(job=now)))
 
     async def update_job(self, job: int, change: JobRequest) -> tuple[Problem, ...]:
         """Change a job; returns Slurm's warnings. Raises an error if the change of any of its records failed."""
-        response = await self.session.call(Slurmctld.UPDATE_JOB, UpdateResponse, body=change, job_id=job)
+        response = await self.session.call(Slurmctld.UPDATE_JOB, UpdateResponse, body=fold_hosts(change), job_id=job)
         failures = [result.problem() for result in response.results or () if result.error_code]
         if failures:
             raise error_for(failures)

@@ -8,6 +8,9 @@ Slurm accepts a misspelled field with a warning, so bodies are structs and never
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
+from slinky.slurm.hostlist import fold
 from slinky.slurm.model.values import Number, Value
 
 _NODE_VALUE = re.compile(r"[^\s\x00-\x1f\x7f]+\Z")
@@ -190,6 +193,15 @@ class ReservationsBody(Value, frozen=True, gc=False):
     """Several reservations in one request."""
 
     reservations: Sequence[ReservationRequest]
+
+
+def fold_hosts(job: JobRequest) -> JobRequest:
+    """The request with its excluded hosts as one hostlist.
+
+    Slurm keeps the text as it was sent in the record of the job: a thousand names are 10 kB in every list of jobs.
+    """
+    names = job.excluded_nodes or ()
+    return replace(job, excluded_nodes=(fold(names),)) if len(names) > 1 else job
 
 
 def node_conf(name: str, **settings: str | int) -> str:
