@@ -18,7 +18,7 @@ from slinky.bridge.devices import profiles
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.node_room import NodeRoom
 from slinky.bridge.feasibility.node_usage import NodeUsage, watch_foreign_pods
-from slinky.bridge.feasibility.volume_state import VolumeState
+from slinky.bridge.feasibility.volume_state import watch_volumes
 from slinky.bridge.lifecycle.claim_writer import ClaimWriter
 from slinky.bridge.lifecycle.completer import Completer
 from slinky.bridge.lifecycle.lost_jobs import LostJobs
@@ -35,6 +35,7 @@ from slinky.bridge.state.device_demand import DeviceDemand
 from slinky.bridge.state.device_mismatches import DeviceMismatches
 from slinky.bridge.state.job_discovery import JobDiscovery
 from slinky.bridge.state.job_registry import JobRegistry
+from slinky.bridge.state.port_reservations import HostPortReservations
 from slinky.bridge.state.queue_position import QueuePositions
 from slinky.bridge.views import ForeignPod, WorkloadPod
 from slinky.bridge.workload import grouping, pod_state, policy
@@ -44,7 +45,6 @@ from slinky.kube import (
     NAMESPACES,
     ControlLoop,
     Discovery,
-    Election,
     EventRecorder,
     Key,
     KubeClient,
@@ -54,6 +54,7 @@ from slinky.kube import (
     discover,
     restart_on_new_kinds,
 )
+from slinky.kube.lease import connect_election
 from slinky.kube.runtime import Lead
 from slinky.observe import Health, Log, Timer
 from slinky.slurm import Change, Doorbell, Mirror, ObjectKind, SlurmClient, TokenError
@@ -70,15 +71,17 @@ async def main(settings: BridgeSettings, health: Health | None = None) -> None:
     profiles.check_profiles(settings.device_profiles)
     trust = TlsTrust(settings.tls_folder) if settings.tls_folder else None
     slurm = SlurmClient(settings.slurm_rest_api, token_source(settings), tls=trust.context if trust else None)
-    async with connect(manager="slurm-bridge") as client, slurm:
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(connect(manager="slurm-bridge"))
+        await stack.enter_async_context(slurm)
         bridge = await assemble(settings, client, slurm, health=health)
         if trust:
             bridge.runtime.add_service(trust.run)
         lead = None
         if settings.leader_elect:
-            lease = Key(settings.lease_namespace or client.namespace, settings.bridge_name)
-            replica = f"{platform.node()}-{uuid.uuid4().hex[:8]}"
-            lead = Election(client, lease, replica, health=health).lead
+            replica, namespace = f"{platform.node()}-{uuid.uuid4().hex[:8]}", settings.lease_namespace
+            election = connect_election(settings.bridge_name, replica, namespace=namespace, health=health)
+            lead = (await stack.enter_async_context(election)).lead
         await bridge.run(lead)
 
 
@@ -109,12 +112,13 @@ class Bridge:
         )
         self.queue_positions = QueuePositions(self.mirror.jobs, self._enqueue_workload_of_job, clock)
         writer = PodWriter(client, cluster.pods, self.recorder, settings)
-        volumes, on_more_hosts = VolumeState(client), partial(self._enqueue_waiting_soon, with_jobs=True)
+        volumes, on_more_hosts = watch_volumes(runtime), partial(self._enqueue_waiting_soon, with_jobs=True)
         self.foreign_pods = watch_foreign_pods(runtime, settings.scheduler_name)
         self.slurm_pods = SlurmPods(self.foreign_pods)
         usage = NodeUsage(self.foreign_pods)
         room = NodeRoom(cluster, usage, clock, self._enqueue_workload)
-        exclusions = Exclusions(cluster, self.mirror, volumes, room, host_signature(identity), on_more_hosts)
+        ports = HostPortReservations(cluster.pods, self.foreign_pods, clock)
+        exclusions = Exclusions(cluster, self.mirror, volumes, ports, room, host_signature(identity), on_more_hosts)
         claims = ClaimWriter(client, cluster, self.mirror)
         self.workload_reconciler = WorkloadReconciler(
             settings,
@@ -154,6 +158,7 @@ class Bridge:
             error_classifiers=[classify_rejection, classify_slurm_error],
             on_blocked=self.node_reconciler.report_blocked,
         )
+        self.volumes = volumes
         self.triggers = triggers.WorkloadTriggers(cluster, self.registry)
         self._devices_timer: Timer | None = None
         self._scheduled: dict[bool, asyncio.Handle] = {}  # calls of _enqueue_waiting, by with_jobs
@@ -189,6 +194,8 @@ class Bridge:
         watch(claims, affected.waiting_for_devices, when=triggers.is_claim_released, initial=False)
         watch(cluster.nodes, affected.stopping_on, when=triggers.is_readiness_changed, initial=False)
         watch(cluster.pods, affected.waiting_for_ports, when=triggers.is_releasing_ports, initial=False)
+        watch(self.foreign_pods, affected.waiting_for_ports, when=triggers.is_foreign_releasing_ports, initial=False)
+        watch(self.volumes.claims, affected.of_volume_claim, when=triggers.is_volume_changed, initial=False)
         cluster.devices.classes.listen(self._devices_changed)
         cluster.devices.slices.listen(self._devices_changed)
 

@@ -9,10 +9,11 @@ thousand of them each time.
 
 from typing import Any
 
+from slinky.bridge.feasibility.volume_state import volume_claims_of
 from slinky.bridge.state.cluster import UNSUBMITTED, WAITING, ClusterState
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.status.reasons import Reason
-from slinky.bridge.views import ForeignPod, ResourceClaim, WorkloadBatchJob, WorkloadPod
+from slinky.bridge.views import ForeignPod, ResourceClaim, WorkloadBatchJob, WorkloadPod, WorkloadVolumeClaim
 from slinky.bridge.workload import grouping, pod_state
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.host_ports import host_ports_of
@@ -24,6 +25,7 @@ class WorkloadTriggers:
 
     def __init__(self, cluster: ClusterState, registry: JobRegistry) -> None:
         self._cluster, self._registry = cluster, registry
+        cluster.pods.add_indexes({"volume": _waiting_for_volumes})
 
     def of_pod(self, pod: WorkloadPod) -> set[Workload]:
         """The workload of a pod, and the single pod if it had a job before it joined a group."""
@@ -64,7 +66,11 @@ class WorkloadTriggers:
         """Workloads without a job that request devices: classes and devices decide whether they can be translated."""
         return self._cluster.workloads_of(self._cluster.pods.by("devices", UNSUBMITTED))
 
-    def waiting_for_ports(self, _: WorkloadPod) -> set[Workload]:
+    def of_volume_claim(self, claim: WorkloadVolumeClaim) -> set[Workload]:
+        """The waiting workloads whose pods mount a volume claim."""
+        return self._cluster.workloads_of(self._cluster.pods.by("volume", str(claim.key)))
+
+    def waiting_for_ports(self, _: WorkloadPod | ForeignPod) -> set[Workload]:
         """Waiting workloads that request host ports."""
         return self._cluster.workloads_of(self._cluster.pods.by("ports", WAITING))
 
@@ -111,6 +117,20 @@ def is_releasing_ports(old: WorkloadPod | None, new: WorkloadPod | None) -> bool
     if old is None or not pod_state.is_bound(old) or pod_state.is_finished(old) or not host_ports_of(old):
         return False
     return new is None or pod_state.is_finished(new)
+
+
+def is_foreign_releasing_ports(old: ForeignPod | None, new: ForeignPod | None) -> bool:
+    """A pod of another scheduler with host ports ended or was removed."""
+    return new is None and old is not None and bool(old.host_ports)
+
+
+def is_volume_changed(old: WorkloadVolumeClaim | None, new: WorkloadVolumeClaim | None) -> bool:
+    """A volume claim was created or removed, or got its volume."""
+    return old is None or new is None or old.spec.volume_name != new.spec.volume_name
+
+
+def _waiting_for_volumes(pod: WorkloadPod) -> list[str]:
+    return [str(key) for key in volume_claims_of(pod)] if pod_state.is_waiting(pod) else []
 
 
 def is_worker_changed(old: ForeignPod | None, new: ForeignPod | None) -> bool:

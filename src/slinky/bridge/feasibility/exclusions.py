@@ -23,7 +23,7 @@ from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import Key, Node
 from slinky.slurm import Change, Host, Mirror, ObjectKind
 
-#: With more cached results, a changed node clears the cache: to update every result would take longer.
+#: Cached results. One result names up to all hosts, and a changed node updates all of them.
 CACHED_ANSWERS_MAX = 500
 
 
@@ -35,6 +35,7 @@ class Exclusions:
         cluster: ClusterState,
         mirror: Mirror,
         volumes: VolumeState,
+        ports: HostPortReservations,
         room: NodeRoom,
         signature: str,
         on_host_usable: Callable[[], None],
@@ -42,8 +43,9 @@ class Exclusions:
         """`signature` is that of this bridge's hosts; `on_host_usable` is called when pods can use another host."""
         self._cluster, self._mirror, self._volumes, self._room = cluster, mirror, volumes, room
         self._signature, self._on_host_usable = signature, on_host_usable
-        self._ports = HostPortReservations(cluster.client, cluster.pods, cluster.settings.scheduler_name)
-        self._answers: dict[tuple[NodeRequirements, str], frozenset[str]] = {}
+        self._ports = ports
+        self._answers: dict[tuple[NodeRequirements, str], frozenset[str]] = {}  # the result used last comes last
+        self._dropped = False  # a result was dropped, so a change of hosts may concern jobs without a result
         self._catalog = cluster.catalog  # the device classes that the cached results were computed with
         cluster.nodes.listen(self._node_changed)
         mirror.listen(self._host_changed)
@@ -70,9 +72,7 @@ class Exclusions:
         Pending jobs must learn that a host became usable, otherwise they may wait forever. A host that became unusable
         needs no notification: a job that gets it is given back.
         """
-        usable = len(self._answers) > CACHED_ANSWERS_MAX
-        if usable:
-            self._answers.clear()
+        usable, self._dropped = self._dropped, False
         for (requirements, partition), hosts in self._answers.items():
             is_excluded = bool(self._compute(requirements, partition, [host]))
             if is_excluded != (host in hosts):
@@ -94,7 +94,7 @@ class Exclusions:
         full = self._full_hosts(requirements, partition, pods_per_node)
         return {
             pod.metadata.uid: self._lookup(required, partition)
-            | await self._hosts_with_used_ports(pod)
+            | self._hosts_with_used_ports(pod)
             | full[pod.metadata.uid]
             for pod, required in requirements
         }
@@ -142,9 +142,9 @@ class Exclusions:
             return Reason.NODES_FULL.text(free=free, needed=needed, problem=problem)
         return None
 
-    async def _hosts_with_used_ports(self, pod: WorkloadPod) -> frozenset[str]:
+    def _hosts_with_used_ports(self, pod: WorkloadPod) -> frozenset[str]:
         """The hosts where a host port of the pod is in use."""
-        names = filter(self._cluster.is_slurm_node, await self._ports.nodes_in_conflict(pod))
+        names = filter(self._cluster.is_slurm_node, self._ports.nodes_in_conflict(pod))
         nodes = (self._cluster.nodes.get(Key("", name)) for name in names)
         return frozenset(pod_state.host_of(node) for node in nodes if node is not None)
 
@@ -152,9 +152,13 @@ class Exclusions:
         if self._catalog is not self._cluster.catalog:
             self._catalog = self._cluster.catalog
             self._answers.clear()
-        hosts = self._answers.get((requirements, partition))
+        hosts = self._answers.pop((requirements, partition), None)
         if hosts is None:
-            hosts = self._answers[requirements, partition] = self._compute(requirements, partition, self._mirror.nodes)
+            hosts = self._compute(requirements, partition, self._mirror.nodes)
+            while len(self._answers) >= CACHED_ANSWERS_MAX:
+                del self._answers[next(iter(self._answers))]
+                self._dropped = True
+        self._answers[requirements, partition] = hosts
         return hosts
 
     def _compute(self, requirements: NodeRequirements, partition: str, names: Iterable[str]) -> frozenset[str]:
@@ -196,10 +200,10 @@ class Exclusions:
     async def check_and_reserve(self, pod: WorkloadPod, node: Node) -> str:
         """Why a pod cannot use a node; if it can, reserves its host ports there and returns an empty string."""
         reason = constraints.mismatch_reason(await self._requirements_of(pod), node, self._cluster.catalog)
-        return reason or await self._ports.reserve(pod, node.metadata.name)
+        return reason or self._ports.reserve(pod, node.metadata.name)
 
     async def _requirements_of(self, pod: WorkloadPod) -> NodeRequirements:
-        return constraints.node_requirements_of(pod, await self._volumes.node_selectors(pod))
+        return constraints.node_requirements_of(pod, self._volumes.node_selectors(pod))
 
 
 def _host_traits(host: Host) -> tuple[object, ...]:

@@ -15,6 +15,7 @@ from slinky.bridge.feasibility import kubelet_capacity
 from slinky.bridge.feasibility.kubelet_capacity import Requests
 from slinky.bridge.nodes.slurm_pods import INDEXES, mark_slurm_pod
 from slinky.bridge.views.pods import ForeignPod, ForeignPodSpec
+from slinky.bridge.workload.host_ports import host_ports_of
 from slinky.kube import PODS, Cache, Runtime
 from slinky.kube.interning import intern_text
 
@@ -24,11 +25,13 @@ _shared_requests: dict[Requests, Requests] = {}
 
 
 def compact_pod(pod: ForeignPod) -> None:
-    """Reduce a decoded pod to its identity, its node, its role in Slurm and its requests."""
+    """Reduce a decoded pod to its identity, its node, its role in Slurm, its requests and its host ports."""
     requests = kubelet_capacity.requests_of(pod)
     if len(_shared_requests) > SHARED_REQUESTS_MAX:
         _shared_requests.clear()
     force_setattr(pod, "requests", _shared_requests.setdefault(requests, requests))
+    ports = tuple((port.number, intern_text(port.protocol), port.address) for port in host_ports_of(pod))
+    force_setattr(pod, "host_ports", ports)
     mark_slurm_pod(pod)
     force_setattr(pod, "spec", ForeignPodSpec(intern_text(pod.spec.node_name)))
     force_setattr(pod.metadata, "namespace", intern_text(pod.metadata.namespace))

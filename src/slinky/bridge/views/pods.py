@@ -225,6 +225,7 @@ class ForeignPod(Object, frozen=True, gc=True):
 
     spec: ForeignPodSpec = ForeignPodSpec()
     requests: tuple[tuple[str, int], ...] = ()
+    host_ports: tuple[tuple[int, str, str], ...] = ()  # number, protocol, address
     worker_host: str = ""  # the host of a Slurm worker
     is_control: bool = False  # slurmctld, the operator and so on
     tolerations: tuple[Toleration, ...] = ()  # of a control pod, as far as they concern the taint of the bridge

@@ -4,6 +4,7 @@
 
 from slinky.bridge.views.pods import Amounts, NodeSelector, Resources
 from slinky.kube import Object, Resource, View
+from slinky.kube.interning import intern_metadata
 from slinky.kube.label_selector import LabelSelector
 
 FILESYSTEM = "Filesystem"
@@ -86,6 +87,10 @@ class StorageClass(Object, frozen=True):
     allowed_topologies: tuple[StorageTopology, ...] = ()
 
 
-VOLUME_CLAIMS = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims", WorkloadVolumeClaim)
-VOLUMES = Resource("v1", "PersistentVolume", "persistentvolumes", PersistentVolume, namespaced=False)
+VOLUME_CLAIMS = Resource(
+    "v1", "PersistentVolumeClaim", "persistentvolumeclaims", WorkloadVolumeClaim, intern=intern_metadata
+)
+VOLUMES = Resource(
+    "v1", "PersistentVolume", "persistentvolumes", PersistentVolume, namespaced=False, intern=intern_metadata
+)
 STORAGE_CLASSES = Resource("storage.k8s.io/v1", "StorageClass", "storageclasses", StorageClass, namespaced=False)

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host ports that pods request, and conflicts between them. Pure."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from slinky.bridge.views import WorkloadPod
-from slinky.bridge.workload import pod_state
+from slinky.bridge.views import ForeignPod, WorkloadPod
 
 WILDCARD_ADDRESSES = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 -- compared, not bound
 
@@ -28,7 +26,7 @@ class HostPort:
         return f"{self.number}/{self.protocol}"
 
 
-def host_ports_of(pod: WorkloadPod) -> list[HostPort]:
+def host_ports_of(pod: WorkloadPod | ForeignPod) -> list[HostPort]:
     """The host ports that a pod requests."""
     containers = (*pod.spec.containers, *pod.spec.init_containers)
     return [
@@ -39,7 +37,6 @@ def host_ports_of(pod: WorkloadPod) -> list[HostPort]:
     ]
 
 
-def find_port_conflict(ports: Iterable[HostPort], pods: Iterable[WorkloadPod]) -> tuple[HostPort, WorkloadPod] | None:
-    """The first of the pods' ports that conflicts with one of `ports`, and the pod that uses it."""
-    in_use = [(port, pod) for pod in pods if not pod_state.is_finished(pod) for port in host_ports_of(pod)]
-    return next(((used, pod) for port in ports for used, pod in in_use if port.conflicts_with(used)), None)
+def host_ports_of_foreign(pod: ForeignPod) -> list[HostPort]:
+    """The host ports of a pod of another scheduler."""
+    return [HostPort(*port) for port in pod.host_ports]

@@ -12,11 +12,14 @@ from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.feasibility import exclusions
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.node_room import NodeRoom
+from slinky.bridge.feasibility.node_usage import FOREIGN_PODS
 from slinky.bridge.feasibility.volume_state import VolumeState
 from slinky.bridge.state.cluster import ClusterState
-from slinky.bridge.views import WorkloadPod
+from slinky.bridge.state.port_reservations import HostPortReservations
+from slinky.bridge.views import OUR_PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES, WorkloadPod
 from slinky.bridge.workload.job_spec import JobSpec
-from slinky.kube import KubeClient, Node
+from slinky.kube import Cache, KubeClient, Node
+from slinky.observe import ManualClock
 from slinky.slurm import Change, Host, JobRequest, Mirror, ObjectKind
 
 GREEN: Mapping[str, Any] = {"labels": {"colour": "green"}}
@@ -59,7 +62,8 @@ class FakeCluster:
         self.exclusions = Exclusions(
             cast("ClusterState", self),
             cast("Mirror", self.mirror),
-            VolumeState(cast("KubeClient", None)),
+            VolumeState(cast("KubeClient", None), Cache(VOLUME_CLAIMS), Cache(VOLUMES), Cache(STORAGE_CLASSES)),
+            HostPortReservations(Cache(OUR_PODS), Cache(FOREIGN_PODS), ManualClock()),
             cast("NodeRoom", self.room),
             "",
             self._notify,
@@ -160,13 +164,25 @@ async def test_a_host_that_gets_a_node_becomes_usable_and_a_new_host_causes_no_n
     assert (await found.excluded(SELECTIVE), found.notifications) == ({"c"}, 1)
 
 
-async def test_too_many_cached_results_are_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_cached_results_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exclusions, "CACHED_ANSWERS_MAX", 2)
+    found = fake_cluster(a="blue")
+    for candidate in (SELECTIVE, pod(), SELECTIVE, needing({"cpu": "9"})):
+        await found.excluded(candidate)
+    kept = [requirements.amounts for requirements, _ in found.exclusions._answers]
+    assert len(kept) == 2
+    assert kept[1] != kept[0], "the result that was used longest ago is dropped"
+
+
+async def test_a_change_of_hosts_is_notified_if_results_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exclusions, "CACHED_ANSWERS_MAX", 1)
     found = fake_cluster(a="blue")
     for candidate in (SELECTIVE, pod()):
         await found.excluded(candidate)
     found.node("a", **GREEN)
     assert (await found.excluded(SELECTIVE), found.notifications) == (set(), 1)
+    found.node("a", **GREEN, unschedulable=True)
+    assert found.notifications == 1
 
 
 async def test_new_device_classes_clear_the_cache() -> None:

@@ -11,7 +11,7 @@ from slinky.bridge.config import BridgeSettings
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
-from slinky.bridge.workload.host_ports import HostPort, find_port_conflict, host_ports_of
+from slinky.bridge.workload.host_ports import HostPort, host_ports_of
 from slinky.bridge.workload.job_spec import JobContext, build_job_spec
 
 
@@ -35,10 +35,9 @@ def test_which_ports_conflict(one: HostPort, two: HostPort, expected: bool) -> N
     assert one.conflicts_with(two) is two.conflicts_with(one) is expected
 
 
-def test_only_host_ports_count_and_only_while_containers_run() -> None:
+def test_only_host_ports_count() -> None:
     assert host_ports_of(pod(spec={"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]})) == []
-    assert find_port_conflict([HostPort(80)], [serving("a", 80)]) is not None
-    assert find_port_conflict([HostPort(80)], [serving("a", 80, phase="Succeeded"), serving("b", 81)]) is None
+    assert host_ports_of(serving("a", 80, 81)) == [HostPort(80), HostPort(81)]
 
 
 def test_pods_that_share_nodes_cannot_have_host_ports() -> None:
