@@ -333,7 +333,7 @@ async def assemble(
     """A bridge that is ready to run."""
     runtime = Runtime(client, health=health)
     system = await client.get(NAMESPACES, Key("", "kube-system"))
-    identity = BridgeIdentity(system.metadata.uid, settings.bridge_name)
+    identity = BridgeIdentity(system.metadata.uid, settings.bridge_name, frozenset(settings.former_bridge_ids))
     bridge = Bridge(settings, runtime, slurm, await discover(client), identity)
     bridge.wire()
     return bridge

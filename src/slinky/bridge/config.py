@@ -106,8 +106,18 @@ class BridgeSettings(View, frozen=True):
 
     bridge_id: Annotated[
         str,
-        described("Name of the bridge in its jobs, which separates bridges of one cluster; `schedulerName` if empty."),
+        described(
+            "Name of the bridge in its jobs, which separates bridges of one cluster; `schedulerName` if empty. "
+            "Before a change, see `formerBridgeIds`."
+        ),
     ] = ""
+    former_bridge_ids: Annotated[
+        tuple[str, ...],
+        described(
+            "Names that this bridge had before `bridgeId` or `schedulerName` was changed: its jobs and nodes with "
+            "these names are adopted, or removed if their pods and nodes are gone. No other bridge may use them."
+        ),
+    ] = ()
     token_file: Annotated[
         str, described("File with the token for slurmrestd, read again when it changes; `$SLURM_JWT_FILE` if empty.")
     ] = ""

@@ -29,6 +29,12 @@ JOBS_FOUND = counter(
     "a response) or returned (ended, and running again because slurmctld lost its end).",
     "how",
 )
+OTHER_BRIDGE_JOBS = gauge(
+    "slinky_bridge_other_bridge_jobs",
+    "Live Slurm jobs that another bridge of this Kubernetes cluster submitted, or this bridge under a former name that "
+    "is not in formerBridgeIds.",
+    "bridge",
+)
 JOBS_ENDED = counter(
     "slinky_bridge_jobs_ended_total", "Slurm jobs that the bridge ended, by the outcome of their pods.", "outcome"
 )

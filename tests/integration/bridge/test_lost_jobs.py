@@ -6,7 +6,7 @@ The loss is real: slurmctld restarts with an older copy of its state, as after a
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from signal import SIGTERM
+from signal import SIGKILL, SIGTERM
 
 import pytest
 from tests.integration.bridge.bridge_stage import BridgeStage, bridge_stage
@@ -28,7 +28,7 @@ STATE, COPY = "/var/lib/slurm/ctld", "/var/lib/slurm/copy"
 
 
 class SlurmctldState:
-    """The state files of slurmctld. Each method stops slurmctld in an orderly way and starts it again.
+    """The state files of slurmctld. Each method but `crash` stops slurmctld in an orderly way; all start it again.
 
     `restore` and `wipe` can replace configuration files as well.
     """
@@ -44,13 +44,19 @@ class SlurmctldState:
         """Go back to the saved copy: slurmctld loses every later job and change."""
         await self._run_while_stopped(f"rm -rf {STATE}; cp -a {COPY} {STATE}", files)
 
+    async def crash(self) -> None:
+        """Kill slurmctld; it starts with the saved copy, as if it had not saved its state since."""
+        await self._run_while_stopped(f"rm -rf {STATE}; cp -a {COPY} {STATE}", signal=SIGKILL)
+
     async def wipe(self, files: Mapping[str, str] | None = None) -> None:
         """Delete all of it."""
         await self._run_while_stopped(f"find {STATE} -mindepth 1 -delete", files)
 
-    async def _run_while_stopped(self, command: str, files: Mapping[str, str] | None = None) -> None:
+    async def _run_while_stopped(
+        self, command: str, files: Mapping[str, str] | None = None, *, signal: int = SIGTERM
+    ) -> None:
         def run() -> None:
-            self._slurm.stop("slurmctld", SIGTERM)
+            self._slurm.stop("slurmctld", signal)
             self._slurm.exec("sh", "-ec", command)
             for name, text in (files or {}).items():
                 self._slurm.exec("sh", "-ec", f"cat > /etc/slurm/{name}", input=text)

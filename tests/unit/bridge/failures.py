@@ -549,6 +549,34 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             ("6.23",),
         ),
         Failure(
+            "slurmctld crashes and forgets the end of jobs, so that they run again.",
+            "The bridge finds and ends them within a minute.",
+            "Pods that were released keep their outcome.",
+            (
+                "test_jobs_whose_end_slurmctld_has_lost_are_ended_again",
+                "test_a_job_whose_end_slurmctld_has_lost_is_registered_again",
+            ),
+        ),
+        Failure(
+            "slurmrestd carries out a submission after the bridge has given it up, or after another replica leads.",
+            "The bridge finds the second job within a minute and ends it.",
+            "The pod keeps its job.",
+            (
+                "test_a_submission_that_is_carried_out_late_is_ended",
+                "test_a_search_repeats_after_one_submit_deadline_and_costs_two_calls_a_minute",
+            ),
+        ),
+        Failure(
+            "Slurm has many jobs of other users.",
+            "Each of them is read once; the full list of jobs is never read.",
+            "-",
+            (
+                "test_a_large_slurm_is_read_in_batches_that_survive_a_failure",
+                "test_concurrent_callers_share_one_search_that_begins_after_their_call",
+                "test_a_search_reads_no_job_twice",
+            ),
+        ),
+        Failure(
             "A host is removed, then slurmctld restarts.",
             "The jobs survive: hosts are excluded, never required.",
             "-",
@@ -679,10 +707,22 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Admission rejects it; without admission the bridge ignores it.",
             (
                 "test_job_metadata_can_only_be_removed_and_only_before_the_pod_runs",
-                "test_a_bound_pod_is_recognised_by_sluid_unless_the_job_names_other_pods",
+                "test_a_bound_pod_is_recognised_by_sluid_unless_the_job_is_of_others",
+                "test_a_pod_that_claims_the_job_of_another_user_does_not_end_it",
                 "test_a_label_with_the_id_of_a_foreign_job_is_ignored[sluid]",
             ),
             ("11.4.1",),
+        ),
+        Failure(
+            "`bridgeId` is changed.",
+            "Jobs of existing pods are kept and signed again; jobs without pods end if the old name is in "
+            "`formerBridgeIds`, and are otherwise reported in the log and in `slinky_bridge_other_bridge_jobs`.",
+            "Pods keep their jobs and their positions in the queue.",
+            (
+                "test_a_bridge_with_a_new_id_keeps_its_waiting_jobs_and_ends_those_without_pods",
+                "test_a_bridge_with_a_new_id_keeps_its_waiting_jobs_even_if_the_old_id_is_not_listed",
+                "test_jobs_of_another_bridge_of_the_cluster_are_reported",
+            ),
         ),
         Failure(
             "A user changes the admin comment of a job.",

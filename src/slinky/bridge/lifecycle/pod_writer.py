@@ -150,11 +150,18 @@ class PodWriter:
         """Remove the finalizer, and the claim that the bridge created for the pod."""
         if event is not None:
             self._recorder.record(OUR_PODS.reference(pod), event.reason, event.message, warning=event.warning)
-        claim = pod.status.extended_resource_claim_status
-        if claim and claim.resource_claim_name:
-            with contextlib.suppress(NotFound):
-                await self._client.delete(RESOURCE_CLAIMS, Key(pod.metadata.namespace, claim.resource_claim_name))
+        await self._delete_claim(pod)
         await self._patch(pod, {"metadata": {"$deleteFromPrimitiveList/finalizers": [names.FINALIZER]}})
+
+    async def _delete_claim(self, pod: WorkloadPod) -> None:
+        """Delete the claim in the status of a pod, if the pod owns it: a kubelet can write any name there."""
+        status = pod.status.extended_resource_claim_status
+        if status is None or not status.resource_claim_name:
+            return
+        claim = await self._client.find(RESOURCE_CLAIMS, Key(pod.metadata.namespace, status.resource_claim_name))
+        if claim is not None and any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references):
+            with contextlib.suppress(NotFound, Conflict):
+                await self._client.delete(RESOURCE_CLAIMS, claim.key, uid=claim.metadata.uid)
 
     def _condition(self, pod: WorkloadPod, kind: str, status: bool | None, text: ConditionText) -> dict[str, Any]:
         now = self._client.clock.now()

@@ -4,6 +4,8 @@
 A bridge begins the comment of every host that it creates with its signature: the cluster and the name of the bridge.
 """
 
+from msgspec import structs
+
 from slinky.bridge import names
 from slinky.bridge.workload.identity import BridgeIdentity
 from slinky.kube import Node
@@ -16,6 +18,15 @@ SIGNATURE_PREFIX = "slurm-bridge "
 def host_signature(identity: BridgeIdentity) -> str:
     """The beginning of the comment of hosts that this bridge created."""
     return f"{SIGNATURE_PREFIX}{identity.cluster}/{identity.bridge}"
+
+
+def with_current_signature(host: Host | None, identity: BridgeIdentity) -> Host | None:
+    """The host; if the bridge created it under a former name, with the signature that it would have now."""
+    for name in identity.former if host is not None else ():
+        former = host_signature(identity._replace(bridge=name))
+        if host is not None and host.comment.startswith(f"{former} "):
+            return structs.replace(host, comment=host_signature(identity) + host.comment.removeprefix(former))
+    return host
 
 
 def wants_external_host(node: Node | None) -> bool:

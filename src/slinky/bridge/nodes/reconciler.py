@@ -18,7 +18,7 @@ from slinky.bridge.nodes import actions, plan
 from slinky.bridge.nodes.batching import UpdateBatcher
 from slinky.bridge.nodes.description import NodeFacts, host_comment
 from slinky.bridge.nodes.drains import StoppingPod, stopping_pods
-from slinky.bridge.nodes.ownership import host_signature
+from slinky.bridge.nodes.ownership import host_signature, with_current_signature
 from slinky.bridge.nodes.readiness import ReadinessTracker
 from slinky.bridge.nodes.slurm_pods import BLOCKING_EFFECTS, SlurmPods, has_other_home
 from slinky.bridge.state.cluster import ClusterState
@@ -77,7 +77,7 @@ class NodeReconciler:
         self._cluster, self._slurm_pods, self._recorder, self._is_live = cluster, slurm_pods, recorder, is_live
         self._updates: UpdateBatcher[NodeUpdate] = UpdateBatcher(slurm.update_nodes)
         self._registrations: UpdateBatcher[str] = UpdateBatcher(self._register_hosts)
-        self._signature = host_signature(identity)
+        self._signature, self._identity = host_signature(identity), identity
         self._readiness = ReadinessTracker(settings.not_ready_seconds)
         self._recent_changes: deque[float] = deque(maxlen=BURST_HOSTS)
         self._deferred_since: dict[str, float] = {}
@@ -137,7 +137,9 @@ class NodeReconciler:
         return NodeFacts(
             name,
             node,
-            None if presence is Presence.ABSENT else self._mirror.nodes.get(name),
+            None
+            if presence is Presence.ABSENT
+            else with_current_signature(self._mirror.nodes.get(name), self._identity),
             presence,
             self._signature,
             self._cluster.inventory(node.metadata.name) if node else DeviceInventory(),

@@ -11,6 +11,7 @@ slurmctld has restarted, and otherwise one submit deadline after the last search
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -75,8 +76,9 @@ class JobDiscovery:
         self._client, self._mirror, self._registry = client, mirror, registry
         self._is_labelled, self._clock = is_labelled, clock
         self._foreign: dict[str, float] = {}  # when each live job of others was read, by id
+        self._signers: dict[str, str] = {}  # the bridge that signed a job of others, by id, if it is of this cluster
+        self._reported_signers: set[str] = set()
         self._leaders: dict[str, str] = {}  # the leader of each later component that was read, by id
-        self._other_bridges: set[str] = set()  # reported already
         self._highest = 0
         self._restarted = False
         self._wake = asyncio.Event()
@@ -154,6 +156,7 @@ class JobDiscovery:
         except BaseException:
             self._restarted |= restarted
             raise
+        self._report_signers(listing.live)
         if adopted or not self.searched.is_set():
             log.info("searched Slurm for jobs of this bridge", live=len(listing.live), read=len(jobs), adopted=adopted)
         return cost
@@ -166,6 +169,21 @@ class JobDiscovery:
         self._foreign = {job: at for job, at in self._foreign.items() if job in listing.live and at < lost_since}
         self._leaders = {job: leader for job, leader in self._leaders.items() if job in listing.live and not restarted}
         self._highest = listing.highest
+
+    def _report_signers(self, live: set[str]) -> None:
+        """Report other bridges of this cluster that have live jobs: one may be this bridge under a former name."""
+        self._signers = {job: bridge for job, bridge in self._signers.items() if job in live and job in self._foreign}
+        counts = Counter(self._signers.values())
+        for bridge in counts.keys() - self._reported_signers:
+            log.warning(
+                "Slurm has jobs of another bridge of this cluster; if this bridge had that name before, add it to "
+                "formerBridgeIds, so that its jobs are adopted or ended",
+                bridge=bridge,
+                jobs=counts[bridge],
+            )
+        self._reported_signers |= counts.keys()
+        for bridge in self._reported_signers:
+            metrics.OTHER_BRIDGE_JOBS.labels(bridge).set(counts[bridge])
 
     async def _jobs_to_read(self, live: set[str]) -> list[str]:
         """Live jobs that were not read yet, and registered jobs that count as ended; the newest first."""
@@ -212,6 +230,8 @@ class JobDiscovery:
         workload = parse_workload(comment.slinky.workload) if comment else None
         if comment is None or workload is None or not identity.is_ours(comment, self._registry.bridge):
             self._foreign[key] = self._clock.monotonic()
+            if comment is not None and identity.is_of_cluster(comment, self._registry.bridge):
+                self._signers[key] = comment.slinky.bridge
             return False
         if key in self._registry:
             if self._registry.is_live(key):

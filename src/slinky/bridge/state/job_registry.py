@@ -180,7 +180,7 @@ class JobRegistry:
         if presence is not Presence.PRESENT or record is None or record.detail is None:
             return ObservedJob(JobKnowledge.UNKNOWN, record)
         comment = identity.parse_comment(record.detail.admin_comment)
-        if pods and not any(identity.stands_for_pod(comment, self.bridge, pod, record.sluid) for pod in pods):
+        if pods and not any(identity.stands_for_pod(comment, self.bridge, pod, record.detail) for pod in pods):
             return ObservedJob(JobKnowledge.FOREIGN, record)
         components = self.track_components(job)
         if components is None:
@@ -214,8 +214,11 @@ class JobRegistry:
         return sorted(self._components.get(job, ()), key=int)
 
     def _is_stale(self, job: str, spec_digest: str) -> bool:
-        submitted = self.signature_of(job).spec
-        return bool(spec_digest and submitted) and submitted != spec_digest
+        """Whether the pods request something else than the job, or the job has a former name of the bridge."""
+        submitted = self.signature_of(job)
+        if not (spec_digest and submitted.spec):
+            return False
+        return submitted.spec != spec_digest or identity.is_renamed(submitted, self.bridge)
 
     def is_live(self, job: str) -> bool:
         """Whether a job or a component may still be pending or hold nodes. An unknown state counts as live."""

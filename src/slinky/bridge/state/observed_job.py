@@ -22,5 +22,5 @@ class ObservedJob:
 
     knowledge: JobKnowledge
     record: JobRecord | None = None
-    stale: bool = False  # the pods request something else than the job
+    stale: bool = False  # the pods request something else than the job, or its signature has a former name
     live_components: bool = False  # the job is over, but one of its components may still be pending or running

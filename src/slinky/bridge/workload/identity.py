@@ -17,9 +17,11 @@ import msgspec
 from slinky.bridge import names
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import pod_state
-from slinky.slurm import JobRequest
+from slinky.slurm import Job, JobRequest
 
 SIGNATURE_VERSION = 1
+#: The flag of jobs that run nothing in Slurm, as those of the bridge.
+EXTERNAL_FLAG = "EXTERNAL_JOB"
 #: Fields that cannot change after submission: slurmctld rejects or ignores them in an update.
 IMMUTABLE_FIELDS = ("flags", "current_working_directory", "mcs_label", "shared", "user_id", "group_id")
 #: Fields that are not compared by `update_obstacle`: every job has them, or an update can clear them.
@@ -57,10 +59,11 @@ class AdminComment(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BridgeIdentity(NamedTuple):
-    """The identity of a bridge: the uid of its Kubernetes cluster and the name of the bridge."""
+    """The identity of a bridge: the uid of its Kubernetes cluster, its name, and names that it had before."""
 
     cluster: str
     bridge: str
+    former: frozenset[str] = frozenset()
 
 
 _decoder = msgspec.json.Decoder(AdminComment)
@@ -76,23 +79,35 @@ def parse_comment(text: str) -> AdminComment | None:
 
 
 def is_ours(comment: AdminComment | None, bridge: BridgeIdentity) -> bool:
-    """Whether a job was submitted by this bridge for this cluster."""
-    if comment is None or comment.slinky.v != SIGNATURE_VERSION:
+    """Whether a job was submitted by this bridge for this cluster, under its current or a former name."""
+    if comment is None or not is_of_cluster(comment, bridge):
         return False
-    return (comment.slinky.cluster, comment.slinky.bridge) == bridge
+    return comment.slinky.bridge == bridge.bridge or comment.slinky.bridge in bridge.former
 
 
-def stands_for_pod(comment: AdminComment | None, bridge: BridgeIdentity, pod: WorkloadPod, sluid: str = "") -> bool:
+def is_of_cluster(comment: AdminComment, bridge: BridgeIdentity) -> bool:
+    """Whether some bridge of this cluster submitted a job."""
+    return comment.slinky.v == SIGNATURE_VERSION and comment.slinky.cluster == bridge.cluster
+
+
+def is_renamed(signature: JobSignature, bridge: BridgeIdentity) -> bool:
+    """Whether a job of this bridge has a former name in its signature."""
+    return bool(signature.v) and signature.bridge != bridge.bridge
+
+
+def stands_for_pod(comment: AdminComment | None, bridge: BridgeIdentity, pod: WorkloadPod, job: Job) -> bool:
     """Whether the job that a pod is labelled with was submitted for this pod, by this bridge or by an older one.
 
-    A bound pod has the SLUID of its job, which Slurm never reuses, so the job is recognised even if its admin comment
-    was overwritten. A readable comment must still name the pod, because users can edit the annotations of a pod.
+    A comment that names the pod and this cluster is sufficient, whatever the name of the bridge: the name may have
+    been changed. A bound pod has the SLUID of its job, which Slurm never reuses, so the job is recognised even if its
+    admin comment was overwritten. A readable comment must still name the pod, and a job without one must be external,
+    because users can edit the annotations of a pod and must not end the jobs of others with it.
     """
     annotated = pod.metadata.annotations.get(names.SLUID_ANNOTATION, "")
     is_named = comment is not None and str(pod.metadata.key) in comment.pods
-    if annotated and sluid and pod_state.is_bound(pod):
-        return annotated == sluid and (is_named or comment is None)
-    return is_named and (is_ours(comment, bridge) or (comment is not None and not comment.slinky.v))
+    if annotated and job.sluid and pod_state.is_bound(pod):
+        return annotated == job.sluid and (is_named or (comment is None and EXTERNAL_FLAG in job.flags))
+    return is_named and comment is not None and (not comment.slinky.v or is_of_cluster(comment, bridge))
 
 
 def members_digest(pods: Iterable[WorkloadPod]) -> str:

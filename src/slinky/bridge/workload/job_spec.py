@@ -21,6 +21,7 @@ from slinky.bridge.workload import annotations, bounds, grouping, pod_resources,
 from slinky.bridge.workload.annotations import OptionError
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 from slinky.bridge.workload.host_ports import host_ports_of
+from slinky.bridge.workload.identity import EXTERNAL_FLAG
 from slinky.kube import Quantity
 from slinky.slurm import JobRequest, number
 
@@ -110,7 +111,7 @@ def build_job_spec(
     common = JobRequest(
         name=root.name or pods[0].metadata.name,
         partition=settings.partition or None,
-        flags=("EXTERNAL_JOB",),
+        flags=(EXTERNAL_FLAG,),
         current_working_directory=WORKING_DIRECTORY,
         mcs_label=settings.mcs_label or None,
         tasks_per_node=per_node,

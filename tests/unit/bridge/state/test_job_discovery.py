@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 import pytest
+from prometheus_client import Gauge
 from tests.unit.bridge.build import pod
 
+from slinky.bridge import metrics
 from slinky.bridge.state import job_discovery
 from slinky.bridge.state.job_discovery import BATCH, CONCURRENCY, SEARCH_INTERVAL, JobDiscovery
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
@@ -108,6 +110,11 @@ class FakeSlurm:
 
     def forget(self, job: str) -> None:
         self.mirrored.pop(job, None)
+
+
+def read(gauge: Gauge) -> float:
+    """The value of a metric."""
+    return next(sample.value for metric in gauge.collect() for sample in metric.samples)
 
 
 class Bench:
@@ -335,3 +342,17 @@ async def test_a_job_that_is_registered_while_it_is_read_keeps_its_entry() -> No
     bench.slurm.on_list = lambda: bench.registry.track(newer)
     async with bench.running():
         assert bench.registry.entries_of(WORKLOAD) == [newer]
+
+
+async def test_jobs_of_another_bridge_of_the_cluster_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.slurm.add("1", bridge=BridgeIdentity("c", "renamed"))
+    bench.slurm.add("2", bridge=BridgeIdentity("another cluster", "b"))
+    async with bench.running():
+        assert bench.registered == []
+        assert [entry.message for entry in caplog.records if "formerBridgeIds" in entry.message]
+        gauge = metrics.OTHER_BRIDGE_JOBS.labels("renamed")
+        assert read(gauge) == 1
+        del bench.slurm.live["1"]
+        await bench.clock.advance(2 * SEARCH_INTERVAL)
+        assert read(gauge) == 0

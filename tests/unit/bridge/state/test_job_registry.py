@@ -8,11 +8,12 @@ import pytest
 from tests.unit.bridge.build import FakeMirror, pod, record
 
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
+from slinky.bridge.state.observed_job import JobKnowledge
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import identity
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import BridgeIdentity, JobSignature
-from slinky.slurm import JobRequest, Mirror, number
+from slinky.slurm import JobLookup, JobRequest, Mirror, Presence, number
 
 GANG = Workload("ns", "PodGroup", "g")
 
@@ -74,10 +75,10 @@ def test_a_reused_job_id_is_not_taken_for_an_old_component() -> None:
     assert "8" in mirror.jobs
 
 
-def restarted(unit: Workload, *, bridge: str = "b") -> JobRegistry:
-    """The ledger of a bridge that only a label led to a job, which was signed for a gang of two."""
+def restarted(unit: Workload, *, bridge: str = "b", state: str = "RUNNING") -> JobRegistry:
+    """The registry of a bridge that only a label led to a job, which was signed for a gang of two."""
     (signed,) = identity.sign([JobRequest()], [[A, B]], BridgeIdentity("c", bridge), str(GANG))
-    known = record("7", "RUNNING", hosts=("n1",))
+    known = record("7", state, hosts=("n1",))
     assert known.detail is not None
     detail = msgspec.structs.replace(known.detail, admin_comment=signed.admin_comment)
     mirror: Any = FakeMirror(msgspec.structs.replace(known, detail=detail))
@@ -103,3 +104,19 @@ def test_after_a_restart_the_signature_names_the_pods_of_a_job() -> None:
 
 def test_a_job_that_is_over_is_not_adopted() -> None:
     assert make_registry(A, state="CANCELLED").adoptable_jobs(GANG, [A]) == {}
+
+
+@pytest.mark.parametrize(("bridge", "stale"), [("b", False), ("renamed", True)])
+def test_a_pending_job_with_a_former_name_of_the_bridge_is_signed_again(bridge: str, stale: bool) -> None:
+    registry = restarted(GANG, bridge=bridge, state="PENDING")
+    observed = registry.observe("7", [pod("a", job="7"), pod("b", job="7")], identity.spec_digest([JobRequest()]))
+    assert (observed.knowledge, observed.stale) == (JobKnowledge.LIVE, stale)
+
+
+def test_a_job_that_slurmctld_no_longer_knows_is_ended_by_sluid() -> None:
+    """By its id, another job could be ended that has the id by now."""
+    registry = make_registry(A)
+    mirror: Any = registry._mirror
+    departed = mirror.jobs.pop("7")
+    mirror.lookup_job = lambda _: JobLookup(Presence.ABSENT, departed)
+    assert registry.ids_to_end("7") == ["sluid"]

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is written when a pod is released."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.bridge.build import pod
+
+from slinky.bridge.config import BridgeSettings
+from slinky.bridge.lifecycle.pod_writer import PodWriter
+from slinky.bridge.views import ResourceClaim
+from slinky.kube import Key
+
+
+@pytest.mark.parametrize(
+    ("owner", "deleted"), [("uid-p", [Key("ns", "claim")]), ("uid-another", []), ("", [])], ids=["own", "other", "none"]
+)
+async def test_only_the_claim_that_a_pod_owns_is_deleted_with_it(owner: str, deleted: list[Key]) -> None:
+    """A kubelet can write the name of any claim to the status of a pod."""
+    owners = [{"uid": owner, "name": "p", "kind": "Pod", "apiVersion": "v1"}] if owner else []
+    claim = msgspec.convert(
+        {"metadata": {"name": "claim", "namespace": "ns", "uid": "uid-claim", "ownerReferences": owners}}, ResourceClaim
+    )
+    deletions: list[Key] = []
+
+    async def find(_resource: Any, _key: Key) -> ResourceClaim:
+        return claim
+
+    async def delete(_resource: Any, key: Key, *, uid: str) -> None:
+        assert uid == "uid-claim"
+        deletions.append(key)
+
+    async def patch(*_: Any, **__: Any) -> Any:
+        return pod()
+
+    client: Any = SimpleNamespace(find=find, delete=delete, patch=patch)
+    cache: Any = SimpleNamespace(record_write=lambda _: None)
+    recorder: Any = None
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "claim"}}
+    await PodWriter(client, cache, recorder, BridgeSettings()).remove_finalizer(pod(held=True, status=status))
+    assert deletions == deleted
