@@ -21,7 +21,7 @@ _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL_NAME = {power: name for name, power in _DECIMAL.items()}
 _BINARY_NAME = {power: name for name, power in _BINARY.items()}
 # An exponent of more than four digits would only cost computing time.
-_PATTERN = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([KMGTPE]i)|([eE])([+-]?\d{1,4})|([numkMGTPE]?))", re.ASCII)
+_PATTERN = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:([KMGTPE]i)|([eE])([+-]?\d{1,4})|([numkMGTPE]?))", re.ASCII)
 
 
 @dataclass(frozen=True, order=True)

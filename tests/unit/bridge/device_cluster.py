@@ -90,6 +90,11 @@ class DeviceCluster:
     def add_class(self, name: str, *expressions: str, resource: str = "") -> None:
         self.devices.classes.put(device_class(name, *expressions, resource=resource))
 
+    def add_claim(self, name: str, *requests: Mapping[str, Any]) -> None:
+        metadata = {"name": name, "namespace": "ns", "resourceVersion": "1"}
+        spec = {"devices": {"requests": list(requests)}}
+        self.devices.claims.put(msgspec.convert({"metadata": metadata, "spec": spec}, ResourceClaim))
+
     def publish(self, part: ResourceSlice) -> None:
         self.version += 1
         name = f"{part.spec.node_name}-{part.spec.driver}"

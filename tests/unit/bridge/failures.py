@@ -463,6 +463,38 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             ("test_a_job_that_ends_before_its_pods_start_frees_their_devices",),
         ),
         Failure(
+            "gres.conf of a node with a slurmd lists more devices than the driver offers, or devices without index.",
+            "Jobs that need more devices than the node has do not get the host.",
+            "The node has an event `DevicesDiffer`; pods use the devices that both have.",
+            (
+                "test_a_host_with_a_slurmd_provides_at_most_what_its_drivers_offer",
+                "test_a_whole_node_job_uses_the_devices_that_the_node_has",
+                "test_no_index_stands_for_two_devices",
+            ),
+        ),
+        Failure(
+            "A claim requests more devices than a claim can have.",
+            "No job is submitted.",
+            "The pod has the reason `InvalidOption` with the sum and the limit.",
+            ("test_more_devices_than_a_claim_can_have_are_refused_before_submission",),
+        ),
+        Failure(
+            "The selector of a claim is expensive to evaluate.",
+            "Beyond the limits no job is submitted.",
+            "Other pods do not wait for it; beyond the limits the pod has the reason `InvalidOption`.",
+            (
+                "test_the_event_loop_runs_while_an_expensive_selector_is_evaluated",
+                "test_a_usual_selector_does_not_wait_for_an_expensive_one",
+                "test_a_selector_beyond_the_limits_is_refused_on_the_pod",
+            ),
+        ),
+        Failure(
+            "The API server answers a request for a claim late.",
+            "-",
+            "Only pods of the same node wait.",
+            ("test_a_slow_request_delays_only_the_pods_of_its_node",),
+        ),
+        Failure(
             "The devices of a node change while pods run.",
             "The host is drained, and registered again once it is idle.",
             "The pods stay.",

@@ -1,48 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
 """A parser for the subset of CEL that device classes and claims use to select devices. Pure.
 
-An expression is compiled to a function from a device to a boolean. Supported are literals, lists, comparison, `in`,
-logical operators, `?:`, attributes and capacities, `has`, `cel.bind`, `exists`, `all`, optional fields, and the usual
-functions on strings, quantities and versions. Everything else is rejected when the expression is compiled: arithmetic,
-regular expressions (a pattern could block the bridge for ever), and all other functions.
+Supported are literals, lists, comparison, `in`, logical operators, `?:`, attributes and capacities, `has`, `cel.bind`,
+`exists`, `all`, optional fields, and the usual functions on strings, quantities and versions. Everything else is
+rejected when the expression is compiled: arithmetic, regular expressions (a pattern could block the bridge for ever),
+and all other functions. An evaluation that costs more than Kubernetes allows is ended.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from slinky.bridge.devices import cel_values
-from slinky.bridge.devices.cel_values import EvaluationError, OptionalValue, UnsupportedExpression
+from slinky.bridge.devices import cel_terms, cel_values
+from slinky.bridge.devices.cel_terms import Constant, Step, Term
+from slinky.bridge.devices.cel_values import CostExceeded, Evaluation, EvaluationError, UnsupportedExpression
 
-Scope = Mapping[str, Any]
-Term = Callable[[Scope], Any]
-
-#: Limit on nesting, which protects the recursive parser.
+#: Limit on nesting, which protects the recursive parser and the evaluation.
 NESTING_MAX = 50
 _TOKEN = re.compile(
     r"""\s*(?:(?P<string>[rR]?"(?:[^"\\\n]|\\.)*"|[rR]?'(?:[^'\\\n]|\\.)*')|(?P<float>\d+\.\d+)|(?P<integer>\d+)u?"""
-    r"""|(?P<name>[A-Za-z_]\w*)|(?P<symbol>&&|\|\||==|!=|<=|>=|\.\?|[!<>?:.,()\[\]-]))""",
+    r"""|(?P<name>[A-Za-z_]\w*)|(?P<symbol>&&|\|\||==|!=|<=|>=|\.\?|[!<>?:.,()\[\]-])|(?P<end>\Z))""",
     re.ASCII,
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", **{char: char for char in "\\\"'`?"}}
+_INTEGER_DIGITS_MAX = len(str(cel_values.INTEGER_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledExpression:
+    """An expression that selects devices."""
+
+    text: str
+    term: Term
+
+    def evaluate(self, run: Evaluation) -> bool:
+        """The result. Raises `EvaluationError`, or `CostExceeded`."""
+        try:
+            value = self.term(run)
+        except RecursionError:
+            raise CostExceeded("it is nested too deeply") from None
+        if not isinstance(value, bool):
+            raise EvaluationError("the expression is not a boolean")
+        return value
 
 
 @lru_cache(maxsize=1024)
-def compile_expression(expression: str) -> Callable[[Scope], bool]:
+def compile_expression(expression: str) -> CompiledExpression:
     """The expression as a function of `device`. Raises `UnsupportedExpression`."""
+    if len(expression) > cel_values.LENGTH_MAX:
+        raise UnsupportedExpression(f"an expression of {len(expression)} characters is too long")
     parser = _Parser(expression)
     term = parser.conditional()
     if parser.token:
-        raise UnsupportedExpression(f"{parser.token!r} is not supported in {expression!r}")
-
-    def evaluate(scope: Scope) -> bool:
-        value = term(scope)
-        if not isinstance(value, bool):
-            raise EvaluationError(f"{expression!r} is not a boolean")
-        return value
-
-    return evaluate
+        raise UnsupportedExpression(f"{parser.token!r} is not supported in {_quote(expression)}")
+    return CompiledExpression(expression, term)
 
 
 class _Parser:
@@ -69,71 +82,86 @@ class _Parser:
 
     def expect(self, token: str) -> None:
         if not self.take(token):
-            raise UnsupportedExpression(f"{token!r} is missing before {self.token or 'the end'!r} in {self.text!r}")
+            raise UnsupportedExpression(f"{token!r} is missing before {self._here()} in {_quote(self.text)}")
 
     def name(self) -> str:
         if self.kind != "name":
-            raise UnsupportedExpression(f"a name is missing before {self.token or 'the end'!r} in {self.text!r}")
+            raise UnsupportedExpression(f"a name is missing before {self._here()} in {_quote(self.text)}")
         self.position += 1
         return self.tokens[self.position - 1][1]
+
+    def _here(self) -> str:
+        return _quote(self.token or "the end")
+
+    def _nest(self) -> None:
+        self.depth += 1
+        if self.depth > NESTING_MAX:
+            raise UnsupportedExpression("the expression is nested too deeply")
 
     # --- grammar, from the lowest precedence to the highest
 
     def conditional(self) -> Term:
-        self.depth += 1
-        if self.depth > NESTING_MAX:
-            raise UnsupportedExpression("the expression is nested too deeply")
+        self._nest()
+        cases: list[tuple[Term, Term]] = []
         term = self.disjunction()
-        if self.take("?"):
+        while self.take("?"):
             yes = self.disjunction()
             self.expect(":")
-            term = _conditional(term, yes, self.conditional())
+            cases.append((term, yes))
+            term = self.disjunction()
         self.depth -= 1
-        return term
+        return cel_terms.conditional(cases, term)
 
     def disjunction(self) -> Term:
-        term = self.conjunction()
+        terms = [self.conjunction()]
         while self.take("||"):
-            term = _logic(term, self.conjunction(), decisive=True)
-        return term
+            terms.append(self.conjunction())
+        return cel_terms.logic(terms, decisive=True)
 
     def conjunction(self) -> Term:
-        term = self.relation()
+        terms = [self.relation()]
         while self.take("&&"):
-            term = _logic(term, self.relation(), decisive=False)
-        return term
+            terms.append(self.relation())
+        return cel_terms.logic(terms, decisive=False)
 
     def relation(self) -> Term:
-        term = self.unary()
-        while operator := self.take("==", "!=", "<", "<=", ">", ">=", "in"):
-            term = _call(cel_values.RELATIONS[operator], term, self.unary())
-        return term
+        first = self.unary()
+        rest = []
+        while operator := self.take(*cel_values.RELATIONS):
+            rest.append((cel_values.RELATIONS[operator], self.unary()))
+        return cel_terms.relation(first, rest)
 
     def unary(self) -> Term:
-        self.depth += 1
-        if self.depth > NESTING_MAX:
-            raise UnsupportedExpression("the expression is nested too deeply")
-        if self.take("!"):
-            term = _call(cel_values.negate_bool, self.unary())
-        elif self.take("-"):
-            term = _call(cel_values.negate_number, self.unary())
-        else:
-            term = self.member()
-        self.depth -= 1
-        return term
+        """A value with signs before it. Two equal signs cancel each other without a check of the value."""
+        if not (operator := self.take(*cel_values.PREFIXES)):
+            return self.member()
+        is_applied = True
+        while self.take(operator):
+            is_applied = not is_applied
+        operand = self.member()
+        if not is_applied:
+            return operand
+        if operator == "-" and isinstance(operand, Constant) and type(operand.value) in (int, float):
+            return Constant(-operand.value)
+        return cel_terms.call(cel_values.PREFIXES[operator], operand)
 
     def member(self) -> Term:
-        term = self.primary()
+        first = self.primary()
+        return cel_terms.chain(first, self.steps())
+
+    def steps(self) -> list[Step]:
+        """The fields, elements and methods that follow a value."""
+        steps: list[Step] = []
         while operator := self.take(".", ".?", "["):
             if operator == "[":
-                term = _call(cel_values.get_item, term, self.conditional())
+                steps.append(cel_terms.item(self.conditional()))
                 self.expect("]")
             elif operator == ".?":
-                term = _optional(term, self.name())
+                steps.append(cel_terms.optional_field(self.name()))
             else:
                 name = self.name()
-                term = self.method(term, name) if self.take("(") else _call(cel_values.get_item, term, _constant(name))
-        return term
+                steps.append(self.method(name) if self.take("(") else cel_terms.field(name))
+        return steps
 
     def primary(self) -> Term:
         kind, lexeme = self.kind, self.token
@@ -142,17 +170,17 @@ class _Parser:
             self.expect(")")
             return term
         if self.take("["):
-            return _list(self.arguments("]"))
+            return cel_terms.list_of(self.arguments("]"))
         self.position += 1
         if kind in _LITERALS:
-            return _constant(_LITERALS[kind](lexeme))
+            return Constant(_LITERALS[kind](lexeme))
         if kind != "name":
-            raise UnsupportedExpression(f"{lexeme or 'the end'!r} is not supported in {self.text!r}")
+            raise UnsupportedExpression(f"{lexeme or 'the end'!r} is not supported in {_quote(self.text)}")
         if lexeme in cel_values.CONSTANTS:
-            return _constant(cel_values.CONSTANTS[lexeme])
+            return Constant(cel_values.CONSTANTS[lexeme])
         if lexeme == "cel" and self.take("."):
             return self.bind()
-        return self.function(lexeme) if self.take("(") else lambda scope: _variable(scope, lexeme)
+        return self.function(lexeme) if self.take("(") else cel_terms.variable(lexeme)
 
     def arguments(self, end: str) -> list[Term]:
         terms: list[Term] = []
@@ -165,21 +193,34 @@ class _Parser:
 
     def function(self, name: str) -> Term:
         if name == "has":
-            (term,) = self.exact_arguments(1, name)
-            return lambda scope: _is_present(term, scope)
+            return self.has()
         if name not in cel_values.FUNCTIONS:
             raise UnsupportedExpression(f"the function {name} is not supported")
-        return _call(cel_values.FUNCTIONS[name], *self.exact_arguments(1, name))
+        return cel_terms.call(cel_values.FUNCTIONS[name], *self.exact_arguments(1, name))
 
-    def method(self, term: Term, name: str) -> Term:
-        if name in cel_values.MACROS:
+    def has(self) -> Term:
+        """`has(value.field)`: only the last field may be missing."""
+        self._nest()
+        first = self.primary()
+        steps = self.steps()
+        self.depth -= 1
+        before, name = self.tokens[self.position - 2 : self.position]
+        self.expect(")")
+        if not steps or before[1] != "." or name[0] != "name":
+            raise UnsupportedExpression("has is supported only with a field, as in has(device.attributes.x)")
+        return cel_terms.chain(first, [*steps[:-1], cel_terms.has_field(name[1])])
+
+    def method(self, name: str) -> Step:
+        if name in cel_terms.MACROS:
             variable = self.name()
             self.expect(",")
-            return _macro(term, variable, *self.exact_arguments(1, name), combine=cel_values.MACROS[name])
+            return cel_terms.macro(variable, *self.exact_arguments(1, name), decisive=cel_terms.MACROS[name])
+        if name == "orValue":
+            return cel_terms.or_value(*self.exact_arguments(1, name))
         if name not in cel_values.METHODS:
             raise UnsupportedExpression(f"the function {name} is not supported")
-        count, method = cel_values.METHODS[name]
-        return _call(method, term, *self.exact_arguments(count, name))
+        count, function = cel_values.METHODS[name]
+        return cel_terms.method(function, self.exact_arguments(count, name))
 
     def exact_arguments(self, count: int, name: str) -> list[Term]:
         terms = self.arguments(")")
@@ -194,19 +235,23 @@ class _Parser:
         name = self.name()
         self.expect(",")
         value, body = self.exact_arguments(2, "cel.bind")
-        return lambda scope: body({**scope, name: value(scope)})
+        return cel_terms.bind(name, value, body)
 
 
 def _tokenize(text: str) -> list[tuple[str, str]]:
     tokens: list[tuple[str, str]] = []
     position = 0
-    while text[position:].strip():
+    while not tokens or tokens[-1][0] != "end":
         match = _TOKEN.match(text, position)
         if match is None or match.lastgroup is None:
             raise UnsupportedExpression(f"{text[position:].strip()[:20]!r} is not supported")
         tokens.append((match.lastgroup, match[match.lastgroup]))
         position = match.end()
-    return [*tokens, ("end", "")]
+    return tokens
+
+
+def _quote(text: str) -> str:
+    return repr(text if len(text) <= 200 else f"{text[:200]}...")
 
 
 def _unquote(text: str) -> str:
@@ -215,80 +260,17 @@ def _unquote(text: str) -> str:
 
     def replace(match: re.Match[str]) -> str:
         if match[1] not in _ESCAPES:
-            raise UnsupportedExpression(f"the escape sequence in {text} is not supported")
+            raise UnsupportedExpression(f"the escape sequence in {_quote(text)} is not supported")
         return _ESCAPES[match[1]]
 
     return re.sub(r"\\(.)", replace, text[1:-1])
 
 
-_LITERALS: dict[str, Callable[[str], Any]] = {"string": _unquote, "integer": int, "float": float}
+def _integer(text: str) -> int:
+    digits = text.lstrip("0")
+    if len(digits) > _INTEGER_DIGITS_MAX or int(digits or "0") > cel_values.INTEGER_MAX:
+        raise UnsupportedExpression(f"{_quote(text)} is too large")
+    return int(digits or "0")
 
 
-# --- terms: functions of the variables in scope
-
-
-def _constant(value: Any) -> Term:
-    return lambda _: value
-
-
-def _variable(scope: Scope, name: str) -> Any:
-    if name not in scope:
-        raise EvaluationError(f"{name} is not defined")
-    return scope[name]
-
-
-def _list(terms: list[Term]) -> Term:
-    return lambda scope: [term(scope) for term in terms]
-
-
-def _call(function: Callable[..., Any], *terms: Term) -> Term:
-    return lambda scope: function(*(term(scope) for term in terms))
-
-
-def _conditional(test: Term, yes: Term, no: Term) -> Term:
-    return lambda scope: yes(scope) if cel_values.require_bool(test(scope)) else no(scope)
-
-
-def _logic(left: Term, right: Term, *, decisive: bool) -> Term:
-    """`||` and `&&`: a side with the decisive value determines the result even if the other side fails."""
-
-    def evaluate(scope: Scope) -> bool:
-        try:
-            if cel_values.require_bool(left(scope)) is decisive:
-                return decisive
-        except EvaluationError:
-            if cel_values.require_bool(right(scope)) is decisive:
-                return decisive
-            raise
-        return cel_values.require_bool(right(scope))
-
-    return evaluate
-
-
-def _macro(terms: Term, name: str, body: Term, *, combine: Callable[[Iterable[bool]], bool]) -> Term:
-    def evaluate(scope: Scope) -> bool:
-        values = terms(scope)
-        if not isinstance(values, list):
-            raise EvaluationError("only lists have elements")
-        return combine(cel_values.require_bool(body({**scope, name: value})) for value in values)
-
-    return evaluate
-
-
-def _optional(term: Term, name: str) -> Term:
-    def evaluate(scope: Scope) -> OptionalValue:
-        container = term(scope)
-        if isinstance(container, OptionalValue):
-            container = container.value if container.present else {}
-        is_present = isinstance(container, dict) and name in container
-        return OptionalValue(container[name], True) if is_present else OptionalValue()
-
-    return evaluate
-
-
-def _is_present(term: Term, scope: Scope) -> bool:
-    try:
-        term(scope)
-    except EvaluationError:
-        return False
-    return True
+_LITERALS: dict[str, Callable[[str], Any]] = {"string": _unquote, "integer": _integer, "float": float}

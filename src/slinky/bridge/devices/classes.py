@@ -91,7 +91,10 @@ def map_driver(expressions: tuple[str, ...], profiles: tuple[DeviceProfile, ...]
 
 
 def map_class(request: str, expressions: tuple[str, ...], nodes: Mapping[str, DeviceInventory]) -> ClassMapping:
-    """The mapping of a request with these expressions; `request` is for messages. Raises `Unclaimable`."""
+    """The mapping of a request with these expressions; `request` is for messages. Raises `Unclaimable`.
+
+    The expressions must have been evaluated for all of these inventories.
+    """
     try:
         selected = {node: devices.count_selected(expressions) for node, devices in nodes.items()}
     except UnsupportedExpression as error:

@@ -15,7 +15,15 @@ from typing import Any, NamedTuple
 
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.devices import cel, cores, counters, profiles
-from slinky.bridge.devices.cel_values import EvaluationError, Fields, SemanticVersion
+from slinky.bridge.devices.cel import CompiledExpression
+from slinky.bridge.devices.cel_values import (
+    CostExceeded,
+    Evaluation,
+    EvaluationError,
+    Fields,
+    SemanticVersion,
+    UnsupportedExpression,
+)
 from slinky.bridge.devices.cores import CpuTopology, DeviceId
 from slinky.bridge.devices.counters import Counters
 from slinky.bridge.views import Device, ResourceSlice
@@ -26,6 +34,11 @@ GPU_PLUGIN_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 _TRAILING_NUMBER = re.compile(r"(\d+)\Z")
 #: Effects of device taints that prevent new allocations.
 BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+#: How many results of expressions the inventory of a node stores.
+SELECTIONS_MAX = 512
+
+Expressions = tuple[str, ...]
+"""The CEL expressions of a device class and a request; a device must satisfy all of them."""
 
 
 class GresKind(NamedTuple):
@@ -59,7 +72,9 @@ class DeviceInventory:
     counters: Mapping[tuple[str, str], Counters] = field(default_factory=dict)  # by driver and pool
     incomplete_pools: tuple[str, ...] = ()  # pools whose ResourceSlices do not all exist yet
     problem: str = ""  # why these devices cannot be reported to Slurm
-    _selected: dict[tuple[str, ...], Mapping[GresKind, int]] = field(default_factory=dict, compare=False, repr=False)
+    _selections: dict[Expressions, Mapping[GresKind, int] | UnsupportedExpression] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def __bool__(self) -> bool:
         return bool(self.kinds)
@@ -89,15 +104,27 @@ class DeviceInventory:
             index -= count if kind.gres == name else 0
         return None
 
-    def count_selected(self, expressions: tuple[str, ...]) -> Mapping[GresKind, int]:
-        """How many devices of each kind all of these expressions select. Raises `UnsupportedExpression`."""
-        if expressions not in self._selected:
-            tests = [cel.compile_expression(expression) for expression in expressions]
-            self._selected[expressions] = {
-                kind: sum(all(expression_selects(test, device) for test in tests) for device in devices)
-                for kind, devices in self.kinds.items()
-            }
-        return self._selected[expressions]
+    def is_evaluated(self, expressions: Expressions) -> bool:
+        """Whether it is stored which devices these expressions select."""
+        return expressions in self._selections
+
+    def store_selection(
+        self, expressions: Expressions, selection: Mapping[GresKind, int] | UnsupportedExpression
+    ) -> None:
+        """Store how many devices of each kind all of these expressions select, or why that cannot be evaluated."""
+        if len(self._selections) >= SELECTIONS_MAX:
+            self._selections.pop(next(iter(self._selections)), None)
+        self._selections[expressions] = selection
+
+    def count_selected(self, expressions: Expressions) -> Mapping[GresKind, int]:
+        """How many devices of each kind all of these expressions select, which must have been evaluated.
+
+        Raises `UnsupportedExpression`.
+        """
+        selection = self._selections[expressions]
+        if isinstance(selection, UnsupportedExpression):
+            raise selection
+        return selection
 
     @cached_property
     def fingerprint(self) -> str:
@@ -113,15 +140,15 @@ class DeviceInventory:
         return ("/".join(device.id) for device in self.kinds[kind])
 
 
-def expression_selects(test: Any, device: InventoryDevice) -> bool:
+def expression_selects(test: CompiledExpression, device: InventoryDevice) -> bool:
     """Whether a compiled expression selects a device; an expression that fails for the device does not."""
     try:
-        return bool(test({"device": _cel_device(device)}))
-    except EvaluationError:
+        return test.evaluate(Evaluation({"device": cel_device(device)}))
+    except (EvaluationError, CostExceeded):
         return False
 
 
-def _cel_device(device: InventoryDevice) -> dict[str, Any]:
+def cel_device(device: InventoryDevice) -> dict[str, Any]:
     """The variable `device` of an expression; names without a domain belong to the domain of the driver."""
     view = device.device
     fields: dict[str, Fields] = {"attributes": Fields(), "capacity": Fields()}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The devices that a pod requests, by extended resources of its containers or by resource claims. Pure."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -59,6 +60,16 @@ def claim_requests(spec: ResourceClaimSpec, is_offered: Callable[[ClassRequest],
         parameters = config.opaque.parameters if config.opaque else None
         if isinstance(parameters, dict) and "cpuConfig" in parameters:
             raise Unclaimable("its configuration has cpuConfig, but Slurm chooses the CPUs")
+    return requests
+
+
+def class_requests(spec: ResourceClaimSpec) -> list[ClassRequest]:
+    """All requests of a claim, and all alternatives, that can be expressed in Slurm."""
+    requests: list[ClassRequest] = []
+    for request in spec.devices.requests:
+        for exact in (request.exactly, *request.first_available):
+            with contextlib.suppress(Unclaimable):
+                requests += [_class_request(request.name, exact)] if exact is not None else []
     return requests
 
 

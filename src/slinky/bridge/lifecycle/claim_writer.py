@@ -23,7 +23,7 @@ from slinky.bridge.devices.allocation import (
 )
 from slinky.bridge.devices.classes import Unclaimable
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
-from slinky.bridge.devices.requests import ClassRequest, claim_requests, extended_resource_requests
+from slinky.bridge.devices.requests import ClassRequest, claim_requests, class_requests, extended_resource_requests
 from slinky.bridge.lifecycle.assignment import UnsuitableNodes
 from slinky.bridge.nodes import description
 from slinky.bridge.state.cluster import ClusterState
@@ -86,6 +86,7 @@ class ClaimWriter:
             try:
                 target = self._target(pod, node, record)
                 for claim in self._named_claims(pod):
+                    await self._devices.evaluate(class_requests(claim.spec))
                     requests = claim_requests(claim.spec, self._devices.is_offered)
                     await self._allocate(claim, target, requests, claim.spec)
                 if extended:
@@ -134,6 +135,7 @@ class ClaimWriter:
             if users - {pod.metadata.uid}:
                 raise ClaimTaken(f"claim {claim.metadata.name} is in use by another pod")
             claim = await self._deallocate(claim)
+        await self._devices.evaluate(requests)
         mapped = [MappedRequest(request, self._map_request(request, node)) for request in requests]
         allocations = allocate_requests(mapped, grant, lambda device: self._devices.is_in_use(device, target.inventory))
         if spec is not None:
@@ -177,6 +179,7 @@ class ClaimWriter:
         self, pod: WorkloadPod, requests: Sequence[ClassRequest], grant: DeviceGrant
     ) -> ResourceClaim:
         key = extended_claim_key(pod)
+        await self._devices.evaluate(requests)
         manifests = [{"name": request.name, "exactly": self._exact_request(request, grant)} for request in requests]
         meta = {"annotations": {names.CLAIM_ANNOTATION: "true"}, "ownerReferences": [OUR_PODS.owner(pod)]}
         manifest = RESOURCE_CLAIMS.manifest(key, metadata=meta, spec={"devices": {"requests": manifests}})

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from slinky.bridge.devices.classes import Unclaimable
 from slinky.bridge.devices.host_gres import UsableCounts
 from slinky.bridge.devices.inventory import CPUS, GresKind
-from slinky.bridge.devices.requests import ClassRequest, claim_requests, extended_resource_requests
+from slinky.bridge.devices.requests import ClassRequest, claim_requests, class_requests, extended_resource_requests
 from slinky.bridge.state.device_mismatches import DeviceMismatches
 from slinky.bridge.state.devices import ClaimMapping, DeviceState
 from slinky.bridge.views import CLAIM_TEMPLATES, ResourceClaim, ResourceClaimRef, ResourceClaimSpec, WorkloadPod
@@ -73,12 +73,15 @@ class DeviceDemand:
         users = Counter(reference.resource_claim_name for pod in pods for reference in pod.spec.resource_claims)
         for pod in pods:
             counts: Counter[GresKind] = Counter()
+            extended = extended_resource_requests(pod, self._devices.catalog)
+            await self._devices.evaluate(extended)
             try:
-                counts += self._count(extended_resource_requests(pod, self._devices.catalog), needs)
+                counts += self._count(extended, needs)
             except Unclaimable as error:
                 raise OptionError(f"the claim of the extended resources of pod {pod.metadata.name}: {error}") from None
             for reference in pod.spec.resource_claims:
                 spec = await self._read_spec(pod, reference, pods)
+                await self._devices.evaluate(class_requests(spec))
                 name = reference.resource_claim_name
                 if not name or users[name] == 1:
                     counts += self._count_claim(reference, spec, needs)

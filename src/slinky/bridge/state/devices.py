@@ -13,8 +13,9 @@ from slinky.bridge.devices import classes
 from slinky.bridge.devices.allocation import CLAIM_DEVICES_MAX, MappedRequest, check_size, check_size_with_cpus
 from slinky.bridge.devices.classes import Catalog, ClassMapping, Unclaimable
 from slinky.bridge.devices.cores import GROUP_CPU_PREFIX, DeviceId, cpu_of_group, parse_ranges
-from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind, build_inventory
+from slinky.bridge.devices.inventory import CPUS, DeviceInventory, Expressions, GresKind, build_inventory
 from slinky.bridge.devices.requests import ClassRequest
+from slinky.bridge.state.selector_evaluator import SelectorEvaluator
 from slinky.bridge.views import (
     DEVICE_CLASSES,
     RESOURCE_CLAIMS,
@@ -24,6 +25,9 @@ from slinky.bridge.views import (
     ResourceSlice,
 )
 from slinky.kube import Runtime
+
+#: How many mappings of classes and selectors are cached.
+MAPPINGS_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ class DeviceState:
         self.claims = runtime.cache(RESOURCE_CLAIMS, indexes=indexes)
         self._catalog: Catalog | None = None
         self._inventories: dict[str, DeviceInventory] = {}
-        self._mappings: dict[tuple[str, ...], ClassMapping | Unclaimable] = {}
+        self._mappings: dict[Expressions, ClassMapping | Unclaimable] = {}
+        self._evaluator = SelectorEvaluator(lambda: self.inventories().values())
         self.classes.listen(self._class_changed)
         self.slices.listen(self._slice_changed)
 
@@ -93,8 +98,19 @@ class DeviceState:
 
     # --- requests
 
+    async def evaluate(self, requests: Iterable[ClassRequest]) -> None:
+        """Evaluate the expressions of some requests for all devices, before the requests are mapped."""
+        selectors = dict.fromkeys(map(self._expressions, requests))
+        await self._evaluator.evaluate([own for own in selectors if classes.map_driver(own, self._profiles) is None])
+
+    def _expressions(self, request: ClassRequest) -> Expressions:
+        return (*self.catalog.expressions.get(request.device_class, ()), *request.expressions)
+
     def map_request(self, request: ClassRequest) -> ClassMapping:
-        """The GRES that a job requests for a request. Raises `Unclaimable`."""
+        """The GRES that a job requests for a request, whose expressions must have been evaluated.
+
+        Raises `Unclaimable`.
+        """
         mapping = self._map_class(request)
         if mapping.kind == CPUS:
             return ClassMapping(mapping.kind, mapping.unsuitable_nodes, self._nodes_offering_cpus(request))
@@ -119,8 +135,10 @@ class DeviceState:
     def _map_class(self, request: ClassRequest) -> ClassMapping:
         if request.device_class not in self.catalog.expressions:
             raise Unclaimable(f"device class {request.device_class} does not exist")
-        expressions = (*self.catalog.expressions[request.device_class], *request.expressions)
+        expressions = self._expressions(request)
         if expressions not in self._mappings:
+            if len(self._mappings) >= MAPPINGS_MAX:
+                self._mappings.clear()
             try:
                 of_driver = classes.map_driver(expressions, self._profiles)
                 mapping = of_driver or classes.map_class(str(request), expressions, self.inventories())

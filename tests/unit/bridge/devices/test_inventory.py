@@ -8,7 +8,7 @@ from tests.unit.bridge.build import GPU_DRIVER, device_class, gpus, slice_of
 
 from slinky.bridge import config
 from slinky.bridge.config import ConfigError, DeviceProfile
-from slinky.bridge.devices import classes, profiles
+from slinky.bridge.devices import classes, profiles, selection
 from slinky.bridge.devices import inventory as supply
 from slinky.bridge.devices.classes import ClassMapping, Unclaimable
 from slinky.bridge.devices.inventory import DeviceInventory, GresKind, build_inventory
@@ -22,6 +22,11 @@ def read(
     *parts: ResourceSlice, profiles: tuple[DeviceProfile, ...] = (), drivers: tuple[str, ...] = (GPU_DRIVER,)
 ) -> DeviceInventory:
     return build_inventory(parts, drivers, profiles)
+
+
+def map_class(request: str, expressions: tuple[str, ...], nodes: dict[str, DeviceInventory]) -> ClassMapping:
+    selection.evaluate(nodes.values(), expressions)
+    return classes.map_class(request, expressions, nodes)
 
 
 def names_of(result: DeviceInventory, kind: GresKind) -> list[str]:
@@ -225,7 +230,7 @@ INDEX = f'device.attributes["{GPU_DRIVER}"].index'
     ],
 )
 def test_a_class_is_mapped_to_the_type_that_it_selects_completely(expression: str, expected: ClassMapping) -> None:
-    assert classes.map_class("the class", (expression,), CLUSTER) == expected
+    assert map_class("the class", (expression,), CLUSTER) == expected
 
 
 @pytest.mark.parametrize(
@@ -239,7 +244,7 @@ def test_a_class_is_mapped_to_the_type_that_it_selects_completely(expression: st
 )
 def test_a_class_that_cannot_be_mapped_is_rejected_with_the_reason(expression: str, message: str) -> None:
     with pytest.raises(Unclaimable, match="the class") as expected_text:
-        classes.map_class("the class", (expression,), CLUSTER)
+        map_class("the class", (expression,), CLUSTER)
     assert message in str(expected_text.value)
 
 
@@ -251,7 +256,7 @@ def test_several_types_without_a_common_node_cannot_be_mapped() -> None:
                 gpus(1, "A"), slice_of([{"name": "e0"}], "n"), profiles=(BY_MODEL, nic), drivers=(GPU_DRIVER, "n")
             )
         }
-        classes.map_class("the class", ("true",), result)
+        map_class("the class", ("true",), result)
 
 
 def test_a_class_of_all_devices_of_a_driver_is_mapped_without_devices() -> None:

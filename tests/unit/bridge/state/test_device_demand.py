@@ -3,13 +3,12 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 from tests.unit.bridge.build import GPU_DRIVER, cpu_groups, cpu_singles, gpus, needing, node, pod
 from tests.unit.bridge.device_cluster import DeviceCluster, gpu_node
 
 from slinky.bridge.devices.inventory import CPUS, GresKind
-from slinky.bridge.views import ResourceClaim, WorkloadPod
+from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload.annotations import OptionError
 from slinky.slurm import Host
 
@@ -27,9 +26,7 @@ def build_cluster() -> DeviceCluster:
 def claiming(cluster: DeviceCluster, *counts: int) -> WorkloadPod:
     """A pod with one claim that has a request for each of these numbers of GPUs."""
     requests = [{"name": f"r{n}", "exactly": {"deviceClassName": "gpu", "count": c}} for n, c in enumerate(counts)]
-    metadata = {"name": "mine", "namespace": "ns", "resourceVersion": "1"}
-    spec = {"devices": {"requests": requests}}
-    cluster.devices.claims.put(msgspec.convert({"metadata": metadata, "spec": spec}, ResourceClaim))
+    cluster.add_claim("mine", *requests)
     return pod(spec={"resourceClaims": [{"name": "g", "resourceClaimName": "mine"}]})
 
 
