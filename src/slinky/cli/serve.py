@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The long-running commands: `slinky operator`, `webhook`, `bridge` and `bridge-admission`.
+"""The long-running commands: `slinky operator`, `webhook`, `bridge`, `bridge-admission` and `exporter`.
 
 Each turns its flags into settings and runs its package. `operator` and `webhook` also accept the flags of
 slurm-operator.
@@ -18,6 +18,8 @@ from slinky.bridge.admission import server as bridge_webhook
 from slinky.cli.compat_flags import CompatFlags
 from slinky.cli.output import explained
 from slinky.cli.settings_flags import build_settings, with_settings
+from slinky.exporter import app as exporter_app
+from slinky.exporter.settings import ExporterSettings
 from slinky.kube import Key
 from slinky.kube.metrics_auth import metrics_server
 from slinky.observe import log
@@ -139,9 +141,18 @@ def bridge_admission(
     )
 
 
+@with_settings(ExporterSettings)
+def exporter(
+    health_addr: Health = ":8081", metrics_addr: Metrics = ":8080", log_level: Level = "info", **fields: Any
+) -> None:
+    """Export metrics of a Slurm cluster to Prometheus."""
+    settings = build_settings(ExporterSettings, fields)
+    _serve(lambda health: exporter_app.main(settings, health), log_level, health_addr, metrics_addr)
+
+
 def mount(app: typer.Typer) -> None:
     """Add the commands to `slinky`."""
-    for command in (operator, webhook, bridge, bridge_admission):
+    for command in (operator, webhook, bridge, bridge_admission, exporter):
         command_class = CompatFlags if command in (operator, webhook) else None
         app.command(command.__name__.replace("_", "-"), cls=command_class)(command)
 

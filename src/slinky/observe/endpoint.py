@@ -14,7 +14,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from slinky.observe.health import Health
-from slinky.observe.metrics import CONTENT_TYPE, REGISTRY, render_metrics
+from slinky.observe.metrics import REGISTRY, render_metrics
 
 #: Maps the Authorization header of a request to the HTTP status of the response; 200 admits the caller.
 Authorizer = Callable[[str], Awaitable[int]]
@@ -28,8 +28,8 @@ REFUSALS = {
 def endpoint_routes(health: Health, registry: CollectorRegistry = REGISTRY) -> list[web.RouteDef]:
     """The routes of metrics and health checks."""
 
-    async def metrics(_: web.Request) -> web.Response:
-        return _metrics_response(registry)
+    async def metrics(request: web.Request) -> web.Response:
+        return _metrics_response(request, registry)
 
     async def live(_: web.Request) -> web.Response:
         return _health_response(health.liveness())
@@ -53,13 +53,14 @@ def authorized_routes(authorizer: Authorizer, registry: CollectorRegistry = REGI
         if status != 200:
             challenge = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
             return web.Response(status=status, text=f"{REFUSALS.get(status, 'refused')}\n", headers=challenge)
-        return _metrics_response(registry)
+        return _metrics_response(request, registry)
 
     return [web.get("/metrics", metrics)]
 
 
-def _metrics_response(registry: CollectorRegistry) -> web.Response:
-    return web.Response(body=render_metrics(registry), headers={"Content-Type": CONTENT_TYPE})
+def _metrics_response(request: web.Request, registry: CollectorRegistry) -> web.Response:
+    body, content_type = render_metrics(registry, request.headers.get("Accept", ""))
+    return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 def _health_response(failures: dict[str, str]) -> web.Response:

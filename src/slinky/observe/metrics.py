@@ -18,6 +18,7 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.exposition import choose_encoder
 
 REGISTRY = CollectorRegistry(auto_describe=True)
 ProcessCollector(registry=REGISTRY)
@@ -26,6 +27,7 @@ PlatformCollector(registry=REGISTRY)
 DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text"
 
 
 def counter(name: str, help_text: str, *labels: str) -> Counter:
@@ -43,6 +45,9 @@ def histogram(name: str, help_text: str, *labels: str, buckets: Sequence[float] 
     return Histogram(name, help_text, labels, registry=REGISTRY, buckets=buckets)
 
 
-def render_metrics(registry: CollectorRegistry = REGISTRY) -> bytes:
-    """The metrics in the text format of Prometheus."""
-    return generate_latest(registry)
+def render_metrics(registry: CollectorRegistry = REGISTRY, accept: str = "") -> tuple[bytes, str]:
+    """The metrics and their content type: OpenMetrics if the client accepts it, else the text format of Prometheus."""
+    if OPENMETRICS not in accept:
+        return generate_latest(registry), CONTENT_TYPE
+    encode, content_type = choose_encoder(OPENMETRICS)
+    return encode(registry), content_type

@@ -16,6 +16,7 @@ def test_the_table_has_the_reasons_of_the_installed_slurm(slurm: LabSlurm) -> No
         slurm.exec("grep", "-ahoE", "[A-Z][A-Za-z]{3,}", "/usr/lib/x86_64-linux-gnu/slurm-wlm/libslurmfull.so").split()
     )
     table = {token for token, _ in pending_reasons.all_reasons()}
-    assert table - names == set()
+    # A linker stores a text that is the end of another one only once: `Constraints` is the end of `BadConstraints`.
+    assert {token for token in table - names if not any(name.endswith(token) for name in names)} == set()
     limits = {name for name in names if LIMIT.fullmatch(name) and parse_limit(name)}
     assert limits - table == set()

@@ -179,7 +179,15 @@ async def test_a_loop_that_stands_still_fails_its_check() -> None:
 
 def test_counters_are_on_the_metrics_page() -> None:
     counter("slinky_test_total", "A test.", "kind").labels("a").inc(2)
-    assert b'slinky_test_total{kind="a"} 2.0' in render_metrics()
+    text, kind = render_metrics()
+    assert b'slinky_test_total{kind="a"} 2.0' in text
+    assert kind.startswith("text/plain")
+
+
+def test_a_client_that_accepts_openmetrics_gets_it() -> None:
+    text, kind = render_metrics(accept="application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
+    assert text.endswith(b"# EOF\n")
+    assert kind.startswith("application/openmetrics-text")
 
 
 async def test_a_signal_cancels_the_work_and_waits_for_its_clean_up() -> None:

@@ -40,6 +40,7 @@ from slinky.slurm.mirror.polling import (
 )
 from slinky.slurm.model.partitions import Partition
 from slinky.slurm.model.results import Listing
+from slinky.slurm.model.statistics import Diag
 from slinky.slurm.model.views import Host, Reservation
 
 log = Log("slinky.slurm.mirror")
@@ -87,6 +88,8 @@ class Mirror:
         self.read_nodes_eagerly = False
         #: The error that keeps the mirror from reading, or None.
         self.fault: SlurmError | None = None
+        #: slurmctld's statistics as last read.
+        self.diag: Diag | None = None
         self._synced = False
         self._counters: ActivityCounters | None = None
         self._list_times: dict[Source, int] = {}
@@ -107,6 +110,11 @@ class Mirror:
     def age(self) -> float:
         """Seconds since slurmctld last confirmed jobs and nodes, whichever is older."""
         return max(self.jobs.age, self.nodes.age)
+
+    @property
+    def diag_age(self) -> float:
+        """Seconds since the statistics were read."""
+        return self._clock() - self._poll[Source.STATISTICS].success_started_at
 
     def lookup_job(self, job_id: int | str, sluid: str = "", *, within: float = FRESH_SECONDS) -> JobLookup:
         """What is known of a job. Pass the SLUID if you have it, since slurmctld reuses ids after a crash."""
@@ -324,7 +332,8 @@ class Mirror:
             self._request(source, Urgency.NOW)
 
     async def _fetch_statistics(self) -> None:
-        counters = ActivityCounters.from_diag(await self._client.diag())
+        self.diag = await self._client.diag()
+        counters = ActivityCounters.from_diag(self.diag)
         if self._counters is not None and has_restarted(self._counters, counters):
             log.info("slurmctld restarted; the identity of young jobs is verified")
             self._tracker.verify_since(self._clock() - UNSAVED_SECONDS)

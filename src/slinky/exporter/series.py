@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the families of a snapshot into metrics, within a limit of series.
+
+Names in Slurm are chosen by users, so a cluster can have any number of them. Beyond the limit of a family its smallest
+values are added up in one series whose labels are `other`, and `series_dropped` says how many.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from slinky.exporter.families import FAMILIES, PREFIX, Family, Values
+from slinky.exporter.snapshot import ClusterSnapshot, MetricSource
+
+OTHER = "other"
+#: Longest label value; Slurm's own names are shorter.
+LABEL_MAX = 256
+
+
+def limit_series(family: Family, values: Values, maximum: int) -> Values:
+    """The largest values of a family, and the sum of the others under the label `other`."""
+    if len(values) <= maximum or not family.labels:
+        return values
+    ordered = sorted(values.items(), key=lambda item: (-item[1], item[0]))
+    other = (OTHER,) * len(family.labels)
+    kept = dict(ordered[: maximum - 1])
+    kept[other] = kept.get(other, 0) + sum(value for _, value in ordered[maximum - 1 :])
+    return kept
+
+
+def collect(snapshot: ClusterSnapshot, details: Collection[str], maximum: int) -> Iterator[Metric]:
+    """The metrics of a snapshot, with at most so many series per family.
+
+    `details` names the families with one series per node, account or user to include.
+    """
+    dropped: dict[str, int] = {}
+    for family in FAMILIES:
+        if family.detail and family.detail not in details:
+            continue
+        values = family.compute(snapshot)
+        shown = limit_series(family, values, maximum)
+        if len(shown) < len(values):
+            dropped[family.name] = len(values) - len(shown) + 1
+        yield _metric(family, shown, snapshot.cluster)
+    yield from _source_metrics(snapshot)
+    yield _dropped_metric(snapshot.cluster, dropped)
+
+
+def _metric(family: Family, values: Values, cluster: str) -> Metric:
+    kind = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
+    metric = kind(PREFIX + family.name, family.help, labels=("cluster", *family.labels))
+    for labels, value in sorted(values.items()):
+        metric.add_metric([_label(text) for text in (cluster, *labels)], value)
+    return metric
+
+
+def _label(text: str) -> str:
+    """A label value: bounded, and without bytes that are not valid UTF-8. The renderer escapes quotes and newlines."""
+    return text[:LABEL_MAX].encode("utf-8", "replace").decode()
+
+
+def _source_metrics(snapshot: ClusterSnapshot) -> Iterator[Metric]:
+    labels = ("cluster", "source")
+    up = GaugeMetricFamily(
+        f"{PREFIX}up", "1 while a source can be read; its series are left out otherwise.", labels=labels
+    )
+    age = GaugeMetricFamily(
+        f"{PREFIX}source_age_seconds", "Seconds since slurmctld last confirmed what a source shows.", labels=labels
+    )
+    for source in MetricSource:
+        up.add_metric([snapshot.cluster, source.value], float(source in snapshot.up))
+        if (seconds := snapshot.ages.get(source, math.inf)) != math.inf:
+            age.add_metric([snapshot.cluster, source.value], seconds)
+    yield from (up, age)
+
+
+def _dropped_metric(cluster: str, dropped: Mapping[str, int]) -> Metric:
+    metric = GaugeMetricFamily(
+        f"{PREFIX}series_dropped",
+        "Series of a family beyond the limit, which are added up under the label `other`.",
+        labels=("cluster", "family"),
+    )
+    for family, count in sorted(dropped.items()):
+        metric.add_metric([cluster, family], count)
+    return metric

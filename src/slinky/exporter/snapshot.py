@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the exporter knows of a cluster at one moment. Pure.
+
+A source that cannot be read is empty in the snapshot, so that its series disappear instead of keeping old values.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from slinky.slurm import Diag, Host, JobRecord, License, Reservation
+
+
+class MetricSource(Enum):
+    """What is read from slurmctld, each with an age of its own."""
+
+    JOBS = "jobs"
+    NODES = "nodes"
+    RESERVATIONS = "reservations"
+    STATISTICS = "statistics"
+    LICENSES = "licenses"
+
+
+@dataclass(frozen=True)
+class ClusterSnapshot:
+    """One cluster. `now` is in seconds since the epoch; ages are in seconds since slurmctld confirmed a source."""
+
+    cluster: str
+    now: float
+    ages: Mapping[MetricSource, float] = field(default_factory=dict)
+    up: frozenset[MetricSource] = frozenset()
+    jobs: Collection[JobRecord] = ()
+    hosts: Collection[Host] = ()
+    reservations: Collection[Reservation] = ()
+    licenses: Collection[License] = ()
+    diag: Diag | None = None

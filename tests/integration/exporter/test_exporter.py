@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exporter on a real slurmctld: its series follow the cluster, and a scrape costs Slurm nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.support.job_requests import external_job
+from tests.support.slurmrestd_proxy import SlurmrestdProxy, page
+from tests.support.waiting import eventually
+
+from slinky.exporter.app import ClusterCollector
+from slinky.exporter.cluster_reader import ClusterReader
+from slinky.exporter.settings import ExporterSettings
+from slinky.lab.slurm.cluster import LabSlurm
+from slinky.observe import SystemClock
+from slinky.observe.metrics import render_metrics
+from slinky.slurm import JobSelection, MintedToken, SlurmClient
+
+
+class Exporter(NamedTuple):
+    """A running exporter and a client of the same cluster."""
+
+    registry: CollectorRegistry
+    client: SlurmClient
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """The value of one series; None if there is none."""
+        cluster = {"cluster": self.client.session.server.cluster}
+        return self.registry.get_sample_value(f"slinky_slurm_{name}", labels | cluster)
+
+    def observed(self, name: str, **labels: str) -> float | None:
+        """The value of one series of the job history, which has no label for the cluster."""
+        return self.registry.get_sample_value(f"slinky_slurm_{name}", labels)
+
+
+@pytest.fixture
+async def exporter(slurm: LabSlurm, proxy: SlurmrestdProxy) -> AsyncIterator[Exporter]:
+    settings, registry = ExporterSettings(), CollectorRegistry()
+    async with SlurmClient(proxy.url, MintedToken(lambda: slurm.jwt_key, "slurm")) as client:
+        reader = ClusterReader(client, SystemClock(), jobs_max=settings.jobs_max)
+        registry.register(ClusterCollector(reader, settings))
+        task = asyncio.create_task(reader.run())
+        await reader.mirror.synced()
+        yield Exporter(registry, client)
+        await client.cancel_many(JobSelection(user_name="slurm"))
+        task.cancel()
+
+
+async def test_the_series_follow_the_queue(exporter: Exporter) -> None:
+    client = exporter.client
+    running = await client.submit(external_job(tres_per_node="gres/gpu:2"))
+    pending = await client.submit(external_job(tres_per_node="gres/gpu:8", nodes="4", tasks=4))
+    await eventually(lambda: exporter.value("jobs", partition="ext", state="running") == 1, "a running job")
+    await eventually(lambda: exporter.value("pending_gres", partition="ext", gres="gpu", type="") == 32, "its demand")
+    assert exporter.value("pending_nodes", partition="ext") == 4
+    assert exporter.value("pending_largest_job_nodes", partition="ext") == 4
+    assert exporter.value("account_jobs", account="lab", state="pending") == 1
+    await eventually(
+        lambda: exporter.value("gres", partition="ext", gres="gpu", type="h100", state="allocated") == 2, "its GPUs"
+    )
+    await eventually(lambda: exporter.value("jobs_pending", partition="ext", reason="Resources") == 1, "the reason")
+
+    await client.cancel(running.job_id)
+    await eventually(lambda: exporter.value("jobs", partition="ext", state="running") == 1, "the next job")
+    await eventually(
+        lambda: exporter.observed("job_wait_seconds_count", partition="ext", qos="normal") is not None, "its wait"
+    )
+    await client.cancel(pending.job_id)
+    await eventually(
+        lambda: (exporter.observed("jobs_ended_total", partition="ext", account="lab", state="cancelled") or 0) >= 2,
+        "both ends",
+    )
+
+
+async def test_a_scrape_sends_no_request(exporter: Exporter, proxy: SlurmrestdProxy) -> None:
+    before = len(proxy.requests)
+    for _ in range(20):
+        render_metrics(exporter.registry)
+    # The event loop did not run in between, so the mirror cannot have sent anything either.
+    await asyncio.sleep(0)
+    assert len(proxy.requests) == before
+
+
+async def test_a_slurm_that_is_down_has_no_series(exporter: Exporter, proxy: SlurmrestdProxy) -> None:
+    await eventually(lambda: exporter.value("nodes", partition="ext", state="idle") == 4, "four hosts")
+    proxy.fault = page(502, "no slurmrestd")
+    await eventually(lambda: exporter.value("up", source="nodes") == 0, "the loss of Slurm")
+    assert exporter.value("nodes", partition="ext", state="idle") is None
+    assert exporter.value("controller_threads") is None
+    assert exporter.value("source_age_seconds", source="nodes") is not None
+    proxy.fault = None
+    await eventually(lambda: exporter.value("nodes", partition="ext", state="idle") == 4, "the return of Slurm")
+
+
+async def test_an_array_counts_by_its_tasks(exporter: Exporter, slurm: LabSlurm) -> None:
+    slurm.exec("sbatch", "--partition=ext", "--hold", "--array=0-9", "--wrap=true", "--uid=slurm", "--chdir=/tmp")
+    await eventually(lambda: exporter.value("jobs", partition="ext", state="pending") == 10, "ten pending tasks")
+    assert exporter.value("jobs_pending", partition="ext", reason="JobHeldUser") == 10

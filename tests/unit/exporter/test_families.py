@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Families of metrics as functions of a snapshot."""
+
+import re
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from slinky.exporter import series
+from slinky.exporter.families import FAMILIES, PREFIX
+from slinky.exporter.snapshot import ClusterSnapshot, MetricSource
+from slinky.slurm import Diag, Host, Job, JobRecord, License, Reservation, number
+
+NOW = 1_000_000.0
+DETAILS = ("accounts", "users", "nodes")
+
+
+def job(key: str, state: str, **fields: object) -> JobRecord:
+    detail = msgspec.convert({"job_id": int(key), "job_state": [state], "partition": "gpu", **fields}, Job)
+    return JobRecord(key, detail.state, "", detail)
+
+
+def host(name: str, *words: str, **fields: object) -> Host:
+    return msgspec.convert({"name": name, "state": words, "partitions": ["gpu"], "cpus": 8, **fields}, Host)
+
+
+def cluster(**fields: object) -> ClusterSnapshot:
+    return ClusterSnapshot("c1", NOW, **fields)  # type: ignore[arg-type]
+
+
+def value(snapshot: ClusterSnapshot, name: str, *labels: str) -> float | None:
+    """The value of one series; None if there is none."""
+    family = next(family for family in FAMILIES if family.name == name)
+    return family.compute(snapshot).get(labels)
+
+
+def at(seconds: int) -> dict[str, object]:
+    """A number as Slurm sends it."""
+    return {"set": True, "infinite": False, "number": seconds}
+
+
+GANG = {"tres_req_str": "cpu=8,mem=2G,node=2,gres/gpu=4", "priority": at(9), "eligible_time": at(999_000)}
+HELD = {"tres_req_str": "cpu=1,node=64", "hold": True, "priority": at(0), "eligible_time": at(1)}
+QUEUE = (
+    job("1", "RUNNING", account="a", tres_alloc_str="cpu=4,gres/gpu:h100=2"),
+    job("2", "PENDING", account="a", state_reason="Resources", **GANG),
+    job("3", "PENDING", account="b", state_reason="JobHeldUser", **HELD),
+    job("4", "PENDING", partition="gpu,cpu", state_reason="ReqNodeNotAvail, Reserved", tres_req_str="cpu=1,node=1"),
+    job("5", "COMPLETED", account="b"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "expected"),
+    [
+        ("jobs", ("gpu", "running"), 1),
+        ("jobs", ("gpu", "pending"), 3),
+        ("jobs", ("cpu", "pending"), None),
+        ("account_jobs", ("b", "completed"), 1),
+        ("jobs_pending", ("gpu", "Resources"), 1),
+        ("jobs_pending", ("gpu", "ReqNodeNotAvail"), 1),
+        ("pending_nodes", ("gpu",), 67),
+        ("pending_cpus", ("gpu",), 10),
+        ("pending_memory_bytes", ("gpu",), 2**31),
+        ("pending_gres", ("gpu", "gpu", ""), 4),
+        ("pending_largest_job_nodes", ("gpu",), 2),
+        ("pending_oldest_eligible_seconds", ("gpu",), 1000),
+        ("account_gres_allocated", ("a", "gpu", "h100"), 2),
+    ],
+)
+def test_figures_of_a_queue(name: str, labels: tuple[str, ...], expected: float | None) -> None:
+    assert value(cluster(jobs=QUEUE), name, *labels) == expected
+
+
+HOSTS = (
+    host("n1", "MIXED", alloc_cpus=2, real_memory=1000, alloc_memory=100, gres="gpu:h100:4", gres_used="gpu:h100:1"),
+    host("n2", "IDLE", "DRAIN", reason="bad fan", reason_changed_at=at(999_400), gres="gpu:h100:4"),
+    host("n3", "DOWN", "DRAIN", "NOT_RESPONDING", reason="slurm-bridge: node is not ready"),
+    host("n4", "IDLE", partitions=["gpu", "all"], topology="default:b1"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "expected"),
+    [
+        ("nodes", ("gpu", "mixed"), 1),
+        ("nodes", ("gpu", "drained"), 2),
+        ("nodes", ("all", "idle"), 1),
+        ("node_flags", ("gpu", "not_responding"), 1),
+        ("nodes_draining", ("administrator",), 1),
+        ("nodes_draining", ("bridge",), 1),
+        ("node_drain_oldest_seconds", ("administrator",), 600),
+        ("cpus", ("gpu", "allocated"), 2),
+        ("cpus", ("gpu", "idle"), 14),
+        ("cpus", ("gpu", "unavailable"), 16),
+        ("memory_bytes", ("gpu", "idle"), 900 * 2**20),
+        ("gres", ("gpu", "gpu", "h100", "allocated"), 1),
+        ("gres", ("gpu", "gpu", "h100", "idle"), 3),
+        ("gres", ("gpu", "gpu", "h100", "unavailable"), 4),
+        ("topology_idle_nodes", ("default:b1",), 1),
+        ("node_cpus_allocated", ("n1",), 2),
+    ],
+)
+def test_figures_of_nodes(name: str, labels: tuple[str, ...], expected: float) -> None:
+    assert value(cluster(hosts=HOSTS), name, *labels) == expected
+
+
+def test_figures_of_the_controller_reservations_and_licences() -> None:
+    calls = [{"message_type": "REQUEST_PING", "count": 7, "total_time": 500_000}]
+    statistics = {"server_thread_count": 3, "bf_cycle_last": 2_000_000, "rpcs_by_message_type": calls}
+    reserved = Reservation("r", node_count=2, start_time=number(NOW - 1), end_time=number(NOW + 1))
+    snapshot = cluster(
+        diag=msgspec.convert(statistics, Diag),
+        reservations=(reserved,),
+        licenses=(License("matlab", total=3, used=1, free=2),),
+    )
+    assert value(snapshot, "controller_threads") == 3
+    assert value(snapshot, "backfill_last_cycle_seconds") == 2
+    assert value(snapshot, "controller_requests", "REQUEST_PING") == 7
+    assert value(snapshot, "controller_request_seconds", "REQUEST_PING") == 0.5
+    assert value(snapshot, "reservation_active", "r") == 1
+    assert value(snapshot, "licenses", "matlab", "free") == 2
+
+
+def render(snapshot: ClusterSnapshot, maximum: int = 100) -> str:
+    class Once(Collector):
+        def collect(self) -> list[Metric]:
+            return list(series.collect(snapshot, DETAILS, maximum))
+
+    registry = CollectorRegistry()
+    registry.register(Once())
+    return generate_latest(registry).decode()
+
+
+def test_a_source_that_is_down_has_no_series() -> None:
+    text = render(cluster(ages={MetricSource.JOBS: 500.0}, up=frozenset({MetricSource.NODES})))
+    assert 'slinky_slurm_up{cluster="c1",source="jobs"} 0.0' in text
+    assert 'slinky_slurm_up{cluster="c1",source="nodes"} 1.0' in text
+    assert 'slinky_slurm_source_age_seconds{cluster="c1",source="jobs"} 500.0' in text
+    assert "slinky_slurm_jobs{" not in text
+
+
+def test_hostile_names_stay_inside_their_label() -> None:
+    names = ('a"b\\n', "line\nbreak", "}", "x" * 10_000)
+    records = [job(str(i), "PENDING", account=name) for i, name in enumerate(names, 1)]
+    families = {family.name: family for family in text_string_to_metric_families(render(cluster(jobs=records)))}
+    accounts = {sample.labels["account"] for sample in families["slinky_slurm_account_jobs"].samples}
+    assert {'a"b\\n', "line\nbreak", "}", "x" * series.LABEL_MAX} == accounts
+
+
+def test_series_beyond_the_limit_are_added_up() -> None:
+    records = [job(str(i), "PENDING", account=f"a{i % 20}") for i in range(1, 101)]
+    text = render(cluster(jobs=records), maximum=5)
+    counts = [float(match[1]) for match in re.finditer(r"slinky_slurm_account_jobs\{.*\} (\S+)", text)]
+    assert len(counts) == 5
+    assert sum(counts) == 100
+    assert 'slinky_slurm_series_dropped{cluster="c1",family="account_jobs"} 16.0' in text
+
+
+def test_families_have_good_names() -> None:
+    names = [family.name for family in FAMILIES]
+    assert len(names) == len(set(names))
+    for family in FAMILIES:
+        assert re.fullmatch(r"[a-z_]+", PREFIX + family.name)
+        assert family.help.endswith(".")
+        assert not family.name.endswith("_total"), "the renderer adds _total to counters"
