@@ -12,6 +12,7 @@ NODE_ANNOTATION = "slinky.slurm.net/slurm-node"
 SLUID_ANNOTATION = "slinky.slurm.net/slurm-sluid"  # the SLUID of the job, which Slurm never reuses
 FINALIZER = "scheduler.slinky.slurm.net/finalizer"
 OPTION = "slurmjob.slinky.slurm.net/"  # prefix of the job options, see workload/annotations.py
+OLD_OPTION = "slinky.slurm.net/"  # an earlier prefix of the job options, which is still accepted
 
 # On nodes
 MANAGED_TAINT = "slinky.slurm.net/managed-node"

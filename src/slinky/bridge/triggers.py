@@ -14,7 +14,7 @@ from slinky.bridge.state.cluster import UNSUBMITTED, WAITING, ClusterState
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.bridge.status.reasons import Reason
 from slinky.bridge.views import ForeignPod, ResourceClaim, WorkloadBatchJob, WorkloadPod, WorkloadVolumeClaim
-from slinky.bridge.workload import grouping, pod_state
+from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.host_ports import host_ports_of
 from slinky.kube import Node, Object
@@ -43,8 +43,7 @@ class WorkloadTriggers:
         return {workload} if workload and not workload.is_single_pod else set()
 
     def _pods_of(self, kind: str, group: Object) -> list[WorkloadPod]:
-        workload = Workload(group.metadata.namespace, kind, group.metadata.name)
-        return self._cluster.pods.by("group", grouping.group_key(workload))
+        return self._cluster.pods_below(Workload(group.metadata.namespace, kind, group.metadata.name))
 
     def stopping_on(self, node: Node) -> set[Workload]:
         """Workloads with deleted pods on a node: their end depends on whether the kubelet answers."""

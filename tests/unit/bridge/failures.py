@@ -681,6 +681,26 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             ("11.4.18",),
         ),
         Failure(
+            "An option is on several objects above a pod with different values, misspelt, or has the old prefix.",
+            "The job has the topmost value.",
+            "The pod has an event (`JobOption`) that names the value without effect, or the right name.",
+            (
+                "test_options_of_every_object_above_a_pod_of_a_native_group_count",
+                "test_the_topmost_value_counts_and_the_others_are_merged",
+                "test_an_unknown_option_is_not_dropped_in_silence",
+            ),
+        ),
+        Failure(
+            "A number in a label, annotation or spec is absurd (2,147,483,647 replicas, an index of 5,000 digits).",
+            "Nothing is submitted; running jobs are not affected.",
+            "Waiting pods have the reason `InvalidOption` or `GangIncomplete`.",
+            (
+                "test_absurd_numbers_of_running_and_waiting_pods",
+                "test_the_job_of_hostile_pods_is_built_or_rejected",
+                "test_the_size_of_a_jobset_is_computed_without_a_loop_over_its_replicas",
+            ),
+        ),
+        Failure(
             "A pod requires what Slurm cannot provide (pod affinity, topology spread).",
             "Nothing is submitted.",
             "Admission rejects it; a pod that exists has the reason `NotSupported`.",

@@ -65,7 +65,7 @@ def _combines_gres_and_devices(pod: WorkloadPod) -> Iterable[str]:
     containers = (*pod.spec.containers, *pod.spec.init_containers)
     requested = {name for container in containers for name in pod_resources.requests_of(container.resources)}
     has_devices = any(name.startswith(names.DEVICE_CLASS_PREFIX) for name in requested)
-    if names.OPTION + "gres" in pod.metadata.annotations and has_devices:
+    if "gres" in annotations.option_values(pod.metadata.annotations) and has_devices:
         yield f"the annotation {names.OPTION}gres cannot be combined with device requests of containers"
 
 
@@ -91,7 +91,7 @@ def _policy_rule(settings: BridgeSettings) -> Callable[[WorkloadPod], Iterable[s
 
 
 def _has_unknown_options(item: Object) -> Iterable[str]:
-    return [f"{key} is not a job option" for key in annotations.unknown_options(item.metadata.annotations)]
+    return annotations.unknown_options(item.metadata.annotations)
 
 
 ON_CREATE: tuple[Callable[[WorkloadPod], Iterable[str]], ...] = (
@@ -114,6 +114,12 @@ def violations(item: T, rules: Iterable[Callable[[T], Iterable[str]]], old: T | 
     current = [violation for rule in rules for violation in rule(item)]
     previous = set(violations(old, rules)) if old is not None else set()
     return [violation for violation in current if violation not in previous]
+
+
+def old_option_warnings(item: Object, old: Object | None = None) -> list[str]:
+    """Warnings about options with the old prefix that `old` did not have."""
+    before = annotations.old_options(old.metadata.annotations) if old is not None else []
+    return [text for text in annotations.old_options(item.metadata.annotations) if text not in before]
 
 
 def ignored_fields(pod: WorkloadPod) -> list[str]:
@@ -170,16 +176,18 @@ def handlers(
             return deny("a pod cannot be resized in place, because the size of its Slurm job cannot change")
         if request.operation == "CREATE":
             problems = violations(pod, (*ON_CREATE, _policy_rule(settings)))
+            warnings = [*ignored_fields(pod), *old_option_warnings(pod)]
         else:
             old = request.old(WorkloadPod)
             problems = [*violations(pod, ON_UPDATE, old), *forbidden_changes(old, pod)]
-        if problems:
-            return deny("; ".join(problems))
-        return AdmissionResponse(warnings=tuple(ignored_fields(pod)) if request.operation == "CREATE" else ())
+            warnings = old_option_warnings(pod, old)
+        return deny("; ".join(problems)) if problems else AdmissionResponse(warnings=tuple(warnings))
 
     async def validate_options(request: AdmissionRequest) -> AdmissionResponse:
         old = request.old(Object) if request.operation == "UPDATE" else None
-        problems = violations(request.new(Object), ON_OWNERS, old)
-        return deny("; ".join(problems)) if problems else AdmissionResponse()
+        item = request.new(Object)
+        if problems := violations(item, ON_OWNERS, old):
+            return deny("; ".join(problems))
+        return AdmissionResponse(warnings=tuple(old_option_warnings(item, old)))
 
     return {MUTATE: mutate, VALIDATE: validate, OPTIONS: validate_options}

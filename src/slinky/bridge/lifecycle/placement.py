@@ -92,8 +92,8 @@ class Placement:
         except Later:
             await self._label_unlabelled(pods, job)
             raise
-        if workload.kind == "NativeGroup":
-            await self._cluster.report_group_scheduled(workload.key)
+        if any(pod.spec.scheduling_group for pod in pods):
+            await self._cluster.report_groups_scheduled(pods)
 
     async def _bind_all(self, record: JobRecord, pods: tuple[WorkloadPod, ...], assignments: Assignments) -> None:
         """Prepare all pods, then bind them: no pod of a gang starts before all of them can start.

@@ -15,7 +15,7 @@ import msgspec
 from slinky.bridge import metrics, names
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.status import conditions, reasons
-from slinky.bridge.status.reasons import ConditionText
+from slinky.bridge.status.reasons import ConditionText, Reason
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
 from slinky.bridge.views.pods import Toleration
 from slinky.bridge.workload import pod_state
@@ -125,6 +125,12 @@ class PodWriter:
         if old is None or old.reason != text.reason:
             reason = reasons.SCHEDULED_EVENT if text.status else text.reason
             self._recorder.record(OUR_PODS.reference(pod), reason, text.message, warning=text.warning)
+
+    def report_notes(self, pod: WorkloadPod, notes: Iterable[str]) -> None:
+        """Record an event for each note about the job options of a workload."""
+        for note in notes:
+            text = Reason.OPTION_NOTE.text(note=note)
+            self._recorder.record(OUR_PODS.reference(pod), text.reason, text.message, warning=text.warning)
 
     async def evict(self, pod: WorkloadPod, end: ConditionText) -> None:
         """Delete a pod whose job ended."""

@@ -312,6 +312,7 @@ class WorkloadReconciler:
             await self._writer.write_conditions(pods, Reason.SLURM_UNREACHABLE.text())
             raise Later(str(error)) from error
         log.info("submitted a job", workload=str(workload), job=job, pods=len(pods))
+        self._writer.report_notes(pods[0], job_spec.notes)
         if not (allocate and self._registry.is_running(job)):
             await self._label(pods, job)
         elif (current := self._cluster.current_pods(pods)) is not None:
@@ -348,6 +349,7 @@ class WorkloadReconciler:
         await self._check_room(job_spec, pods)
         try:
             if await self._submitter.revise(workload, job, job_spec, pods):
+                self._writer.report_notes(pods[0], job_spec.notes)
                 await self._label([pod for pod in pods if pod_state.job_id(pod) != job], job)
         except JobOutgrown as error:
             labelled = [pod for pod in pods if pod_state.job_id(pod) == job]

@@ -15,14 +15,16 @@ from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import DeviceInventory
 from slinky.bridge.state.devices import DeviceState
 from slinky.bridge.state.host_claims import sort_claimants
-from slinky.bridge.views import OUR_PODS, NativeGroup, WorkloadBatchJob, WorkloadPod
-from slinky.bridge.workload import grouping, pod_state
+from slinky.bridge.state.owner_chains import OwnerChains
+from slinky.bridge.views import OUR_PODS, NativeGroup, WorkloadPod
+from slinky.bridge.workload import grouping, option_layers, pod_state
 from slinky.bridge.workload.grouping import Workload, WorkloadOfJob, WorkloadRoot
 from slinky.bridge.workload.host_ports import host_ports_of
 from slinky.kube import (
     NODES,
     Cache,
     Discovery,
+    Forbidden,
     Key,
     KubeClient,
     Node,
@@ -34,16 +36,29 @@ from slinky.kube import (
     by_owner,
 )
 from slinky.kube.conditions import build_condition, condition_manifest, find_condition, is_condition_true
+from slinky.observe import Log
 from slinky.slurm import Host
 
-#: Owners that are read instead of watched. Their annotations are job options for pods without a grouping object.
+log = Log("slinky.bridge.state.cluster")
+
+#: Owners that are read instead of watched; only their annotations are used. Owners of other kinds are not read.
 OWNERS = {
-    ("apps", "ReplicaSet"): Resource("apps/v1", "ReplicaSet", "replicasets", Object).metadata_only(),
-    ("apps", "StatefulSet"): Resource("apps/v1", "StatefulSet", "statefulsets", Object).metadata_only(),
+    (kind.group, kind.kind): kind.metadata_only()
+    for kind in (
+        Resource("apps/v1", "Deployment", "deployments", Object),
+        Resource("apps/v1", "ReplicaSet", "replicasets", Object),
+        Resource("apps/v1", "StatefulSet", "statefulsets", Object),
+        Resource("batch/v1", "CronJob", "cronjobs", Object),
+    )
+}
+#: The indexes of the caches of grouping objects, by kind.
+GROUP_INDEXES: dict[str, dict[str, Callable[[Any], Iterable[str]]]] = {
+    "Job": {"owner": by_owner},
+    "NativeGroup": {
+        "workload": lambda group: (f"{group.metadata.namespace}/{group.workload}",) if group.workload else ()
+    },
 }
 OWNER_CACHE_SECONDS = 30.0
-#: Longest chain of owners that is followed.
-OWNER_CHAIN_MAX = 32
 POD_GROUP_SCHEDULED = "PodGroupScheduled"
 
 
@@ -76,7 +91,8 @@ class ClusterState:
         self.nodes: Cache[Node] = runtime.cache(NODES, indexes={"host": lambda node: (pod_state.host_of(node),)})
         self.group_kinds = grouping.served_group_kinds(served)
         self.groups: dict[str, Cache[Any]] = {
-            kind: runtime.cache(resource, indexes={"owner": by_owner}) for kind, resource in self.group_kinds.items()
+            kind: runtime.cache(resource, indexes=GROUP_INDEXES.get(kind, {}))
+            for kind, resource in self.group_kinds.items()
         }
         self.devices = DeviceState(runtime, settings, self.is_slurm_node)
         self._owners: dict[str, tuple[float, Object | None]] = {}
@@ -116,6 +132,14 @@ class ClusterState:
         )
         return sorted(members, key=grouping.rank)
 
+    def pods_below(self, group: Workload) -> list[WorkloadPod]:
+        """The pods that belong to a grouping object; those of a native Workload belong to its PodGroups."""
+        if group.kind != "Workload":
+            return self.pods.by("group", grouping.group_key(group))
+        native = self.groups["NativeGroup"].by("workload", f"{group.namespace}/{group.name}")
+        keys = [grouping.group_key(Workload(group.namespace, "NativeGroup", item.metadata.name)) for item in native]
+        return [pod for key in keys for pod in self.pods.by("group", key)]
+
     def current_pods(self, pods: Collection[WorkloadPod]) -> tuple[WorkloadPod, ...] | None:
         """The cached version of these pods; None if one of them was deleted, replaced, or is being deleted."""
         current = tuple(
@@ -128,20 +152,36 @@ class ClusterState:
         return current if len(current) == len(pods) else None
 
     async def root_of(self, workload: Workload, pods: list[WorkloadPod]) -> WorkloadRoot:
-        """The options and the size of a workload, from its grouping object. Raises `GroupMissing`."""
+        """The options and size of a workload, from its pods, their groups and owners. Raises `GroupMissing`."""
         for pod in pods:
             if pod_state.is_waiting(pod) and (owner := grouping.find_missing_owner(pod, self.find, self._is_watched)):
                 raise grouping.GroupMissing(f"{owner.kind} {owner.name}, the owner of the pod, has not been seen yet")
-        if workload.is_single_pod:
-            return await self._root_of_pod(pods[0])
-        group = self.find(workload.kind, workload.key)
-        root = grouping.root_of_group(workload, group, self._jobs_of, pods)
-        if isinstance(group, NativeGroup):
-            return replace(root, annotations=self._merge_annotations(group))
-        return root
+        group = None if workload.is_single_pod else self.find(workload.kind, workload.key)
+        root = WorkloadRoot()
+        if not workload.is_single_pod:
+            root = grouping.root_of_group(workload, group, self._jobs_of, pods)
+        owners = OwnerChains(self.find, self._find_owner, self._find_workload)
+        chains = await owners.chains_of([pod for pod in pods if pod_state.is_waiting(pod)] or pods, workload, group)
+        merged = option_layers.merge_layers(chain.layers for chain in chains)
+        batch_jobs = [job for chain in chains for job in chain.batch_jobs]
+        deadlines = (root.deadline, *(job.spec.active_deadline_seconds for job in batch_jobs))
+        name = root.name
+        if batch_jobs and isinstance(group, NativeGroup) and group.metadata.controller:
+            name = batch_jobs[0].metadata.name  # Kubernetes generates the name of a group that it creates
+        return replace(
+            root,
+            annotations=merged.annotations,
+            notes=merged.notes,
+            name=name,
+            deadline=grouping.shortest_deadline(deadlines),
+        )
 
-    async def report_group_scheduled(self, key: Key) -> None:
-        """Set the condition of a native PodGroup whose pods all have their nodes."""
+    async def report_groups_scheduled(self, pods: Iterable[WorkloadPod]) -> None:
+        """Set the condition of the native PodGroups of these pods, which have their nodes."""
+        for key in {group.key for pod in pods if (group := grouping.native_group_of(pod))}:
+            await self._report_group_scheduled(key)
+
+    async def _report_group_scheduled(self, key: Key) -> None:
         group = self.find("NativeGroup", key)
         if not isinstance(group, NativeGroup) or is_condition_true(group.status.conditions, POD_GROUP_SCHEDULED):
             return
@@ -150,45 +190,35 @@ class ClusterState:
         status = {"conditions": [condition_manifest(condition)]}
         await self.client.apply_status(self.group_kinds["NativeGroup"], key, status)
 
-    def _merge_annotations(self, group: NativeGroup) -> dict[str, str]:
-        """The annotations of a native PodGroup, overridden by its batch job's, overridden by its Workload's."""
-        namespace = group.metadata.namespace
-        owner = group.metadata.controller
-        layers: list[Object | None] = [group]
-        if owner and owner.kind == "Job":
-            layers.append(self.find("Job", Key(namespace, owner.name)))
-        if group.workload:
-            layers.append(self.find("Workload", Key(namespace, group.workload)))
-        return {key: value for layer in layers if layer for key, value in layer.metadata.annotations.items()}
-
-    async def _root_of_pod(self, pod: WorkloadPod) -> WorkloadRoot:
-        """Options from the topmost owner of a pod whose kind is supported, or from the pod itself."""
-        top: Object = pod
-        deadline: int | None = None
-        owner, namespace = pod.metadata.controller, pod.metadata.namespace
-        for _ in range(OWNER_CHAIN_MAX):
-            parent = await self._find_owner(owner, namespace)
-            if parent is None:
-                break
-            if isinstance(parent, WorkloadBatchJob):
-                deadline = parent.spec.active_deadline_seconds
-            top, owner = parent, parent.metadata.controller
-        return WorkloadRoot(top.metadata.annotations, deadline=deadline)
-
-    async def _find_owner(self, owner: Owner | None, namespace: str) -> Object | None:
-        if owner is None:
-            return None
+    async def _find_owner(self, owner: Owner, namespace: str) -> Object | None:
+        """An owner of a pod or group: from the caches, or read; None if its kind is not read or it does not exist."""
         key = Key(namespace, owner.name)
         if self._is_watched(owner):
-            return self.find(owner.kind, key)
-        resource = OWNERS.get((_api_group(owner), owner.kind))
-        if resource is None:
+            cached = self.find(owner.kind, key)
+        elif (resource := OWNERS.get((_api_group(owner), owner.kind))) is not None:
+            cached = await self._read(owner.uid, resource, key)
+        else:
             return None
+        return cached if cached is not None and cached.metadata.uid == owner.uid else None
+
+    async def _find_workload(self, key: Key) -> Object | None:
+        """The native Workload of a group; read if its watch has not delivered it yet."""
+        if (resource := self.group_kinds.get("Workload")) is None:
+            return None
+        return self.find("Workload", key) or await self._read(f"Workload {key}", resource, key)
+
+    async def _read(self, name: str, resource: Resource[Any], key: Key) -> Object | None:
+        """An object that was read within `OWNER_CACHE_SECONDS`, under a unique name."""
         now = self.client.clock.monotonic()
-        cached = self._owners.get(owner.uid)
+        cached = self._owners.get(name)
         if cached is None or now - cached[0] > OWNER_CACHE_SECONDS:
             self._owners = {uid: entry for uid, entry in self._owners.items() if now - entry[0] <= OWNER_CACHE_SECONDS}
-            cached = self._owners[owner.uid] = now, await self.client.find(resource, key)
+            try:
+                found = await self.client.find(resource, key)
+            except Forbidden as error:
+                log.warning("the bridge may not read an owner, so its job options have no effect", error=error)
+                found = None
+            cached = self._owners[name] = now, found
         return cached[1]
 
     def _jobs_of(self, uid: str) -> list[Object]:

@@ -79,6 +79,7 @@ class Reason(Enum):
         "Correct the annotation or the request that the message names.",
         _WARNING,
     )
+    OPTION_NOTE = ReasonRow("JobOption", "Check the job options of the workload: {note}.", "", _WARNING)
     NOT_SUPPORTED = ReasonRow(
         "NotSupported", "The pod or its group requests something that Slurm cannot provide: {problem}.", "", _WARNING
     )

@@ -2,7 +2,8 @@
 """The job options that a workload can set by annotations: one table with name, parser, job field and description.
 
 Every value is parsed before it is sent to Slurm, so that an error names the annotation and is reported at once.
-Admission rejects names with the prefix of the options that are not in the table; elsewhere they are ignored.
+Admission rejects names with the prefix of the options that are not in the table; elsewhere they are reported by an
+event. Options with the prefix of earlier versions are accepted with a warning.
 `docs/bridge/annotations.md` is rendered from the table.
 """
 
@@ -24,6 +25,7 @@ from slinky.bridge.workload.bounds import (
     VALUE_MAX,
     parse_integer,
 )
+from slinky.bridge.workload.suggestion import did_you_mean
 from slinky.kube import Quantity
 from slinky.slurm import Number, number
 
@@ -217,10 +219,51 @@ TABLE = (
 BY_NAME = {option.name: option for option in TABLE}
 
 
+def option_values(annotations: Mapping[str, str]) -> dict[str, str]:
+    """The values of the options that are set, by name. The current prefix has precedence over the old one."""
+    values: dict[str, str] = {}
+    for prefix in (names.OLD_OPTION, names.OPTION):
+        for key, value in annotations.items():
+            if key.startswith(prefix) and (name := key.removeprefix(prefix)) in BY_NAME:
+                values[name] = value
+    return values
+
+
+def select_options(annotations: Mapping[str, str]) -> dict[str, str]:
+    """The annotations that set options, or that have the prefix of the options."""
+    return {
+        key: value
+        for key, value in annotations.items()
+        if key.startswith(names.OPTION)
+        or (key.startswith(names.OLD_OPTION) and key.removeprefix(names.OLD_OPTION) in BY_NAME)
+    }
+
+
 def unknown_options(annotations: Mapping[str, str]) -> list[str]:
-    """Annotations with the prefix of the options that are not in the table."""
-    keys = (key for key in annotations if key.startswith(names.OPTION))
-    return sorted(key for key in keys if key.removeprefix(names.OPTION) not in BY_NAME)
+    """A message for each annotation with the prefix of the options that is not in the table."""
+    unknown = (key.removeprefix(names.OPTION) for key in annotations if key.startswith(names.OPTION))
+    return [
+        f"{names.OPTION}{name} is not a job option{did_you_mean(name, BY_NAME)}"
+        for name in sorted(unknown)
+        if name not in BY_NAME
+    ]
+
+
+def old_options(annotations: Mapping[str, str]) -> list[str]:
+    """A message for each option with the old prefix."""
+    old = (key.removeprefix(names.OLD_OPTION) for key in annotations if key.startswith(names.OLD_OPTION))
+    return [
+        f"{names.OLD_OPTION}{name} "
+        + (f"has no effect beside {names.OPTION}{name}" if names.OPTION + name in annotations else "is an old name")
+        + f"; use {names.OPTION}{name}"
+        for name in sorted(old)
+        if name in BY_NAME
+    ]
+
+
+def name_problems(annotations: Mapping[str, str]) -> list[str]:
+    """A message for each annotation whose name should be changed."""
+    return [*old_options(annotations), *unknown_options(annotations)]
 
 
 def parse_value(option: Option, text: str) -> Any:
@@ -233,14 +276,11 @@ def parse_value(option: Option, text: str) -> Any:
 def parse_options(annotations: Mapping[str, str]) -> dict[str, Any]:
     """Every option that is set, by its name in the table. Raises `OptionError` for the first unusable value."""
     options: dict[str, Any] = {}
-    for key in sorted(annotations):
-        option = BY_NAME.get(key.removeprefix(names.OPTION)) if key.startswith(names.OPTION) else None
-        if option is None:
-            continue
+    for name, text in sorted(option_values(annotations).items()):
         try:
-            options[option.name] = parse_value(option, annotations[key])
+            options[name] = parse_value(BY_NAME[name], text)
         except ValueError as error:
-            raise OptionError(f"{key}: {annotations[key][:80]!r} {error}") from None
+            raise OptionError(f"{names.OPTION}{name}: {text[:80]!r} {error}") from None
     return options
 
 

@@ -27,6 +27,7 @@ from slinky.bridge.views import (
     native,
 )
 from slinky.bridge.workload import bounds, pod_state
+from slinky.bridge.workload.annotations import option_values
 from slinky.kube import Discovery, Key, Object, Owner, Resource
 from slinky.observe import Log
 
@@ -77,6 +78,7 @@ class WorkloadRoot:
     fixed_size: bool = False  # the number of pods never changes
     deadline: int | None = None  # seconds
     min_resources: Mapping[str, str | int] = field(default_factory=dict)  # requested by the group itself
+    notes: tuple[str, ...] = ()  # about annotations that users should change
     hint: str = ""  # why pods may be missing
     unsupported: str = ""  # a demand of the group that Slurm cannot satisfy
 
@@ -98,35 +100,53 @@ WorkloadOfJob = Callable[[str], Workload | None]
 def workload_of(pod: WorkloadPod, find: FindGroup, workload_of_job: WorkloadOfJob) -> Workload:
     """The workload of a pod. The first grouping object that applies decides.
 
-    A batch job or JobSet may be deleted while its pods still stop. Therefore a pod also belongs to the gang that the
-    job in its label was submitted for.
+    Kubernetes itself creates a native PodGroup for each batch job with completion indexes, so the option `gang` of the
+    JobSet or batch job above has precedence over it. A batch job or JobSet may be deleted while its pods still stop.
+    Therefore a pod also belongs to the gang that the job in its label was submitted for.
     """
     meta, labels = pod.metadata, pod.metadata.labels
-    if pod.spec.scheduling_group and pod.spec.scheduling_group.pod_group_name:
-        return Workload(meta.namespace, "NativeGroup", pod.spec.scheduling_group.pod_group_name)
+    if native_group := native_group_of(pod):
+        above = _gang_of(pod, find, workload_of_job)
+        job = pod_state.job_id(pod)
+        return above if above and not (job and workload_of_job(job) == native_group) else native_group
     if group := labels.get(names.POD_GROUP_LABEL):
         return Workload(meta.namespace, "PodGroup", group)
     if (lws := labels.get(names.LWS_NAME)) and (index := labels.get(names.LWS_GROUP)):
         return Workload(meta.namespace, "LeaderWorkerSet", lws, index)
+    return _gang_of(pod, find, workload_of_job) or Workload(meta.namespace, "Pod", meta.name)
+
+
+def native_group_of(pod: WorkloadPod) -> Workload | None:
+    """The native PodGroup that a pod names."""
+    group = pod.spec.scheduling_group
+    return (
+        Workload(pod.metadata.namespace, "NativeGroup", group.pod_group_name)
+        if group and group.pod_group_name
+        else None
+    )
+
+
+def _gang_of(pod: WorkloadPod, find: FindGroup, workload_of_job: WorkloadOfJob) -> Workload | None:
+    """The JobSet or batch job with the option `gang` that a pod belongs to."""
     for kind, label in (("JobSet", names.JOBSET_NAME), ("Job", names.JOB_NAME)):
-        if name := labels.get(label):
-            gang = Workload(meta.namespace, kind, name)
+        if name := pod.metadata.labels.get(label):
+            gang = Workload(pod.metadata.namespace, kind, name)
             if is_gang(find(kind, gang.key)) or ((job := pod_state.job_id(pod)) and workload_of_job(job) == gang):
                 return gang
-    return Workload(meta.namespace, "Pod", meta.name)
+    return None
 
 
 def is_gang(owner: Object | None) -> bool:
     """Whether a batch job or JobSet has the option `gang`."""
-    return owner is not None and owner.metadata.annotations.get(GANG, "").strip().lower() == "true"
+    return owner is not None and option_values(owner.metadata.annotations).get("gang", "").strip().lower() == "true"
 
 
 def group_keys_of(pod: WorkloadPod) -> tuple[str, ...]:
     """The index keys of every grouping object that a pod could belong to."""
     meta, labels = pod.metadata, pod.metadata.labels
     groups = [Workload(meta.namespace, "Pod", meta.name)]
-    if pod.spec.scheduling_group and pod.spec.scheduling_group.pod_group_name:
-        groups.append(Workload(meta.namespace, "NativeGroup", pod.spec.scheduling_group.pod_group_name))
+    if native_group := native_group_of(pod):
+        groups.append(native_group)
     for kind, label in (
         ("PodGroup", names.POD_GROUP_LABEL),
         ("LeaderWorkerSet", names.LWS_NAME),
@@ -199,7 +219,7 @@ def _root_of_job_set(job_set: JobSet, spec: JobSetSpec, jobs: Iterable[Object]) 
         max(1, needed),
         total,
         fixed_size=True,
-        deadline=_shortest(job.template.spec.active_deadline_seconds for job in spec.replicated_jobs),
+        deadline=shortest_deadline(job.template.spec.active_deadline_seconds for job in spec.replicated_jobs),
         hint=_startup_hint(spec),
     )
 
@@ -234,7 +254,8 @@ def _startup_hint(spec: JobSetSpec) -> str:
     return ""
 
 
-def _shortest(seconds: Iterable[int | None]) -> int | None:
+def shortest_deadline(seconds: Iterable[int | None]) -> int | None:
+    """The shortest of some deadlines in seconds; None if there is none."""
     return min((value for value in seconds if value), default=None)
 
 

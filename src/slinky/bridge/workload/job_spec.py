@@ -26,6 +26,8 @@ from slinky.kube import Quantity
 from slinky.slurm import JobRequest, number
 
 WORKING_DIRECTORY = "/tmp"  # noqa: S108 -- nothing runs there; slurmctld requires a path
+#: Workloads that the option `gang` makes.
+GANG_KINDS = frozenset({"Job", "JobSet"})
 ROLES_MAX = bounds.COMPONENTS_MAX
 #: Fields of the whole job. Only the first component has them, otherwise Slurm would count them once per component.
 PER_JOB_FIELDS = ("licenses",)
@@ -63,6 +65,8 @@ class JobSpec:
     pods_per_node: int = 1
     #: The uids of pods with device claims, which need the ids of the cores and devices that Slurm allocates.
     pods_with_devices: frozenset[str] = frozenset()
+    #: Sentences about options that have no effect or an old name.
+    notes: tuple[str, ...] = ()
 
     @property
     def request(self) -> JobRequest:
@@ -124,7 +128,24 @@ def build_job_spec(
     later = [msgspec.structs.replace(request, **dict.fromkeys(PER_JOB_FIELDS)) for request in requests[1:]]
     uids = (pod.metadata.uid for pod in pods)
     with_devices = frozenset(uid for uid in uids if context.shared_devices or context.devices_by_pod.get(uid))
-    return JobSpec((requests[0], *later), tuple(role.pods for role in roles), per_node, with_devices)
+    notes = (*root.notes, *_unused_options(workload, root, allowed))
+    return JobSpec((requests[0], *later), tuple(role.pods for role in roles), per_node, with_devices, notes)
+
+
+def _unused_options(workload: Workload, root: WorkloadRoot, allowed: Mapping[str, str]) -> list[str]:
+    """A sentence for each option that the policy overrides, and for an option `gang` that nothing reads."""
+    used = annotations.option_values(allowed)
+    notes = [
+        f"the option {name} has no effect ({value[:80]!r}), because the policy sets it to {used[name]!r}"
+        for name, value in annotations.option_values(root.annotations).items()
+        if used.get(name, value) != value
+    ]
+    if used.get("gang", "").strip().lower() == "true" and workload.kind not in GANG_KINDS:
+        reason = "only a batch Job or a JobSet can have it"
+        if not workload.is_single_pod:
+            reason = f"{workload.kind.removeprefix('Native')} {workload.name} groups the pods"
+        notes.append(f"the option gang has no effect, because {reason}")
+    return notes
 
 
 def _check_device_options(options: Mapping[str, Any], context: JobContext) -> None:

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from slinky.bridge import names
 from slinky.bridge.config import ConfigError, PolicyRule, PriorityRule
 from slinky.bridge.views import WorkloadPod
-from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError, parse_options, parse_value
+from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError, option_values, parse_options, parse_value
 
 _SEPARATOR = re.compile(r"[,;&|()\[\]]")
 IDENTITY_OPTIONS = tuple(option.name for option in TABLE if option.sets_identity)
@@ -58,18 +58,19 @@ def apply_policy(
     rules: Iterable[PolicyRule],
     priorities: Mapping[str, PriorityRule],
 ) -> dict[str, str]:
-    """The annotations after the policy has been applied. Raises `PolicyError`."""
+    """The options after the policy has been applied, as annotations. Raises `PolicyError`."""
+    given = _annotations(option_values(annotations))
     from_priority = _priority_annotations(priorities.get(pod.spec.priority_class_name))
     rules = tuple(rules)
     if not rules:
-        return {**from_priority, **annotations}
+        return {**from_priority, **given}
     namespace = pod.metadata.namespace
     rule = matching_rule(rules, pod) or PolicyRule()
     identity = [name for name in IDENTITY_OPTIONS if name not in rule.allow and name not in rule.force]
     for name in (*rule.refuse, *identity):
-        if names.OPTION + name in annotations:
+        if names.OPTION + name in given:
             raise PolicyError(f"the option {name} is not allowed in namespace {namespace}")
-    merged = {**_annotations(rule.default), **from_priority, **annotations, **_annotations(rule.force)}
+    merged = {**_annotations(rule.default), **from_priority, **given, **_annotations(rule.force)}
     for name, allowed in rule.allow.items():
         value = merged.get(names.OPTION + name)
         if value is not None and not _is_allowed(value.strip(), allowed):

@@ -191,3 +191,20 @@ async def test_an_existing_violation_does_not_block_other_changes(
 def test_a_plain_pod_has_no_violations() -> None:
     assert rules.violations(pod(), rules.ON_CREATE) == []
     assert rules.ignored_fields(pod()) == []
+
+
+@pytest.mark.parametrize("path", [rules.VALIDATE, rules.OPTIONS])
+async def test_an_option_with_the_old_prefix_is_accepted_with_a_warning(path: str) -> None:
+    old = manifest(annotations={names.OLD_OPTION + "job-name": "x"})
+    reply = await ask(path, old)
+    assert reply.allowed
+    assert reply.warnings == ("slinky.slurm.net/job-name is an old name; use slurmjob.slinky.slurm.net/job-name",)
+    assert (await ask(path, old, old)).warnings == ()
+    wrong = await ask(path, manifest(annotations={names.OLD_OPTION + "timelimit": "soon"}))
+    assert "timelimit" in wrong.message
+
+
+@pytest.mark.parametrize("path", [rules.VALIDATE, rules.OPTIONS])
+async def test_an_unknown_option_is_rejected_with_the_nearest_one(path: str) -> None:
+    reply = await ask(path, manifest(annotations={OPTION + "time-limit": "1h"}))
+    assert "did you mean timelimit?" in reply.message

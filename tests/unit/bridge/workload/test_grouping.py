@@ -53,13 +53,29 @@ def test_the_grouping_object_that_wins(labels: dict[str, str], spec: dict[str, o
 
 
 def test_batch_jobs_and_jobsets_are_gangs_only_with_the_option_gang() -> None:
-    asking = msgspec.convert({"metadata": {**META, "annotations": {grouping.GANG: "true"}}}, WorkloadBatchJob)
+    asking = msgspec.convert({"metadata": {**META, "annotations": {names.OPTION + "gang": "true"}}}, WorkloadBatchJob)
 
     def find(kind: str, key: Key) -> Object | None:
         return asking if kind == "Job" and key == Key("ns", "j") else None
 
     assert grouping.workload_of(pod(labels={names.JOB_NAME: "j"}), find, nobody) == Workload("ns", "Job", "j")
     assert grouping.workload_of(pod(labels={names.JOB_NAME: "k"}), find, nobody) == Workload("ns", "Pod", "p")
+
+
+@pytest.mark.parametrize(("kind", "label"), [("Job", names.JOB_NAME), ("JobSet", names.JOBSET_NAME)])
+@pytest.mark.parametrize("prefix", [names.OPTION, names.OLD_OPTION])
+def test_the_option_gang_has_precedence_over_a_native_group(kind: str, label: str, prefix: str) -> None:
+    asking = msgspec.convert({"metadata": {**META, "annotations": {prefix + "gang": "true"}}}, Object)
+    native, gang = Workload("ns", "NativeGroup", "n"), Workload("ns", kind, "j")
+    member: dict[str, Any] = {"labels": {label: "j"}, "spec": {"schedulingGroup": {"podGroupName": "n"}}}
+
+    def find(wanted: str, key: Key) -> Object | None:
+        return asking if wanted == kind else None
+
+    assert grouping.workload_of(pod(**member), find, nobody) == gang
+    assert grouping.workload_of(pod(**member), nothing, nobody) == native
+    # A pod keeps the job that was submitted for its native group.
+    assert grouping.workload_of(pod(job="7", **member), find, {"7": native}.get) == native
 
 
 @pytest.mark.parametrize(("kind", "label"), [("Job", names.JOB_NAME), ("JobSet", names.JOBSET_NAME)])

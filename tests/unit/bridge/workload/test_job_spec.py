@@ -189,11 +189,29 @@ def test_there_are_always_enough_nodes_for_all_pods(pods: int, per_node: int) ->
     assert result.minimum_nodes == result.maximum_nodes == int(result.nodes or 0)
 
 
-def test_unknown_options_are_reported_and_ignored() -> None:
-    assert annotations.unknown_options({names.OPTION + "qoss": "x", names.OPTION + "qos": "x"}) == [
-        names.OPTION + "qoss"
-    ]
+def test_unknown_options_are_ignored() -> None:
     assert request(options={"qoss": "x"}) == request()
+
+
+def notes_of(workload: Workload, options: dict[str, str], **settings: Any) -> tuple[str, ...]:
+    root = WorkloadRoot({names.OPTION + name: value for name, value in options.items()}, notes=("first",))
+    return build_job_spec(workload, root, [pod()], JobContext(BridgeSettings(**settings))).notes
+
+
+def test_options_without_effect_are_noted() -> None:
+    forced = (PolicyRule(force={"account": "team"}),)
+    assert notes_of(ALONE, {"account": "team"}, policy=forced) == ("first",)
+    overridden = "the option account has no effect ('rich'), because the policy sets it to 'team'"
+    assert notes_of(ALONE, {"account": "rich"}, policy=forced) == ("first", overridden)
+    assert notes_of(Workload("ns", "Job", "j"), {"gang": "true"}) == ("first",)
+    assert "only a batch Job or a JobSet" in notes_of(ALONE, {"gang": "true"})[1]
+    assert "because PodGroup g groups the pods" in notes_of(GROUP, {"gang": "true"})[1]
+
+
+def test_the_policy_applies_to_options_with_the_old_prefix() -> None:
+    root = WorkloadRoot({names.OLD_OPTION + "user-id": "root"})
+    with pytest.raises(PolicyError, match="user-id is not allowed"):
+        build_job_spec(ALONE, root, [pod()], JobContext(BridgeSettings(policy=(PolicyRule(),))))
 
 
 RULES = (
