@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 from slinky.bridge import names
 from slinky.bridge.views import BATCH_JOBS, JOB_SETS
 from slinky.bridge.views.native import native_groups, native_workloads
-from slinky.kube import Key, KubeClient, Object, Resource
+from slinky.kube import Key, KubeClient, Object, Resource, discover
 from slinky.kube.conditions import is_condition_true
 from slinky.slurm import Job
 from slinky.slurm import SlurmClient as Slurm
@@ -41,9 +41,9 @@ def owned_by(resource: Resource[Any], item: Object) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.fixture
-async def stage(kube: KubeClient, ctld: Slurm) -> AsyncIterator[BridgeStage]:
-    """A running bridge with three nodes, on a server that has JobSets."""
+@pytest.fixture(scope="module")
+async def job_sets(kube: KubeClient) -> AsyncIterator[None]:
+    """A server that has JobSets."""
     schema = {"type": "object", "properties": {"spec": ANY, "status": ANY}}
     version = {"name": "v1alpha2", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     naming = {"kind": "JobSet", "plural": "jobsets", "singular": "jobset", "listKind": "JobSetList"}
@@ -53,20 +53,31 @@ async def stage(kube: KubeClient, ctld: Slurm) -> AsyncIterator[BridgeStage]:
     approved = {"annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/jobset"}}
     await kube.create(DEFINITIONS, DEFINITIONS.manifest(key, metadata=approved, spec=spec))
 
-    async def served() -> bool:
-        await kube.send("GET", "/apis/jobset.x-k8s.io/v1alpha2/jobsets")
-        return True
+    async def is_discovered() -> bool:
+        return bool((await discover(kube)).versions("jobset.x-k8s.io", "JobSet"))
 
-    await eventually(served, "JobSets")
-    try:
-        async with bridge_stage(kube, ctld) as stage:
-            bridge = await stage.start()
-            assert "JobSet" in bridge.cluster.group_kinds
-            for number in (1, 2, 3):
-                await stage.add_node(number)
-            yield stage
-    finally:
-        await kube.delete(DEFINITIONS, key)
+    async def is_served() -> bool:
+        await kube.send("GET", "/apis/jobset.x-k8s.io/v1alpha2/jobsets")
+        return await is_discovered()
+
+    async def is_removed() -> bool:
+        return not await is_discovered() and await kube.find(DEFINITIONS, key) is None
+
+    await eventually(is_served, "JobSets")
+    yield
+    await kube.delete(DEFINITIONS, key)
+    await eventually(is_removed, "a server without JobSets")
+
+
+@pytest.fixture
+async def stage(kube: KubeClient, ctld: Slurm, job_sets: None) -> AsyncIterator[BridgeStage]:
+    """A running bridge with three nodes."""
+    async with bridge_stage(kube, ctld) as stage:
+        bridge = await stage.start()
+        assert "JobSet" in bridge.cluster.group_kinds
+        for number in (1, 2, 3):
+            await stage.add_node(number)
+        yield stage
 
 
 class Tree:
