@@ -184,6 +184,7 @@ RESERVATION_FINALIZER = "nodeset.slinky.slurm.net/reservation"
 DRAIN_FINALIZER = "nodeset.slinky.slurm.net/drain"
 USE_FINALIZER = "slinky.slurm.net/in-use"
 WORKER_TAINT = "nodeset.slinky.slurm.net/worker"
+BRIDGE_TAINT = "slinky.slurm.net/managed-node"
 
 FINALIZERS_AND_TAINTS = (
     MetadataName(
@@ -197,6 +198,12 @@ FINALIZERS_AND_TAINTS = (
         "finalizer; removed when no other object needs this one",
     ),
     MetadataName(WORKER_TAINT, "node", "user", "taint with the effect NoExecute; only workers tolerate it"),
+    MetadataName(
+        BRIDGE_TAINT,
+        "node",
+        "bridge",
+        "taint of nodes whose pods Slurm schedules; one worker per node tolerates it",
+    ),
 )
 
 # --- prefixes of values that the operator writes to Slurm

@@ -37,6 +37,9 @@ _PRE_STOP = f"scontrol update nodename=\"$(hostname)\" state=down reason='{TERMI
 
 #: A node with this taint is reserved for workers.
 TOLERATION = {"key": metadata.WORKER_TAINT, "operator": "Equal", "value": "", "effect": "NoExecute"}
+#: A bridge taints the nodes that it schedules. In DaemonSet mode the worker of such a node has the same host as the
+#: pods of the bridge. Other workers are kept away, because they would offer the node to Slurm as a second host.
+BRIDGE_TOLERATION = {"key": metadata.BRIDGE_TAINT, "operator": "Exists"}
 
 
 class Slot(NamedTuple):
@@ -175,7 +178,7 @@ def _spec(node_set: NodeSet, slot: Slot, context: WorkerContext) -> JsonObject:
         "enableServiceLinks": False,
         "subdomain": controller.worker_service_name,
         "dnsConfig": {"searches": [search]},
-        "tolerations": [TOLERATION],
+        "tolerations": [TOLERATION, *([BRIDGE_TOLERATION] if node_set.per_node else [])],
         "initContainers": [merge(sidecars.logfile(image, "slurmd"), node_set.spec.logfile)],
         "containers": [_slurmd(node_set, context)],
         "volumes": [*_volumes(node_set, controller), *_claim_volumes(node_set, slot)],

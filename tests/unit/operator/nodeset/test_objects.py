@@ -109,3 +109,12 @@ def test_what_all_workers_share_belongs_to_the_cluster_and_not_to_one_set() -> N
     for manifest in (worker_service(controller()), worker_budget(controller())):
         assert [owner["kind"] for owner in manifest["metadata"]["ownerReferences"]] == ["Controller"]
     assert worker_budget(controller())["spec"]["minAvailable"] == 2**31 - 1
+
+
+def test_only_a_worker_of_a_node_tolerates_the_taint_of_a_bridge() -> None:
+    def tolerated(manifest: dict[str, Any]) -> set[str]:
+        return {toleration["key"] for toleration in manifest["spec"]["tolerations"]}
+
+    per_node = build_pod(Slot(node="node1", hostname="node1"), scalingMode="DaemonSet")
+    assert tolerated(per_node) == {metadata.WORKER_TAINT, metadata.BRIDGE_TAINT}
+    assert tolerated(build_pod(Slot(0))) == {metadata.WORKER_TAINT}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from slinky.api.names import metadata
 from slinky.api.nodeset import NodeSet
 from slinky.kube.views import Node, Taint
-from slinky.operator.nodeset.objects import TOLERATION, Slot
+from slinky.operator.nodeset.objects import BRIDGE_TOLERATION, TOLERATION, Slot
 
 #: Tolerations that Kubernetes adds to the pods of a DaemonSet, for problems of the node itself.
 DAEMON_TOLERATIONS = (
@@ -32,7 +32,7 @@ def node_fit(node_set: NodeSet, node: Node) -> NodeFit:
     spec = node_set.spec.template.spec
     if not _matches_template(spec, node):
         return NodeFit(False, False)
-    tolerations = [*DAEMON_TOLERATIONS, TOLERATION, *(spec.get("tolerations") or ())]
+    tolerations = [*DAEMON_TOLERATIONS, TOLERATION, BRIDGE_TOLERATION, *(spec.get("tolerations") or ())]
     taints = [taint for taint in node.spec.taints if not any(_tolerates(item, taint) for item in tolerations)]
     stay = not any(taint.effect == "NoExecute" for taint in taints)
     return NodeFit(stay and not any(taint.effect == "NoSchedule" for taint in taints), stay)

@@ -43,6 +43,7 @@ CASES: list[tuple[str, dict[str, Any], Node, NodeFit]] = [
     ("NoExecute sends workers away", {}, node(taints=(Taint("x", "NoExecute"),)), NO),
     ("PreferNoSchedule is only a wish", {}, node(taints=(Taint("x", "PreferNoSchedule"),)), YES),
     ("our own taint is tolerated", {}, node(taints=(Taint(metadata.WORKER_TAINT, "NoExecute"),)), YES),
+    ("the taint of a bridge is tolerated", {}, node(taints=(Taint(metadata.BRIDGE_TAINT, "NoExecute", "b"),)), YES),
     ("as far as our pods do", {}, node(taints=(Taint(metadata.WORKER_TAINT, "NoSchedule"),)), STAY),
     ("and with no value", {}, node(taints=(Taint(metadata.WORKER_TAINT, "NoExecute", "any"),)), NO),
     ("a template that names a node fits no other", {"nodeName": "node2"}, node("node1"), NO),
