@@ -228,6 +228,21 @@ async def test_a_host_is_drained_while_a_pod_does_not_stop_after_its_job(kube: K
         await stage.wait_bound("next")
 
 
+async def test_a_job_that_waits_for_a_stuck_pod_gets_another_host(kube: KubeClient, ctld: Slurm) -> None:
+    async with bridge_stage(kube, ctld, stuck_pod_seconds=3) as stage:
+        await stage.start()
+        await stage.add_node()
+        await stage.run_pod(terminationGracePeriodSeconds=1)
+        await stage.create_pod("next")
+        waiting = await stage.wait_job("next")
+        await stage.slurm.cancel((await stage.wait_job()).job_id)
+        await stage.wait_reason("next", "NodeClearing")  # Slurm gave the host of the stuck pod away at once
+        await wait_host(stage, "DRAIN")
+        await stage.wait_state(waiting, "CANCELLED")
+        second = await stage.add_node(2)
+        assert (await stage.wait_bound("next")).spec.node_name == second
+
+
 async def test_pods_that_stop_in_time_drain_no_external_host(stage: BridgeStage) -> None:
     await stage.run_pod()
     await stage.slurm.cancel((await stage.wait_job()).job_id)

@@ -304,10 +304,11 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "system).",
             "The host is drained after the grace period and `stuckPodSeconds`, with pod, job and time in the reason, "
             "and undrained when the pod is gone.",
-            "The node has the condition `SlurmAvailable=False`.",
+            "The node has the condition `SlurmAvailable=False`. Pods whose job already has the host get another one.",
             (
                 "test_a_host_is_drained_while_a_pod_does_not_stop_after_its_job",
                 "test_a_host_is_drained_with_pod_job_and_time_if_a_pod_does_not_stop",
+                "test_a_job_that_waits_for_a_stuck_pod_gets_another_host",
             ),
         ),
         Failure(
@@ -317,6 +318,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The pods are evicted.",
             (
                 "test_native_jobs_wait_until_the_pods_of_an_ended_job_have_stopped",
+                "test_a_native_job_starts_only_when_the_containers_of_a_cancelled_job_have_stopped",
                 "test_only_a_host_with_a_slurmd_is_drained_while_pods_stop_in_time",
             ),
         ),

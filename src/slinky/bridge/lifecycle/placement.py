@@ -145,6 +145,7 @@ class Placement:
         """Wait until whole nodes are empty: Slurm reallocates a node as soon as its job ends, before its pods stop."""
         for node in sorted(nodes):
             if leaving := self._cluster.other_pods_on(node, job):
+                self._check_stuck(node, leaving)
                 text = Reason.NODE_CLEARING.text(job=job, node=node, pod=leaving[0].key)
                 await self._writer.write_conditions(pods, text)
                 raise Later(text.message, after=CLEARING_RETRY)
@@ -171,6 +172,7 @@ class Placement:
             staying = [pod for pod in others if not self._is_leaving(pod)]
             if self._is_occupied(name, arriving, staying):
                 raise OccupiedNode(name, arriving, self._room.describe(name, lack))
+            self._check_stuck(name, others)
             if others:
                 text = Reason.NODE_FULL.text(job=job, node=name, pod=_next_to_leave(others).key, lack=lack.resource)
                 await self._writer.write_conditions([pod for pod in arriving if not pod_state.is_bound(pod)], text)
@@ -178,6 +180,16 @@ class Placement:
         if not exclusive:
             for name, arriving in by_node.items():
                 self._room.reserve(name, [pod for pod in arriving if not pod_state.is_bound(pod)])
+
+    def _check_stuck(self, name: str, leaving: Iterable[WorkloadPod]) -> None:
+        """Raise `UnsuitableNodes` if a pod does not stop on a node and its host has been drained for that: another
+        host suits better than a long wait.
+        """
+        node = self._cluster.nodes.get(Key("", name))
+        if node is None or not self._exclusions.is_drained(node):
+            return
+        if (stuck := self._cluster.find_stuck(leaving)) is not None:
+            raise UnsuitableNodes(f"pod {stuck.key} of an earlier job does not stop on node {name}")
 
     def _is_occupied(self, node: str, arriving: Sequence[WorkloadPod], staying: Sequence[WorkloadPod]) -> bool:
         """Whether pods that Slurm does not account for are the reason why pods do not fit on a node."""

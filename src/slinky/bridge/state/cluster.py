@@ -260,6 +260,12 @@ class ClusterState:
         pods = self.pods.by("node", node)
         return [pod for pod in pods if not pod_state.is_gone(pod) and pod_state.job_id(pod) != job]
 
+    def find_stuck(self, pods: Iterable[WorkloadPod]) -> WorkloadPod | None:
+        """One of these pods that should have stopped `stuckPodSeconds` ago; None if there is none."""
+        now, patience = self.client.clock.now(), self.settings.stuck_pod_seconds
+        left = ((pod, pod_state.seconds_until_overdue(pod, now, patience)) for pod in pods)
+        return next((pod for pod, seconds in left if seconds is not None and seconds <= 0), None)
+
     def waiting_pods(self, *, with_jobs: bool) -> list[WorkloadPod]:
         """Pods that wait for a node: all of them, or only those without a job."""
         return [pod for pod in self.pods if pod_state.is_waiting(pod) and (with_jobs or not pod_state.job_id(pod))]
