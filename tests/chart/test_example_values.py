@@ -23,6 +23,18 @@ async def test_a_whole_cluster_takes_less_than_forty_lines(kubectl: Kubectl, hel
     assert "PartitionName=all Nodes=ALL" in one(objects, "Controller")["spec"]["extraConf"]
 
 
+async def test_the_cluster_for_hybrid_nodes_has_one_worker_per_node_that_requests_little(
+    kubectl: Kubectl, helm: Helm, space: str
+) -> None:
+    values = yaml.safe_load((EXAMPLES / "bridge/hybrid-values.yaml").read_text())
+    objects = helm.render("slurm", values, space=space)
+    done = kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=yaml.safe_dump_all(objects))
+    assert done.returncode == 0, done.stderr
+    workers = one(objects, "NodeSet")["spec"]
+    assert workers["scalingMode"] == "DaemonSet"
+    assert workers["slurmd"]["resources"] == {"requests": {"cpu": "50m", "memory": "128Mi"}}
+
+
 @pytest.fixture(scope="module")
 def grouping(plane: BarePlane, kubectl: Kubectl) -> None:
     """The kinds that make gangs, as their makers define them."""
@@ -32,7 +44,7 @@ def grouping(plane: BarePlane, kubectl: Kubectl) -> None:
         assert kubectl("wait", "--for=condition=Established", "--timeout=50s", "-f", path).returncode == 0
 
 
-MANIFESTS = sorted(path for path in (EXAMPLES / "bridge").glob("*.yaml") if path.name != "values.yaml")
+MANIFESTS = sorted(path for path in (EXAMPLES / "bridge").glob("*.yaml") if "values" not in path.name)
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)

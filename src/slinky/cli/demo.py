@@ -30,14 +30,16 @@ def demo(
             "install a Slurm cluster with its chart": site.install_cluster,
             "install the bridge chart": site.install_bridge,
             "start a Job with a GPU, a PodGroup of two pods, a JobSet of two jobs": show.fill,
-            f"submit a LeaderWorkerSet that needs {NODES} whole nodes and has to wait": show.crowd,
-            "run an sbatch job": show.batch,
-            "end the other workloads; the LeaderWorkerSet starts": show.clear,
+            "run an sbatch job on the core that is left": show.share,
+            f"submit an sbatch job that needs {NODES} whole nodes, and a LeaderWorkerSet; both wait": show.crowd,
+            "end the pods; the sbatch job runs, then the LeaderWorkerSet starts": show.clear,
         }
         for name, step in steps.items():
             with progress.task(name):
                 step()
         rows = show.rows()
+        with progress.task("delete the LeaderWorkerSet; the nodes are free"):
+            show.free()
     if output is Format.JSON:
         print_json(rows)
         return

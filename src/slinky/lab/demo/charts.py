@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A site in a lab, installed as an administrator would: our charts and the real helm.
 
-The operator runs a Slurm cluster as pods on some nodes; the bridge lets the same Slurm schedule pods on the others.
-This needs a checkout, for the charts and the image of slinky.
+Every node is one host in Slurm: a worker of the operator runs its slurmd, for native jobs, and the bridge binds the
+pods that Slurm places on the host to the same node. This needs a checkout, for the charts and the image of slinky.
 """
 
 import subprocess
@@ -18,8 +18,15 @@ from slinky.lab.prepare.inventory import ArtifactInventory
 from slinky.lab.prepare.wheels import CHECKOUT
 from slinky.lab.progress import Progress
 
-OPERATOR_SPACE, SPACE, RELEASE, WORKERS, PARTITION = "slinky", "slurm", "slurm", "worker", "slurm-bridge"
-BRIDGED = "scheduler.slinky.slurm.net/external-node"
+OPERATOR_SPACE, SPACE, RELEASE = "slinky", "slurm", "slurm"
+#: The NodeSet of the demo and its partition, which native jobs and pods share.
+POOL = "pool"
+#: Label of a worker with the name of its host in Slurm.
+HOST_LABEL = "nodeset.slinky.slurm.net/pod-hostname"
+#: The image of the manifests in examples/bridge.
+EXAMPLE_IMAGE = "docker.io/library/busybox:1.37"
+#: Slurm numbers GPUs by their device files. The lab's GPUs have none, so files that every container has stand for them.
+GPU_FILES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")
 #: Pods in this namespace get the bridge's scheduler name from admission.
 MANAGED_SPACE = "bridged"
 
@@ -38,31 +45,38 @@ def operator_values() -> dict[str, Any]:
     }
 
 
-def cluster_values(workers: int) -> dict[str, Any]:
-    """A cluster with workers, and a partition for the hosts that the bridge registers."""
+def cluster_values() -> dict[str, Any]:
+    """A cluster with one worker per node, which has the name of its node in Slurm.
+
+    The worker requests little, so that the kubelet has room for pods: Slurm divides the node between pods and jobs.
+    """
     conf = {
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core_Memory",
+        "DefMemPerCPU": 256,  # otherwise a job that names no memory gets all of it, and shares its host with nothing
         "ReturnToService": 2,
         "ProctrackType": "proctrack/linuxproc",
         "GresTypes": "gpu",
         "SchedulerParameters": "batch_sched_delay=0,bf_interval=5,bf_continue,sched_interval=10",
     }
-    # The bridge sets the partitions of a host as features; a NodeSet of that feature defines the partition.
-    bridged = f"NodeSet={PARTITION} Feature={PARTITION}\nPartitionName={PARTITION} Nodes={PARTITION} MaxTime=UNLIMITED"
+    gpus = [f"Name=gpu Type=gpu.example.com File={path}" for path in GPU_FILES]
     return {
-        # The nodes of a lab may have cgroups of version 1, which slurmd in an ordinary pod cannot use.
-        "configFiles": {"cgroup.conf": "CgroupPlugin=disabled"},
+        "configFiles": {
+            # The nodes of a lab may have cgroups of version 1, which slurmd in an ordinary pod cannot use.
+            "cgroup.conf": "CgroupPlugin=disabled",
+            "gres.conf": "\n".join(("AutoDetect=off", *gpus)),
+        },
         "controller": {
             "slurmctld": {"image": image("slurmctld")},
-            "extraConf": "\n".join(f"{key}={value}" for key, value in conf.items()) + f"\n{bridged}\n",
+            "extraConf": "\n".join(f"{key}={value}" for key, value in conf.items()),
             "persistence": {"resources": {"requests": {"storage": "1Gi"}}},
         },
         "restapi": {"slurmrestd": {"image": image("slurmrestd")}},
         "nodesets": {
-            WORKERS: {
-                "replicas": workers,
-                "slurmd": {"image": image("slurmd"), "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}},
+            POOL: {
+                "scalingMode": "DaemonSet",
+                "slurmd": {"image": image("slurmd"), "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}},
+                "extraConf": f"Gres=gpu:gpu.example.com:{len(GPU_FILES)}",
                 "partition": {"enabled": True, "configMap": {"Default": "YES", "MaxTime": "UNLIMITED"}},
             }
         },
@@ -73,7 +87,7 @@ def bridge_values() -> dict[str, Any]:
     """The bridge in the cluster's namespace, with a token managed by the operator and the completer sidecar."""
     return {
         "scheduler": {"image": image("slinky")},
-        "schedulerConfig": {"partition": PARTITION, "mcsLabel": ""},
+        "schedulerConfig": {"partition": POOL, "mcsLabel": ""},
         "extraConfig": {"taint": "None"},
         "admission": {"managedNamespaces": [MANAGED_SPACE], "replicas": 1},
         "sharedConfig": {
@@ -96,26 +110,33 @@ class LabCharts:
         self.lab = lab
 
     def load_slinky(self, progress: Progress) -> None:
-        """Put slinky's own image on every node."""
+        """Put slinky's own image on every node, and name the image of the examples there, so that none is pulled."""
         self.lab.load_image(ArtifactInventory.of(self.lab.state.minor).slinky_image(progress))
+        for node in self.nodes:
+            tag = ["ctr", "-n", "k8s.io", "images", "tag", "--force", reference("busybox"), EXAMPLE_IMAGE]
+            self.lab.node_machine(node).run(tag)
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of the lab's nodes."""
+        return [f"node{number}" for number in range(1, self.lab.state.nodes + 1)]
 
     def install_operator(self) -> None:
         """Install the CRDs, the operator and its webhook; returns once they serve."""
         self.helm("install", "slurm-operator-crds", "slurm-operator-crds", OPERATOR_SPACE)
         self.helm("install", "slurm-operator", "slurm-operator", OPERATOR_SPACE, operator_values())
 
-    def install_cluster(self, workers: int = 2) -> None:
-        """Install a Slurm cluster; returns once its workers have registered."""
-        self.helm("install", RELEASE, "slurm", SPACE, cluster_values(workers))
+    def install_cluster(self) -> None:
+        """Install a Slurm cluster; returns once every node is a Slurm host."""
+        self.helm("install", RELEASE, "slurm", SPACE, cluster_values())
         self.wait_ready("controllers", "restapis", "nodesets")
+        until(
+            lambda: set(self.nodes) <= self.idle_hosts(), "nodes to become Slurm hosts", 60, lambda: self.slurm("sinfo")
+        )
 
     def install_bridge(self) -> None:
-        """Install the bridge; returns once every node is a Slurm host."""
+        """Install the bridge, which finds the hosts of the workers by the names of their nodes."""
         self.helm("install", "slurm-bridge", "slurm-bridge", SPACE, bridge_values())
-        nodes = [f"node{number}" for number in range(1, self.lab.state.nodes + 1)]
-        self.lab.kubectl("annotate", "--overwrite", "node", *nodes, f"{BRIDGED}-partitions={PARTITION}")
-        self.lab.kubectl("label", "--overwrite", "node", *nodes, f"{BRIDGED}=")
-        until(lambda: set(nodes) <= self.idle_hosts(), "nodes to become Slurm hosts", 60, lambda: self.slurm("sinfo"))
 
     def idle_hosts(self) -> set[str]:
         """The idle hosts of Slurm."""
@@ -131,8 +152,9 @@ class LabCharts:
         return self.lab.kubectl("exec", "-n", SPACE, f"{RELEASE}-controller-0", "-c", "slurmctld", "--", *argv)
 
     def on_worker(self, host: str, *argv: str) -> str:
-        """Run a command in the pod of a Slurm host."""
-        return self.lab.kubectl("exec", "-n", SPACE, f"{RELEASE}-worker-{host}", "-c", "slurmd", "--", *argv)
+        """Run a command in the worker of a Slurm host."""
+        pod = self.lab.kubectl("get", "pods", "-n", SPACE, "-l", f"{HOST_LABEL}={host}", "-o", "name").strip()
+        return self.lab.kubectl("exec", "-n", SPACE, pod, "-c", "slurmd", "--", *argv)
 
     def helm(self, verb: str, release: str, chart: str, space: str, values: dict[str, Any] | None = None) -> None:
         """Install or upgrade a chart and wait until its objects are ready."""

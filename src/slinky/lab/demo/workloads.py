@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The workloads of the demo and their outcome.
 
-Small workloads occupy the nodes first. A gang that needs three whole nodes is submitted next, waits, and starts when
-the nodes are free; an `sbatch` job runs beside it. The table is read back from Slurm and Kubernetes.
+Pods occupy five of the six cores first, and an `sbatch` job gets the sixth, beside a pod. An `sbatch` job that needs
+three whole nodes waits for the pods, and a gang of pods waits for that job. The table is read back from Slurm and
+Kubernetes; the cores of each job are read while it runs, and no core may have two jobs.
 """
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -13,8 +15,10 @@ from typing import Any
 
 from slinky.lab.demo.charts import MANAGED_SPACE as SPACE
 from slinky.lab.demo.charts import LabCharts
+from slinky.lab.errors import LabError
 from slinky.lab.machine.machine import until
 from slinky.lab.prepare.images import reference
+from slinky.slurm.hostlist import expand, fold
 
 Manifest = dict[str, Any]
 Pod = dict[str, Any]
@@ -25,7 +29,7 @@ SHARED = {"slurmjob.slinky.slurm.net/exclusive": "false"}
 #: Small workloads occupy their nodes until a file appears, so that the gang has to wait.
 HOLD, END = "until [ -e /end ]; do sleep 0.2; done", ("touch", "/end")
 #: Reasons of a pod before Slurm has evaluated its job.
-BEFORE = ("Pending", "GangIncomplete")
+BEFORE = ("Pending", "GangIncomplete", "None")
 PATIENCE = 180
 #: Workloads that are submitted to Kubernetes, by the value of their label.
 WORKLOADS = {
@@ -34,7 +38,9 @@ WORKLOADS = {
     "sweep": "JobSet sweep",
     "serving": "LeaderWorkerSet serving",
 }
-COLUMNS = ("WORKLOAD", "JOB", "STATE", "WAITED FOR", "NODES", "SUBMITTED", "STARTED", "ENDED", "OUTPUT")
+COLUMNS = ("WORKLOAD", "JOB", "STATE", "WAITED FOR", "CORES", "SUBMITTED", "STARTED", "ENDED", "OUTPUT")
+#: The output of an `sbatch` job, in the worker of its first host.
+OUTPUT = "/tmp/demo-{job}.out"  # noqa: S108 - in a pod of its own
 
 
 def template(work: str, command: str, group: str = "", limits: dict[str, str] | None = None) -> Manifest:
@@ -90,32 +96,34 @@ class DemoRun:
     def __init__(self, site: LabCharts) -> None:
         self.site = site
         self._reasons: dict[str, list[str]] = {}
-        self._batch: tuple[str, str] = ("", "")
+        self._cores: dict[str, dict[str, str]] = {}  # by job, and by hosts
+        self._batch: dict[str, str] = {}  # titles of `sbatch` jobs
 
     def fill(self) -> None:
-        """Submit small workloads that occupy every node."""
+        """Submit pods that occupy all cores but one."""
         self.site.lab.kubectl("create", "namespace", SPACE)
         self._create(*small_work())
         self._wait(lambda pods: len(pods) == 5 and all(map(started, pods)), "the small work to start")
 
+    def share(self) -> None:
+        """Run an `sbatch` job on the core that the pods have left."""
+        job = self._submit("sbatch beside pods", "echo hello from $(hostname); sleep 3", "--ntasks=1")
+        self._wait(lambda _: self._is_over(job), "the sbatch job to end")
+
     def crowd(self) -> None:
-        """Submit a gang that needs all nodes, none of which is free."""
+        """Submit an `sbatch` job that needs all nodes, which pods occupy, and then a gang of pods."""
+        nodes = str(self.site.lab.state.nodes)
+        script = "srun hostname | sort | paste -sd ' '; sleep 3"
+        job = self._submit("sbatch on whole nodes", script, f"--nodes={nodes}", "--exclusive")
+        self._wait(lambda _: bool(self._reasons.get(job)), "the sbatch job to wait for the pods")
         self._create(gang(self.site.lab.state.nodes))
         self._wait(
-            lambda pods: any(condition(pod).get("reason") == "Resources" for pod in pods_of("serving", pods)),
-            "the gang to wait for resources",
+            lambda pods: any(self._reasons.get(job_of(pod)) for pod in pods_of("serving", pods)),
+            "the gang to wait for the sbatch job",
         )
 
-    def batch(self) -> None:
-        """Run an `sbatch` job on a worker pod."""
-        script = 'sbatch --wait --parsable --chdir=/tmp --output=demo.out --wrap="echo hello from job \\$SLURM_JOB_ID"'
-        job = self.site.slurm("sh", "-c", script).strip()
-        host = self._jobs()[job]["NodeList"]
-        output = self.site.on_worker(host, "cat", "/tmp/demo.out").strip()  # noqa: S108 - in a pod of its own
-        self._batch = (job, output)
-
     def clear(self) -> None:
-        """End the small workloads and wait until the whole gang has started."""
+        """End the small workloads; wait until the `sbatch` job has run and the gang has started."""
         for pod in self._pods():
             if running(pod):
                 self.site.lab.kubectl("exec", "-n", SPACE, pod["metadata"]["name"], "--", *END)
@@ -123,6 +131,11 @@ class DemoRun:
             lambda pods: all(map(started, pods)) and all(running(pod) for pod in pods_of("serving", pods)),
             "the gang to start",
         )
+
+    def free(self) -> None:
+        """Delete the gang, so that the nodes are free for other work."""
+        self.site.lab.kubectl("delete", "leaderworkersets", "--all", "-n", SPACE)
+        until(lambda: set(self.site.nodes) <= self.site.idle_hosts(), "free nodes", PATIENCE, lambda: why(self._pods()))
 
     def rows(self) -> list[Row]:
         """The outcome of every job."""
@@ -133,8 +146,8 @@ class DemoRun:
             by_job.setdefault(job_of(pod), []).append(pod)
         rows = [self._row(WORKLOADS[members[0]["metadata"]["labels"][WORK]], jobs[job], self._output(members))
                 for job, members in by_job.items()]  # fmt: skip
-        batch, output = self._batch
-        return sorted([*rows, self._row("sbatch", jobs[batch], output)], key=lambda row: int(row["JOB"]))
+        rows += [self._row(title, jobs[job], self._batch_output(jobs[job])) for job, title in self._batch.items()]
+        return sorted(rows, key=lambda row: int(row["JOB"]))
 
     def _row(self, work: str, job: dict[str, str], output: str) -> Row:
         waited = f"{', '.join(self._reasons.get(job['JobId'], []))} ({seconds_waited(job)} s)"
@@ -143,7 +156,7 @@ class DemoRun:
             job["JobId"],
             job["JobState"],
             waited if job["JobId"] in self._reasons else "-",
-            job["NodeList"],
+            " ".join(f"{fold(expand(hosts))}:{ids}" for hosts, ids in self._cores.get(job["JobId"], {}).items()),
             *(_clock(job[name]) for name in ("SubmitTime", "StartTime")),
             "-" if job["JobState"] == "RUNNING" else _clock(job["EndTime"]),
             output,
@@ -153,6 +166,19 @@ class DemoRun:
     def _output(self, pods: Iterable[Pod]) -> str:
         logs = [self.site.lab.kubectl("logs", "-n", SPACE, pod["metadata"]["name"]).strip() for pod in pods]
         return "; ".join(sorted(filter(None, logs)))
+
+    def _submit(self, title: str, script: str, *options: str) -> str:
+        """Submit a native job; returns its id."""
+        arguments = ("--parsable", "--time=5", "--chdir=/tmp", f"--output={OUTPUT.format(job='%j')}", *options)
+        job = self.site.slurm("sbatch", *arguments, "--wrap", script).strip()
+        self._batch[job] = title
+        return job
+
+    def _batch_output(self, job: dict[str, str]) -> str:
+        return self.site.on_worker(job["BatchHost"], "cat", OUTPUT.format(job=job["JobId"])).strip()
+
+    def _is_over(self, job: str) -> bool:
+        return self._jobs()[job]["JobState"] not in ("PENDING", "RUNNING", "COMPLETING")
 
     def _create(self, *manifests: Manifest) -> None:
         items = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
@@ -164,14 +190,18 @@ class DemoRun:
 
     def _jobs(self) -> dict[str, dict[str, str]]:
         """Every job that slurmctld knows, as scontrol shows it."""
-        lines = self.site.slurm("scontrol", "-o", "show", "job").splitlines()
+        output = self.site.slurm("scontrol", "-o", "-d", "show", "job")
+        lines = [line for line in output.splitlines() if line.startswith("JobId=")]
         jobs = [dict(field.split("=", 1) for field in line.split() if "=" in field) for line in lines]
+        cores = {job["JobId"]: cores_of(line) for job, line in zip(jobs, lines, strict=True) if job_runs(job)}
+        check_cores(cores)
+        self._cores |= cores
         return {job["JobId"]: job for job in jobs}
 
     def _wait(self, done: Callable[[list[Pod]], bool], what: str) -> None:
         def check() -> bool:
-            pods = self._pods()
-            self._record_reasons(pods)
+            pods, jobs = self._pods(), self._jobs()
+            self._record_reasons(pods, jobs)
             if done(pods):
                 return True
             time.sleep(0.2)
@@ -179,14 +209,33 @@ class DemoRun:
 
         until(check, what, PATIENCE, lambda: why(self._pods()))
 
-    def _record_reasons(self, pods: Iterable[Pod]) -> None:
-        """Record the pending reasons of each job while it is pending."""
-        for pod in pods:
-            pending = condition(pod)
-            if job_of(pod) and pending.get("status") == "False" and pending["reason"] not in BEFORE:
-                known = self._reasons.setdefault(job_of(pod), [])
-                if pending["reason"] not in known:
-                    known.append(pending["reason"])
+    def _record_reasons(self, pods: Iterable[Pod], jobs: dict[str, dict[str, str]]) -> None:
+        """Record the pending reasons: those that pods show, and those of native jobs in Slurm."""
+        shown = [(job_of(pod), condition(pod)["reason"]) for pod in pods if condition(pod).get("status") == "False"]
+        native = [(job, jobs[job]["Reason"]) for job in self._batch if jobs[job]["JobState"] == "PENDING"]
+        for job, reason in (*shown, *native):
+            if job and reason not in BEFORE and reason not in self._reasons.setdefault(job, []):
+                self._reasons[job].append(reason)
+
+
+def job_runs(job: dict[str, str]) -> bool:
+    """Whether a job runs."""
+    return job["JobState"] == "RUNNING"
+
+
+def cores_of(line: str) -> dict[str, str]:
+    """The cores of a job by its hosts, from a line of `scontrol -o -d show job`."""
+    return dict(re.findall(r"\bNodes=(\S+) CPU_IDs=(\S+)", line))
+
+
+def check_cores(jobs: dict[str, dict[str, str]]) -> None:
+    """Raise an error if a core of a host has two jobs."""
+    owners: dict[tuple[str, str], str] = {}
+    for job, cores in jobs.items():
+        pairs = ((host, core) for hosts, ids in cores.items() for host in expand(hosts) for core in expand(f"c[{ids}]"))
+        for pair in pairs:
+            if (other := owners.setdefault(pair, job)) != job:
+                raise LabError(f"jobs {other} and {job} both have core {pair[1][1:]} of {pair[0]}")
 
 
 def why(pods: Iterable[Pod]) -> str:
