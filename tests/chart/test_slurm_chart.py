@@ -31,6 +31,7 @@ RICH: dict[str, Any] = {
     },
     "restapi": {"replicas": 2, "pdb": {"enabled": True}},
     "accounting": {"enabled": True, "extraConfMap": {"PurgeJobAfter": "12months"}},
+    "exporter": {"enabled": True, "image": {"repository": "registry.example/slinky", "tag": "1"}, "users": True},
     "loginsets": {"main": {"rootSshAuthorizedKeys": "ssh-ed25519 AAAA a\n", "replicas": 2}},
     "nodesets": {
         "cpu": {"replicas": 3, "extraConfMap": {"Weight": 0, "RealMemory": 1000000}},
@@ -64,6 +65,15 @@ async def test_the_api_server_takes_everything(
     text = yaml.safe_dump_all(helm.render("slurm", values, space=space))
     done = kubectl("apply", "--server-side", "--validate=strict", "-n", space, "-f", "-", input=text)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_exporter_is_off_unless_asked_for_and_has_a_token_of_its_own(helm: Helm) -> None:
+    assert not [item for item in helm.render("slurm", {}) if "exporter" in item["metadata"]["name"]]
+    objects = helm.render("slurm", {**RICH, "restapi": {"service": {"port": 7000}}})
+    container = one(objects, "Deployment", "slurm-exporter")["spec"]["template"]["spec"]["containers"][0]
+    assert container["image"] == "registry.example/slinky:1"
+    assert {"--users", "--slurm-rest-api=http://slurm-restapi:7000"} <= set(container["args"])
+    assert one(objects, "Token", "slurm-exporter")["spec"]["username"] == "nobody"
 
 
 @pytest.mark.parametrize("values", [{}, RICH, EXTERNAL], ids=["smallest", "rich", "external"])

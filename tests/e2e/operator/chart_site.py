@@ -95,6 +95,7 @@ def cluster_values(public: str, *, workers: int = 2, slurmd: str = "slurmd", **m
         },
         "restapi": {"slurmrestd": {"image": image("slurmrestd")}, **more.pop("restapi", {})},
         "accounting": {"enabled": True, "slurmdbd": {"image": image("slurmdbd")}},
+        "exporter": {"enabled": True, "image": image("slinky")},
         "nodesets": {
             "cpu": {
                 **worker_values,

@@ -77,6 +77,18 @@ def test_a_user_submits_over_ssh_and_accounting_has_the_job(site: ChartSite) -> 
     assert site.ssh_output("sacct", "-nXP", "-j", job, "-o", "user,nnodes") == f"{USER}|2"
 
 
+def test_the_exporter_sees_the_cluster_as_an_ordinary_user(site: ChartSite) -> None:
+    path = f"/api/v1/namespaces/{SPACE}/services/{RELEASE}-exporter:metrics/proxy/metrics"
+
+    def series() -> str:
+        return site.kubectl("get", "--raw", path)
+
+    until(lambda: 'partition="cpu",state="idle"} 2.0' in series(), "both workers in the metrics")
+    job, pod = site.submit_job("-w", "cpu-0")
+    until(lambda: 'slinky_slurm_jobs{cluster="slurm_slurm",partition="cpu",state="running"} 1.0' in series(), "its job")
+    site.finish_job(job, pod)
+
+
 def test_workers_let_in_users_with_a_job_there(site: ChartSite) -> None:
     host = f"cpu-0.slurm-workers-{RELEASE}"
     assert site.ssh("true", to=host, check=False).returncode != 0

@@ -14,6 +14,7 @@ from tests.support.waiting import eventually
 from slinky.exporter.app import ClusterCollector
 from slinky.exporter.cluster_reader import ClusterReader
 from slinky.exporter.settings import ExporterSettings
+from slinky.exporter.snapshot import MetricSource
 from slinky.lab.slurm.cluster import LabSlurm
 from slinky.observe import SystemClock
 from slinky.observe.metrics import render_metrics
@@ -99,3 +100,12 @@ async def test_an_array_counts_by_its_tasks(exporter: Exporter, slurm: LabSlurm)
     slurm.exec("sbatch", "--partition=ext", "--hold", "--array=0-9", "--wrap=true", "--uid=slurm", "--chdir=/tmp")
     await eventually(lambda: exporter.value("jobs", partition="ext", state="pending") == 10, "ten pending tasks")
     assert exporter.value("jobs_pending", partition="ext", reason="JobHeldUser") == 10
+
+
+async def test_an_ordinary_user_may_read_everything(slurm: LabSlurm) -> None:
+    async with SlurmClient(slurm.url, MintedToken(lambda: slurm.jwt_key, "nobody")) as client:
+        reader = ClusterReader(client, SystemClock(), jobs_max=100)
+        task = asyncio.create_task(reader.run())
+        await reader.mirror.synced()
+        await eventually(lambda: reader.snapshot().up == frozenset(MetricSource), "every source")
+        task.cancel()
