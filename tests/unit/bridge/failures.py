@@ -469,6 +469,9 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Jobs that need more devices than the node has do not get the host.",
             "The node has an event `DevicesDiffer`; pods use the devices that both have.",
             (
+                "test_pods_use_the_devices_that_gres_conf_and_the_driver_both_have",
+                "test_a_device_that_the_node_does_not_have_is_not_allocated",
+                "test_a_host_that_only_counts_its_devices_is_not_used",
                 "test_a_host_with_a_slurmd_provides_at_most_what_its_drivers_offer",
                 "test_a_whole_node_job_uses_the_devices_that_the_node_has",
                 "test_no_index_stands_for_two_devices",

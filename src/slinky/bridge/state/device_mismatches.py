@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nodes whose Slurm host has more devices than the drivers of the node offer.
 
-A host with a slurmd has the devices of gres.conf. A job must not request more devices of such a node than it can use,
-and jobs that wait are revised when a node can provide more. The bridge sizes external hosts itself, so these are not
-compared: a difference is only temporary, until the host is registered again.
+A host with a slurmd has the devices of gres.conf. A job must not get such a node while it has fewer free devices than
+the job needs, and jobs that wait are revised when a node can provide more. The bridge sizes external hosts itself, so
+these are not compared: a difference is only temporary, until the host is registered again.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -86,4 +86,4 @@ def _device_traits(host: Host | None) -> tuple[object, ...]:
     """The fields of a host that decide which of its devices can be used."""
     if host is None:
         return ()
-    return host.gres, host.state.external, host.sockets, host.cores, host_gres.names_without_index(host)
+    return host.gres, host.gres_used, host.state.external, host.sockets, host.cores

@@ -50,6 +50,18 @@ def hybrid(gres: str, used: str = "", cores: int = 0) -> Host:
             "Slurm host h1 has 8 gpu, the drivers of the node offer 0 "
             f"and 0 gpu:{GPU_DRIVER}, the drivers of the node offer 4",
         ),
+        (
+            hybrid(f"gpu:{GPU_DRIVER}:8", f"gpu:{GPU_DRIVER}:3(IDX:0,2,7)"),
+            FOUR,
+            {GPU: 2, ANY: 2},
+            f"Slurm host h1 has 8 gpu:{GPU_DRIVER}, the drivers of the node offer 4",
+        ),
+        (
+            hybrid(f"gpu:a:2,gpu:{GPU_DRIVER}:8", f"gpu:a:1(IDX:0),gpu:{GPU_DRIVER}:2(IDX:2-3)"),
+            FOUR,
+            {GresKind("gpu", "a"): 0, GPU: 2, ANY: 2},
+            "Slurm host h1 has 2 gpu:a, the drivers of the node offer 0",
+        ),
         (hybrid("nic:2", "nic:0"), FOUR, {GresKind("nic"): 0}, f"Slurm host h1 has 0 gpu:{GPU_DRIVER}, "),
         (
             hybrid(f"gpu:{GPU_DRIVER}:4", f"gpu:{GPU_DRIVER}:0"),

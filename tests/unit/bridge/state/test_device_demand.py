@@ -93,6 +93,18 @@ async def test_a_host_with_a_slurmd_provides_at_most_what_its_drivers_offer() ->
     assert await suitable(cluster, 2, pods_per_node=3) == {"same", "external"}
 
 
+async def test_a_host_is_excluded_while_its_real_devices_are_in_use() -> None:
+    cluster = build_cluster()
+    gres = f"gpu:{GPU_DRIVER}:8"
+    gpu_node(cluster, "hybrid", 4, gres)
+    cluster.set_host(Host("hybrid", words=("MIXED",), gres=gres, gres_used=f"gpu:{GPU_DRIVER}:4(IDX:0-2,5)"))
+    assert await suitable(cluster, 1) == {"hybrid"}
+    assert await suitable(cluster, 2) == set()
+    cluster.set_host(Host("hybrid", words=("MIXED",), gres=gres, gres_used=f"gpu:{GPU_DRIVER}:3(IDX:1-2,5)"))
+    assert cluster.notified == 1
+    assert await suitable(cluster, 2) == {"hybrid"}
+
+
 async def test_a_host_without_indexes_or_devices_is_excluded() -> None:
     cluster = build_cluster()
     gpu_node(cluster, "same", 1, f"gpu:{GPU_DRIVER}:1")
