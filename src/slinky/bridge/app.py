@@ -16,16 +16,19 @@ from slinky.bridge.config import BridgeSettings
 from slinky.bridge.credentials import TlsTrust, token_source
 from slinky.bridge.devices import profiles
 from slinky.bridge.feasibility.exclusions import Exclusions
+from slinky.bridge.feasibility.job_specs import JobSpecs
 from slinky.bridge.feasibility.node_room import NodeRoom
 from slinky.bridge.feasibility.node_usage import NodeUsage, watch_foreign_pods
 from slinky.bridge.feasibility.volume_state import watch_volumes
+from slinky.bridge.lifecycle.attempts import Attempts, Evictions
+from slinky.bridge.lifecycle.binder import Binder
 from slinky.bridge.lifecycle.claim_writer import ClaimWriter
 from slinky.bridge.lifecycle.completer import Completer
-from slinky.bridge.lifecycle.lost_jobs import LostJobs
-from slinky.bridge.lifecycle.placement import Placement
+from slinky.bridge.lifecycle.executor import WorkloadExecutor
 from slinky.bridge.lifecycle.pod_writer import PodWriter
 from slinky.bridge.lifecycle.reconciler import WorkloadReconciler, classify_slurm_error
 from slinky.bridge.lifecycle.release import Releaser
+from slinky.bridge.lifecycle.snapshot_builder import NodeObserver, SnapshotBuilder
 from slinky.bridge.lifecycle.submit import Submitter
 from slinky.bridge.nodes.ownership import host_signature
 from slinky.bridge.nodes.reconciler import HostName, NodeReconciler, classify_rejection
@@ -120,19 +123,24 @@ class Bridge:
         ports = HostPortReservations(cluster.pods, self.foreign_pods, clock)
         exclusions = Exclusions(cluster, self.mirror, volumes, ports, room, host_signature(identity), on_more_hosts)
         claims = ClaimWriter(client, cluster, self.mirror)
+        demand = DeviceDemand(client, cluster.devices, DeviceMismatches(cluster, self.mirror, on_more_hosts))
+        job_specs = JobSpecs(settings, cluster, demand, exclusions)
+        evictions = Evictions(
+            clock,
+            settings.lost_pods_evicted,
+            settings.failed_jobs_evicted,
+            settings.failed_jobs_share,
+            cluster.count_jobs_with_running_pods,
+        )
+        attempts = Attempts(clock, evictions)
+        nodes = NodeObserver(cluster, self.registry, exclusions, room)
+        binder = Binder(cluster, exclusions, room, claims, volumes, writer)
         self.workload_reconciler = WorkloadReconciler(
-            settings,
             cluster,
             self.registry,
-            exclusions,
-            submitter,
-            self.releaser,
-            writer,
-            DeviceDemand(client, cluster.devices, DeviceMismatches(cluster, self.mirror, on_more_hosts)),
-            claims,
-            LostJobs(slurm, self.mirror, cluster, submitter, writer, settings.lost_pods_evicted, clock),
-            Placement(cluster, self.registry, exclusions, room, self.releaser, writer, claims, volumes),
-            self.queue_positions,
+            SnapshotBuilder(cluster, self.registry, job_specs, nodes, self.queue_positions, attempts),
+            WorkloadExecutor(job_specs, submitter, binder, self.releaser, writer, attempts),
+            attempts,
             clock,
             self._enqueue_workload,
         )
@@ -149,7 +157,11 @@ class Bridge:
         )
         # The names of the loops are label values of metrics.
         self.workload_loop: ControlLoop[Workload] = ControlLoop(
-            "units", self.workload_reconciler.reconcile, workers=32, error_classifiers=[classify_slurm_error]
+            "units",
+            self.workload_reconciler.reconcile,
+            workers=64,  # a namespace has at most half of them
+            group=lambda workload: workload.namespace,
+            error_classifiers=[classify_slurm_error],
         )
         self.node_loop: ControlLoop[HostName] = ControlLoop(
             "hosts",
@@ -266,6 +278,7 @@ class Bridge:
 
     def _enqueue_waiting(self, with_jobs: bool) -> None:
         del self._scheduled[with_jobs]
+        self.workload_reconciler.hosts_changed()
         for workload in self.cluster.workloads_of(self.cluster.waiting_pods(with_jobs=with_jobs)):
             self.workload_loop.queue.add(workload)
 

@@ -175,6 +175,18 @@ class BridgeSettings(View, frozen=True):
             "nodes to others; 0 evicts none.",
         ),
     ] = 10
+    failed_jobs_evicted: Annotated[
+        int,
+        msgspec.Meta(
+            ge=1,
+            description="Jobs whose running pods may be evicted in ten minutes because the jobs ended as NODE_FAIL, "
+            "BOOT_FAIL or FAILED; more if `failedJobsShare` allows it.",
+        ),
+    ] = 10
+    failed_jobs_share: Annotated[
+        float,
+        msgspec.Meta(ge=0, le=1, description="The same as a share of all jobs with running pods; the larger counts."),
+    ] = 0.25
     lease_namespace: Annotated[str, described("Namespace of the Lease; the namespace of the bridge if empty.")] = ""
     leader_elect: Annotated[bool, described("Use leader election; required with more than one replica.")] = True
     doorbell_port: Annotated[

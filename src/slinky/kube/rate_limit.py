@@ -15,11 +15,15 @@ class RateLimit:
     window: float
     _times: deque[float] = field(default_factory=deque)
 
-    def remaining(self, limit: int, now: float) -> int:
-        """How many more actions are allowed now, if `limit` are allowed per window."""
+    def recent(self, now: float) -> int:
+        """How many actions there were within the window."""
         while self._times and self._times[0] <= now - self.window:
             self._times.popleft()
-        return max(0, limit - len(self._times))
+        return len(self._times)
+
+    def remaining(self, limit: int, now: float) -> int:
+        """How many more actions are allowed now, if `limit` are allowed per window."""
+        return max(0, limit - self.recent(now))
 
     def record(self, now: float) -> None:
         """Count one action."""

@@ -15,7 +15,7 @@ from tests.support.job_requests import external_job
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
-from slinky.bridge.lifecycle import lost_jobs
+from slinky.bridge.lifecycle.decide import retries
 from slinky.bridge.nodes import reconciler
 from slinky.kube import KubeClient
 from slinky.kube.conditions import find_condition
@@ -216,7 +216,7 @@ async def test_a_pod_stays_while_its_node_is_refused_without_another_job_on_it(
     two_nodes: BridgeStage, slurm: LabSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A refusal alone does not prove that another job has the node: here it drains."""
-    monkeypatch.setattr(lost_jobs, "REJECTED_RETRY", 1.0)
+    monkeypatch.setattr(retries, "NOT_REPLACED", 1.0)
     state = SlurmctldState(slurm)
     await state.save()
     await run_two_pods(two_nodes)

@@ -540,6 +540,36 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             ("test_without_accounting_pods_run_and_their_outcome_is_recorded_later",),
         ),
         Failure(
+            "Many jobs end at once as NODE_FAIL, BOOT_FAIL or FAILED.",
+            "-",
+            "Running pods of at most `failedJobsEvicted` jobs, or of a quarter of all jobs, are evicted in ten "
+            "minutes; the others keep running with the reason EvictionLimited.",
+            (
+                "test_many_failed_jobs_are_evicted_slowly_and_cancelled_ones_at_once",
+                "test_failed_jobs_are_limited_by_number_and_by_share",
+            ),
+        ),
+        Failure(
+            "A host does not suit the pods again and again, for example because gres.conf and the driver differ.",
+            "The job is ended, and the next jobs of the workload exclude the host, longer each time.",
+            "The pods wait for other nodes with the reason NodeUnsuitable.",
+            (
+                "test_a_host_that_does_not_suit_is_given_back_once_and_excluded_from_the_next_job",
+                "test_a_job_that_is_given_back_again_and_again_slows_down",
+            ),
+        ),
+        Failure(
+            "Slurm rejects the jobs of many pods.",
+            "One record for each request of a namespace, after one minute up to half an hour; none for a job that can "
+            "never fit.",
+            "Reason SlurmRefused; many different rejected jobs delay the namespace (SubmissionsLimited).",
+            (
+                "test_pods_that_request_the_same_learn_from_one_rejection",
+                "test_a_job_that_can_never_fit_leaves_no_record_in_slurm",
+                "test_a_namespace_with_many_rejections_waits",
+            ),
+        ),
+        Failure(
             "A submission is cut off before its answer: by a deadline, a stop or a lost lease.",
             "Slurm is searched for the job before the next submission; there is one job.",
             "The pod waits until then.",

@@ -187,3 +187,11 @@ async def test_a_replica_that_waits_for_the_lease_is_ready_with_a_token_and_with
     assert "has no token" in stage.runtime.health.readiness()["slurm"]
     token.write_text("some token")
     assert stage.runtime.health.readiness() == {}
+
+
+async def test_a_namespace_with_many_pods_does_not_delay_the_others(stage: BridgeUnderTest) -> None:
+    for index in range(1000):
+        stage.put(stage.cluster.pods, pod(f"p-{index}", namespace="large"))
+    stage.put(stage.cluster.pods, pod("p", namespace="small"))
+    keys = [await stage.queue.get() for _ in range(2)]
+    assert {key.namespace for key in keys} == {"large", "small"}

@@ -8,6 +8,7 @@ other schedulers are excluded too: see `node_room`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from slinky.bridge.feasibility import constraints, job_size, kubelet_capacity
 from slinky.bridge.feasibility.constraints import NodeRequirements
@@ -25,6 +26,14 @@ from slinky.slurm import Change, Host, Mirror, ObjectKind
 
 #: Cached results. One result names up to all hosts, and a changed node updates all of them.
 CACHED_ANSWERS_MAX = 500
+
+
+class HostShortage(NamedTuple):
+    """A job needs more hosts than its partition has for it, or larger ones."""
+
+    free: int
+    needed: int
+    problem: str
 
 
 class Exclusions:
@@ -47,6 +56,7 @@ class Exclusions:
         self._answers: dict[tuple[NodeRequirements, str], frozenset[str]] = {}  # the result used last comes last
         self._dropped = False  # a result was dropped, so a change of hosts may concern jobs without a result
         self._catalog = cluster.catalog  # the device classes that the cached results were computed with
+        self._partition_hosts: dict[str, list[Host]] = {}  # by partition or list of partitions
         cluster.nodes.listen(self._node_changed)
         mirror.listen(self._host_changed)
 
@@ -58,9 +68,12 @@ class Exclusions:
     def _host_changed(self, change: Change) -> None:
         if change.kind is ObjectKind.MIRROR:
             self._answers.clear()
+            self._partition_hosts.clear()
         if change.kind is not ObjectKind.NODE:
             return
         old, new = change.before, change.after
+        if old is None or new is None or _host_size(old) != _host_size(new):
+            self._partition_hosts.clear()
         if old is None or new is None or _host_traits(old) != _host_traits(new):
             self._update_host(change.key)
             if (node := self._cluster.node_of_host(change.key)) is not None:
@@ -114,13 +127,36 @@ class Exclusions:
         known = self._known_hosts(hosts).items()
         return frozenset(name for name, host in known if not partitions or partitions & {*host.partitions})
 
-    def find_excess(self, job_spec: JobSpec) -> str:
-        """A sentence about the first request of a job that no host of its partition has; empty if there is none."""
-        for request in job_spec.requests:
-            names = self._restrict(self._mirror.nodes, request.partition or "")
-            if excess := job_size.find_excess(request, [self._mirror.nodes[name] for name in names]):
-                return excess
-        return ""
+    def find_host_shortage(self, job_spec: JobSpec) -> HostShortage | None:
+        """Why a job can never run on the hosts of its partition as they are now; None if it can.
+
+        Slurm would reject the job and record it as failed. A partition without hosts is left to Slurm, which knows
+        whether the partition exists. Nothing is said while hosts are missing from Slurm's list for no known reason.
+        """
+        for request in job_spec.requests if self._mirror.nodes.unconfirmed_loss is None else ():
+            hosts = self._hosts_of_partition(request.partition or "")
+            if not hosts:
+                continue
+            needed, excluded = int(request.nodes or 1), set(request.excluded_nodes or ())
+            free = sum(host.name not in excluded for host in hosts) if excluded else len(hosts)
+            if excess := job_size.find_excess(request, hosts):
+                return HostShortage(0, needed, excess)
+            if free < needed:
+                where = f"partition {request.partition}" if request.partition else "the partition"
+                problem = f"{needed} nodes are requested; {free} of the {len(hosts)} hosts of {where} suit the pods."
+                return HostShortage(free, needed, problem)
+        return None
+
+    def _hosts_of_partition(self, partition: str) -> list[Host]:
+        hosts = self._partition_hosts.get(partition)
+        if hosts is None:
+            names = self._restrict(self._mirror.nodes, partition)
+            hosts = self._partition_hosts[partition] = [self._mirror.nodes[name] for name in names]
+        return hosts
+
+    def existing_hosts(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of these hosts that surely exist: Slurm rejects a job that excludes an unknown host."""
+        return frozenset(self._known_hosts(names))
 
     async def room_shortage(self, job_spec: JobSpec) -> ConditionText | None:
         """Why the pods of other schedulers leave too few nodes for a job; None if there are enough, or if there would
@@ -197,13 +233,21 @@ class Exclusions:
         host = self._mirror.nodes.get(pod_state.host_of(node))
         return host is None or host.state.draining
 
-    async def check_and_reserve(self, pod: WorkloadPod, node: Node) -> str:
-        """Why a pod cannot use a node; if it can, reserves its host ports there and returns an empty string."""
-        reason = constraints.mismatch_reason(await self._requirements_of(pod), node, self._cluster.catalog)
-        return reason or self._ports.reserve(pod, node.metadata.name)
+    async def mismatch_reason(self, pod: WorkloadPod, node: Node) -> str:
+        """Why a pod cannot use a node; empty if it can."""
+        return constraints.mismatch_reason(await self._requirements_of(pod), node, self._cluster.catalog)
+
+    def reserve_ports(self, pod: WorkloadPod, node: str) -> str:
+        """Reserve the host ports of a pod on a node; returns why that is not possible, or an empty string."""
+        return self._ports.reserve(pod, node)
 
     async def _requirements_of(self, pod: WorkloadPod) -> NodeRequirements:
         return constraints.node_requirements_of(pod, self._volumes.node_selectors(pod))
+
+
+def _host_size(host: Host) -> tuple[object, ...]:
+    """The fields of a host that decide how large a job may be."""
+    return host.partitions, host.cpus, host.real_memory
 
 
 def _host_traits(host: Host) -> tuple[object, ...]:

@@ -24,7 +24,7 @@ from slinky.bridge.devices.allocation import (
 from slinky.bridge.devices.classes import Unclaimable
 from slinky.bridge.devices.inventory import CPUS, DeviceInventory, GresKind
 from slinky.bridge.devices.requests import ClassRequest, claim_requests, class_requests, extended_resource_requests
-from slinky.bridge.lifecycle.assignment import UnsuitableNodes
+from slinky.bridge.lifecycle.decide.assignment import UnsuitableNodes
 from slinky.bridge.nodes import description
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.state.devices import allocated_devices

@@ -7,6 +7,7 @@ not known whether a submission succeeded, Slurm is searched for the job before t
 cancelled counts as one whose outcome is not known.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -17,7 +18,6 @@ from slinky.bridge.lifecycle.start_forecast import StartForecast
 from slinky.bridge.state.job_discovery import JobDiscovery
 from slinky.bridge.state.job_registry import JobEntry, JobRegistry
 from slinky.bridge.status import reasons
-from slinky.bridge.status.reasons import Reason
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import identity
 from slinky.bridge.workload.grouping import Workload
@@ -26,6 +26,7 @@ from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import Later
 from slinky.observe import Clock, Log
 from slinky.slurm import (
+    Busy,
     JobRequest,
     Mirror,
     Rejected,
@@ -40,8 +41,6 @@ from slinky.slurm import (
 log = Log("slinky.bridge.lifecycle.submit")
 
 MAX_PRIORITY = 2**31 - 1
-#: After a loss of jobs, new submissions pause for this many seconds, so that running pods get their nodes back first.
-PAUSE_AFTER_LOSS = 5.0
 #: Clears the excluded hosts of a job: Slurm ignores a field that is missing or an empty list in an update.
 NO_HOST = ("",)
 #: Fields that an update does not change. A hold must not be repeated: a user may have released the job.
@@ -54,13 +53,9 @@ OUTDATED_SPEC = "outdated"
 class JobOutgrown(Exception):  # noqa: N818 -- a property of a job; the caller decides what follows from it
     """A pending job cannot be updated to what its pods request now; it has to be replaced."""
 
-    reason = Reason.JOB_OUTGROWN
-
 
 class GangReshaped(JobOutgrown):
     """A pending job has other components than its pods need now."""
-
-    reason = Reason.GANG_RESHAPED
 
 
 class Submitter:
@@ -82,21 +77,15 @@ class Submitter:
         self._forecast = StartForecast(mirror)
         # Workloads of which a submission may or may not have succeeded, and when it was given up or sent.
         self._uncertain: dict[Workload, float] = {}
-        self._paused_until = float("-inf")
 
     async def submit(self, workload: Workload, job_spec: JobSpec, *, allocate: bool) -> str:
         """Submit the job of a workload, with an immediate allocation if `allocate`; its id. Raises errors of Slurm."""
-        if (left := self._paused_until - self._clock.monotonic()) > 0:
-            raise Later("Slurm lost jobs; running pods get new jobs before others are submitted", after=left)
         with metrics.SUBMIT_SECONDS.time():
             return await self._submit_once(workload, job_spec, self._allocate if allocate else self._queue)
 
-    def pause(self) -> None:
-        """Pause new submissions for a short time after a lost job: they could take the nodes of running pods."""
-        self._paused_until = self._clock.monotonic() + PAUSE_AFTER_LOSS
-
-    async def submit_replacement(self, workload: Workload, job_spec: JobSpec, hosts: Sequence[str]) -> str:
-        """Submit a new job for running pods of one role on exactly these hosts; its id. Raises errors of Slurm.
+    async def submit_replacement(self, workload: Workload, job_spec: JobSpec, hosts: Sequence[str]) -> tuple[str, str]:
+        """Submit a new job for running pods of one role on exactly these hosts; its id and SLUID. Raises errors of
+        Slurm.
 
         The job has the highest priority, because it requests nothing that its pods do not already use. The number of
         nodes is the number of hosts: some of the pods that shared a node may have ended.
@@ -109,7 +98,22 @@ class Submitter:
             metrics.SUBMISSIONS.labels("reclaim").inc()
             return str(accepted.job_id)
 
-        return await self._submit_once(workload, job_spec, send)
+        job = await self._submit_once(workload, job_spec, send)
+        return job, (await self._client.job(job)).sluid
+
+    async def is_reallocated(self, error: Rejected, request: JobRequest, hosts: Sequence[str]) -> bool:
+        """Whether a replacement was rejected because other jobs have a host, by a list of hosts read after it.
+
+        On a shared host that accepts no jobs at all, other jobs prove nothing.
+        """
+        if not isinstance(error, Busy):
+            return False
+        with contextlib.suppress(TimeoutError):
+            await self._mirror.refresh()
+            states = [self._mirror.nodes[host].state for host in hosts if host in self._mirror.nodes]
+            in_use = any(state.busy and (bool(request.shared) or state.schedulable) for state in states)
+            return in_use and self._mirror.nodes.unconfirmed_loss is None
+        return False
 
     async def _submit_once(
         self, workload: Workload, job_spec: JobSpec, send: Callable[[Sequence[JobRequest]], Awaitable[str]]

@@ -266,6 +266,11 @@ class ClusterState:
         left = ((pod, pod_state.seconds_until_overdue(pod, now, patience)) for pod in pods)
         return next((pod for pod, seconds in left if seconds is not None and seconds <= 0), None)
 
+    def count_jobs_with_running_pods(self) -> int:
+        """The number of jobs with pods that run. Reads all pods."""
+        running = (pod for pod in self.pods if pod_state.is_bound(pod) and not pod_state.is_gone(pod))
+        return len({job for pod in running if (job := pod_state.job_id(pod))})
+
     def waiting_pods(self, *, with_jobs: bool) -> list[WorkloadPod]:
         """Pods that wait for a node: all of them, or only those without a job."""
         return [pod for pod in self.pods if pod_state.is_waiting(pod) and (with_jobs or not pod_state.job_id(pod))]

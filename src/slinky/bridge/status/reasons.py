@@ -92,6 +92,26 @@ class Reason(Enum):
         "Request less, or move other pods off the nodes.",
         _WARNING,
     )
+    NODES_AVOIDED = ReasonRow(
+        "NodeUnsuitable",
+        "No job is submitted or changed: {free} of the {needed} nodes that the pods need are left. Host {host} was "
+        "given back a short time ago: {problem}. The bridge tries it again later.",
+        "Correct what the message names.",
+        _WARNING,
+    )
+    NEVER_FITS = ReasonRow(
+        "SlurmRefused",
+        "No node can run the pods, so the bridge submits no job. {problem}",
+        "Request less; check labels, taints, host ports and GRES.",
+        _WARNING,
+    )
+    SUBMISSIONS_LIMITED = ReasonRow(
+        "SubmissionsLimited",
+        "Slurm has rejected many jobs of namespace {namespace} in the last minutes, so the bridge submits further pods "
+        "of the namespace slowly.",
+        "Correct or delete the pods with the reason SlurmRefused.",
+        _WARNING,
+    )
     SLURM_REFUSED = ReasonRow("SlurmRefused", "Slurm rejected the job. {explanation}", "", _WARNING)
     SLURM_UNREACHABLE = ReasonRow(
         "SlurmUnreachable", "Slurm does not answer. The bridge submits the pod as soon as Slurm answers."
@@ -150,13 +170,16 @@ class Reason(Enum):
     )
     NODE_OCCUPIED = ReasonRow(
         "InsufficientNodeResources",
-        "Slurm job {job} cannot be used, because the pods of other schedulers leave too little room on {problem}. The "
-        "bridge submits the pods again without this node.",
+        "The nodes that Slurm allocated cannot be used: pods of other schedulers leave too little room on {problem}. "
+        "The bridge submits the pods again without this node.",
         "Request less, or move other pods off the node.",
         _WARNING,
     )
     NODE_UNSUITABLE = ReasonRow(
-        "NodeUnsuitable", "Slurm job {job} cannot be used: {problem}. The bridge submits the pods again.", "", _WARNING
+        "NodeUnsuitable",
+        "The nodes that Slurm allocated cannot be used: {problem}. The bridge submits the pods again.",
+        "",
+        _WARNING,
     )
     DEVICES_HELD = ReasonRow("DevicesHeld", "Slurm job {job} has its nodes, but {problem}.")
     VOLUME_PENDING = ReasonRow("VolumePending", "Slurm job {job} has its nodes, but {problem}.")
@@ -179,9 +202,9 @@ class Reason(Enum):
     )
     EVICTION_LIMITED = ReasonRow(
         "EvictionLimited",
-        "{end} The pod keeps running, because the bridge has reached its limit of evictions after lost jobs; it is "
-        "evicted when the limit allows it.",
-        "Check whether slurmctld lost its state.",
+        "{end} The pod keeps running, because the bridge has reached its limit of evictions after lost or failed jobs; "
+        "it is evicted when the limit allows it.",
+        "Check whether slurmctld lost its state, or whether many nodes are down in Slurm.",
         _WARNING,
         status=None,
     )
@@ -318,12 +341,14 @@ class JobEnd:
 
     `deliberate`: a person or a rule ended the job, so pods that never had a node are not submitted again.
     `final`: the same would happen again to a new pod, so owners should not replace the pod.
+    `limited`: Slurm or a node failed, so evictions of many pods at once are limited.
     """
 
     reason: str
     sentence: str
     deliberate: bool = False
     final: bool = False
+    limited: bool = False
 
 
 #: Ends by Slurm's job state.
@@ -333,9 +358,9 @@ ENDS: dict[str, JobEnd] = {
     "DEADLINE": JobEnd("SlurmJobDeadline", "passed its deadline", deliberate=True, final=True),
     "TIMEOUT": JobEnd("SlurmJobTimeout", "reached its time limit", final=True),
     "PREEMPTED": JobEnd("SlurmJobPreempted", "was preempted by another job"),
-    "NODE_FAIL": JobEnd("SlurmNodeFailed", "lost a node"),
-    "BOOT_FAIL": JobEnd("SlurmNodeFailed", "ended because its nodes did not boot"),
-    "FAILED": JobEnd("SlurmJobFailed", "failed in Slurm"),
+    "NODE_FAIL": JobEnd("SlurmNodeFailed", "lost a node", limited=True),
+    "BOOT_FAIL": JobEnd("SlurmNodeFailed", "ended because its nodes did not boot", limited=True),
+    "FAILED": JobEnd("SlurmJobFailed", "failed in Slurm", limited=True),
     "OUT_OF_MEMORY": JobEnd("SlurmJobOutOfMemory", "ran out of memory in Slurm"),
 }
 LOST = JobEnd("SlurmJobLost", "is unknown to slurmctld and to accounting")

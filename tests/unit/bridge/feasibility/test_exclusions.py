@@ -236,8 +236,20 @@ async def test_a_job_is_held_back_only_if_full_hosts_are_the_reason(full: set[st
         assert "node a: full for p" in text.message
 
 
-async def test_a_rejected_job_is_compared_with_the_hosts_of_its_partition() -> None:
-    found = fake_cluster(a="green")
-    spec = JobSpec((JobRequest(partition="ext", nodes="2"),), ((pod(),),))
-    assert found.exclusions.find_excess(spec) == "2 nodes are requested; partition ext has 1."
-    assert found.exclusions.find_excess(job_spec(pod(), excluded=set())) == ""
+async def test_a_job_that_can_never_run_is_known_from_the_hosts_of_its_partition() -> None:
+    found = fake_cluster(a="green", b="blue")
+    large = JobSpec((JobRequest(partition="ext", nodes="3"),), ((pod(),),))
+    shortage = found.exclusions.find_host_shortage(large)
+    assert shortage is not None
+    assert shortage.problem == "3 nodes are requested; partition ext has 2."
+    assert found.exclusions.find_host_shortage(job_spec(pod(), excluded=set())) is None
+    selective = job_spec(SELECTIVE, excluded=await found.excluded(SELECTIVE), nodes=2)
+    shortage = found.exclusions.find_host_shortage(selective)
+    assert shortage is not None
+    assert (shortage.free, shortage.needed) == (1, 2)
+    assert "1 of the 2 hosts" in shortage.problem
+
+
+async def test_a_partition_without_hosts_is_left_to_slurm() -> None:
+    unknown = JobSpec((JobRequest(partition="nowhere"),), ((pod(),),))
+    assert fake_cluster(a="green").exclusions.find_host_shortage(unknown) is None

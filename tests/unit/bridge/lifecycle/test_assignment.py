@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.unit.bridge.build import pod
 
 from slinky.bridge import names
-from slinky.bridge.lifecycle import assignment
-from slinky.bridge.lifecycle.assignment import UnsuitableNodes
+from slinky.bridge.lifecycle.decide import assignment
+from slinky.bridge.lifecycle.decide.assignment import UnsuitableNodes
 
 
 def test_ranks_follow_slurms_order_of_hosts() -> None:

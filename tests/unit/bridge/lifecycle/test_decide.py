@@ -7,9 +7,21 @@ import pytest
 from tests.unit.bridge.build import NOW, pod, record
 
 from slinky.bridge import names
-from slinky.bridge.lifecycle import actions, decide
-from slinky.bridge.lifecycle.actions import Plan
-from slinky.bridge.lifecycle.decide import WorkloadSnapshot
+from slinky.bridge.feasibility.exclusions import HostShortage
+from slinky.bridge.lifecycle.decide import actions, retries
+from slinky.bridge.lifecycle.decide.actions import Plan
+from slinky.bridge.lifecycle.decide.assignment import Assignment
+from slinky.bridge.lifecycle.decide.workload import decide
+from slinky.bridge.lifecycle.snapshot import (
+    AvoidedHost,
+    Obstacle,
+    ObstacleKind,
+    PlacementFacts,
+    PlacementNode,
+    Refusal,
+    SubmissionFacts,
+    WorkloadSnapshot,
+)
 from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
 from slinky.bridge.status.reasons import ConditionText
 from slinky.bridge.views import WorkloadPod
@@ -33,7 +45,17 @@ def plan(
     **more: Any,
 ) -> Plan:
     jobs = {} if job is None else {"7": job}
-    return decide.decide(WorkloadSnapshot(workload, pods, jobs, root or WorkloadRoot(), NOW, **more))
+    more.setdefault("placements", {"7": placement(*pods)})
+    return decide(WorkloadSnapshot(workload, pods, jobs, root or WorkloadRoot(), NOW, **more))
+
+
+def placement(*pods: WorkloadPod) -> PlacementFacts:
+    """All pods are assigned to the node n1, which is ready and has room."""
+    assert RUNNING.record is not None
+    assignments = {pod.metadata.uid: Assignment("n1", RUNNING.record) for pod in pods}
+    return PlacementFacts(
+        assignments, [PlacementNode("n1", "h1", tuple(pod for pod in pods if not pod.spec.node_name))]
+    )
 
 
 def kinds(result: Plan) -> list[str]:
@@ -71,15 +93,15 @@ def test_a_gang_is_reported_as_incomplete_once_no_pod_is_added(newest: str, left
 def test_a_pod_whose_root_is_not_visible_waits_and_is_reported_if_that_lasts(young: bool) -> None:
     missing = ConditionText(False, "GroupMissing", "Job j, which created the pod, is not visible yet.")
     new_pod = pod(made="2026-06-01T11:59:59Z" if young else "2026-06-01T11:00:00Z")
-    result = decide.decide(WorkloadSnapshot(SINGLE, [new_pod], {}, None, NOW, missing))
+    result = decide(WorkloadSnapshot(SINGLE, [new_pod], {}, None, NOW, missing))
     assert (result.actions, result.again) == (
-        ([], 1.0) if young else ([actions.WriteCondition((new_pod,), missing)], decide.IDLE_UNKNOWN_RETRY)
+        ([], 1.0) if young else ([actions.WriteCondition((new_pod,), missing)], retries.IDLE_UNKNOWN)
     )
 
 
 def test_a_waiting_job_without_a_root_is_explained_and_not_changed() -> None:
     missing = ConditionText(False, "GroupMissing", "Job j does not exist yet.")
-    result = decide.decide(WorkloadSnapshot(GROUP, [pod(job="7")], {"7": PENDING}, None, NOW, missing))
+    result = decide(WorkloadSnapshot(GROUP, [pod(job="7")], {"7": PENDING}, None, NOW, missing))
     assert [action.text.reason for action in result.actions if isinstance(action, actions.WriteCondition)] == [
         "Resources"
     ]
@@ -88,9 +110,9 @@ def test_a_waiting_job_without_a_root_is_explained_and_not_changed() -> None:
 @pytest.mark.parametrize("moved", [True, False])
 def test_a_job_that_pods_of_another_workload_use_is_not_ended(moved: bool) -> None:
     done = pod("a", job="7", node="n1", phase="Succeeded")
-    ended = plan(done, job=RUNNING, workload=GROUP, is_used_elsewhere=lambda _: moved)
-    assert kinds(ended) == (["RemoveFinalizer"] if moved else ["CancelJob", "RemoveFinalizer"])
-    assert kinds(plan(workload=GROUP, orphaned_jobs=["7"], is_used_elsewhere=lambda _: moved)) == (
+    ended = plan(done, job=RUNNING, workload=GROUP, used_elsewhere=frozenset({"7"} if moved else ()))
+    assert kinds(ended) == (["RemoveFinalizers"] if moved else ["CancelJob", "RemoveFinalizers"])
+    assert kinds(plan(workload=GROUP, orphaned_jobs=["7"], used_elsewhere=frozenset({"7"} if moved else ()))) == (
         [] if moved else ["CancelJob"]
     )
 
@@ -124,10 +146,9 @@ def test_a_newcomer_to_a_running_gang_gets_a_job_of_its_own_size() -> None:
 def test_a_newcomer_keeps_its_own_job_however_long_that_waits(latest: ObservedJob, exact: bool) -> None:
     old, new = pod("a", job="6", node="n1", phase="Running"), pod("b", job="7")
     jobs = {"6": ObservedJob(JobKnowledge.LIVE, record("6", "RUNNING", hosts=("n1",))), "7": latest}
-    result = decide.decide(
-        WorkloadSnapshot(GROUP, [old, new], jobs, WorkloadRoot(min_members=2, fixed_size=exact), NOW)
-    )
-    assert kinds(result) == (["WriteCondition"] if latest is PENDING else ["PlacePods"])
+    root, placements = WorkloadRoot(min_members=2, fixed_size=exact), {"7": placement(new)}
+    result = decide(WorkloadSnapshot(GROUP, [old, new], jobs, root, NOW, placements=placements))
+    assert kinds(result) == (["WriteCondition"] if latest is PENDING else ["BindPods"])
 
 
 @pytest.mark.parametrize(
@@ -176,17 +197,20 @@ def test_a_waiting_gang_that_shrank_is_withdrawn() -> None:
         workload=GROUP,
         root=WorkloadRoot(min_members=2),
     )
-    assert kinds(result) == ["RemoveFinalizer", "DetachPods", "CancelJob"]
+    assert kinds(result) == ["RemoveFinalizers", "DetachPods", "CancelJob"]
 
 
 def test_an_allocated_job_places_its_pods() -> None:
-    assert plan(pod(job="7"), job=RUNNING).actions == [actions.PlacePods("7", (pod(job="7"),))]
+    (action,) = plan(pod(job="7"), job=RUNNING).actions
+    assert isinstance(action, actions.BindPods)
+    assert (action.job, action.pods, action.reserve_room) == ("7", (pod(job="7"),), True)
+    assert action.assignments["uid-p"].node == "n1"
 
 
 def test_a_job_that_still_configures_places_nothing() -> None:
     job = ObservedJob(JobKnowledge.LIVE, record("7", "RUNNING", "CONFIGURING"))
     result = plan(pod(job="7"), job=job)
-    assert (result.actions, result.again) == ([], decide.IDLE_UNKNOWN_RETRY)
+    assert (result.actions, result.again) == ([], retries.IDLE_UNKNOWN)
 
 
 def test_an_exact_gang_that_lost_a_member_before_its_start_does_not_start() -> None:
@@ -207,9 +231,9 @@ def test_a_pod_that_runs_says_so_again_after_a_suspension_or_a_crash() -> None:
     other = {"type": "SlurmScheduled", "status": "Unknown", "reason": "Suspended"}
     for conditions in ([other], []):
         result = plan(pod(job="7", node="n1", phase="Running", status={"conditions": conditions}), job=RUNNING)
-        assert [action.text.reason for action in result.actions if isinstance(action, actions.WriteCondition)] == [
-            "Allocated"
-        ]
+        (action,) = result.actions
+        assert isinstance(action, actions.ReportNodes)
+        assert [text.reason for _, text in action.texts] == ["Allocated"]
     assert plan(pod(job="7", node="n1", phase="Running"), job=RUNNING).actions == []
 
 
@@ -230,15 +254,15 @@ def test_conditions_of_bound_pods_are_deferred_for_a_short_while_during_bindings
     one = pod(job="7", node="n1", phase="Running", status={"conditions": [bound]})
     result = plan(one, job=RUNNING, binding_in_progress=busy)
     assert (kinds(result), result.deferred, result.again) == (
-        ([], True, 5.0) if waits else (["WriteCondition"], False, None)
+        ([], True, 5.0) if waits else (["ReportNodes"], False, None)
     )
 
 
 def test_live_components_of_an_ended_job_end_after_the_containers() -> None:
     half = ObservedJob(JobKnowledge.OVER, record("7", "CANCELLED"), live_components=True)
     assert kinds(plan(pod(job="7", node="n1", phase="Running"), job=half)) == ["EvictPods"]
-    assert kinds(plan(pod(job="7", node="n1", phase="Failed"), job=half)) == ["CancelJob", "RemoveFinalizer"]
-    assert kinds(plan(pod(job="7"), job=half)) == ["WriteCondition", "WithdrawJob", "CancelJob"]
+    assert kinds(plan(pod(job="7", node="n1", phase="Failed"), job=half)) == ["CancelJob", "RemoveFinalizers"]
+    assert kinds(plan(pod(job="7"), job=half)) == ["WriteCondition", "ReleaseDevices", "CancelJob"]
 
 
 @pytest.mark.parametrize(
@@ -260,14 +284,14 @@ def test_a_job_that_is_not_known_is_left_alone_and_looked_at_again(member: Workl
 
 def test_an_unknown_job_is_looked_at_soon_if_its_pods_wait_for_an_action() -> None:
     unknown = ObservedJob(JobKnowledge.UNKNOWN, record("7", "RUNNING"))
-    assert plan(pod(job="7"), job=unknown).again == decide.UNKNOWN_RETRY
-    assert plan(pod(job="7", phase="Succeeded"), job=unknown).again == decide.UNKNOWN_RETRY
-    assert plan(pod(job="7", node="n1", phase="Running"), job=unknown).again == decide.IDLE_UNKNOWN_RETRY
+    assert plan(pod(job="7"), job=unknown).again == retries.UNKNOWN
+    assert plan(pod(job="7", phase="Succeeded"), job=unknown).again == retries.UNKNOWN
+    assert plan(pod(job="7", node="n1", phase="Running"), job=unknown).again == retries.IDLE_UNKNOWN
 
 
 def test_a_gang_with_a_job_that_is_not_known_is_not_submitted_again() -> None:
     result = plan(pod("a", job="7"), pod("b"), job=ObservedJob(JobKnowledge.UNKNOWN), workload=GROUP)
-    assert (kinds(result), result.again) == (["WriteCondition"], decide.UNKNOWN_RETRY)
+    assert (kinds(result), result.again) == (["WriteCondition"], retries.UNKNOWN)
 
 
 def test_finished_pods_do_not_block_new_pods() -> None:
@@ -310,7 +334,7 @@ def test_every_bound_pod_is_evicted_ready_or_not() -> None:
 
 def test_a_users_cancel_of_a_waiting_job_sticks() -> None:
     for state in ("CANCELLED", "DEADLINE", "COMPLETED"):
-        assert kinds(plan(pod(job="7"), job=over(state))) == ["WriteCondition", "WithdrawJob"]
+        assert kinds(plan(pod(job="7"), job=over(state))) == ["WriteCondition", "ReleaseDevices"]
 
 
 @pytest.mark.parametrize("state", ["TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "FAILED"])
@@ -319,21 +343,24 @@ def test_a_job_that_ended_before_its_pods_started_is_submitted_again(state: str)
 
 
 def test_a_lost_job_is_submitted_again_or_recovered_for_running_pods() -> None:
-    assert kinds(plan(pod(job="7"), job=over("PENDING", lost=True))) == ["DetachPods"]
-    assert kinds(plan(pod(job="7", node="n1", phase="Running"), job=over("RUNNING", lost=True))) == ["RecoverJob"]
+    assert kinds(plan(pod(job="7"), job=over("PENDING", lost=True))) == ["PauseSubmissions", "DetachPods"]
+    assert kinds(plan(pod(job="7", node="n1", phase="Running"), job=over("RUNNING", lost=True))) == [
+        "PauseSubmissions",
+        "WriteCondition",
+    ]
 
 
 def test_a_foreign_job_under_a_known_id_is_never_cancelled() -> None:
     foreign = ObservedJob(JobKnowledge.FOREIGN, record("7", "RUNNING"))
-    assert kinds(plan(pod(job="7"), job=foreign)) == ["DetachPods"]
-    assert kinds(plan(pod(job="7", phase="Succeeded"), job=foreign)) == ["RemoveFinalizer"]
+    assert kinds(plan(pod(job="7"), job=foreign)) == ["PauseSubmissions", "DetachPods"]
+    assert kinds(plan(pod(job="7", phase="Succeeded"), job=foreign)) == ["RemoveFinalizers"]
 
 
 def test_a_job_ends_only_when_every_pod_of_it_is_gone() -> None:
     done, running = pod("a", job="7", node="n1", phase="Succeeded"), pod("b", job="7", node="n2", phase="Running")
-    assert plan(done, running, job=RUNNING, workload=GROUP).actions == [actions.RemoveFinalizer(done)]
+    assert plan(done, running, job=RUNNING, workload=GROUP).actions == [actions.RemoveFinalizers((done,))]
     result = plan(done, pod("b", job="7", node="n2", phase="Failed"), job=RUNNING, workload=GROUP)
-    assert kinds(result) == ["CancelJob", "RemoveFinalizer", "RemoveFinalizer"]
+    assert kinds(result) == ["CancelJob", "RemoveFinalizers"]
 
 
 def test_a_deleted_pod_keeps_its_job_until_its_containers_are_gone() -> None:
@@ -342,23 +369,24 @@ def test_a_deleted_pod_keeps_its_job_until_its_containers_are_gone() -> None:
 
 
 def test_a_pod_deleted_before_it_had_a_node_frees_its_job_at_once() -> None:
-    assert kinds(plan(pod(job="7", deleted="2026-06-01T12:00:00Z"), job=PENDING)) == ["CancelJob", "RemoveFinalizer"]
+    assert kinds(plan(pod(job="7", deleted="2026-06-01T12:00:00Z"), job=PENDING)) == ["CancelJob", "RemoveFinalizers"]
 
 
 def test_a_dead_kubelet_is_waited_for_and_then_given_up() -> None:
     leaving = pod(job="7", node="n1", phase="Running", deleted="2026-06-01T11:59:00Z")
-    waiting = plan(leaving, job=RUNNING, is_reachable=lambda _: False)
+    waiting = plan(leaving, job=RUNNING, unreachable_nodes=frozenset({"n1"}))
     assert waiting.actions == []
     assert waiting.again == 60
     late = pod(job="7", node="n1", phase="Running", deleted="2026-06-01T11:57:00Z")
-    result = plan(late, job=RUNNING, is_reachable=lambda _: False)
-    assert sorted(kinds(result)) == ["CancelJob", "RemoveFinalizer"]
+    result = plan(late, job=RUNNING, unreachable_nodes=frozenset({"n1"}))
+    assert sorted(kinds(result)) == ["CancelJob", "RemoveFinalizers"]
     assert plan(late, job=RUNNING).actions == []  # the kubelet answers: the pod only needs longer
 
 
 def test_a_pod_on_a_node_that_does_not_exist_is_given_up_after_its_grace() -> None:
     leaving = pod(job="7", node="n1", phase="Running", deleted="2026-06-01T12:00:00Z")
-    assert sorted(kinds(plan(leaving, job=RUNNING, is_reachable=lambda _: None))) == ["CancelJob", "RemoveFinalizer"]
+    result = plan(leaving, job=RUNNING, missing_nodes=frozenset({"n1"}))
+    assert sorted(kinds(result)) == ["CancelJob", "RemoveFinalizers"]
 
 
 def test_a_job_without_pods_is_cancelled() -> None:
@@ -385,7 +413,7 @@ def test_detached_pods_get_the_reason() -> None:
             pod(),
             actions.LabelPods,
         ),  # as above, and Slurm was quick: without the finalizer it must not be bound
-        (RUNNING, pod(held=True), actions.PlacePods),  # the binding brings the label
+        (RUNNING, pod(held=True), actions.BindPods),  # the binding brings the label
         (RUNNING, pod(held=True, node="n1"), actions.LabelPods),  # an API server that does not copy labels of bindings
     ],
 )
@@ -399,14 +427,130 @@ def test_the_rest_of_a_gang_whose_binding_was_cut_short_is_placed_with_it() -> N
     result = plan(
         done, left, job=RUNNING, workload=GROUP, root=WorkloadRoot(min_members=2), adopted={left.metadata.uid: "7"}
     )
-    assert result.actions == [actions.PlacePods("7", (done, left))]
+    (action,) = result.actions
+    assert isinstance(action, actions.BindPods)
+    assert action.pods == (done, left)
 
 
 @pytest.mark.parametrize(("reason", "reported"), [("OutOfcpu", True), ("OutOfpods", True), ("Evicted", False)])
 def test_a_rejection_by_the_kubelet_is_reported_once_before_the_job_ends(reason: str, reported: bool) -> None:
     rejected = pod(job="7", node="n1", phase="Failed", status={"reason": reason})
     result = plan(rejected, job=RUNNING)
-    assert kinds(result) == [*(["ReportRejection"] if reported else []), "CancelJob", "RemoveFinalizer"]
+    report = ["BlockNode", "WriteCondition"] if reported else []
+    assert kinds(result) == [*report, "CancelJob", "RemoveFinalizers"]
     condition = {"type": names.SCHEDULED, "status": "False", "reason": "KubeletRejected"}
     again = pod(job="7", node="n1", phase="Failed", status={"reason": reason, "conditions": [condition]})
-    assert kinds(plan(again, job=RUNNING)) == ["CancelJob", "RemoveFinalizer"]
+    assert kinds(plan(again, job=RUNNING)) == ["CancelJob", "RemoveFinalizers"]
+
+
+# --- limits and back-off
+
+
+@pytest.mark.parametrize("state", ["NODE_FAIL", "BOOT_FAIL", "FAILED"])
+@pytest.mark.parametrize("left", [0, 1])
+def test_evictions_after_failures_of_slurm_or_nodes_are_limited(state: str, left: int) -> None:
+    gang = [pod(f"p-{rank}", job="7", node="n1", phase="Running") for rank in range(3)]
+    result = plan(*gang, job=over(state), workload=GROUP, failed_evictions_left=left)
+    (action,) = result.actions
+    if left:
+        assert isinstance(action, actions.EvictPods)
+        assert (len(action.pods), action.limit, result.again) == (3, actions.EvictionLimit.FAILED, None)
+    else:
+        assert isinstance(action, actions.WriteCondition)
+        assert (action.text.reason, result.again) == ("EvictionLimited", retries.EVICTION_LIMITED)
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "TIMEOUT", "PREEMPTED", "DEADLINE", "COMPLETED", "OUT_OF_MEMORY"])
+def test_deliberate_ends_are_never_limited(state: str) -> None:
+    (action,) = plan(
+        pod(job="7", node="n1", phase="Running"), job=over(state), failed_evictions_left=0, lost_evictions_left=0
+    ).actions
+    assert isinstance(action, actions.EvictPods)
+    assert action.limit is actions.EvictionLimit.NONE
+
+
+AVOIDED = AvoidedHost("n1", "its devices differ", 30.0)
+SHORTAGE = HostShortage(1, 2, "2 nodes are requested; 1 of the 2 hosts suit the pods.")
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason", "again"),
+    [
+        ({"obstacles": {"": Obstacle(ObstacleKind.UNREACHABLE, "no answer")}}, "SlurmUnreachable", None),
+        ({"obstacles": {"": Obstacle(ObstacleKind.NOT_PREPARED, "soon", retry=1.0)}}, "", 1.0),
+        ({"submission": SubmissionFacts(searched=False)}, "", retries.SEARCH),
+        ({"submission": SubmissionFacts(paused=4.0)}, "", 4.0),
+        (
+            {"submission": SubmissionFacts(room_shortage=ConditionText(False, "InsufficientNodeResources", "full"))},
+            "InsufficientNodeResources",
+            retries.TOO_FEW_NODES,
+        ),
+        ({"submission": SubmissionFacts(host_shortage=SHORTAGE)}, "SlurmRefused", retries.TOO_FEW_NODES),
+        (
+            {"submission": SubmissionFacts(host_shortage=SHORTAGE), "avoided_hosts": [AVOIDED]},
+            "NodeUnsuitable",
+            AVOIDED.left,
+        ),
+        ({"refusals": {"": Refusal(2045, "no account", 90.0)}}, "SlurmRefused", 90.0),
+        ({"submission": SubmissionFacts(delay=8.0)}, "", 8.0),
+        ({"submission": SubmissionFacts(namespace_delay=9.0)}, "SubmissionsLimited", 9.0),
+    ],
+)
+def test_a_complete_gang_is_not_submitted_while_there_is_a_reason_to_wait(
+    facts: dict[str, Any], reason: str, again: float | None
+) -> None:
+    result = plan(pod(), **facts)
+    texts = [action.text.reason for action in result.actions if isinstance(action, actions.WriteCondition)]
+    assert (texts, result.again) == ([reason] if reason else [], again)
+    assert len(result.actions) == len(texts)
+    assert bool(result.failure) is (again is None)
+
+
+@pytest.mark.parametrize(
+    ("facts", "steps", "again"),
+    [
+        ({}, ["ReviseJob"], None),
+        (
+            {"obstacles": {"7": Obstacle(ObstacleKind.OUTGROWN, "cannot remove constraints")}},
+            ["DetachPods", "CancelJob"],
+            None,
+        ),
+        ({"obstacles": {"7": Obstacle(ObstacleKind.RESHAPED, "two roles")}}, ["DetachPods", "CancelJob"], None),
+        ({"obstacles": {"7": Obstacle(ObstacleKind.NOT_PENDING, "it runs")}}, [], retries.UNKNOWN),
+        ({"submission": SubmissionFacts(host_shortage=SHORTAGE)}, ["WriteCondition"], retries.TOO_FEW_NODES),
+        ({"refusals": {"7": Refusal(2000, "no partition", 90.0)}}, ["WriteCondition"], 90.0),
+    ],
+)
+@pytest.mark.parametrize("joins", [True, False])
+def test_a_pending_job_that_cannot_be_updated_is_replaced_or_left(
+    facts: dict[str, Any], steps: list[str], again: float | None, joins: bool
+) -> None:
+    """A pod that joins the gang is not submitted on its own meanwhile."""
+    stale = ObservedJob(JobKnowledge.LIVE, PENDING.record, stale=not joins)
+    result = plan(pod("a", job="7"), *([pod("b")] if joins else []), job=stale, workload=GROUP, **facts)
+    assert (kinds(result), result.again) == (steps, again)
+
+
+def test_a_missing_claim_or_volume_is_looked_for_again() -> None:
+    for reason, seconds in retries.MISSING_OBJECT.items():
+        assert plan(pod(), problem=ConditionText(False, reason, "missing")).again == seconds
+
+
+def test_an_avoided_host_is_used_again_when_its_time_is_over() -> None:
+    assert plan(pod(job="7"), job=PENDING, avoided_hosts=[AVOIDED]).again == AVOIDED.left
+    assert plan(pod(job="7", node="n1", phase="Running"), job=RUNNING, avoided_hosts=[AVOIDED]).again is None
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_a_job_that_other_workloads_use_is_looked_at_again(labelled: bool) -> None:
+    used: dict[str, Any] = {"used_elsewhere" if labelled else "unlabelled_elsewhere": frozenset({"9"})}
+    result = plan(orphaned_jobs=["9"], **used)
+    assert (result.actions, result.again) == ([], retries.IDLE_UNKNOWN if labelled else retries.UNLABELLED)
+
+
+def test_pods_that_were_given_up_name_their_node() -> None:
+    late = [pod(name, job="7", node=name, phase="Running", deleted="2026-06-01T11:00:00Z") for name in ("n1", "n2")]
+    result = plan(*late, job=ObservedJob(JobKnowledge.UNKNOWN), workload=GROUP, missing_nodes=frozenset({"n1", "n2"}))
+    events = [action.event for action in result.actions if isinstance(action, actions.RemoveFinalizers)]
+    assert [event is not None and name in event.message for event, name in zip(events, ("n1", "n2"), strict=True)]
+    assert result.again == retries.UNKNOWN

@@ -16,7 +16,7 @@ from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import BridgeIdentity, JobSignature
 from slinky.bridge.workload.job_spec import JobSpec
 from slinky.observe import ManualClock
-from slinky.slurm import JobRecord, JobRequest, Mirror, Rejected, SlurmClient
+from slinky.slurm import Job, JobRecord, JobRequest, Mirror, Rejected, SlurmClient
 from slinky.slurm.errors import Problem, error_for
 from slinky.slurm.model.results import SubmittedJob
 
@@ -54,6 +54,9 @@ class FakeSlurm:
         self.requests.append("submit")
         await self._hang()
         return SubmittedJob(8)
+
+    async def job(self, job: str) -> Job:
+        return Job(int(job))
 
     async def update_job(self, job: int, change: JobRequest) -> None:
         self.changes.append(change)

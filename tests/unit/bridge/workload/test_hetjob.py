@@ -10,8 +10,8 @@ from tests.unit.bridge.build import needing, pod
 
 from slinky.bridge import names
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.lifecycle import assignment
-from slinky.bridge.lifecycle.assignment import UnsuitableNodes
+from slinky.bridge.lifecycle.decide import assignment
+from slinky.bridge.lifecycle.decide.assignment import UnsuitableNodes
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import hetjob, identity
 from slinky.bridge.workload.annotations import OptionError

@@ -5,7 +5,7 @@ Earlier assignments stay, so a repetition after a crash gives the same result, a
 with fewer slots than pods, or with a host that is no Kubernetes node, raises `UnsuitableNodes`.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,7 +15,15 @@ from slinky.slurm import JobRecord
 
 
 class UnsuitableNodes(Exception):  # noqa: N818 -- a property of a job; the caller decides what follows from it
-    """The pods of a job cannot run on its nodes."""
+    """The pods of a job cannot run on its nodes.
+
+    The next submissions exclude `host` for a while, if it is given. An error about a pod that is being prepared needs
+    no host: that of the pod counts.
+    """
+
+    def __init__(self, problem: str, host: str = "") -> None:
+        super().__init__(problem)
+        self.host = host
 
 
 class Assignment(NamedTuple):
@@ -49,7 +57,7 @@ def assign(
     """
     unknown = [host for host in hosts if host not in nodes]
     if unknown:
-        raise UnsuitableNodes(f"Slurm allocated {', '.join(unknown[:3])}, which is no Kubernetes node")
+        raise UnsuitableNodes(f"Slurm allocated {', '.join(unknown[:3])}, which is no Kubernetes node", unknown[0])
     ranked = sorted(pods, key=grouping.rank)
     slots = [nodes[host] for host in hosts for _ in range(per_node)]
     free = Counter(slots)
@@ -66,7 +74,7 @@ def assign(
         if pod.metadata.uid not in assigned:
             if not remaining:
                 raise UnsuitableNodes(f"Slurm allocated nodes for {len(slots)} pods, but there are {len(ranked)} pods")
-            assigned[pod.metadata.uid] = remaining.pop(0)
+            assigned[pod.metadata.uid] = remaining.popleft()
     return assigned
 
 
@@ -76,9 +84,9 @@ def infer_pods_per_node(pods: Sequence[WorkloadPod], hosts: Sequence[str]) -> in
     return max(1, -(-len(pods) // max(1, len(hosts))), *bound.values())
 
 
-def _remaining_slots(slots: Sequence[str], free: Mapping[str, int]) -> list[str]:
+def _remaining_slots(slots: Sequence[str], free: Mapping[str, int]) -> deque[str]:
     """The free slots in Slurm's order."""
-    remaining, counts = [], dict(free)
+    remaining, counts = deque[str](), dict(free)
     for node in slots:
         if counts[node] > 0:
             counts[node] -= 1

@@ -1,0 +1,459 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the snapshot of a workload from the caches, the registry of jobs and the mirror of Slurm.
+
+First everything is read that may need a request (owners, claims, volumes). Then the snapshot is assembled without a
+pause, so that no other reconcile comes between the facts and the decision.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from slinky.bridge.feasibility import constraints
+from slinky.bridge.feasibility.exclusions import Exclusions
+from slinky.bridge.feasibility.job_specs import JobSpecs
+from slinky.bridge.feasibility.node_room import NodeRoom
+from slinky.bridge.feasibility.volume_state import VolumePending
+from slinky.bridge.lifecycle.attempts import Attempts
+from slinky.bridge.lifecycle.decide import assignment
+from slinky.bridge.lifecycle.decide.assignment import Assignment, UnsuitableNodes
+from slinky.bridge.lifecycle.snapshot import (
+    SUBMISSION,
+    AvoidedHost,
+    Obstacle,
+    PlacementFacts,
+    PlacementNode,
+    Refusal,
+    SubmissionFacts,
+    WorkloadSnapshot,
+)
+from slinky.bridge.state.cluster import ClusterState
+from slinky.bridge.state.device_demand import ClaimPending
+from slinky.bridge.state.job_registry import JobRegistry
+from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
+from slinky.bridge.state.queue_position import QueuePositions
+from slinky.bridge.status.reasons import ConditionText, Reason
+from slinky.bridge.views import WorkloadPod
+from slinky.bridge.workload import grouping, identity, pod_state
+from slinky.bridge.workload.annotations import OptionError
+from slinky.bridge.workload.grouping import GroupMissing, Workload, WorkloadRoot
+from slinky.bridge.workload.job_spec import JobSpec
+from slinky.kube import Key, Node
+from slinky.slurm import JobRecord, JobRequest
+
+#: Reasons why a workload cannot be translated to a job, by error; the first that matches counts.
+PROBLEMS = {
+    ClaimPending: Reason.CLAIM_PENDING,
+    VolumePending: Reason.VOLUME_MISSING,
+    OptionError: Reason.INVALID_OPTION,
+}
+
+
+class NodeObserver:
+    """Observes the nodes that the pods of an allocated job would be bound to."""
+
+    def __init__(self, cluster: ClusterState, registry: JobRegistry, exclusions: Exclusions, room: NodeRoom) -> None:
+        self._cluster, self._registry, self._exclusions, self._room = cluster, registry, exclusions, room
+
+    async def assign(
+        self, record: JobRecord, pods: Sequence[WorkloadPod], job_spec: JobSpec | None
+    ) -> PlacementFacts | None:
+        """The node of each pod, without facts about the nodes; None if the nodes of the job are not known."""
+        if record.resources is None:
+            return None
+        exclusive = job_spec is not None and bool(job_spec.request.shared)
+        try:
+            assignments = await self._assign(record, pods, job_spec)
+        except UnsuitableNodes as error:
+            return PlacementFacts(misplaced=AvoidedHost(error.host, str(error), 0.0), exclusive=exclusive)
+        return PlacementFacts(assignments, exclusive=exclusive)
+
+    async def _assign(
+        self, record: JobRecord, pods: Sequence[WorkloadPod], job_spec: JobSpec | None
+    ) -> dict[str, Assignment]:
+        """The assignment of each pod, by pod uid. Raises `UnsuitableNodes`."""
+        components = self._registry.track_components(record.job_id) or [record]
+        assignments: dict[str, Assignment] = {}
+        for component, group in zip(
+            components, assignment.pods_by_component(pods, record, len(components)), strict=True
+        ):
+            hosts = [allocated.node for allocated in component.resources or ()]
+            nodes = {host: node for host in hosts if (node := self._exclusions.node_of_host(host)) is not None}
+            per_node = job_spec.pods_per_node if job_spec else assignment.infer_pods_per_node(group, hosts)
+            node_names = {host: node.metadata.name for host, node in nodes.items()}
+            node_of_pod = assignment.assign(group, hosts, node_names, per_node)
+            by_name = {node.metadata.name: node for node in nodes.values()}
+            for pod in group:
+                node = by_name[node_of_pod[pod.metadata.uid]]
+                await self._check(pod, node)
+                assignments[pod.metadata.uid] = Assignment(node.metadata.name, component)
+        return assignments
+
+    async def _check(self, pod: WorkloadPod, node: Node) -> None:
+        if not pod_state.is_bound(pod) and (problem := await self._exclusions.mismatch_reason(pod, node)):
+            text = f"node {node.metadata.name} does not suit pod {pod.metadata.name}: {problem}"
+            raise UnsuitableNodes(text, pod_state.host_of(node))
+
+    def observe(self, job: str, pods: Iterable[WorkloadPod], facts: PlacementFacts) -> PlacementFacts:
+        """The same facts with the present state of the nodes."""
+        by_node: dict[str, list[WorkloadPod]] = {}
+        for pod in pods:
+            if (assigned := facts.assignments.get(pod.metadata.uid)) is not None:
+                by_node.setdefault(assigned.node, []).append(pod)
+        nodes = [self._observe_node(job, name, by_node[name], facts.exclusive) for name in sorted(by_node)]
+        return replace(facts, nodes=nodes)
+
+    def _observe_node(self, job: str, name: str, pods: list[WorkloadPod], exclusive: bool) -> PlacementNode:
+        node = self._cluster.nodes.get(Key("", name))
+        arriving = tuple(pod for pod in pods if not pod_state.is_bound(pod))
+        others = tuple(self._cluster.other_pods_on(name, job))
+        facts = PlacementNode(
+            name,
+            pod_state.host_of(node) if node is not None else name,
+            arriving,
+            pod_state.unavailable_reason(node) if node is not None else "no longer exists",
+            self._exclusions.is_drained(node) if node is not None else True,
+            others,
+            self._cluster.find_stuck(others),
+        )
+        if not arriving or (exclusive and not self._room.has_foreign_pods(name)):
+            return facts
+        shortage = self._room.find_shortage(name, pods, others)
+        if shortage is None:
+            return facts
+        occupied = self._room.describe(name, shortage) if self._is_occupied(name, pods, others) else ""
+        return replace(facts, shortage=shortage, occupied=occupied)
+
+    def _is_occupied(self, node: str, pods: Sequence[WorkloadPod], others: Iterable[WorkloadPod]) -> bool:
+        """Whether pods that Slurm does not account for are the reason why pods do not fit on a node."""
+        staying = [pod for pod in others if not self._is_leaving(pod)]
+        accounted = [pod for pod in staying if pod_state.job_id(pod)]
+        with_foreign = self._room.find_shortage(node, pods, staying)
+        return with_foreign is not None and self._room.find_shortage(node, pods, accounted, foreign=False) is None
+
+    def _is_leaving(self, pod: WorkloadPod) -> bool:
+        job = pod_state.job_id(pod)
+        return pod.metadata.deleting or (bool(job) and not self._registry.is_live(job))
+
+
+class SnapshotBuilder:
+    """Builds the snapshots of workloads."""
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        registry: JobRegistry,
+        job_specs: JobSpecs,
+        nodes: NodeObserver,
+        queue_positions: QueuePositions,
+        attempts: Attempts,
+    ) -> None:
+        self._cluster, self._registry, self._job_specs, self._nodes = cluster, registry, job_specs, nodes
+        self._queue_positions, self._attempts = queue_positions, attempts
+
+    async def build(
+        self, workload: Workload, *, binding_in_progress: bool = False
+    ) -> WorkloadSnapshot | frozenset[Workload]:
+        """The snapshot of a workload, or the workloads that its pods turn out to belong to."""
+        pods = self._cluster.pods_of(workload)
+        for job in _labelled_jobs(pods):
+            self._registry.track_labelled(job, workload)
+        root, job_spec, problem = await self._translate(workload, pods)
+        if (workloads := self._cluster.workloads_of(pods)) - {workload}:
+            # Meanwhile the record of a job showed that the pods belong to another workload.
+            return frozenset(workloads)
+        snapshot = WorkloadSnapshot(
+            workload,
+            pods,
+            {},
+            root,
+            self._cluster.client.clock.now(),
+            problem,
+            job_spec,
+            self._cluster.settings.dead_kubelet_seconds,
+            binding_in_progress=binding_in_progress,
+        )
+        return await self._observe(snapshot)
+
+    async def refresh(self, snapshot: WorkloadSnapshot, obstacles: Mapping[str, Obstacle]) -> WorkloadSnapshot:
+        """A new snapshot after the actions of a plan. What the pods request is not read again."""
+        pods = self._cluster.pods_of(snapshot.workload)
+        now = self._cluster.client.clock.now()
+        return await self._observe(replace(snapshot, pods=pods, now=now, obstacles=obstacles))
+
+    # --- what the pods request
+
+    async def _translate(
+        self, workload: Workload, pods: list[WorkloadPod]
+    ) -> tuple[WorkloadRoot | None, JobSpec | None, ConditionText | None]:
+        """Root and job spec of the workload, or the problem that prevents them."""
+        waiting = [pod for pod in pods if pod_state.is_waiting(pod)]
+        if not pods:
+            return None, None, None
+        try:
+            root = await self._cluster.root_of(workload, pods)
+        except GroupMissing as error:
+            return None, None, Reason.GROUP_MISSING.text(problem=error)
+        unsupported = (problem for pod in waiting for problem in constraints.unsupported_constraints(pod))
+        if problem := root.unsupported or next(unsupported, ""):
+            return root, None, Reason.NOT_SUPPORTED.text(problem=problem)
+        avoided = [avoided.host for avoided in self._attempts.avoided_hosts(workload)]
+        try:
+            job_spec = await self._job_specs.build(workload, root, waiting, avoided) if waiting else None
+        except (OptionError, VolumePending) as error:
+            reason = next(reason for kind, reason in PROBLEMS.items() if isinstance(error, kind))
+            return root, None, reason.text(problem=error)
+        return root, job_spec, None
+
+    # --- what is known about jobs and nodes
+
+    async def _observe(self, snapshot: WorkloadSnapshot) -> WorkloadSnapshot:
+        workload, pods = snapshot.workload, snapshot.pods
+        adopted, groups = self._group_pods(workload, pods)
+        observed = self._observe_jobs(snapshot, groups)
+        shortage = await self._find_shortage(snapshot, groups, observed)
+        lost_specs = {
+            job: spec
+            for job, running in _running_pods_of_lost_jobs(groups, observed).items()
+            if (spec := await self._job_specs.try_build(workload, running)) is not None
+        }
+        assigned = {
+            job: facts
+            for job, record in _jobs_to_place(groups, observed).items()
+            if (facts := await self._nodes.assign(record, _active(groups[job]), snapshot.job_spec)) is not None
+        }
+        snapshot = replace(snapshot, jobs=observed, adopted=adopted, submission=shortage, lost_job_specs=lost_specs)
+        return self._assemble(snapshot, groups, assigned)
+
+    def _assemble(
+        self,
+        snapshot: WorkloadSnapshot,
+        groups: Mapping[str, list[WorkloadPod]],
+        assigned: Mapping[str, PlacementFacts],
+    ) -> WorkloadSnapshot:
+        """The snapshot with everything that other reconciles change. Must not pause."""
+        workload, pods, observed = snapshot.workload, snapshot.pods, snapshot.jobs
+        nodes = {pod.spec.node_name for pod in pods if pod_state.is_bound(pod) and not pod_state.is_gone(pod)}
+        reachable = {name: self._cluster.is_reachable(name) for name in nodes}
+        unreachable = frozenset(name for name, answer in reachable.items() if answer is False)
+        missing = frozenset(name for name, answer in reachable.items() if answer is None)
+        orphaned = self._orphaned_jobs(workload, pods, observed)
+        ending = [*orphaned, *_ending_jobs(groups, observed, unreachable | missing)]
+        unlabelled = frozenset(job for job in ending if self._is_unlabelled_elsewhere(workload, job))
+        used = frozenset(job for job in ending if job not in unlabelled and self._is_used_elsewhere(workload, job))
+        pending = {job: record for job, entry in observed.items() if (record := _pending_record(entry)) is not None}
+        return replace(
+            snapshot,
+            unreachable_nodes=unreachable,
+            missing_nodes=missing,
+            orphaned_jobs=orphaned,
+            queue_positions={job: self._queue_positions.describe(record) for job, record in pending.items()},
+            unlabelled_elsewhere=unlabelled,
+            used_elsewhere=used,
+            submission=self._submission_facts(snapshot, groups),
+            refusals=self._refusals(snapshot, observed),
+            avoided_hosts=self._attempts.avoided_hosts(workload),
+            placements={job: self._nodes.observe(job, _active(groups[job]), facts) for job, facts in assigned.items()},
+            hosts=self._hosts_of(nodes) if snapshot.lost_job_specs else {},
+            lost_evictions_left=self._attempts.evictions.lost_left() if _has_ended_jobs(observed) else 0,
+            failed_evictions_left=self._attempts.evictions.failed_left() if _has_ended_jobs(observed) else 0,
+        )
+
+    def _group_pods(
+        self, workload: Workload, pods: Sequence[WorkloadPod]
+    ) -> tuple[dict[str, str], dict[str, list[WorkloadPod]]]:
+        """The jobs of pods without a label, and the pods of each job. Jobs of pods that are finished and released are
+        left out: there may be thousands of them.
+        """
+        adopted = self._registry.adoptable_jobs(workload, pods)
+        groups: dict[str, list[WorkloadPod]] = {job: [] for job in _labelled_jobs(pods) | set(adopted.values())}
+        for pod in pods:
+            job = pod_state.job_id(pod) or adopted.get(pod.metadata.uid, "")
+            if job in groups:
+                groups[job].append(pod)
+        return adopted, groups
+
+    def _observe_jobs(
+        self, snapshot: WorkloadSnapshot, groups: Mapping[str, list[WorkloadPod]]
+    ) -> dict[str, ObservedJob]:
+        return {
+            job: self._registry.observe(job, pods, _spec_digest(snapshot.job_spec, pods))
+            for job, pods in groups.items()
+        }
+
+    async def _find_shortage(
+        self,
+        snapshot: WorkloadSnapshot,
+        groups: Mapping[str, list[WorkloadPod]],
+        observed: Mapping[str, ObservedJob],
+    ) -> SubmissionFacts:
+        """Whether there are too few nodes for a job that is about to be submitted or updated."""
+        job_spec, new_pods = snapshot.job_spec, _new_pods(snapshot, groups)
+        joins = any(_pending_record(job) and (new_pods or job.stale) for job in observed.values())
+        if job_spec is None or not (joins or (new_pods and job_spec.is_for(new_pods))):
+            return SubmissionFacts()
+        exclusions = self._job_specs.exclusions
+        return SubmissionFacts(
+            room_shortage=await exclusions.room_shortage(job_spec),
+            host_shortage=exclusions.find_host_shortage(job_spec),
+        )
+
+    def _submission_facts(self, snapshot: WorkloadSnapshot, groups: Mapping[str, list[WorkloadPod]]) -> SubmissionFacts:
+        """Whether pods without a job may be submitted now."""
+        shortage, new_pods = snapshot.submission, _new_pods(snapshot, groups)
+        if not new_pods:
+            return shortage
+        return replace(
+            self._attempts.submission_facts(snapshot.workload, identity.members_digest(new_pods)),
+            searched=self._registry.searched.is_set(),
+            room_shortage=shortage.room_shortage,
+            host_shortage=shortage.host_shortage,
+        )
+
+    def _refusals(self, snapshot: WorkloadSnapshot, jobs: Collection[str]) -> dict[str, Refusal]:
+        """The last rejections of what the waiting pods request, as a submission and as an update of their job."""
+        if snapshot.job_spec is None:
+            return {}
+        namespace, digest = snapshot.workload.namespace, request_digest(snapshot.job_spec.requests)
+        answers = {job: self._attempts.refusal(namespace, job, digest) for job in (SUBMISSION, *jobs)}
+        return {job: refusal for job, refusal in answers.items() if refusal is not None}
+
+    def _hosts_of(self, nodes: Iterable[str]) -> dict[str, str]:
+        found = {name: self._cluster.nodes.get(Key("", name)) for name in nodes}
+        return {name: pod_state.host_of(node) for name, node in found.items() if node is not None}
+
+    # --- jobs that end
+
+    def _orphaned_jobs(
+        self, workload: Workload, pods: Sequence[WorkloadPod], observed: Mapping[str, ObservedJob]
+    ) -> list[str]:
+        """Live jobs of the workload that no pod is labelled with. A new job for running pods whose own job was lost is
+        not orphaned, although the pods do not have its label yet.
+        """
+        entries = [entry for entry in self._registry.entries_of(workload) if entry.job not in observed]
+        if not entries:
+            return []
+        without_live_job = [
+            pod
+            for pod in pods
+            if pod_state.is_bound(pod)
+            and not pod_state.is_gone(pod)
+            and not pod.metadata.deleting
+            and (job := pod_state.job_id(pod))
+            and observed[job].knowledge is not JobKnowledge.LIVE
+        ]
+        return [
+            entry.job
+            for entry in entries
+            if not self._registry.pods_submitted_with(entry, without_live_job)
+            and self._registry.is_ours(entry.job)
+            and self._registry.is_live(entry.job)
+        ]
+
+    def _is_unlabelled_elsewhere(self, workload: Workload, job: str) -> bool:
+        """Whether a job was submitted for exactly the pods that have left the workload, which lack its label.
+
+        The binding writes the label, and the watch reports it later. If a batch job is deleted in between, the pods of
+        its gang are observed without owner and label.
+        """
+        neighbours = self._cluster.pods.by("group", grouping.group_key(workload))
+        others = [pod for pod in neighbours if self._cluster.workload_of(pod) != workload]
+        return job in self._registry.adoptable_jobs(workload, others).values()
+
+    def _is_used_elsewhere(self, workload: Workload, job: str) -> bool:
+        """Whether pods of other workloads use a job: they have its label, and the job lists them."""
+        labelled = [
+            pod
+            for pod in self._cluster.pods.by("job", job)
+            if self._cluster.workload_of(pod) != workload and not pod_state.is_gone(pod)
+        ]
+        if not labelled:
+            return False
+        observed = self._registry.observe(job, labelled, "")
+        return observed.knowledge in (JobKnowledge.LIVE, JobKnowledge.UNKNOWN) or observed.live_components
+
+
+def request_digest(requests: Iterable[JobRequest]) -> str:
+    """A digest of what a job requests, equal for pods that differ only in their names."""
+    return identity.spec_digest([msgspec.structs.replace(request, name=None) for request in requests])
+
+
+def _labelled_jobs(pods: Iterable[WorkloadPod]) -> set[str]:
+    """The jobs of pods that are not finished and released."""
+    return {
+        job
+        for pod in pods
+        if (job := pod_state.job_id(pod)) and (pod_state.has_finalizer(pod) or not pod_state.is_gone(pod))
+    }
+
+
+def _new_pods(snapshot: WorkloadSnapshot, groups: Mapping[str, list[WorkloadPod]]) -> list[WorkloadPod]:
+    """The waiting pods without a job."""
+    in_jobs = {pod.metadata.uid for pods in groups.values() for pod in pods}
+    return [pod for pod in snapshot.pods if pod_state.is_waiting(pod) and pod.metadata.uid not in in_jobs]
+
+
+def _active(pods: Iterable[WorkloadPod]) -> tuple[WorkloadPod, ...]:
+    return tuple(pod for pod in pods if not pod_state.is_gone(pod))
+
+
+def _has_ended_jobs(observed: Mapping[str, ObservedJob]) -> bool:
+    return any(job.knowledge in (JobKnowledge.OVER, JobKnowledge.FOREIGN) for job in observed.values())
+
+
+def _pending_record(observed: ObservedJob) -> JobRecord | None:
+    """The record of a live job that is pending; None for any other job."""
+    record = observed.record
+    return record if record and observed.knowledge is JobKnowledge.LIVE and record.state.pending else None
+
+
+def _jobs_to_place(
+    groups: Mapping[str, list[WorkloadPod]], observed: Mapping[str, ObservedJob]
+) -> dict[str, JobRecord]:
+    """The allocated jobs with pods that have no node yet."""
+    return {
+        job: record
+        for job, pods in groups.items()
+        if observed[job].knowledge is JobKnowledge.LIVE
+        and (record := observed[job].record) is not None
+        and record.state.ready
+        and any(not pod_state.is_bound(pod) for pod in _active(pods))
+    }
+
+
+def _running_pods_of_lost_jobs(
+    groups: Mapping[str, list[WorkloadPod]], observed: Mapping[str, ObservedJob]
+) -> dict[str, list[WorkloadPod]]:
+    """The running pods of each job that Slurm no longer knows."""
+    lost = {}
+    for job, pods in groups.items():
+        entry = observed[job]
+        over = entry.knowledge is JobKnowledge.OVER and entry.record is not None and entry.record.lost
+        if over or entry.knowledge is JobKnowledge.FOREIGN:
+            running = [pod for pod in _active(pods) if pod_state.is_bound(pod) and not pod.metadata.deleting]
+            if running:
+                lost[job] = running
+    return lost
+
+
+def _ending_jobs(
+    groups: Mapping[str, list[WorkloadPod]], observed: Mapping[str, ObservedJob], silent_nodes: Collection[str]
+) -> list[str]:
+    """The jobs that may have no active pod any more."""
+
+    def may_be_gone(pod: WorkloadPod) -> bool:
+        return pod_state.is_gone(pod) or (pod.metadata.deleting and pod.spec.node_name in silent_nodes)
+
+    return [
+        job
+        for job, pods in groups.items()
+        if (observed[job].knowledge is JobKnowledge.LIVE or observed[job].live_components)
+        and all(map(may_be_gone, pods))
+    ]
+
+
+def _spec_digest(job_spec: JobSpec | None, pods: Iterable[WorkloadPod]) -> str:
+    """A digest of the job spec; empty if the job spec is not that of exactly these pods."""
+    waiting = [pod for pod in pods if pod_state.is_waiting(pod)]
+    return identity.spec_digest(job_spec.requests) if job_spec and job_spec.is_for(waiting) else ""
