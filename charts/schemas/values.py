@@ -153,6 +153,9 @@ _LOGIN_SET = closed(
 _NODE_SET = closed(
     enabled=FLAG,
     slurmd=CONTAINER,
+    # Values written for slurm-operator have these beside slurmd.
+    image=IMAGE,
+    resources=RESOURCES,
     logfile=CONTAINER,
     ssh=closed(enabled=FLAG, extraSshdConfig=TEXT),
     partition=closed(enabled=FLAG, config=TEXT, configMap=SETTINGS),

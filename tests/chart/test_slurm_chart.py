@@ -188,7 +188,10 @@ def google(**more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("machine", "second", "gres", "sidecars"),
-    [("a3mega", "eth1", "Gres=gpu:8", ["tcpxo-daemon"]), ("a3ultra", "eth2", "Gres=gpu:nvidia_h200:8", [])],
+    [
+        ("a3mega", "eth1", "Gres=gpu:nvidia_h100_80gb_hbm3:8", ["tcpxo-daemon"]),
+        ("a3ultra", "eth2", "Gres=gpu:nvidia_h200:8", []),
+    ],
 )
 async def test_workers_on_google_machines_get_the_settings_these_need(
     kubectl: Kubectl, helm: Helm, space: str, machine: str, second: str, gres: str, sidecars: list[str]
@@ -203,6 +206,9 @@ async def test_workers_on_google_machines_get_the_settings_these_need(
     interfaces = yaml.safe_load(pod["metadata"]["annotations"]["networking.gke.io/interfaces"])
     assert [one["network"] for one in interfaces] == NETWORKS
     assert [one["interfaceName"] for one in interfaces[:2]] == ["eth0", second]
+    for name in sidecars:
+        devices = yaml.safe_load(pod["metadata"]["annotations"][f"devices.gke.io/container.{name}"])
+        assert {"path": "/dev/nvidia7"} in devices
     assert worker["resources"]["limits"] == worker["resources"]["requests"] == {"nvidia.com/gpu": 8}
     env = {one["name"]: one["value"] for one in worker["env"]}
     assert env["LD_LIBRARY_PATH"] == "/mine"
@@ -218,6 +224,23 @@ async def test_workers_on_google_machines_get_the_settings_these_need(
         "apply", "--server-side", "--validate=strict", "-n", space, "-f", "-", input=yaml.safe_dump_all(objects)
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_image_and_resources_of_a_set_are_those_of_its_slurmd(helm: Helm) -> None:
+    """The example values of slurm-operator for GPUs write them beside slurmd."""
+    image = {"repository": "registry.example/slurmd", "tag": "25.05"}
+    gpus = {"limits": {"nvidia.com/gpu": 8}}
+    sets = {
+        "gpu": {"image": image, "resources": gpus, "logfile": {"image": "registry.example/alpine:1"}},
+        "own": {"image": image, "slurmd": {"image": "registry.example/own:1"}, "podSpec": {"resources": gpus}},
+    }
+    objects = helm.render("slurm", {"nodesets": sets, "vendor": {"nvidia": {"dcgm": {"enabled": True}}}})
+    gpu, own = (one(objects, "NodeSet", f"slurm-worker-{name}")["spec"] for name in ("gpu", "own"))
+    assert (gpu["slurmd"]["image"], gpu["slurmd"]["resources"]) == ("registry.example/slurmd:25.05", gpus)
+    assert gpu["logfile"]["image"] == "registry.example/alpine:1"
+    assert own["slurmd"]["image"] == "registry.example/own:1"
+    for spec in (gpu, own):
+        assert "dcgm-job-mapping" in [mount["name"] for mount in spec["slurmd"]["volumeMounts"]]
 
 
 def test_user_values_override_those_for_google_machines(helm: Helm) -> None:

@@ -34,6 +34,7 @@
 {{- $interfaces = append $interfaces (dict "interfaceName" (printf "eth%d" (int $number)) "network" $network) -}}
 {{- end -}}
 {{- $marks := dict "networking.gke.io/default-interface" "eth0" "networking.gke.io/interfaces" (toJson $interfaces) -}}
+{{- $marks = mergeOverwrite $marks $fact.annotations -}}
 {{- $gpus := dict "nvidia.com/gpu" 8 -}}
 {{- $given := list -}}
 {{- range default list $set.slurmd.env -}}{{- $given = append $given .name -}}{{- end -}}

@@ -137,6 +137,29 @@ key: {{ default "sssd.conf" $ref.key }}
 {{- include "slurm.pruned" $found -}}
 {{- end -}}
 
+{{/* Sets of workers, as JSON, in which `image` and `resources` of a set are those of its slurmd. */}}
+{{- define "slurm.workerEntries" -}}
+{{- $found := dict -}}
+{{- range $name, $given := . -}}
+{{- $entry := deepCopy (default dict $given) -}}
+{{- $slurmd := default dict $entry.slurmd -}}
+{{- range $key := list "image" "resources" -}}
+{{- if and (index $entry $key) (not (index $slurmd $key)) -}}{{- $_ := set $slurmd $key (index $entry $key) -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $found $name (set (omit $entry "image" "resources") "slurmd" $slurmd) -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{/* Not empty if the workers of a set have NVIDIA GPUs. */}}
+{{- define "slurm.hasGpus" -}}
+{{- range $part := list .slurmd .podSpec -}}
+{{- range $kind := list "limits" "requests" -}}
+{{- if dig "resources" $kind "nvidia.com/gpu" "" (default dict $part) -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* A map without nulls, as JSON: Helm removes only nulls that have a default, and the API server accepts none. */}}
 {{- define "slurm.pruned" -}}
 {{- $kept := dict -}}
