@@ -9,7 +9,7 @@ from msgspec import Meta
 from slinky.api.fields.conditions import HEALTH, ScaledStatus
 from slinky.api.fields.drain import Drain
 from slinky.api.fields.refs import KeyRef, LocalRef
-from slinky.api.fields.templates import Container, PodTemplate, Replicas
+from slinky.api.fields.templates import Container, PodTemplate
 from slinky.api.fields.update_strategy import UpdateStrategy
 from slinky.api.names import child_names, metadata
 from slinky.api.names.wellknown import API_VERSION, CATEGORIES, GROUP, VERSION
@@ -30,6 +30,10 @@ from slinky.kube.types import Key, Object, View
 ScalingMode = Literal["StatefulSet", "DaemonSet"]
 Retention = Literal["Retain", "Delete"]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+
+#: A Slurm cluster can have this many nodes.
+Workers = Annotated[int, Meta(ge=0, le=65_533)]
 
 
 class Ssh(View, frozen=True):
@@ -68,7 +72,7 @@ class NodeSetSpec(View, frozen=True):
     controller_ref: Annotated[
         LocalRef, immutable("controllerRef"), described("Controller of the Slurm cluster to which the workers belong.")
     ]
-    replicas: Annotated[Replicas, described("Number of workers; ignored in DaemonSet mode.")] = 1
+    replicas: Annotated[Workers, described("Number of workers; ignored in DaemonSet mode.")] = 1
     scaling_mode: Annotated[
         ScalingMode,
         described("StatefulSet: as many workers as replicas. DaemonSet: one worker on every matching node."),

@@ -22,16 +22,20 @@ import msgspec
 _fields: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar("log_fields", default=MappingProxyType({}))
 
 REDACTED = "[hidden]"
+#: Longest text of a field; an error message may quote a whole object.
+MAX_TEXT = 8192
 _SECRET_NAMES = re.compile(r"(?i)(token|password|passwd|secret_data|authorization|private|credential|jwt$|api_?key)")
 _SECRET_PATTERNS = re.compile(
     r"(?i)(bearer\s+)[\w.~+/=-]{8,}"
-    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+"  # a JSON web token
+    r"|(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+"  # a JSON web token
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(-----END [A-Z ]*PRIVATE KEY-----|$)"
 )
 
 
 def redact(text: str) -> str:
-    """`text` with tokens and private keys replaced."""
+    """`text` with tokens and private keys replaced; a text that is too long is cut before, which keeps its start."""
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]}... ({len(text)} characters)"
     return _SECRET_PATTERNS.sub(lambda match: (match[1] or "") + REDACTED, text)
 
 
@@ -89,7 +93,7 @@ def record_fields(record: logging.LogRecord) -> dict[str, Any]:
 def _format_traceback(record: logging.LogRecord) -> str:
     if not record.exc_info or record.exc_info[1] is None:
         return ""
-    return redact("".join(traceback.format_exception(record.exc_info[1])))
+    return redact("".join(traceback.format_exception(record.exc_info[1]))[-MAX_TEXT:])
 
 
 class JsonFormatter(logging.Formatter):

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-#: Slurm's own limit is 65,533 nodes; a hostlist of ten times as many is a mistake or an attack.
-LIMIT = 1_000_000
+#: The number of nodes that a Slurm cluster can have; a longer hostlist is a mistake or an attack.
+LIMIT = 65_533
 
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?\Z", re.ASCII)
 _PLAIN = re.compile(r"[^\[\],\s]*\Z")
@@ -22,6 +22,10 @@ _NATURAL = re.compile(r"(\d+)", re.ASCII)
 
 class HostlistError(ValueError):
     """The text is not a hostlist or expands to too many names."""
+
+
+class HostlistTooLongError(HostlistError):
+    """The text expands to more names than the limit."""
 
 
 def expand(text: str, *, limit: int = LIMIT) -> list[str]:
@@ -36,8 +40,24 @@ def expand(text: str, *, limit: int = LIMIT) -> list[str]:
         for part in parts:
             size *= len(part)
         if size + len(names) > limit:
-            raise HostlistError(f"the hostlist expands to more than {limit} names")
+            raise HostlistTooLongError(f"the hostlist expands to more than {LIMIT} names")
         names.extend(map("".join, product(*parts)))
+    return names
+
+
+def expand_all(texts: Iterable[str], *, limit: int = LIMIT) -> list[str]:
+    """Every name of several hostlists; a text that is no hostlist counts as one name.
+
+    Raises `HostlistTooLongError` if they have more than `limit` names together.
+    """
+    names: list[str] = []
+    for text in texts:
+        try:
+            names += expand(text, limit=limit - len(names))
+        except HostlistTooLongError:
+            raise
+        except HostlistError:
+            names.append(text)
     return names
 
 
@@ -112,8 +132,10 @@ def _numbers(body: str, limit: int) -> list[str]:
         if match is None:
             raise HostlistError(f"{item[:40]!r} is not a range")
         first, last = match[1], match[2] or match[1]
-        if int(last) < int(first) or int(last) - int(first) >= limit - len(numbers):
-            raise HostlistError(f"the range {item[:40]!r} is reversed or too long")
+        if int(last) < int(first):
+            raise HostlistError(f"the range {item[:40]!r} is reversed")
+        if int(last) - int(first) >= limit - len(numbers):
+            raise HostlistTooLongError(f"with the range {item[:40]!r} there are more than {LIMIT} names")
         numbers.extend(f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1))
     return numbers
 

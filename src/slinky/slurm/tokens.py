@@ -21,6 +21,8 @@ Clock = Callable[[], float]
 
 #: Slurm stores times in 32 bits.
 MAX_TIME = 2**31 - 2
+#: The latest time that a claim may have: the end of the year 9999, as timestamps have four digits for the year.
+LATEST_TIME = 253_402_300_799
 #: Share of a token's lifetime after which it is renewed, so that a slow clock or server never gets an expired token.
 RENEW_AT = 0.8
 
@@ -199,4 +201,9 @@ def new_token_id() -> str:
 
 
 def _seconds(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) else None
+    """A time of a claim; None if it is missing. Raises `TokenError` for a number that is no time."""
+    if not isinstance(value, int | float):
+        return None
+    if not 0 <= value <= LATEST_TIME:  # also not true for NaN
+        raise TokenError("a time in the token is out of range")
+    return int(value)

@@ -30,6 +30,7 @@ from slinky.observe import (
     until_signal,
 )
 from slinky.observe.health import LAG
+from slinky.observe.log import MAX_TEXT
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJyb290In0.c2lnbmF0dXJl"
 
@@ -87,6 +88,12 @@ def test_secrets_are_redacted_by_their_form(text: str) -> None:
     assert TOKEN not in clean
     assert "MHcCAQEEIIrYSSNQ" not in clean
     assert "[hidden]" in clean
+
+
+def test_a_long_text_is_cut_before_it_is_searched() -> None:
+    assert len(redact("x" * 1_000_000)) < MAX_TEXT + 100
+    assert redact("x" * MAX_TEXT) == "x" * MAX_TEXT
+    assert TOKEN not in redact(f"{TOKEN} " + "eyJaaaaaaaa-" * 100_000)
 
 
 def test_secrets_are_redacted_by_the_name_of_their_field(lines: io.StringIO) -> None:

@@ -4,7 +4,7 @@ from ClusterShell.NodeSet import NodeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slinky.slurm.hostlist import HostlistError, expand, fold, natural_sort_key
+from slinky.slurm.hostlist import HostlistError, expand, expand_all, fold, natural_sort_key
 
 NAMES = st.from_regex(r"[a-z]{1,3}(-[a-z])?[0-9]{0,4}(-ib)?", fullmatch=True)
 
@@ -40,6 +40,14 @@ def test_a_large_expansion_is_rejected_before_it_is_built() -> None:
         expand(",".join(["a[1-1000]b[1-1000]"] * 10))
     with pytest.raises(HostlistError):
         expand("a[1-100]", limit=99)
+
+
+def test_several_hostlists_share_one_limit() -> None:
+    assert expand_all(["a[1-2]", "b"], limit=3) == ["a1", "a2", "b"]
+    with pytest.raises(HostlistError):
+        expand_all(["a[1-2]", "b[1-2]"], limit=3)
+    with pytest.raises(HostlistError):
+        expand_all(f"a{number}[0-9999]" for number in range(7))
 
 
 @pytest.mark.parametrize(

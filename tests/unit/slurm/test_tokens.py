@@ -16,6 +16,7 @@ from slinky.slurm.tokens import (
     FileToken,
     MintedToken,
     TokenError,
+    encode_base64url,
     mint_token,
     read_claims,
     refresh_after,
@@ -121,6 +122,15 @@ def test_the_next_refresh_is_never_negative_and_never_beyond_the_lifetime(age: f
     token = mint_token(KEY, "alice", lifetime=100, now=1000)
     assert refresh_after(token, now=1000 + age, lifetime=100) == due
     assert refresh_after("nonsense", now=0, lifetime=100) == 0
+
+
+@pytest.mark.parametrize("time", ["1e400", "-1e400", "NaN", "Infinity", "-1", "253402300800"])
+@pytest.mark.parametrize("claim", ["exp", "iat"])
+def test_a_time_that_is_no_time_is_rejected(claim: str, time: str) -> None:
+    claims = encode_base64url(f'{{"sun": "alice", "{claim}": {time}}}'.encode())
+    with pytest.raises(TokenError):
+        read_claims(f"e30.{claims}.x")
+    assert refresh_after(f"e30.{claims}.x", now=0, lifetime=100) == 0
 
 
 @given(st.text(max_size=60))

@@ -122,6 +122,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("nodeset", {"extraConf": "Topology=default:s1"}, "spec.extraConf: Topology may not be set here"),
     # partitions
     ("nodeset", {"partition": {"config": "State=UP\n"}}, "spec.partition.config"),
+    ("nodeset", {"partition": {"config": "Nodes+=ALL"}}, "spec.partition.config: Nodes+= is not allowed"),
+    ("controller", {"extraConf": "SlurmctldParameters+=x"}, "spec.extraConf: SlurmctldParameters+= is not allowed"),
+    ("controller", {"extraConf": "NodeName=a[0-40000]\nNodeName=b[0-40000]"}, "more than 65533 names"),
+    ("nodeset", {"extraConf": "Weight+=1"}, "spec.extraConf: "),
     ("nodeset", {"partition": {"config": "Nodes=ALL"}}, "spec.partition.config: Nodes may not be set here"),
     ("nodeset", {"partition": {"config": "State=UP # PartitionName=x"}}, "spec.partition.config"),
     ("nodeset", {"partition": {"config": "MaxTime="}}, "spec.partition.config"),

@@ -9,6 +9,8 @@ false and 0 are values and replace it.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from slinky.kube.errors import Blocked
+
 Tree = Mapping[str, Any]
 
 #: The key by which the items of a list are merged, by the field of the list.
@@ -72,8 +74,14 @@ def _without_replaced(key: str, built: Tree, override: Tree) -> Tree:
     return {name: value for name, value in built.items() if name not in exclusive}
 
 
+def _has_merge_key(item: Any, merge_key: str) -> bool:
+    return isinstance(item, Mapping) and isinstance(item.get(merge_key), str | int | None)
+
+
 def _merge_items(key: str, built: Sequence[Any], override: Sequence[Any]) -> list[Any]:
     result, merge_key = list(built), MERGE_KEYS[key]
+    if not all(_has_merge_key(item, merge_key) for item in override):
+        raise Blocked("InvalidTemplate", f"every item of {key} must be an object with {merge_key}; correct the spec")
     positions = {item.get(merge_key): position for position, item in enumerate(built)}
     for item in override:
         position = positions.get(item.get(merge_key))

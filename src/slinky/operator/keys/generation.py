@@ -18,6 +18,8 @@ from slinky.operator.metrics import WRITES
 
 #: Random bytes per key; Slurm's documentation suggests this size for slurm.key.
 KEY_BYTES = 1024
+#: Keys that one Secret can ask for.
+MAX_KEYS = 16
 
 
 class KeyGenerator:
@@ -58,5 +60,5 @@ def missing_keys(
     random_bytes: Callable[[int], bytes] = secrets.token_bytes,
 ) -> dict[str, bytes]:
     """Generate the keys that the annotation of a Secret lists and its data lacks. Existing keys are never replaced."""
-    names = [name.strip() for name in annotations.get(GENERATE_KEYS, "").split(",")]
+    names = [name.strip() for name in annotations.get(GENERATE_KEYS, "").split(",", MAX_KEYS)[:MAX_KEYS]]
     return {name: random_bytes(KEY_BYTES) for name in names if name and not data.get(name)}

@@ -8,8 +8,9 @@
 5. write metadata of pods to Slurm, and the state of Slurm to pods
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import NamedTuple
 
 from slinky.api.names import metadata
@@ -23,6 +24,9 @@ from slinky.operator.nodeset.decisions import claims, drains, host_metadata, pla
 from slinky.operator.nodeset.objects import Slot, slot_hostname
 from slinky.operator.nodeset.workers import UNREGISTERED_AFTER, Worker
 from slinky.operator.slurm.snapshot import SlurmSnapshot
+
+#: Workers that one plan creates; the next plan creates further ones.
+MAX_CREATIONS = 500
 
 
 class NodeSetSnapshot(NamedTuple):
@@ -75,13 +79,13 @@ def plan(snapshot: NodeSetSnapshot) -> list[Action]:
 
 
 def _creations(snapshot: NodeSetSnapshot) -> Iterable[CreateWorker]:
-    slots = {slot: _stale_host(snapshot, slot) for slot in _vacant_slots(snapshot)}
+    slots = {slot: _stale_host(snapshot, slot) for slot in islice(_vacant_slots(snapshot), MAX_CREATIONS)}
     stale = [host for host in slots.values() if host]
     release = reservation.release_hosts(snapshot.node_set, stale, snapshot.workers, snapshot.slurm)
     return [CreateWorker(slot, host, release if host else None) for slot, host in slots.items()]
 
 
-def _vacant_slots(snapshot: NodeSetSnapshot) -> Sequence[Slot]:
+def _vacant_slots(snapshot: NodeSetSnapshot) -> Iterator[Slot]:
     node_set = snapshot.node_set
     if not node_set.per_node:
         target = scaling.target_replicas(node_set, snapshot.workers, snapshot.revision)
@@ -89,7 +93,7 @@ def _vacant_slots(snapshot: NodeSetSnapshot) -> Sequence[Slot]:
     occupied = {_node_name(worker) for worker in snapshot.workers}
     fits = placement.node_fits(node_set, snapshot.nodes.values())
     free = [name for name in sorted(fits) if fits[name].start and name not in occupied]
-    return [placement.node_slot(snapshot.nodes[name]) for name in free]
+    return (placement.node_slot(snapshot.nodes[name]) for name in free)
 
 
 def _node_name(worker: Worker) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from slinky.slurm.conf.text import (
     ConfError,
     Line,
-    Setting,
     build_line,
     checked_name,
     checked_value,
@@ -21,7 +20,7 @@ from slinky.slurm.conf.text import (
     parse_fragment,
     render,
 )
-from slinky.slurm.hostlist import HostlistError, expand
+from slinky.slurm.hostlist import HostlistError, HostlistTooLongError, expand, expand_all
 from slinky.slurm.model.values import Value
 
 Options = tuple[str, ...]
@@ -232,10 +231,14 @@ def find_problems(text: str) -> list[str]:
         lines = parse(text)
     except ConfError as error:
         return [str(error)]
+    try:
+        counts = {kind: _count_names(lines, kind) for kind in ("NodeName", "PartitionName", "NodeSet")}
+    except HostlistTooLongError as error:
+        return [str(error)]
     duplicates = [
         f"{kind} {name} is defined {count} times"
-        for kind in ("NodeName", "PartitionName", "NodeSet")
-        for name, count in sorted(_count_names(lines, kind).items())
+        for kind, names in counts.items()
+        for name, count in sorted(names.items())
         if count > 1
     ]
     keys = {setting.key.lower() for line in lines for setting in line}
@@ -244,18 +247,9 @@ def find_problems(text: str) -> list[str]:
 
 
 def _count_names(lines: Iterable[Line], kind: str) -> Counter[str]:
-    names: Counter[str] = Counter()
-    for first, *_ in lines:
-        if first.has_key(kind) and first.value.upper() != "DEFAULT":
-            names.update(_expand_names(first))
-    return names
-
-
-def _expand_names(setting: Setting) -> list[str]:
-    try:
-        return expand(setting.value)
-    except HostlistError:
-        return [setting.value]
+    """How often each name is defined. Raises `HostlistTooLongError` if all lines together define too many."""
+    defined = (first.value for first, *_ in lines if first.has_key(kind) and first.value.upper() != "DEFAULT")
+    return Counter(expand_all(defined))
 
 
 def _checked_nodes(text: str) -> str:

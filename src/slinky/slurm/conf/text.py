@@ -107,7 +107,10 @@ def _parse_settings(line: str) -> Line:
         if match is None:
             raise ConfError(f"cannot read {line[position : position + 60]!r} as Key=Value")
         key, operator, quoted, plain = match.groups()
-        settings.append(Setting(key + operator, plain if quoted is None else quoted))
+        if operator:
+            # Slurm would replace the whole value, or add to it: either way around the checks of the key.
+            raise ConfError(f"{key}{operator}= is not allowed; write the whole value after {key}=")
+        settings.append(Setting(key, plain if quoted is None else quoted))
         position = match.end()
         position += len(line[position:]) - len(line[position:].lstrip())
     return tuple(settings)

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from slinky.api import Accounting, Controller, LoginSet, RestApi, Token
 from slinky.webhook.evaluate import AdmissionChange
-from slinky.webhook.rules import text_checks
+from slinky.webhook.rules import slurm_names, text_checks
 
 DaemonKind = TypeVar("DaemonKind", bound=Controller | Accounting)
 ServiceKind = TypeVar("ServiceKind", bound=Controller | Accounting | RestApi | LoginSet)
@@ -15,8 +15,12 @@ SigningKind = TypeVar("SigningKind", bound=Controller | Accounting | Token)
 
 
 def extra_conf_is_readable(change: AdmissionChange[DaemonKind]) -> Iterator[str]:
-    """`extraConf` consists of lines that Slurm can read, and includes no other file."""
-    yield from text_checks.conf_text("spec.extraConf", change.new.spec.extra_conf)
+    """`extraConf` consists of lines that Slurm can read: no included file, no `+=`, at most 65,533 hosts."""
+    text = change.new.spec.extra_conf
+    errors = list(text_checks.conf_text("spec.extraConf", text))
+    yield from errors
+    if not errors and (problem := slurm_names.too_many_hosts(text)):
+        yield f"spec.extraConf: {problem}"
 
 
 def external_host_is_valid(change: AdmissionChange[DaemonKind]) -> Iterator[str]:

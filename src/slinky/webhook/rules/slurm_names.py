@@ -5,10 +5,11 @@ import re
 
 from slinky.api import Controller, NodeSet
 from slinky.slurm.conf import ConfError, parse
-from slinky.slurm.hostlist import HostlistError, expand
+from slinky.slurm.hostlist import HostlistTooLongError, expand_all
 
 #: Keywords, in lower case, with which a line of slurm.conf defines a name.
-KEYWORDS = frozenset({"nodename", "nodeset", "partitionname"})
+NODE = "nodename"
+KEYWORDS = frozenset({NODE, "nodeset", "partitionname"})
 #: Slurm uses a partition with this name, in any letter case, for the default settings of the partitions that follow.
 DEFAULT_PARTITION = "default"
 #: Slurm uses this name, in any letter case, for all nodes of the cluster.
@@ -24,12 +25,26 @@ def defined_names(controller: Controller) -> set[tuple[str, str]]:
     except ConfError:
         return set()
     pairs = [(definition.key.lower(), definition.value) for definition in definitions]
-    return {(keyword, name) for keyword, text in pairs if keyword in KEYWORDS for name in _names(keyword, text)}
+    others = {(keyword, text) for keyword, text in pairs if keyword in KEYWORDS and keyword != NODE}
+    try:
+        hosts = expand_all(text for keyword, text in pairs if keyword == NODE)
+    except HostlistTooLongError:
+        return others
+    return others | {(NODE, name) for name in hosts}
+
+
+def too_many_hosts(text: str) -> str:
+    """Why the hosts that lines of slurm.conf define cannot be expanded; empty if they can."""
+    try:
+        expand_all(line[0].value for line in parse(text) if line[0].key.lower() == NODE)
+    except (ConfError, HostlistTooLongError) as error:
+        return str(error)
+    return ""
 
 
 def creates_name(node_set: NodeSet, keyword: str, name: str) -> bool:
     """Whether a NodeSet with its current number of workers creates this name."""
-    if keyword == "nodename":
+    if keyword == NODE:
         return not node_set.per_node and any(
             name == node_set.hostname(ordinal) for ordinal in _ordinals(node_set, name)
         )
@@ -50,15 +65,6 @@ def names_clash(first: NodeSet, second: NodeSet) -> bool:
     short, long = sorted((host_prefix(first), host_prefix(second)), key=len)
     rest = long.removeprefix(short)
     return rest != long and rest.isascii() and rest.isdigit()
-
-
-def _names(keyword: str, text: str) -> list[str]:
-    if keyword != "nodename":
-        return [text]
-    try:
-        return expand(text)
-    except HostlistError:
-        return []
 
 
 def _ordinals(node_set: NodeSet, host: str) -> list[int]:

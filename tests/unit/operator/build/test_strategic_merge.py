@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from slinky.kube.errors import Blocked
 from slinky.operator.build.strategic_merge import merge
 
 BUILT = {
@@ -69,3 +70,11 @@ def test_neither_side_is_changed() -> None:
     before = repr(BUILT)
     merge(BUILT, {"env": [{"name": "A", "value": "2"}], "args": ["x"]})
     assert repr(BUILT) == before
+
+
+@pytest.mark.parametrize("items", [["x"], [None], [{"name": ["x"]}], [{"name": {}}]], ids=str)
+@pytest.mark.parametrize("field", ["env", "volumes"])
+def test_items_that_cannot_be_merged_are_the_users_business(field: str, items: list[Any]) -> None:
+    with pytest.raises(Blocked) as refused:
+        merge(BUILT, {field: items})
+    assert (refused.value.reason, field in refused.value.hint) == ("InvalidTemplate", True)

@@ -2,7 +2,7 @@
 """Generated keys are created once and never replaced."""
 
 from slinky.api.names.metadata import GENERATE_KEYS
-from slinky.operator.keys.generation import missing_keys
+from slinky.operator.keys.generation import MAX_KEYS, missing_keys
 
 
 def test_only_keys_that_are_asked_for_and_missing_are_made() -> None:
@@ -11,6 +11,10 @@ def test_only_keys_that_are_asked_for_and_missing_are_made() -> None:
     assert keys == {"jwt.key": b"x" * 1024}
     assert missing_keys(annotations, {"slurm.key": b"a", "jwt.key": b"b"}) == {}
     assert missing_keys({}, {}) == {}
+
+
+def test_the_number_of_keys_is_bounded() -> None:
+    assert len(missing_keys({GENERATE_KEYS: ",".join(f"k{number}" for number in range(40_000))}, {})) == MAX_KEYS
 
 
 def test_no_two_keys_are_the_same() -> None:

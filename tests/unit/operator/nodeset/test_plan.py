@@ -24,7 +24,7 @@ from slinky.operator.nodeset.actions import (
     UpdateHost,
 )
 from slinky.operator.nodeset.decisions.drains import deletion_permission
-from slinky.operator.nodeset.plan import plan
+from slinky.operator.nodeset.plan import MAX_CREATIONS, plan
 from slinky.operator.nodeset.status import health
 from slinky.operator.slurm.snapshot import SlurmSnapshot
 
@@ -49,6 +49,11 @@ def test_a_settled_set_needs_nothing() -> None:
 def test_creation_never_waits_for_slurm(slurm: SlurmSnapshot) -> None:
     actions = plan(node_set_snapshot(node_set(replicas=3), [], slurm))
     assert [action.slot.ordinal for action in kinds(actions, CreateWorker)] == [0, 1, 2]
+
+
+def test_one_plan_creates_a_bounded_number_of_workers() -> None:
+    actions = plan(node_set_snapshot(node_set(replicas=65_533), [pod("gpu-1")], UNTRUSTED))
+    assert [action.slot.ordinal for action in kinds(actions, CreateWorker)] == [0, *range(2, MAX_CREATIONS + 1)]
 
 
 def test_a_record_of_an_earlier_worker_is_forgotten_before_the_new_one_comes() -> None:

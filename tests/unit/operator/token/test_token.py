@@ -34,6 +34,7 @@ CASES: list[tuple[str, Token, bytes | None, bool, bool]] = [
     ("signed with an older key", token(), held(token()), False, True),
     ("for somebody else", token(username="bob"), held(token()), True, True),
     ("garbage", token(), b"garbage", False, True),
+    ("without an end of time", token(), b"e30.eyJleHAiOiAxZTQwMH0.x", False, True),
     ("never to be replaced", token(refresh=False), held(token(), 5000), False, False),
 ]
 

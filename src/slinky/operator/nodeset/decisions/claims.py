@@ -17,7 +17,7 @@ from slinky.operator.nodeset.workers import Worker
 
 
 def claim_actions(
-    node_set: NodeSet, claims: Sequence[Child], workers: Sequence[Worker], vacant: Sequence[Slot]
+    node_set: NodeSet, claims: Sequence[Child], workers: Sequence[Worker], vacant: Iterable[Slot]
 ) -> Iterable[DeleteClaim | AdoptClaim]:
     """Delete unused claims and set the owners of the others, as the retention policy says."""
     policy = node_set.spec.persistent_volume_claim_retention_policy

@@ -6,7 +6,8 @@ A worker that is scaled in does not count as a replica, because it accepts no ne
 additional workers beside it.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 
 from slinky.api.fields.amounts import scaled_value
 from slinky.api.nodeset import NodeSet
@@ -28,17 +29,13 @@ def target_replicas(node_set: NodeSet, workers: Sequence[Worker], revision: str)
     return replicas + scaled_value(node_set.spec.update_strategy.rolling_update.max_surge, replicas)
 
 
-def vacant_slots(workers: Sequence[Worker], target: int, pins: Mapping[str, str]) -> list[Slot]:
+def vacant_slots(workers: Sequence[Worker], target: int, pins: Mapping[str, str]) -> Iterator[Slot]:
     """Slots to fill: the lowest free ordinals, each on the node to which it is pinned."""
     occupied = {worker.ordinal for worker in workers}
     missing = target - sum(not is_scaled_in(worker) for worker in workers)
-    slots: list[Slot] = []
-    ordinal = 0
-    while len(slots) < missing:
-        if ordinal not in occupied:
-            slots.append(Slot(ordinal, node=pins.get(str(ordinal), "")))
-        ordinal += 1
-    return slots
+    free = (ordinal for ordinal in itertools.count() if ordinal not in occupied)
+    for ordinal in itertools.islice(free, max(0, missing)):
+        yield Slot(ordinal, node=pins.get(str(ordinal), ""))
 
 
 def is_scaled_in(worker: Worker) -> bool:

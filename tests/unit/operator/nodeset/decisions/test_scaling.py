@@ -27,13 +27,13 @@ def test_the_lowest_free_ordinals_are_filled(law: str, names: list[str], want: i
 
 def test_a_slot_is_not_filled_beside_a_worker_that_is_still_leaving() -> None:
     leaving = [worker_of(pod("gpu-0", deleting=True)), worker_of(pod("gpu-1", pod_condemned="update x"))]
-    assert vacant_slots(leaving, 2, {}) == []
+    assert list(vacant_slots(leaving, 2, {})) == []
 
 
 def test_one_that_was_scaled_away_does_not_keep_a_set_from_growing_again() -> None:
     """Its job may take days, and until then it takes no other; its own name is free when it is gone."""
     busy = [worker_of(pod("gpu-0", pod_condemned="scale-in x"))]
-    assert vacant_slots(busy, 0, {}) == []
+    assert list(vacant_slots(busy, 0, {})) == []
     assert [slot.ordinal for slot in vacant_slots(busy, 1, {})] == [1]
     assert [slot.ordinal for slot in vacant_slots([*busy, *workers("gpu-1")], 2, {})] == [2]
     assert surplus_workers([*busy, *workers("gpu-1")], 1) == []
