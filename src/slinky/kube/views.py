@@ -33,6 +33,12 @@ class ContainerWaiting(View, frozen=True):
     message: str = ""
 
 
+class ContainerRunning(View, frozen=True):
+    """Since when a container runs."""
+
+    started_at: str | None = None
+
+
 class ContainerTerminated(View, frozen=True):
     """How a container ended; the message is the end of its output if its termination message policy says so."""
 
@@ -43,9 +49,10 @@ class ContainerTerminated(View, frozen=True):
 
 
 class ContainerRunState(View, frozen=True):
-    """The state of a container; neither waiting nor terminated means that it runs."""
+    """The state of a container; one of the fields is set."""
 
     waiting: ContainerWaiting | None = None
+    running: ContainerRunning | None = None
     terminated: ContainerTerminated | None = None
 
 

@@ -51,7 +51,10 @@ TOUCHED = "kubectl.kubernetes.io/touched"
 MERGE_PATCH = "application/merge-patch+json"
 NO_FINALIZERS = b'{"metadata":{"finalizers":null}}'
 #: API groups of the kinds that tests read; all others are ours.
-GROUPS = {"secret": "api/v1", "configmap": "api/v1", "pod": "api/v1", "poddisruptionbudget": "apis/policy/v1"}
+GROUPS = {
+    **dict.fromkeys(("secret", "configmap", "pod", "resourcequota"), "api/v1"),
+    "poddisruptionbudget": "apis/policy/v1",
+}
 OUR_GROUP = "apis/slinky.slurm.net/v1beta1"
 #: Arguments of Slurm commands that show what a failed test needs.
 SLURM_STATE = (("sinfo", "-N", "-o", "%N %t %E"), ("squeue", "-a"), ("scontrol", "show", "jobs"))

@@ -10,6 +10,7 @@ from tests.e2e.operator.site import EXTRA_CONF, OperatorSite, cluster, secret
 from tests.support.waiting import until
 
 from slinky.api.names import metadata
+from slinky.lab.prepare.images import reference
 
 pytestmark = pytest.mark.lab
 
@@ -80,6 +81,20 @@ def test_a_configuration_that_ends_slurmctld_is_refused_with_its_own_error(site:
     edit(site, extraConf=EXTRA_CONF)
     until(lambda: synced(site) == before, "the earlier configuration")
     assert slurmctld(site)["metadata"]["uid"] == pod
+
+
+def test_an_image_that_cannot_be_pulled_or_started_never_replaces_slurmctld(site: OperatorSite) -> None:
+    before, pod = synced(site), slurmctld(site)["metadata"]["uid"]
+    edit(site, slurmctld={"image": "localhost/slinky/nosuch:lab"})
+    until(lambda: condition(site, "Degraded").get("reason") == "ImageNotPulled", "the image that is missing")
+    assert (condition(site, "ConfigSynced")["reason"], condition(site, "Ready")["status"]) == ("Trying", "True")
+    edit(site, slurmctld={"image": reference("busybox")})
+    until(lambda: condition(site, "Degraded").get("reason") == "Refused", "the refusal of the image")
+    assert "cannot run slurmctld" in condition(site, "Degraded")["message"]
+    edit(site, slurmctld={"image": None})
+    until(lambda: synced(site) == before, "the earlier generation")
+    assert condition(site, "Degraded")["status"] == "False"
+    assert slurmctld(site)["metadata"]["uid"] == pod, "slurmctld runs on"
 
 
 def test_a_configuration_that_ends_the_running_slurmctld_is_rolled_back(site: OperatorSite) -> None:

@@ -42,6 +42,7 @@ SSH_HOST_KEYS_HASH = "slinky.slurm.net/ssh-host-keys-hash"
 CONFIG_GENERATION = "slinky.slurm.net/config-generation"
 CONFIG_VERDICT = "slinky.slurm.net/config-verdict"
 CONFIG_ERROR = "slinky.slurm.net/config-words"
+CONFIG_IMAGE = "slinky.slurm.net/config-image"
 CONFIG_LAST_GOOD = "slinky.slurm.net/config-last-good"
 CONFIG_SINCE = "slinky.slurm.net/config-since"
 CONFIG_TRIAL = "slinky.slurm.net/config-trial"
@@ -112,6 +113,7 @@ ANNOTATIONS = (
         "result of a configuration generation: untried, good, unknown, bad, loaded or failed",
     ),
     MetadataName(CONFIG_ERROR, "ConfigMap", "operator", "error that slurmctld reported for the generation"),
+    MetadataName(CONFIG_IMAGE, "ConfigMap", "operator", "image of slurmctld that belongs to the generation"),
     MetadataName(
         CONFIG_LAST_GOOD, "ConfigMap", "operator", "last generation that slurmctld ran, the target of a rollback"
     ),
@@ -136,7 +138,7 @@ ANNOTATIONS = (
         GENERATE_KEYS,
         "Secret",
         "chart or user",
-        "comma-separated list; the operator generates each missing key at random, once",
+        "comma-separated list of up to 16 names; the operator generates each missing key at random, once",
     ),
     MetadataName(DEFAULT_CONTAINER, "pod", "operator", "container that kubectl logs and kubectl exec use by default"),
     MetadataName(MINIMUM_SLURM_VERSION, "chart", "chart", "oldest Slurm version that the chart supports"),

@@ -32,9 +32,8 @@ done
 # registered there. Without saved state the container waits as long as necessary. With saved state it waits half a
 # minute, because a cluster can run without slurmdbd.
 _AWAIT = """
-left=30
-until (: </dev/tcp/"$ACCOUNTING_HOST"/"$ACCOUNTING_PORT") 2>/dev/null; do
-    [ -e "$STATE/last_tres" ] && [ $((left -= 1)) -le 0 ] && break
+until timeout 3 bash -c ': </dev/tcp/"$ACCOUNTING_HOST"/"$ACCOUNTING_PORT"' 2>/dev/null; do
+    [ -e "$STATE/last_tres" ] && [ "$SECONDS" -ge 30 ] && break
     echo "waiting for slurmdbd at $ACCOUNTING_HOST:$ACCOUNTING_PORT"
     sleep 1
 done

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generations of a configuration, and the choice of the one that slurmctld runs. Pure.
 
-Every different set of files is a generation with a number. It is tried before it is used, marked as loaded when the
-active slurmctld reports it, and rolled back if slurmctld fails with it. The state of a generation belongs to its files:
-the same files are never tried twice, and an edit creates another generation.
+Every different set of files, together with the image of slurmctld, is a generation with a number. It is tried before it
+is used, marked as loaded when the active slurmctld reports it, and rolled back if slurmctld fails with it. The state
+belongs to these files and this image: the same are never tried twice, and an edit creates another generation.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ USABLE = frozenset({GenerationState.GOOD, GenerationState.UNKNOWN, GenerationSta
 
 
 class Generation(NamedTuple):
-    """One set of files, with its state and the message that explains the state."""
+    """One set of files and an image, with their state and the message that explains the state."""
 
     number: int
     digest: str
@@ -37,6 +37,7 @@ class Generation(NamedTuple):
     state: GenerationState = GenerationState.UNTRIED
     message: str = ""
     created: float = 0.0
+    image: str = ""  # empty if an earlier operator recorded the generation
 
     @property
     def id(self) -> str:
@@ -71,8 +72,9 @@ class Observation(NamedTuple):
 
     trial: GenerationState | None = None  # the result of the trial, if it has ended
     trial_message: str = ""
+    trial_blocked: bool = False  # the image cannot be pulled now, so that the trial does not time out
     loaded: str | None = None  # the generation that slurmctld reports
-    crash: str | None = None  # the error of a slurmctld that keeps crashing with the generation in use
+    crash: str | None = None  # the error of a slurmctld that cannot start with the generation in use
     now: float = 0.0
     trial_timeout: float = 0.0
 
@@ -139,7 +141,7 @@ def _with_trial_result(wanted: Generation, observation: Observation) -> Generati
         return wanted
     if observation.trial is not None:
         return wanted._replace(state=observation.trial, message=observation.trial_message)
-    if observation.now - wanted.created >= observation.trial_timeout:
+    if not observation.trial_blocked and observation.now - wanted.created >= observation.trial_timeout:
         return wanted._replace(state=GenerationState.UNKNOWN, message="the trial did not end in time")
     return wanted
 

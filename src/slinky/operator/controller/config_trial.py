@@ -2,8 +2,8 @@
 """The pod that tries a configuration: a temporary slurmctld that ends within a minute. Pure.
 
 It runs the same image with the same files, an empty state, and keys of its own that no other daemon knows, so that no
-other daemon is affected. Only a fatal error of slurmctld means that the files are bad; any other failure of the pod
-leaves the result unknown.
+other daemon is affected. Only a fatal error of slurmctld, or an image without its programs, means that the generation
+is bad; any other failure of the pod leaves the result unknown.
 """
 
 from typing import Any
@@ -31,6 +31,8 @@ TRIAL = DaemonRole("slurmctld-trial", SLURMCTLD.component)
 START_TIMEOUT = 60
 #: Seconds that the pod may take once it is scheduled.
 POD_DEADLINE = 300
+#: Reasons of a container whose program does not exist in the image, or is for another processor.
+CANNOT_START = frozenset({"StartError", "ContainerCannotRun"})
 #: Exit code of the script when slurmctld has rejected the files.
 EXIT_REJECTED = 3
 #: Fields of the person's pod template that the trial pod shares: where it may run, and how it pulls images.
@@ -96,7 +98,8 @@ def pod_key(controller: Controller, generation: Generation) -> Key:
 def pod(controller: Controller, generation: Generation, config_name: str, files: Files, images: Images) -> JsonObject:
     """Return the pod that tries a generation."""
     template = controller.spec.template.spec
-    volumes = [volume for volume in template.get("volumes") or () if SHAREABLE_VOLUMES & volume.keys()]
+    listed = (volume for volume in template.get("volumes") or () if isinstance(volume, dict))
+    volumes = [volume for volume in listed if SHAREABLE_VOLUMES & volume.keys()]
     spec = {
         **{field: template[field] for field in SHARED_FIELDS if template.get(field)},
         "restartPolicy": "Never",
@@ -137,6 +140,8 @@ def trial_result(pod: Unstructured, generation: Generation) -> tuple[GenerationS
     message = with_location(summarize_output(terminated.get("message", "")), generation.data)
     if terminated.get("exitCode") == EXIT_REJECTED and message:
         return GenerationState.BAD, message
+    if terminated.get("reason") in CANNOT_START:
+        return GenerationState.BAD, f"the image cannot run slurmctld: {terminated.get('message', '')}"
     reason = (pod.status or {}).get("reason") or f"exit {terminated.get('exitCode', 'unknown')}"
     return GenerationState.UNKNOWN, f"the trial was not possible: {reason}"
 

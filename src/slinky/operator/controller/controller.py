@@ -3,17 +3,25 @@
 
 import asyncio
 
+from slinky.api.accounting import Accounting
 from slinky.api.controller import CONTROLLERS, Controller
 from slinky.api.names import metadata
 from slinky.api.names.child_names import SLURMCTLD
 from slinky.api.nodeset import NodeSet
 from slinky.kube.errors import Blocked
 from slinky.kube.types import Key
-from slinky.kube.views import STATEFUL_SETS, Pod
+from slinky.kube.views import CONFIG_MAPS, STATEFUL_SETS, Pod
 from slinky.operator.build.config_files import Files, collect_files, referenced_config_maps
+from slinky.operator.controller.accounting_switch import (
+    Registration,
+    accounting_to_use,
+    needs_restart,
+    with_accounting,
+)
 from slinky.operator.controller.config_generation import Decision, GenerationState
 from slinky.operator.controller.generation_store import ConfigState, GenerationStore
 from slinky.operator.controller.plan import ControllerInputs, plan
+from slinky.operator.controller.registration import RegistrationReader
 from slinky.operator.controller.rollout import is_standby, next_pod_to_replace
 from slinky.operator.controller.status import external_health, health
 from slinky.operator.framework import orphans, references
@@ -51,6 +59,7 @@ class ControllerReconciler(OrderedReconciler[Controller]):
         self.clusters = clusters
         self.failures = FailureFinder(context)
         self.generations = GenerationStore(context, clusters)
+        self.registrations = RegistrationReader(context, clusters)
         context.controllers.add_indexes(
             {
                 references.SECRETS: references.qualified(references.controller_secrets),
@@ -82,7 +91,24 @@ class ControllerReconciler(OrderedReconciler[Controller]):
             await self._replace_next_pod(controller)
             await self.generations.refresh_files(controller, state)
         await self._label_active_pod(controller)
-        return await self._result(controller, inputs, state)
+        registration = await self._register(controller, inputs, state)
+        return await self._result(controller, inputs, state, registration)
+
+    async def _register(
+        self, controller: Controller, inputs: ControllerInputs, state: ConfigState | None
+    ) -> Registration:
+        """Find out whether slurmdbd has the cluster; restart a slurmctld that started before slurmdbd answered."""
+        accounting = inputs.accounting
+        if state is None or accounting is None or state.loaded != state.decision.wanted.id:
+            return Registration.UNKNOWN
+        registration = await self.registrations.read(controller, accounting)
+        if registration is Registration.UNREGISTERED:
+            pod = needs_restart(accounting, self.generations.pods(controller))
+            if pod is not None:
+                text = f"Pod {pod.key.name} is replaced, so that slurmctld registers with slurmdbd"
+                self.record_event(controller, "Replacing", text)
+                await delete_pod(self.context, pod)
+        return registration
 
     def _check_orphans(self, controller: Controller) -> None:
         """Raise `Blocked` while a worker has no NodeSet.
@@ -97,9 +123,14 @@ class ControllerReconciler(OrderedReconciler[Controller]):
     def forget(self, key: Key) -> None:
         """Discard what is remembered of a Controller that no longer exists."""
         self.generations.forget(key)
+        self.registrations.forget(key)
 
     async def _result(
-        self, controller: Controller, inputs: ControllerInputs, state: ConfigState | None
+        self,
+        controller: Controller,
+        inputs: ControllerInputs,
+        state: ConfigState | None,
+        registration: Registration,
     ) -> ReconcileResult:
         snapshot = self.clusters.snapshot(controller.key)
         if state is None:
@@ -107,15 +138,19 @@ class ControllerReconciler(OrderedReconciler[Controller]):
         workload = Key(controller.metadata.namespace, controller.workload_name)
         replicas, observed = self.context.children.workload_status(STATEFUL_SETS, workload)
         pods = [pod for pod in self.generations.pods(controller) if not is_standby(controller, pod)]
-        failure = await self.failures.of_workload(STATEFUL_SETS, workload, pods)
+        failure = await self.failures.of_workload(STATEFUL_SETS, workload, pods) or state.trial_failure
         wait = describe_wait(pods)
         current = health(
             controller, replicas, observed, snapshot, state.decision, state.loaded, failure, inputs.accounting, wait
         )
+        current = with_accounting(current, inputs.wanted_accounting, inputs.accounting, registration)
         if inputs.rotation:
             current = current._replace(progressing=ConditionState(True, "RotatingKey", inputs.rotation))
         configs = {"wanted_config": state.decision.wanted.id, "loaded_config": state.loaded or ""}
         requeue_after = self._requeue_after(controller, state) or recheck_after(current)
+        unconfirmed = inputs.accounting is not None and registration is not Registration.REGISTERED
+        if unconfirmed and self.clusters.client(controller.key) is not None:
+            requeue_after = requeue_after or RECHECK_SECONDS
         return ReconcileResult(self.with_health(controller, current, **configs), requeue_after)
 
     def _requeue_after(self, controller: Controller, state: ConfigState) -> float | None:
@@ -143,9 +178,10 @@ class ControllerReconciler(OrderedReconciler[Controller]):
         config_maps = await asyncio.gather(*(data.config_map(namespace, name) for name in names))
         ring = await data.jwt_key_ring(namespace, spec.jwt_key) if spec.jwt_key else JwtKeyRing(b"")
         site_jwks = await data.config_value(namespace, spec.jwks_key_ref) if spec.jwks_key_ref else ""
-        accounting_key = controller.accounting_key
+        wanted = self.context.accountings.get(controller.accounting_key) if controller.accounting_key else None
         return ControllerInputs(
-            accounting=self.context.accountings.get(accounting_key) if accounting_key else None,
+            accounting=self._accounting_to_use(controller, wanted),
+            wanted_accounting=wanted,
             node_sets=tuple(self.context.node_sets.by(references.CONTROLLER, str(controller.key))),
             files=collect_files(controller, dict(zip(names, config_maps, strict=True))) if names else Files(),
             slurm_key=await data.slurm_keys(namespace, spec.slurm_key_ref),
@@ -154,6 +190,12 @@ class ControllerReconciler(OrderedReconciler[Controller]):
             jwks=ring.document(site_jwks),
             service_monitors=self.context.service_monitors,
         )
+
+    def _accounting_to_use(self, controller: Controller, wanted: Accounting | None) -> Accounting | None:
+        key = Key(controller.metadata.namespace, controller.config_name)
+        live = None if controller.spec.external else self.context.children.find(CONFIG_MAPS, key)
+        siblings = (item for item in self.context.accountings if item.metadata.namespace == key.namespace)
+        return accounting_to_use(wanted, live.data or {} if live else None, siblings)
 
     async def _replace_next_pod(self, controller: Controller) -> None:
         """Delete one of several slurmctld pods that is not of the latest revision."""

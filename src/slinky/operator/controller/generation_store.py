@@ -13,7 +13,7 @@ from typing import NamedTuple
 from slinky.api.controller import Controller
 from slinky.api.names import metadata
 from slinky.kube.errors import AlreadyExists, Forbidden, Invalid
-from slinky.kube.timestamps import format_timestamp, unix_seconds
+from slinky.kube.timestamps import age_seconds, format_timestamp, unix_seconds
 from slinky.kube.types import Key
 from slinky.kube.views import CONFIG_MAPS, PODS, Pod, Unstructured
 from slinky.operator.controller import config_trial, objects
@@ -29,10 +29,11 @@ from slinky.operator.controller.config_generation import (
     unneeded_generations,
 )
 from slinky.operator.controller.objects import ActiveConfig
-from slinky.operator.controller.plan import ControllerInputs, config_digest, config_files
+from slinky.operator.controller.plan import ControllerInputs, config_digest, config_files, wanted_image
 from slinky.operator.framework.children import Child
 from slinky.operator.framework.context import Context
 from slinky.operator.framework.crash_message import Crash, find_crash
+from slinky.operator.framework.failure_causes import Failure, FailureCause, pod_failure
 from slinky.operator.framework.pods import delete_pod, refresh_volumes
 from slinky.operator.metrics import CONFIG_LOADED, CONFIG_TRIALS, CONFIG_WANTED, WRITES
 from slinky.operator.slurm.clusters import Clusters
@@ -42,6 +43,8 @@ from slinky.slurm import SlurmError, Unsupported
 BY_CONTROLLER = "generations"
 #: Index of trial pods by Controller.
 TRIALS = "trials"
+#: Failures of a pod for which a generation that never ran is rolled back.
+START_FAILURES = frozenset({FailureCause.IMAGE_NOT_PULLED, FailureCause.CONTAINER_NOT_CREATED})
 #: Value of the annotation that disables trials.
 OFF = "off"
 #: Maximum seconds to wait for a trial of the first configuration, when no slurmctld runs yet.
@@ -56,7 +59,7 @@ class ConfigState(NamedTuple):
     decision: Decision
     active: ActiveConfig | None
     loaded: str | None
-    crash: Crash | None
+    trial_failure: Failure | None  # why the trial cannot run now
 
 
 class GenerationStore:
@@ -77,9 +80,11 @@ class GenerationStore:
         wanted = self._wanted(controller, inputs, history)
         crash = self._crash_of_used(controller, history)
         trial, trial_message = await self._trial_result(controller, wanted) or (None, "")
+        trial_failure = await self._trial_failure(controller, wanted) if history.used else None
         observation = Observation(
             trial,
             trial_message,
+            trial_blocked=trial_failure is not None,
             loaded=await self._loaded(controller, history),
             crash=crash.message if crash else None,
             now=self._now(),
@@ -93,7 +98,7 @@ class GenerationStore:
             await self.context.children.apply(CONFIG_MAPS, objects.generation_config_map(controller, record))
         await self._clean_up(controller, history, decision)
         self._publish_metrics(controller, decision, observation.loaded)
-        return ConfigState(decision, self._active_config(history, decision), observation.loaded, crash)
+        return ConfigState(decision, self._active_config(history, decision), observation.loaded, trial_failure)
 
     def history(self, controller: Controller) -> GenerationHistory:
         """Return the recorded generations of a Controller."""
@@ -142,7 +147,8 @@ class GenerationStore:
             return known
         number = history.next_number
         files = config_files(controller, inputs, generation_id(number, digest))
-        return Generation(number, digest, files, created=self._now())
+        image = wanted_image(controller, self.context.images)
+        return Generation(number, digest, files, created=self._now(), image=image)
 
     def _active_config(self, history: GenerationHistory, decision: Decision) -> ActiveConfig | None:
         used = decision.used
@@ -154,7 +160,7 @@ class GenerationStore:
             metadata.CONFIG_LAST_GOOD: decision.last_loaded,
             metadata.CONFIG_SINCE: format_timestamp(since),
         }
-        return ActiveConfig(used.data, used.digest, annotations)
+        return ActiveConfig(used.data, used.digest, annotations, used.image)
 
     def _trial_timeout(self, controller: Controller, history: GenerationHistory) -> float:
         timeout = self.context.settings.trial_seconds
@@ -172,6 +178,19 @@ class GenerationStore:
         if result is not None:
             CONFIG_TRIALS.labels(result[0].value).inc()
         return result
+
+    async def _trial_failure(self, controller: Controller, wanted: Generation) -> Failure | None:
+        """Return why the image of a trial cannot be pulled; the trial waits for it, and slurmctld runs on."""
+        pod = self.context.pods.get(config_trial.pod_key(controller, wanted))
+        if wanted.state is not GenerationState.UNTRIED or pod is None or pod.metadata.deleting:
+            return None
+        now = self.context.clock.now()
+        failure = pod_failure(pod, None, None, now)
+        if failure is None or failure.cause is not FailureCause.IMAGE_NOT_PULLED:
+            return None
+        if age_seconds(pod.metadata.creation_timestamp, now) > config_trial.POD_DEADLINE / 2:
+            await delete_pod(self.context, pod)  # a new one follows, before the kubelet ends this one for its age
+        return failure
 
     async def _start_trial(self, controller: Controller, wanted: Generation, inputs: ControllerInputs) -> str:
         """Create the trial pod if it does not exist; return why that is not possible, if it is not."""
@@ -227,12 +246,12 @@ class GenerationStore:
         return used.id if started else None
 
     def _crash_of_used(self, controller: Controller, history: GenerationHistory) -> Crash | None:
-        """Return how slurmctld crashes with the generation in use."""
+        """Return how slurmctld fails to start with the generation in use."""
         used = history.find(history.used)
         if used is None:
             return None
         for pod in self.pods(controller):
-            crash = self._crash(pod)
+            crash = self._crash(pod) or self._start_failure(pod)
             if crash is not None and self._crashed_with(pod, crash, controller, history, used.digest):
                 return crash
         return None
@@ -248,6 +267,13 @@ class GenerationStore:
     def _crash(self, pod: Pod) -> Crash | None:
         working = pod.ready or pod.metadata.deleting or not _restarts(pod)
         return None if working else find_crash(pod, "slurmctld")
+
+    def _start_failure(self, pod: Pod) -> Crash | None:
+        """Return why the kubelet cannot start slurmctld, which a StatefulSet would wait for without end."""
+        failure = None if pod.ready else pod_failure(pod, None, None, self.context.clock.now())
+        if failure is None or failure.cause not in START_FAILURES:
+            return None
+        return Crash(unix_seconds(pod.metadata.creation_timestamp), failure.describe())
 
     async def _clean_up(self, controller: Controller, history: GenerationHistory, decision: Decision) -> None:
         """Delete trial pods that have ended, and generations that are not needed."""
@@ -283,6 +309,7 @@ def _read_generation(child: Child) -> Generation:
         GenerationState(annotations[metadata.CONFIG_VERDICT]),
         annotations.get(metadata.CONFIG_ERROR, ""),
         unix_seconds(child.metadata.creation_timestamp),
+        annotations.get(metadata.CONFIG_IMAGE, ""),
     )
 
 

@@ -44,11 +44,12 @@ RUN_AS = {"runAsNonRoot": True, "runAsUser": wellknown.SLURM_ID, "runAsGroup": w
 
 
 class ActiveConfig(NamedTuple):
-    """The configuration that slurmctld is to run: files, their digest, and annotations that describe them."""
+    """The configuration that slurmctld is to run: files, their digest, annotations that describe them, the image."""
 
     data: Mapping[str, str]
     digest: str = ""
     annotations: Mapping[str, str] = {}
+    image: str = ""  # empty means the image of the spec
 
 
 def _child(controller: Controller, resource: Any, name: str, **sections: Any) -> JsonObject:
@@ -91,6 +92,7 @@ def generation_config_map(controller: Controller, generation: Generation) -> Jso
             metadata.CONFIG_GENERATION: generation.id,
             metadata.CONFIG_VERDICT: generation.state.value,
             metadata.CONFIG_ERROR: generation.message[:1024],
+            metadata.CONFIG_IMAGE: generation.image,
         }
     )
     return manifest
@@ -108,6 +110,9 @@ def stateful_set(
     spec: JsonObject = {
         "replicas": controller.replicas,
         "revisionHistoryLimit": 0,
+        # With ordered management a StatefulSet never replaces a pod that cannot start, not even after a correction;
+        # and of several slurmctld, the pod after a standby would not be created, because a standby is never ready.
+        "podManagementPolicy": "Parallel",
         "serviceName": controller.internal_service_name,
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
         "selector": {"matchLabels": SLURMCTLD.selector(controller.metadata.name)},
@@ -120,9 +125,7 @@ def stateful_set(
         ),
     }
     if controller.spec.ha.enabled:
-        # A standby is never ready: with ordered management the pod after it would not be created, and a rolling update
-        # would not replace the pod before it (see `rollout`).
-        spec["podManagementPolicy"] = "Parallel"
+        # A standby is never ready, so that a rolling update would not replace the pod before it (see `rollout`).
         spec["updateStrategy"] = {"type": "OnDelete"}
     if controller.spec.persistence.enabled and not controller.spec.persistence.existing_claim:
         spec["volumeClaimTemplates"] = [

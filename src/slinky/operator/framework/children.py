@@ -202,12 +202,13 @@ def _version(live: Child) -> str:
 
 
 def _changes_immutable_fields(error: Invalid) -> bool:
-    """Return whether the only error is that fields of a StatefulSet are immutable.
+    """Return whether the only errors are that fields of a StatefulSet are immutable, or left by another writer.
 
     Then the StatefulSet can be recreated around its pods and claims. With any other error the new one would be rejected
     too.
     """
-    return {cause.field for cause in error.causes} - DEFAULTED_FIELDS == {"spec"}
+    fields = {cause.field for cause in error.causes}
+    return bool(fields) and fields - DEFAULTED_FIELDS <= {"spec"}
 
 
 def _is_foreign(live: Child, desired: Mapping[str, Any]) -> bool:

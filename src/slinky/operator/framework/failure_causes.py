@@ -80,7 +80,7 @@ class FailureCause(Enum):
         "a volume cannot be mounted",
         "create the object that the volume refers to, or correct the volume",
         ("FailedMount", "FailedAttachVolume", "FailedMapVolume"),
-        5.0,
+        10.0,
     )
     SANDBOX_NOT_CREATED = (
         "SandboxNotCreated",

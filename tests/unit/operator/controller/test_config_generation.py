@@ -217,6 +217,7 @@ ENDS: list[tuple[str, Unstructured, GenerationState | None]] = [
     ("started", pod("Succeeded"), V.GOOD),
     ("refused", pod("Failed", state={"terminated": {**ENDED, "exitCode": config_trial.EXIT_REJECTED}}), V.BAD),
     ("ended without a word", pod("Failed", state={"terminated": {"exitCode": config_trial.EXIT_REJECTED}}), V.UNKNOWN),
+    ("has no program", pod("Failed", state={"terminated": {"exitCode": 128, "reason": "StartError"}}), V.BAD),
     ("was killed", pod("Failed", state={"terminated": {**ENDED, "exitCode": 137}}), V.UNKNOWN),
     ("was never run", Unstructured(ObjectMeta(name="x"), status={"phase": "Failed", "reason": "Evicted"}), V.UNKNOWN),
 ]
@@ -226,6 +227,13 @@ ENDS: list[tuple[str, Unstructured, GenerationState | None]] = [
 def test_only_a_fatal_error_of_slurmctld_is_bad(law: str, found: Unstructured, verdict: GenerationState | None) -> None:
     result = config_trial.trial_result(found, NEW)
     assert (result[0] if result else None) is verdict
+
+
+def test_a_trial_whose_image_cannot_be_pulled_waits_for_it() -> None:
+    late = observed(now=NEW.created + 1000)
+    assert decide(NEW, history(OLD), late).wanted.state is V.UNKNOWN
+    waits = decide(NEW, history(OLD), late._replace(trial_blocked=True))
+    assert (waits.wanted.state, waits.used) == (V.UNTRIED, OLD)
 
 
 def test_the_trial_pod_has_no_key_no_state_no_privileges_and_no_text_from_a_spec() -> None:

@@ -33,6 +33,15 @@ def planned(parent: Any, **more: Any) -> ChildrenPlan:
     return plan(parent, known, images, ActiveConfig(config_files(parent, known), config_digest(parent, known, images)))
 
 
+def test_slurmctld_runs_the_image_of_its_generation_and_not_that_of_an_untried_one() -> None:
+    parent, known = controller(slurmctld={"image": "new"}), inputs()
+    active = ActiveConfig(config_files(parent, known), "digest", image="old")
+    made = plan(parent, known, Images("reg/{daemon}:1"), active)
+    workload = next(manifest for resource, manifest in made.apply if resource is STATEFUL_SETS)
+    pod = workload["spec"]["template"]["spec"]
+    assert {container["image"] for container in (*pod["initContainers"], *pod["containers"])} == {"old"}
+
+
 def objects(parent: Any, **more: Any) -> dict[str, Any]:
     made = planned(parent, **more)
     return {f"{resource.kind}/{manifest['metadata']['name']}": manifest for resource, manifest in made.apply}
