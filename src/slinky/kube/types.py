@@ -106,7 +106,10 @@ class Condition(View, frozen=True):
     """One entry of `status.conditions`, as `kubectl wait` reads it."""
 
     type: Annotated[str, msgspec.Meta(description="Type of the condition.")]
-    status: Annotated[str, msgspec.Meta(description="True, False or Unknown.")]
+    status: Annotated[
+        str,
+        msgspec.Meta(description="True, False or Unknown.", extra_json_schema={"enum": ["True", "False", "Unknown"]}),
+    ]
     reason: Annotated[str, msgspec.Meta(description="Reason for the status, in one word.")] = ""
     message: Annotated[str, msgspec.Meta(description="Explanation of the status.")] = ""
     last_transition_time: Annotated[str | None, msgspec.Meta(description="Time at which the status last changed.")] = (
