@@ -15,7 +15,7 @@ from tests.integration.api.conftest import Kubectl
 from typer.main import get_command
 
 from slinky.cli.main import app
-from slinky.kube import NAMESPACES, PODS, Forbidden, KubeClient, Unstructured, connect
+from slinky.kube import NAMESPACES, PODS, Forbidden, Key, KubeClient, Unstructured, connect
 from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.observe import Health
 from slinky.operator.app import LEASE
@@ -120,6 +120,17 @@ def test_foreign_pods_never_wait_for_the_webhook(helm: Helm) -> None:
     objects = helm.render("slurm-operator", {"webhook": {"podsBinding": True, "failurePolicy": "Fail"}})
     (binding,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
     assert binding["failurePolicy"] == "Ignore"
+
+
+async def test_pods_are_bound_while_the_webhook_does_not_answer(
+    client: KubeClient, install: Install, helm: Helm, home: str, space: str
+) -> None:
+    install(helm.render("slurm-operator", {"webhook": {"podsBinding": True}}, home, home))
+    key = Key(space, "foreign")
+    pod = {"containers": [{"name": "main", "image": "x"}]}
+    await client.create(PODS, PODS.manifest(key, spec=pod))
+    await client.bind(key, "some-node")
+    assert (await client.get(PODS, key)).spec.node_name == "some-node"
 
 
 def test_the_webhook_is_not_called_for_system_namespaces(helm: Helm) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.integration.operator.stage import KEYS, REF, OperatorStage
 from tests.support.waiting import eventually
 
+from slinky.api.accounting import ACCOUNTINGS
 from slinky.api.controller import CONTROLLERS
 from slinky.api.loginset import LOGIN_SETS
 from slinky.api.names import metadata
@@ -231,6 +232,53 @@ async def test_objects_of_slurm_operator_without_labels_are_adopted(stage: Opera
         return bool((await stage.get(SERVICES, name)).spec["selector"].get(metadata.CLUSTER) == "slurm")
 
     await eventually(has_selector, "our selector")
+
+
+async def test_generated_keys_are_written_once(stage: OperatorStage) -> None:
+    def asking_for(names: str) -> dict[str, Any]:
+        return {"metadata": {"annotations": {metadata.GENERATE_KEYS: names}}}
+
+    key = Key(stage.namespace, "keys")
+    await stage.client.create(SECRETS, SECRETS.manifest(key, **asking_for("slurm.key")))
+
+    async def data() -> dict[str, Any]:
+        return (await stage.get(SECRETS, "keys")).data or {}
+
+    async def has_key(name: str) -> bool:
+        return name in await data()
+
+    await eventually(lambda: has_key("slurm.key"), "the first key")
+    first = (await data())["slurm.key"]
+    await stage.client.patch(SECRETS, key, asking_for("slurm.key,jwt.key"))
+    await eventually(lambda: has_key("jwt.key"), "the second key")
+    assert (await data())["slurm.key"] == first
+    assert (await data())["jwt.key"] != first
+
+
+async def test_an_accounting_that_is_not_ready_changes_no_running_slurmctld(stage: OperatorStage) -> None:
+    await stage.create_keys()
+    await stage.secret("db", password="p")
+    await stage.apply_controller()
+    before = (await stage.get(STATEFUL_SETS, "slurm-controller")).spec
+    storage = {"host": "db", "passwordKeyRef": {"name": "db", "key": "password"}}
+    keys = {name: KEYS[name] for name in ("slurmKeyRef", "jwtKeyRef")}
+    await stage.apply(ACCOUNTINGS, "slurm", spec={**keys, "storageConfig": storage})
+    await stage.apply_controller(accountingRef=REF)
+    await stage.wait_condition(CONTROLLERS, "slurm", "Degraded", "True", "WaitingForAccounting")
+    await stage.quiescent()
+    assert (await stage.get(STATEFUL_SETS, "slurm-controller")).spec == before
+    config = (await stage.get(CONFIG_MAPS, "slurm-config")).data
+    assert "AccountingStorageHost" not in config["slurm.conf"]
+    # Without kubelets the test reports for slurmdbd.
+    status = {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "observedGeneration": 1}
+    name = Key(stage.namespace, "slurm-accounting")
+    await stage.client.patch(STATEFUL_SETS, name, {"status": status}, subresource="status")
+
+    async def is_used() -> bool:
+        config = (await stage.get(CONFIG_MAPS, "slurm-config")).data
+        return "AccountingStorageHost=slurm-accounting" in config["slurm.conf"]
+
+    await eventually(is_used, "slurm.conf with the Accounting")
 
 
 async def test_host_keys_are_generated_once(stage: OperatorStage) -> None:
