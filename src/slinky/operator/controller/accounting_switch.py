@@ -23,6 +23,7 @@ from slinky.slurm.conf import ConfError, parse
 class Registration(Enum):
     """Whether slurmdbd has registered the cluster."""
 
+    POSTPONED = "postponed"  # slurmctld does not use the slurmdbd yet, because its configuration is tried
     REGISTERED = "registered"
     STARTING = "starting"  # slurmdbd does not have the cluster yet, and slurmctld has just started
     UNREGISTERED = "unregistered"  # slurmdbd does not have the cluster although slurmctld has run for a while
@@ -62,7 +63,7 @@ def with_accounting(
     """Return the health of a Controller whose accounting may not work yet; slurmctld schedules jobs meanwhile."""
     if wanted is None:
         return health
-    if used is None or used.host != wanted.host:
+    if used is None or used.host != wanted.host or registration is Registration.POSTPONED:
         return _not_recording(health, "WaitingForAccounting", _postponed_message(wanted))
     if registration in {Registration.STARTING, Registration.UNREGISTERED}:
         text = f"slurmdbd of Accounting {wanted.key.name} does not have this cluster, so that no job is recorded"
@@ -94,7 +95,9 @@ def _start_time(pod: Pod) -> float:
 def _postponed_message(wanted: Accounting) -> str:
     ready = find_condition(wanted.status.conditions, READY)
     why = f": {ready.message}" if ready and ready.message else ""
-    return f"slurmctld runs on without Accounting {wanted.key.name} until that is ready{why}"
+    return (
+        f"slurmctld runs without Accounting {wanted.key.name} until that is ready and its configuration is tried{why}"
+    )
 
 
 def _not_recording(health: ObjectHealth, reason: str, message: str) -> ObjectHealth:

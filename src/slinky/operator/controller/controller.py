@@ -16,6 +16,7 @@ from slinky.operator.controller.accounting_switch import (
     Registration,
     accounting_to_use,
     needs_restart,
+    storage_host,
     with_accounting,
 )
 from slinky.operator.controller.config_generation import Decision, GenerationState
@@ -99,9 +100,12 @@ class ControllerReconciler(OrderedReconciler[Controller]):
     ) -> Registration:
         """Find out whether slurmdbd has the cluster; restart a slurmctld that started before slurmdbd answered."""
         accounting = inputs.accounting
-        if state is None or accounting is None or state.loaded != state.decision.wanted.id:
+        if accounting is None or state is None or state.active is None:
             return Registration.UNKNOWN
-        registration = await self.registrations.read(controller, accounting)
+        if storage_host(state.active.data) != accounting.host:
+            return Registration.POSTPONED
+        loaded = state.decision.used is not None and state.loaded == state.decision.used.id
+        registration = await self.registrations.read(controller, accounting, loaded=loaded)
         if registration is Registration.UNREGISTERED:
             pod = needs_restart(accounting, self.generations.pods(controller))
             if pod is not None:

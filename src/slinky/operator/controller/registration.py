@@ -29,14 +29,19 @@ class RegistrationReader:
         self.clusters = clusters
         self._registered: dict[Key, tuple[str, ...]] = {}
 
-    async def read(self, controller: Controller, accounting: Accounting) -> Registration:
-        """Return whether slurmdbd has the cluster; unknown if neither slurmrestd nor slurmdbd answers."""
+    async def read(self, controller: Controller, accounting: Accounting, *, loaded: bool) -> Registration:
+        """Return whether slurmdbd has the cluster; unknown if slurmrestd or slurmdbd does not answer.
+
+        `loaded` tells whether slurmctld runs its current configuration; before that it cannot be registered.
+        """
         identity = self._identity(controller, accounting)
         if self._registered.get(controller.key) == identity:
             return Registration.REGISTERED
         client = self.clusters.client(controller.key)
         if client is None:
             return Registration.UNKNOWN
+        if not loaded:
+            return Registration.STARTING
         try:
             async with asyncio.timeout(TIMEOUT):
                 clusters = await client.accounting.clusters()

@@ -186,7 +186,7 @@ def find_failure(
 def pod_failure(pod: Pod, node: Node | None, event: KubeEvent | None, now: datetime) -> Failure | None:
     """Return why one pod that is not ready does not run; None if nothing is wrong with it."""
     name, status = pod.metadata.name, pod.status
-    if status.phase == "Failed":
+    if status.phase == "Failed" and not pod.metadata.deleting:
         detail = ": ".join(filter(None, (status.reason, status.message)))
         return Failure(FailureCause.POD_FAILED, (name,), detail)
     if node is not None and not node.ready and (problem := _node_problem(node)):

@@ -88,6 +88,7 @@ REPORTS: list[tuple[Accounting | None, Accounting | None, Registration, str | No
     (None, None, Registration.UNKNOWN, None, False),
     (LATE, None, Registration.UNKNOWN, "WaitingForAccounting", True),
     (LATE, OUTSIDE, Registration.UNKNOWN, "WaitingForAccounting", True),
+    (READY, READY, Registration.POSTPONED, "WaitingForAccounting", True),
     (READY, READY, Registration.STARTING, "NotRegistered", False),
     (READY, READY, Registration.UNREGISTERED, "NotRegistered", True),
     (READY, READY, Registration.UNKNOWN, None, False),

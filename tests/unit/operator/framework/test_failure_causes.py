@@ -161,6 +161,7 @@ CASES: list[tuple[str, Pod, KubeEvent | None, FailureCause | None, str]] = [
         "lost is not ready",
     ),
     ("ends", pod(phase="Running", gone=ago(9), container={"state": exited()}), None, None, ""),
+    ("ends with an error", pod(phase="Failed", gone=ago(9)), None, None, ""),
     (
         "was evicted",
         pod(phase="Failed", reason="Evicted", message="low on memory"),
