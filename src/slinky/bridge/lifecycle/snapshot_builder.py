@@ -306,7 +306,7 @@ class SnapshotBuilder:
             return shortage
         return replace(
             self._attempts.submission_facts(snapshot.workload, identity.members_digest(new_pods)),
-            searched=self._registry.searched.is_set(),
+            searched=self._registry.is_searched_for(new_pods),
             room_shortage=shortage.room_shortage,
             host_shortage=shortage.host_shortage,
         )

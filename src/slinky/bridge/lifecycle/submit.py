@@ -119,12 +119,12 @@ class Submitter:
         self, workload: Workload, job_spec: JobSpec, send: Callable[[Sequence[JobRequest]], Awaitable[str]]
     ) -> str:
         """The live job of these pods, or a new one. Searches Slurm first if an earlier submission is uncertain."""
-        if not self._discovery.searched.is_set():
+        pods = [pod for role in job_spec.roles for pod in role]
+        if not self._registry.is_searched_for(pods):
             raise Later("Slurm has not been searched for jobs of this bridge yet", after=1)
         if (since := self._uncertain.get(workload)) is not None:
             await self._discovery.search(since)
             del self._uncertain[workload]
-        pods = [pod for role in job_spec.roles for pod in role]
         if (entry := self.find_live_job(workload, pods)) is not None:
             return entry.job
         signed = identity.sign(job_spec.requests, job_spec.roles, self._registry.bridge, str(workload))

@@ -89,7 +89,7 @@ class JobDiscovery:
 
     @property
     def searched(self) -> asyncio.Event:
-        """Set once a search is complete; before that, nothing may be submitted."""
+        """Set once a search is complete; before that, see `JobRegistry.is_searched_for`."""
         return self._registry.searched
 
     async def search(self, since: float | None = None) -> None:
@@ -115,6 +115,7 @@ class JobDiscovery:
     async def run(self) -> None:
         """Search until cancelled. Only the leader runs this."""
         self.searched.clear()
+        self._registry.searched_since = float("inf")
         failures = 0
         while True:
             self._wake.clear()
@@ -151,8 +152,11 @@ class JobDiscovery:
             jobs = await self._jobs_to_read(listing.live)
             adopted = 0
             for start in range(0, len(jobs), BATCH):
-                for job in await self._read_jobs(jobs[start : start + BATCH]):
-                    adopted += self._record(job, listing.live)
+                batch = await self._read_jobs(jobs[start : start + BATCH])
+                adopted += sum(self._record(job, listing.live) for job in batch)
+                # Later batches have lower ids, and were submitted before.
+                times = [job.submit_time.whole for job in batch if job.submit_time.whole]
+                self._registry.searched_since = min((self._registry.searched_since, *times))
         except BaseException:
             self._restarted |= restarted
             raise

@@ -14,7 +14,11 @@ from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import hetjob, identity, pod_state
 from slinky.bridge.workload.grouping import Workload, parse_workload
 from slinky.bridge.workload.identity import AdminComment, BridgeIdentity, JobSignature
-from slinky.slurm import JobRecord, Mirror, Presence
+from slinky.kube.timestamps import unix_seconds
+from slinky.slurm import Job, JobRecord, Mirror, Presence
+
+#: Seconds by which the clocks of the API server and of slurmctld may differ.
+MAX_CLOCK_SKEW = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +42,16 @@ class JobRegistry:
 
     def __init__(self, mirror: Mirror, bridge: BridgeIdentity) -> None:
         self._mirror, self.bridge = mirror, bridge
-        #: Set once Slurm has been searched for jobs of this bridge; before that, nothing may be submitted.
+        #: Set once Slurm has been searched for jobs of this bridge; before that, see `is_searched_for`.
         self.searched = asyncio.Event()
+        #: Every job that was submitted after this time (in Unix seconds) has been read in the first search.
+        self.searched_since = float("inf")
         self._entries: dict[str, JobEntry] = {}
         self._by_workload: dict[Workload, set[str]] = {}
         self._leader_of: dict[str, str] = {}  # by the id of a later component of a heterogeneous job
         self._components: dict[str, set[str]] = {}  # the later components of a heterogeneous job, by its leader
         self._ended: set[str] = set()  # ended by this bridge; the mirror may not show it yet
+        self._settled: set[str] = set()  # the outcome of the pods is in accounting, or is no longer awaited
 
     def track(self, entry: JobEntry) -> None:
         """Register a job and let the mirror track it."""
@@ -74,6 +81,7 @@ class JobRegistry:
             self._remove_from_workload(entry)
         self._forget_component(job)
         self._ended.discard(job)
+        self._settled.discard(job)
         for component in self._components_of(job):
             self._forget_component(component)
             self._mirror.forget(component)
@@ -97,6 +105,15 @@ class JobRegistry:
         jobs.discard(entry.job)
         if not jobs:
             self._by_workload.pop(entry.workload, None)
+
+    def is_searched_for(self, pods: Iterable[WorkloadPod]) -> bool:
+        """Whether the search has read every job that can have been submitted for these pods; only then a job may be
+        submitted for them. A search begins with the newest job, so it soon has read all that are younger than a pod.
+        """
+        if self.searched.is_set():
+            return True
+        created = min((unix_seconds(pod.metadata.creation_timestamp) for pod in pods), default=0.0)
+        return created - MAX_CLOCK_SKEW > self.searched_since
 
     def resolve_workload(self, job: str) -> Workload | None:
         """The workload of a job or of a component.
@@ -175,20 +192,28 @@ class JobRegistry:
         Starts to track the components of a heterogeneous job.
         """
         presence, record = self._mirror.lookup_job(job)
-        if presence is Presence.ABSENT and record is not None:
-            return ObservedJob(JobKnowledge.OVER, record, live_components=self.is_live(job))
-        if presence is not Presence.PRESENT or record is None or record.detail is None:
+        if presence is Presence.UNKNOWN or record is None or (presence is Presence.PRESENT and record.detail is None):
             return ObservedJob(JobKnowledge.UNKNOWN, record)
-        comment = identity.parse_comment(record.detail.admin_comment)
-        if pods and not any(identity.stands_for_pod(comment, self.bridge, pod, record.detail) for pod in pods):
+        if record.detail is not None and pods and not self._stands_for_any(pods, record.detail):
             return ObservedJob(JobKnowledge.FOREIGN, record)
+        if presence is Presence.ABSENT:
+            return self._over(job, record)
         components = self.track_components(job)
         if components is None:
             return ObservedJob(JobKnowledge.UNKNOWN, record)
         merged = hetjob.merge_components(components)
         if merged.over:
-            return ObservedJob(JobKnowledge.OVER, merged, live_components=self.is_live(job))
+            return self._over(job, merged)
         return ObservedJob(JobKnowledge.LIVE, merged, stale=self._is_stale(job, spec_digest))
+
+    def _stands_for_any(self, pods: Sequence[WorkloadPod], detail: Job) -> bool:
+        comment = identity.parse_comment(detail.admin_comment)
+        return any(identity.stands_for_pod(comment, self.bridge, pod, detail) for pod in pods)
+
+    def _over(self, job: str, record: JobRecord) -> ObservedJob:
+        # Without its detail, nothing proves that the accounting record with this id is that of the pods.
+        settled = record.lost or record.detail is None or self.is_outcome_settled(job)
+        return ObservedJob(JobKnowledge.OVER, record, live_components=self.is_live(job), outcome_settled=settled)
 
     def track_components(self, job: str) -> list[JobRecord] | None:
         """The records of the components of a job (an ordinary job has one); None while one of them is unknown.
@@ -227,6 +252,15 @@ class JobRegistry:
     def record_ended(self, job: str) -> None:
         """Record that this bridge ended a job, so that no pod adopts it before the mirror shows the end."""
         self._ended.add(job)
+
+    def settle_outcome(self, job: str) -> None:
+        """Record that the finalizers of the pods of a job need not wait for the record of their outcome any more."""
+        if job in self._entries:
+            self._settled.add(job)
+
+    def is_outcome_settled(self, job: str) -> bool:
+        """Whether `settle_outcome` was called for a job."""
+        return job in self._settled
 
     def _is_component_live(self, job: str) -> bool:
         if self._leader_of.get(job, job) in self._ended:

@@ -24,3 +24,4 @@ class ObservedJob:
     record: JobRecord | None = None
     stale: bool = False  # the pods request something else than the job, or its signature has a former name
     live_components: bool = False  # the job is over, but one of its components may still be pending or running
+    outcome_settled: bool = False  # accounting has the outcome of its pods, or no longer waits for it

@@ -67,6 +67,9 @@ class FakeSlurm:
             self.received.set()
             await asyncio.Event().wait()
 
+    def is_searched_for(self, pods: Any) -> bool:
+        return self.searched.is_set()
+
     async def search(self, since: float) -> None:
         self.searches += 1
 

@@ -18,6 +18,7 @@ from slinky.bridge.workload import identity
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import BridgeIdentity
 from slinky.kube import Later
+from slinky.kube.timestamps import unix_seconds
 from slinky.observe import ManualClock
 from slinky.observe.clock import settle
 from slinky.slurm import (
@@ -356,3 +357,24 @@ async def test_jobs_of_another_bridge_of_the_cluster_are_reported(caplog: pytest
         del bench.slurm.live["1"]
         await bench.clock.advance(2 * SEARCH_INTERVAL)
         assert read(gauge) == 0
+
+
+async def test_young_pods_do_not_wait_until_old_jobs_are_read() -> None:
+    """A job for a pod is younger than the pod."""
+    bench = Bench()
+    submitted = int(unix_seconds("2026-01-01T12:00:00Z"))
+    for job in range(1, 10 * BATCH + 1):
+        bench.slurm.live[str(job)] = Job(job, job_state=("RUNNING",), submit_time=number(submitted + 60 * job))
+    young = pod(made="2026-01-02T00:00:00Z")
+    old = pod(made="2026-01-01T00:00:00Z")
+    bench.slurm.fault = lambda job: SlurmctldUnreachable("no") if job == str(5 * BATCH) else None
+    task = asyncio.create_task(bench.discovery.run())
+    await settle(1000)
+    assert not bench.registry.searched.is_set()
+    assert bench.registry.is_searched_for([young])
+    assert not bench.registry.is_searched_for([young, old])
+    bench.slurm.fault = lambda _: None
+    await bench.clock.advance(1)
+    await asyncio.wait_for(bench.registry.searched.wait(), 60)
+    assert bench.registry.is_searched_for([young, old])
+    task.cancel()

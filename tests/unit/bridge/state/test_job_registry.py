@@ -120,3 +120,26 @@ def test_a_job_that_slurmctld_no_longer_knows_is_ended_by_sluid() -> None:
     departed = mirror.jobs.pop("7")
     mirror.lookup_job = lambda _: JobLookup(Presence.ABSENT, departed)
     assert registry.ids_to_end("7") == ["sluid"]
+
+
+@pytest.mark.parametrize(
+    ("name", "knowledge"), [("a", JobKnowledge.OVER), ("another", JobKnowledge.FOREIGN)], ids=["own", "forged"]
+)
+def test_a_job_that_is_purged_is_over_only_for_the_pods_that_it_named(name: str, knowledge: JobKnowledge) -> None:
+    """The outcome of a pod with a forged label must not be written to the accounting record of the job."""
+    registry = restarted(GANG, state="CANCELLED")
+    mirror: Any = registry._mirror
+    departed = mirror.jobs.pop("7")
+    mirror.lookup_job = lambda _: JobLookup(Presence.ABSENT, departed)
+    observed = registry.observe("7", [pod(name, job="7", node="n1")], "")
+    assert (observed.knowledge, observed.outcome_settled) == (knowledge, False)
+
+
+def test_pods_wait_until_the_outcome_of_their_job_is_settled() -> None:
+    registry = restarted(GANG, state="CANCELLED")
+    pods = [pod("a", job="7", node="n1")]
+    assert not registry.observe("7", pods, "").outcome_settled
+    registry.settle_outcome("7")
+    assert registry.observe("7", pods, "").outcome_settled
+    registry.forget("7")
+    assert not registry.is_outcome_settled("7")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""slurmctld counts a request before it carries it out; this server can be stopped between the two."""
+"""Signs of a change: slurmctld counts a request before it carries it out, and may restart unnoticed."""
 
 import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from slinky.slurm import Diag, Host, Listing, Mirror, PollingIntervals, SlurmClient
+from slinky.slurm import Change, Diag, Host, Listing, Mirror, ObjectKind, PollingIntervals, SlurmClient, number
 from slinky.slurm.model.statistics import RpcCount
 
 
@@ -15,10 +15,12 @@ class FakeSlurmctld:
     def __init__(self) -> None:
         self.counted = 0
         self.before = 1
+        self.started_at = 1
         self.session = SimpleNamespace(expected_cluster="", server=SimpleNamespace(cluster="one"))
 
     async def diag(self) -> Diag:
-        return Diag(rpcs_by_message_type=(RpcCount(message_type="REQUEST_UPDATE_NODE", count=self.counted),))
+        counts = (RpcCount(message_type="REQUEST_UPDATE_NODE", count=self.counted),)
+        return Diag(req_time_start=number(self.started_at), rpcs_by_message_type=counts)
 
     async def nodes(self, since: int | None = None) -> Listing[Host] | None:
         if not self.counted or self.before > 0:
@@ -48,3 +50,14 @@ async def test_a_change_that_was_counted_before_it_was_made_is_found() -> None:
             while not mirror.nodes["a"].state.draining:  # noqa: ASYNC110 - the table has no event to wait for
                 await asyncio.sleep(0.01)
     assert ctld.before == 0
+
+
+async def test_a_restart_of_slurmctld_that_no_request_noticed_is_reported() -> None:
+    """Jobs may have come back with an older state; listeners search for them."""
+    ctld = FakeSlurmctld()
+    async with Mirror(cast(SlurmClient, cast(Any, ctld)), intervals=PollingIntervals(statistics=0.01)) as mirror:
+        await mirror.synced()
+        with mirror.subscribe(ObjectKind.MIRROR) as feed:
+            ctld.started_at = 2
+            async with asyncio.timeout(5):
+                assert await feed.next() == Change(ObjectKind.MIRROR, "", 1, None)
