@@ -23,11 +23,11 @@ from slinky.bridge.feasibility.volume_state import watch_volumes
 from slinky.bridge.lifecycle.attempts import Attempts, Evictions
 from slinky.bridge.lifecycle.binder import Binder
 from slinky.bridge.lifecycle.claim_writer import ClaimWriter
-from slinky.bridge.lifecycle.completer import Completer
 from slinky.bridge.lifecycle.executor import WorkloadExecutor
 from slinky.bridge.lifecycle.pod_writer import PodWriter
 from slinky.bridge.lifecycle.reconciler import WorkloadReconciler, classify_slurm_error
-from slinky.bridge.lifecycle.release import Releaser
+from slinky.bridge.lifecycle.release.completer import Completer
+from slinky.bridge.lifecycle.release.releaser import Releaser
 from slinky.bridge.lifecycle.snapshot_builder import NodeObserver, SnapshotBuilder
 from slinky.bridge.lifecycle.submit import Submitter
 from slinky.bridge.nodes.ownership import host_signature
@@ -109,7 +109,7 @@ class Bridge:
         )
         self.recorder = EventRecorder(client, settings.scheduler_name)
         completer = Completer(settings.completer_socket) if settings.completer_socket else None
-        self.releaser = Releaser(slurm, self.mirror, self.registry, clock, completer)
+        self.releaser = Releaser(slurm, self.mirror, self.registry, clock, self._enqueue_workload_of_job, completer)
         submitter = Submitter(
             slurm, self.mirror, self.registry, self.discovery, clock, allocate_first=settings.allocate_first
         )

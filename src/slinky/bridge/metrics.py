@@ -38,6 +38,11 @@ OTHER_BRIDGE_JOBS = gauge(
 JOBS_ENDED = counter(
     "slinky_bridge_jobs_ended_total", "Slurm jobs that the bridge ended, by the outcome of their pods.", "outcome"
 )
+OUTCOMES = counter(
+    "slinky_bridge_outcomes_total",
+    "Outcomes of pods for accounting: recorded, late (the pods were released before it was recorded) or dropped.",
+    "result",
+)
 COMPLETIONS = counter(
     "slinky_bridge_completions_total", "Requests to slurm-complete to end a job, by result: done or refused.", "result"
 )

@@ -43,7 +43,7 @@ async def test_the_end_of_a_pod_ends_its_job_and_records_the_outcome(stage: Brid
         return "Failed, exit code 3" in past.comment.job and past.derived_exit_code.code == 3
 
     await eventually(recorded, "the outcome in accounting")
-    assert names.FINALIZER not in (await stage.get_pod()).metadata.finalizers
+    await stage.wait_released()
 
 
 async def test_a_deleted_pod_keeps_its_job_until_its_containers_are_gone(stage: BridgeStage) -> None:

@@ -37,9 +37,10 @@ TABLE: dict[str, tuple[Failure, ...]] = {
         Failure(
             "A pod succeeds or fails.",
             "The job ends; outcome, exit code and reason are in accounting.",
-            "The finalizer is removed.",
+            "The finalizer is removed; that of one pod of the job when accounting has the outcome, after at most 30 s.",
             (
                 "test_the_end_of_a_pod_ends_its_job_and_records_the_outcome",
+                "test_a_finished_pod_keeps_its_finalizer_until_its_outcome_is_recorded_unless_it_is_deleted",
                 "test_the_outcome_of_pods_is_the_worst_that_happened_to_any_of_them",
             ),
             ("6.1",),
@@ -534,10 +535,23 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             ("6.21",),
         ),
         Failure(
+            "The bridge is restarted before accounting has the outcome of pods.",
+            "The next bridge records it, on the record with the SLUID of the job.",
+            "One pod of the job keeps its finalizer until then, unless it is deleted.",
+            (
+                "test_a_restarted_bridge_records_the_outcome_of_pods_that_ended_before",
+                "test_one_pod_of_a_gang_waits_for_accounting_unless_it_is_deleted",
+                "test_an_outcome_is_never_written_to_the_record_of_another_job_with_the_id",
+            ),
+        ),
+        Failure(
             "slurmdbd or its database is down.",
             "Scheduling continues; outcomes are recorded when slurmdbd is back.",
             "Pods start and end; nodes with partitions of their own are registered when slurmdbd is back.",
-            ("test_without_accounting_pods_run_and_their_outcome_is_recorded_later",),
+            (
+                "test_without_accounting_pods_run_and_their_outcome_is_recorded_later",
+                "test_pods_do_not_wait_for_accounting_for_ever",
+            ),
         ),
         Failure(
             "Many jobs end at once as NODE_FAIL, BOOT_FAIL or FAILED.",

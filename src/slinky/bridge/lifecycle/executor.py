@@ -13,7 +13,7 @@ from slinky.bridge.lifecycle.binder import Binder
 from slinky.bridge.lifecycle.decide import actions
 from slinky.bridge.lifecycle.decide.actions import EvictionLimit
 from slinky.bridge.lifecycle.pod_writer import PodWriter, for_each_pod
-from slinky.bridge.lifecycle.release import Releaser
+from slinky.bridge.lifecycle.release.releaser import Releaser
 from slinky.bridge.lifecycle.snapshot import SUBMISSION, Obstacle, ObstacleKind
 from slinky.bridge.lifecycle.snapshot_builder import request_digest
 from slinky.bridge.lifecycle.submit import GangReshaped, JobOutgrown, Submitter
@@ -115,6 +115,9 @@ class WorkloadExecutor:
                 await self._replace(workload, action, execution)
             case actions.CancelJob(job, outcome):
                 await self._releaser.end_job(job, outcome)
+            case actions.RecordOutcome(job, outcome, witness):
+                await self._binder.delete_claim(witness)  # its devices are free, other pods may wait for them
+                self._releaser.record_outcome(job, outcome)
             case actions.EvictPods(pods, text, limit):
                 await self._evict(pods, text, limit)
             case actions.ExplainEnd(pods, text):

@@ -23,6 +23,7 @@ from slinky.bridge.lifecycle.attempts import Attempts, Evictions
 from slinky.bridge.lifecycle.binder import Binder
 from slinky.bridge.lifecycle.executor import WorkloadExecutor
 from slinky.bridge.lifecycle.reconciler import WorkloadReconciler
+from slinky.bridge.lifecycle.release.outcome import PodOutcome
 from slinky.bridge.lifecycle.snapshot_builder import NodeObserver, SnapshotBuilder
 from slinky.bridge.lifecycle.submit import Submitter
 from slinky.bridge.state.device_demand import DeviceNeeds
@@ -56,6 +57,7 @@ class MemorySlurm:
         self.unknown = False  # whether the state of all jobs is out of date
         self.requests: list[tuple[str, JobRequest]] = []
         self.cancelled: list[str] = []
+        self.outcomes: dict[str, PodOutcome] = {}
         self.nodes = MemoryHosts()
         self._last = 6
 
@@ -125,6 +127,9 @@ class MemorySlurm:
     async def end_job(self, job: str, *_: Any) -> None:
         self.cancelled.append(job)
         self.show(job, "CANCELLED")
+
+    def record_outcome(self, job: str, outcome: PodOutcome) -> None:
+        self.outcomes[job] = outcome
 
 
 class MemoryWriter:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of a workload."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from slinky.bridge.lifecycle.decide import actions, retries
 from slinky.bridge.lifecycle.decide.actions import Plan
 from slinky.bridge.lifecycle.decide.assignment import Assignment
 from slinky.bridge.lifecycle.decide.workload import decide
+from slinky.bridge.lifecycle.release.outcome import PodOutcome
 from slinky.bridge.lifecycle.snapshot import (
     AvoidedHost,
     Obstacle,
@@ -111,7 +113,7 @@ def test_a_waiting_job_without_a_root_is_explained_and_not_changed() -> None:
 def test_a_job_that_pods_of_another_workload_use_is_not_ended(moved: bool) -> None:
     done = pod("a", job="7", node="n1", phase="Succeeded")
     ended = plan(done, job=RUNNING, workload=GROUP, used_elsewhere=frozenset({"7"} if moved else ()))
-    assert kinds(ended) == (["RemoveFinalizers"] if moved else ["CancelJob", "RemoveFinalizers"])
+    assert kinds(ended) == (["RemoveFinalizers"] if moved else ["CancelJob", "RecordOutcome"])
     assert kinds(plan(workload=GROUP, orphaned_jobs=["7"], used_elsewhere=frozenset({"7"} if moved else ()))) == (
         [] if moved else ["CancelJob"]
     )
@@ -261,7 +263,7 @@ def test_conditions_of_bound_pods_are_deferred_for_a_short_while_during_bindings
 def test_live_components_of_an_ended_job_end_after_the_containers() -> None:
     half = ObservedJob(JobKnowledge.OVER, record("7", "CANCELLED"), live_components=True)
     assert kinds(plan(pod(job="7", node="n1", phase="Running"), job=half)) == ["EvictPods"]
-    assert kinds(plan(pod(job="7", node="n1", phase="Failed"), job=half)) == ["CancelJob", "RemoveFinalizers"]
+    assert kinds(plan(pod(job="7", node="n1", phase="Failed"), job=half)) == ["CancelJob", "RecordOutcome"]
     assert kinds(plan(pod(job="7"), job=half)) == ["WriteCondition", "ReleaseDevices", "CancelJob"]
 
 
@@ -359,8 +361,29 @@ def test_a_foreign_job_under_a_known_id_is_never_cancelled() -> None:
 def test_a_job_ends_only_when_every_pod_of_it_is_gone() -> None:
     done, running = pod("a", job="7", node="n1", phase="Succeeded"), pod("b", job="7", node="n2", phase="Running")
     assert plan(done, running, job=RUNNING, workload=GROUP).actions == [actions.RemoveFinalizers((done,))]
-    result = plan(done, pod("b", job="7", node="n2", phase="Failed"), job=RUNNING, workload=GROUP)
-    assert kinds(result) == ["CancelJob", "RemoveFinalizers"]
+    failed = pod("b", job="7", node="n2", phase="Failed")
+    outcome = PodOutcome("Failed", 1, "b")
+    assert plan(done, failed, job=RUNNING, workload=GROUP).actions == [
+        actions.CancelJob("7", outcome),
+        actions.RemoveFinalizers((done,)),
+        actions.RecordOutcome("7", outcome, failed),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("member", "job", "expected"),
+    [
+        (pod(job="7", node="n1", phase="Succeeded"), over("CANCELLED"), ["RecordOutcome"]),  # after a restart
+        (pod(job="7", node="n1", phase="Succeeded"), replace(over("CANCELLED"), outcome_settled=True), None),
+        (pod(job="7", node="n1", phase="Succeeded", deleted="2026-06-01T12:00:00Z"), over("CANCELLED"), None),
+        (pod(job="7", node="n1", phase="Failed", deleted="2026-06-01T12:00:00Z"), over("CANCELLED"), None),
+        (pod(job="7", deleted="2026-06-01T12:00:00Z"), over("CANCELLED"), None),  # it never ran
+    ],
+)
+def test_a_finished_pod_keeps_its_finalizer_until_its_outcome_is_recorded_unless_it_is_deleted(
+    member: WorkloadPod, job: ObservedJob, expected: list[str] | None
+) -> None:
+    assert kinds(plan(member, job=job)) == (expected or ["RemoveFinalizers"])
 
 
 def test_a_deleted_pod_keeps_its_job_until_its_containers_are_gone() -> None:
@@ -437,10 +460,10 @@ def test_a_rejection_by_the_kubelet_is_reported_once_before_the_job_ends(reason:
     rejected = pod(job="7", node="n1", phase="Failed", status={"reason": reason})
     result = plan(rejected, job=RUNNING)
     report = ["BlockNode", "WriteCondition"] if reported else []
-    assert kinds(result) == [*report, "CancelJob", "RemoveFinalizers"]
+    assert kinds(result) == [*report, "CancelJob", "RecordOutcome"]
     condition = {"type": names.SCHEDULED, "status": "False", "reason": "KubeletRejected"}
     again = pod(job="7", node="n1", phase="Failed", status={"reason": reason, "conditions": [condition]})
-    assert kinds(plan(again, job=RUNNING)) == ["CancelJob", "RemoveFinalizers"]
+    assert kinds(plan(again, job=RUNNING)) == ["CancelJob", "RecordOutcome"]
 
 
 # --- limits and back-off

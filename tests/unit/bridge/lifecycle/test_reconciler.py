@@ -15,6 +15,7 @@ from slinky.bridge.feasibility.volume_state import VolumePending
 from slinky.bridge.lifecycle.attempts import PAUSE_AFTER_LOSS
 from slinky.bridge.lifecycle.decide import retries
 from slinky.bridge.lifecycle.decide.assignment import UnsuitableNodes
+from slinky.bridge.lifecycle.release.outcome import PodOutcome
 from slinky.bridge.status.reasons import ConditionText
 from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
@@ -376,6 +377,10 @@ async def test_the_end_of_a_pod_ends_its_job_and_removes_its_finalizer() -> None
     stage = MemoryStage()
     job = await running_pod(stage)
     stage.finish("p")
+    assert await stage.reconcile() == retries.IDLE_UNKNOWN
+    assert (stage.slurm.cancelled, stage.writer.released) == ([job], [])
+    assert stage.slurm.outcomes == {job: PodOutcome("Succeeded")}
+    stage.registry.settle_outcome(job)
     assert await stage.reconcile() is None
     assert (stage.slurm.cancelled, stage.writer.released) == ([job], ["p"])
     stage.remove("p")

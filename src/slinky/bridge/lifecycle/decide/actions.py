@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from slinky.bridge.lifecycle.decide.assignment import Assignment
-from slinky.bridge.lifecycle.outcome import WITHDRAWN, PodOutcome
+from slinky.bridge.lifecycle.release.outcome import WITHDRAWN, PodOutcome
 from slinky.bridge.status.reasons import ConditionText
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload.job_spec import JobSpec
@@ -138,6 +138,15 @@ class CancelJob:
 
 
 @dataclass(frozen=True)
+class RecordOutcome:
+    """Record the outcome of the pods of a job that has ended; the witness keeps its finalizer until then."""
+
+    job: str
+    outcome: PodOutcome
+    witness: WorkloadPod
+
+
+@dataclass(frozen=True)
 class EvictPods:
     """Delete pods whose job has ended."""
 
@@ -178,6 +187,7 @@ Action = (
     | PauseSubmissions
     | ReplaceJob
     | CancelJob
+    | RecordOutcome
     | EvictPods
     | ExplainEnd
     | RemoveFinalizers

@@ -4,9 +4,9 @@
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
-from slinky.bridge.lifecycle import outcome
 from slinky.bridge.lifecycle.decide import actions, retries
 from slinky.bridge.lifecycle.decide.actions import Plan
+from slinky.bridge.lifecycle.release import outcome
 from slinky.bridge.lifecycle.snapshot import WorkloadSnapshot
 from slinky.bridge.state.observed_job import JobKnowledge, ObservedJob
 from slinky.bridge.status.reasons import Reason
@@ -24,7 +24,8 @@ def finish_job(
 ) -> None:
     """No pod of the job is left: end the job, then remove the finalizers. Waits while the job is not known.
 
-    If pods of the job were moved to another workload, the last of them ends the job.
+    If pods of the job were moved to another workload, the last of them ends the job. One pod keeps its finalizer until
+    accounting has the outcome of the pods, so that a restart of the bridge can derive the outcome again.
     """
     give_up(plan, pods, given_up)
     with_finalizer = tuple(pod for pod in pods if pod_state.has_finalizer(pod) and pod.metadata.uid not in given_up)
@@ -33,10 +34,17 @@ def finish_job(
             plan.retry_after(retries.UNKNOWN)
         return
     live = observed.knowledge is JobKnowledge.LIVE or observed.live_components
-    if live and not _is_used_elsewhere(snapshot, plan, job):
-        plan.add(actions.CancelJob(job, outcome.summarize(pods)))
-    if with_finalizer:
-        plan.add(actions.RemoveFinalizers(with_finalizer))
+    ends = live and not _is_used_elsewhere(snapshot, plan, job)
+    summary = outcome.summarize(pods)
+    if ends:
+        plan.add(actions.CancelJob(job, summary))
+    unrecorded = ends or (observed.knowledge is JobKnowledge.OVER and not live and not observed.outcome_settled)
+    witness = outcome.find_witness(pods) if unrecorded else None
+    if released := tuple(pod for pod in with_finalizer if pod is not witness):
+        plan.add(actions.RemoveFinalizers(released))
+    if witness is not None:
+        plan.add(actions.RecordOutcome(job, summary, witness))
+        plan.retry_after(retries.IDLE_UNKNOWN)
 
 
 def cancel_orphaned_jobs(snapshot: WorkloadSnapshot, plan: Plan) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.unit.bridge.build import pod
 
-from slinky.bridge.lifecycle import outcome
-from slinky.bridge.lifecycle.outcome import PodOutcome
+from slinky.bridge.lifecycle.release import outcome
+from slinky.bridge.lifecycle.release.outcome import PodOutcome
 from slinky.bridge.views import WorkloadPod
 
 
@@ -22,7 +22,8 @@ def ended(
         status["reason"] = why
     if init is not None:
         status["initContainerStatuses"] = [{"state": {"terminated": {"exitCode": init, "reason": "Error"}}}]
-    return pod(name, phase=phase, status=status, **({"deleted": "2026-01-01T00:00:00Z"} if deleted else {}))
+    more = {"deleted": "2026-01-01T00:00:00Z"} if deleted else {}
+    return pod(name, phase=phase, status=status, held=True, **more)
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,21 @@ def test_the_outcome_of_pods_is_the_worst_that_happened_to_any_of_them(
 def test_the_accounting_comment_names_the_pod_and_the_reason() -> None:
     assert str(PodOutcome("Failed", 137, "w-3: OOMKilled")) == "pods Failed, exit code 137 (w-3: OOMKilled)"
     assert str(PodOutcome("Succeeded")) == "pods Succeeded, exit code 0"
+
+
+@pytest.mark.parametrize(
+    ("pods", "witness"),
+    [
+        ([ended("Succeeded", 0, name="a"), ended("Succeeded", 0, name="b")], "a"),
+        ([ended("Succeeded", 0, name="a"), ended("Failed", 3, name="b")], "b"),
+        ([ended("Succeeded", 0, name="a", deleted=True), ended("Succeeded", 0, name="b")], "b"),
+        ([ended("Succeeded", 0, name="a"), pod("b", phase="Failed")], "a"),  # b was released earlier
+        ([ended("Succeeded", 0, name="a", deleted=True)], None),
+        ([ended("Failed", 137, name="a", deleted=True)], None),
+    ],
+)
+def test_the_pod_that_decides_the_outcome_waits_until_it_is_recorded(
+    pods: list[WorkloadPod], witness: str | None
+) -> None:
+    waiting = outcome.find_witness(pods)
+    assert (waiting.metadata.name if waiting else None) == witness

@@ -11,7 +11,7 @@ import contextlib
 from slinky.bridge import metrics
 from slinky.observe import Log
 
-log = Log("slinky.bridge.lifecycle.completer")
+log = Log("slinky.bridge.lifecycle.release.completer")
 
 DEADLINE = 10.0
 MAX_LINE = 1024

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from slinky.bridge.lifecycle.completer import Completer
-from slinky.bridge.lifecycle.outcome import PodOutcome
-from slinky.bridge.lifecycle.release import Releaser
+from slinky.bridge.lifecycle.release.completer import Completer
+from slinky.bridge.lifecycle.release.outcome import PodOutcome
+from slinky.bridge.lifecycle.release.releaser import Releaser
 from slinky.bridge.state.job_registry import JobRegistry
 from slinky.observe import SystemClock
 from slinky.slurm import Mirror, SlurmClient
@@ -52,13 +52,16 @@ class FakeSlurm:
     def sluid(self, job: str) -> str:
         return f"s{job}"
 
+    def is_outcome_settled(self, job: str) -> bool:
+        return False
+
     def request_refresh(self) -> None: ...
 
 
 async def end_job(path: Path, outcome: str, code: int) -> list[str]:
     slurm: Any = FakeSlurm()
     parts = cast(SlurmClient, slurm), cast(Mirror, slurm), cast(JobRegistry, slurm), SystemClock()
-    await Releaser(*parts, Completer(str(path), deadline=0.2)).end_job("7", PodOutcome(outcome, code))
+    await Releaser(*parts, lambda _: None, Completer(str(path), deadline=0.2)).end_job("7", PodOutcome(outcome, code))
     return list(slurm.cancelled)
 
 

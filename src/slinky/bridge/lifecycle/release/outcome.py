@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from slinky.bridge.views import Terminated, WorkloadPod
+from slinky.bridge.workload import pod_state
 
 
 class PodOutcome(NamedTuple):
@@ -18,6 +19,8 @@ class PodOutcome(NamedTuple):
         return f"pods {self.result}, exit code {self.exit_code}" + (f" ({self.reason})" if self.reason else "")
 
 
+#: Results of pods that ended by themselves.
+RECORDED_RESULTS = ("Succeeded", "Failed")
 #: The job is ended although its pods have not ended.
 WITHDRAWN = PodOutcome()
 
@@ -32,6 +35,19 @@ def summarize(pods: Iterable[WorkloadPod]) -> PodOutcome:
     if all(pod.status.phase == "Succeeded" for pod in group):
         return PodOutcome("Succeeded")
     return PodOutcome("Deleted", max(map(_exit_code, group), default=0))
+
+
+def find_witness(pods: Sequence[WorkloadPod]) -> WorkloadPod | None:
+    """The pod that keeps its finalizer until the outcome of these pods is recorded; None if none has to.
+
+    It is the pod that decides the outcome, if that still has its finalizer. Pods that are being deleted do not wait:
+    their owner may wait for their names.
+    """
+    total = summarize(pods)
+    if total.result not in RECORDED_RESULTS:
+        return None
+    waiting = [pod for pod in pods if pod_state.has_finalizer(pod) and not pod.metadata.deleting]
+    return next((pod for pod in waiting if summarize([pod]) == total), waiting[0] if waiting else None)
 
 
 def _exit_code(pod: WorkloadPod) -> int:
