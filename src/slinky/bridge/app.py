@@ -60,10 +60,12 @@ from slinky.kube import (
 from slinky.kube.lease import connect_election
 from slinky.kube.runtime import Lead
 from slinky.observe import Health, Log, Timer
-from slinky.slurm import Change, Doorbell, Mirror, ObjectKind, SlurmClient, TokenError
+from slinky.slurm import Change, Doorbell, Mirror, ObjectKind, PollingIntervals, SlurmClient, TokenError
 
 log = Log("slinky.bridge.app")
 
+#: slurmctld counts every request that changes a host, so the list of hosts is rarely read without such a sign.
+INTERVALS = PollingIntervals(nodes=10.0)
 #: Changes of devices and device classes are collected for this many seconds.
 DEVICES_DELAY_SECONDS = 1.0
 
@@ -101,7 +103,7 @@ class Bridge:
     ) -> None:
         self.settings, self.runtime, self.slurm = settings, runtime, slurm
         client, clock = runtime.client, runtime.client.clock
-        self.mirror = Mirror(slurm, all_jobs=False)
+        self.mirror = Mirror(slurm, all_jobs=False, intervals=INTERVALS)
         self.registry = JobRegistry(self.mirror, identity)
         self.discovery = JobDiscovery(slurm, self.mirror, self.registry, self._is_followed, clock)
         cluster = self.cluster = ClusterState(
@@ -306,6 +308,8 @@ class Bridge:
 
     def _handle_slurm_change(self, change: Change) -> None:
         if change.kind is ObjectKind.JOB:
+            if not triggers.is_job_changed(change.before, change.after):
+                return
             for workload in self.triggers.of_job(change.key):
                 self.workload_loop.queue.add(workload)
             for pod in self.cluster.pods.by("job", change.key):

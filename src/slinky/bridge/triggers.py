@@ -9,6 +9,8 @@ thousand of them each time.
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from slinky.bridge.feasibility.volume_state import volume_claims_of
 from slinky.bridge.state.cluster import UNSUBMITTED, WAITING, ClusterState
 from slinky.bridge.state.job_registry import JobRegistry
@@ -18,6 +20,10 @@ from slinky.bridge.workload import pod_state
 from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.host_ports import host_ports_of
 from slinky.kube import Node, Object
+from slinky.slurm import JobRecord, number
+
+#: Forecasts of starts count as equal within intervals of this length.
+FORECAST_SECONDS = 120
 
 
 class WorkloadTriggers:
@@ -78,6 +84,19 @@ class WorkloadTriggers:
         workload = self._registry.resolve_workload(job)
         labelled = self._cluster.workloads_of(self._cluster.pods.by("job", job))
         return labelled | ({workload} if workload else set())
+
+
+def is_job_changed(old: JobRecord | None, new: JobRecord | None) -> bool:
+    """A job changed in a way that its pods show. Slurm moves priorities and forecasts of pending jobs steadily."""
+    return old is None or new is None or _job_traits(old) != _job_traits(new)
+
+
+def _job_traits(record: JobRecord) -> JobRecord:
+    job = record.detail
+    if job is None or not record.state.pending:
+        return record
+    start = number(job.start_time.whole // FORECAST_SECONDS)
+    return replace(record, detail=replace(job, priority=number(0), start_time=start, end_time=number(0)))
 
 
 def is_group_changed(old: Object | None, new: Object | None) -> bool:

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.bridge.build import device_class, gpus, node, pod
+from msgspec import structs
+from tests.unit.bridge.build import device_class, gpus, node, pod, record
 from tests.unit.kube.scripted import Scripted
 
-from slinky.bridge import names
-from slinky.bridge.app import DEVICES_DELAY_SECONDS, Bridge
+from slinky.bridge import names, triggers
+from slinky.bridge.app import DEVICES_DELAY_SECONDS, INTERVALS, Bridge
 from slinky.bridge.config import BridgeSettings
 from slinky.bridge.status.reasons import Reason
 from slinky.bridge.views import JOB_SETS, JobSet, ResourceClaim, WorkloadBatchJob
@@ -19,7 +20,9 @@ from slinky.bridge.workload.grouping import GANG
 from slinky.bridge.workload.identity import BridgeIdentity
 from slinky.kube import Discovery, KubeClient, Runtime, ServedKind
 from slinky.observe import ManualClock
-from slinky.slurm import FileToken, SlurmClient, TokenSource
+from slinky.slurm import FileToken, SlurmClient, TokenSource, number
+from slinky.slurm.mirror.pending_refresh import RATE
+from slinky.slurm.mirror.polling import PollState, Source, next_read_at
 
 GPU = {"containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}
 
@@ -170,11 +173,11 @@ async def test_released_host_ports_reconcile_pods_that_wait_for_ports(stage: Bri
 
 async def test_a_replica_that_waits_for_the_lease_collects_nothing() -> None:
     stage = BridgeUnderTest()
-    for number in range(100):
-        here = pod(f"p{number}", spec=GPU)
+    for count in range(100):
+        here = pod(f"p{count}", spec=GPU)
         stage.put(stage.cluster.pods, here)
-        stage.put(stage.cluster.devices.claims, claim(f"c{number}"))
-        stage.put(stage.cluster.nodes, node(f"n{number}"))
+        stage.put(stage.cluster.devices.claims, claim(f"c{count}"))
+        stage.put(stage.cluster.nodes, node(f"n{count}"))
         stage.remove(stage.cluster.pods, here)
     assert (len(stage.queue), len(stage.bridge.node_loop.queue), len(stage.cluster.pods)) == (0, 0, 0)
 
@@ -195,3 +198,34 @@ async def test_a_namespace_with_many_pods_does_not_delay_the_others(stage: Bridg
     stage.put(stage.cluster.pods, pod("p", namespace="small"))
     keys = [await stage.queue.get() for _ in range(2)]
     assert {key.namespace for key in keys} == {"large", "small"}
+
+
+def test_the_bridge_locks_slurmctld_less_than_thirty_times_a_minute_at_rest() -> None:
+    """`diag` takes no lock. The number depends neither on hosts nor on pending jobs."""
+    rest = dict.fromkeys(set(Source) - {Source.STATISTICS}, 0.0)
+    for source in rest:
+        for list_seconds in (0.01, 0.5):
+            state = PollState(at=0.0, full_cost=list_seconds)
+            pause = next_read_at(source, state, jobs_change=False, intervals=INTERVALS)
+            rest[source] = max(rest[source], 60 / pause)
+    assert sum(rest.values()) + 60 * RATE < 30
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"state_reason": "JobHeldUser"}, True),
+        ({"start_time": number(1_000_800)}, True),
+        ({"dependency": "afterok:7"}, True),
+        ({"start_time": number(1_000_030), "end_time": number(5)}, False),
+        ({"priority": number(77)}, False),
+    ],
+)
+def test_a_pending_job_is_reconciled_only_if_its_pods_would_show_the_change(fields: Any, expected: bool) -> None:
+    before = record("7", "PENDING", reason="Priority")
+    assert before.detail is not None
+    before = structs.replace(before, detail=structs.replace(before.detail, start_time=number(1_000_000)))
+    assert before.detail is not None
+    after = structs.replace(before, detail=structs.replace(before.detail, **fields))
+    assert triggers.is_job_changed(before, after) is expected
+    assert triggers.is_job_changed(None, after)

@@ -15,8 +15,8 @@ from slinky.slurm import Change, Job, JobRecord, ObjectKind
 
 #: Positions that are reported exactly.
 EXACT_POSITIONS = 10
-#: Seconds between two evaluations of a queue that changes.
-MIN_INTERVAL = 1.0
+#: Seconds between two evaluations of a queue that changes: each may write the first ten positions anew.
+MIN_INTERVAL = 10.0
 
 SortKey = tuple[int, int]
 """Order of jobs in the queue: highest priority first, then lowest job id."""

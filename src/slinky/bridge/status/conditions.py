@@ -23,17 +23,27 @@ MIN_SHIFT, MIN_SHIFT_RATIO = 120.0, 0.1
 _START = re.compile(r"Expected to start at (\S+?)\.?(?:\s|$)")
 
 
-def pending_text(record: JobRecord, queue_position: str = "") -> ConditionText:
-    """Why a job is pending, what blocks it, its position in the queue, and its expected start."""
+def pending_text(record: JobRecord, queue_position: str = "", now: datetime | None = None) -> ConditionText:
+    """Why a job is pending, what blocks it, its position in the queue, and its expected start.
+
+    A start before `now` is left out: Slurm keeps an old forecast until its backfill scheduler evaluates the job again.
+    """
     job = record.detail
     token = job.state_reason if job else ""
     state = f"Slurm job {record.job_id} is {record.state.base or 'PENDING'}."
     parts = [state, _explain(token, job), queue_position]
     if job is not None and token.startswith("BeginTime") and job.eligible_time.whole:
         parts.append(f"It can start at {_minute(job.eligible_time.whole)} at the earliest.")
-    elif job is not None and job.start_time.whole:
+    elif job is not None and seconds_until_start(record, now) is not None:
         parts.append(f"Expected to start at {_minute(job.start_time.whole)}.")
     return ConditionText(False, _condition_reason(token) or Reason.PENDING.token, " ".join(filter(None, parts)))
+
+
+def seconds_until_start(record: JobRecord, now: datetime | None) -> float | None:
+    """Seconds until the start that Slurm expects; None if it expects none or if that time has passed."""
+    start = record.detail.start_time.whole if record.detail is not None else 0
+    left = start - now.timestamp() if now is not None else float(start)
+    return left if start and left > 0 else None
 
 
 def _explain(token: str, job: Job | None) -> str:

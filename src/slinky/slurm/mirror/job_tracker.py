@@ -103,6 +103,8 @@ class JobTracker:
         self._refresh_budget = RefreshBudget(clock())
         #: A young pending job has no reason yet: job states are worth another read soon.
         self.awaits_reason = False
+        #: `read_pending` reads the reasons of pending jobs: single reads are only for jobs without a reason.
+        self.lists_pending = False
         #: Ended jobs were reported whose details are still to be read: another pass is needed soon.
         self.has_unread_ends = False
         self._pass = asyncio.Lock()
@@ -156,6 +158,32 @@ class JobTracker:
         if not self._pass.locked():
             async with self._pass:
                 await self._refresh_pending()
+
+    @property
+    def pending_count(self) -> int:
+        """The number of tracked jobs that are pending."""
+        return sum(1 for key in self._tracked if (record := self.table.get(key)) and record.state.pending)
+
+    async def read_pending(self, *, since: int | None) -> int:
+        """Read reason and expected start of all pending jobs by one list; returns the time of the list.
+
+        The list may take seconds. A record that changes meanwhile is newer than the list and stays as it is.
+        """
+        pending = {key: record for key in self._tracked if (record := self.table.get(key)) and record.state.pending}
+        listing = await self._client.jobs(since=since)
+        if listing is None:
+            return since or 0
+        for count, job in enumerate(listing.items, 1):
+            if count % RECORDS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+            key = str(job.job_id)
+            record, tracked = pending.get(key), self._tracked.get(key)
+            if record is None or tracked is None or self.table.get(key) is not record or not job.state.pending:
+                continue
+            if job_record.is_same_job(record, job):
+                tracked.read_at = self._clock()
+                self._put(job_record.with_detail(record, job))
+        return listing.at
 
     async def _read(self) -> bool:
         began = self._clock()
@@ -384,8 +412,9 @@ class JobTracker:
             if tracked.read_at is not None and (record := self.table.get(key)) and record.state.pending
         ]
         self.awaits_reason = awaits_reason(pending, now)
+        singles = [job for job in pending if not (self.lists_pending and job.has_reason)]
         async with asyncio.TaskGroup() as group:
-            for key in self._refresh_budget.choose(pending, now, self._pending_interval):
+            for key in self._refresh_budget.choose(singles, now, self._pending_interval):
                 group.create_task(self._update_record(key, self.table[key].state, JobRead.DETAIL))
 
     def _put(self, record: JobRecord) -> None:

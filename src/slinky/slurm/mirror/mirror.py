@@ -7,7 +7,7 @@
 
 The mirror polls according to cost (see `polling`), can be asked to read at once by `request_refresh`, and reads
 everything again after each loss of the connection. It never reports an absence that slurmctld has not confirmed: what
-it cannot read is UNKNOWN. It never reads the full list of jobs.
+it cannot read is UNKNOWN. It reads the full list of jobs only for the reasons of many pending jobs.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from slinky.slurm.mirror.feed import Change, Feed, Listener, ObjectKind, is_acti
 from slinky.slurm.mirror.job_record import UNSAVED_SECONDS, JobRecord
 from slinky.slurm.mirror.job_tracker import JobLookup, JobTracker
 from slinky.slurm.mirror.observed_table import FRESH_SECONDS, ObservedTable
+from slinky.slurm.mirror.pending_refresh import prefers_list
 from slinky.slurm.mirror.polling import (
     REQUIRED_SOURCES,
     ActivityCounters,
@@ -294,6 +295,8 @@ class Mirror:
             case Source.PARTITIONS:
                 partitions = await self._client.partitions(since=self._list_times.get(source))
                 self._update_table(ObjectKind.PARTITION, source, self.partitions, partitions)
+            case Source.PENDING_JOBS:
+                await self._fetch_pending_jobs()
             case Source.RESERVATIONS:
                 reservations = await self._client.reservations(since=self._list_times.get(source))
                 self._update_table(ObjectKind.RESERVATION, source, self.reservations, reservations)
@@ -330,6 +333,15 @@ class Mirror:
         self._list_times.clear()
         for source in Source:
             self._request(source, Urgency.NOW)
+
+    async def _fetch_pending_jobs(self) -> None:
+        """Read reasons and expected starts by one list, unless few jobs are pending or the list would be too long."""
+        source, diag = Source.PENDING_JOBS, self.diag or Diag()
+        total = diag.jobs_pending + diag.jobs_running
+        self._tracker.lists_pending = prefers_list(self._tracker.pending_count, total)
+        if self._tracker.lists_pending:
+            self._list_times[source] = await self._tracker.read_pending(since=self._list_times.get(source))
+            self._poll[source].full_cost = self._clock() - self._poll[source].started_at
 
     async def _fetch_statistics(self) -> None:
         self.diag = await self._client.diag()

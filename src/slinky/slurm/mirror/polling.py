@@ -3,6 +3,7 @@
 
 Slurm has no watch, so the mirror polls two cheap indicators: the request counters of `diag/` and the 304 response of
 `nodes/`. It reads job states and node lists only after an indicator shows activity, and at long intervals otherwise.
+Slurm changes the reasons and expected starts of pending jobs without any indicator: many of them are read by one list.
 The pause after each read is also at least a multiple of what the read cost, so a slow server is polled less often.
 """
 
@@ -22,11 +23,13 @@ class Source(Enum):
     NODES = "nodes"
     PARTITIONS = "partitions"
     RESERVATIONS = "reservations"
+    PENDING_JOBS = "pending jobs"
 
 
 #: Sources whose failure means that the connection to Slurm is lost. slurmrestd reads partitions through the accounting
-#: database, so a cluster whose accounting is down cannot list its partitions but still schedules jobs.
-REQUIRED_SOURCES = frozenset(Source) - {Source.PARTITIONS}
+#: database, so a cluster whose accounting is down cannot list its partitions but still schedules jobs. The list of
+#: pending jobs is long and may fail alone.
+REQUIRED_SOURCES = frozenset(Source) - {Source.PARTITIONS, Source.PENDING_JOBS}
 
 
 class Urgency(IntEnum):
@@ -57,6 +60,8 @@ class PollingIntervals(Struct, frozen=True):
     nodes_delay: Annotated[float, describe("maximum delay of an expensive node list while jobs change")] = 60.0
     partitions: Annotated[float, describe("between reads of partitions, and between reads of reservations")] = 15.0
     pending_job: Annotated[float, describe("between reads of one pending job, for its reason and expected start")] = 1.5
+    pending_jobs: Annotated[float, describe("between lists of all jobs, for the reasons of many pending jobs")] = 45.0
+    pending_cost_factor: Annotated[float, describe("pause after such a list, as a multiple of its duration")] = 4.0
     cost_factor: Annotated[float, describe("pause after a read, as a multiple of the read's duration")] = 1.5
     node_cost_factor: Annotated[float, describe("the same for full node lists, the most expensive reads")] = 20.0
     retry_min: Annotated[float, describe("first pause after a failure; the pause doubles with each failure")] = 1.0
@@ -101,6 +106,7 @@ def next_read_at(
         Source.NODES: intervals.nodes if state.full_cost < intervals.expensive_nodes else intervals.idle_nodes,
         Source.PARTITIONS: intervals.partitions,
         Source.RESERVATIONS: intervals.partitions,
+        Source.PENDING_JOBS: max(intervals.pending_jobs, intervals.pending_cost_factor * state.full_cost),
     }[source]
     requested = {
         Urgency.NONE: regular,
@@ -115,6 +121,8 @@ def _pause_after_failure(source: Source, state: PollState, intervals: PollingInt
     pause = backoff(state.failures, intervals)
     if source in REQUIRED_SOURCES:
         return pause
+    if source is Source.PENDING_JOBS:
+        return max(pause, intervals.pending_jobs, intervals.pending_cost_factor * state.cost)
     # Each read of partitions that waits for a hung accounting database blocks a thread of slurmrestd.
     return max(pause, intervals.partitions, intervals.cost_factor * state.cost)
 

@@ -9,6 +9,7 @@ from tests.unit.bridge.build import NOW, pod, record
 
 from slinky.bridge import names
 from slinky.bridge.status import conditions
+from slinky.slurm import number
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,13 @@ def test_a_start_that_moved_only_a_little_does_not_change_the_message(before: st
 def test_a_condition_reason_is_always_valid(token: str) -> None:
     text = conditions.pending_text(record("7", "PENDING", reason=token))
     assert text.reason.replace("_", "a").isalnum()
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(600, True), (0, False), (-600, False)])
+def test_a_start_in_the_past_is_not_expected(seconds: int, shown: bool) -> None:
+    pending = record("7", "PENDING", reason="Priority")
+    assert pending.detail is not None
+    start = number(int(NOW.timestamp()) + seconds)
+    expecting = structs.replace(pending, detail=structs.replace(pending.detail, start_time=start))
+    assert ("Expected to start" in conditions.pending_text(expecting, now=NOW).message) is shown
+    assert conditions.seconds_until_start(expecting, NOW) == (seconds if shown else None)

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-from slinky.slurm import Job, JobStatus, Presence, Problem, SlurmClient, SlurmNotFound
+from msgspec import structs
+
+from slinky.slurm import Job, JobStatus, Listing, Presence, Problem, SlurmClient, SlurmNotFound
 from slinky.slurm.mirror.job_tracker import ENDED_READS_PER_PASS, JobTracker
 from slinky.slurm.model.views import StepId
 
@@ -176,3 +178,81 @@ async def test_a_lost_job_is_absent_by_id_and_by_sluid_until_it_is_forgotten() -
     assert tracker.lookup("1", "another").presence is Presence.UNKNOWN
     tracker.forget("1")
     assert tracker.lookup("1", "old").presence is Presence.UNKNOWN
+
+
+class LongQueue(FakeSlurmctld):
+    """A slurmctld with many pending jobs; a list of all jobs can be delayed."""
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__()
+        self.jobs_by_id = {
+            n: Job(job_id=n, job_state=("PENDING",), state_reason="Priority") for n in range(1, jobs + 1)
+        }
+        self.single_reads, self.lists = 0, 0
+
+    async def job_states(self, ids: list[str] | None = None) -> list[JobStatus]:
+        return [JobStatus(str(job.job_id), job.job_state) for job in self.jobs_by_id.values()]
+
+    async def job(self, number: str) -> Job:
+        self.single_reads += 1
+        return self.jobs_by_id[int(number)]
+
+    async def jobs(self, since: int | None = None) -> Listing[Job] | None:
+        self.lists += 1
+        listed = tuple(self.jobs_by_id.values())
+        await self.released.wait()
+        return None if since == self.lists - 1 else Listing(listed, self.lists)
+
+    def change(self, number: int, **fields: Any) -> None:
+        self.jobs_by_id[number] = structs.replace(self.jobs_by_id[number], **fields)
+
+
+async def follow(ctld: LongQueue, now: list[float]) -> JobTracker:
+    tracker = tracker_for(ctld, lambda: now[0])
+    for number in ctld.jobs_by_id:
+        tracker.track(str(number), "")
+    while not await tracker.read():
+        pass
+    tracker.lists_pending = True
+    ctld.single_reads = 0
+    return tracker
+
+
+async def test_the_reasons_of_many_pending_jobs_come_from_one_list() -> None:
+    ctld, now = LongQueue(300), [0.0]
+    tracker = await follow(ctld, now)
+    for number in range(1, 301):
+        ctld.change(number, state_reason="JobHeldUser")
+    now[0] = 60.0
+    await tracker.read()
+    assert await tracker.read_pending(since=None) == 1
+    assert (ctld.lists, ctld.single_reads, tracker.pending_count) == (1, 0, 300)
+    details = [tracker.table[str(number)].detail for number in range(1, 301)]
+    assert {detail.state_reason for detail in details if detail} == {"JobHeldUser"}
+    assert await tracker.read_pending(since=1) == 1, "nothing has changed"
+
+
+async def test_a_job_that_starts_while_the_list_is_read_keeps_its_newer_state() -> None:
+    ctld, now = LongQueue(10), [0.0]
+    tracker = await follow(ctld, now)
+    ctld.released.clear()
+    reading = asyncio.create_task(tracker.read_pending(since=None))
+    await asyncio.sleep(0)
+    ctld.change(1, job_state=("RUNNING",), state_reason="None")
+    await tracker.read()
+    ctld.released.set()
+    await reading
+    assert tracker.table["1"].state.running
+
+
+async def test_a_job_without_a_reason_is_read_singly_beside_the_list() -> None:
+    ctld, now = LongQueue(300), [0.0]
+    ctld.change(7, state_reason="None")
+    tracker = await follow(ctld, now)
+    ctld.change(7, state_reason="Resources")
+    now[0] = 60.0
+    await tracker.read()
+    assert ctld.single_reads == 1
+    detail = tracker.table["7"].detail
+    assert detail is not None
+    assert detail.state_reason == "Resources"

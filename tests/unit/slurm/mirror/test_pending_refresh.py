@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slinky.slurm.mirror.pending_refresh import (
     BURST,
+    LISTED_JOBS_MAX,
     RATE,
     REASON_EXPECTED_SECONDS,
+    SHORT_LIST,
+    SINGLE_READS_MAX,
     PendingJob,
     RefreshBudget,
     awaits_reason,
+    prefers_list,
 )
 
 
@@ -41,3 +46,19 @@ def test_a_young_job_without_a_reason_is_worth_another_read_and_an_old_one_is_no
     assert awaits_reason([job("a", has_reason=False, first_seen=10)], 10 + REASON_EXPECTED_SECONDS - 1)
     assert not awaits_reason([job("a", has_reason=False, first_seen=10)], 10 + REASON_EXPECTED_SECONDS)
     assert not awaits_reason([job("a", first_seen=10)], 11)
+
+
+@pytest.mark.parametrize(
+    ("pending", "total", "expected"),
+    [
+        (SINGLE_READS_MAX, SINGLE_READS_MAX, False),
+        (SINGLE_READS_MAX + 1, SHORT_LIST, True),
+        (SINGLE_READS_MAX + 1, SHORT_LIST + 1, False),
+        (500, 10_000, True),
+        (500, 10_001, False),
+        (10_000, LISTED_JOBS_MAX, True),
+        (10_000, LISTED_JOBS_MAX + 1, False),
+    ],
+)
+def test_many_pending_jobs_are_read_by_one_list_unless_it_is_too_long(pending: int, total: int, expected: bool) -> None:
+    assert prefers_list(pending, total) is expected

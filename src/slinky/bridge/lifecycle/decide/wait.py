@@ -35,7 +35,10 @@ def follow_pending(
         plan.joined = True
         _revise(snapshot, plan, job, active, members)
     else:
-        plan.write(members, conditions.pending_text(record, snapshot.queue_positions.get(job, "")))
+        position = snapshot.queue_positions.get(job, "")
+        plan.write(members, conditions.pending_text(record, position, snapshot.now))
+        if (left := conditions.seconds_until_start(record, snapshot.now)) is not None:
+            plan.retry_after(left + 1)  # an expected start that has passed is not shown any more
 
 
 def _revise(
