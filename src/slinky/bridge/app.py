@@ -30,9 +30,10 @@ from slinky.bridge.lifecycle.release.completer import Completer
 from slinky.bridge.lifecycle.release.releaser import Releaser
 from slinky.bridge.lifecycle.snapshot_builder import NodeObserver, SnapshotBuilder
 from slinky.bridge.lifecycle.submit import Submitter
+from slinky.bridge.nodes.foreign_pods import ForeignPodReporter
 from slinky.bridge.nodes.ownership import host_signature
 from slinky.bridge.nodes.reconciler import HostName, NodeReconciler, classify_rejection
-from slinky.bridge.nodes.slurm_pods import SlurmPods
+from slinky.bridge.nodes.slurm_pods import BLOCKING_EFFECTS, SlurmPods
 from slinky.bridge.state.cluster import ClusterState
 from slinky.bridge.state.device_demand import DeviceDemand
 from slinky.bridge.state.device_mismatches import DeviceMismatches
@@ -172,6 +173,13 @@ class Bridge:
             error_classifiers=[classify_rejection, classify_slurm_error],
             on_blocked=self.node_reconciler.report_blocked,
         )
+        self.foreign_pod_reporter = ForeignPodReporter(
+            self.foreign_pods,
+            cluster.nodes,
+            self.recorder,
+            clock,
+            tainted=settings.taint in BLOCKING_EFFECTS,
+        )
         self.volumes = volumes
         self.triggers = triggers.WorkloadTriggers(cluster, self.registry)
         self._devices_timer: Timer | None = None
@@ -192,6 +200,7 @@ class Bridge:
         self.runtime.add_leader_service(self.mirror.run)
         self.runtime.add_leader_service(self.releaser.run)
         self.runtime.add_leader_service(self.queue_positions.run)
+        self.runtime.add_leader_service(self.foreign_pod_reporter.run)
         new_kinds = partial(grouping.new_group_kinds, self.cluster.group_kinds)
         self.runtime.add_service(lambda: restart_on_new_kinds(self.runtime.client, new_kinds))
         self.runtime.health.add_readiness_check("slurm", self._check_slurm)

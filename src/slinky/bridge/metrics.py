@@ -6,6 +6,11 @@ from slinky.observe import counter, gauge, histogram
 JOBS = gauge("slinky_bridge_jobs", "Slurm jobs that the bridge tracks.")
 SLURM_AGE = gauge("slinky_bridge_slurm_age_seconds", "Age of the bridge's copy of Slurm's state.")
 
+FOREIGN_PODS = gauge(
+    "slinky_bridge_foreign_pods",
+    "Pods of other schedulers on the nodes of the bridge, except those of DaemonSets, static pods and pods of Slurm.",
+)
+
 SUBMISSIONS = counter(
     "slinky_bridge_submissions_total",
     "Slurm jobs submitted: allocate (immediate allocation), submit (queued), "

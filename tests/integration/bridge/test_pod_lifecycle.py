@@ -169,8 +169,11 @@ async def test_an_invalid_option_is_shown_and_can_be_corrected(stage: BridgeStag
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("partition", "nowhere", "partition does not exist"),
-        ("account", "nobody", "account does not exist"),
+        ("partition", "nowhere", "partition does not exist. The job has the partition nowhere."),
+        ("partition", "extt", "The job has the partition extt; did you mean ext?"),
+        ("account", "nobody", "The job has the account nobody."),
+        ("reservation", "none", "reservation does not exist. The job has the reservation none."),
+        ("licenses", "lac:2", "licence does not exist. The job has the licence lac."),
         ("gres", "gres/gpu:x:9", ""),
     ],
 )

@@ -710,9 +710,12 @@ TABLE: dict[str, tuple[Failure, ...]] = {
         Failure(
             "A partition, account or resource does not exist.",
             "The submission is rejected.",
-            "The pod has the reason `SlurmRefused` with the next step; the bridge tries again every minute and on "
-            "changes.",
-            ("test_a_refused_job_shows_what_to_change",),
+            "The pod has the reason `SlurmRefused` with the name that was written, the nearest known one and the next "
+            "step; the bridge tries again every minute and on changes.",
+            (
+                "test_a_refused_job_shows_what_to_change",
+                "test_the_unknown_name_is_repeated_with_the_nearest_known_one",
+            ),
             ("6.30",),
         ),
         Failure(
@@ -737,6 +740,15 @@ TABLE: dict[str, tuple[Failure, ...]] = {
                 "test_options_of_every_object_above_a_pod_of_a_native_group_count",
                 "test_the_topmost_value_counts_and_the_others_are_merged",
                 "test_an_unknown_option_is_not_dropped_in_silence",
+            ),
+        ),
+        Failure(
+            "A pod of another scheduler tolerates the taint of the bridge, or names one of its nodes.",
+            "Slurm does not account for it; its requests are counted when nodes are chosen.",
+            "The node has a warning event (`ForeignPods`); the metric `slinky_bridge_foreign_pods` counts such pods.",
+            (
+                "test_a_pod_that_tolerates_the_taint_is_reported_on_the_node",
+                "test_an_unexpected_pod_is_reported_once",
             ),
         ),
         Failure(

@@ -7,10 +7,10 @@ changes. Host ports come and go with other pods, so they are checked every time.
 other schedulers are excluded too: see `node_room`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from slinky.bridge.feasibility import constraints, job_size, kubelet_capacity
+from slinky.bridge.feasibility import constraints, job_size, kubelet_capacity, unknown_names
 from slinky.bridge.feasibility.constraints import NodeRequirements
 from slinky.bridge.feasibility.node_room import NodeRoom
 from slinky.bridge.feasibility.volume_state import VolumeState
@@ -157,6 +157,20 @@ class Exclusions:
     def existing_hosts(self, names: Iterable[str]) -> frozenset[str]:
         """Those of these hosts that surely exist: Slurm rejects a job that excludes an unknown host."""
         return frozenset(self._known_hosts(names))
+
+    def describe_unknown_name(self, number: int, job_spec: JobSpec) -> str:
+        """A sentence about the name that Slurm rejected with this error, and the nearest known one; may be empty."""
+        sentences = (
+            unknown_names.describe_unknown_name(number, request, self._known_names) for request in job_spec.requests
+        )
+        return next(filter(None, sentences), "")
+
+    def _known_names(self, field: str) -> Collection[str]:
+        if field == "constraints":
+            return {feature for host in self._mirror.nodes.values() for feature in host.features}
+        if field == "partition":
+            return self._mirror.partitions
+        return self._mirror.reservations if field == "reservation" else ()
 
     async def room_shortage(self, job_spec: JobSpec) -> ConditionText | None:
         """Why the pods of other schedulers leave too few nodes for a job; None if there are enough, or if there would

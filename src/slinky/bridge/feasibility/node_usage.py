@@ -7,13 +7,15 @@ server leaves out pods without a node and pods that have ended. The sums by node
 event.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import force_setattr
 
 from slinky.bridge.feasibility import kubelet_capacity
 from slinky.bridge.feasibility.kubelet_capacity import Requests
-from slinky.bridge.nodes.slurm_pods import INDEXES, mark_slurm_pod
+from slinky.bridge.nodes.foreign_pods import is_expected
+from slinky.bridge.nodes.slurm_pods import INDEXES as SLURM_POD_INDEXES
+from slinky.bridge.nodes.slurm_pods import mark_slurm_pod
 from slinky.bridge.views.pods import ForeignPod, ForeignPodSpec
 from slinky.bridge.workload.host_ports import host_ports_of
 from slinky.kube import PODS, Cache, Runtime
@@ -22,6 +24,12 @@ from slinky.kube.interning import intern_text
 #: Different requests that are shared between pods; there are about as many as there are pod templates.
 SHARED_REQUESTS_MAX = 10_000
 _shared_requests: dict[Requests, Requests] = {}
+#: The indexes of the cache of foreign pods.
+INDEXES: Mapping[str, Callable[[ForeignPod], Iterable[str]]] = {
+    "node": lambda pod: (pod.spec.node_name,),
+    "unexpected": lambda pod: () if pod.is_expected else (pod.spec.node_name,),
+    **SLURM_POD_INDEXES,
+}
 
 
 def compact_pod(pod: ForeignPod) -> None:
@@ -33,6 +41,7 @@ def compact_pod(pod: ForeignPod) -> None:
     ports = tuple((port.number, intern_text(port.protocol), port.address) for port in host_ports_of(pod))
     force_setattr(pod, "host_ports", ports)
     mark_slurm_pod(pod)
+    force_setattr(pod, "is_expected", is_expected(pod))
     force_setattr(pod, "spec", ForeignPodSpec(intern_text(pod.spec.node_name)))
     force_setattr(pod.metadata, "namespace", intern_text(pod.metadata.namespace))
     for name, empty in (("labels", {}), ("annotations", {}), ("owner_references", ())):
@@ -45,7 +54,7 @@ FOREIGN_PODS = PODS.viewed_as(ForeignPod, intern=compact_pod)
 def watch_foreign_pods(runtime: Runtime, scheduler: str) -> Cache[ForeignPod]:
     """A cache of the pods on nodes that another scheduler has bound and that have not ended."""
     selection = f"spec.nodeName!=,spec.schedulerName!={scheduler},status.phase!=Succeeded,status.phase!=Failed"
-    return runtime.cache(FOREIGN_PODS, fields=selection, indexes={"node": lambda pod: (pod.spec.node_name,), **INDEXES})
+    return runtime.cache(FOREIGN_PODS, fields=selection, indexes=INDEXES)
 
 
 class NodeUsage:

@@ -33,6 +33,7 @@ class Refusal:
     number: int
     text: str
     retry_in: float
+    detail: str = ""  # a sentence about the name that Slurm does not know
 
 
 @dataclass(frozen=True, slots=True)

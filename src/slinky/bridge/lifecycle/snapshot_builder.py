@@ -317,7 +317,12 @@ class SnapshotBuilder:
             return {}
         namespace, digest = snapshot.workload.namespace, request_digest(snapshot.job_spec.requests)
         answers = {job: self._attempts.refusal(namespace, job, digest) for job in (SUBMISSION, *jobs)}
-        return {job: refusal for job, refusal in answers.items() if refusal is not None}
+        describe = self._job_specs.exclusions.describe_unknown_name
+        return {
+            job: replace(refusal, detail=describe(refusal.number, snapshot.job_spec))
+            for job, refusal in answers.items()
+            if refusal is not None
+        }
 
     def _hosts_of(self, nodes: Iterable[str]) -> dict[str, str]:
         found = {name: self._cluster.nodes.get(Key("", name)) for name in nodes}

@@ -282,6 +282,14 @@ class Reason(Enum):
         _WARNING,
         subject=Subject.NODE,
     )
+    FOREIGN_PODS = ReasonRow(
+        "ForeignPods",
+        f"Pods of other schedulers run on this node beside the jobs of Slurm: {{pods}}. They tolerate the taint "
+        f"{names.MANAGED_TAINT} or were bound directly; Slurm does not account for them.",
+        "Move them to other nodes, or reject such tolerations by a policy.",
+        _WARNING,
+        subject=Subject.NODE,
+    )
     HOST_REFUSED = ReasonRow(
         "SlurmRefused", "Slurm rejected a change of this node's host: {problem}.", "", _WARNING, subject=Subject.NODE
     )

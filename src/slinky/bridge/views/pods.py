@@ -228,4 +228,5 @@ class ForeignPod(Object, frozen=True, gc=True):
     host_ports: tuple[tuple[int, str, str], ...] = ()  # number, protocol, address
     worker_host: str = ""  # the host of a Slurm worker
     is_control: bool = False  # slurmctld, the operator and so on
+    is_expected: bool = False  # of a DaemonSet, static, or of Slurm
     tolerations: tuple[Toleration, ...] = ()  # of a control pod, as far as they concern the taint of the bridge

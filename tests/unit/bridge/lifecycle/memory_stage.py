@@ -211,6 +211,9 @@ class MemoryExclusions:
     def existing_hosts(self, hosts: Iterable[str]) -> frozenset[str]:
         return frozenset(hosts)
 
+    def describe_unknown_name(self, _number: int, _job_spec: Any) -> str:
+        return ""
+
     async def room_shortage(self, _job_spec: Any) -> ConditionText | None:
         return self.room
 

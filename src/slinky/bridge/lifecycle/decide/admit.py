@@ -2,6 +2,7 @@
 """The phases admit and submit: which pods form one job, and whether the job may be submitted now. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from slinky.bridge.feasibility.exclusions import HostShortage
 from slinky.bridge.lifecycle.decide import actions, retries
@@ -93,8 +94,9 @@ def _avoidance_text(snapshot: WorkloadSnapshot, shortage: HostShortage) -> Condi
 
 
 def explain_refusal(refusal: Refusal) -> Explanation:
-    """Why Slurm rejected a job."""
-    return reasons.explain_rejection(refusal.number, refusal.text)
+    """Why Slurm rejected a job, with the name that it does not know."""
+    explanation = reasons.explain_rejection(refusal.number, refusal.text)
+    return replace(explanation, sentence=f"{explanation.sentence} {refusal.detail}".strip())
 
 
 def member_count(snapshot: WorkloadSnapshot) -> int:
