@@ -147,7 +147,11 @@ class BridgeSettings(View, frozen=True):
         ),
     ] = "allocatable"
     allocate_first: Annotated[
-        bool, described("Try one immediate allocation before a job is queued, if enough hosts look idle.")
+        bool,
+        described(
+            "Start jobs with an immediate allocation if enough hosts look idle, within milliseconds. Slurm records a "
+            "rejected one as a FAILED job, so the next jobs of the partition and account are queued for a while."
+        ),
     ] = True
     dead_kubelet_seconds: Annotated[
         float,

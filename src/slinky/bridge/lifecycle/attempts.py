@@ -120,6 +120,11 @@ class Attempts:
         self._namespaces.setdefault(namespace, deque(maxlen=NAMESPACE_REFUSALS)).append(now)
         self._refusals = _prune(self._refusals, now)
 
+    @property
+    def has_refusals(self) -> bool:
+        """Whether any request was rejected and not accepted since."""
+        return bool(self._refusals)
+
     def refusal(self, namespace: str, job: str, digest: str) -> Refusal | None:
         """The last rejection of the same request in this namespace, while it is not tried again."""
         entry, now = self._refusals.get((namespace, job, digest)), self._clock.monotonic()

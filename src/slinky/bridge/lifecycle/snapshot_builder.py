@@ -313,7 +313,7 @@ class SnapshotBuilder:
 
     def _refusals(self, snapshot: WorkloadSnapshot, jobs: Collection[str]) -> dict[str, Refusal]:
         """The last rejections of what the waiting pods request, as a submission and as an update of their job."""
-        if snapshot.job_spec is None:
+        if snapshot.job_spec is None or not self._attempts.has_refusals:
             return {}
         namespace, digest = snapshot.workload.namespace, request_digest(snapshot.job_spec.requests)
         answers = {job: self._attempts.refusal(namespace, job, digest) for job in (SUBMISSION, *jobs)}

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forecasts whether a job would start at once, from idle hosts and pending jobs.
 
-A forecast only decides whether an immediate allocation is tried before the job is queued, so it may be wrong. It is
-maintained from change notifications, so a query is cheap: hosts come from the mirror's list, and between two lists
-from the starts and ends of the bridge's own jobs.
+A forecast only decides whether an immediate allocation is tried before the job is queued, so it may be wrong. A wrong
+one costs a FAILED record in Slurm, so a job that some idle host might not suit is queued. The forecast is maintained
+from change notifications, so a query is cheap: hosts come from the mirror's list, and between two lists from the starts
+and ends of the bridge's own jobs.
 """
 
 import contextlib
+import re
 from collections.abc import Iterator
+from itertools import islice
 
 from slinky.slurm import Change, Host, JobRecord, JobRequest, Mirror, ObjectKind
 
@@ -26,14 +29,17 @@ class StartForecast:
         """Whether this job would start now. False for jobs whose options make them wait."""
         if request.hold or request.dependency or request.begin_time or request.reservation or request.licenses:
             return False
+        if request.constraints:
+            return False  # which hosts have the features is left to Slurm
         if request.priority is not None and request.priority.whole == 0:
             return False  # Slurm holds a job of priority 0
         partition = request.partition or ""
         if self._has_pending_jobs(partition):
             return False
-        idle = self._idle.get(partition, set())
-        excluded = sum(name in idle for name in request.excluded_nodes or ())
-        return len(idle) - excluded - self._reserved >= int(request.nodes or 1)
+        excluded, needed = set(request.excluded_nodes or ()), int(request.nodes or 1) + self._reserved
+        idle = (name for name in self._idle.get(partition, ()) if name not in excluded)
+        large_enough = (name for name in idle if _is_large_enough(self._mirror.nodes.get(name), request))
+        return sum(1 for _ in islice(large_enough, needed)) == needed
 
     @contextlib.contextmanager
     def reserve(self, request: JobRequest) -> Iterator[None]:
@@ -83,6 +89,17 @@ class StartForecast:
                     self._idle.get(partition, set()).discard(allocated.node)
                 elif before is not None and not before.over and host is not None and host.state.schedulable:
                     self._idle.setdefault(partition, set()).add(allocated.node)
+
+
+def _is_large_enough(host: Host | None, request: JobRequest) -> bool:
+    """Whether an idle host has the CPUs, the memory and the kinds of GRES that a job requests."""
+    if host is None or (request.cpus_per_task or 1) * (request.tasks_per_node or 1) > (host.cpus or 2**31):
+        return False
+    memory = request.memory_per_node.whole if request.memory_per_node is not None else 0
+    if (memory or 0) > (host.real_memory or 2**63):
+        return False
+    kinds = re.findall(r"gres/([^:,=]+)", request.tres_per_node or "")
+    return all(kind in host.gres for kind in kinds)
 
 
 def _partitions(host: Host | None) -> tuple[str, ...]:

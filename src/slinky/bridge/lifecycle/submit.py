@@ -2,14 +2,15 @@
 """Submits the job of a workload exactly once.
 
 A live job that was submitted for exactly these pods is adopted. If enough hosts look idle, the submitter tries one
-immediate allocation (each rejection leaves a job record in Slurm); otherwise it submits the job to the queue. If it is
-not known whether a submission succeeded, Slurm is searched for the job before the next submission. A request that is
-cancelled counts as one whose outcome is not known.
+immediate allocation; a rejected one leaves a job record in Slurm, so similar jobs are not tried for a while. Otherwise
+it submits the job to the queue. If it is not known whether a submission succeeded, Slurm is searched for the job before
+the next submission. A request that is cancelled counts as one whose outcome is not known.
 """
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import msgspec
 
@@ -49,6 +50,9 @@ FIXED_FIELDS = (*identity.IMMUTABLE_FIELDS, "hold", "immediate")
 #: Stands for the digest of the requests of a job whose update may or may not have been applied.
 OUTDATED_SPEC = "outdated"
 
+#: Seconds without immediate allocations in a partition after one was rejected: first, and longest.
+FIRST_PAUSE, LONGEST_PAUSE = 10.0, 1800.0
+
 
 class JobOutgrown(Exception):  # noqa: N818 -- a property of a job; the caller decides what follows from it
     """A pending job cannot be updated to what its pods request now; it has to be replaced."""
@@ -56,6 +60,13 @@ class JobOutgrown(Exception):  # noqa: N818 -- a property of a job; the caller d
 
 class GangReshaped(JobOutgrown):
     """A pending job has other components than its pods need now."""
+
+
+class AllocationPause(NamedTuple):
+    """How many immediate allocations were rejected in a row, and until when none is tried."""
+
+    rejections: int
+    until: float
 
 
 class Submitter:
@@ -77,6 +88,7 @@ class Submitter:
         self._forecast = StartForecast(mirror)
         # Workloads of which a submission may or may not have succeeded, and when it was given up or sent.
         self._uncertain: dict[Workload, float] = {}
+        self._pauses: dict[tuple[str, str, str], AllocationPause] = {}  # by partition, account and QOS
 
     async def submit(self, workload: Workload, job_spec: JobSpec, *, allocate: bool) -> str:
         """Submit the job of a workload, with an immediate allocation if `allocate`; its id. Raises errors of Slurm."""
@@ -152,7 +164,12 @@ class Submitter:
 
     def would_start(self, job_spec: JobSpec) -> bool:
         """Whether an immediate allocation is worth a try. Heterogeneous jobs are started only by backfill."""
-        return self._allocate_first and len(job_spec.requests) == 1 and self._forecast.would_start(job_spec.request)
+        if not self._allocate_first or len(job_spec.requests) != 1:
+            return False
+        pause = self._pauses.get(_limits_of(job_spec.request))
+        if pause is not None and self._clock.monotonic() < pause.until:
+            return False
+        return self._forecast.would_start(job_spec.request)
 
     async def _allocate(self, requests: Sequence[JobRequest]) -> str:
         try:
@@ -163,9 +180,18 @@ class Submitter:
             if error.number in reasons.REJECTIONS:
                 raise
             log.info("immediate allocation rejected, queueing the job instead", error=error)
+            self._pause_allocations(requests[0])
             return await self._queue(requests)
+        self._pauses.pop(_limits_of(requests[0]), None)
         metrics.SUBMISSIONS.labels("allocate").inc()
         return str(accepted.job_id)
+
+    def _pause_allocations(self, request: JobRequest) -> None:
+        """Queue similar jobs for a while: each rejected allocation leaves a FAILED record in Slurm."""
+        key = _limits_of(request)
+        rejections = self._pauses[key].rejections if key in self._pauses else 0
+        delay = min(FIRST_PAUSE * 2.0 ** min(rejections, 20), LONGEST_PAUSE)
+        self._pauses[key] = AllocationPause(rejections + 1, self._clock.monotonic() + delay)
 
     async def _queue(self, requests: Sequence[JobRequest]) -> str:
         accepted = await self._client.submit(*requests)
@@ -201,6 +227,11 @@ class Submitter:
             return False
         self._registry.track(_entry(job, workload, signed[0], group))
         return True
+
+
+def _limits_of(request: JobRequest) -> tuple[str, str, str]:
+    """What decides whether Slurm can start a job now, apart from its size."""
+    return request.partition or "", request.account or "", request.qos or ""
 
 
 def _entry(job: str, workload: Workload, signed: JobRequest, pods: list[WorkloadPod]) -> JobEntry:

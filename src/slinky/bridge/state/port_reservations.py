@@ -81,8 +81,17 @@ class HostPortReservations:
 
     def _reserved_uses(self, _: HostPort) -> Iterator[PortUse]:
         oldest = self._clock.monotonic() - RESERVATION_SECONDS
-        self._reservations = {uid: entry for uid, entry in self._reservations.items() if entry.time > oldest}
+        self._reservations = {
+            uid: entry
+            for uid, entry in self._reservations.items()
+            if entry.time > oldest and not self._is_seen_bound(entry.uses[0])
+        }
         return (use for entry in self._reservations.values() for use in entry.uses)
+
+    def _is_seen_bound(self, use: PortUse) -> bool:
+        """Whether the cache shows the pod on its node: from then on, the cache says what the pod uses."""
+        pod = self._pods.get(use.pod)
+        return pod is not None and pod.metadata.uid == use.uid and pod_state.is_bound(pod)
 
 
 def _ports_in_use(pod: WorkloadPod) -> tuple[str, ...]:

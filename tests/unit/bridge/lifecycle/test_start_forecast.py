@@ -23,8 +23,8 @@ class FakeMirror:
     def listen(self, listener: Any) -> None:
         self.notify = listener
 
-    def host(self, name: str, *flags: str, partition: str = "ext") -> None:
-        before, after = self.nodes.get(name), Host(name, words=flags, partitions=(partition,))
+    def host(self, name: str, *flags: str, partition: str = "ext", **size: Any) -> None:
+        before, after = self.nodes.get(name), Host(name, words=flags, partitions=(partition,), **size)
         self.nodes[name] = after
         self.notify(Change(ObjectKind.NODE, name, before, after))
 
@@ -100,3 +100,21 @@ def test_a_waiting_job_that_was_forgotten_holds_nobody_up() -> None:
 )
 def test_jobs_that_are_meant_to_wait_are_not_tried(option: dict[str, Any]) -> None:
     assert not FakeMirror("n1").forecast.would_start(request(**option))
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"cpus_per_task": 5},
+        {"cpus_per_task": 3, "tasks_per_node": 2},
+        {"memory_per_node": number(9000)},
+        {"tres_per_node": "gres/gpu:1"},
+        {"constraints": "a100"},
+    ],
+)
+def test_a_job_that_an_idle_host_might_not_suit_is_queued(wish: dict[str, Any]) -> None:
+    mirror = FakeMirror()
+    mirror.host("n1", "IDLE", cpus=4, real_memory=8192, gres="shard:4")
+    assert mirror.forecast.would_start(request(cpus_per_task=4, memory_per_node=number(8192)))
+    assert mirror.forecast.would_start(request(tres_per_node="gres/shard:2"))
+    assert not mirror.forecast.would_start(request(**wish))

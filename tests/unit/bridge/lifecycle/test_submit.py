@@ -31,6 +31,7 @@ class FakeSlurm:
         self.changes: list[JobRequest] = []
         self.entries: dict[str, JobEntry] = {}
         self.searches = 0
+        self.clock = ManualClock()
         self.hangs, self.received = False, asyncio.Event()  # requests are received and never answered
         self.bridge, self.searched = BridgeIdentity("c", "b"), asyncio.Event()
         self.searched.set()
@@ -39,7 +40,7 @@ class FakeSlurm:
             cast("Mirror", self),
             cast("JobRegistry", self),
             cast("JobDiscovery", self),
-            ManualClock(),
+            self.clock,
             allocate_first=True,
         )
 
@@ -187,3 +188,23 @@ async def test_a_job_counts_as_outdated_after_an_update_that_was_cancelled() -> 
     assert "tasks" in slurm.signature.set_fields
     assert await slurm.submitter.revise(SINGLE, "8", job_spec(tasks=2), [pod()])
     assert slurm.signature.spec == identity.spec_digest(job_spec(tasks=2).requests)
+
+
+async def test_no_immediate_allocation_is_tried_for_a_while_after_one_was_rejected() -> None:
+    """Each rejected one leaves a FAILED record in Slurm."""
+    slurm = FakeSlurm(2016)
+    slurm.submitter._forecast.would_start = lambda _: True  # type: ignore[assignment, method-assign]
+    delays = []
+    for _ in range(3):
+        assert slurm.submitter.would_start(job_spec())
+        await slurm.submitter.submit(SINGLE, job_spec(), allocate=True)
+        slurm.entries.clear()
+        before = slurm.clock.monotonic()
+        while not slurm.submitter.would_start(job_spec()):
+            await slurm.clock.advance(10)
+        delays.append(slurm.clock.monotonic() - before)
+        assert slurm.submitter.would_start(job_spec(partition="other"))
+    assert delays == [10, 20, 40]
+    slurm.error = 0
+    await slurm.submitter.submit(SINGLE, job_spec(), allocate=True)
+    assert slurm.submitter.would_start(job_spec())

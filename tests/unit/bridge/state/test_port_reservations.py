@@ -59,3 +59,10 @@ async def test_a_reserved_port_is_in_use_until_the_pod_is_seen_on_its_node() -> 
     assert ports.reservations.reserve(serving("c", 80), "n1") == ""
     ports.pods.put(serving("d", 80, node="n9"))
     assert "pod ns/d" in ports.reservations.reserve(serving("e", 80), "n9")
+
+
+def test_a_reservation_ends_when_the_pod_has_ended() -> None:
+    ports = Ports()
+    assert ports.reservations.reserve(serving("a", 80), "n1") == ""
+    ports.pods.put(serving("a", 80, node="n1", phase="Succeeded"))
+    assert ports.reservations.reserve(serving("b", 80), "n1") == ""
