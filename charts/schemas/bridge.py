@@ -61,6 +61,7 @@ _ADMISSION = closed(
     replicas=COUNT,
     managedNamespaces=NAMESPACES,
     managedNamespaceSelector=_SETTINGS["managedNamespaceSelector"],
+    metadataPolicy=closed(enabled=FLAG),
     failurePolicy=choice("Fail", "Ignore"),
     timeoutSeconds=may("integer", minimum=1, maximum=30),
     **_POD_SETTINGS,

@@ -49,6 +49,11 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{/* A CEL expression: whether a request is not from the bridge. */}}
+{{- define "bridge.others" -}}
+request.userInfo.username != 'system:serviceaccount:{{ include "bridge.namespace" . }}:{{ include "bridge.fullname" . }}-scheduler'
+{{- end -}}
+
 {{/* The name and key of the Secret with the token. */}}
 {{- define "bridge.token" -}}
 {{- $given := .Values.sharedConfig.slurmJwtSecret -}}

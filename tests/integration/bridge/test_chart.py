@@ -102,6 +102,8 @@ PATHS = {
     "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets", True),
     "MutatingWebhookConfiguration": ("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", False),
     "ValidatingWebhookConfiguration": ("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", False),
+    "ValidatingAdmissionPolicy": ("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", False),
+    "ValidatingAdmissionPolicyBinding": ("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", False),
 }
 
 
@@ -233,11 +235,18 @@ async def as_bridge(kube: KubeClient, plane: BarePlane, objects: Objects, folder
     await apply(kube, [manifest for manifest in objects if manifest["kind"] in wanted])
     accounts = (manifest["metadata"]["name"] for manifest in objects if manifest["kind"] == "ServiceAccount")
     name = next(name for name in accounts if name.endswith("-scheduler"))
+    async with as_account(kube, plane, name, folder) as client:
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def as_account(kube: KubeClient, plane: BarePlane, name: str, folder: Path) -> AsyncIterator[KubeClient]:
+    """A client with the rights of a service account in kube-system."""
     path = f"/api/v1/namespaces/kube-system/serviceaccounts/{name}/token"
     answer = json.loads(await kube.send("POST", path, body=b'{"spec": {}}'))
     settings = yaml.safe_load(plane.kubeconfig.read_text())
     settings["users"][0]["user"] = {"token": answer["status"]["token"]}
-    file = folder / "kubeconfig"
+    file = folder / f"kubeconfig-{name}"
     file.write_text(yaml.safe_dump(settings))
     async with connect(file, manager="slurm-bridge") as client:
         yield client
@@ -276,6 +285,28 @@ def by_address(manifest: dict[str, Any], port: int, authority: bytes) -> dict[st
     return manifest
 
 
+async def delete(client: KubeClient, objects: Objects) -> None:
+    """Delete cluster-wide objects."""
+    for manifest in objects:
+        version, plural, _ = PATHS[manifest["kind"]]
+        await client.send("DELETE", f"/apis/{version}/{plural}/{manifest['metadata']['name']}")
+
+
+async def wait_rejected(stage: BridgeStage, message: str, **fields: Any) -> None:
+    """Wait until a pod with these fields is rejected with this message."""
+
+    async def is_rejected() -> bool:
+        with contextlib.suppress(ServerError):
+            try:
+                await stage.create_pod("probe", **fields)
+            except Invalid as error:
+                return message in str(error)
+            await stage.delete_pod("probe", grace=0)  # the API server does not apply the configuration yet
+        return False
+
+    await eventually(is_rejected, f"a rejection with {message!r}")
+
+
 StartAdmission = Callable[[BridgeStage], contextlib.AbstractAsyncContextManager[asyncio.Task[None]]]
 
 
@@ -297,24 +328,14 @@ def start_admission(
         port, bundle = free_port(), (tmp_path / "ca.crt").read_bytes()
         server = asyncio.create_task(webhook.main(settings_of(objects), tmp_path, port=port))
         hooks = [manifest for manifest in objects if "webhooks" in manifest]
+        policies = [manifest for manifest in objects if "AdmissionPolicy" in manifest["kind"]]
         try:
-            await apply(kube, [by_address(hook, port, bundle) for hook in hooks])
-
-            async def admission_answers() -> bool:
-                with contextlib.suppress(ServerError):
-                    try:
-                        await managed.create_pod("probe", labels={names.JOB_LABEL: "7"})
-                    except Invalid as error:
-                        return "only the scheduler may set" in str(error)
-                    await managed.delete_pod("probe", grace=0)  # the API server does not call admission yet
-                return False
-
-            await eventually(admission_answers, "an answer of admission")
+            await apply(kube, [*(by_address(hook, port, bundle) for hook in hooks), *policies])
+            await wait_rejected(managed, "is not a job option", annotations={names.OPTION + "x": "7"})
+            await wait_rejected(managed, "only the scheduler may set", labels={names.JOB_LABEL: "7"})
             yield server
         finally:
-            for hook in hooks:
-                version, plural, _ = PATHS[hook["kind"]]
-                await kube.send("DELETE", f"/apis/{version}/{plural}/{hook['metadata']['name']}")
+            await delete(kube, [*hooks, *policies])
             await cancel(server)
 
     return admission
@@ -361,9 +382,102 @@ async def test_only_the_bridge_labels_pods_with_jobs_and_it_works_without_admiss
             )
             await limited.send("PATCH", path, {"dryRun": "All"}, body, content=MERGE)
         await cancel(server)
+        with pytest.raises(Invalid, match="only the scheduler may set"):  # the API server itself applies the policy
+            await kube.patch(OUR_PODS, key, {"metadata": {"labels": {names.JOB_LABEL: "7"}}})
+        with pytest.raises(ServerError, match="failed calling webhook"):
+            await kube.patch(OUR_PODS, key, {"metadata": {"annotations": {names.OPTION + "qos": "x"}}})
         await other.create_pod()  # other namespaces do not need admission
         with pytest.raises(ServerError, match="failed calling webhook"):
             await managed.create_pod("late")
         await managed.report_phase("p", "Succeeded", 0)
         await managed.wait_state(job, "CANCELLED")
         await managed.wait_released()
+
+
+JOB_TRACKING = "batch.kubernetes.io/job-tracking"
+CHANGES: list[dict[str, Any]] = [
+    {"metadata": {"finalizers": None}},
+    {"metadata": {"labels": {"team": "x"}, "annotations": {"note": "x"}}},
+]
+
+
+async def test_controllers_update_pods_while_admission_is_down(
+    kube: KubeClient, ctld: Slurm, start_admission: StartAdmission
+) -> None:
+    async with bridge_stage(kube, ctld) as managed, start_admission(managed) as server:
+        manifest = managed.pod_manifest("tracked", annotations={names.OPTION + "qos": "low"})
+        manifest["metadata"]["finalizers"] = [JOB_TRACKING]
+        await kube.create(OUR_PODS, manifest)
+        await cancel(server)
+        with pytest.raises(ServerError, match="failed calling webhook"):
+            await managed.create_pod("late")
+        # The batch controller removes its finalizer from the pods of a Job that has ended.
+        for change in reversed(CHANGES):
+            await managed.patch_pod("tracked", change)
+        assert not (await managed.get_pod("tracked")).metadata.finalizers
+        with pytest.raises(ServerError, match="failed calling webhook"):
+            await managed.patch_pod("tracked", {"metadata": {"annotations": {names.OPTION + "qos": "high"}}})
+
+
+FORGED: list[dict[str, Any]] = [
+    {"nodeName": "n1"},
+    {"labels": {names.JOB_LABEL: "7"}},
+    {"annotations": {names.SLUID_ANNOTATION: "s7"}},
+    {"annotations": {names.NODE_ANNOTATION: "n1"}},
+]
+
+
+async def test_the_api_server_protects_the_job_metadata_without_the_webhook(
+    helm: Helm, kube: KubeClient, limited: KubeClient, plane: BarePlane, ctld: Slurm, tmp_path: Path
+) -> None:
+    async with bridge_stage(kube, ctld) as stage, bridge_stage(kube, ctld) as other:
+        values = {"schedulerConfig": {"schedulerName": stage.settings.scheduler_name}, "admission": {"enabled": False}}
+        objects = helm.render("slurm-bridge", values, space="kube-system")
+        assert not [manifest for manifest in objects if "webhooks" in manifest]
+        policies = [manifest for manifest in objects if "AdmissionPolicy" in manifest["kind"]]
+        role = "cluster-admin-of-pods"
+        rules = [{"apiGroups": [""], "resources": ["pods", "pods/binding"], "verbs": ["*"]}]
+        binder: Objects = [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": role, "namespace": "kube-system"}},
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                "metadata": {"name": role},
+                "rules": rules,
+            },
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": role},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+                "subjects": [{"kind": "ServiceAccount", "name": role, "namespace": "kube-system"}],
+            },
+        ]
+        await apply(kube, [*policies, *binder])
+        try:
+            await wait_rejected(stage, "only the scheduler may set", labels={names.JOB_LABEL: "7"})
+            for fields in FORGED:
+                with pytest.raises(Invalid, match=r"only the scheduler may set|cannot name its node"):
+                    await stage.create_pod("forged", **fields)
+                await other.create_pod(f"free-{len(await kube.list(OUR_PODS, namespace=other.namespace))}", **fields)
+            await stage.create_pod("p")
+            body = json.dumps({"metadata": {"labels": {names.JOB_LABEL: "7"}}}).encode()
+            path = f"/api/v1/namespaces/{stage.namespace}/pods/p"
+            with pytest.raises(Invalid, match="only the scheduler may set"):
+                await kube.send("PATCH", f"{path}/status", body=body, content=MERGE)
+            forged = {"name": "p", "annotations": {names.SLUID_ANNOTATION: "s7"}}
+            target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+            async with as_account(kube, plane, role, tmp_path) as stranger:
+                binding = json.dumps({"metadata": forged, "target": target}).encode()
+                with pytest.raises(Invalid, match="only the scheduler may set"):
+                    await stranger.send("POST", f"{path}/binding", body=binding)
+                plain = json.dumps({"metadata": {"name": "p"}, "target": target}).encode()
+                await stranger.send("POST", f"{path}/binding", {"dryRun": "All"}, plain)
+            await limited.send("POST", f"{path}/binding", body=binding)  # the bridge may
+            assert (await stage.get_pod("p")).metadata.annotations[names.SLUID_ANNOTATION] == "s7"
+            with pytest.raises(Invalid, match="of a running pod cannot be removed"):
+                await stage.patch_pod("p", {"metadata": {"annotations": {names.SLUID_ANNOTATION: None}}})
+            await stage.report_phase("p", "Failed", 1)
+            await stage.patch_pod("p", {"metadata": {"annotations": {names.SLUID_ANNOTATION: None}}})
+        finally:
+            await delete(kube, policies)

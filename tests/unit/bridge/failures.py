@@ -701,8 +701,14 @@ TABLE: dict[str, tuple[Failure, ...]] = {
         Failure(
             "The admission webhook is down.",
             "Jobs of pods that end are ended.",
-            "No new pods of the bridge can be created; existing pods continue, other pods are not affected.",
-            ("test_only_the_bridge_labels_pods_with_jobs_and_it_works_without_admission",),
+            "No new pods of the bridge can be created. Existing pods continue, and their controllers can remove "
+            "finalizers, so that Jobs end; other pods are not affected. The API server still protects the link between "
+            "pods and jobs.",
+            (
+                "test_only_the_bridge_labels_pods_with_jobs_and_it_works_without_admission",
+                "test_controllers_update_pods_while_admission_is_down",
+                "test_the_api_server_protects_the_job_metadata_without_the_webhook",
+            ),
             ("6.27",),
         ),
     ),
