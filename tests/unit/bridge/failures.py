@@ -559,6 +559,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Running pods of at most `failedJobsEvicted` jobs, or of a quarter of all jobs, are evicted in ten "
             "minutes; the others keep running with the reason EvictionLimited.",
             (
+                "test_pods_of_many_failed_jobs_are_evicted_within_a_limit",
                 "test_many_failed_jobs_are_evicted_slowly_and_cancelled_ones_at_once",
                 "test_failed_jobs_are_limited_by_number_and_by_share",
             ),
@@ -579,7 +580,8 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Reason SlurmRefused; many different rejected jobs delay the namespace (SubmissionsLimited).",
             (
                 "test_pods_that_request_the_same_learn_from_one_rejection",
-                "test_a_job_that_can_never_fit_leaves_no_record_in_slurm",
+                "test_a_pod_that_no_node_can_ever_run_leaves_no_record_in_slurm",
+                "test_pods_on_a_cluster_that_others_use_leave_at_most_one_failed_record",
                 "test_a_namespace_with_many_rejections_waits",
             ),
         ),

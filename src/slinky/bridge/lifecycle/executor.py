@@ -133,13 +133,13 @@ class WorkloadExecutor:
         job_spec = await self._job_spec_for(workload, all_waiting, pods)
         if job_spec is None:
             return
-        allocate = self._submitter.would_start(job_spec)
-        if allocate:
-            # Before the allocation: allocated nodes should not idle while the finalizers are written.
-            await for_each_pod(pods, self._writer.add_finalizer)
         namespace, digest = workload.namespace, request_digest(job_spec.requests)
         try:
-            job = await self._submitter.submit(workload, job_spec, allocate=allocate)
+            with self._submitter.reserve_start(job_spec) as allocate:
+                if allocate:
+                    # Before the allocation: allocated nodes should not idle while the finalizers are written.
+                    await for_each_pod(pods, self._writer.add_finalizer)
+                job = await self._submitter.submit(workload, job_spec, allocate=allocate)
         except Rejected as error:
             self._record_refusal(namespace, SUBMISSION, digest, error)
             execution.report_refusal(SUBMISSION, error, remembered=job_spec is all_waiting)

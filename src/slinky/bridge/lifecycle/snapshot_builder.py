@@ -5,6 +5,7 @@ First everything is read that may need a request (owners, claims, volumes). Then
 pause, so that no other reconcile comes between the facts and the decision.
 """
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -42,6 +43,8 @@ from slinky.bridge.workload.job_spec import JobSpec
 from slinky.kube import Key, Node
 from slinky.slurm import JobRecord, JobRequest
 
+#: With more pods than this, other tasks run between two steps of building a snapshot.
+LARGE_GANG = 200
 #: Reasons why a workload cannot be translated to a job, by error; the first that matches counts.
 PROBLEMS = {
     ClaimPending: Reason.CLAIM_PENDING,
@@ -160,6 +163,7 @@ class SnapshotBuilder:
         for job in _labelled_jobs(pods):
             self._registry.track_labelled(job, workload)
         root, job_spec, problem = await self._translate(workload, pods)
+        await _yield_if_large(pods)
         if (workloads := self._cluster.workloads_of(pods)) - {workload}:
             # Meanwhile the record of a job showed that the pods belong to another workload.
             return frozenset(workloads)
@@ -218,6 +222,7 @@ class SnapshotBuilder:
             for job, running in _running_pods_of_lost_jobs(groups, observed).items()
             if (spec := await self._job_specs.try_build(workload, running)) is not None
         }
+        await _yield_if_large(pods)
         assigned = {
             job: facts
             for job, record in _jobs_to_place(groups, observed).items()
@@ -377,6 +382,12 @@ class SnapshotBuilder:
             return False
         observed = self._registry.observe(job, labelled, "")
         return observed.knowledge in (JobKnowledge.LIVE, JobKnowledge.UNKNOWN) or observed.live_components
+
+
+async def _yield_if_large(pods: Sequence[WorkloadPod]) -> None:
+    """Let other tasks run between two steps for a large gang: each step reads every pod."""
+    if len(pods) > LARGE_GANG:
+        await asyncio.sleep(0)
 
 
 def request_digest(requests: Iterable[JobRequest]) -> str:

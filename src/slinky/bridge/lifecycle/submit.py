@@ -8,7 +8,7 @@ the next submission. A request that is cancelled counts as one whose outcome is 
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -166,15 +166,26 @@ class Submitter:
         """Whether an immediate allocation is worth a try. Heterogeneous jobs are started only by backfill."""
         if not self._allocate_first or len(job_spec.requests) != 1:
             return False
-        pause = self._pauses.get(_limits_of(job_spec.request))
-        if pause is not None and self._clock.monotonic() < pause.until:
-            return False
-        return self._forecast.would_start(job_spec.request)
+        return not self._is_paused(job_spec.request) and self._forecast.would_start(job_spec.request)
+
+    @contextlib.contextmanager
+    def reserve_start(self, job_spec: JobSpec) -> Iterator[bool]:
+        """Whether an immediate allocation is worth a try; if it is, no other job counts on the same hosts meanwhile."""
+        if not self.would_start(job_spec):
+            yield False
+            return
+        with self._forecast.reserve(job_spec.request):
+            yield True
+
+    def _is_paused(self, request: JobRequest) -> bool:
+        pause = self._pauses.get(_limits_of(request))
+        return pause is not None and self._clock.monotonic() < pause.until
 
     async def _allocate(self, requests: Sequence[JobRequest]) -> str:
+        if self._is_paused(requests[0]):
+            return await self._queue(requests)  # another allocation was rejected meanwhile
         try:
-            with self._forecast.reserve(requests[0]):
-                accepted = await self._client.allocate(requests[0])
+            accepted = await self._client.allocate(requests[0])
         except Rejected as error:
             # An immediate allocation is also rejected for a limit that is reached now; the queue waits for it.
             if error.number in reasons.REJECTIONS:

@@ -16,7 +16,7 @@ from slinky.bridge.workload.grouping import Workload
 from slinky.bridge.workload.identity import BridgeIdentity, JobSignature
 from slinky.bridge.workload.job_spec import JobSpec
 from slinky.observe import ManualClock
-from slinky.slurm import Job, JobRecord, JobRequest, Mirror, Rejected, SlurmClient
+from slinky.slurm import Change, Host, Job, JobRecord, JobRequest, Mirror, ObjectKind, Rejected, SlurmClient
 from slinky.slurm.errors import Problem, error_for
 from slinky.slurm.model.results import SubmittedJob
 
@@ -31,7 +31,7 @@ class FakeSlurm:
         self.changes: list[JobRequest] = []
         self.entries: dict[str, JobEntry] = {}
         self.searches = 0
-        self.clock = ManualClock()
+        self.clock, self.nodes = ManualClock(), {"n1": Host("n1", words=("IDLE",))}
         self.hangs, self.received = False, asyncio.Event()  # requests are received and never answered
         self.bridge, self.searched = BridgeIdentity("c", "b"), asyncio.Event()
         self.searched.set()
@@ -96,7 +96,7 @@ class FakeSlurm:
         """Nothing is registered."""
 
     def listen(self, listener: Any) -> None:
-        """Nothing happens."""
+        self.notify = listener
 
 
 def job_spec(**fields: Any) -> JobSpec:
@@ -208,3 +208,20 @@ async def test_no_immediate_allocation_is_tried_for_a_while_after_one_was_reject
     slurm.error = 0
     await slurm.submitter.submit(SINGLE, job_spec(), allocate=True)
     assert slurm.submitter.would_start(job_spec())
+
+
+async def test_two_jobs_do_not_try_an_immediate_allocation_of_the_same_host() -> None:
+    slurm = FakeSlurm()
+    slurm.notify(Change(ObjectKind.NODE, "n1", None, slurm.nodes["n1"]))
+    with slurm.submitter.reserve_start(job_spec()) as first, slurm.submitter.reserve_start(job_spec()) as second:
+        assert (first, second) == (True, False)
+    with slurm.submitter.reserve_start(job_spec()) as third:
+        assert third
+
+
+async def test_a_job_is_queued_if_another_allocation_was_rejected_while_it_was_prepared() -> None:
+    slurm = FakeSlurm(2016)
+    for _ in range(2):
+        await slurm.submitter.submit(SINGLE, job_spec(), allocate=True)
+        slurm.entries.clear()
+    assert slurm.requests == ["allocate", "submit", "submit"]
