@@ -52,16 +52,15 @@ class HybridSite:
 
         return await eventually(current, f"pod {name} to run")
 
-    async def wait_pending(self, name: str) -> str:
-        """Wait until a pod has a job that waits; returns the text of its condition."""
+    async def wait_pending(self, name: str) -> None:
+        """Wait until the job of a pod waits for resources."""
 
-        async def text() -> str:
+        async def waits() -> bool:
             pod = await self.kube.get(OUR_PODS, Key(MANAGED_SPACE, name))
-            assert not pod.spec.node_name
-            assert "PENDING" in condition_text(pod), condition_text(pod)
-            return condition_text(pod)
+            assert condition_text(pod).startswith("Resources: "), condition_text(pod)
+            return not pod.spec.node_name
 
-        return await eventually(text, f"pod {name} to wait")
+        await eventually(waits, f"pod {name} to wait")
 
     async def is_gone(self, name: str) -> bool:
         return await self.kube.find(OUR_PODS, Key(MANAGED_SPACE, name)) is None
@@ -135,7 +134,7 @@ async def hybrid(lab: Lab, kube: KubeClient, charts: LabCharts) -> AsyncIterator
     site = HybridSite(lab, kube)
     yield site
     assert site.violations == []
-    await site.slurm("scancel", "--user=root")
+    await site.slurm("scancel", "--user=slurm")  # of native jobs and of pods
     lab.kubectl("delete", "pods", "--all", "-n", MANAGED_SPACE)
 
 
@@ -163,7 +162,7 @@ async def test_a_pod_and_a_native_job_share_a_node_and_wait_for_each_other(hybri
     assert (await hybrid.jobs())[beside.metadata.labels[names.JOB_LABEL]]["NodeList"] == "node1"
 
     hybrid.create_pod("later", "sleep 600", "node1")  # both cores are in use
-    assert "Resources" in await hybrid.wait_pending("later")
+    await hybrid.wait_pending("later")
     whole = await hybrid.submit("sleep 600", "--nodelist=node1", "--exclusive")
     await hybrid.slurm("scancel", native)
     await hybrid.wait_running("later")
