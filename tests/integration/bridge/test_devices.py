@@ -2,10 +2,11 @@
 """Devices and cores that Slurm grants become allocations of claims, on a real API server and a real slurmctld."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
-from tests.integration.bridge.bridge_stage import SHARED
+from tests.integration.bridge.bridge_stage import SHARED, BridgeStage
 from tests.integration.bridge.device_stage import DeviceStage, device_stage, exactly, gpus, grouped_cpus, single_cpus
 from tests.support.waiting import eventually
 
@@ -199,6 +200,16 @@ async def test_an_unsupported_claim_is_refused_on_the_pod(
     assert await gpu_stage.jobs() == []
 
 
+async def test_more_devices_in_sum_than_a_claim_can_have_are_refused_on_the_pod(gpu_stage: DeviceStage) -> None:
+    requests = [{"name": name, "exactly": {"deviceClassName": gpu_stage.gpu, "count": 20}} for name in ("a", "b")]
+    await gpu_stage.create_claim("mine", *requests)
+    await gpu_stage.create_pod("claimed", resourceClaims=[{"name": "g", "resourceClaimName": "mine"}])
+    await gpu_stage.create_pod("extended", **gpu_stage.gpus(33))
+    assert "40 devices are requested in sum" in await gpu_stage.wait_reason("claimed", "InvalidOption")
+    assert "33 devices are requested in sum" in await gpu_stage.wait_reason("extended", "InvalidOption")
+    assert await gpu_stage.jobs() == []
+
+
 def _filled(value: Any, gpu: str) -> Any:
     if isinstance(value, dict):
         return {_filled(key, gpu): _filled(item, gpu) for key, item in value.items()}
@@ -324,3 +335,29 @@ async def test_on_a_shared_node_a_pod_waits_for_the_resources_of_a_stopping_pod(
     assert not (await gpu_stage.get_pod("second")).spec.node_name
     await gpu_stage.report_stopped("first")
     await gpu_stage.wait_bound("second")
+
+
+async def test_gpus_of_a_device_plugin_are_never_given_to_more_pods_than_there_are(stage: BridgeStage) -> None:
+    """A device plugin reports its GPUs in the status of the node; the kubelet chooses the devices of a pod."""
+    resource = "nvidia.com/gpu"
+    node = await stage.add_node(2, amounts={resource: "2"})
+    assert (await stage.slurm.node(node)).gres == "gpu:2"
+    waiting = {f"p{number}" for number in range(5)}
+    for name in sorted(waiting):
+        await stage.create_pod(name, requests={resource: "1"}, limits={resource: "1"}, annotations=SHARED)
+    while waiting:
+        running = await eventually(partial(_bound, stage, waiting, min(2, len(waiting))), "pods with GPUs")
+        await stage.settle()
+        assert await _bound(stage, waiting, 0) == running
+        for name in sorted(running):
+            assert (await stage.get_pod(name)).spec.node_name == node
+            assert "gres/gpu:1" in (await stage.wait_job(name)).tres_per_node
+            await stage.report_phase(name, "Succeeded", 0)
+        waiting -= running
+    assert not await stage.client.list(RESOURCE_CLAIMS, namespace=stage.namespace)
+
+
+async def _bound(stage: BridgeStage, pods: set[str], count: int) -> set[str]:
+    """Those of these pods that have a node, if at least so many have one; otherwise none."""
+    bound = {name for name in pods if (await stage.get_pod(name)).spec.node_name}
+    return bound if len(bound) >= count else set()

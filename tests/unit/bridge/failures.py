@@ -482,7 +482,10 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "A claim requests more devices than a claim can have.",
             "No job is submitted.",
             "The pod has the reason `InvalidOption` with the sum and the limit.",
-            ("test_more_devices_than_a_claim_can_have_are_refused_before_submission",),
+            (
+                "test_more_devices_than_a_claim_can_have_are_refused_before_submission",
+                "test_more_devices_in_sum_than_a_claim_can_have_are_refused_on_the_pod",
+            ),
         ),
         Failure(
             "The selector of a claim is expensive to evaluate.",
