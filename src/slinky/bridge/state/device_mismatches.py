@@ -39,14 +39,14 @@ class DeviceMismatches:
         return {node: counts for node, counts in self._usable.items() if any(kind in counts for kind in kinds)}
 
     def _update(self, name: str) -> None:
-        node, inventory = self._cluster.nodes.get(Key("", name)), self._cluster.inventory(name)
+        self._usable.pop(name, None)
+        node = self._cluster.nodes.get(Key("", name))
         host = self._mirror.nodes.get(pod_state.host_of(node)) if node is not None else None
-        known = host is not None and not host.state.external and not inventory.incomplete_pools
-        usable = host_gres.usable_counts(host, inventory) if known and host is not None else {}
-        if usable:
+        if host is None or host.state.external:
+            return
+        inventory = self._cluster.inventory(name)
+        if not inventory.incomplete_pools and (usable := host_gres.usable_counts(host, inventory)):
             self._usable[name] = usable
-        else:
-            self._usable.pop(name, None)
 
     # --- changes
 

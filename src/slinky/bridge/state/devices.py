@@ -5,7 +5,7 @@ The inventory of a node is cached until its ResourceSlices change; the mapping o
 changes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from slinky.bridge.config import BridgeSettings
@@ -98,10 +98,18 @@ class DeviceState:
 
     # --- requests
 
-    async def evaluate(self, requests: Iterable[ClassRequest]) -> None:
-        """Evaluate the expressions of some requests for all devices, before the requests are mapped."""
-        selectors = dict.fromkeys(map(self._expressions, requests))
-        await self._evaluator.evaluate([own for own in selectors if classes.map_driver(own, self._profiles) is None])
+    async def evaluate(self, requests: Collection[ClassRequest]) -> None:
+        """Evaluate the expressions of some requests for all devices, before the requests are mapped.
+
+        Devices and classes may change meanwhile, so it ends only when nothing is left to evaluate.
+        """
+        while pending := [own for own in map(self._expressions, requests) if self._is_pending(own)]:
+            await self._evaluator.evaluate(pending)
+
+    def _is_pending(self, expressions: Expressions) -> bool:
+        if expressions in self._mappings or classes.map_driver(expressions, self._profiles) is not None:
+            return False
+        return self._evaluator.is_pending(expressions)
 
     def _expressions(self, request: ClassRequest) -> Expressions:
         return (*self.catalog.expressions.get(request.device_class, ()), *request.expressions)

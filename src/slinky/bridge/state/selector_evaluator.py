@@ -35,9 +35,13 @@ class SelectorEvaluator:
 
         When it returns, all inventories have a result, until the event loop runs something else.
         """
-        while missing := next((expressions for expressions in selectors if self._pending(expressions)), None):
+        while missing := next(filter(self.is_pending, selectors), None):
             async with self._locks.setdefault(missing, asyncio.Lock()):
                 await self._evaluate(missing)
+
+    def is_pending(self, expressions: Expressions) -> bool:
+        """Whether some device has no result yet."""
+        return any(not own.is_evaluated(expressions) for own in self._inventories())
 
     def _pending(self, expressions: Expressions) -> list[DeviceInventory]:
         return [own for own in self._inventories() if not own.is_evaluated(expressions)]

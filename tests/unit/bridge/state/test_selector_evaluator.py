@@ -99,3 +99,20 @@ async def test_alternatives_are_evaluated_before_one_is_chosen() -> None:
     cluster.add_claim("mine", {"name": "r", "firstAvailable": options})
     needs = await cluster.demand.compute([pod(spec={"resourceClaims": [{"name": "g", "resourceClaimName": "mine"}]})])
     assert needs.by_pod == {"uid-p": {GresKind("gpu", GPU_DRIVER): 1}}
+
+
+async def test_devices_that_change_during_an_evaluation_are_evaluated_too() -> None:
+    cluster = DeviceCluster()
+    for number, expression in enumerate([CHEAP, f"{CHEAP} && {EXPENSIVE}"]):
+        cluster.add_class(f"gpu{number}", expression, resource=f"example.com/gpu{number}")
+    cluster.add_class(GPU_DRIVER)
+    cluster.publish(gpus(2))
+    amounts = {"example.com/gpu0": "1", "example.com/gpu1": "1"}
+    computed = asyncio.create_task(cluster.demand.compute([needing(amounts)]))
+    await asyncio.sleep(0)
+    generation = 1
+    while not computed.done() and generation < 5:
+        generation += 1
+        await asyncio.wait([computed], timeout=0.1)
+        cluster.publish(gpus(2, generation=generation))
+    assert (await computed).by_pod == {"uid-p": {GresKind("gpu", GPU_DRIVER): 2}}
