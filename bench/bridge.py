@@ -22,7 +22,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from bench import bridge_large
 from bench.bridge_cluster import JOB, NAMESPACE, SCHEDULER, BenchCluster, for_each, wait_until
+from bench.bridge_large import DelayProxy
 from bench.bridge_process import BridgeProcess
 from slinky.bridge import names
 from slinky.bridge.views import POD_GROUPS
@@ -37,7 +39,23 @@ from slinky.slurm import SlurmClient as Slurm
 RESULTS = Path(__file__).parent / "results" / "bridge.json"
 #: Number of gangs, each with its floor: on two cores, equal runs of a third of a second differ by half.
 GANGS = 15
+#: Requests that take none of slurmctld's locks.
+LOCK_FREE = frozenset({"GET diag/", "GET ping/"})
 SPARE = {names.OPTION + "partition": "dyn"}
+
+
+#: What is measured, in this order: methods of `Bench` and functions of `bridge_large`. The slow Slurm comes last, on a
+#: cluster of its own.
+SLOW = "slow_slurm"
+PARTS = ("single", "burst", "gang", "large_gang", "cordon", "devices", "batch_job", "waiting", SLOW)
+
+
+class Stage(NamedTuple):
+    """The cluster, the leader and the standby."""
+
+    cluster: BenchCluster
+    leader: BridgeProcess
+    standby: BridgeProcess
 
 
 class Figure(NamedTuple):
@@ -58,8 +76,8 @@ class Figure(NamedTuple):
 class Bench:
     """Measures the figures one after the other on one cluster."""
 
-    def __init__(self, cluster: BenchCluster, bridge: BridgeProcess, options: argparse.Namespace) -> None:
-        self.cluster, self.bridge, self.options = cluster, bridge, options
+    def __init__(self, stage: Stage, options: argparse.Namespace) -> None:
+        self.cluster, self.bridge, self.standby, self.options = *stage, options
         self.figures: list[Figure] = []
         self.calls: dict[str, int] = {}
 
@@ -73,8 +91,11 @@ class Bench:
     async def run(self) -> None:
         """Measure all figures, or those of `--only`."""
         await self.register()
-        for part in self.options.only or ("single", "burst", "gang", "cordon", "waiting"):
-            await getattr(self, part)()
+        await self.rest()
+        for part in self.options.only or PARTS:
+            if part != SLOW:
+                own = getattr(self, part, None)
+                await (own() if own else getattr(bridge_large, part)(self))
 
     async def register(self) -> None:
         """Create nodes and wait until their hosts are registered."""
@@ -85,17 +106,34 @@ class Bench:
         self.report(f"{len(ext)} nodes made and registered", time.monotonic() - began, "s")
         await asyncio.sleep(6)
 
+    async def rest(self) -> None:
+        """Count the calls to Slurm while nothing happens."""
+        await self.wait_until_quiet()
+        began = time.monotonic()
+        await asyncio.sleep(self.options.minute)
+        self._report_calls(f"{self.options.nodes} nodes at rest", began)
+
+    def _report_calls(self, state: str, began: float) -> None:
+        """The calls of both replicas a minute, those that lock slurmctld apart."""
+        minutes = (time.monotonic() - began) / 60
+        calls = [*self.bridge.calls(began), *self.standby.calls(began)]
+        self.calls = dict(Counter(call.kind for call in calls).most_common())
+        locking = sum(call.kind not in LOCK_FREE for call in calls)
+        self.report(f"{state}, two replicas, locking calls a minute", locking / minutes, "", 30)
+        self.report(f"{state}, two replicas, all calls a minute", len(calls) / minutes, "", 120)
+        self.report(f"{state}, calls of the standby", len(self.standby.calls(began)), "", 1)
+
     async def single(self) -> None:
         """Create one pod after the other on an idle cluster."""
         seconds = [await self._create_and_bind(f"one-{number}") for number in range(self.options.rounds)]
         await self.cluster.end_pods([f"one-{number}" for number in range(self.options.rounds)])
         floor_seconds = [await self.cluster.floor_pod(f"floor-{number}") for number in range(self.options.rounds)]
-        await self._clear_floor(self.options.rounds)
+        await self.clear_floor(self.options.rounds)
         floor = statistics.median(floor_seconds) * 1000
         self.report("1 pod, create -> bound, p50", statistics.median(seconds) * 1000, "ms", 150, floor)
         self.report("1 pod, create -> bound, p99", statistics.quantiles(seconds, n=100)[98] * 1000, "ms", 1000)
 
-    async def _clear_floor(self, count: int) -> None:
+    async def clear_floor(self, count: int) -> None:
         """Remove pods and jobs of a floor, and wait until the bridge has read that the hosts are idle.
 
         While jobs change, the bridge rarely reads a list of a thousand hosts; until then it would queue jobs that could
@@ -124,7 +162,7 @@ class Bench:
         count = self.options.nodes
         floor = await self.cluster.floor_pods(count)
         floor_seconds = await self.cluster.floor_deletes(f"floor-{number}" for number in range(count // 2))
-        await self._clear_floor(count)
+        await self.clear_floor(count)
         pods = [f"burst-{number}" for number in range(count)]
         began = time.monotonic()
         await for_each(pods, self.cluster.pod)
@@ -203,13 +241,11 @@ class Bench:
         await for_each(pods, self.cluster.pod)
         await self.cluster.wait_for(self.cluster.labelled, pods)
         self.report(f"{count} pods made and queued", time.monotonic() - began, "s")
-        await self._wait_until_quiet()
+        await self.wait_until_quiet()
         began, used = time.monotonic(), self.bridge.cpu
         await asyncio.sleep(self.options.minute)
-        seconds = time.monotonic() - began
-        cpu, calls = self.bridge.cpu - used, self.bridge.calls(began)
-        self.calls = dict(Counter(call.kind for call in calls).most_common())
-        self.report(f"{count} pending, Slurm calls a minute", len(calls) * 60 / seconds, "", 120)
+        cpu, seconds = self.bridge.cpu - used, time.monotonic() - began
+        self._report_calls(f"{count} pending", began)
         self.report(f"{count} pending, of a core", 100 * cpu / seconds, "%", 10)
         self.report(f"{count} pending, memory", self.bridge.memory, "MB", 250)
         starts = [await self._start_small_pod(f"small-{number}") for number in range(10)]
@@ -219,7 +255,7 @@ class Bench:
         self.report(f"{count} pending, Slurm starts one of them -> bound, slowest of 10", bridge, "s", 2)
         self.report(f"{count} pending, one of them may start -> Slurm starts it, slowest of 10", slurm, "s")
 
-    async def _wait_until_quiet(self) -> None:
+    async def wait_until_quiet(self) -> None:
         """Wait until the bridge has written all conditions of new pods and sends few requests."""
         async with asyncio.timeout(600):
             while True:
@@ -260,34 +296,33 @@ def format_row(figure: Figure) -> str:
 
 
 @contextlib.asynccontextmanager
-async def start_bridge(lab: Lab, folder: Path) -> AsyncIterator[tuple[BenchCluster, BridgeProcess]]:
-    """Start an API server, and the bridge between it and the Slurm of the lab."""
+async def start_bridges(lab: Lab, folder: Path, slurm_url: str) -> AsyncIterator[Stage]:
+    """Start an API server, and two replicas of the bridge between it and Slurm; the first one leads."""
     key = lab.slurm.jwt_key
     (folder / "key").write_bytes(key)
     settings = {
         "schedulerName": SCHEDULER,
-        "slurmRestApi": lab.slurm.url,
+        "slurmRestApi": slurm_url,
         "jwtKeyFile": str(folder / "key"),
         "partition": "ext",
-        "leaderElect": False,
+        "leaseNamespace": NAMESPACE,
     }
-    (folder / "settings.yaml").write_text(json.dumps(settings))
-    with BarePlane.running() as plane:
+    path = folder / "settings.yaml"
+    path.write_text(json.dumps(settings))
+    async with contextlib.AsyncExitStack() as stack:
+        plane = stack.enter_context(BarePlane.running())
         await _apply_crd(plane, plane.plane.binaries.parent / "manifests" / "podgroup-crds.yaml")
-        async with (
-            connect(plane.kubeconfig, manager="bench") as kube,
-            Slurm(lab.slurm.url, MintedToken(lambda: key, "slurm")) as slurm,
-        ):
-            await kube.apply(NAMESPACES, NAMESPACES.manifest(Key("", "kube-system")), manager="bench")
-            await kube.create(NAMESPACES, NAMESPACES.manifest(Key("", NAMESPACE)))
-            cluster = BenchCluster(kube, slurm)
-            watching = asyncio.create_task(cluster.runtime.run())
-            await cluster.pods.wait_synced(60)
-            try:
-                with BridgeProcess(folder, folder / "settings.yaml", plane.kubeconfig) as bridge:
-                    yield cluster, bridge
-            finally:
-                watching.cancel()
+        kube = await stack.enter_async_context(connect(plane.kubeconfig, manager="bench"))
+        slurm = await stack.enter_async_context(Slurm(slurm_url, MintedToken(lambda: key, "slurm")))
+        await kube.apply(NAMESPACES, NAMESPACES.manifest(Key("", "kube-system")), manager="bench")
+        await kube.create(NAMESPACES, NAMESPACES.manifest(Key("", NAMESPACE)))
+        cluster = BenchCluster(kube, slurm)
+        watching = asyncio.create_task(cluster.runtime.run())
+        stack.callback(watching.cancel)
+        await cluster.pods.wait_synced(60)
+        leader = stack.enter_context(BridgeProcess(folder / "leader", path, plane.kubeconfig))
+        await wait_until(lambda: bool(leader.calls()), every=0.5)
+        yield Stage(cluster, leader, stack.enter_context(BridgeProcess(folder / "standby", path, plane.kubeconfig)))
 
 
 async def _apply_crd(plane: BarePlane, crd: Path) -> None:
@@ -299,16 +334,29 @@ async def _apply_crd(plane: BarePlane, crd: Path) -> None:
 
 
 async def measure(lab: Lab, options: argparse.Namespace) -> Bench:
-    """Measure all figures on a new cluster."""
+    """Measure all figures on a new cluster, and those of a slow Slurm on another."""
     with tempfile.TemporaryDirectory(prefix="slinky-bench-") as folder:
-        async with start_bridge(lab, Path(folder)) as (cluster, bridge):
-            bench = Bench(cluster, bridge, options)
-            try:
+        async with _bench(lab, Path(folder), lab.slurm.url, options) as bench:
+            if options.only != [SLOW]:
                 await bench.run()
-            except BaseException:
-                print((Path(folder) / "bridge.log").read_text()[-3000:], file=sys.stderr)
-                raise
-            return bench
+    if SLOW in (options.only or PARTS):
+        async with DelayProxy(lab.slurm.url) as proxy:
+            with tempfile.TemporaryDirectory(prefix="slinky-bench-") as folder:
+                async with _bench(lab, Path(folder), proxy.url, options) as slow:
+                    await slow.register()
+                    await bridge_large.slow_slurm(slow, proxy)
+                    bench.figures += slow.figures
+    return bench
+
+
+@contextlib.asynccontextmanager
+async def _bench(lab: Lab, folder: Path, url: str, options: argparse.Namespace) -> AsyncIterator[Bench]:
+    async with start_bridges(lab, folder, url) as stage:
+        try:
+            yield Bench(stage, options)
+        except BaseException:
+            print((folder / "leader" / "bridge.log").read_text()[-3000:], file=sys.stderr)
+            raise
 
 
 def main() -> int:
@@ -320,9 +368,7 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=10_000, help="waiting pods")
     parser.add_argument("--rounds", type=int, default=100, help="pods one after the other")
     parser.add_argument("--minute", type=float, default=60, help="seconds to watch waiting pods")
-    parser.add_argument(
-        "--only", nargs="*", help="single, burst, gang, cordon, waiting; the results are not stored then"
-    )
+    parser.add_argument("--only", nargs="*", choices=PARTS, help="measure only these; the results are not stored then")
     options = parser.parse_args()
     lab_options = bringup.LabOptions(name="bench-bridge", nodes=0, slurm="beside", slurm_nodes=0, owner=os.getpid())
     lab = Lab.find(options.lab) if options.lab else bringup.up(lab_options, Progress())

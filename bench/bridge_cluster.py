@@ -92,10 +92,11 @@ class BenchCluster:
     async def add_nodes(self, prefix: str, count: int, partition: str) -> list[str]:
         """Create ready nodes that the bridge registers in Slurm."""
         node_names = [f"{prefix}-{number}" for number in range(count)]
-        await for_each(node_names, lambda name: self._node(name, partition))
+        await for_each(node_names, lambda name: self.create_node(name, partition))
         return node_names
 
-    async def _node(self, name: str, partition: str) -> None:
+    async def create_node(self, name: str, partition: str) -> None:
+        """Create a ready node that the bridge registers in Slurm."""
         annotations = {names.PARTITIONS_ANNOTATION: partition, names.TOPOLOGY_ANNOTATION: "default:leaf1"}
         meta = {"labels": {names.EXTERNAL_LABEL: ""}, "annotations": annotations}
         await self.kube.create(NODES, NODES.manifest(Key("", name), metadata=meta))
@@ -131,12 +132,18 @@ class BenchCluster:
     async def end_pods(self, pods: Iterable[str]) -> None:
         """End and delete pods, and wait until the bridge has removed its finalizers."""
         left = list(pods)
-        await for_each(left, self._end)
-        await wait_until(lambda: not any(Key(NAMESPACE, name) in self.pods for name in left))
+        await for_each(left, self.end)
+        await self.wait_gone(left)
         # The hosts are free at once; the mirror reads that within a few seconds.
         await asyncio.sleep(6)
 
-    async def _end(self, name: str) -> None:
+    async def wait_gone(self, pods: Iterable[str]) -> None:
+        """Wait until these pods are deleted, and so without the finalizer of the bridge."""
+        left = [Key(NAMESPACE, name) for name in pods]
+        await wait_until(lambda: not any(key in self.pods for key in left))
+
+    async def end(self, name: str) -> None:
+        """End and delete a pod."""
         await self.succeed(name)
         await self.kube.delete(OUR_PODS, Key(NAMESPACE, name), grace=0)
 
@@ -182,6 +189,15 @@ class BenchCluster:
         began = time.monotonic()
         await for_each(
             host_of_pod, lambda name: self.kube.bind(Key(NAMESPACE, name), host_of_pod[name]), concurrency=32
+        )
+        return time.monotonic() - began
+
+    async def floor_patches(self, count: int) -> float:
+        """Seconds to patch these pods once, as a plain loop would."""
+        began = time.monotonic()
+        note = {"metadata": {"annotations": {"bench": "x"}}}
+        await for_each(
+            range(count), lambda number: self.kube.patch(OUR_PODS, Key(NAMESPACE, f"floor-{number}"), note), 32
         )
         return time.monotonic() - began
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the bridge in a process of its own, to measure its CPU and memory, with a log of its requests to Slurm.
 
-    python -m bench.bridge_process SETTINGS KUBECONFIG REQUEST_LOG
+    python -m bench.bridge_process SETTINGS KUBECONFIG REQUEST_LOG STALLS
 
-It is the bridge that `slinky bridge` runs; only the log is added: a line for each call with the time of its
-response on the machine's monotonic clock, method, path, status and seconds.
+It is the bridge that `slinky bridge` runs; only two logs are added: a line for each call with the time of its response
+on the machine's monotonic clock, method, path, status and seconds, and a line for each stall of the event loop.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -18,11 +19,15 @@ from slinky.bridge import config
 from slinky.bridge.app import assemble
 from slinky.bridge.credentials import token_source
 from slinky.kube import connect
+from slinky.kube.lease import connect_election
 from slinky.observe import Health, log
+from slinky.observe.health import LoopLag
 from slinky.observe.process import run_process
 from slinky.slurm import RequestRecord, SlurmClient
 
 NAMED = re.compile(r"(?:(?<=^job)|(?<=^node)|(?<=^resources))/(?!submit|allocate).+")
+#: Shorter stalls are not logged.
+MIN_STALL = 0.005
 TICKS = 100  # of /proc's CPU times, per second
 
 
@@ -46,7 +51,8 @@ class BridgeProcess:
     """A running bridge, its requests, CPU time and memory."""
 
     def __init__(self, folder: Path, settings: Path, kubeconfig: Path) -> None:
-        self._request_log, self._log = folder / "requests", folder / "bridge.log"
+        folder.mkdir(exist_ok=True)
+        self._request_log, self._log, self._stall = folder / "requests", folder / "bridge.log", folder / "stall"
         self._argv = [
             sys.executable,
             "-m",
@@ -54,11 +60,13 @@ class BridgeProcess:
             str(settings),
             str(kubeconfig),
             str(self._request_log),
+            str(self._stall),
         ]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         self._request_log.write_text("")
+        self.reset_stall()
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(self._argv, stdout=output, stderr=output)
         return self
@@ -72,6 +80,15 @@ class BridgeProcess:
         """Calls to Slurm that were answered since a time."""
         rows = (line.split() for line in self._request_log.read_text().splitlines())
         return [call for row in rows if len(row) == 5 and (call := _read(row)).at >= since]
+
+    def reset_stall(self) -> None:
+        """Forget the stalls of the event loop so far."""
+        self._stall.write_text("")
+
+    @property
+    def stall(self) -> float:
+        """The longest stall of the event loop since the last reset, in seconds of work of its thread."""
+        return max(map(float, self._stall.read_text().split()), default=0.0)
 
     @property
     def cpu(self) -> float:
@@ -97,19 +114,39 @@ def _read(row: list[str]) -> Call:
     return Call(float(row[0]), row[1], row[2], row[3], float(row[4]))
 
 
+class StallLog(LoopLag):
+    """Writes each stall of the event loop to a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(interval=0.01)
+        self._path = path
+
+    def _observe(self, lag: float, busy: float) -> None:
+        super()._observe(lag, busy)
+        if min(lag, busy) > MIN_STALL:
+            with self._path.open("a") as stalls:
+                stalls.write(f"{min(lag, busy):.4f}\n")
+
+
 async def main(health: Health) -> None:
-    """Run the bridge until a signal."""
+    """Run a replica of the bridge until a signal."""
     settings, _ = config.load(Path(sys.argv[1]))
     with Path(sys.argv[3]).open("a", buffering=1) as request_log:  # noqa: ASYNC230
 
         def record(call: RequestRecord) -> None:
             request_log.write(f"{time.monotonic():.6f} {call.method} {call.path} {call.status} {call.seconds:.6f}\n")
 
+        lease = connect_election(
+            settings.bridge_name, str(os.getpid()), namespace=settings.lease_namespace, kubeconfig=sys.argv[2]
+        )
         async with (
             connect(sys.argv[2], manager="slurm-bridge") as kube,
+            lease as election,
             SlurmClient(settings.slurm_rest_api, token_source(settings), observe=record) as slurm,
         ):
-            await (await assemble(settings, kube, slurm, health=health)).run()
+            bridge = await assemble(settings, kube, slurm, health=health)
+            bridge.runtime.add_service(StallLog(Path(sys.argv[4])).run)
+            await bridge.run(election.lead)
 
 
 if __name__ == "__main__":
