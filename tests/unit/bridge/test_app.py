@@ -52,9 +52,10 @@ class BridgeUnderTest:
 
     async def reconciled(self) -> list[str]:
         """The names of the workloads that were queued since the last call."""
-        keys = [await self.queue.get() for _ in range(len(self.queue))]
-        for key in keys:
-            self.queue.done(key)
+        keys = []
+        for _ in range(len(self.queue)):
+            keys.append(await self.queue.get())
+            self.queue.done(keys[-1])
         return sorted(key.name for key in keys)
 
 

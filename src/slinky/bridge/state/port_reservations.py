@@ -16,7 +16,7 @@ from slinky.bridge.workload.host_ports import HostPort, host_ports_of, host_port
 from slinky.kube import Cache, Key
 from slinky.observe import Clock
 
-#: How long a reservation lasts: by then the watch has reported the pod on its node.
+#: How long a reservation lasts at most: by then the watch has reported the pod on its node.
 RESERVATION_SECONDS = 30.0
 
 
@@ -84,14 +84,14 @@ class HostPortReservations:
         self._reservations = {
             uid: entry
             for uid, entry in self._reservations.items()
-            if entry.time > oldest and not self._is_seen_bound(entry.uses[0])
+            if entry.time > oldest and self._is_unbound(uid, entry)
         }
         return (use for entry in self._reservations.values() for use in entry.uses)
 
-    def _is_seen_bound(self, use: PortUse) -> bool:
-        """Whether the cache shows the pod on its node: from then on, the cache says what the pod uses."""
-        pod = self._pods.get(use.pod)
-        return pod is not None and pod.metadata.uid == use.uid and pod_state.is_bound(pod)
+    def _is_unbound(self, uid: str, reservation: PortReservation) -> bool:
+        """Whether the pod of a reservation still waits: once it is bound, its own ports count, until it ends."""
+        pod = self._pods.get(reservation.uses[0].pod)
+        return pod is not None and pod.metadata.uid == uid and not pod_state.is_bound(pod)
 
 
 def _ports_in_use(pod: WorkloadPod) -> tuple[str, ...]:

@@ -4,6 +4,7 @@
 from typing import Any
 
 import msgspec
+from msgspec import structs
 from tests.unit.bridge.build import pod
 
 from slinky.bridge.feasibility.node_usage import FOREIGN_PODS
@@ -13,9 +14,12 @@ from slinky.kube import Cache
 from slinky.observe import ManualClock
 
 
-def serving(name: str, *ports: int, node: str = "", phase: str = "Running", address: str = "") -> WorkloadPod:
+def serving(
+    name: str, *ports: int, node: str = "", phase: str = "Running", address: str = "", version: int = 1
+) -> WorkloadPod:
     given = [{"hostPort": port, "hostIP": address} for port in ports]
-    return pod(name, node=node, phase=phase, spec={"containers": [{"name": "c", "ports": given}]})
+    made = pod(name, node=node, phase=phase, spec={"containers": [{"name": "c", "ports": given}]})
+    return structs.replace(made, metadata=structs.replace(made.metadata, resource_version=str(version)))
 
 
 def daemon(name: str, port: int, node: str) -> bytes:
@@ -49,20 +53,25 @@ def test_ports_of_bound_pods_of_every_scheduler_are_in_use() -> None:
     assert ports.reservations.nodes_in_conflict(serving("a", 80)) == set(), "a pod does not conflict with itself"
 
 
-async def test_a_reserved_port_is_in_use_until_the_pod_is_seen_on_its_node() -> None:
+async def test_a_reserved_port_is_in_use_until_the_pod_is_bound_or_gone() -> None:
     ports = Ports()
+    for name in ("a", "b", "c"):
+        ports.pods.put(serving(name, 80, phase="Pending", version=1))
     assert ports.reservations.reserve(serving("a", 80), "n1") == ""
     assert "80/TCP is in use by pod ns/a" in ports.reservations.reserve(serving("b", 80), "n1")
     assert ports.reservations.reserve(serving("b", 80), "n2") == ""
+    assert ports.reservations.reserve(serving("a", 80), "n1") == "", "a pod does not conflict with itself"
+    ports.pods.put(serving("a", 80, node="n1", version=2))
+    assert "pod ns/a" in ports.reservations.reserve(serving("c", 80), "n1")
+    ports.pods.put(serving("a", 80, node="n1", phase="Succeeded", version=3))
+    assert ports.reservations.reserve(serving("c", 80), "n1") == "", "the pod has ended"
+    ports.pods.remove(serving("b", 80, version=2).metadata)
+    assert ports.reservations.reserve(serving("d", 80), "n2") == "", "the pod was deleted before it was bound"
+
+
+async def test_a_reservation_ends_after_a_while() -> None:
+    ports = Ports()
+    ports.pods.put(serving("a", 80, phase="Pending", version=1))
     assert ports.reservations.reserve(serving("a", 80), "n1") == ""
     await ports.clock.advance(RESERVATION_SECONDS + 1)
-    assert ports.reservations.reserve(serving("c", 80), "n1") == ""
-    ports.pods.put(serving("d", 80, node="n9"))
-    assert "pod ns/d" in ports.reservations.reserve(serving("e", 80), "n9")
-
-
-def test_a_reservation_ends_when_the_pod_has_ended() -> None:
-    ports = Ports()
-    assert ports.reservations.reserve(serving("a", 80), "n1") == ""
-    ports.pods.put(serving("a", 80, node="n1", phase="Succeeded"))
     assert ports.reservations.reserve(serving("b", 80), "n1") == ""
