@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events that the operator records. Other tools may wait for their reasons, so reasons never change.
 
-When an object is blocked, the operator also records an event with the reason and the message of the condition Degraded.
+When an object becomes degraded, the operator also records an event with the reason and the message of the condition
+Degraded.
 """
 
 from typing import NamedTuple
@@ -42,6 +43,7 @@ EVENTS = (
     EventReason("ConfigUntried", "Controller", "a configuration generation is used without a test"),
     EventReason("ConfigRefused", "Controller", "a configuration generation is not used because slurmctld rejects it"),
     EventReason("ConfigRolledBack", "Controller", "a configuration generation was replaced by the last good one"),
+    EventReason("Replacing", "Controller", "a slurmctld pod gets a new revision, or registers with slurmdbd"),
     EventReason("KeyRotation", "Controller", "the rotation of the slurm key entered a new stage"),
     EventReason("DatabaseRefuses", "Accounting", "the database rejects the login of slurmdbd"),
     EventReason("DatabaseUnreachable", "Accounting", "slurmdbd cannot connect to the database"),
