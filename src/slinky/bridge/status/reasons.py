@@ -101,7 +101,7 @@ class Reason(Enum):
     )
     NEVER_FITS = ReasonRow(
         "SlurmRefused",
-        "No node can run the pods, so the bridge submits no job. {problem}",
+        "No node can run the pods, so no job is submitted or changed. {problem}",
         "Request less; check labels, taints, host ports and GRES.",
         _WARNING,
     )
