@@ -29,6 +29,13 @@ async def test_a_pod_gets_a_job_and_its_node(stage: BridgeStage) -> None:
     assert stage.nodes[0] in await stage.wait_reason("p", "Allocated")
 
 
+async def test_a_job_that_starts_at_once_belongs_to_the_user_of_the_option(stage: BridgeStage) -> None:
+    await stage.create_pod(annotations={OPTION + "user-id": "alice", OPTION + "group-id": "alice"})
+    await stage.wait_bound()
+    job = await stage.wait_job()
+    assert (job.user_name, job.group_name) == ("alice", "alice")
+
+
 async def test_the_end_of_a_pod_ends_its_job_and_records_the_outcome(stage: BridgeStage) -> None:
     await stage.create_pod()
     await stage.wait_bound()

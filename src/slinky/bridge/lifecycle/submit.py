@@ -69,6 +69,14 @@ class AllocationPause(NamedTuple):
     until: float
 
 
+def has_other_user(request: JobRequest) -> bool:
+    """Whether the job belongs to another user or group than the bridge's own.
+
+    slurmrestd ignores both in an immediate allocation and starts the job as the user of the token.
+    """
+    return request.user_id is not None or request.group_id is not None
+
+
 class Submitter:
     """Submits and updates the jobs of workloads."""
 
@@ -106,7 +114,9 @@ class Submitter:
         fields = {**size, "required_nodes": tuple(hosts), "excluded_nodes": None, "priority": number(MAX_PRIORITY)}
 
         async def send(requests: Sequence[JobRequest]) -> str:
-            accepted = await self._client.allocate(msgspec.structs.replace(requests[0], **fields))
+            request = msgspec.structs.replace(requests[0], **fields)
+            start = self._client.submit if has_other_user(request) else self._client.allocate
+            accepted = await start(request)
             metrics.SUBMISSIONS.labels("reclaim").inc()
             return str(accepted.job_id)
 
@@ -164,7 +174,7 @@ class Submitter:
 
     def would_start(self, job_spec: JobSpec) -> bool:
         """Whether an immediate allocation is worth a try. Heterogeneous jobs are started only by backfill."""
-        if not self._allocate_first or len(job_spec.requests) != 1:
+        if not self._allocate_first or len(job_spec.requests) != 1 or has_other_user(job_spec.request):
             return False
         return not self._is_paused(job_spec.request) and self._forecast.would_start(job_spec.request)
 

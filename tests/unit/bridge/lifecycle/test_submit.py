@@ -117,6 +117,15 @@ async def test_a_job_that_cannot_start_at_once_is_queued(error: int, requests: l
     assert slurm.requests == requests
 
 
+@pytest.mark.parametrize("owner", [{"user_id": "alice"}, {"group_id": "staff"}, {}])
+async def test_a_job_of_another_user_is_never_allocated_at_once(owner: dict[str, str]) -> None:
+    """Slurmrestd would start it as the user of the bridge's token."""
+    slurm = FakeSlurm()
+    await slurm.submitter.submit_replacement(SINGLE, job_spec(**owner), ["n1"])
+    assert slurm.requests == (["submit"] if owner else ["allocate"])
+    assert not owner or not slurm.submitter.would_start(job_spec(**owner))
+
+
 async def test_a_submission_that_can_never_succeed_is_not_repeated() -> None:
     slurm = FakeSlurm(2014)
     with pytest.raises(Rejected):
