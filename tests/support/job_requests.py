@@ -3,6 +3,7 @@
 
 import msgspec
 
+from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import JobRequest, number
 
 #: A job without a process, for hosts that have no slurmd.
@@ -21,3 +22,9 @@ EXTERNAL_JOB = JobRequest(
 def external_job(**fields: object) -> JobRequest:
     """An external job with some fields changed."""
     return msgspec.structs.replace(EXTERNAL_JOB, **fields)
+
+
+def sleep_on(slurm: LabSlurm, host: str) -> str:
+    """Submit a native job that takes one CPU of a host until it is cancelled; returns its id."""
+    command = ["sbatch", "--parsable", "--output=/dev/null", "--nodelist", host, "--ntasks", "1", "--mem", "100"]
+    return slurm.exec(*command, user="alice", input="#!/bin/sh\nexec sleep 600\n").strip()

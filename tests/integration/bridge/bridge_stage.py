@@ -75,12 +75,14 @@ class BridgeStage:
         labels: Mapping[str, str] | None = None,
         taints: list[dict[str, str]] | None = None,
         amounts: Mapping[str, str] | None = None,
+        topology: str = "default:leaf1",
+        partitions: str = "ext",
     ) -> str:
         """Create a ready node; with `host`, wait until the bridge has registered it in Slurm."""
         name = f"{self.name}-{number}"
         metadata = {
             "labels": {names.EXTERNAL_LABEL: "", "kubernetes.io/hostname": name, **(labels or {})},
-            "annotations": {names.PARTITIONS_ANNOTATION: "ext", names.TOPOLOGY_ANNOTATION: "default:leaf1"},
+            "annotations": {names.PARTITIONS_ANNOTATION: partitions, names.TOPOLOGY_ANNOTATION: topology},
         }
         manifest = NODES.manifest(Key("", name), metadata=metadata, spec={"taints": taints or []})
         await self.client.create(NODES, manifest)
@@ -88,6 +90,15 @@ class BridgeStage:
         await self.report_node(name, amounts=amounts)
         if host:
             await eventually(lambda: self._is_registered(name), f"host {name}")
+        return name
+
+    async def add_hybrid_node(self, number: int, host: str, *, labels: Mapping[str, str] | None = None) -> str:
+        """Create a ready node whose host in Slurm has a slurmd and another name."""
+        name = f"{self.name}-{number}"
+        metadata = {"labels": {names.HOST_LABEL: host, **(labels or {})}}
+        await self.client.create(NODES, NODES.manifest(Key("", name), metadata=metadata))
+        self.nodes.append(name)
+        await self.report_node(name, amounts={"cpu": "2", "memory": "1000Mi"})
         return name
 
     async def _is_registered(self, name: str) -> bool:
@@ -119,6 +130,17 @@ class BridgeStage:
         if len(kept) != len(taints):
             plain = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in kept]
             await self.client.patch(NODES, Key("", name), {"spec": {"taints": plain}})
+
+    async def move_node(self, name: str, topology: str) -> None:
+        """Change the place of a node in Slurm's topology, and wait until Slurm has it."""
+        await self.client.patch(
+            NODES, Key("", name), {"metadata": {"annotations": {names.TOPOLOGY_ANNOTATION: topology}}}
+        )
+
+        async def moved() -> bool:
+            return (await self.slurm.node(name)).topology == topology
+
+        await eventually(moved, f"host {name} at {topology}")
 
     async def get_node(self, name: str) -> Node:
         return await self.client.get(NODES, Key("", name))
@@ -287,6 +309,15 @@ class BridgeStage:
         current = await eventually(in_state, f"job {job.job_id} to be {' or '.join(states)}")
         assert current is not None
         return current
+
+    async def wait_scheduling_cycles(self, count: int = 3) -> None:
+        """Wait until slurmctld has considered every pending job so many times."""
+        first = (await self.slurm.diag()).bf_cycle_counter
+
+        async def passed() -> bool:
+            return (await self.slurm.diag()).bf_cycle_counter >= first + count
+
+        await eventually(passed, f"{count} scheduling cycles")
 
     async def jobs(self) -> list[Job]:
         """The live jobs of this bridge."""

@@ -246,19 +246,6 @@ async def test_the_time_limit_evicts_a_pod_with_the_reason(stage: BridgeStage) -
     await stage.wait_evicted("p", "SlurmJobTimeout", final=True)
 
 
-async def test_a_preempted_pod_is_evicted_and_the_other_waits_for_the_empty_node(stage: BridgeStage) -> None:
-    as_alice = {OPTION + "user-id": "alice", OPTION + "account": "lab"}
-    await stage.create_pod("low", annotations={**as_alice, OPTION + "qos": "normal"})
-    await stage.wait_bound("low")
-    await stage.report_phase("low", "Running")
-    await stage.create_pod("high", annotations={**as_alice, OPTION + "qos": "high"})
-    await stage.wait_evicted("low", "SlurmJobPreempted")
-    await stage.wait_reason("high", "NodeClearing")
-    assert not (await stage.get_pod("high")).spec.node_name
-    await stage.report_stopped("low")
-    await stage.wait_bound("high")
-
-
 async def test_two_bridges_on_one_slurm_do_not_disturb_each_other(kube: KubeClient, ctld: Slurm) -> None:
     async with bridge_stage(kube, ctld) as first, bridge_stage(kube, ctld) as second:
         await first.start()

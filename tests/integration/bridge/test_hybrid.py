@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.integration.bridge.bridge_stage import SHARED, BridgeStage, bridge_stage
+from tests.support.job_requests import sleep_on
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
@@ -23,17 +24,41 @@ async def hybrid(kube: KubeClient, ctld: Slurm) -> AsyncIterator[BridgeStage]:
     """A running bridge with one node, whose host has a slurmd and another name."""
     async with bridge_stage(kube, ctld, partition="work") as stage:
         await stage.start()
-        name = f"{stage.name}-1"
-        labels = {names.HOST_LABEL: HOST}
-        await kube.create(NODES, NODES.manifest(Key("", name), metadata={"labels": labels}))
-        stage.nodes.append(name)
-        await stage.report_node(name, amounts={"cpu": "2", "memory": "1000Mi"})
+        await stage.add_hybrid_node(1, HOST)
         yield stage
 
 
+async def test_a_gang_and_native_jobs_take_turns_on_hybrid_nodes(hybrid: BridgeStage, slurm: LabSlurm) -> None:
+    """The gang waits for the node of a native job, and a native job waits for the nodes of the gang."""
+    await hybrid.add_hybrid_node(2, "c2")
+    before = sleep_on(slurm, HOST)
+    after = ""
+    try:
+        await hybrid.wait_state(await hybrid.slurm.job(before), "RUNNING")
+        label = await hybrid.create_batch_job(2)
+        for name in ("a", "b"):
+            await hybrid.create_pod(name, labels=label)
+        await hybrid.wait_reason("a", "Resources")
+        await hybrid.slurm.cancel(before)
+        assert {(await hybrid.wait_bound(name)).spec.node_name for name in ("a", "b")} == set(hybrid.nodes)
+        for name in ("a", "b"):
+            await hybrid.report_phase(name, "Running")
+        after = sleep_on(slurm, HOST)
+        await hybrid.wait_scheduling_cycles()
+        assert (await hybrid.slurm.job(after)).state.pending
+        await hybrid.report_phase("a", "Succeeded", 0)
+        await hybrid.settle()
+        assert (await hybrid.slurm.job(after)).state.pending  # the other pod still runs
+        await hybrid.report_phase("b", "Succeeded", 0)
+        await hybrid.wait_state(await hybrid.slurm.job(after), "RUNNING")
+    finally:
+        for native in filter(None, (before, after)):
+            with contextlib.suppress(SlurmError):  # the test has cancelled it already
+                await hybrid.slurm.cancel(native)
+
+
 async def test_pods_and_native_jobs_share_a_node(hybrid: BridgeStage, slurm: LabSlurm) -> None:
-    command = ["sbatch", "--parsable", "--output=/dev/null", "--nodelist", HOST, "--ntasks", "1", "--mem", "100"]
-    native = slurm.exec(*command, user="alice", input="#!/bin/sh\nsleep 600\n").strip()
+    native = sleep_on(slurm, HOST)
     try:
         job = await hybrid.wait_state(await hybrid.slurm.job(native), "RUNNING")
         await hybrid.create_pod("beside", annotations=SHARED, requests=SMALL)

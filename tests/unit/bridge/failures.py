@@ -29,6 +29,7 @@ class Failure(NamedTuple):
 
 KILLED = "test_a_bridge_that_crashes_at_any_write_is_continued_by_the_next"
 UNREACHABLE = "test_an_unreachable_slurm_costs_no_pod"
+PREEMPTED = "test_a_preempted_pod_is_evicted_and_the_other_waits_for_the_empty_node"
 SUCCESSOR = "test_a_failed_gang_member_costs_no_other_and_its_successor_gets_its_own_job"
 
 #: The tables of the page, by title.
@@ -200,7 +201,8 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "PREEMPTED in both cases: Slurm never requeues external jobs.",
             "The pod is deleted with the reason; pods of the preempting job wait for the node.",
             (
-                "test_a_preempted_pod_is_evicted_and_the_other_waits_for_the_empty_node",
+                f"{PREEMPTED}[cancelled]",
+                f"{PREEMPTED}[requeued]",
                 "test_running_pods_of_an_ended_job_are_evicted_with_its_reason",
             ),
             ("6.10", "6.11"),
@@ -211,6 +213,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Running containers continue, pods without a node wait; the reason is `Suspended` until it is resumed.",
             (
                 "test_a_suspended_job_keeps_its_pod_and_the_pod_shows_it",
+                "test_preemption_by_suspension_leaves_the_pod_running",
                 "test_an_unbound_pod_of_a_suspended_job_starts_when_it_is_resumed",
             ),
             ("6.12",),
@@ -219,7 +222,10 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Preemption with a grace time.",
             "slurmctld marks the host as not responding (see below); use GraceTime=0.",
             "The grace period of the pod applies, from the end of the job on.",
-            ("test_a_host_that_does_not_respond_is_registered_again_once_it_is_empty",),
+            (
+                "test_a_pod_that_is_preempted_with_a_grace_time_ends_and_its_host_serves_the_other",
+                "test_a_host_that_does_not_respond_is_registered_again_once_it_is_empty",
+            ),
             ("6.13",),
         ),
         Failure(
@@ -243,7 +249,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             ("6.15",),
         ),
         Failure(
-            "The job of a waiting pod is purged or unknown.",
+            "The job of a waiting pod is unknown to slurmctld and to accounting.",
             "-",
             "The pod is submitted again.",
             ("test_a_pod_whose_label_names_a_purged_job_gets_a_new_job",),
@@ -519,7 +525,7 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "Two pods could be assigned to the same slot of a node.",
             "-",
             "No slot is assigned twice.",
-            ("test_no_slot_is_assigned_twice",),
+            ("test_no_slot_is_assigned_twice", "test_an_assignment_from_a_stale_watch_is_the_same", KILLED),
             ("11.4.6",),
         ),
         Failure(

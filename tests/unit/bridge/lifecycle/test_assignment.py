@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts in the order of Slurm, assigned to pods in rank order."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +41,18 @@ def test_no_slot_is_assigned_twice(count: int, per_node: int, random: object) ->
     nodes = assignment.assign(pods, hosts, {host: host for host in hosts}, per_node)
     assert len(nodes) == count
     assert max(list(nodes.values()).count(host) for host in hosts) <= per_node
+
+
+@given(st.integers(1, 20), st.integers(1, 4), st.randoms(), st.data())
+def test_an_assignment_from_a_stale_watch_is_the_same(count: int, per_node: int, random: object, data: Any) -> None:
+    """Some of the pods are bound already; the watch has delivered any of these bindings, and not the others."""
+    hosts = [f"h{i}" for i in range(-(-count // per_node))]
+    by_name = {host: host for host in hosts}
+    nodes = assignment.assign([pod(f"p-{i}") for i in range(count)], hosts, by_name, per_node)
+    delivered = data.draw(st.sets(st.integers(0, count - 1)))
+    stale = [pod(f"p-{i}", node=nodes[f"uid-p-{i}"] if i in delivered else "") for i in range(count)]
+    random.shuffle(stale)  # type: ignore[attr-defined]
+    assert assignment.assign(stale, hosts, by_name, per_node) == nodes
 
 
 def test_pods_per_node_are_inferred_for_a_gang_whose_options_are_gone() -> None:
