@@ -28,6 +28,13 @@ MERGE_KEYS = {
     "resourceClaims": "name",
     "claims": "name",
 }
+#: Fields that are objects and that the operator reads or merges.
+OBJECTS = frozenset(
+    {
+        *("affinity", "nodeAffinity", "podAntiAffinity", "dnsConfig", "nodeSelector", "securityContext"),
+        *("resources", "limits", "requests", "lifecycle", "startupProbe", "livenessProbe", "readinessProbe"),
+    }
+)
 #: Lists that are concatenated: first the operator's items, then the person's.
 APPENDED = frozenset({"args", "tolerations", "searches", "sources"})
 #: Keys of which only one may be set, by the field that contains them. Setting another one replaces it and keeps the
@@ -40,7 +47,8 @@ ONE_OF = {
 
 
 def merge(built: Tree, override: Tree) -> dict[str, Any]:
-    """Return `override` merged over `built`; neither is changed."""
+    """Return `override` merged over `built`; neither is changed. Raises `Blocked` for values of a wrong type."""
+    check_types(override)
     result = dict(built)
     for key, value in override.items():
         if not _is_empty(value):
@@ -74,14 +82,30 @@ def _without_replaced(key: str, built: Tree, override: Tree) -> Tree:
     return {name: value for name, value in built.items() if name not in exclusive}
 
 
+def check_types(spec: Tree) -> None:
+    """Raise `Blocked` for a value that has another type than Kubernetes gives the field; the CRDs do not check it."""
+    for key, value in spec.items():
+        if _is_empty(value):
+            continue
+        if key in OBJECTS:
+            if not isinstance(value, Mapping):
+                raise Blocked("InvalidTemplate", f"{key} must be an object; correct the spec")
+            check_types(value)
+        elif key in MERGE_KEYS and not _is_list_of_objects(value, MERGE_KEYS[key]):
+            text = f"{key} must be a list of objects with {MERGE_KEYS[key]}"
+            raise Blocked("InvalidTemplate", f"{text}; correct the spec")
+
+
+def _is_list_of_objects(value: Any, merge_key: str) -> bool:
+    return isinstance(value, list) and all(_has_merge_key(item, merge_key) for item in value)
+
+
 def _has_merge_key(item: Any, merge_key: str) -> bool:
     return isinstance(item, Mapping) and isinstance(item.get(merge_key), str | int | None)
 
 
 def _merge_items(key: str, built: Sequence[Any], override: Sequence[Any]) -> list[Any]:
     result, merge_key = list(built), MERGE_KEYS[key]
-    if not all(_has_merge_key(item, merge_key) for item in override):
-        raise Blocked("InvalidTemplate", f"every item of {key} must be an object with {merge_key}; correct the spec")
     positions = {item.get(merge_key): position for position, item in enumerate(built)}
     for item in override:
         position = positions.get(item.get(merge_key))

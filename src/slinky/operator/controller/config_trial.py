@@ -23,6 +23,7 @@ from slinky.operator.build.pod_parts import (
     mount,
     projected_volume,
 )
+from slinky.operator.build.strategic_merge import check_types
 from slinky.operator.controller.config_generation import Generation, GenerationState
 from slinky.operator.framework.crash_message import summarize_output, with_location
 
@@ -98,8 +99,9 @@ def pod_key(controller: Controller, generation: Generation) -> Key:
 def pod(controller: Controller, generation: Generation, config_name: str, files: Files, images: Images) -> JsonObject:
     """Return the pod that tries a generation."""
     template = controller.spec.template.spec
-    listed = (volume for volume in template.get("volumes") or () if isinstance(volume, dict))
-    volumes = [volume for volume in listed if SHAREABLE_VOLUMES & volume.keys()]
+    for part in (controller.spec.slurmctld, template):
+        check_types(part)
+    volumes = [volume for volume in template.get("volumes") or () if SHAREABLE_VOLUMES & volume.keys()]
     spec = {
         **{field: template[field] for field in SHARED_FIELDS if template.get(field)},
         "restartPolicy": "Never",
@@ -148,7 +150,7 @@ def trial_result(pod: Unstructured, generation: Generation) -> tuple[GenerationS
 
 def _container(controller: Controller, volumes: set[str], images: Images) -> JsonObject:
     slurmctld = controller.spec.slurmctld
-    mounts = [entry for entry in slurmctld.get("volumeMounts") or () if entry.get("name") in volumes]
+    mounts = [entry for entry in slurmctld.get("volumeMounts") or () if str(entry.get("name")) in volumes]
     return {
         "name": "slurmctld",
         "image": slurmctld.get("image") or images.image_for("slurmctld"),

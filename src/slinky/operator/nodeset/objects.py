@@ -28,7 +28,7 @@ from slinky.operator.build.pod_parts import (
     secret_source,
 )
 from slinky.operator.build.sshd import worker_config
-from slinky.operator.build.strategic_merge import merge
+from slinky.operator.build.strategic_merge import check_types, merge
 from slinky.operator.nodeset.arguments import arguments, environment
 
 #: Reason in Slurm of a worker whose pod is being deleted. The container sets it, however the pod is deleted.
@@ -111,6 +111,8 @@ def slot_hostname(node_set: NodeSet, slot: Slot) -> str:
 
 def pod(node_set: NodeSet, slot: Slot, context: WorkerContext) -> JsonObject:
     """The pod of a worker."""
+    for part in (node_set.spec.slurmd, node_set.spec.template.spec):
+        check_types(part)
     name = pod_name(node_set, slot)
     annotations = {**inherited_annotations(node_set), **_annotations(node_set, slot, context.hashes)}
     labels = _labels(node_set, slot, name, context.hashes)

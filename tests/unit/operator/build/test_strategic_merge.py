@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.operator.samples import controller, node_set
 
 from slinky.kube.errors import Blocked
+from slinky.operator.build.config_files import Files
+from slinky.operator.build.pod_parts import DaemonHashes, Images
 from slinky.operator.build.strategic_merge import merge
+from slinky.operator.controller import config_trial, objects
+from slinky.operator.controller.config_generation import Generation
+from slinky.operator.nodeset import objects as node_objects
+from slinky.operator.nodeset.objects import Slot, WorkerContext, WorkerHashes
 
 BUILT = {
     "image": "ours",
@@ -72,9 +80,22 @@ def test_neither_side_is_changed() -> None:
     assert repr(BUILT) == before
 
 
-@pytest.mark.parametrize("items", [["x"], [None], [{"name": ["x"]}], [{"name": {}}]], ids=str)
-@pytest.mark.parametrize("field", ["env", "volumes"])
-def test_items_that_cannot_be_merged_are_the_users_business(field: str, items: list[Any]) -> None:
-    with pytest.raises(Blocked) as refused:
-        merge(BUILT, {field: items})
-    assert (refused.value.reason, field in refused.value.hint) == ("InvalidTemplate", True)
+@pytest.mark.parametrize("value", ["x", 3, ["x"], [None], [[1]], [{"name": ["x"]}], [{"name": {}}]], ids=str)
+@pytest.mark.parametrize("field", ["env", "volumes", "securityContext", "resources", "affinity", "volumeMounts"])
+def test_a_value_of_a_wrong_type_is_reported_as_the_users_mistake(field: str, value: Any) -> None:
+    """The CRDs accept any object for containers and pod specs, so that every builder meets such values."""
+    if field == "volumeMounts" and isinstance(value, list) and isinstance(value[0], dict):
+        return
+    images, context = Images("x/{daemon}"), WorkerContext(controller(), WorkerHashes(), Images("x/{daemon}"), "d")
+    spec, template = {field: value}, {"spec": {field: value}}
+    builders: tuple[Callable[[], Any], ...] = (
+        lambda: node_objects.pod(node_set(slurmd=spec), Slot(0), context),
+        lambda: node_objects.pod(node_set(template=template), Slot(0, node="n"), context),
+        lambda: objects.stateful_set(controller(slurmctld=spec), None, DaemonHashes(), Files(), images),
+        lambda: config_trial.pod(controller(slurmctld=spec), Generation(1, "d", {}), "n", Files(), images),
+        lambda: config_trial.pod(controller(template=template), Generation(1, "d", {}), "n", Files(), images),
+    )
+    for build in builders:
+        with pytest.raises(Blocked) as refused:
+            build()
+        assert (refused.value.reason, field in refused.value.hint) == ("InvalidTemplate", True)
