@@ -703,6 +703,28 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             ("6.28",),
         ),
         Failure(
+            "Pods come and go for weeks while a replica waits for the lease.",
+            "That replica sends nothing to Slurm.",
+            "Its memory does not grow; when it leads, it reconciles the pods that exist, once.",
+            (
+                "test_a_replica_without_the_lease_sends_nothing_to_slurm_and_is_ready",
+                "test_a_replica_that_waits_for_the_lease_collects_nothing",
+                "test_a_loop_that_starts_reconciles_everything_in_its_caches_once",
+            ),
+        ),
+        Failure(
+            "The API server is so slow that all requests of reconciles wait.",
+            "-",
+            "The lease is renewed over a connection of its own, so the leader stays.",
+            ("test_the_lease_is_renewed_while_all_other_requests_hang",),
+        ),
+        Failure(
+            "The code of the bridge fails on one object that a watch reports.",
+            "-",
+            "The failure is logged and counted (`slinky_listener_errors_total`); all other objects are handled.",
+            ("test_a_listener_that_fails_on_an_object_ends_neither_the_watch_nor_other_listeners",),
+        ),
+        Failure(
             "Pods end while the bridge is down.",
             "Their jobs end when the bridge starts.",
             "Their finalizers stay until then.",

@@ -56,10 +56,11 @@ def assignments(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 @functools.cache
 def bridge_tests() -> dict[str, frozenset[str]]:
-    """The cases of every test of the bridge, by the name of the test."""
+    """The cases of every test of the bridge and of its Kubernetes runtime, by the name of the test."""
     tests: dict[str, frozenset[str]] = {}
-    for folder in (ROOT / "tests" / kind / "bridge" for kind in ("unit", "integration", "e2e")):
-        for file in folder.rglob("test_*.py"):
+    folders = ("unit/bridge", "integration/bridge", "e2e/bridge", "unit/kube")
+    for folder in folders:
+        for file in (ROOT / "tests" / folder).rglob("test_*.py"):
             body = ast.parse(file.read_text()).body
             assigned = dict(pair for node in body for pair in assignments(node))
             for node in body:
