@@ -322,3 +322,13 @@ def test_scripts_need_no_event_loop(slurm: LabSlurm) -> None:
     with BlockingClient(slurm.url, slurm.token()) as client:
         assert client.node("k001").name == "k001"
         assert client.accounting.account("lab").name == "lab"
+
+
+async def test_excluded_hosts_are_stored_as_one_hostlist(client: SlurmClient) -> None:
+    submitted = await client.submit(external_job(hold=True, excluded_nodes=("k001", "k002", "k004")))
+    assert (await client.job(submitted.job_id)).excluded_nodes == "k[001-002,004]"
+    await client.update_job(submitted.job_id, JobRequest(excluded_nodes=("k001", "k002", "k003")))
+    assert (await client.job(submitted.job_id)).excluded_nodes == "k[001-003]"
+    await client.update_job(submitted.job_id, JobRequest(excluded_nodes=("",)))
+    assert (await client.job(submitted.job_id)).excluded_nodes == ""
+    await client.cancel(submitted.job_id)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 import pytest
 from tests.support.job_requests import external_job
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, eventually
 
 from slinky.lab.lab import Lab
 from slinky.lab.slurm.cluster import LabSlurm
@@ -15,6 +15,7 @@ from slinky.slurm import (
     Change,
     Doorbell,
     Feed,
+    Job,
     JobRecord,
     JobSelection,
     MintedToken,
@@ -28,6 +29,7 @@ from slinky.slurm import (
     number,
 )
 from slinky.slurm.mirror.job_tracker import MANY_ENDS
+from slinky.slurm.mirror.pending_refresh import SINGLE_READS_MAX
 
 
 async def next_change(feed: Feed, matches: Callable[[Change], bool]) -> Change:
@@ -219,6 +221,28 @@ async def test_the_detail_of_a_waiting_job_is_refreshed(client: SlurmClient) -> 
             await client.update_job(submitted.job_id, external_job(comment="changed", flags=None, hold=True))
             await next_change(feed, lambda change: change.after.detail.comment == "changed")
     await client.cancel(submitted.job_id)
+
+
+async def test_the_reasons_of_many_waiting_jobs_come_from_one_list(slurm: LabSlurm) -> None:
+    intervals, sent = PollingIntervals(pending_jobs=0.2, pending_job=LIMIT), list[RequestRecord]()
+    async with SlurmClient(slurm.url, MintedToken(lambda: slurm.jwt_key, "slurm"), observe=sent.append) as client:
+        jobs = [(await client.submit(external_job(hold=True))).job_id for _ in range(SINGLE_READS_MAX + 1)]
+        async with Mirror(client, all_jobs=False, intervals=intervals) as mirror:
+            await mirror.synced()
+            for job in jobs:
+                mirror.track(job)
+            await eventually(
+                lambda: all(_detail(mirror, job).state_reason == "JobHeldUser" for job in jobs), "all jobs"
+            )
+            await eventually(lambda: any(call.path.endswith("/jobs/") for call in sent), "a list of all jobs")
+            await client.update_job(jobs[-1], external_job(comment="changed", flags=None, hold=True))
+            await eventually(lambda: _detail(mirror, jobs[-1]).comment == "changed", "the change of one job")
+        await client.cancel_many(JobSelection(user_name="slurm"))
+
+
+def _detail(mirror: Mirror, job: int) -> Job:
+    record = mirror.jobs.get(str(job))
+    return record.detail if record and record.detail else Job(job)
 
 
 async def test_heterogeneous_jobs_are_followed_like_others(mirror: Mirror, client: SlurmClient) -> None:
