@@ -157,7 +157,7 @@ class FakeMirror:
         """The record of the job, or None."""
         return JobLookup(Presence.PRESENT, self.jobs.get(job))
 
-    def track(self, job: str) -> None:
+    def track(self, job: str, sluid: str = "") -> None:
         """Do nothing."""
 
     def forget(self, job: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import msgspec
 
+from slinky.bridge import names
 from slinky.bridge.feasibility import constraints
 from slinky.bridge.feasibility.exclusions import Exclusions
 from slinky.bridge.feasibility.job_specs import JobSpecs
@@ -160,8 +161,8 @@ class SnapshotBuilder:
     ) -> WorkloadSnapshot | frozenset[Workload]:
         """The snapshot of a workload, or the workloads that its pods turn out to belong to."""
         pods = self._cluster.pods_of(workload)
-        for job in _labelled_jobs(pods):
-            self._registry.track_labelled(job, workload)
+        for job, sluid in _labelled_jobs(pods).items():
+            self._registry.track_labelled(job, workload, sluid)
         root, job_spec, problem = await self._translate(workload, pods)
         await _yield_if_large(pods)
         if (workloads := self._cluster.workloads_of(pods)) - {workload}:
@@ -272,7 +273,7 @@ class SnapshotBuilder:
         left out: there may be thousands of them.
         """
         adopted = self._registry.adoptable_jobs(workload, pods)
-        groups: dict[str, list[WorkloadPod]] = {job: [] for job in _labelled_jobs(pods) | set(adopted.values())}
+        groups: dict[str, list[WorkloadPod]] = {job: [] for job in _labelled_jobs(pods).keys() | set(adopted.values())}
         for pod in pods:
             job = pod_state.job_id(pod) or adopted.get(pod.metadata.uid, "")
             if job in groups:
@@ -395,13 +396,15 @@ def request_digest(requests: Iterable[JobRequest]) -> str:
     return identity.spec_digest([msgspec.structs.replace(request, name=None) for request in requests])
 
 
-def _labelled_jobs(pods: Iterable[WorkloadPod]) -> set[str]:
-    """The jobs of pods that are not finished and released."""
-    return {
-        job
-        for pod in pods
-        if (job := pod_state.job_id(pod)) and (pod_state.has_finalizer(pod) or not pod_state.is_gone(pod))
-    }
+def _labelled_jobs(pods: Iterable[WorkloadPod]) -> dict[str, str]:
+    """The jobs of pods that are not finished and released, with the SLUID if a bound pod has it."""
+    jobs: dict[str, str] = {}
+    for pod in pods:
+        job = pod_state.job_id(pod)
+        if job and (pod_state.has_finalizer(pod) or not pod_state.is_gone(pod)):
+            sluid = pod.metadata.annotations.get(names.SLUID_ANNOTATION, "") if pod_state.is_bound(pod) else ""
+            jobs[job] = jobs.get(job) or sluid
+    return jobs
 
 
 def _new_pods(snapshot: WorkloadSnapshot, groups: Mapping[str, list[WorkloadPod]]) -> list[WorkloadPod]:

@@ -70,10 +70,14 @@ class JobRegistry:
         self._entries[entry.job] = entry
         self._by_workload.setdefault(entry.workload, set()).add(entry.job)
 
-    def track_labelled(self, job: str, workload: Workload) -> None:
-        """Register the job that a pod is labelled with, unless it is registered already."""
+    def track_labelled(self, job: str, workload: Workload, sluid: str = "") -> None:
+        """Register the job that a pod is labelled with, unless it is registered already.
+
+        With the SLUID, the end of a job that slurmctld has purged can be read from accounting, where ids are reused.
+        """
         if job not in self._entries:
-            self.track(JobEntry(job, workload))
+            self._add(JobEntry(job, workload))
+            self._mirror.track(job, sluid)
 
     def forget(self, job: str) -> None:
         """Remove a job, its components, and its role as a component of another job."""

@@ -58,6 +58,7 @@ class MemorySlurm:
         self.requests: list[tuple[str, JobRequest]] = []
         self.cancelled: list[str] = []
         self.outcomes: dict[str, PodOutcome] = {}
+        self.tracked: dict[str, str] = {}
         self.nodes = MemoryHosts()
         self._last = 6
 
@@ -110,8 +111,9 @@ class MemorySlurm:
     async def refresh(self) -> None:
         """Nothing to read."""
 
-    def track(self, job: str) -> None:
-        """Every job is tracked."""
+    def track(self, job: str, sluid: str = "") -> None:
+        """Every job is tracked; remembers with which SLUID."""
+        self.tracked[job] = sluid
 
     def forget(self, job: str) -> None:
         """Jobs stay in memory."""

@@ -52,6 +52,15 @@ async def test_a_pod_is_bound_in_the_reconcile_in_which_its_job_starts() -> None
     assert [how for how, _ in stage.slurm.requests] == ["allocate"]
 
 
+@pytest.mark.parametrize(("node", "sluid"), [("n1", "s7"), ("", "")], ids=["bound", "waiting"])
+async def test_the_job_of_a_bound_pod_is_tracked_with_its_sluid_after_a_restart(node: str, sluid: str) -> None:
+    """Otherwise the end of a purged job cannot be read from accounting. A pod that waits may have a forged SLUID."""
+    stage = MemoryStage()
+    stage.put(pod(job="7", node=node, annotations={names.SLUID_ANNOTATION: "s7"}))
+    await stage.reconcile()
+    assert stage.slurm.tracked["7"] == sluid
+
+
 async def test_a_pod_whose_job_is_pending_is_labelled_and_explained() -> None:
     stage = MemoryStage()
     stage.would_start = False

@@ -104,7 +104,7 @@ class FakeSlurm:
     def jobs(self) -> dict[str, JobRecord]:
         return self.mirrored
 
-    def track(self, job: str) -> None:
+    def track(self, job: str, sluid: str = "") -> None:
         if job in self.live:
             detail = self.live[job]
             self.mirrored[job] = JobRecord(job, detail.state, detail.sluid, detail)

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
 from msgspec import structs
 
 from slinky.slurm import Job, JobStatus, Listing, Presence, Problem, SlurmClient, SlurmNotFound
 from slinky.slurm.mirror.job_tracker import ENDED_READS_PER_PASS, JobTracker
+from slinky.slurm.model.accounting_jobs import AccountingJob, AccountingJobState
 from slinky.slurm.model.views import StepId
 
 
@@ -25,7 +27,7 @@ class FakeSlurmctld:
         self.states: tuple[JobStatus, ...] = (JobStatus("1", ("RUNNING",)),)
         self.released = asyncio.Event()
         self.released.set()
-        self.accounting = self
+        self.accounting: FakeSlurmctld | FakeAccounting = self
 
     async def job_states(self, ids: list[str] | None = None) -> list[JobStatus]:
         return list(self.states)
@@ -70,6 +72,26 @@ async def test_the_loss_of_a_job_is_not_the_loss_of_the_next_one_with_its_id() -
     assert presence is Presence.PRESENT
     assert record is not None
     assert record.sluid == "new"
+
+
+class FakeAccounting:
+    """Accounting with one job that was cancelled."""
+
+    async def job(self, _: str) -> AccountingJob:
+        return AccountingJob(job_id=1, sluid="old", state_record=AccountingJobState(current=("CANCELLED",)))
+
+
+@pytest.mark.parametrize(("sluid", "lost"), [("old", False), ("other", True), ("", True)])
+async def test_the_end_of_a_purged_job_is_read_from_accounting_if_its_sluid_is_known(sluid: str, lost: bool) -> None:
+    ctld = FakeSlurmctld()
+    ctld.current, ctld.states, ctld.accounting = None, (), FakeAccounting()
+    tracker = tracker_for(ctld)
+    tracker.track("1", sluid)
+    await tracker.read()
+    presence, record = tracker.lookup("1")
+    assert presence is Presence.ABSENT
+    assert record is not None
+    assert (record.lost, record.state.base) == (lost, "" if lost else "CANCELLED")
 
 
 async def test_the_cost_of_a_read_excludes_waiting_for_the_scheduler_unless_every_read_waits() -> None:
