@@ -33,12 +33,14 @@ from slinky.lab import bringup
 from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.lab.lab import Lab
 from slinky.lab.progress import Progress
-from slinky.slurm import JobRequest, JobSelection, MintedToken
+from slinky.slurm import Busy, JobRequest, JobSelection, MintedToken
 from slinky.slurm import SlurmClient as Slurm
 
 RESULTS = Path(__file__).parent / "results" / "bridge.json"
 #: Number of gangs, each with its floor: on two cores, equal runs of a third of a second differ by half.
 GANGS = 15
+#: How the names of the hosts begin.
+PREFIXES = ("n-", "s-", "g-")
 #: Requests that take none of slurmctld's locks.
 LOCK_FREE = frozenset({"GET diag/", "GET ping/"})
 SPARE = {names.OPTION + "partition": "dyn"}
@@ -339,6 +341,7 @@ async def measure(lab: Lab, options: argparse.Namespace) -> Bench:
         async with _bench(lab, Path(folder), lab.slurm.url, options) as bench:
             if options.only != [SLOW]:
                 await bench.run()
+    await remove_hosts(lab)
     if SLOW in (options.only or PARTS):
         async with DelayProxy(lab.slurm.url) as proxy:
             with tempfile.TemporaryDirectory(prefix="slinky-bench-") as folder:
@@ -347,6 +350,18 @@ async def measure(lab: Lab, options: argparse.Namespace) -> Bench:
                     await bridge_large.slow_slurm(slow, proxy)
                     bench.figures += slow.figures
     return bench
+
+
+async def remove_hosts(lab: Lab) -> None:
+    """Remove the jobs and hosts of a cluster: those of another cluster would have the same names."""
+    async with Slurm(lab.slurm.url, MintedToken(lambda: lab.slurm.jwt_key, "slurm")) as slurm, asyncio.timeout(120):
+        await slurm.cancel_many(JobSelection(user_name="slurm"))
+        listing = await slurm.nodes()
+        hosts = [host.name for host in (listing.items if listing else ()) if host.name.startswith(PREFIXES)]
+        while True:
+            with contextlib.suppress(Busy):
+                return await slurm.delete_nodes(*hosts)
+            await asyncio.sleep(1)
 
 
 @contextlib.asynccontextmanager
