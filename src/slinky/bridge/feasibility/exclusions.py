@@ -130,8 +130,9 @@ class Exclusions:
     def find_host_shortage(self, job_spec: JobSpec) -> HostShortage | None:
         """Why a job can never run on the hosts of its partition as they are now; None if it can.
 
-        Slurm would reject the job and record it as failed. A partition without hosts is left to Slurm, which knows
-        whether the partition exists. Nothing is said while hosts are missing from Slurm's list for no known reason.
+        Slurm would reject the job and record it as failed. A partition with too few hosts is left to Slurm: it queues
+        the job until the partition grows, or knows that the partition does not exist. Nothing is said while hosts are
+        missing from Slurm's list for no known reason.
         """
         for request in job_spec.requests if self._mirror.nodes.unconfirmed_loss is None else ():
             hosts = self._hosts_of_partition(request.partition or "")
@@ -141,7 +142,7 @@ class Exclusions:
             free = sum(host.name not in excluded for host in hosts) if excluded else len(hosts)
             if excess := job_size.find_excess(request, hosts):
                 return HostShortage(0, needed, excess)
-            if free < needed:
+            if free < needed <= len(hosts):
                 where = f"partition {request.partition}" if request.partition else "the partition"
                 problem = f"{needed} nodes are requested; {free} of the {len(hosts)} hosts of {where} suit the pods."
                 return HostShortage(free, needed, problem)

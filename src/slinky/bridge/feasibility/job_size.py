@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job requests that no host of its partition has. Pure."""
+"""What a job requests per node that no host of its partition has. Pure."""
 
 from collections.abc import Collection
 
@@ -18,6 +18,4 @@ def find_excess(request: JobRequest, hosts: Collection[Host]) -> str:
         return f"{cpus} CPUs per node are requested; the largest node of {where} has {largest_cpus}."
     if memory > largest_memory:
         return f"{memory} MiB of memory per node are requested; the largest node of {where} has {largest_memory} MiB."
-    if (nodes := int(request.nodes or 1)) > len(hosts):
-        return f"{nodes} nodes are requested; {where} has {len(hosts)}."
     return ""

@@ -238,10 +238,10 @@ async def test_a_job_is_held_back_only_if_full_hosts_are_the_reason(full: set[st
 
 async def test_a_job_that_can_never_run_is_known_from_the_hosts_of_its_partition() -> None:
     found = fake_cluster(a="green", b="blue")
-    large = JobSpec((JobRequest(partition="ext", nodes="3"),), ((pod(),),))
+    large = JobSpec((JobRequest(partition="ext", cpus_per_task=10_000),), ((pod(),),))
     shortage = found.exclusions.find_host_shortage(large)
     assert shortage is not None
-    assert shortage.problem == "3 nodes are requested; partition ext has 2."
+    assert shortage.problem.startswith("10000 CPUs per node are requested; the largest node of partition ext has")
     assert found.exclusions.find_host_shortage(job_spec(pod(), excluded=set())) is None
     selective = job_spec(SELECTIVE, excluded=await found.excluded(SELECTIVE), nodes=2)
     shortage = found.exclusions.find_host_shortage(selective)
@@ -250,6 +250,7 @@ async def test_a_job_that_can_never_run_is_known_from_the_hosts_of_its_partition
     assert "1 of the 2 hosts" in shortage.problem
 
 
-async def test_a_partition_without_hosts_is_left_to_slurm() -> None:
-    unknown = JobSpec((JobRequest(partition="nowhere"),), ((pod(),),))
-    assert fake_cluster(a="green").exclusions.find_host_shortage(unknown) is None
+@pytest.mark.parametrize("request_", [JobRequest(partition="nowhere"), JobRequest(partition="ext", nodes="3")])
+async def test_a_partition_with_too_few_hosts_is_left_to_slurm(request_: JobRequest) -> None:
+    job = JobSpec((request_,), ((pod(),),))
+    assert fake_cluster(a="green", b="blue").exclusions.find_host_shortage(job) is None

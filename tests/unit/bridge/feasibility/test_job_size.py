@@ -24,8 +24,7 @@ HOSTS = [Host("a", cpus=2, real_memory=1024), Host("b", cpus=1, real_memory=4096
             JobRequest(memory_per_node=number(5000)),
             "5000 MiB of memory per node are requested; the largest node of the partition has 4096 MiB.",
         ),
-        (JobRequest(nodes="3", partition="p"), "3 nodes are requested; partition p has 2."),
-        (JobRequest(nodes="2", cpus_per_task=2), ""),
+        (JobRequest(nodes="3", cpus_per_task=2), ""),
     ],
 )
 def test_the_first_request_that_exceeds_every_host_is_named(request_: JobRequest, excess: str) -> None:
