@@ -225,6 +225,19 @@ async def test_a_jobset_has_a_job_per_pod_or_is_a_gang_if_it_says_so(site: Bridg
     assert job.name == "s"
 
 
+async def test_options_of_a_jobset_count_above_the_group_that_kubernetes_creates(site: BridgeSite) -> None:
+    """Kubernetes creates a native PodGroup for each Job with completion indexes and more than one parallel pod."""
+    pod = {"template": {"spec": template(site.scheduler, "sleep 3")}}
+    inner = {"parallelism": 2, "completions": 2, "completionMode": "Indexed", **pod}
+    spec = {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": inner}}]}
+    options = {names.OPTION + "comment": "of the JobSet", names.OPTION + "exclusive": "false"}
+    site.apply("jobset.x-k8s.io/v1alpha2", "JobSet", "s", spec, annotations=options)
+    pods = await site.wait_pods(2, succeeded, "end")
+    assert all(pod.spec.scheduling_group for pod in pods)
+    (job,) = await site.jobs(pods)
+    assert (job.name, job.comment) == ("s-w-0", "of the JobSet")
+
+
 async def test_a_pod_sees_exactly_the_devices_that_slurm_granted(site: BridgeSite) -> None:
     shared = {names.OPTION + "exclusive": "false"}
     gpus = {"limits": {"example.com/gpu": "2", "cpu": "500m", "memory": "64Mi"}}
