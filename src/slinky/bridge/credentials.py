@@ -1,26 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The credentials for slurmrestd: the token and TLS. Both are read again when their files change."""
 
-import os
 import ssl
 from pathlib import Path
 
 from slinky.bridge.config import BridgeSettings, ConfigError
 from slinky.kube.tls import ReloadedOnChange, load_pair
 from slinky.observe import Clock, SystemClock
-from slinky.slurm import FileToken, MintedToken, TokenSource
+from slinky.slurm import TokenSource, configured_tokens
 
 RELOAD_SECONDS = 30.0
 
 
 def token_source(settings: BridgeSettings) -> TokenSource:
     """The source of tokens: signed with a key, or read from a file. Raises `ConfigError`."""
-    if settings.jwt_key_file:
-        return MintedToken(Path(settings.jwt_key_file).read_bytes, settings.slurm_user)
-    path = settings.token_file or os.environ.get("SLURM_JWT_FILE", "")
-    if not path:
+    tokens = configured_tokens(settings.token_file, settings.jwt_key_file, settings.slurm_user)
+    if tokens is None:
         raise ConfigError("there is no token: set tokenFile, jwtKeyFile, or the environment variable SLURM_JWT_FILE")
-    return FileToken(path)
+    return tokens
 
 
 class TlsTrust:

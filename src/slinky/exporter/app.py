@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the exporter from its parts and runs it. A scrape computes metrics from memory and asks Slurm nothing."""
 
-import os
 import ssl
 from collections.abc import Iterator
-from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -14,7 +12,7 @@ from slinky.exporter.cluster_reader import ClusterReader
 from slinky.exporter.settings import ExporterSettings
 from slinky.observe import ExplainedError, Health, SystemClock
 from slinky.observe.metrics import REGISTRY
-from slinky.slurm import FileToken, MintedToken, SlurmClient, TokenSource
+from slinky.slurm import SlurmClient, TokenSource, configured_tokens
 
 
 class ExporterError(ExplainedError):
@@ -46,7 +44,7 @@ class ClusterCollector(Collector):
 async def main(settings: ExporterSettings, health: Health | None = None) -> None:
     """Run the exporter until cancelled."""
     clock = SystemClock()
-    async with SlurmClient(settings.slurm_rest_api, token_source(settings), tls=_tls(settings)) as client:
+    async with SlurmClient(settings.slurm_rest_api, _tokens(settings), tls=_tls(settings)) as client:
         reader = ClusterReader(client, clock, cluster=settings.cluster, jobs_max=settings.jobs_max)
         collector = ClusterCollector(reader, settings)
         if health is not None:
@@ -59,14 +57,11 @@ async def main(settings: ExporterSettings, health: Health | None = None) -> None
             REGISTRY.unregister(collector)
 
 
-def token_source(settings: ExporterSettings) -> TokenSource:
-    """The source of tokens: signed with a key, or read from a file."""
-    if settings.jwt_key_file:
-        return MintedToken(Path(settings.jwt_key_file).read_bytes, settings.slurm_user)
-    path = settings.token_file or os.environ.get("SLURM_JWT_FILE", "")
-    if not path:
+def _tokens(settings: ExporterSettings) -> TokenSource:
+    tokens = configured_tokens(settings.token_file, settings.jwt_key_file, settings.slurm_user)
+    if tokens is None:
         raise ExporterError("there is no token: set --token-file, --jwt-key-file, or SLURM_JWT_FILE in the environment")
-    return FileToken(path)
+    return tokens
 
 
 def _tls(settings: ExporterSettings) -> ssl.SSLContext | None:

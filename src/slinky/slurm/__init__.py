@@ -36,7 +36,15 @@ from slinky.slurm.model.states import JobState, NodeState
 from slinky.slurm.model.statistics import ControllerPing, Diag
 from slinky.slurm.model.values import INFINITE, ExitCode, Number, Tres, number, wait_status
 from slinky.slurm.model.views import Gres, Host, Job, JobStatus, License, NodeResources, Reservation, Share
-from slinky.slurm.tokens import FileToken, FixedToken, MintedToken, TokenError, TokenSource, mint_token
+from slinky.slurm.tokens import (
+    FileToken,
+    FixedToken,
+    MintedToken,
+    TokenError,
+    TokenSource,
+    configured_tokens,
+    mint_token,
+)
 from slinky.slurm.transport.http import RequestRecord
 from slinky.slurm.transport.versions import DataParserVersion
 
@@ -102,6 +110,7 @@ __all__ = [
     "Tres",
     "UnconfirmedLoss",
     "Unsupported",
+    "configured_tokens",
     "expand",
     "fold",
     "hook_script",

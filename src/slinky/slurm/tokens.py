@@ -207,3 +207,14 @@ def _seconds(value: object) -> int | None:
     if not 0 <= value <= LATEST_TIME:  # also not true for NaN
         raise TokenError("a time in the token is out of range")
     return int(value)
+
+
+def configured_tokens(token_file: str, jwt_key_file: str, user: str) -> TokenSource | None:
+    """Tokens that are signed with a key for a user, or read from a file; None if neither is configured.
+
+    Without a file, the environment variable SLURM_JWT_FILE names it.
+    """
+    if jwt_key_file:
+        return MintedToken(Path(jwt_key_file).read_bytes, user)
+    path = token_file or os.environ.get("SLURM_JWT_FILE", "")
+    return FileToken(path) if path else None
