@@ -51,6 +51,7 @@ class Toleration(View, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
+    toleration_seconds: int | None = None
 
 
 class SelectorMatch(View, frozen=True):

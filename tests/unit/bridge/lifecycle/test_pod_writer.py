@@ -9,7 +9,7 @@ import pytest
 from tests.unit.bridge.build import pod
 
 from slinky.bridge.config import BridgeSettings
-from slinky.bridge.lifecycle.pod_writer import PodWriter
+from slinky.bridge.lifecycle.pod_writer import PodWriter, build_tolerations
 from slinky.bridge.views import ResourceClaim
 from slinky.kube import Key
 
@@ -41,3 +41,16 @@ async def test_only_the_claim_that_a_pod_owns_is_deleted_with_it(owner: str, del
     status = {"extendedResourceClaimStatus": {"resourceClaimName": "claim"}}
     await PodWriter(client, cache, recorder, BridgeSettings()).remove_finalizer(pod(held=True, status=status))
     assert deletions == deleted
+
+
+def test_the_tolerations_of_a_pod_stay_as_they_are() -> None:
+    own = {
+        "key": "node.kubernetes.io/unreachable",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    }
+    first, *added = build_tolerations(pod(spec={"tolerations": [own]}))
+    assert first == own
+    assert len(added) == 1
+    assert build_tolerations(pod(spec={"tolerations": added})) == []
