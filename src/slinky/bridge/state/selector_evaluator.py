@@ -35,9 +35,9 @@ class SelectorEvaluator:
 
         When it returns, all inventories have a result, until the event loop runs something else.
         """
-        while missing := next(filter(self.is_pending, selectors), None):
-            async with self._locks.setdefault(missing, asyncio.Lock()):
-                await self._evaluate(missing)
+        while missing := [expressions for expressions in selectors if self.is_pending(expressions)]:
+            async with self._locks.setdefault(missing[0], asyncio.Lock()):
+                await self._evaluate(missing[0])
 
     def is_pending(self, expressions: Expressions) -> bool:
         """Whether some device has no result yet."""

@@ -4,6 +4,7 @@
 import asyncio
 import threading
 
+import msgspec
 import pytest
 from tests.support.waiting import eventually
 from tests.unit.bridge.build import GPU_DRIVER, gpus, needing, pod
@@ -12,6 +13,7 @@ from tests.unit.bridge.device_cluster import DeviceCluster
 from slinky.bridge.devices import selection
 from slinky.bridge.devices.inventory import DeviceInventory, GresKind, build_inventory
 from slinky.bridge.state.selector_evaluator import SelectorEvaluator
+from slinky.bridge.views import DeviceClass
 from slinky.bridge.workload.annotations import OptionError
 
 MANY = ", ".join(["1"] * 200)
@@ -99,6 +101,23 @@ async def test_alternatives_are_evaluated_before_one_is_chosen() -> None:
     cluster.add_claim("mine", {"name": "r", "firstAvailable": options})
     needs = await cluster.demand.compute([pod(spec={"resourceClaims": [{"name": "g", "resourceClaimName": "mine"}]})])
     assert needs.by_pod == {"uid-p": {GresKind("gpu", GPU_DRIVER): 1}}
+
+
+@pytest.mark.parametrize("name", ["all", "absent"])
+async def test_a_class_without_selectors_or_that_does_not_exist_is_answered(name: str) -> None:
+    cluster = DeviceCluster()
+    cluster.add_class(GPU_DRIVER)
+    empty = msgspec.convert({"metadata": {"name": "all"}}, DeviceClass)
+    cluster.devices.classes.put(empty)
+    cluster.publish(gpus(2))
+    cluster.add_claim("mine", {"name": "r", "exactly": {"deviceClassName": name}})
+    claiming = pod(spec={"resourceClaims": [{"name": "g", "resourceClaimName": "mine"}]})
+    if name == "absent":
+        with pytest.raises(OptionError, match="device class absent does not exist"):
+            await cluster.demand.compute([claiming])
+    else:
+        needs = await cluster.demand.compute([claiming])
+        assert needs.by_pod == {"uid-p": {GresKind("gpu", GPU_DRIVER): 1}}
 
 
 async def test_devices_that_change_during_an_evaluation_are_evaluated_too() -> None:
