@@ -109,6 +109,16 @@ class BenchCluster:
         clean = [{"op": "remove", "path": "/spec/taints"}]
         await self.kube.patch_json(NODES, Key("", name), clean)
 
+    async def remove_nodes(self, node_names: Iterable[str], seconds: float = TIMEOUT) -> None:
+        """Delete nodes, and wait until the bridge has removed their hosts."""
+        left = set(node_names)
+        await for_each(left, lambda name: self.kube.delete(NODES, Key("", name)))
+        async with asyncio.timeout(seconds):
+            while left:
+                listing = await self.slurm.nodes()
+                left &= {host.name for host in (listing.items if listing else ())}
+                await asyncio.sleep(1 if left else 0)
+
     async def hosts(self, predicate: Callable[[Any], bool], expected: Iterable[str], seconds: float = TIMEOUT) -> None:
         """Wait until all these hosts match the predicate."""
         left = set(expected)

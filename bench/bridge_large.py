@@ -42,6 +42,7 @@ async def devices(bench: "Bench") -> None:
     share = await _load(bench, lambda number: _run_pod(bench, _gpu_pod(f"gpu-now-{number}", annotations=SPARE)))
     bench.report(f"{count} pending with a GPU, one starts every second, of a core", share, "%", 10)
     await _remove_waiting(bench, [f"gpu-{number}" for number in range(count)])
+    await cluster.remove_nodes(["g-0", "g-1"])  # the other parts occupy all hosts but these
 
 
 async def _publish_gpu(bench: "Bench", node: str) -> None:
@@ -106,7 +107,7 @@ async def _load(bench: "Bench", tick: Callable[[int], Awaitable[None]]) -> float
 
 
 async def _remove_waiting(bench: "Bench", pods: list[str]) -> None:
-    await for_each(pods, lambda name: bench.cluster.kube.delete(OUR_PODS, Key(NAMESPACE, name), grace=0))
+    await for_each(pods, bench.cluster.end)
     await bench.cluster.wait_gone(pods)
     await bench.cluster.slurm.cancel_many(JobSelection(job_name=JOB.name))
 
