@@ -4,13 +4,14 @@
 All tests of the file share one configuration of slurmctld, which has what the usual one of the lab lacks.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from tests.integration.bridge.bridge_stage import SHARED, BridgeStage, bridge_stage
 from tests.support.job_requests import sleep_on
-from tests.support.slurm_settings import slurm_settings
+from tests.support.slurm_settings import restart_slurmctld, slurm_settings
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
@@ -161,6 +162,29 @@ async def test_a_short_pod_passes_a_gang_that_waits_and_a_long_one_does_not(stag
     for name in ("a", "b"):
         await stage.wait_bound(name)
     assert not (await stage.get_pod("long")).spec.node_name
+
+
+async def test_the_account_that_has_used_less_is_first(stage: BridgeStage, scheduler: LabSlurm) -> None:
+    await stage.add_node()
+    accounts = {name: {**AS_ALICE, OPTION + "account": name} for name in ("busy", "idle")}
+    await stage.run_pod("past", annotations=accounts["busy"])
+
+    async def used() -> bool:
+        """A restart makes slurmctld add up what jobs have used; otherwise it does so every five minutes."""
+        await asyncio.to_thread(restart_slurmctld, scheduler)
+        shares = await stage.slurm.shares(accounts=["busy"])
+        return any(share.name == "busy" and share.usage > 0 for share in shares)
+
+    await eventually(used, "usage of the account")
+    await stage.create_pod("first", annotations=accounts["busy"])
+    first = await stage.wait_job("first")
+    await stage.create_pod("second", annotations=accounts["idle"])
+    second = await stage.wait_job("second")
+    assert first.job_id < second.job_id
+    assert first.priority.whole < second.priority.whole
+    await end_pods(stage, "past")
+    await stage.wait_bound("second")
+    assert not (await stage.get_pod("first")).spec.node_name
 
 
 # --- preemption
