@@ -12,7 +12,7 @@ UNIT      := -n 2 --timeout=60 --cov --cov-report=
 STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down check test lint types unit integration chart e2e lock format generate bench-core bench-lab bench-operator bench-bridge clean
+.PHONY: help setup demo demo-down check test lint types unit integration chart e2e lock format generate bench-core bench-lab bench-operator bench-bridge chaos clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,6 +54,10 @@ e2e: setup ## Tests on real nodes with real containers
 	$(BIN)/slinky lab prepare
 	$(BIN)/pytest $(DURATIONS) tests/e2e/machine
 	$(BIN)/pytest $(PARALLEL) $(DURATIONS) tests/e2e/operator tests/e2e/bridge tests/e2e/lab
+
+chaos: setup ## Twenty long seeds of the bridge's randomized test, each with every fault (an hour)
+	$(BIN)/slinky lab prepare
+	SLINKY_SEEDS=20 $(BIN)/pytest -n 2 $(DURATIONS) tests/integration/bridge/test_chaos.py
 
 chart: setup ## Tests of the charts with the real helm
 	$(BIN)/slinky lab prepare

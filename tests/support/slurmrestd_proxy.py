@@ -107,6 +107,15 @@ def hung() -> Fault:
     return answer
 
 
+def slow(seconds: float) -> Fault:
+    """The response of slurmrestd, late."""
+
+    async def answer(_: web.BaseRequest) -> None:
+        await asyncio.sleep(seconds)
+
+    return answer
+
+
 def errors_in_200(number: int = 0) -> Fault:
     """Status 200 with an error and null lists."""
 

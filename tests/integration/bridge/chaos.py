@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the randomized test: a bridge process to kill, a simulation of kubelets and controllers, and a checker.
+"""Parts of the randomized test: a simulation of kubelets and controllers, and a checker.
 
 The checker shares no code with the bridge: it has its own watches and slurmrestd client, reads claims and jobs itself,
 and checks the invariants at every event.
@@ -8,85 +8,27 @@ and checks the invariants at every event.
 import asyncio
 import contextlib
 import json
-import os
 import random
-import socket
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
-import msgspec
 from tests.integration.bridge.device_stage import DeviceStage
-from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS, RESOURCE_CLAIMS, WorkloadPod
-from slinky.kube import AlreadyExists, Conflict, NotFound, Runtime, Unstructured
-from slinky.lab.kubernetes.bare_plane import WITH_US, BarePlane
-from slinky.lab.slurm.cluster import LabSlurm
-from slinky.slurm import Job, SlurmError
+from slinky.kube import KubeError, Runtime, Unstructured
+from slinky.kube.conditions import find_condition
+from slinky.slurm import Job, SlurmError, expand
 
 #: CPUs of every node.
 CPUS = 16
+NODE_SIZE = {"cpu": str(CPUS)}
+ENDED = frozenset({"Succeeded", "Failed"})
+#: Reasons of pods that wait without a job.
+WAITING_WITHOUT_JOB = frozenset(
+    {"GangIncomplete", "SlurmRefused", "InsufficientNodeResources", "ClaimPending", "SlurmJobCancelled"}
+)
 CLAIMS = RESOURCE_CLAIMS.viewed_as(Unstructured)
-
-
-class BridgeProcess:
-    """The bridge as the command starts it."""
-
-    def __init__(self, stage: DeviceStage, plane: BarePlane, slurm: LabSlurm, folder: Path) -> None:
-        key, self._config, self._log = folder / "jwt", folder / "config.yaml", folder / "bridge.log"
-        key.write_bytes(slurm.jwt_key)
-        settings = msgspec.structs.replace(
-            stage.settings, slurm_rest_api=slurm.url, jwt_key_file=str(key), not_ready_seconds=3600
-        )
-        self._config.write_text(json.dumps(msgspec.to_builtins(settings)))
-        self._env = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
-        self._child: subprocess.Popen[bytes] | None = None
-        self.kills = 0
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._health = f"127.0.0.1:{probe.getsockname()[1]}"
-
-    def start(self) -> None:
-        """Start the process, unless it runs."""
-        if self._child is None:
-            addresses = ["--health-addr", self._health, "--metrics-addr", "0"]
-            argv = [sys.executable, "-m", "slinky.cli", "bridge", "--config", str(self._config), *addresses]
-            with self._log.open("ab") as out:
-                self._child = subprocess.Popen([*WITH_US, *argv], env=self._env, stdout=out, stderr=out)
-
-    def kill(self) -> None:
-        """Kill the process."""
-        if self._child is not None:
-            self._child.kill()
-            self._child.wait()
-            self.kills += 1
-            self._child = None
-
-    async def wait_ready(self) -> None:
-        """Wait until the bridge reports that it is ready."""
-        async with aiohttp.ClientSession() as session:
-
-            async def ready() -> bool:
-                self.assert_alive()
-                with contextlib.suppress(aiohttp.ClientError):
-                    async with session.get(f"http://{self._health}/readyz") as response:
-                        return response.status == 200
-                return False
-
-            await eventually(ready, "the readiness of the bridge")
-
-    def assert_alive(self) -> None:
-        """Fail if the process has ended by itself."""
-        if self._child is not None and self._child.poll() is not None:
-            raise RuntimeError(f"the bridge ended by itself: {self.tail()}")
-
-    def tail(self) -> str:
-        """The end of its log."""
-        return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
 
 
 def device_names(claim: Unstructured) -> set[str]:
@@ -119,7 +61,8 @@ class InvariantChecker:
         self.claims = self.runtime.cache(CLAIMS, namespace=stage.namespace)
         self.claims.listen(self._claim_changed)
         self.violations: list[str] = []
-        self.cancelled: set[int] = set()  # by the test, not by the bridge
+        self.cancelled: set[str] = set()  # SLUIDs of jobs that the test, not the bridge, has cancelled
+        self.slurm_may_forget = False  # Slurm has lost changes, so jobs and pods need not agree at every moment
         self.checks = 0
         self.events = 0
 
@@ -139,9 +82,11 @@ class InvariantChecker:
         return [job for job in (listing.items if listing else ()) if bridge in job.admin_comment]
 
     async def check(self) -> None:
-        """Compare Slurm's jobs with the pods."""
+        """Compare Slurm's jobs with the pods, unless Slurm may have forgotten some."""
         jobs = await self.jobs()
         self.checks += 1
+        if self.slurm_may_forget:
+            return
         live = [job for job in jobs if job.state.live]
         owner: dict[str, int] = {}
         for job in live:
@@ -149,9 +94,9 @@ class InvariantChecker:
                 if pod in owner:
                     self.violations.append(f"{pod} has two live jobs, {owner[pod]} and {job.job_id}")
                 owner[pod] = job.job_id
-        ended = {str(job.job_id) for job in jobs if not job.state.live} - {str(job) for job in self.cancelled}
-        for job_id in ended:
-            await self._check_ended(job_id)
+        for job in jobs:
+            if not job.state.live and job.sluid not in self.cancelled:
+                await self._check_ended(str(job.job_id))
         for job in live:
             if job.state.running:
                 await self._check_running(job)
@@ -162,7 +107,7 @@ class InvariantChecker:
             pod = await self.stage.find_pod(known.metadata.name)
             if pod is None or pod.metadata.uid != known.metadata.uid:
                 continue
-            running = pod.spec.node_name and pod.status.phase not in {"Succeeded", "Failed"}
+            running = pod.spec.node_name and pod.status.phase not in ENDED
             if running and pod.metadata.labels.get(names.JOB_LABEL) == job:
                 self.violations.append(f"job {job} has ended and {pod.key} is {pod.status.phase}")
 
@@ -174,7 +119,7 @@ class InvariantChecker:
             return  # the job has just ended
         label = str(job.job_id)
         for pod in [pod for pod in self.pods if pod.metadata.labels.get(names.JOB_LABEL) == label]:
-            if not pod.spec.node_name or pod.status.phase in {"Succeeded", "Failed"}:
+            if not pod.spec.node_name or pod.status.phase in ENDED:
                 continue
             if pod.spec.node_name not in granted:
                 self.violations.append(f"{pod.key} runs on {pod.spec.node_name}, which job {label} does not have")
@@ -185,14 +130,37 @@ class InvariantChecker:
                     self.violations.append(f"{claim.key} of {pod.key} holds {sorted(more)} beyond job {label}")
 
     async def watch(self) -> None:
-        """Check until cancelled."""
+        """Check until cancelled, whenever both systems answer."""
         while True:
-            await self.check()
+            with contextlib.suppress(SlurmError, KubeError):
+                await self.check()
             await asyncio.sleep(0.1)
+
+    async def agreement(self) -> bool:
+        """Every job has a pod, every bound pod has its job on its node, and every other pod has a job or a reason."""
+        live = {str(job.job_id): job for job in await self.jobs() if job.state.live}
+        pods = await self.stage.client.list(OUR_PODS, namespace=self.stage.namespace)
+        active = [pod for pod in pods if pod.status.phase not in ENDED]
+        used = {pod.metadata.labels.get(names.JOB_LABEL, "") for pod in active}
+        idle = [job.job_id for label, job in live.items() if label not in used]
+        lost = [pod for pod in active if not pod.metadata.deleting and not _has_job(pod, live)]
+        reasons = {str(pod.key): find_condition(pod.status.conditions, names.SCHEDULED) for pod in lost}
+        assert not idle, f"jobs without pods: {idle}"
+        assert not lost, f"pods without jobs: {reasons}"
+        return True
 
     def assert_no_violation(self) -> None:
         """Fail if an invariant was violated so far."""
         assert not self.violations, "\n".join(dict.fromkeys(self.violations))
+
+
+def _has_job(pod: WorkloadPod, live: Mapping[str, Job]) -> bool:
+    job = live.get(pod.metadata.labels.get(names.JOB_LABEL, ""))
+    if pod.spec.node_name:
+        named = job is not None and pod.metadata.name in job.admin_comment
+        return job is not None and named and job.state.running and pod.spec.node_name in expand(job.nodes)
+    condition = find_condition(pod.status.conditions, names.SCHEDULED)
+    return job is not None or (condition is not None and condition.reason in WAITING_WITHOUT_JOB)
 
 
 def granted_devices(stage: DeviceStage, node: Any) -> set[str]:
@@ -216,16 +184,15 @@ class KubeletSimulation:
         self.prepared: dict[str, str] = {}  # device to the uid of its pod
         self.leaving: dict[str, int] = {}  # rounds until a deleted pod stops
         self.finish: set[str] = set()  # pods that succeed in the next round
+        self.unreachable: set[str] = set()  # nodes whose kubelets do nothing
         self.started = self.prepared_count = 0
 
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
-            for pod in list(self.checker.pods):
-                try:
+            for pod in [pod for pod in self.checker.pods if pod.spec.node_name not in self.unreachable]:
+                with contextlib.suppress(KubeError):
                     await self._run_pod(pod)
-                except (NotFound, Conflict, AlreadyExists):
-                    continue
             await self._collect_claims()
             await asyncio.sleep(0.1)
 
@@ -240,7 +207,7 @@ class KubeletSimulation:
             await self._prepare(pod)
             self.started += 1
             await self.stage.report_phase(name, "Running")
-        elif phase in {"Succeeded", "Failed"}:
+        elif phase in ENDED:
             self._unprepare(uid)
             if pod.metadata.deleting:
                 await self.stage.delete_pod(name, grace=0)
@@ -259,7 +226,7 @@ class KubeletSimulation:
         neighbours = [
             other
             for other in self.checker.pods
-            if other.spec.node_name == pod.spec.node_name and other.status.phase not in {"Succeeded", "Failed"}
+            if other.spec.node_name == pod.spec.node_name and other.status.phase not in ENDED
         ]
         used = sum(
             int(container.resources.requests.get("cpu", 0))
@@ -294,25 +261,23 @@ class KubeletSimulation:
         self.prepared = {device: holder for device, holder in self.prepared.items() if holder != uid}
 
     async def _collect_claims(self) -> None:
-        alive = {pod.metadata.uid for pod in self.checker.pods if pod.status.phase not in {"Succeeded", "Failed"}}
+        alive = {pod.metadata.uid for pod in self.checker.pods if pod.status.phase not in ENDED}
         there = {pod.metadata.uid for pod in self.checker.pods}
         for claim in list(self.checker.claims):
             owners = [owner.uid for owner in claim.metadata.owner_references]
             pods = consumers(claim)
-            try:
+            with contextlib.suppress(KubeError):
                 if owners and not there & set(owners):
                     now = await self.stage.client.list(OUR_PODS, namespace=self.stage.namespace)
                     if not {pod.metadata.uid for pod in now} & set(owners):
                         await self.stage.client.delete(RESOURCE_CLAIMS, claim.key)
                 elif not owners and pods and not alive & set(pods):
                     await self._deallocate(claim, pods)
-            except (NotFound, Conflict):
-                continue
 
     async def _deallocate(self, claim: Unstructured, pods: dict[str, str]) -> None:
         for uid, name in pods.items():
             pod = await self.stage.find_pod(name)
-            if pod and pod.metadata.uid == uid and pod.status.phase not in {"Succeeded", "Failed"}:
+            if pod and pod.metadata.uid == uid and pod.status.phase not in ENDED:
                 return
         meta = {"resourceVersion": claim.metadata.resource_version}
         body = {"metadata": meta, "status": {"allocation": None, "reservedFor": None}}

@@ -1,36 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No device and no core is ever allocated twice, whatever happens and whenever the bridge is killed.
+"""Whatever fails and whenever the bridge is killed: no device or core is used twice, and nothing is left behind.
 
-A seeded run of random steps on a real API server and a real slurmctld, against the bridge as a process. A checker
-tests the invariants at every event; at the end nothing may be left behind. `SLINKY_SEED` repeats a run, `SLINKY_STEPS`
-makes it longer.
+A seeded run of random steps on a real API server and a real slurmctld, against the bridge as a process or as two
+replicas, with faults of the daemons around it. A checker tests the invariants at every event. At the end every job has
+pods and every pod has its job, and after the last pod nothing is left.
+
+`make test` runs three seeds, which together have every fault. `make chaos` runs `SLINKY_SEEDS` seeds with more steps
+and every fault in each. `SLINKY_SEED` runs one seed only.
 """
 
 import asyncio
 import contextlib
 import os
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.integration.bridge.bridge_stage import SHARED
-from tests.integration.bridge.chaos import CPUS, BridgeProcess, InvariantChecker, KubeletSimulation, is_nothing_left
+from tests.integration.bridge.chaos import NODE_SIZE, InvariantChecker, KubeletSimulation, is_nothing_left
+from tests.integration.bridge.chaos_faults import Fault, Faults
+from tests.integration.bridge.chaos_processes import BridgeReplicas
 from tests.integration.bridge.device_stage import DeviceStage, device_stage, exactly, gpus, same_limits, single_cpus
+from tests.support.slurmrestd_proxy import SlurmrestdProxy
 from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.config import DeviceProfile
 from slinky.bridge.views import BATCH_JOBS
-from slinky.kube import Key, KubeClient, NotFound
+from slinky.kube import NAMESPACES, AlreadyExists, Key, KubeClient, NotFound, connect
 from slinky.kube.conditions import find_condition
 from slinky.lab.kubernetes.bare_plane import BarePlane
 from slinky.lab.slurm.cluster import LabSlurm
 from slinky.slurm import SlurmClient as Slurm
 from slinky.slurm import SlurmError
 
-SEEDS = [int(os.environ["SLINKY_SEED"])] if "SLINKY_SEED" in os.environ else [1]
-STEPS = int(os.environ.get("SLINKY_STEPS", "60"))
+LONG = bool({"SLINKY_SEED", "SLINKY_SEEDS"} & os.environ.keys())
+SEEDS = (
+    [int(os.environ["SLINKY_SEED"])]
+    if "SLINKY_SEED" in os.environ
+    else range(1, 1 + int(os.environ.get("SLINKY_SEEDS", "3")))
+)
+STEPS = 100 if LONG else 24
+#: Steps for which a fault lasts, and seconds for which slurmctld is stopped.
+FAULT_STEPS = 5 if LONG else 3
+STOPPED_SECONDS = 40.0 if LONG else 4.0
+#: The seeds of a short run share the faults, and the first of three has two replicas, which are killed together.
+SHORT_RUNS = 3
 
 
 class RandomSteps:
@@ -41,11 +57,12 @@ class RandomSteps:
         stage: DeviceStage,
         checker: InvariantChecker,
         kubelets: KubeletSimulation,
-        bridge: BridgeProcess,
+        bridge: BridgeReplicas,
+        faults: Faults,
         rng: random.Random,
     ) -> None:
         self.stage, self.checker, self.kubelets = stage, checker, kubelets
-        self.bridge, self.random, self.count = bridge, rng, 0
+        self.bridge, self.faults, self.random, self.count = bridge, faults, rng, 0
 
     @property
     def steps(self) -> list[tuple[int, Callable[[], Awaitable[None]]]]:
@@ -57,7 +74,7 @@ class RandomSteps:
             (14, self.remove),
             (22, self.complete),
             (8, self.cancel),
-            (10, self.kill),
+            (10 if len(self.bridge.processes) == 1 else 4, self.kill),
             (5, self.cordon),
         ]
 
@@ -66,7 +83,7 @@ class RandomSteps:
         weights, choices = zip(*self.steps, strict=True)
         await self.random.choices(choices, weights)[0]()
         await asyncio.sleep(self.random.random() * 0.4)
-        if self.random.random() < 0.2:
+        if self.random.random() < 0.2 and not self.faults.active:
             await self.catch_up()
         self.bridge.assert_alive()
         self.checker.assert_no_violation()
@@ -142,47 +159,82 @@ class RandomSteps:
         return self.random.choice(pods) if pods else ""
 
     async def cancel(self) -> None:
-        live = [job for job in await self.checker.jobs() if job.state.live]
-        if live:
-            job = self.random.choice(live)
-            self.checker.cancelled.add(job.job_id)
-            with contextlib.suppress(SlurmError):
-                await self.stage.slurm.cancel(job.job_id)
+        with contextlib.suppress(SlurmError):  # a fault may last
+            live = [job for job in await self.checker.jobs() if job.state.live]
+            if live:
+                job = self.random.choice(live)
+                self.checker.cancelled.add(job.sluid)
+                await self.stage.slurm.cancel(job.sluid)
 
     async def kill(self) -> None:
-        self.bridge.kill()
+        self.random.choice(self.bridge.processes).kill()
         await asyncio.sleep(self.random.random() * 0.5)
         self.bridge.start()
-        if self.random.random() < 0.8:  # else the next step comes while it still starts
+        if self.random.random() < 0.8 and not self.faults.active:  # else the next step comes while it still starts
             await self.bridge.wait_ready()
 
     async def cordon(self) -> None:
         await self.stage.cordon(self.random.choice(self.stage.nodes), self.random.random() < 0.4)
 
     async def end(self) -> None:
-        """Delete every pod."""
+        """Let everything work again, compare jobs and pods, and delete every pod."""
+        await self.faults.end()
         for name in self.stage.nodes:
             await self.stage.cordon(name, False)
         self.bridge.start()
+        await eventually(self.checker.agreement, "agreement of jobs and pods")
         for pod in list(self.checker.pods):
             with contextlib.suppress(NotFound):
                 await self.stage.delete_pod(pod.metadata.name)
 
 
+@pytest.fixture(scope="module")
+def chaos_plane() -> Iterator[BarePlane]:
+    """A control plane that the tests may restart."""
+    with BarePlane.running() as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+async def chaos_kube(chaos_plane: BarePlane) -> AsyncIterator[KubeClient]:
+    """A client of that control plane."""
+    async with connect(chaos_plane.kubeconfig, manager="slurm-bridge") as client:
+        with contextlib.suppress(AlreadyExists):
+            await client.create(NAMESPACES, NAMESPACES.manifest(Key("", "kube-system")))
+        yield client
+
+
+def plan_faults(faults: Faults, seed: int, rng: random.Random) -> dict[int, Fault]:
+    """The faults of a run, by the step at which they begin. Each ends before the next begins."""
+    chosen = faults.all if LONG else faults.all[(seed - 1) % SHORT_RUNS :: SHORT_RUNS]
+    rng.shuffle(chosen)
+    distance = STEPS // len(chosen)
+    return {number * distance + rng.randrange(1, distance - FAULT_STEPS): fault for number, fault in enumerate(chosen)}
+
+
+@pytest.mark.timeout(1800 if LONG else 600)
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_no_device_or_core_is_held_twice(
-    seed: int, kube: KubeClient, ctld: Slurm, plane: BarePlane, slurm: LabSlurm, tmp_path: Path
+    seed: int, chaos_kube: KubeClient, ctld: Slurm, chaos_plane: BarePlane, slurm: LabSlurm, tmp_path: Path
 ) -> None:
-    print(f"repeat with SLINKY_SEED={seed}")
-    profile = {"device_profiles": lambda stage: (DeviceProfile(driver=stage.cpu, cores=True),)}
-    async with device_stage(kube, ctld, **profile) as stage:
-        bridge = BridgeProcess(stage, plane, slurm, tmp_path)
+    settings = {
+        "device_profiles": lambda stage: (DeviceProfile(driver=stage.cpu, cores=True),),
+        "not_ready_seconds": 1,
+        "lost_pods_evicted": 1000,
+    }
+    async with device_stage(chaos_kube, ctld, **settings) as stage, SlurmrestdProxy(slurm.url) as proxy:
+        replicas = 2 if seed % SHORT_RUNS == 1 else 1
+        bridge = BridgeReplicas.of(stage, chaos_plane, slurm, proxy.url, tmp_path, replicas)
         await stage.create_device_class(stage.gpu)
         await stage.create_device_class(stage.cpu)
+        rng = random.Random(seed)  # noqa: S311
         checker = InvariantChecker(stage)
         kubelets = KubeletSimulation(checker, random.Random(seed + 1))  # noqa: S311
+        faults = Faults(checker, kubelets, bridge, chaos_plane, slurm, proxy, rng, STOPPED_SECONDS)
+        steps = RandomSteps(stage, checker, kubelets, bridge, faults, rng)
+        planned = plan_faults(faults, seed, rng)
+        ends = {begin + FAULT_STEPS for begin in planned}
         tasks = [asyncio.create_task(run()) for run in (checker.runtime.run, checker.watch, kubelets.run)]
-        steps = RandomSteps(stage, checker, kubelets, bridge, random.Random(seed))  # noqa: S311
 
         def counts() -> dict[str, int]:
             return {
@@ -200,21 +252,25 @@ async def test_no_device_or_core_is_held_twice(
                 node = f"{stage.name}-{number}"
                 await stage.publish(node, stage.gpu, gpus(4))
                 await stage.publish(node, stage.cpu, single_cpus(stage.cpu, 8, threads=2))
-                await stage.add_node(number, amounts={"cpu": str(CPUS)})
+                await stage.add_node(number, amounts=NODE_SIZE)
             # A run proves something only if enough happens, and on a slow machine less happens in each step.
             taken = 0
             while taken < STEPS or kubelets.started < STEPS // 6 or not all(counts().values()):
+                if fault := planned.get(taken):
+                    await faults.begin(fault)
                 await steps.step()
+                if taken in ends:
+                    await faults.end()
                 taken += 1
             await steps.end()
             await eventually(lambda: is_nothing_left(checker), "nothing left")
-            await checker.check()
             checker.assert_no_violation()
-            print(f"{taken} steps: {counts()}")
         except BaseException:
-            print(bridge.tail())
+            print(bridge.tails())
             raise
         finally:
+            print(f"SLINKY_SEED={seed}, {replicas} replicas: {counts()}, {faults.history}")
+            await faults.end()
             bridge.kill()
             for task in tasks:
                 task.cancel()
