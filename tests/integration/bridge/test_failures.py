@@ -7,6 +7,7 @@ docs/bridge/failures.md lists these tests by event.
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -86,6 +87,25 @@ async def test_without_accounting_pods_run_and_their_outcome_is_recorded_later(
         return "Failed, exit code 3" in (await stage.slurm.accounting.job(job.job_id)).comment.job
 
     await eventually(recorded, "the outcome in accounting")
+
+
+async def test_without_the_completer_the_outcome_is_in_accounting(
+    kube: KubeClient, ctld: Slurm, tmp_path: Path
+) -> None:
+    async with bridge_stage(kube, ctld, completer_socket=str(tmp_path / "missing")) as stage:
+        await stage.start()
+        await stage.add_node()
+        await stage.run_pod()
+        job = await stage.wait_job()
+        await stage.report_phase("p", "Failed", 3)
+        await stage.wait_state(job, "CANCELLED")
+        await stage.wait_released()
+
+        async def recorded() -> bool:
+            past = await stage.slurm.accounting.job(job.job_id)
+            return "Failed, exit code 3" in past.comment.job and past.derived_exit_code.code == 3
+
+        await eventually(recorded, "the outcome in accounting")
 
 
 async def test_a_submission_whose_response_is_lost_is_adopted_and_not_repeated(proxied: ProxiedStage) -> None:

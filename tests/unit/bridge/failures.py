@@ -57,7 +57,10 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The completer is missing, does not answer, or rejects the request.",
             "CANCELLED, with the outcome in accounting.",
             "The finalizer is removed without delay.",
-            ("test_a_job_that_the_completer_cannot_end_is_cancelled",),
+            (
+                "test_a_job_that_the_completer_cannot_end_is_cancelled",
+                "test_without_the_completer_the_outcome_is_in_accounting",
+            ),
         ),
         Failure(
             "One pod of a gang ends.",
@@ -254,6 +257,13 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             "The pod is submitted again.",
             ("test_a_pod_whose_label_names_a_purged_job_gets_a_new_job",),
             ("6.25", "11.4.10"),
+        ),
+        Failure(
+            "The job of a running pod ends while the bridge is down, and slurmctld purges it (`MinJobAge`).",
+            "-",
+            "Accounting says how the job ended; the pod is treated as if the bridge had been there.",
+            ("test_the_end_of_a_purged_job_is_read_from_accounting",),
+            ("6.25",),
         ),
         Failure(
             "slurmctld loses jobs of running pods (crash, restored state).",
@@ -516,9 +526,10 @@ TABLE: dict[str, tuple[Failure, ...]] = {
             ("test_a_node_whose_devices_change_is_registered_again",),
         ),
         Failure(
-            "The bridge is killed at random moments, together with cancellations, cordons and deletions.",
-            "No job leaks, and none is submitted twice.",
-            "No device or core is used twice, and no claim leaks.",
+            "The bridge is killed at random moments, together with cancellations, cordons, deletions, and faults of "
+            "slurmctld, slurmrestd, the API server and nodes.",
+            "No job is left without pods.",
+            "No device or core is used twice; no pod is left without its job, and no claim or finalizer is left.",
             ("test_no_device_or_core_is_held_twice",),
         ),
         Failure(
