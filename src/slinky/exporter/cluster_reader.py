@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads one cluster through a mirror and builds snapshots of it. A snapshot costs no request to Slurm.
 
-The mirror reads the details of every live job once, and again when the job ends. An array is read once for all of its
+The mirror reads the details of every live job once, again when the job starts, and when it ends. An array is read
+once for all of its
 tasks. A source that is older than `STALE_SECONDS` counts as down.
 """
 
@@ -30,7 +31,7 @@ class ClusterReader:
 
     def __init__(self, client: SlurmClient, clock: Clock, *, cluster: str = "", jobs_max: int) -> None:
         self._client, self._clock, self._cluster, self._jobs_max = client, clock, cluster, jobs_max
-        self.mirror = Mirror(client, all_jobs=True)
+        self.mirror = Mirror(client, exact_resources=False)
         self.history = JobHistory()
         self._tracked: set[str] = set()
         self._licenses: Collection[License] = ()
@@ -112,5 +113,7 @@ def merge_arrays(jobs: ObservedTable[JobRecord]) -> Iterator[JobRecord]:
         if task and record.detail is None:
             parent = jobs.get(array)
             yield structs.replace(record, detail=parent.detail if parent else None)
+        elif record.detail is None and record.over:
+            continue  # it ended before the exporter started
         elif task or key not in arrays:
             yield record

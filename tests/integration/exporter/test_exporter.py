@@ -13,6 +13,7 @@ from tests.support.waiting import eventually
 
 from slinky.exporter.app import ClusterCollector
 from slinky.exporter.cluster_reader import ClusterReader
+from slinky.exporter.families import FAMILIES
 from slinky.exporter.settings import ExporterSettings
 from slinky.exporter.snapshot import MetricSource
 from slinky.lab.slurm.cluster import LabSlurm
@@ -102,10 +103,13 @@ async def test_an_array_counts_by_its_tasks(exporter: Exporter, slurm: LabSlurm)
     assert exporter.value("jobs_pending", partition="ext", reason="JobHeldUser") == 10
 
 
-async def test_an_ordinary_user_may_read_everything(slurm: LabSlurm) -> None:
+async def test_an_ordinary_user_may_read_everything(slurm: LabSlurm, exporter: Exporter) -> None:
     async with SlurmClient(slurm.url, MintedToken(lambda: slurm.jwt_key, "nobody")) as client:
         reader = ClusterReader(client, SystemClock(), jobs_max=100)
         task = asyncio.create_task(reader.run())
         await reader.mirror.synced()
+        await exporter.client.allocate(external_job(tres_per_node="gres/gpu:2"))
+        gpus = next(family for family in FAMILIES if family.name == "account_gres_allocated")
+        await eventually(lambda: gpus.compute(reader.snapshot()) == {("lab", "gpu", ""): 2}, "its GPUs")
         await eventually(lambda: reader.snapshot().up == frozenset(MetricSource), "every source")
         task.cancel()

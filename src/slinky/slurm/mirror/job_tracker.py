@@ -51,6 +51,10 @@ MANY_ENDS = 8
 ResourceReader = Callable[[JobRecord], Awaitable[tuple[NodeResources, ...] | None]]
 
 
+async def _named_nodes(record: JobRecord) -> tuple[NodeResources, ...]:
+    return job_record.resources_by_node_name(record) or ()
+
+
 class JobLookup(NamedTuple):
     """What the mirror knows of one job. ABSENT only if slurmctld does not know the job; it then has the last record."""
 
@@ -85,6 +89,7 @@ class JobTracker:
         client: SlurmClient,
         *,
         all_jobs: bool,
+        exact_resources: bool = True,
         pending_interval: float,
         clock: Callable[[], float],
         notify: Callable[[Change], None],
@@ -93,6 +98,7 @@ class JobTracker:
         self.table: ObservedTable[JobRecord] = ObservedTable(clock, complete=False)
         self._client = client
         self._all_jobs = all_jobs
+        self._exact_resources = exact_resources
         self._pending_interval = pending_interval
         self._clock = clock
         self._notify = notify
@@ -361,6 +367,8 @@ class JobTracker:
         read_resources: ResourceReader | None,
     ) -> JobRecord:
         """The record with the facts that must be read."""
+        if JobRead.RESOURCES in reads and not self._exact_resources:
+            reads, read_resources = reads | JobRead.DETAIL, _named_nodes
         if JobRead.DETAIL in reads:
             record = await self._read_detail(record.job_id, record, tracked)
         elif state is not None:

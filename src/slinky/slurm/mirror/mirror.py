@@ -67,16 +67,22 @@ class Mirror:
         client: SlurmClient,
         *,
         all_jobs: bool = True,
+        exact_resources: bool = True,
         intervals: PollingIntervals | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """With `all_jobs` the mirror keeps the state of every job, otherwise only of tracked jobs."""
+        """With `all_jobs` the mirror keeps the state of every job, otherwise only of tracked jobs.
+
+        With `exact_resources` it reads the cores and devices of tracked jobs that start, which Slurm shows only to the
+        owner of a job and to operators; otherwise the whole job, with the names of its nodes.
+        """
         self._client = client
         self._intervals = intervals or PollingIntervals()
         self._clock = clock
         self._tracker = JobTracker(
             client,
             all_jobs=all_jobs,
+            exact_resources=exact_resources,
             pending_interval=self._intervals.pending_job,
             clock=clock,
             notify=self._notify,
