@@ -198,17 +198,22 @@ def test_the_demo_runs_real_work_and_leaves_no_trace() -> None:
         "Job gpu": ["COMPLETED"],
         "PodGroup pair": ["COMPLETED"],
         "JobSet sweep": ["COMPLETED", "COMPLETED"],
+        "sbatch beside pods": ["COMPLETED"],
+        "sbatch on whole nodes": ["COMPLETED"],
         "LeaderWorkerSet serving": ["RUNNING"],
-        "sbatch": ["COMPLETED"],
     }
-    (gang,), (batch,), (gpu,) = rows["LeaderWorkerSet serving"], rows["sbatch"], rows["Job gpu"]
-    assert "Resources" in gang["WAITED FOR"]
-    assert gang["NODES"] == "node[1-3]"
+    (gang,), (whole,), (beside,) = (
+        rows[work] for work in ("LeaderWorkerSet serving", "sbatch on whole nodes", "sbatch beside pods")
+    )
+    pods = [row for work in ("Job gpu", "PodGroup pair", "JobSet sweep") for row in rows[work]]
+    assert "Resources" in whole["WAITED FOR"]
+    assert gang["WAITED FOR"] != "-"
+    assert gang["CORES"] == whole["CORES"] == "node[1-3]:0-1"
+    assert whole["STARTED"] >= max(row["ENDED"] for row in (*pods, beside))
+    assert gang["STARTED"] >= whole["ENDED"]
     assert gang["OUTPUT"] == "worker 0 of 3; worker 1 of 3; worker 2 of 3"
-    assert gang["STARTED"] >= max(row["ENDED"] for work in ("Job gpu", "PodGroup pair") for row in rows[work])
-    assert rows["PodGroup pair"][0]["NODES"].startswith("node[")
-    assert gpu["OUTPUT"].startswith("gpu-")
-    assert batch["OUTPUT"] == f"hello from job {batch['JOB']}"
+    assert rows["Job gpu"][0]["OUTPUT"].startswith("gpu-")
+    assert beside["OUTPUT"].startswith("hello from node")
     assert slinky("lab", "down", "--name", "demo").returncode == 0
     assert traces("demo") == []
 
