@@ -3,6 +3,8 @@
 
 import asyncio
 import json
+import os
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 
@@ -12,9 +14,11 @@ from tests.support.waiting import eventually
 
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS, WorkloadPod
-from slinky.kube import NODES, Key, KubeClient
+from slinky.kube import NODES, Key, KubeClient, connect
 from slinky.kube.conditions import find_condition
-from slinky.lab.demo.charts import MANAGED_SPACE, OPERATOR_SPACE, RELEASE, SPACE, LabCharts
+from slinky.lab import bringup
+from slinky.lab.bringup import LabOptions
+from slinky.lab.demo.charts import MANAGED_SPACE, SPACE, LabCharts
 from slinky.lab.demo.workloads import check_cores, cores_of, job_runs
 from slinky.lab.errors import LabError
 from slinky.lab.lab import Lab
@@ -106,26 +110,29 @@ class HybridSite:
 
 
 @pytest.fixture(scope="module")
-def charts(lab: Lab) -> Iterator[LabCharts]:
-    """The operator, a cluster with one worker per node, and the bridge. The lab is left as it was."""
+def lab() -> Iterator[Lab]:
+    """A lab of its own: the chart cannot install definitions that other tests have applied to the shared lab."""
+    lab = bringup.up(LabOptions(name=f"hybrid-{secrets.token_hex(3)}", owner=os.getpid(), gpus=0), Progress())
+    yield lab
+    bringup.down(lab.name)
+
+
+@pytest.fixture(scope="module")
+async def kube(lab: Lab) -> AsyncIterator[KubeClient]:
+    async with connect(lab.kubeconfig, manager="slurm-bridge") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def charts(lab: Lab) -> LabCharts:
+    """The operator, a cluster with one worker per node, and the bridge."""
     charts = LabCharts(lab)
     charts.load_slinky(Progress(quiet=True))
     lab.kubectl("create", "namespace", MANAGED_SPACE)
-    try:
-        charts.install_operator()
-        charts.install_cluster()
-        charts.install_bridge()
-        yield charts
-    finally:
-        lab.kubectl("delete", "pods", "--all", "-n", MANAGED_SPACE)
-        for release, space in (
-            ("slurm-bridge", SPACE),
-            (RELEASE, SPACE),
-            ("slurm-operator", OPERATOR_SPACE),
-            ("slurm-operator-crds", OPERATOR_SPACE),
-        ):
-            charts.uninstall(release, space)
-        lab.kubectl("delete", "namespace", MANAGED_SPACE, SPACE, OPERATOR_SPACE)
+    charts.install_operator()
+    charts.install_cluster()
+    charts.install_bridge()
+    return charts
 
 
 @pytest.fixture
