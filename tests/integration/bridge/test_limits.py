@@ -34,6 +34,9 @@ async def records(stage: BridgeStage) -> list[Job]:
 
 
 async def test_a_pod_that_no_node_can_ever_run_leaves_no_record_in_slurm(stage: BridgeStage) -> None:
+    bridge = stage.bridge
+    assert bridge is not None
+    await eventually(lambda: stage.nodes[0] in bridge.mirror.nodes, "the size of the host")
     await stage.create_pod(requests={"cpu": "1000"})
     assert "1000 CPUs" in await stage.wait_reason("p", "SlurmRefused")
     await stage.create_pod("choosy", nodeSelector={"colour": "red"})

@@ -5,7 +5,7 @@ import pytest
 from tests.integration.bridge.bridge_stage import BridgeStage
 from tests.support.job_requests import external_job
 from tests.support.request_counts import count_writes
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, quiescent
 
 from slinky.bridge import names
 from slinky.bridge.views import OUR_PODS
@@ -281,11 +281,14 @@ async def test_a_converged_bridge_writes_nothing(stage: BridgeStage) -> None:
     await stage.wait_bound("first")
     await stage.create_pod("second", annotations=limit)
 
-    async def has_start_time() -> bool:
-        return "Expected to start" in await stage.wait_reason("second", "Resources")
+    async def is_explained() -> bool:
+        """The position is evaluated every ten seconds: the first pod may have been pending for a moment."""
+        message = await stage.wait_reason("second", "Resources")
+        return "Expected to start" in message and "Position 1 " in message
 
-    await eventually(has_start_time, "the expected start")
+    await eventually(is_explained, "the expected start and the position")
     await stage.settle()
+    await quiescent(count_writes, "the writes of the bridge")  # events are written a moment later
     writes = count_writes()
     for _ in range(3):
         await stage.settle()
