@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every pending reason of Slurm has a meaning, a remedy and, where somebody can act, a next step."""
+"""Every pending reason of Slurm has a meaning, a remedy and, where a person can act, a next step."""
 
 import pytest
 from hypothesis import given

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The known name that is nearest to a name that somebody wrote, for messages about unknown names. Pure."""
+"""The known name that is nearest to an unknown name, for messages about unknown names. Pure."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
