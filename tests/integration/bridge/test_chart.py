@@ -330,9 +330,10 @@ def start_admission(
         hooks = [manifest for manifest in objects if "webhooks" in manifest]
         policies = [manifest for manifest in objects if "AdmissionPolicy" in manifest["kind"]]
         try:
-            await apply(kube, [*(by_address(hook, port, bundle) for hook in hooks), *policies])
-            await wait_rejected(managed, "is not a job option", annotations={names.OPTION + "x": "7"})
+            await apply(kube, policies)
             await wait_rejected(managed, "only the scheduler may set", labels={names.JOB_LABEL: "7"})
+            await apply(kube, [by_address(hook, port, bundle) for hook in hooks])
+            await wait_rejected(managed, "is not a job option", annotations={names.OPTION + "x": "7"})
             yield server
         finally:
             await delete(kube, [*hooks, *policies])
