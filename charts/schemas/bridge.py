@@ -86,6 +86,7 @@ BRIDGE = chart(
         clientQPS=may("number"),
         clientBurst=COUNT,
     ),
+    policy=_SETTINGS["policy"],
     extraConfig=closed(**{**_SETTINGS, "deviceProfiles": PROFILES}),
     admission=needing(_ADMISSION, "certManager"),
     controllers=closed(

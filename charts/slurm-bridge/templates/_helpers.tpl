@@ -88,6 +88,7 @@ key: auth-token
   "managedNamespaces" .Values.admission.managedNamespaces
   "managedNamespaceSelector" .Values.admission.managedNamespaceSelector
   "leaderElect" (or .Values.scheduler.leaderElect (gt (int .Values.scheduler.replicaCount) 1))
+  "policy" (deepCopy (default dict .Values.policy))
   "leaseNamespace" (include "bridge.namespace" .) -}}
 {{- with .Values.sharedConfig.deviceProfiles -}}{{- $_ := set $own "deviceProfiles" . -}}{{- end -}}
 {{- with .Values.sharedConfig.slurmTlsSecret -}}{{- $_ := set $own "tlsFolder" "/run/slurm-tls" -}}{{- end -}}

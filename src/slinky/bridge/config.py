@@ -20,21 +20,41 @@ from slinky.kube.schema import described
 from slinky.observe import ExplainedError
 
 TaintEffect = Literal["NoExecute", "NoSchedule", "PreferNoSchedule", "None"]
+PolicyMode = Literal["standard", "strict", "trust-annotations"]
 
 
 class ConfigError(ExplainedError, ValueError):
     """The configuration is invalid; the message names the key."""
 
 
-class PolicyRule(View, frozen=True):
+class PolicyRule(View, frozen=True, forbid_unknown_fields=True):
     """Options of the workloads in some namespaces. The first rule that matches a pod applies; `*` matches any text."""
 
+    name: Annotated[str, described("Name of the rule in messages; its position in the list if empty.")] = ""
     namespaces: Annotated[tuple[str, ...], described("Namespaces that the rule matches.")] = ("*",)
     service_accounts: Annotated[tuple[str, ...], described("Service accounts that the rule matches.")] = ("*",)
     force: Annotated[dict[str, str], described("Options that override the annotations.")] = {}
     default: Annotated[dict[str, str], described("Options for workloads without the annotation.")] = {}
     allow: Annotated[dict[str, tuple[str, ...]], described("Allowed values by option.")] = {}
     refuse: Annotated[tuple[str, ...], described("Options that annotations must not set.")] = ()
+
+
+class Policy(View, frozen=True, forbid_unknown_fields=True):
+    """Which job options annotations may set."""
+
+    mode: Annotated[
+        PolicyMode,
+        described(
+            "Options that a rule must allow: user, group, priority, negative nice and reservation (`standard`), also "
+            "account, QOS and partition (`strict`), or none (`trust-annotations`)."
+        ),
+    ] = "standard"
+    rules: Annotated[
+        tuple[PolicyRule, ...],
+        described(
+            "The first rule that matches a pod applies. If there are rules, a pod that none matches gets no job."
+        ),
+    ] = ()
 
 
 class PriorityRule(View, frozen=True):
@@ -200,7 +220,7 @@ class BridgeSettings(View, frozen=True):
             "milliseconds; 0 disables it."
         ),
     ] = 0
-    policy: Annotated[tuple[PolicyRule, ...], described("Which options workloads may set; see below.")] = ()
+    policy: Annotated[Policy, described("Which options annotations may set; see below.")] = Policy()
     priority_classes: Annotated[
         dict[str, PriorityRule], described("Options of the pods of a PriorityClass, by its name; see below.")
     ] = {}

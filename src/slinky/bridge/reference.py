@@ -33,6 +33,7 @@ CHART_VALUES = {
     "leaseNamespace": "namespaceOverride",
     "leaderElect": "scheduler.leaderElect",
     "deviceProfiles": "sharedConfig.deviceProfiles",
+    "policy": "policy",
 }
 
 

@@ -12,7 +12,7 @@ from tests.support.waiting import eventually, quiescent
 
 from slinky.bridge import names
 from slinky.bridge.app import Bridge, assemble
-from slinky.bridge.config import BridgeSettings
+from slinky.bridge.config import BridgeSettings, Policy, PolicyRule
 from slinky.bridge.views import BATCH_JOBS, OUR_PODS, WorkloadPod
 from slinky.kube import EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, Key, KubeClient, Node, NotFound, Unstructured
 from slinky.kube.conditions import find_condition
@@ -22,6 +22,22 @@ from slinky.slurm import SlurmClient as Slurm
 GANG = {names.OPTION + "gang": "true"}
 #: Lets several jobs share a node.
 SHARED = {names.OPTION + "exclusive": "false"}
+
+
+#: Tests create pods of one user and in two reservations, of which one does not exist.
+POLICY = Policy(
+    rules=(
+        PolicyRule(
+            "tests",
+            allow={
+                "user-id": ("alice",),
+                "group-id": ("alice",),
+                "priority": ("0",),
+                "reservation": ("course", "none"),
+            },
+        ),
+    )
+)
 
 
 class BridgeStage:
@@ -37,7 +53,9 @@ class BridgeStage:
 
     def configure(self, **settings: Any) -> None:
         """Set the settings with which the bridge will start."""
-        defaults = {"scheduler_name": f"sched-{self.name}", "partition": "ext", "leader_elect": False}
+        defaults = {
+            "scheduler_name": f"sched-{self.name}", "partition": "ext", "leader_elect": False, "policy": POLICY,
+        }  # fmt: skip
         self.settings = BridgeSettings(**{**defaults, **settings})
 
     # --- the bridge

@@ -59,9 +59,9 @@ RICH: dict[str, Any] = {
         "token": {"create": True, "username": "slurm", "lifetime": "30m", "jwtKeyRef": {"name": "k", "key": "jwt.key"}},
     },
     "completer": {"enabled": True, "slurmctldHosts": ["a.example", "b.example"], "clusterName": "hpc"},
+    "policy": {"mode": "strict", "rules": [{"name": "a", "namespaces": ["team-a"], "force": {"account": "a"}}]},
     "extraConfig": {
         "taint": "NoSchedule",
-        "policy": [{"namespaces": ["team-a"], "force": {"account": "a"}, "allow": {"qos": ["x"]}}],
         "priorityClasses": {"urgent": {"qos": "high"}},
     },
 }
@@ -87,7 +87,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"completer": {"slurmctldHosts": ["a\nSlurmUser=root"]}}, "/completer/slurmctldHosts/0'"),
     ({"extraConfig": {"tain": "None"}}, "/extraConfig'.*'tain' not allowed"),
     ({"extraConfig": {"taint": "Sometimes"}}, "/extraConfig/taint'"),
-    ({"extraConfig": {"policy": [{"forced": {}}]}}, "/extraConfig/policy/0'.*'forced' not allowed"),
+    ({"policy": {"rules": [{"forced": {}}]}}, "/policy/rules/0'.*'forced' not allowed"),
 ]
 PATHS = {
     "ClusterRole": ("rbac.authorization.k8s.io/v1", "clusterroles", False),
@@ -162,7 +162,8 @@ def test_the_example_values_are_valid(helm: Helm) -> None:
 def test_everything_configurable_reaches_the_configuration(helm: Helm) -> None:
     objects = helm.render("slurm-bridge", RICH)
     settings = settings_of(objects)
-    assert settings.policy[0].force == {"account": "a"}
+    assert settings.policy.rules[0].force == {"account": "a"}
+    assert settings.policy.mode == "strict"
     assert (settings.taint, settings.tls_folder, settings.completer_socket) == (
         "NoSchedule",
         "/run/slurm-tls",

@@ -36,6 +36,16 @@ async def test_a_job_that_starts_at_once_belongs_to_the_user_of_the_option(stage
     assert (job.user_name, job.group_name) == ("alice", "alice")
 
 
+async def test_a_pod_shows_the_rule_that_its_options_violate(stage: BridgeStage) -> None:
+    await stage.create_pod(annotations={OPTION + "user-id": "root"})
+    assert "rule tests allows: alice" in await stage.wait_reason("p", "InvalidOption")
+    await stage.create_pod("greedy", annotations={OPTION + "nice": "-5"})
+    assert "rule tests must allow it, such as by allow: {nice: ['-5']}" in await stage.wait_reason(
+        "greedy", "InvalidOption"
+    )
+    assert not await stage.jobs()
+
+
 async def test_the_end_of_a_pod_ends_its_job_and_records_the_outcome(stage: BridgeStage) -> None:
     await stage.create_pod()
     await stage.wait_bound()

@@ -823,8 +823,13 @@ TABLE: dict[str, tuple[Failure, ...]] = {
         Failure(
             "An option exceeds the rights of the namespace (gres, partition, user).",
             "Nothing is submitted.",
-            "`policy` limits, replaces or rejects the option.",
-            ("test_policy_refuses_what_is_not_allowed", "test_a_forced_option_overrides_annotations"),
+            "`policy` limits, replaces or rejects the option. Without a rule, options of Slurm operators are rejected.",
+            (
+                "test_policy_refuses_what_is_not_allowed",
+                "test_a_forced_option_overrides_annotations",
+                "test_a_privileged_option_needs_a_rule_and_the_message_contains_it",
+                "test_a_pod_shows_the_rule_that_its_options_violate",
+            ),
             ("11.4.17",),
         ),
         Failure(

@@ -48,7 +48,7 @@ def test_an_unusable_configuration_is_reported_with_its_file(
 
 
 MISTAKES = {
-    "policy: [{force: {acount: physics}}]": "acount",
+    "policy: {rules: [{force: {acount: physics}}]}": "acount",
     "priorityClasses: {urgent: {}}": "urgent",
     "deviceProfiles: [{driver: gpu.example.com, match: '1 +'}]": "match",
     "tlsFolder: /nonexistent\ntokenFile: /dev/null": "no kubeconfig",

@@ -179,7 +179,7 @@ def handlers(
             warnings = [*ignored_fields(pod), *old_option_warnings(pod)]
         else:
             old = request.old(WorkloadPod)
-            problems = [*violations(pod, ON_UPDATE, old), *forbidden_changes(old, pod)]
+            problems = [*violations(pod, (*ON_UPDATE, _policy_rule(settings)), old), *forbidden_changes(old, pod)]
             warnings = old_option_warnings(pod, old)
         return deny("; ".join(problems)) if problems else AdmissionResponse(warnings=tuple(warnings))
 

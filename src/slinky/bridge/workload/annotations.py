@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
@@ -158,6 +159,15 @@ def parse_epoch(text: str) -> int:
     return parse_timestamp(text).whole
 
 
+class Protection(StrEnum):
+    """When a rule of the policy must allow an option of an annotation; the values are shown in the documentation."""
+
+    NONE = "no"
+    ALWAYS = "yes"
+    NEGATIVE = "if negative"
+    STRICT = "in mode `strict`"
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One annotation: its name after the prefix, its parser, and the job field that it sets."""
@@ -168,29 +178,35 @@ class Option:
     description: str
     example: str
     is_extension: bool = False  # not an option of slurm-bridge 1.3
-    sets_identity: bool = False  # sets the Slurm user or group; with a policy, only where a rule allows it
+    #: Slurm lets only operators choose the user, the priority and a negative nice; the bridge submits as an operator.
+    protection: Protection = Protection.NONE
 
 
 TABLE = (
-    Option("account", parse_word, "account", "account that is charged", "physics"),
+    Option("account", parse_word, "account", "account that is charged", "physics",
+           protection=Protection.STRICT),
     Option("constraints", parse_line, "constraints", "features that the nodes must have", "a100&nvlink"),
     Option("cpu-per-task", parse_cpus, "cpus_per_task", "CPUs of each pod; replaces the requests of the pods", "4"),
     Option("exclusive", parse_exclusive, "shared", 'whole nodes, unless the value is "false"', "false"),
     Option("gres", parse_line, "tres_per_node", "devices on each node; replaces the requests of the pods",
            "gres/gpu:a100:2"),
-    Option("group-id", parse_word, "group_id", "group that the job runs as", "1000", sets_identity=True),
+    Option("group-id", parse_word, "group_id", "group that the job runs as", "1000",
+           protection=Protection.ALWAYS),
     Option("job-name", parse_line, "name", "name of the job in squeue", "training"),
     Option("licenses", parse_line, "licenses", "licences that the job uses", "matlab:2"),
     Option("max-nodes", integer_parser(1, NODES_MAX), "maximum_nodes", "maximum number of nodes", "8"),
     Option("mem-per-node", parse_mebibytes, "memory_per_node", "memory on each node; replaces the requests of the pods",
            "64Gi"),
     Option("min-nodes", integer_parser(1, NODES_MAX), "minimum_nodes", "minimum number of nodes", "4"),
-    Option("partition", parse_word, "partition", "partition", "gpu"),
-    Option("priority", number_parser(0, INT32_MAX), "priority", "explicit priority", "1000"),
-    Option("qos", parse_word, "qos", "quality of service", "high"),
-    Option("reservation", parse_word, "reservation", "reservation that the job runs in", "course"),
+    Option("partition", parse_word, "partition", "partition", "gpu", protection=Protection.STRICT),
+    Option("priority", number_parser(0, INT32_MAX), "priority", "explicit priority", "1000",
+           protection=Protection.ALWAYS),
+    Option("qos", parse_word, "qos", "quality of service", "high", protection=Protection.STRICT),
+    Option("reservation", parse_word, "reservation", "reservation that the job runs in", "course",
+           protection=Protection.ALWAYS),
     Option("timelimit", parse_minutes, "time_limit", "time limit: minutes, 1h30m or 1-12:00:00", "2h"),
-    Option("user-id", parse_word, "user_id", "user that the job belongs to", "alice", sets_identity=True),
+    Option("user-id", parse_word, "user_id", "user that the job belongs to", "alice",
+           protection=Protection.ALWAYS),
     Option("wckey", parse_word, "wckey", "workload characterization key", "genome"),
     Option("begin", parse_timestamp, "begin_time", "earliest start", "2027-01-31T06:00:00Z", is_extension=True),
     Option("comment", parse_line, "comment", "comment that squeue can show", "rerun of 17", is_extension=True),
@@ -202,7 +218,7 @@ TABLE = (
     Option("hold", parse_switch, "hold", "submit the job held; it starts after `scontrol release`", "true",
            is_extension=True),
     Option("nice", integer_parser(-(2**31) + 3, INT32_MAX), "nice", "adjustment that lowers the priority", "100",
-           is_extension=True),
+           is_extension=True, protection=Protection.NEGATIVE),
     Option("prefer", parse_line, "prefer", "features that the nodes should have", "nvlink", is_extension=True),
     Option("segment", number_parser(1, NODES_MAX), "segment_size", "nodes per segment (topology/block)", "16",
            is_extension=True),
@@ -291,8 +307,11 @@ def job_fields(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def render_table() -> str:
     """The table as Markdown."""
-    rows = ["| annotation | sets | example | in slurm-bridge 1.3 |", "| --- | --- | --- | --- |"]
+    rows = [
+        "| annotation | sets | example | in slurm-bridge 1.3 | a rule must allow it |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for option in TABLE:
         known = "no" if option.is_extension else "yes"
-        rows.append(f"| `{option.name}` | {option.description} | `{option.example}` | {known} |")
+        rows.append(f"| `{option.name}` | {option.description} | `{option.example}` | {known} | {option.protection} |")
     return "\n".join(rows) + "\n"

@@ -102,7 +102,7 @@ def build_job_spec(
 ) -> JobSpec:
     """The job for these pods. Raises `OptionError`."""
     settings = context.settings
-    allowed = policy.apply_policy(root.annotations, pods[0], settings.policy, settings.priority_classes)
+    allowed = policy.apply_to_pods(root.annotations, pods, settings.policy, settings.priority_classes)
     options = annotations.parse_options(allowed)
     if problem := grouping.find_invalid_number(pods):
         raise OptionError(problem)

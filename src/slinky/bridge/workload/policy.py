@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The policy: which options the workloads of a namespace or service account may set, and what a PriorityClass means.
 
-Without rules, all annotations are allowed. With rules, the first one that matches the pod applies: `refuse` and `allow`
-limit the annotations, `default` fills in missing options, and `force` overrides annotations. With rules, the options
-that select the Slurm user or group are allowed only where a rule allows them.
+The first rule that matches the pod applies: `refuse` and `allow` limit the annotations, `default` fills in missing
+options, and `force` overrides annotations. The bridge submits jobs with the rights of a Slurm operator, so options by
+which a pod could exceed the rights of a Slurm user are taken from annotations only if the rule lists them under
+`allow`; the mode of the policy selects these options. If there are rules, a pod that none of them matches gets no job.
 """
 
 import re
@@ -11,34 +12,48 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from slinky.bridge import names
-from slinky.bridge.config import ConfigError, PolicyRule, PriorityRule
+from slinky.bridge.config import ConfigError, Policy, PolicyMode, PolicyRule, PriorityRule
 from slinky.bridge.views import WorkloadPod
-from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError, option_values, parse_options, parse_value
+from slinky.bridge.workload.annotations import (
+    BY_NAME,
+    OptionError,
+    Protection,
+    option_values,
+    parse_options,
+    parse_value,
+)
 
 _SEPARATOR = re.compile(r"[,;&|()\[\]]")
-IDENTITY_OPTIONS = tuple(option.name for option in TABLE if option.sets_identity)
+#: The mode in which annotations may set every option that no rule forbids, as in slurm-bridge 1.3.
+TRUSTING: PolicyMode = "trust-annotations"
+#: A longer value is not repeated in messages.
+_SHOWN_MAX = 80
 
 
 class PolicyError(OptionError):
     """The policy does not allow an option."""
 
 
-def check_policy(rules: Iterable[PolicyRule], priorities: Mapping[str, PriorityRule]) -> None:
+def check_policy(policy: Policy, priorities: Mapping[str, PriorityRule]) -> None:
     """Raises `ConfigError` for an option that does not exist and for a value that cannot be parsed."""
-    for rule in rules:
+    labels = [rule.name for rule in policy.rules if rule.name]
+    if len(set(labels)) < len(labels):
+        raise ConfigError("policy: two rules have the same name")
+    for rule in policy.rules:
+        where = f"policy: {_label(policy, rule)}"
         for name in (*rule.force, *rule.default, *rule.allow, *rule.refuse):
             if name not in BY_NAME:
-                raise ConfigError(f"policy: there is no option {name!r}")
+                raise ConfigError(f"{where}: there is no option {name!r}")
         for name, value in (*rule.force.items(), *rule.default.items()):
             try:
                 parse_value(BY_NAME[name], value)
             except ValueError as error:
-                raise ConfigError(f"policy: {name}: {value!r} {error}") from None
+                raise ConfigError(f"{where}: {name}: {value!r} {error}") from None
     for name, priority in priorities.items():
-        if not (annotations := _priority_annotations(priority)):
+        if not (options := _priority_options(priority)):
             raise ConfigError(f"priorityClasses: {name} sets none of qos, priority and nice")
         try:
-            parse_options(annotations)
+            parse_options(_annotations(options))
         except OptionError as error:
             raise ConfigError(f"priorityClasses: {name}: {error}") from None
 
@@ -52,33 +67,88 @@ def matching_rule(rules: Iterable[PolicyRule], pod: WorkloadPod) -> PolicyRule |
     return None
 
 
+def apply_to_pods(
+    annotations: Mapping[str, str],
+    pods: Sequence[WorkloadPod],
+    policy: Policy,
+    priorities: Mapping[str, PriorityRule],
+) -> dict[str, str]:
+    """The options of a workload after the policy has been applied, as annotations. Raises `PolicyError`.
+
+    The rules of all service accounts in the workload must allow the options; the first pod decides on the values.
+    """
+    of_each_account = {pod.spec.service_account_name: pod for pod in reversed(pods)}
+    for pod in of_each_account.values():
+        apply_policy(annotations, pod, policy, priorities)
+    return apply_policy(annotations, pods[0], policy, priorities)
+
+
 def apply_policy(
     annotations: Mapping[str, str],
     pod: WorkloadPod,
-    rules: Iterable[PolicyRule],
+    policy: Policy,
     priorities: Mapping[str, PriorityRule],
 ) -> dict[str, str]:
-    """The options after the policy has been applied, as annotations. Raises `PolicyError`."""
-    given = _annotations(option_values(annotations))
-    from_priority = _priority_annotations(priorities.get(pod.spec.priority_class_name))
-    rules = tuple(rules)
-    if not rules:
-        return {**from_priority, **given}
-    namespace = pod.metadata.namespace
-    rule = matching_rule(rules, pod) or PolicyRule()
-    identity = [name for name in IDENTITY_OPTIONS if name not in rule.allow and name not in rule.force]
-    for name in (*rule.refuse, *identity):
-        if names.OPTION + name in given:
-            raise PolicyError(f"the option {name} is not allowed in namespace {namespace}")
-    merged = {**_annotations(rule.default), **from_priority, **given, **_annotations(rule.force)}
+    """The options of a pod after the policy has been applied, as annotations. Raises `PolicyError`."""
+    given = option_values(annotations)
+    rule = matching_rule(policy.rules, pod)
+    if rule is None and policy.rules and policy.mode != TRUSTING:
+        raise PolicyError(_no_rule(policy, pod))
+    _check_annotations(given, pod, policy, rule)
+    rule = rule or PolicyRule()
+    from_priority = _priority_options(priorities.get(pod.spec.priority_class_name))
+    merged = {**rule.default, **from_priority, **given, **rule.force}
     for name, allowed in rule.allow.items():
-        value = merged.get(names.OPTION + name)
+        value = merged.get(name)
         if value is not None and not _is_allowed(value.strip(), allowed):
             choices = ", ".join(allowed) or "none"
             raise PolicyError(
-                f"{name} {value.strip()!r} is not allowed in namespace {namespace}; allowed values: {choices}"
+                f"{name} {_shown(value)} is not allowed in namespace {pod.metadata.namespace}; "
+                f"{_label(policy, rule)} allows: {choices}"
             )
-    return merged
+    return _annotations(merged)
+
+
+def _check_annotations(given: Mapping[str, str], pod: WorkloadPod, policy: Policy, rule: PolicyRule | None) -> None:
+    """Raises `PolicyError` for the first option that annotations may not set."""
+    for name, value in sorted(given.items()):
+        reason = ""
+        if rule is not None and name in rule.refuse:
+            reason = f"{_label(policy, rule)} refuses it"
+        elif rule is None and _needs_rule(name, value, policy.mode):
+            example = f"{{namespaces: [{pod.metadata.namespace}], allow: {{{name}: [{_shown(value)}]}}}}"
+            reason = f"a rule in policy.rules must allow it, such as {example}"
+        elif rule is not None and name not in {*rule.allow, *rule.force} and _needs_rule(name, value, policy.mode):
+            reason = f"{_label(policy, rule)} must allow it, such as by allow: {{{name}: [{_shown(value)}]}}"
+        if reason:
+            raise PolicyError(f"the option {name} is not allowed in namespace {pod.metadata.namespace}: {reason}")
+
+
+def _needs_rule(name: str, value: str, mode: PolicyMode) -> bool:
+    """Whether a rule must allow an annotation with this value."""
+    if mode == TRUSTING:
+        return False
+    protection = BY_NAME[name].protection
+    if protection is Protection.NEGATIVE:
+        return value.strip().startswith("-")
+    return protection is Protection.ALWAYS or (protection is Protection.STRICT and mode == "strict")
+
+
+def _no_rule(policy: Policy, pod: WorkloadPod) -> str:
+    account = pod.spec.service_account_name or "default"
+    labels = ", ".join(_label(policy, rule) for rule in policy.rules)
+    return (
+        f"no rule of the policy matches namespace {pod.metadata.namespace} and service account {account} ({labels}); "
+        "add a rule to policy.rules that matches them"
+    )
+
+
+def _label(policy: Policy, rule: PolicyRule) -> str:
+    return f"rule {rule.name or policy.rules.index(rule) + 1}"
+
+
+def _shown(value: str) -> str:
+    return repr(value.strip()) if len(value) <= _SHOWN_MAX else repr(value.strip()[:_SHOWN_MAX]) + "..."
 
 
 def _is_allowed(value: str, patterns: Sequence[str]) -> bool:
@@ -94,11 +164,11 @@ def split_list(value: str) -> list[str]:
     return [part.strip() for part in _SEPARATOR.split(value) if part.strip()]
 
 
-def _priority_annotations(rule: PriorityRule | None) -> dict[str, str]:
+def _priority_options(rule: PriorityRule | None) -> dict[str, str]:
     if rule is None:
         return {}
     options = {"qos": rule.qos or None, "priority": rule.priority, "nice": rule.nice}
-    return _annotations({name: str(value) for name, value in options.items() if value is not None})
+    return {name: str(value) for name, value in options.items() if value is not None}
 
 
 def _annotations(options: Mapping[str, str]) -> dict[str, str]:

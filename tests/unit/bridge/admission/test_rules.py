@@ -11,7 +11,7 @@ from tests.unit.bridge.build import pod
 
 from slinky.bridge import names
 from slinky.bridge.admission import rules
-from slinky.bridge.config import BridgeSettings, PolicyRule
+from slinky.bridge.config import BridgeSettings, Policy, PolicyRule
 from slinky.kube import AdmissionRequest, AdmissionResponse
 from slinky.kube.label_selector import LabelRequirement, LabelSelector, selector_matches
 
@@ -129,10 +129,18 @@ async def test_options_against_the_policy_are_rejected_on_pods_without_an_owner(
 ) -> None:
     posing = manifest(labels=labels, annotations={OPTION + "user-id": "root"})
     posing["metadata"]["ownerReferences"] = owners
-    settings = BridgeSettings(policy=(PolicyRule(default={"account": "guests"}),))
-    reply = await ask(rules.VALIDATE, posing, settings=settings)
-    assert reply.allowed is allowed
-    assert (await ask(rules.VALIDATE, posing)).allowed  # without a policy annotations are trusted
+    settings = BridgeSettings(policy=Policy(rules=(PolicyRule("guests", default={"account": "guests"}),)))
+    for reply in (await ask(rules.VALIDATE, posing, settings=settings), await ask(rules.VALIDATE, posing)):
+        assert reply.allowed is allowed
+        assert allowed or "allow: {user-id: ['root']}" in reply.message
+    trusting = BridgeSettings(policy=Policy("trust-annotations"))
+    assert (await ask(rules.VALIDATE, posing, settings=trusting)).allowed
+
+
+async def test_an_update_cannot_add_an_option_against_the_policy() -> None:
+    plain, posing = manifest(), manifest(annotations={OPTION + "user-id": "root"})
+    assert "user-id is not allowed" in (await ask(rules.VALIDATE, posing, old=plain)).message
+    assert (await ask(rules.VALIDATE, posing, old=posing)).allowed  # it was admitted by another policy
 
 
 async def test_resource_claims_are_admitted() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whatever users write into labels, annotations and specs: it is used or rejected with an `OptionError`."""
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.bridge.build import pod
 
 from slinky.bridge import names
-from slinky.bridge.config import BridgeSettings, PolicyRule
+from slinky.bridge.config import BridgeSettings, Policy, PolicyMode, PolicyRule
 from slinky.bridge.views import JobSet, LeaderWorkerSet, PodGroup, WorkloadBatchJob
 from slinky.bridge.views.native import VERSIONS
 from slinky.bridge.workload import annotations, bounds, grouping, hetjob, pod_state
@@ -38,19 +38,20 @@ PODS = st.builds(
     st.dictionaries(st.sampled_from(MARKS), HOSTILE, max_size=3),
     st.none() | st.integers(-(2**63), 2**63 - 1),
 )
-POLICY = (PolicyRule(allow={"partition": ("a*",), "licenses": ("*",)}),)
+RULES = (PolicyRule(allow={"partition": ("a*",), "licenses": ("*",), "priority": ("*",)}),)
+POLICIES = st.builds(Policy, st.sampled_from(get_args(PolicyMode)), st.sampled_from([(), RULES]))
 
 
 def no_jobs(uid: str) -> list[Object]:
     return []
 
 
-@given(OPTIONS, st.lists(PODS, min_size=1, max_size=3), st.booleans(), HOSTILE)
+@given(OPTIONS, st.lists(PODS, min_size=1, max_size=3), POLICIES, HOSTILE)
 def test_the_job_of_hostile_pods_is_built_or_rejected(
-    options: dict[str, str], pods: Any, ruled: bool, cpu: str
+    options: dict[str, str], pods: Any, policy: Policy, cpu: str
 ) -> None:
     root = WorkloadRoot(options, min_resources={"cpu": cpu}, deadline=pods[0].spec.active_deadline_seconds)
-    settings = BridgeSettings(policy=POLICY if ruled else ())
+    settings = BridgeSettings(policy=policy)
     try:
         built = build_job_spec(Workload("ns", "PodGroup", "g"), root, pods, JobContext(settings))
     except OptionError as error:

@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 from tests.unit.bridge.build import needing, pod
 
 from slinky.bridge import names
-from slinky.bridge.config import BridgeSettings, PolicyRule, PriorityRule
+from slinky.bridge.config import BridgeSettings, Policy, PolicyRule
 from slinky.bridge.devices.classes import Catalog
 from slinky.bridge.devices.inventory import CPUS, GresKind
 from slinky.bridge.views import WorkloadPod
 from slinky.bridge.workload import annotations, pod_resources
-from slinky.bridge.workload.annotations import BY_NAME, TABLE, OptionError
+from slinky.bridge.workload.annotations import TABLE, OptionError
 from slinky.bridge.workload.grouping import Workload, WorkloadRoot
 from slinky.bridge.workload.job_spec import JobContext, build_job_spec
-from slinky.bridge.workload.policy import PolicyError
 from slinky.slurm import JobRequest, number
 
 ALONE = Workload("ns", "Pod", "p")
@@ -105,7 +104,7 @@ def test_a_shared_job_always_requests_memory() -> None:
 
 
 def test_nodes_are_shared_by_configuration_as_well() -> None:
-    sharing = (PolicyRule(default={"exclusive": "false"}),)
+    sharing = Policy(rules=(PolicyRule(default={"exclusive": "false"}),))
     assert request(policy=sharing).shared == ()
     assert request(policy=sharing, options={"exclusive": "true"}).shared == ("none",)
 
@@ -126,7 +125,7 @@ def test_node_limits_that_contradict_the_pods_are_rejected() -> None:
 @pytest.mark.parametrize("option", TABLE, ids=lambda option: option.name)
 def test_the_example_of_every_option_is_accepted_and_reaches_its_field(option: annotations.Option) -> None:
     unit, pods = (GROUP, [pod(f"p-{i}") for i in range(8)]) if "node" in option.name else (ALONE, [pod()])
-    result = request(*pods, unit=unit, options={option.name: option.example})
+    result = request(*pods, unit=unit, options={option.name: option.example}, policy=Policy("trust-annotations"))
     if option.field and option.field not in {"minimum_nodes", "maximum_nodes"}:
         assert getattr(result, option.field) == option.parse(option.example)
     assert option.field == "" or option.field in JobRequest.__struct_fields__
@@ -199,105 +198,13 @@ def notes_of(workload: Workload, options: dict[str, str], **settings: Any) -> tu
 
 
 def test_options_without_effect_are_noted() -> None:
-    forced = (PolicyRule(force={"account": "team"}),)
+    forced = Policy(rules=(PolicyRule(force={"account": "team"}),))
     assert notes_of(ALONE, {"account": "team"}, policy=forced) == ("first",)
     overridden = "the option account has no effect ('rich'), because the policy sets it to 'team'"
     assert notes_of(ALONE, {"account": "rich"}, policy=forced) == ("first", overridden)
     assert notes_of(Workload("ns", "Job", "j"), {"gang": "true"}) == ("first",)
     assert "only a batch Job or a JobSet" in notes_of(ALONE, {"gang": "true"})[1]
     assert "because PodGroup g groups the pods" in notes_of(GROUP, {"gang": "true"})[1]
-
-
-def test_the_policy_applies_to_options_with_the_old_prefix() -> None:
-    root = WorkloadRoot({names.OLD_OPTION + "user-id": "root"})
-    with pytest.raises(PolicyError, match="user-id is not allowed"):
-        build_job_spec(ALONE, root, [pod()], JobContext(BridgeSettings(policy=(PolicyRule(),))))
-
-
-RULES = (
-    PolicyRule(
-        namespaces=("team-*",), force={"account": "team"}, allow={"qos": ("normal", "high")}, refuse=("user-id",)
-    ),
-    PolicyRule(default={"account": "guests"}),
-)
-
-
-def test_a_forced_option_overrides_annotations() -> None:
-    result = request(pod(namespace="team-a"), options={"account": "rich", "qos": "high"}, policy=RULES)
-    assert (result.account, result.qos) == ("team", "high")
-    assert request(policy=RULES).account == "guests"
-    assert request(policy=RULES, options={"account": "mine"}).account == "mine"
-
-
-@pytest.mark.parametrize("options", [{"qos": "vip"}, {"user-id": "root"}])
-def test_policy_refuses_what_is_not_allowed(options: dict[str, str]) -> None:
-    with pytest.raises(PolicyError):
-        request(pod(namespace="team-a"), options=options, policy=RULES)
-
-
-LISTS = {
-    "partition": ("gpu*",),
-    "licenses": ("matlab:*",),
-    "gres": ("gres/gpu:*",),
-    "constraints": ("a*",),
-    "reservation": ("course*", "a,b"),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "allowed"),
-    [
-        ("partition", "gpu1,gpu2", True),
-        ("partition", "gpu,admin", False),
-        ("partition", ",", False),
-        ("licenses", "matlab:1, matlab:2", True),
-        ("licenses", "matlab:1,ansys:500", False),
-        ("licenses", "matlab:1;ansys:500", False),
-        ("gres", "gres/gpu:1,gres/fpga:8", False),
-        ("constraints", "a1&a2|[a3*2]", True),
-        ("constraints", "a1&b2", False),
-        ("constraints", "a1|b2", False),
-        ("constraints", "(a1&(b2))", False),
-        ("reservation", "course1,maintenance", False),
-        ("reservation", "a,b", True),
-        ("reservation", "a", False),
-    ],
-)
-def test_every_part_of_a_list_must_be_allowed(name: str, value: str, allowed: bool) -> None:
-    rules = (PolicyRule(allow=LISTS),)
-    if allowed:
-        assert getattr(request(options={name: value}, policy=rules), BY_NAME[name].field) == value
-        return
-    with pytest.raises(PolicyError, match="is not allowed"):
-        request(options={name: value}, policy=rules)
-
-
-@pytest.mark.parametrize("name", ["user-id", "group-id"])
-def test_with_a_policy_identity_options_must_be_allowed(name: str) -> None:
-    given = {name: "alice"}
-    allowing = PolicyRule(allow={name: ("alice",)})
-    for rules in (
-        (PolicyRule(default={"account": "guests"}),),
-        (PolicyRule(("elsewhere",), allow={name: ("*",)}),),
-        RULES,
-    ):
-        with pytest.raises(PolicyError, match=f"{name} is not allowed"):
-            request(options=given, policy=rules)
-    field = BY_NAME[name].field
-    assert getattr(request(options=given, policy=(allowing,)), field) == "alice"
-    assert getattr(request(options=given, policy=(PolicyRule(force={name: "bob"}),)), field) == "bob"
-    assert getattr(request(options=given), field) == "alice"  # without a policy, as ever
-    with pytest.raises(PolicyError, match="root"):
-        request(options={name: "root"}, policy=(allowing,))
-
-
-def test_a_priority_class_sets_the_configured_options() -> None:
-    ranks = {"urgent": PriorityRule(qos="high", nice=-5)}
-    result = request(pod(spec={"priorityClassName": "urgent"}), priority_classes=ranks)
-    assert (result.qos, result.nice) == ("high", -5)
-    assert (
-        request(pod(spec={"priorityClassName": "urgent"}), options={"qos": "low"}, priority_classes=ranks).qos == "low"
-    )
 
 
 # --- devices
