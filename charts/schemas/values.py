@@ -221,6 +221,7 @@ CLUSTER = chart(
         username=may("string", minLength=1, maxLength=32),
         accounts=FLAG,
         users=FLAG,
+        jobs=FLAG,
         nodesMax=COUNT,
         seriesMax=may("integer", minimum=2),
         jobsMax=may("integer", minimum=1),

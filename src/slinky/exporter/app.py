@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the exporter from its parts and runs it. A scrape computes metrics from memory and asks Slurm nothing."""
 
+import contextlib
 import ssl
 from collections.abc import Iterator
 
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from slinky.exporter import series
 from slinky.exporter.cluster_reader import ClusterReader
+from slinky.exporter.families import PREFIX
+from slinky.exporter.observed_metrics import ObservedMetrics
+from slinky.exporter.request_counts import RequestCounts
 from slinky.exporter.settings import ExporterSettings
 from slinky.observe import ExplainedError, Health, SystemClock
 from slinky.observe.metrics import REGISTRY
-from slinky.slurm import SlurmClient, TokenSource, configured_tokens
+from slinky.slurm import SlurmClient, TokenError, TokenSource, configured_tokens
+from slinky.slurm.tokens import read_claims
 
 
 class ExporterError(ExplainedError):
@@ -22,8 +28,8 @@ class ExporterError(ExplainedError):
 class ClusterCollector(Collector):
     """The metrics of one cluster, computed when they are scraped."""
 
-    def __init__(self, reader: ClusterReader, settings: ExporterSettings) -> None:
-        self._reader, self._settings = reader, settings
+    def __init__(self, reader: ClusterReader, settings: ExporterSettings, tokens: TokenSource | None = None) -> None:
+        self._reader, self._settings, self._tokens = reader, settings, tokens
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric of the cluster."""
@@ -31,22 +37,41 @@ class ClusterCollector(Collector):
         wanted = {
             "accounts": self._settings.accounts,
             "users": self._settings.users,
+            "jobs": self._settings.jobs,
             "nodes": len(snapshot.hosts) <= self._settings.nodes_max,
         }
-        yield from series.collect(snapshot, [name for name, on in wanted.items() if on], self._settings.series_max)
-        yield from self._reader.history.collect()
+        details = [name for name, on in wanted.items() if on]
+        reader = self._reader
+        yield from series.collect(snapshot, details, self._settings.series_max, reader.observed.dropped)
+        yield from reader.observed.collect(reader.cluster)
+        yield reader.gpu_time.collect(reader.cluster)
+        yield token_expiry(self._tokens, reader.cluster)
 
     def describe(self) -> list[Metric]:
         """No metric is known before the cluster has been read."""
         return []
 
 
+def token_expiry(tokens: TokenSource | None, cluster: str) -> Metric:
+    """When the exporter's token expires; without a value if it cannot be read or never expires."""
+    metric = GaugeMetricFamily(
+        f"{PREFIX}token_expiry_timestamp_seconds", "When the token of the exporter expires.", labels=("cluster",)
+    )
+    with contextlib.suppress(TokenError):
+        if tokens is not None and (expires := read_claims(tokens.token()).expires) is not None:
+            metric.add_metric([cluster], expires)
+    return metric
+
+
 async def main(settings: ExporterSettings, health: Health | None = None) -> None:
     """Run the exporter until cancelled."""
     clock = SystemClock()
-    async with SlurmClient(settings.slurm_rest_api, _tokens(settings), tls=_tls(settings)) as client:
-        reader = ClusterReader(client, clock, cluster=settings.cluster, jobs_max=settings.jobs_max)
-        collector = ClusterCollector(reader, settings)
+    tokens = _tokens(settings)
+    observed = ObservedMetrics(settings.series_max)
+    requests = RequestCounts(observed)
+    async with SlurmClient(settings.slurm_rest_api, tokens, tls=_tls(settings), observe=requests.observe) as client:
+        reader = ClusterReader(client, clock, cluster=settings.cluster, jobs_max=settings.jobs_max, observed=observed)
+        collector = ClusterCollector(reader, settings, tokens)
         if health is not None:
             mirror = reader.mirror
             health.add_readiness_check("slurm", lambda: None if mirror.jobs.synced else "Slurm has not been read yet")

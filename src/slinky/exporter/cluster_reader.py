@@ -2,62 +2,102 @@
 """Reads one cluster through a mirror and builds snapshots of it. A snapshot costs no request to Slurm.
 
 The mirror reads the details of every live job once, again when the job starts, and when it ends. An array is read
-once for all of its
-tasks. A source that is older than `STALE_SECONDS` counts as down.
+once for all of its tasks. A source that is older than its limit in `STALE_SECONDS` counts as down.
 """
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from msgspec import structs
 
+from slinky.exporter.gpu_time import GpuTime
 from slinky.exporter.job_history import JobHistory
+from slinky.exporter.node_history import NodeHistory
+from slinky.exporter.observed_metrics import ObservedMetrics
+from slinky.exporter.periodic_read import PeriodicRead
 from slinky.exporter.snapshot import ClusterSnapshot, MetricSource
-from slinky.observe import Clock, Log
-from slinky.slurm import Change, JobRecord, License, Mirror, ObjectKind, ObservedTable, SlurmClient, SlurmError
+from slinky.insight.group_limits import GroupLimits, group_limits
+from slinky.observe import Clock
+from slinky.slurm import (
+    Change,
+    JobRecord,
+    Mirror,
+    ObjectKind,
+    ObservedTable,
+    PollingIntervals,
+    SlurmClient,
+)
 
-log = Log("slinky.exporter.cluster_reader")
-
-#: A source that slurmctld has not confirmed for this many seconds counts as down.
-STALE_SECONDS = 120.0
-#: Seconds between two reads of licences.
-LICENSES_SECONDS = 60.0
-#: A cluster that does not change confirms its long lists rarely; slurmctld's counters confirm them in between.
-NODE_STALE_SECONDS = 600.0
+#: A source that slurmctld has not confirmed for this many seconds counts as down. A cluster that does not change
+#: confirms its nodes rarely; slurmctld's counters confirm them in between.
+STALE_SECONDS = dict.fromkeys(MetricSource, 120.0) | {
+    MetricSource.NODES: 600.0,
+    MetricSource.RESERVATIONS: 240.0,
+    MetricSource.LIMITS: 900.0,
+}
+#: Seconds between two reads of what the mirror does not follow.
+LICENSES_SECONDS = SHARES_SECONDS = 60.0
+LIMITS_SECONDS = 300.0
+#: Seconds between two samples of the use of GPUs.
+GPU_SECONDS = 15.0
+#: Metrics are scraped every half minute or so: the exporter needs no copy that is fresher than a few seconds.
+INTERVALS = PollingIntervals(statistics=4.0, nodes=10.0, partitions=60.0)
 
 
 class ClusterReader:
     """Follows one cluster."""
 
-    def __init__(self, client: SlurmClient, clock: Clock, *, cluster: str = "", jobs_max: int) -> None:
+    def __init__(
+        self,
+        client: SlurmClient,
+        clock: Clock,
+        *,
+        jobs_max: int,
+        cluster: str = "",
+        observed: ObservedMetrics | None = None,
+    ) -> None:
         self._client, self._clock, self._cluster, self._jobs_max = client, clock, cluster, jobs_max
-        self.mirror = Mirror(client, exact_resources=False)
-        self.history = JobHistory()
+        self.mirror = Mirror(client, exact_resources=False, intervals=INTERVALS)
+        self.observed = observed or ObservedMetrics()
+        self.gpu_time = GpuTime(self.observed.series_max)
+        self._job_history, self._node_history = JobHistory(self.observed), NodeHistory(self.observed)
         self._tracked: set[str] = set()
-        self._licenses: Collection[License] = ()
-        self._licenses_read_at = float("-inf")
+        self._licenses = PeriodicRead("licenses", client.licenses, LICENSES_SECONDS, clock)
+        self._shares = PeriodicRead("shares", client.shares, SHARES_SECONDS, clock)
+        self._limits = PeriodicRead("limits", self._read_limits, LIMITS_SECONDS, clock)
         self.mirror.listen(self._handle_change)
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster; empty until slurmctld has told it."""
+        return self._cluster or self._client.session.server.cluster
 
     async def run(self) -> None:
         """Read until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.mirror.run())
-            tasks.create_task(self._read_licenses())
+            for read in (self._licenses, self._shares, self._limits):
+                tasks.create_task(read.run())
+            tasks.create_task(self._count_gpu_time())
 
-    async def _read_licenses(self) -> None:
+    async def _read_limits(self) -> GroupLimits:
+        accounting = self._client.accounting
+        associations = await accounting.associations(cluster=self.cluster or None)
+        return group_limits(await accounting.qos(), associations, self.cluster)
+
+    async def _count_gpu_time(self) -> None:
         while True:
-            try:
-                self._licenses = await self._client.licenses()
-                self._licenses_read_at = self._clock.monotonic()
-            except SlurmError as error:
-                log.debug("licences cannot be read", error=error)
-            await self._clock.sleep(LICENSES_SECONDS)
+            before = self._clock.monotonic()
+            await self._clock.sleep(GPU_SECONDS)
+            self.gpu_time.add(self.snapshot(), self._clock.monotonic() - before)
 
     def _handle_change(self, change: Change) -> None:
+        before, after, now = change.before, change.after, self._clock.now().timestamp()
+        if change.kind is ObjectKind.NODE:
+            self._node_history.observe(before, after, now)
         if change.kind is not ObjectKind.JOB:
             return
-        before, after = change.before, change.after
-        self.history.observe(before, after, self._clock.now().timestamp())
+        self._job_history.observe(before, after, now)
         job = change.key.partition("_")[0]
         if after is None or after.over:
             self._forget(job, after)
@@ -77,17 +117,19 @@ class ClusterReader:
     def snapshot(self) -> ClusterSnapshot:
         """What is known now; sources that are down are empty."""
         mirror, ages = self.mirror, self._ages()
-        up = frozenset(source for source, age in ages.items() if age <= _limit(source)) if not mirror.fault else ()
+        up = frozenset(source for source, age in ages.items() if age <= STALE_SECONDS[source] and not mirror.fault)
         return ClusterSnapshot(
-            cluster=self._cluster or self._client.session.server.cluster,
+            cluster=self.cluster,
             now=self._clock.now().timestamp(),
             ages=ages,
-            up=frozenset(up),
+            up=up,
             jobs=tuple(merge_arrays(mirror.jobs)) if MetricSource.JOBS in up else (),
             hosts=tuple(mirror.nodes.values()) if MetricSource.NODES in up else (),
             reservations=tuple(mirror.reservations.values()) if MetricSource.RESERVATIONS in up else (),
-            licenses=self._licenses if MetricSource.LICENSES in up else (),
+            licenses=(self._licenses.value or ()) if MetricSource.LICENSES in up else (),
             diag=mirror.diag if MetricSource.STATISTICS in up else None,
+            shares=(self._shares.value or ()) if MetricSource.SHARES in up else (),
+            limits=self._limits.value if MetricSource.LIMITS in up else None,
         )
 
     def _ages(self) -> dict[MetricSource, float]:
@@ -97,12 +139,10 @@ class ClusterReader:
             MetricSource.NODES: mirror.nodes.age,
             MetricSource.RESERVATIONS: mirror.reservations.age,
             MetricSource.STATISTICS: mirror.diag_age,
-            MetricSource.LICENSES: self._clock.monotonic() - self._licenses_read_at,
+            MetricSource.LICENSES: self._licenses.age,
+            MetricSource.SHARES: self._shares.age,
+            MetricSource.LIMITS: self._limits.age,
         }
-
-
-def _limit(source: MetricSource) -> float:
-    return NODE_STALE_SECONDS if source is MetricSource.NODES else STALE_SECONDS
 
 
 def merge_arrays(jobs: ObservedTable[JobRecord]) -> Iterator[JobRecord]:

@@ -12,11 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from slinky.exporter.families import FAMILIES, PREFIX, Family, Values
+from slinky.exporter.observed_metrics import OTHER, label_value
 from slinky.exporter.snapshot import ClusterSnapshot, MetricSource
-
-OTHER = "other"
-#: Longest label value; Slurm's own names are shorter.
-LABEL_MAX = 256
 
 
 def limit_series(family: Family, values: Values, maximum: int) -> Values:
@@ -30,12 +27,15 @@ def limit_series(family: Family, values: Values, maximum: int) -> Values:
     return kept
 
 
-def collect(snapshot: ClusterSnapshot, details: Collection[str], maximum: int) -> Iterator[Metric]:
+def collect(
+    snapshot: ClusterSnapshot, details: Collection[str], maximum: int, observed_dropped: Mapping[str, int] | None = None
+) -> Iterator[Metric]:
     """The metrics of a snapshot, with at most so many series per family.
 
-    `details` names the families with one series per node, account or user to include.
+    `details` names the families with one series per node, account, user or job to include; `observed_dropped` is what
+    other metrics of the exporter have dropped.
     """
-    dropped: dict[str, int] = {}
+    dropped = dict(observed_dropped or {})
     for family in FAMILIES:
         if family.detail and family.detail not in details:
             continue
@@ -52,13 +52,8 @@ def _metric(family: Family, values: Values, cluster: str) -> Metric:
     kind = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
     metric = kind(PREFIX + family.name, family.help, labels=("cluster", *family.labels))
     for labels, value in sorted(values.items()):
-        metric.add_metric([_label(text) for text in (cluster, *labels)], value)
+        metric.add_metric([label_value(text) for text in (cluster, *labels)], value)
     return metric
-
-
-def _label(text: str) -> str:
-    """A label value: bounded, and without bytes that are not valid UTF-8. The renderer escapes quotes and newlines."""
-    return text[:LABEL_MAX].encode("utf-8", "replace").decode()
 
 
 def _source_metrics(snapshot: ClusterSnapshot) -> Iterator[Metric]:

@@ -28,6 +28,7 @@ class ExporterSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     accounts: Annotated[bool, Meta(description="Export series for each account.")] = True
     users: Annotated[bool, Meta(description="Export series for each user.")] = False
+    jobs: Annotated[bool, Meta(description="Export series for each running job, and which nodes it has.")] = False
     nodes_max: Annotated[
         int, Meta(ge=0, description="Export series for each node of clusters with up to this many nodes.")
     ] = 1000

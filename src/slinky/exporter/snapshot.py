@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from slinky.slurm import Diag, Host, JobRecord, License, Reservation
+from slinky.insight.group_limits import GroupLimits
+from slinky.slurm import Diag, Host, JobRecord, License, Reservation, Share
 
 
 class MetricSource(Enum):
@@ -19,6 +20,9 @@ class MetricSource(Enum):
     RESERVATIONS = "reservations"
     STATISTICS = "statistics"
     LICENSES = "licenses"
+    SHARES = "shares"
+    #: QOS and associations, which slurmdbd has: down on a cluster without accounting.
+    LIMITS = "limits"
 
 
 @dataclass(frozen=True)
@@ -34,3 +38,10 @@ class ClusterSnapshot:
     reservations: Collection[Reservation] = ()
     licenses: Collection[License] = ()
     diag: Diag | None = None
+    shares: Collection[Share] = ()
+    limits: GroupLimits | None = None
+
+    @property
+    def jobs_known(self) -> bool:
+        """Whether the list of jobs is complete: an empty one then means that there are no jobs."""
+        return MetricSource.JOBS in self.up

@@ -14,6 +14,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
 _AMOUNT = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?([KMGTP]?)\Z")
 _GRES = re.compile(r"(?P<name>[^:(=,]+)(?::(?P<type>[^:(=,]+))?:(?P<count>\d{1,12})(?P<unit>[KMGTP]?)\Z")
 _TEXTS_CACHED = 4096
+MEGABYTE = 2**20
 
 #: Name and type of a generic resource; the type is empty if it has none.
 GresKind = tuple[str, str]
@@ -31,6 +32,13 @@ class ResourceAmounts:
     def gres_count(self, name: str) -> int:
         """The amount of a generic resource of all types."""
         return sum(count for (kind, _), count in self.gres.items() if kind == name)
+
+
+@lru_cache(maxsize=_TEXTS_CACHED)
+def parse_amounts(text: str) -> Mapping[str, int]:
+    """Every amount in a TRES text by the name of the resource; memory is in bytes."""
+    parts = (part.split("=", 1) for part in text.split(",") if "=" in part)
+    return {name: _number(amount, unit="M" if name == "mem" else "") for name, amount in parts}
 
 
 @lru_cache(maxsize=_TEXTS_CACHED)

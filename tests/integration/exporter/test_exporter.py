@@ -2,6 +2,7 @@
 """The exporter on a real slurmctld: its series follow the cluster, and a scrape costs Slurm nothing."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
@@ -28,27 +29,32 @@ class Exporter(NamedTuple):
     registry: CollectorRegistry
     client: SlurmClient
 
-    def value(self, name: str, **labels: str) -> float | None:
+    def value(self, name: str, /, **labels: str) -> float | None:
         """The value of one series; None if there is none."""
         cluster = {"cluster": self.client.session.server.cluster}
         return self.registry.get_sample_value(f"slinky_slurm_{name}", labels | cluster)
 
-    def observed(self, name: str, **labels: str) -> float | None:
-        """The value of one series of the job history, which has no label for the cluster."""
-        return self.registry.get_sample_value(f"slinky_slurm_{name}", labels)
+
+@contextlib.asynccontextmanager
+async def running_exporter(url: str, slurm: LabSlurm) -> AsyncIterator[Exporter]:
+    """An exporter that has read the cluster; its jobs are cancelled at the end."""
+    settings, registry = ExporterSettings(), CollectorRegistry()
+    async with SlurmClient(url, MintedToken(lambda: slurm.jwt_key, "slurm")) as client:
+        reader = ClusterReader(client, SystemClock(), jobs_max=settings.jobs_max)
+        registry.register(ClusterCollector(reader, settings))
+        task = asyncio.create_task(reader.run())
+        try:
+            await reader.mirror.synced()
+            yield Exporter(registry, client)
+        finally:
+            await client.cancel_many(JobSelection(user_name="slurm"))
+            task.cancel()
 
 
 @pytest.fixture
 async def exporter(slurm: LabSlurm, proxy: SlurmrestdProxy) -> AsyncIterator[Exporter]:
-    settings, registry = ExporterSettings(), CollectorRegistry()
-    async with SlurmClient(proxy.url, MintedToken(lambda: slurm.jwt_key, "slurm")) as client:
-        reader = ClusterReader(client, SystemClock(), jobs_max=settings.jobs_max)
-        registry.register(ClusterCollector(reader, settings))
-        task = asyncio.create_task(reader.run())
-        await reader.mirror.synced()
-        yield Exporter(registry, client)
-        await client.cancel_many(JobSelection(user_name="slurm"))
-        task.cancel()
+    async with running_exporter(proxy.url, slurm) as exporter:
+        yield exporter
 
 
 async def test_the_series_follow_the_queue(exporter: Exporter) -> None:
@@ -68,13 +74,35 @@ async def test_the_series_follow_the_queue(exporter: Exporter) -> None:
     await client.cancel(running.job_id)
     await eventually(lambda: exporter.value("jobs", partition="ext", state="running") == 1, "the next job")
     await eventually(
-        lambda: exporter.observed("job_wait_seconds_count", partition="ext", qos="normal") is not None, "its wait"
+        lambda: exporter.value("job_wait_seconds_count", partition="ext", qos="normal") is not None, "its wait"
     )
     await client.cancel(pending.job_id)
     await eventually(
-        lambda: (exporter.observed("jobs_ended_total", partition="ext", account="lab", state="cancelled") or 0) >= 2,
+        lambda: (exporter.value("jobs_ended_total", partition="ext", account="lab", state="cancelled") or 0) >= 2,
         "both ends",
     )
+
+
+async def test_limits_and_fair_shares_are_read(slurm: LabSlurm) -> None:
+    limits = ("GrpTRES=cpu=100,gres/gpu=7", "GrpJobs=11", "GrpSubmitJobs=13")
+    slurm.exec("sacctmgr", "-i", "modify", "qos", "normal", "set", *limits)
+    slurm.exec("sacctmgr", "-i", "modify", "account", "lab", "set", "GrpTRES=mem=5000", "GrpJobs=17")
+    try:
+        async with running_exporter(slurm.url, slurm) as exporter:
+            await eventually(lambda: exporter.value("up", source="limits") == 1, "the limits")
+            expected = {"cpu": 100, "gres/gpu": 7, "jobs": 11, "submitted_jobs": 13}
+            amounts = {name: exporter.value("limit", kind="qos", name="normal", resource=name) for name in expected}
+            assert amounts == expected
+            assert exporter.value("limit", kind="account", name="lab", resource="mem") == 5000 * 2**20
+            assert exporter.value("limit", kind="account", name="lab", resource="jobs") == 17
+            await exporter.client.allocate(external_job(tres_per_node="gres/gpu:2"))
+            used = {"kind": "qos", "name": "normal", "resource": "gres/gpu"}
+            await eventually(lambda: exporter.value("limit_used", **used) == 2, "the use of the limit")
+            await eventually(lambda: exporter.value("account_shares_ratio", account="lab") is not None, "fair shares")
+    finally:
+        none = ("GrpTRES=cpu=-1,gres/gpu=-1", "GrpJobs=-1", "GrpSubmitJobs=-1")
+        slurm.exec("sacctmgr", "-i", "modify", "qos", "normal", "set", *none)
+        slurm.exec("sacctmgr", "-i", "modify", "account", "lab", "set", "GrpTRES=mem=-1", "GrpJobs=-1")
 
 
 async def test_a_scrape_sends_no_request(exporter: Exporter, proxy: SlurmrestdProxy) -> None:

@@ -33,6 +33,36 @@ class RpcCount(Value, frozen=True, gc=False):
     total_time: int = 0
 
 
+class UserRpcCount(Value, frozen=True, gc=False):
+    """How many requests of one user slurmctld received, and how long it worked on them (microseconds)."""
+
+    user: str = ""
+    count: int = 0
+    total_time: int = 0
+
+
+class ScheduleExits(Value, frozen=True, gc=False):
+    """How often the main scheduler ended a cycle for each reason."""
+
+    end_job_queue: int = 0
+    default_queue_depth: int = 0
+    max_job_start: int = 0
+    max_rpc_cnt: int = 0
+    max_sched_time: int = 0
+    licenses: int = 0
+
+
+class BackfillExits(Value, frozen=True, gc=False):
+    """How often backfill ended a cycle for each reason; only `end_job_queue` means that it saw the whole queue."""
+
+    end_job_queue: int = 0
+    bf_max_job_start: int = 0
+    bf_max_job_test: int = 0
+    bf_max_time: int = 0
+    bf_node_space_size: int = 0
+    state_changed: int = 0
+
+
 class Diag(Value, frozen=True, gc=False):
     """slurmctld's statistics. Counters are reset at midnight UTC, by a reset and by a restart."""
 
@@ -52,7 +82,11 @@ class Diag(Value, frozen=True, gc=False):
     schedule_cycle_last: int = 0
     schedule_cycle_max: int = 0
     schedule_cycle_mean: int = 0
+    #: Number of cycles, and their duration in microseconds.
     schedule_cycle_total: int = 0
+    schedule_cycle_sum: int = 0
+    schedule_cycle_mean_depth: int = 0
+    schedule_exit: ScheduleExits = ScheduleExits()
     schedule_cycle_per_minute: int = 0
     schedule_queue_length: int = 0
     bf_active: bool = False
@@ -60,8 +94,22 @@ class Diag(Value, frozen=True, gc=False):
     bf_cycle_counter: int = 0
     bf_cycle_last: int = 0
     bf_cycle_mean: int = 0
+    bf_cycle_max: int = 0
+    bf_cycle_sum: int = 0
+    bf_exit: BackfillExits = BackfillExits()
+    bf_last_depth: int = 0
+    bf_last_depth_try: int = 0
     bf_queue_len: int = 0
+    bf_queue_len_mean: int = 0
+    bf_depth_mean: int = 0
+    bf_depth_mean_try: int = 0
+    bf_last_backfilled_jobs: int = 0
+    bf_backfilled_het_jobs: int = 0
+    bf_table_size: int = 0
+    bf_when_last_cycle: Number = UNSET
+    agent_thread_count: int = 0
     rpcs_by_message_type: tuple[RpcCount, ...] = ()
+    rpcs_by_user: tuple[UserRpcCount, ...] = ()
 
 
 class ConfMeta(
