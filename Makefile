@@ -12,7 +12,7 @@ UNIT      := -n 2 --timeout=60 --cov --cov-report=
 STAMP  := $(VENV)/.ready-$(shell cat requirements/dev.txt pyproject.toml | sha256sum | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down check test lint types unit integration chart e2e lock format generate bench-core bench-lab bench-operator bench-bridge chaos clean
+.PHONY: help setup demo demo-down check test lint types unit integration chart e2e lock format generate bench-core bench-lab bench-operator bench-bridge bench-autoscaler chaos clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -96,6 +96,9 @@ bench-operator: setup ## Every promise of docs/operator/performance.md (half an 
 bench-bridge: setup ## Every promise of docs/bridge/performance.md, held against its floor (ten minutes)
 	$(BIN)/slinky lab prepare
 	@status=0; $(BIN)/python -m bench.bridge_standby || status=1; $(BIN)/python -m bench.bridge || status=1; exit $$status
+
+bench-autoscaler: setup ## CPU time of the demand of 10,000 pending jobs over 50 NodeSets (seconds)
+	$(BIN)/python -m bench.autoscaler
 
 bench-lab: setup ## How long a warm lab takes to come up
 	$(BIN)/python -m bench.lab
