@@ -66,11 +66,24 @@ class QosMax(Value, frozen=True, gc=False):
     wall_clock: WallClock = WallClock()
 
 
+class QosMinTres(Value, frozen=True, gc=False):
+    """Resources of which a job must request a minimum."""
+
+    per: TresPer = TresPer()
+
+
+class QosMin(Value, frozen=True, gc=False):
+    """Lower limits of a QOS."""
+
+    tres: QosMinTres = QosMinTres()
+
+
 class QosLimits(Value, frozen=True, gc=False):
     """Every limit of a QOS."""
 
     grace_time: int | None = None
     max: QosMax = QosMax()
+    min: QosMin = QosMin()
     factor: Number = UNSET
 
 

@@ -58,6 +58,7 @@ class Job(Value, frozen=True, gc=False):
     tres_per_node: str = ""
     tres_per_job: str = ""
     tres_per_task: str = ""
+    shared: Words = ()
     licenses: str = ""
     resv_name: str = ""
     dependency: str = ""
@@ -70,6 +71,7 @@ class Job(Value, frozen=True, gc=False):
     preempt_time: Number = UNSET
     suspend_time: Number = UNSET
     time_limit: Number = UNSET
+    last_sched_evaluation: Number = UNSET
     exit_code: ExitCode = ExitCode()
     derived_exit_code: ExitCode = ExitCode()
     restart_cnt: int = 0
