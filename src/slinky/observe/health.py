@@ -68,7 +68,7 @@ class LoopLag:
         self._interval = interval
         self._stuck = stuck
         self._thread_time = thread_time
-        self._last_run = self._clock.monotonic()
+        self.last_run = self._clock.monotonic()
         self.worst = 0.0
         self.worst_busy = 0.0
 
@@ -77,8 +77,8 @@ class LoopLag:
         while True:
             due, cpu = self._clock.monotonic() + self._interval, self._thread_time()
             await self._clock.sleep(self._interval)
-            self._last_run = self._clock.monotonic()
-            self._observe(max(0.0, self._last_run - due), self._thread_time() - cpu)
+            self.last_run = self._clock.monotonic()
+            self._observe(max(0.0, self.last_run - due), self._thread_time() - cpu)
 
     def _observe(self, lag: float, busy: float) -> None:
         LAG.observe(lag)
@@ -90,5 +90,5 @@ class LoopLag:
 
     def check(self) -> str | None:
         """A liveness check: fails when `run` has not been scheduled for `stuck` seconds."""
-        silence = self._clock.monotonic() - self._last_run
+        silence = self._clock.monotonic() - self.last_run
         return f"the event loop has not run for {silence:.0f} s" if silence > self._stuck else None

@@ -32,6 +32,13 @@ _SECRET_PATTERNS = re.compile(
 )
 
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def _escape(character: re.Match[str]) -> str:
+    return repr(character[0])[1:-1]
+
+
 def redact(text: str) -> str:
     """`text` with tokens and private keys replaced; a text that is too long is cut before, which keeps its start."""
     if len(text) > MAX_TEXT:
@@ -121,7 +128,10 @@ class HumanFormatter(logging.Formatter):
         """Format one line."""
         timestamp = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         pairs = " ".join(f"{name}={value}" for name, value in record_fields(record).items())
-        line = f"{timestamp} {record.levelname:<7} {redact(record.getMessage())}  {pairs}".rstrip()
+        # A control character in a value could forge a line or change the terminal.
+        line = _CONTROL.sub(
+            _escape, f"{timestamp} {record.levelname:<7} {redact(record.getMessage())}  {pairs}".rstrip()
+        )
         return f"{line}\n{trace}" if (trace := _format_traceback(record)) else line
 
 

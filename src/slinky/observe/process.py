@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process around a program: event loop, signals, loop-lag probe, HTTP endpoint.
+"""The process around a program: event loop, signals, loop-lag probe, stall watchdog, HTTP endpoint.
 
 `run_process` uses uvloop if it is installed, turns SIGTERM and SIGINT into one cancellation of `main`, and runs the
 loop-lag probe and the HTTP endpoint beside it. `main` can finish its own clean-up after the cancellation.
@@ -8,12 +8,14 @@ loop-lag probe and the HTTP endpoint beside it. `main` can finish its own clean-
 import asyncio
 import contextlib
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from slinky.observe.endpoint import serve_endpoint
 from slinky.observe.health import Health, LoopLag
 from slinky.observe.log import Log
+from slinky.observe.watchdog import StallWatchdog
 
 log = Log("slinky.observe.process")
 
@@ -64,6 +66,7 @@ async def _supervised(main: Main, addresses: Iterable[Address], servers: Iterabl
                 await stack.enter_async_context(server(health))
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             probe = tasks.create_task(lag.run())
+            stack.enter_context(StallWatchdog(lambda: lag.last_run, threading.get_ident()).running())
             code = await until_signal(_awaited(main(health)))
             probe.cancel()
     except* RestartRequired as restarts:

@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
 
 import aiohttp
@@ -31,6 +32,7 @@ from slinky.observe import (
 )
 from slinky.observe.health import LAG
 from slinky.observe.log import MAX_TEXT
+from slinky.observe.watchdog import STALLS, StallWatchdog
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJyb290In0.c2lnbmF0dXJl"
 
@@ -174,6 +176,44 @@ async def test_a_stall_of_the_loop_is_measured() -> None:
     task.cancel()
     assert lag.worst >= 0.045
     assert LAG._sum.get() > total
+
+
+async def test_a_stall_is_counted_once_and_its_stack_is_logged(lines: io.StringIO) -> None:
+    stalls, silences = STALLS._value.get(), iter([0.9, 1.0, 2.0, 0.1, 5.0])
+    watchdog = StallWatchdog(lambda: 0.0, threading.get_ident(), lambda: next(silences))
+    for _ in range(3):
+        watchdog.check()
+    assert STALLS._value.get() == stalls + 1
+    line = msgspec.json.decode(lines.getvalue())
+    assert line["seconds"] == 1.0
+    assert "test_a_stall_is_counted_once" in line["stack"]
+    watchdog.check()  # the loop ran again
+    watchdog.check()
+    assert STALLS._value.get() == stalls + 2
+
+
+def test_every_process_watches_its_loop_from_a_thread() -> None:
+    names: list[str] = []
+
+    async def main(_: Health) -> None:
+        names.extend(thread.name for thread in threading.enumerate())
+
+    assert run_process(main, ()) == 0
+    assert "stall-watchdog" in names
+    assert "stall-watchdog" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_control_characters_cannot_forge_lines_on_a_terminal() -> None:
+    stream, root = io.StringIO(), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        setup_logging("human", "INFO", stream)
+        Log("test").info("refused", pod="a\n12:00:00 ERROR forged\x1b[31m\u2028é")
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    assert stream.getvalue().count("\n") == 1
+    assert "\\n12:00:00 ERROR forged\\x1b[31m\\u2028é" in stream.getvalue()
 
 
 async def test_a_loop_that_stands_still_fails_its_check() -> None:
